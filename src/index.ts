@@ -52,7 +52,7 @@ export type { Json, Jsonify } from "./base/json.ts";
 export type { Logger } from "./base/log.ts";
 export type { Schema } from "./base/schema.ts";
 export type { TraceHeaders } from "./base/trace-context.ts";
-export type { ClaimedTask, Claimer, LostReason, Said } from "./tasks/claim/claimer.ts";
+export type { ClaimedTask, Claimer, LostReason, ClaimResult } from "./tasks/claim/claimer.ts";
 export type {
   ListOptions,
   Stats,
@@ -177,7 +177,7 @@ export type { ThrottleOptions } from "./throttles/declaration.ts";
 export type { Fetch, FetchOptions } from "./throttles/fetch.ts";
 export type { LimiterSnapshot } from "./throttles/limiter/stats.ts";
 export type { MiddlewareOptions, ThrottleMiddleware } from "./throttles/model-middleware.ts";
-export type { Call, Ending, Permit } from "./throttles/limiter/permit.ts";
+export type { ThrottledCall, CallOutcome, Permit } from "./throttles/limiter/permit.ts";
 export type { OutcomeKind } from "./throttles/learning/sample.ts";
 export type {
   PodView,

@@ -42,7 +42,7 @@ describe("throttles on the command line", () => {
       name: "down\u001b[2J",
       key: "",
       bound: 4,
-      gate: { breaker: "open" },
+      constraints: { breaker: "open" },
     });
     const { code, stdout } = await run();
     expect(code).toBe(0);

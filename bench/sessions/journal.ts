@@ -1,7 +1,7 @@
 import { systemClock } from "../../src/base/clock.ts";
 import { uuidv7 } from "../../src/base/ids.ts";
 import { systemRandom } from "../../src/base/random.ts";
-import { decide } from "../../src/sessions/conversation/decide.ts";
+import { decideCommand } from "../../src/sessions/conversation/decide.ts";
 import type { Header } from "../../src/sessions/conversation/header.ts";
 import { changesOf, storeRecord } from "../../src/sessions/log/sql.ts";
 import type { Head, LogRecord } from "../../src/sessions/log/journal.ts";
@@ -97,7 +97,7 @@ function created(sessionId: string): Header {
     agent: () => undefined,
     runnerFor: () => null,
   };
-  const decision = decide(undefined, command, facts);
+  const decision = decideCommand(undefined, command, facts);
   if (decision.type === "refused") throw new Error(decision.message);
   return decision.header;
 }

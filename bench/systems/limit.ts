@@ -2,15 +2,15 @@ import pg from "pg";
 import { systemClock } from "../../src/base/clock.ts";
 import { uuidv7 } from "../../src/base/ids.ts";
 import { systemRandom } from "../../src/base/random.ts";
-import { announceWaiting, beat } from "../../src/pods/sql.ts";
-import { completion } from "../../src/tasks/finish/outcome.ts";
-import { claimTasks, type Frontier, frontierOf, lookAhead } from "../../src/tasks/sql/claim.ts";
+import { updateIdle, beat } from "../../src/pods/sql.ts";
+import { completedFinish } from "../../src/tasks/finish/outcome.ts";
+import { claimTasks, type Frontier, frontierOf, readAhead } from "../../src/tasks/sql/claim.ts";
 import { insertTasks } from "../../src/tasks/sql/enqueue.ts";
 import { finishTasks } from "../../src/tasks/sql/finish.ts";
 import { sendBatch } from "../../src/store/postgres/transaction.ts";
 import { postgresDialect } from "../../src/store/postgres/dialect.ts";
 import { plainNumbers, startUpConfig } from "../../src/store/postgres/driver.ts";
-import { channelOf, hintQuery } from "../../src/store/postgres/notifications.ts";
+import { taskChannel, notifyQuery } from "../../src/store/postgres/notifications.ts";
 import { type Query, render, type Statement } from "../../src/store/sql.ts";
 import { workName } from "../tasks/work.ts";
 import { system as flotilla } from "./flotilla.ts";
@@ -61,7 +61,7 @@ export const system: System = {
     await listener.connect();
     const loops = await Promise.all(Array.from({ length: connections }, () => claimLoop(url, run)));
     listener.on("notification", () => loops[0]!.wake());
-    await listener.query(`listen ${channelOf(schema)}`);
+    await listener.query(`listen ${taskChannel(schema)}`);
     for (const loop of loops) loop.wake();
   },
 };
@@ -72,7 +72,7 @@ async function claimLoop(url: string, run: Run) {
   const podId = `limit ${Math.random()}`;
   const names = [workName];
   // Whoever enqueues calls out only if somebody waits.
-  await bare.commit([beat(podId, "{}", 0), announceWaiting(podId, true)]);
+  await bare.commit([beat(podId, "{}", 0), updateIdle(podId, true)]);
   let call = 0;
   let from: Frontier | undefined;
   let busy = false;
@@ -88,7 +88,7 @@ async function claimLoop(url: string, run: Run) {
       limit: batch,
       ...(from && { from }),
     });
-    const [claimed] = await bare.commit([claiming, lookAhead(names)]);
+    const [claimed] = await bare.commit([claiming, readAhead(names)]);
     const full = claimed!.length === batch;
     from = full ? frontierOf(claimed!) : undefined;
     // Something may have come before the place that this claim began at.
@@ -96,7 +96,7 @@ async function claimLoop(url: string, run: Run) {
     const waits = claimed!.map((row) => run(JSON.parse(row["payload"]) as Payload));
     await Promise.all(waits.filter((wait) => wait !== undefined));
     const finishes = claimed!.map((row) =>
-      completion({ taskId: row["task_id"], token: Number(row["claim_token"]) }, "null"),
+      completedFinish({ taskId: row["task_id"], token: Number(row["claim_token"]) }, "null"),
     );
     await bare.commit([finishTasks(finishes)]);
     return full || goesOn;
@@ -133,7 +133,7 @@ export async function openBare(url: string): Promise<Bare> {
   return {
     async commit(statements, hint) {
       const queries = statements.map((statement) => render(statement, dialect));
-      if (hint) queries.push(hintQuery(schema));
+      if (hint) queries.push(notifyQuery(schema));
       const sent = { types, answerTimeoutMs: 60_000 };
       const outcome = await sendBatch(pg, client, queries.map(named), sent);
       if ("error" in outcome) throw outcome.error;

@@ -3,8 +3,8 @@ import { systemClock } from "../../src/base/clock.ts";
 import { uuidv7 } from "../../src/base/ids.ts";
 import { systemRandom } from "../../src/base/random.ts";
 import { beat } from "../../src/pods/sql.ts";
-import { completion } from "../../src/tasks/finish/outcome.ts";
-import { claimTasks, lookAhead } from "../../src/tasks/sql/claim.ts";
+import { completedFinish } from "../../src/tasks/finish/outcome.ts";
+import { claimTasks, readAhead } from "../../src/tasks/sql/claim.ts";
 import { insertTasks } from "../../src/tasks/sql/enqueue.ts";
 import { finishTasks } from "../../src/tasks/sql/finish.ts";
 import { openStore } from "../../src/store/open.ts";
@@ -81,10 +81,10 @@ function drain(bare: Bare, { batch, tasks, cutMs }: LimitPhase & { work: "drain"
   let done = 0;
   for (let call = 1; done < tasks && performance.now() < startedMs + cutMs; call++) {
     const taking = claimTasks({ podId, call, names, limit: batch });
-    const [claimed] = bare.commit([taking, lookAhead(names)]);
+    const [claimed] = bare.commit([taking, readAhead(names)]);
     if (claimed!.length === 0) throw new Error(`the backlog ended after ${done} of ${tasks} tasks`);
     const finishes = claimed!.map(([taskId, , , token]) =>
-      completion({ taskId: taskId as string, token: token as number }, "null"),
+      completedFinish({ taskId: taskId as string, token: token as number }, "null"),
     );
     const [finished] = bare.commit([finishTasks(finishes)]);
     done += finished!.length;

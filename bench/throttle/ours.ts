@@ -1,13 +1,13 @@
 import { silentLogger as log } from "../../src/base/log.ts";
 import { migrate } from "../../src/store/migrate.ts";
 import { memoryDatabase } from "../../src/store/sqlite/inline.ts";
-import { declare } from "../../src/throttles/declaration.ts";
+import { declareThrottle } from "../../src/throttles/declaration.ts";
 import type { Limiter } from "../../src/throttles/limiter/limiter.ts";
 import type { Preset } from "../../src/throttles/settings.ts";
-import { createLearning } from "../../src/throttles/shares/fleet-learning.ts";
+import { createFleetLearning } from "../../src/throttles/shares/fleet-learning.ts";
 import { createShares } from "../../src/throttles/shares/shares.ts";
 import { getThrottles } from "../../src/throttles/shares/sql.ts";
-import { createThrottles } from "../../src/throttles/registry.ts";
+import { createThrottleRegistry } from "../../src/throttles/registry.ts";
 import { callTimeoutMs } from "./downstream.ts";
 import type { Contender, Fleet, Surroundings } from "./fleet.ts";
 import { distant } from "./store.ts";
@@ -27,7 +27,7 @@ async function openFleet(preset: Preset, surroundings: Surroundings): Promise<Fl
   const { time, random, call } = surroundings;
   const store = memoryDatabase(time);
   await migrate(store);
-  const declared = declare(place.name, { preset, callTimeoutMs });
+  const declared = declareThrottle(place.name, { preset, callTimeoutMs });
   const pods = new Map<string, Pod>();
   let bound = declared.settings.controller.initial;
 
@@ -36,7 +36,7 @@ async function openFleet(preset: Preset, surroundings: Surroundings): Promise<Fl
     const [row] = await store.read(getThrottles([place]));
     if (row) bound = Number(row["bound"]);
   };
-  const learning = createLearning({
+  const learning = createFleetLearning({
     database: distant(store, { time, random, onCommitted: () => void lookAtBound() }),
     clock: time,
     log,
@@ -62,7 +62,7 @@ async function openFleet(preset: Preset, surroundings: Surroundings): Promise<Fl
 
   return {
     join(podId, demand) {
-      const limiter = createThrottles({ clock: time, random, shared: true }).of(declared);
+      const limiter = createThrottleRegistry({ clock: time, random, shared: true }).of(declared);
       let heard = true;
       const dead = new Promise<never>(() => {});
       const way = distant(store, { time, random });

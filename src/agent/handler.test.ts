@@ -2,8 +2,8 @@ import { createUIMessageStream, createUIMessageStreamResponse, streamText } from
 import { convertArrayToReadableStream, MockLanguageModelV4 } from "ai/test";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { abort } from "../base/errors.ts";
-import { movableClock, turns, until } from "../base/contract/movable-clock.ts";
-import { asked, errorIn, requestOf, said, secret } from "./contract/asking.ts";
+import { movableClock, eventLoopTurns, until } from "../base/contract/movable-clock.ts";
+import { agentRequest, errorIn, requestOf, readAnswer, secret } from "./contract/requests.ts";
 import { type AgentHandlerOptions, type AnswerContext, createAgentHandler } from "./handler.ts";
 
 type Given = Partial<AgentHandlerOptions> & Pick<AgentHandlerOptions, "answer">;
@@ -34,7 +34,7 @@ describe("an answer", () => {
       "cache-control": expect.stringContaining("no-cache"),
       "x-accel-buffering": "no",
     });
-    expect(await said(response)).toEqual({ chunks: whole, done: true });
+    expect(await readAnswer(response)).toEqual({ chunks: whole, done: true });
   });
 
   test.each<[string, Given["answer"]]>([
@@ -61,7 +61,7 @@ describe("an answer", () => {
         }),
     ],
   ])("may be %s", async (_, answer) => {
-    expect(await said(await ask(answer))).toEqual({ chunks: whole, done: true });
+    expect(await readAnswer(await ask(answer))).toEqual({ chunks: whole, done: true });
   });
 
   test("may be a message, or a stream that the AI SDK has made", async () => {
@@ -70,12 +70,12 @@ describe("an answer", () => {
       role: "assistant",
       parts: [{ type: "text", text: "hello" }],
     } as const;
-    const { chunks } = await said(await ask(() => message));
+    const { chunks } = await readAnswer(await ask(() => message));
     expect(chunks).toContainEqual(expect.objectContaining({ delta: "hello" }));
     const stream = createUIMessageStream({
       execute: ({ writer }) => writer.write({ type: "data-note", data: 1 }),
     });
-    expect((await said(await ask(() => stream))).chunks).toEqual([
+    expect((await readAnswer(await ask(() => stream))).chunks).toEqual([
       { type: "start" },
       { type: "data-note", data: 1 },
       { type: "finish" },
@@ -88,7 +88,7 @@ describe("an answer", () => {
       yield { type: "data-step", data: new Date(0) };
       yield "b";
     });
-    expect((await said(response)).chunks).toEqual([
+    expect((await readAnswer(response)).chunks).toEqual([
       { type: "start" },
       ...text("a"),
       { type: "data-step", data: "1970-01-01T00:00:00.000Z" },
@@ -101,7 +101,7 @@ describe("an answer", () => {
     const response = await ask(({ signal }) =>
       streamText({ model: modelThat(text("hello", "1")), prompt: "?", abortSignal: signal }),
     );
-    const { chunks, done } = await said(response);
+    const { chunks, done } = await readAnswer(response);
     expect(chunks.map(({ type }) => type)).toEqual([
       "start",
       "start-step",
@@ -116,7 +116,7 @@ describe("an answer", () => {
 
   test("may have something to do after its last word", async () => {
     const ran: string[] = [];
-    await said(
+    await readAnswer(
       await ask(async function* () {
         yield { type: "finish" };
         ran.push("generator");
@@ -129,7 +129,9 @@ describe("an answer", () => {
         onFinish: () => void ran.push("model"),
       }),
     );
-    expect((await said(response)).chunks.filter(({ type }) => type === "finish")).toHaveLength(1);
+    expect(
+      (await readAnswer(response)).chunks.filter(({ type }) => type === "finish"),
+    ).toHaveLength(1);
     expect(ran).toEqual(["generator", "model"]);
   });
 
@@ -142,8 +144,8 @@ describe("an answer", () => {
         return "";
       },
     });
-    await said(await handler(request));
-    const { flotilla, messages } = asked();
+    await readAnswer(await handler(request));
+    const { flotilla, messages } = agentRequest();
     expect(given).toEqual({
       ...flotilla,
       messages,
@@ -176,9 +178,9 @@ describe("an answer", () => {
     const response = await ask(async function* () {
       for (; made < 1_000; made++) yield "x";
     });
-    await turns(20);
+    await eventLoopTurns(20);
     expect(made).toBeLessThan(5);
-    await said(response);
+    await readAnswer(response);
     expect(made).toBe(1_000);
   });
 });
@@ -278,7 +280,7 @@ describe("an answer that fails", () => {
       secretly();
     });
     expect(response.status).toBe(200);
-    const { chunks, done } = await said(response);
+    const { chunks, done } = await readAnswer(response);
     expect(chunks.at(-1)).toEqual({ type: "error", errorText: "An error occurred." });
     expect(done).toBe(true);
     expect(JSON.stringify(chunks)).not.toMatch(/hunter2|\.ts/);
@@ -300,7 +302,7 @@ describe("an answer that fails", () => {
       },
     );
     expect(response.status).toBe(200);
-    const { chunks, done } = await said(response);
+    const { chunks, done } = await readAnswer(response);
     expect(chunks[0]).toEqual({ type: "start" });
     expect(chunks.at(-1)).toEqual({ type: "error", errorText: "Come back later." });
     expect(done).toBe(true);
@@ -312,7 +314,7 @@ describe("an answer that fails", () => {
     const response = await ask(() => {
       throw abort("You have no credits left.");
     });
-    expect((await said(response)).chunks).toEqual([
+    expect((await readAnswer(response)).chunks).toEqual([
       { type: "start" },
       { type: "error", errorText: "You have no credits left." },
     ]);
@@ -330,14 +332,17 @@ describe("an answer that fails", () => {
     const response = await ask(() =>
       streamText({ model: modelThat(broken), prompt: "?", maxRetries: 0, onError() {} }),
     );
-    const { chunks } = await said(response);
+    const { chunks } = await readAnswer(response);
     expect(chunks.at(-1)).toEqual({ type: "error", errorText: "An error occurred." });
     expect(String(errors.mock.calls[0]![1])).toContain("hunter2");
   });
 
   test("by an error of its own words keeps them", async () => {
     const response = await ask(() => [{ type: "error", errorText: "I can't." }]);
-    expect((await said(response)).chunks.at(-1)).toEqual({ type: "error", errorText: "I can't." });
+    expect((await readAnswer(response)).chunks.at(-1)).toEqual({
+      type: "error",
+      errorText: "I can't.",
+    });
   });
 
   test.each<[string, unknown, RegExp]>([
@@ -375,7 +380,7 @@ describe("a request", () => {
     expect(await errorIn(response)).toMatchObject({ code: "unauthorized" });
   });
 
-  test.each(["{", "null", "[]", "{}", JSON.stringify({ ...asked(), flotilla: undefined })])(
+  test.each(["{", "null", "[]", "{}", JSON.stringify({ ...agentRequest(), flotilla: undefined })])(
     "that is signed and asks nothing is refused: %s",
     async (body) => {
       const response = await never(requestOf({ body }));

@@ -4,7 +4,7 @@ import { checkNumber, checkOptions } from "../base/options.ts";
 import type { AgentAnswer, AgentRequest } from "../protocol/agent-http.ts";
 import type { UIMessage } from "../protocol/message.ts";
 import { chunksOf, streamed } from "./stream.ts";
-import { type Refusal, refusal, refuse } from "./refusal.ts";
+import { type Refusal, createRefusal, refuse } from "./refusal.ts";
 import { createVerifier, type Verified, type VerifyOptions } from "./verify.ts";
 
 export type AgentHandlerOptions<Message = UIMessage> = VerifyOptions & {
@@ -52,13 +52,13 @@ export function createAgentHandler<Message = UIMessage>(
     const verified = await admit(request, check);
     if (!verified.ok) return refuse(verified);
     const gone = goneWith(request.signal);
-    const context = readAsked<Message>(verified, { signal: gone.signal, request });
+    const context = readRequest<Message>(verified, { signal: gone.signal, request });
     if ("ok" in context) return refuse(context);
     const explain = async (error: unknown): Promise<string | undefined> => {
       if (isMeantToBeRead(error)) return messageOf(error, 1_000);
       try {
-        const told = await onError(error, context);
-        return typeof told === "string" && told !== "" ? told : undefined;
+        const text = await onError(error, context);
+        return typeof text === "string" && text !== "" ? text : undefined;
       } catch (another) {
         report(another);
         return undefined;
@@ -74,16 +74,16 @@ async function admit(
   check: ReturnType<typeof createVerifier>,
 ): Promise<Verified | Refusal> {
   if (request.method !== "POST") {
-    return refusal(405, "invalid_input", `an agent is asked by POST, not ${request.method}`);
+    return createRefusal(405, "invalid_input", `an agent is asked by POST, not ${request.method}`);
   }
   try {
     return await check(request);
   } catch (error) {
     if (!(error instanceof FlotillaError)) {
-      return refusal(400, "invalid_input", "the body couldn't be read");
+      return createRefusal(400, "invalid_input", "the body couldn't be read");
     }
     report(error);
-    return refusal(500, error.code, error.message);
+    return createRefusal(500, error.code, error.message);
   }
 }
 
@@ -138,15 +138,15 @@ export type AnswerContext<Message = UIMessage> = {
 const triggers = ["submit-message", "regenerate-message", "compact"];
 
 /** What was asked, or why that can't be told. */
-function readAsked<Message>(
+function readRequest<Message>(
   { body, webhookId }: Verified,
   rest: Pick<AnswerContext, "signal" | "request">,
 ): AnswerContext<Message> | Refusal {
-  const asked = parsed(body);
-  if (!asked) {
-    return refusal(400, "invalid_input", "the body isn't what Flotilla asks an agent with");
+  const agentRequest = parsed(body);
+  if (!agentRequest) {
+    return createRefusal(400, "invalid_input", "the body isn't what Flotilla asks an agent with");
   }
-  const { messages, trigger, messageId, flotilla } = asked;
+  const { messages, trigger, messageId, flotilla } = agentRequest;
   const { sessionId, tenant, agent, user, epoch, attempt, seq, summary } = flotilla;
   return {
     messages: messages as unknown as Message[],

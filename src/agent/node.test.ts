@@ -3,11 +3,11 @@ import { type AddressInfo, connect } from "node:net";
 import express from "express";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { until } from "../base/contract/movable-clock.ts";
-import { asked, errorIn, headersOf, said, secret } from "./contract/asking.ts";
+import { agentRequest, errorIn, headersOf, readAnswer, secret } from "./contract/requests.ts";
 import { createAgentHandler } from "./handler.ts";
 import { toNode } from "./node.ts";
 
-const body = JSON.stringify(asked());
+const body = JSON.stringify(agentRequest());
 const open: AsyncDisposable[] = [];
 let errors: ReturnType<typeof vi.spyOn>;
 beforeEach(() => {
@@ -46,7 +46,7 @@ describe("in Express", () => {
     app.use(express.json());
     const { url } = await serve(app);
     const response = await post(url.replace("/agent", "/api/agent"));
-    expect((await said(response)).chunks[2]).toMatchObject({ delta: "/api/agent" });
+    expect((await readAnswer(response)).chunks[2]).toMatchObject({ delta: "/api/agent" });
   });
 
   test("behind a parser that has read the body, it says what to do", async () => {

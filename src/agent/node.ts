@@ -1,6 +1,6 @@
 import { bodyWasRead, type RequestBody } from "./verify.ts";
 import type { AgentHandler } from "./handler.ts";
-import { refusal, refuse } from "./refusal.ts";
+import { createRefusal, refuse } from "./refusal.ts";
 
 /** What is needed of a request as `node:http` and Express have it. */
 export type NodeRequest = {
@@ -37,7 +37,7 @@ export function toNode(
       if (!response.writableFinished) gone.abort(new Error("the caller has gone away"));
     });
     try {
-      const answer = await ask(handler, request, gone.signal);
+      const answer = await callHandler(handler, request, gone.signal);
       await send(answer, request, response, gone.signal);
     } catch (error) {
       // The answer's own trouble is in the stream; this is the connection's.
@@ -47,7 +47,7 @@ export function toNode(
   };
 }
 
-async function ask(
+async function callHandler(
   handler: AgentHandler,
   request: NodeRequest,
   signal: AbortSignal,
@@ -55,7 +55,7 @@ async function ask(
   const body = bodyOf(request);
   if (body === undefined) {
     console.error("flotilla/agent:", bodyWasRead);
-    return refuse(refusal(500, "invalid_option", bodyWasRead));
+    return refuse(createRefusal(500, "invalid_option", bodyWasRead));
   }
   const { method = "GET", headers } = request;
   const init = { method, headers: headersOf(headers), signal };
@@ -148,9 +148,9 @@ function drained(response: NodeResponse, signal: AbortSignal): Promise<void> {
   });
 }
 
-function headersOf(given: NodeRequest["headers"]): Headers {
+function headersOf(nodeHeaders: NodeRequest["headers"]): Headers {
   const headers = new Headers();
-  for (const [name, value] of Object.entries(given)) {
+  for (const [name, value] of Object.entries(nodeHeaders)) {
     // HTTP/2 has some that are no headers.
     if (value === undefined || name.startsWith(":")) continue;
     for (const each of Array.isArray(value) ? value : [value]) headers.append(name, each);

@@ -8,7 +8,11 @@ export type Refusal = {
   readonly message: string;
 };
 
-export function refusal(status: Refusal["status"], code: ErrorCode, message: string): Refusal {
+export function createRefusal(
+  status: Refusal["status"],
+  code: ErrorCode,
+  message: string,
+): Refusal {
   return { ok: false, status, code, message };
 }
 

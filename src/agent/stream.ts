@@ -1,9 +1,9 @@
 import type { Clock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
-import { givenAnswer } from "../protocol/agent-http.ts";
-import { type Chunk, endsListening, parseChunk, saysSomething } from "../protocol/chunk.ts";
+import { readAgentAnswer } from "../protocol/agent-http.ts";
+import { type Chunk, isTerminal, parseChunk, hasContent } from "../protocol/chunk.ts";
 import { createBodyReader, formatOf } from "../protocol/stream.ts";
-import { refusal, refuse } from "./refusal.ts";
+import { createRefusal, refuse } from "./refusal.ts";
 
 type StreamOptions = {
   readonly clock: Clock;
@@ -53,13 +53,13 @@ export async function streamed(
     for (;;) {
       const taken = await take();
       if (taken !== undefined) first.push(taken);
-      if (taken === undefined || taken === late || saysSomething(taken)) break;
+      if (taken === undefined || taken === late || hasContent(taken)) break;
     }
   } catch (error) {
     if (error instanceof Declined) return error.response;
-    const told = signal.aborted ? undefined : await explain(error);
-    if (told === undefined) return refuse(refusal(500, "handler_failed", "the agent failed"));
-    first.push({ type: "error", errorText: told });
+    const text = signal.aborted ? undefined : await explain(error);
+    if (text === undefined) return refuse(createRefusal(500, "handler_failed", "the agent failed"));
+    first.push({ type: "error", errorText: text });
     if (first.length === 1) first.unshift({ type: "start" });
   }
 
@@ -128,9 +128,9 @@ class Declined extends Error {
  * ended, because a stream that just ends is one whose agent has died. Throws what went wrong.
  */
 export async function* chunksOf(answer: () => unknown): AsyncGenerator<Chunk, void> {
-  const given = givenAnswer(await answer(), invalid);
-  const isResponse = given.type === "response";
-  const pieces = isResponse ? responseChunks(given.response) : given.chunks;
+  const read = readAgentAnswer(await answer(), invalid);
+  const isResponse = read.type === "response";
+  const pieces = isResponse ? responseChunks(read.response) : read.chunks;
   let started = false;
   let ended = false;
   for await (const piece of pieces) {
@@ -138,11 +138,11 @@ export async function* chunksOf(answer: () => unknown): AsyncGenerator<Chunk, vo
     if (!isChunk(chunk)) throw invalid(chunk.error);
     if (!started && chunk.type !== "start") yield { type: "start" };
     started = true;
-    const cause = given.type === "chunks" && chunk.type === "error" ? given.cause?.() : undefined;
+    const cause = read.type === "chunks" && chunk.type === "error" ? read.cause?.() : undefined;
     if (cause !== undefined) throw cause;
     yield chunk;
     // Whoever made it may have something to do yet, such as to write down what it has cost.
-    ended ||= endsListening(chunk) || chunk.type === "finish";
+    ended ||= isTerminal(chunk) || chunk.type === "finish";
   }
   if (ended) return;
   if (isResponse) throw invalid("the Response ended before the answer in it");

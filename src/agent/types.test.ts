@@ -4,7 +4,7 @@ import { MockLanguageModelV4 } from "ai/test";
 import type { RequestHandler } from "express";
 import { Hono } from "hono";
 import { expect, expectTypeOf, test } from "vitest";
-import { secret } from "./contract/asking.ts";
+import { secret } from "./contract/requests.ts";
 import { type AnswerContext, createAgentHandler, toNode, type UIMessage, verify } from "./index.ts";
 
 // What a route handler of Next.js is checked against: `NextRequest` is a `Request` with more to it.

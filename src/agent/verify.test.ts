@@ -1,9 +1,9 @@
 import { Webhook } from "standardwebhooks";
 import { describe, expect, test } from "vitest";
-import { asked, headersOf, requestOf, secret, secretOf } from "./contract/asking.ts";
+import { agentRequest, headersOf, requestOf, secret, secretOf } from "./contract/requests.ts";
 import { verify, type VerifyOptions } from "./verify.ts";
 
-const body = JSON.stringify(asked());
+const body = JSON.stringify(agentRequest());
 const check = (request: Request, options: Partial<VerifyOptions> = {}) =>
   verify(request, { secret, ...options });
 const clockAt = (nowMs: number) => ({

@@ -2,7 +2,7 @@ import { type Clock, systemClock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
 import { checkNumber } from "../base/options.ts";
 import { fromBase64, secretKey } from "../protocol/agent-http.ts";
-import { type Refusal, refusal } from "./refusal.ts";
+import { type Refusal, createRefusal } from "./refusal.ts";
 
 export type VerifyOptions = {
   /** What signs the agent's requests: `whsec_…`. Several while one is replaced by another. */
@@ -35,9 +35,9 @@ type Key = Parameters<typeof crypto.subtle.sign>[1];
 const toleranceByDefaultMs = 300_000;
 const bytesByDefault = 8 * 1024 * 1024;
 // More than a rotation ever needs; each costs a hash of the whole body.
-const secretsMost = 8;
-const signaturesMost = 32;
-const idMost = 256;
+const maxSecrets = 8;
+const maxSignatures = 32;
+const maxIdChars = 256;
 
 /**
  * Checks that a request comes from who knows a secret, and isn't an old one, after Standard Webhooks.
@@ -67,9 +67,9 @@ export function createVerifier({
     const header = headersOf(request);
     const id = header("webhook-id");
     const at = header("webhook-timestamp");
-    const given = header("webhook-signature");
-    if (!id || !at || !given) return unsigned("the request isn't signed");
-    const isShort = id.length <= idMost && given.length <= signaturesMost * 128;
+    const signatures = header("webhook-signature");
+    if (!id || !at || !signatures) return unsigned("the request isn't signed");
+    const isShort = id.length <= maxIdChars && signatures.length <= maxSignatures * 128;
     if (!isShort || !/^\d{1,12}$/.test(at)) return unsigned("the signature can't be read");
     if (Math.abs(clock.now() - Number(at) * 1_000) > toleranceMs) {
       return unsigned("the request is too old, or the clocks differ too much");
@@ -80,11 +80,11 @@ export function createVerifier({
     keys ??= Promise.all(secrets.map(importKey));
     const start = new TextEncoder().encode(`${id}.${at}.`);
     const signed = joined([start, bytes], start.length + bytes.length);
-    if (!(await isSigned(signed, given, await keys))) {
+    if (!(await isSigned(signed, signatures, await keys))) {
       return unsigned("the signature is of another secret or another body");
     }
     const body = textIn(bytes);
-    if (body === undefined) return refusal(400, "invalid_input", "the body isn't UTF-8");
+    if (body === undefined) return createRefusal(400, "invalid_input", "the body isn't UTF-8");
     return { ok: true, webhookId: id, body };
   };
 }
@@ -92,8 +92,8 @@ export function createVerifier({
 function secretsOf(secret: VerifyOptions["secret"]): Uint8Array<ArrayBuffer>[] {
   const all: readonly unknown[] = Array.isArray(secret) ? secret : [secret];
   // A variable that isn't set must not be a door that is open.
-  if (all.length === 0 || all.length > secretsMost) {
-    throw new FlotillaError("invalid_option", `an agent has 1 to ${secretsMost} secrets`);
+  if (all.length === 0 || all.length > maxSecrets) {
+    throw new FlotillaError("invalid_option", `an agent has 1 to ${maxSecrets} secrets`);
   }
   return all.map((each) => secretKey("the agent's handler", each));
 }
@@ -104,11 +104,11 @@ function importKey(key: Uint8Array<ArrayBuffer>): Promise<Key> {
 
 async function isSigned(
   signed: Uint8Array<ArrayBuffer>,
-  given: string,
+  header: string,
   keys: readonly Key[],
 ): Promise<boolean> {
-  const signatures = given
-    .split(" ", signaturesMost)
+  const signatures = header
+    .split(" ", maxSignatures)
     .map((each) => (each.startsWith("v1,") ? fromBase64(each.slice(3)) : undefined));
   let found = 0;
   for (const key of keys) {
@@ -144,7 +144,7 @@ function textIn(bytes: Uint8Array): string | undefined {
 }
 
 function unsigned(message: string): Refusal {
-  return refusal(401, "unauthorized", message);
+  return createRefusal(401, "unauthorized", message);
 }
 
 export type RequestBody = ReadableStream<Uint8Array> | Uint8Array | string | null;
@@ -188,7 +188,7 @@ function within(bytes: Uint8Array, maxBytes: number): Uint8Array | Refusal {
 }
 
 function tooLarge(maxBytes: number): Refusal {
-  return refusal(
+  return createRefusal(
     413,
     "payload_too_large",
     `a request may take ${maxBytes} bytes: raise \`maxBytes\` here, or have the agent told less by its \`history\``,

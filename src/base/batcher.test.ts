@@ -1,9 +1,9 @@
 import process from "node:process";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { batcher, callingBatcher } from "./batcher.ts";
+import { batcher, callbackBatcher } from "./batcher.ts";
 import { FlotillaError } from "./errors.ts";
-import { turns } from "./contract/movable-clock.ts";
+import { eventLoopTurns } from "./contract/movable-clock.ts";
 
 /** A store whose answers wait until they are let go. */
 function heldSend() {
@@ -26,7 +26,7 @@ describe("a batch", () => {
     const { sent, letGo, send } = heldSend();
     const put = batcher(send);
     const results = Promise.all([put(1), put(2), put(3)]);
-    await turns();
+    await eventLoopTurns();
     expect(sent).toEqual([[1, 2, 3]]);
     letGo[0]!();
     expect(await results).toEqual([10, 20, 30]);
@@ -36,14 +36,14 @@ describe("a batch", () => {
     const { sent, letGo, send } = heldSend();
     const put = batcher(send);
     const results = [put(1)];
-    await turns();
+    await eventLoopTurns();
     results.push(put(2));
-    await turns();
+    await eventLoopTurns();
     results.push(put(3), put(4));
-    await turns();
+    await eventLoopTurns();
     expect(sent).toEqual([[1], [2]]);
     letGo[1]!();
-    await turns();
+    await eventLoopTurns();
     expect(sent).toEqual([[1], [2], [3, 4]]);
     letGo[0]!();
     letGo[2]!();
@@ -55,7 +55,7 @@ describe("a batch", () => {
     const put = batcher(send, { maxItems: 4, inFlight: 1 });
     const results = numbers(1, 10).map(put);
     for (let batch = 0; batch < 3; batch++) {
-      await turns();
+      await eventLoopTurns();
       expect(sent).toHaveLength(batch + 1);
       letGo[batch]!();
     }
@@ -138,7 +138,7 @@ describe("whoever is called back", () => {
     process.removeAllListeners("unhandledRejection");
     const unhandled = new Promise((resolve) => process.once("unhandledRejection", resolve));
     const { sent, letGo, send } = heldSend();
-    const put = callingBatcher(send);
+    const put = callbackBatcher(send);
     const told: number[] = [];
     const refused: unknown[] = [];
     put(
@@ -153,7 +153,7 @@ describe("whoever is called back", () => {
       (result) => told.push(result),
       (error) => refused.push(error),
     );
-    await turns();
+    await eventLoopTurns();
     letGo[0]!();
     expect(await unhandled).toMatchObject({ message: "a bug" });
     for (const other of others) process.on("unhandledRejection", other);

@@ -20,7 +20,7 @@ export function batcher<Item, Result>(
   send: (items: Item[]) => Promise<Result[]>,
   options: BatcherOptions = {},
 ): (item: Item) => Promise<Result> {
-  const put = callingBatcher(send, options);
+  const put = callbackBatcher(send, options);
   return (item) => new Promise((resolve, reject) => put(item, resolve, reject));
 }
 
@@ -32,7 +32,7 @@ export type Put<Item, Result> = (
 ) => void;
 
 /** The same for those who send so much that a promise for each would be felt. */
-export function callingBatcher<Item, Result>(
+export function callbackBatcher<Item, Result>(
   send: (items: Item[]) => Promise<Result[]>,
   {
     maxItems = 500,
@@ -71,7 +71,7 @@ export function callingBatcher<Item, Result>(
     try {
       results = await send(batch.map((entry) => entry.item));
     } catch (error) {
-      if (batch.length === 1 || hasCode(error, ...sharedFates)) {
+      if (batch.length === 1 || hasCode(error, ...storeWideCodes)) {
         for (const entry of batch) entry.reject(error);
         return;
       }
@@ -103,7 +103,7 @@ export function callingBatcher<Item, Result>(
 }
 
 // Where the store itself is the trouble, halves would fare no better.
-const sharedFates = [
+const storeWideCodes = [
   "closed",
   "store_busy",
   "store_corrupt",

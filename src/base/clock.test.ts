@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { sleep, systemClock } from "./clock.ts";
-import { movableClock, turns } from "./contract/movable-clock.ts";
+import { movableClock, eventLoopTurns } from "./contract/movable-clock.ts";
 
 describe("sleep", () => {
   test("ends when its time has come and not before", async () => {
@@ -42,7 +42,7 @@ describe("the system's clock", () => {
     const cancel = systemClock.after(2 ** 33, () => (fired = true));
     const soon = new Promise<void>((resolve) => systemClock.after(-5, resolve));
     await soon;
-    await turns();
+    await eventLoopTurns();
     expect(fired).toBe(false);
     cancel();
   });

@@ -11,19 +11,19 @@ export type Clock = {
 };
 
 // Node fires a timer with a larger delay at once instead of late.
-const timerLimitMs = 2 ** 31 - 1;
+const maxTimerMs = 2 ** 31 - 1;
 
 export const systemClock: Clock = {
   now: () => Date.now(),
   monotonic: () => performance.timeOrigin + performance.now(),
   after(delayMs, callback) {
-    const timer = setTimeout(callback, Math.min(Math.max(0, delayMs), timerLimitMs));
+    const timer = setTimeout(callback, Math.min(Math.max(0, delayMs), maxTimerMs));
     return () => clearTimeout(timer);
   },
 };
 
 /** The same on the system's clock, but a process that has nothing else to do ends without it. */
-export function afterUnlessOver(delayMs: number, callback: () => void): () => void {
+export function afterUnref(delayMs: number, callback: () => void): () => void {
   const timer = setTimeout(callback, delayMs);
   timer.unref();
   return () => clearTimeout(timer);

@@ -13,7 +13,7 @@ export function checkOptions(
   if (typeof given !== "object" || given === null) {
     throw new FlotillaError(
       "invalid_option",
-      `${what}: its options must be an object, not ${shown(given)}`,
+      `${what}: its options must be an object, not ${display(given)}`,
     );
   }
   for (const name of Object.keys(given)) {
@@ -24,7 +24,7 @@ export function checkOptions(
       ? `, did you mean \`${meant}\`?`
       : other
         ? `: \`${other}\` ${elsewhere.how}`
-        : (saidElsewhere[name] ?? `; it takes ${known.join(", ")}`);
+        : (optionHints[name] ?? `; it takes ${known.join(", ")}`);
     throw new FlotillaError("invalid_option", `${what}: unknown option \`${name}\`${hint}`, {
       details: { option: name, ...(meant && { suggestion: meant }) },
     });
@@ -59,7 +59,7 @@ const otherWords: Readonly<Record<string, readonly string[]>> = withoutPrototype
 
 const bySchedule =
   ': a schedule says when, as in `schedule("nightly", { task, pattern: "0 3 * * *" })`, which goes into `schedules`';
-const saidElsewhere: Readonly<Record<string, string>> = withoutPrototype({
+const optionHints: Readonly<Record<string, string>> = withoutPrototype({
   cron: bySchedule,
   every: bySchedule,
   repeat: bySchedule,
@@ -88,7 +88,7 @@ export function checkNumber(what: string, value: unknown, range: NumberRange): n
   const kind = whole ? "a whole number" : "a number";
   throw new FlotillaError(
     "invalid_option",
-    `${what} must be ${kind} from ${min} to ${max}, not ${shown(value)}`,
+    `${what} must be ${kind} from ${min} to ${max}, not ${display(value)}`,
   );
 }
 
@@ -107,11 +107,11 @@ export function checkChoice(what: string, value: unknown, allowed: readonly stri
   if (allowed.some((each) => each === value)) return;
   throw new FlotillaError(
     "invalid_option",
-    `${what} must be one of ${allowed.join(", ")}, not ${shown(value)}`,
+    `${what} must be one of ${allowed.join(", ")}, not ${display(value)}`,
   );
 }
 
-function shown(value: unknown): string {
+function display(value: unknown): string {
   return typeof value === "string" ? JSON.stringify(value.slice(0, 40)) : String(value);
 }
 
@@ -120,10 +120,10 @@ export function nearest(name: string, known: readonly string[]): string | undefi
   let best: string | undefined;
   let bestDistance = Infinity;
   for (const candidate of known) {
-    const apart = distance(name.toLowerCase(), candidate.toLowerCase());
-    if (apart < bestDistance && apart <= Math.max(1, Math.ceil(candidate.length / 3))) {
+    const edits = distance(name.toLowerCase(), candidate.toLowerCase());
+    if (edits < bestDistance && edits <= Math.max(1, Math.ceil(candidate.length / 3))) {
       best = candidate;
-      bestDistance = apart;
+      bestDistance = edits;
     }
   }
   return best;

@@ -1,18 +1,18 @@
 /** What a page of a list takes at most as JSON, in bytes. An item that alone takes more comes alone. */
-export const pageBytes = 1024 * 1024;
+export const maxPageBytes = 1024 * 1024;
 
 // For what stands around the items, and beside each where a route adds something to it.
 const aroundBytes = 4 * 1024;
 const besideBytes = 32;
 
-export type Page<Item> = { readonly items: Item[]; readonly hasMore: boolean };
+export type FittedPage<Item> = { readonly items: Item[]; readonly hasMore: boolean };
 
 /** The first of these items that fit into a page, one in any case. `hasMore`: there are others after them. */
-export function fitPage<Item>(items: Item[], hasMore: boolean): Page<Item> {
+export function fitPage<Item>(items: Item[], hasMore: boolean): FittedPage<Item> {
   let bytes = aroundBytes;
   for (const [at, item] of items.entries()) {
     bytes += Buffer.byteLength(JSON.stringify(item)) + besideBytes;
-    if (bytes > pageBytes && at > 0) return { items: items.slice(0, at), hasMore: true };
+    if (bytes > maxPageBytes && at > 0) return { items: items.slice(0, at), hasMore: true };
   }
   return { items, hasMore };
 }

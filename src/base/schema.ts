@@ -19,7 +19,7 @@ type Issue = {
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
 };
 
-const issuesShown = 5;
+const maxIssuesShown = 5;
 
 /** The checked value, or an error that says what was wrong where. A promise only if the schema gives one. */
 export function check<Output>(
@@ -31,7 +31,7 @@ export function check<Output>(
   if (!schema) return value as Output;
   const judge = (checked: Checked<Output>): Output => {
     if (!checked.issues) return checked.value;
-    const issues = checked.issues.slice(0, issuesShown).map(describe);
+    const issues = checked.issues.slice(0, maxIssuesShown).map(describe);
     const more = checked.issues.length - issues.length;
     const text = issues.join("; ") + (more > 0 ? `; and ${more} more` : "");
     throw new FlotillaError(code, `${what} doesn't fit its schema: ${text}`, {

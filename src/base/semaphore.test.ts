@@ -1,13 +1,13 @@
 import { expect, test } from "vitest";
 import { FlotillaError } from "./errors.ts";
-import { createFewAtOnce } from "./semaphore.ts";
-import { movableClock, turns } from "./contract/movable-clock.ts";
+import { createSemaphore } from "./semaphore.ts";
+import { movableClock, eventLoopTurns } from "./contract/movable-clock.ts";
 
 const waits = { clock: movableClock(), waitMs: 1_000 };
 
 function scene(atOnce: number) {
   const clock = movableClock();
-  const line = createFewAtOnce(atOnce, { clock, waitMs: 1_000 });
+  const line = createSemaphore(atOnce, { clock, waitMs: 1_000 });
   const begun: string[] = [];
   const told: string[] = [];
   const ends = new Map<string, () => void>();
@@ -23,7 +23,7 @@ function scene(atOnce: number) {
       );
   const end = async (name: string) => {
     ends.get(name)!();
-    await turns();
+    await eventLoopTurns();
   };
   return { clock, line, begun, told, ask, end };
 }
@@ -58,7 +58,7 @@ test("all that wait can be refused at once, and what is under way goes on", asyn
   const { clock, line, begun, told, ask, end } = scene(1);
   for (const name of ["a", "b", "c"]) ask(name);
   line.refuse(new FlotillaError("closed", "closed"));
-  await turns();
+  await eventLoopTurns();
   expect([told, clock.timers]).toEqual([["b closed", "c closed"], 0]);
   ask("d");
   await end("a");
@@ -66,7 +66,7 @@ test("all that wait can be refused at once, and what is under way goes on", asyn
 });
 
 test("a caller with one thing to do waits for one of each other's, not for all", async () => {
-  const { run } = createFewAtOnce(1, waits);
+  const { run } = createSemaphore(1, waits);
   const order: string[] = [];
   const act = (line: string, name: string) => run(async () => void order.push(name), line);
   let release = () => {};
@@ -80,7 +80,7 @@ test("a caller with one thing to do waits for one of each other's, not for all",
 });
 
 test("what fails makes room for the next, however many wait", async () => {
-  const few = createFewAtOnce(2, waits);
+  const few = createSemaphore(2, waits);
   const all = Array.from({ length: 5_000 }, (_, n) =>
     few.run(() => Promise.reject(new Error(String(n)))).catch((error: Error) => error.message),
   );

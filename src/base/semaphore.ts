@@ -6,7 +6,7 @@ import { FlotillaError } from "./errors.ts";
  * clients that come back together then wait for each other, not everybody else for them; and as every
  * page of a long history queues anew, short ones aren't held up by it.
  */
-export type FewAtOnce = {
+export type Semaphore = {
   /**
    * Rejects with `store_busy` where its turn doesn't come in time. Lines take turns, so that a long one
    * holds up the others by one each time. Without a name it's one line.
@@ -18,7 +18,7 @@ export type FewAtOnce = {
   readonly waiting: number;
 };
 
-export type Waits = {
+export type SemaphoreOptions = {
   readonly clock: Pick<Clock, "after">;
   /** How long anything waits for its turn. */
   readonly waitMs: number;
@@ -26,7 +26,7 @@ export type Waits = {
 
 type Waiting = { begin(): void; refuse(error: unknown): void };
 
-export function createFewAtOnce(atOnce: number, { clock, waitMs }: Waits): FewAtOnce {
+export function createSemaphore(max: number, { clock, waitMs }: SemaphoreOptions): Semaphore {
   /** Those in which something waits, in the order of their turns. */
   const lines = new Map<string, Set<Waiting>>();
   let waiting = 0;
@@ -57,7 +57,7 @@ export function createFewAtOnce(atOnce: number, { clock, waitMs }: Waits): FewAt
       const cancel = clock.after(waitMs, () => each.refuse(tooMany(waitMs)));
     });
 
-  const goOn = () => {
+  const releaseSlot = () => {
     const [first] = lines;
     // What waits takes the place over, so that nothing comes in between.
     if (!first) return void underWay--;
@@ -69,12 +69,12 @@ export function createFewAtOnce(atOnce: number, { clock, waitMs }: Waits): FewAt
   };
   return {
     async run(act, line = "") {
-      if (underWay < atOnce) underWay++;
+      if (underWay < max) underWay++;
       else await turn(line);
       try {
         return await act();
       } finally {
-        goOn();
+        releaseSlot();
       }
     },
     refuse(error) {

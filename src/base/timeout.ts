@@ -1,7 +1,7 @@
 import type { Clock } from "./clock.ts";
 
 /** Waits, but not for ever. */
-export function atMost(
+export function settledWithin(
   clock: Clock,
   limitMs: number,
   wait: Promise<void> | undefined,
@@ -16,7 +16,7 @@ export function atMost(
 }
 
 /** Waits, and gives up with an error when it is late. */
-export function inTime(
+export function withTimeout(
   clock: Clock,
   limitMs: number,
   wait: Promise<void>,

@@ -1,15 +1,15 @@
 import type { Clock } from "./clock.ts";
 
 /** How often something may be done: `burst` at once, and `perSecond` in the long run. */
-export type Bucket = {
+export type TokenBucket = {
   /** 0 where it may be done now, otherwise for how long to wait. */
   take(): number;
 };
 
-export function createBucket(
+export function createTokenBucket(
   clock: Pick<Clock, "monotonic">,
   { perSecond, burst }: { perSecond: number; burst: number },
-): Bucket {
+): TokenBucket {
   let left = burst;
   let atMs = clock.monotonic();
   return {

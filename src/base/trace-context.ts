@@ -18,13 +18,13 @@ export type TraceHeaders = {
 
 // A later version may add fields behind these four, which we don't pass on.
 const parentPattern = /^([\da-f]{2})-([\da-f]{32})-([\da-f]{16})-([\da-f]{2})(-.*)?$/;
-const parentCharsMax = 200;
+const maxParentChars = 200;
 // What the standard asks everybody to pass on; more of it is dropped, as it allows.
-const stateCharsMax = 512;
+const maxStateChars = 512;
 const statePattern = /^[\u0020-\u007e]+$/;
 
 export function contextOfHeaders({ traceparent, tracestate }: TraceHeaders) {
-  if (typeof traceparent !== "string" || traceparent.length > parentCharsMax) return undefined;
+  if (typeof traceparent !== "string" || traceparent.length > maxParentChars) return undefined;
   const [, version, traceId, spanId, flags, more] = parentPattern.exec(traceparent.trim()) ?? [];
   if (version === undefined || version === "ff" || (version === "00" && more)) return undefined;
   if (/^0+$/.test(traceId!) || /^0+$/.test(spanId!)) return undefined;
@@ -51,7 +51,7 @@ export function textOfContext({ traceId, spanId, flags, state }: TraceContext): 
 }
 
 function validState(state: unknown): string | undefined {
-  if (typeof state !== "string" || state.length > stateCharsMax) return undefined;
+  if (typeof state !== "string" || state.length > maxStateChars) return undefined;
   const trimmed = state.trim();
   return statePattern.test(trimmed) ? trimmed : undefined;
 }

@@ -3,17 +3,23 @@ import { FlotillaError, messageOf } from "../base/errors.ts";
 import type { Json } from "../base/json.ts";
 import type { Logger } from "../base/log.ts";
 import type { Bus } from "./bus.ts";
-import { decodeLetters, encodeLetter, type Letter, receivedError, sentError } from "./envelope.ts";
+import {
+  decodeEnvelopes,
+  encodeEnvelope,
+  type Envelope,
+  receivedError,
+  sentError,
+} from "./envelope.ts";
 
-export type DeskParts = {
+export type EndpointParts = {
   address: string;
   clock: Clock;
   log: Logger;
   /** Takes a letter to another address. It may be lost, and must not throw. */
-  post: (to: string, text: string) => void;
+  transmit: (to: string, text: string) => void;
 };
 
-export type Desk = Omit<Bus, "close"> & {
+export type Endpoint = Omit<Bus, "close"> & {
   /** A letter has come, or several in an array. Never throws. */
   receive(from: string, text: string): void;
   /** Whoever waits for an answer is told that none will come. */
@@ -26,57 +32,60 @@ type Handle = Parameters<Bus["serve"]>[1];
  * One process's end of the bus, whatever carries the letters: it calls those who serve a topic, sends
  * back what they give, and matches answers to those who wait. Letters to oneself stay here.
  */
-export function createDesk({ address, clock, log, post }: DeskParts): Desk {
+export function createEndpoint({ address, clock, log, transmit }: EndpointParts): Endpoint {
   const handlers = new Map<string, Handle>();
   const waiting = new Map<number, (answer: { body: Json } | { error: FlotillaError }) => void>();
-  let asked = 0;
+  let lastRequest = 0;
   let closed = false;
 
   const dispatch = (to: string, text: string) => {
     if (closed) return;
-    if (to !== address) return post(to, text);
+    if (to !== address) return transmit(to, text);
     // Not at once: whoever sends is never called back before it goes on, here as anywhere.
     queueMicrotask(() => receive(address, text));
   };
 
-  const answer = (to: string, letter: Letter) => {
+  const answer = (to: string, envelope: Envelope) => {
     try {
-      dispatch(to, encodeLetter(letter));
+      dispatch(to, encodeEnvelope(envelope));
     } catch (error) {
-      if ("answers" in letter && "body" in letter) {
-        answer(to, { answers: letter.answers, error: sentError(error) });
+      if ("answers" in envelope && "body" in envelope) {
+        answer(to, { answers: envelope.answers, error: sentError(error) });
       }
     }
   };
 
-  const handle = async (from: string, letter: Extract<Letter, { topic: string }>) => {
-    const ask = "ask" in letter ? letter.ask : undefined;
-    const serving = handlers.get(letter.topic);
+  const handle = async (from: string, envelope: Extract<Envelope, { topic: string }>) => {
+    const ask = "ask" in envelope ? envelope.ask : undefined;
+    const serving = handlers.get(envelope.topic);
     try {
       if (!serving) {
-        throw new FlotillaError("unsupported", `nobody at ${address} serves ${letter.topic}`);
+        throw new FlotillaError("unsupported", `nobody at ${address} serves ${envelope.topic}`);
       }
-      const body = await serving(letter.body, from);
+      const body = await serving(envelope.body, from);
       if (ask !== undefined) answer(from, { answers: ask, body });
     } catch (error) {
       if (!(error instanceof FlotillaError)) {
-        log.error({ topic: letter.topic, error: messageOf(error) }, "a letter couldn't be handled");
+        log.error(
+          { topic: envelope.topic, error: messageOf(error) },
+          "a letter couldn't be handled",
+        );
       }
       if (ask !== undefined) answer(from, { answers: ask, error: sentError(error) });
     }
   };
 
   const receive = (from: string, text: string) => {
-    for (const letter of decodeLetters(text)) if (!closed) take(from, letter);
+    for (const envelope of decodeEnvelopes(text)) if (!closed) take(from, envelope);
   };
 
-  const take = (from: string, letter: Letter | undefined) => {
-    if (!letter) return log.warn({ from }, "something that is no letter was dropped");
-    if ("topic" in letter) return void handle(from, letter);
+  const take = (from: string, envelope: Envelope | undefined) => {
+    if (!envelope) return log.warn({ from }, "something that is no letter was dropped");
+    if ("topic" in envelope) return void handle(from, envelope);
     // An answer that nobody waits for any more is late, or comes the second time.
-    const settle = waiting.get(letter.answers);
-    if ("error" in letter) settle?.({ error: receivedError(letter.error) });
-    else settle?.({ body: letter.body });
+    const settle = waiting.get(envelope.answers);
+    if ("error" in envelope) settle?.({ error: receivedError(envelope.error) });
+    else settle?.({ body: envelope.body });
   };
 
   return {
@@ -84,7 +93,7 @@ export function createDesk({ address, clock, log, post }: DeskParts): Desk {
     receive,
     send(to, topic, body) {
       try {
-        dispatch(to, encodeLetter({ topic, body }));
+        dispatch(to, encodeEnvelope({ topic, body }));
       } catch (error) {
         log.error({ topic, error: messageOf(error) }, "a letter couldn't be sent");
       }
@@ -92,8 +101,8 @@ export function createDesk({ address, clock, log, post }: DeskParts): Desk {
     request: (to, topic, body, { timeoutMs }) =>
       new Promise((resolve, reject) => {
         if (closed) return reject(new FlotillaError("closed", "the bus was closed"));
-        const ask = ++asked;
-        const text = encodeLetter({ topic, body, ask });
+        const ask = ++lastRequest;
+        const text = encodeEnvelope({ topic, body, ask });
         const cancel = clock.after(timeoutMs, () => {
           waiting.delete(ask);
           const message = `${to} hasn't answered ${topic} within ${timeoutMs} ms`;

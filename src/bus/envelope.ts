@@ -2,7 +2,7 @@ import { errorCodes, FlotillaError, messageOf } from "../base/errors.ts";
 import type { Json } from "../base/json.ts";
 
 /** What travels between two processes, as one JSON text. */
-export type Letter =
+export type Envelope =
   /** Nobody answers it. */
   | { readonly topic: string; readonly body: Json }
   /** Whoever asked knows the answer by the number. */
@@ -16,10 +16,10 @@ type SentError = {
   readonly details?: Json;
 };
 
-export function encodeLetter(letter: Letter): string {
+export function encodeEnvelope(envelope: Envelope): string {
   try {
     // A body that is undefined would be left out, and its reader would take that for none.
-    const sent = "body" in letter ? { ...letter, body: letter.body ?? null } : letter;
+    const sent = "body" in envelope ? { ...envelope, body: envelope.body ?? null } : envelope;
     return JSON.stringify(sent);
   } catch (error) {
     throw new FlotillaError("payload_not_storable", `a letter isn't JSON: ${messageOf(error)}`);
@@ -30,23 +30,23 @@ export function encodeLetter(letter: Letter): string {
  * One letter, or several in an array. Anybody who reaches the store can leave something there; what is
  * no letter is undefined.
  */
-export function decodeLetters(text: string): (Letter | undefined)[] {
+export function decodeEnvelopes(text: string): (Envelope | undefined)[] {
   try {
-    return [JSON.parse(text) as unknown].flat().map(asLetter);
+    return [JSON.parse(text) as unknown].flat().map(asEnvelope);
   } catch {
     return [undefined];
   }
 }
 
-function asLetter(found: unknown): Letter | undefined {
+function asEnvelope(found: unknown): Envelope | undefined {
   if (typeof found !== "object" || found === null) return undefined;
   const { topic, ask, answers, error } = found as Record<string, unknown>;
   if (typeof answers === "number") {
-    if ("body" in found || isSentError(error)) return found as Letter;
+    if ("body" in found || isSentError(error)) return found as Envelope;
     return undefined;
   }
   if (typeof topic !== "string" || !("body" in found)) return undefined;
-  return ask === undefined || typeof ask === "number" ? (found as Letter) : undefined;
+  return ask === undefined || typeof ask === "number" ? (found as Envelope) : undefined;
 }
 
 function isSentError(error: unknown): error is SentError {
@@ -77,7 +77,7 @@ export function receivedError({ code, message, details }: SentError): FlotillaEr
 }
 
 /** Letters of one sender to one address, in one row. */
-export type MailRow = {
+export type EnvelopeRow = {
   readonly address: string;
   readonly sender: string;
   /** Rises with every row of a sender. */
@@ -87,16 +87,16 @@ export type MailRow = {
 };
 
 /** A row as it comes along with a hint, and the number of the row that its sender left there before it. */
-type HintedMail = Pick<MailRow, "sender" | "seq" | "body"> & { readonly after: number };
+type NotifiedRow = Pick<EnvelopeRow, "sender" | "seq" | "body"> & { readonly after: number };
 
-export function encodeMail({ sender, seq, after, body }: HintedMail): string {
+export function encodeNotification({ sender, seq, after, body }: NotifiedRow): string {
   return `${seq} ${after} ${JSON.stringify(sender)}\n${body}`;
 }
 
 const form = /^(\d+) (\d+) ("[^\n]*")\n/;
 
 /** Undefined where it can't be read: then there is something to look for. */
-export function decodeMail(text: string): HintedMail | undefined {
+export function decodeNotification(text: string): NotifiedRow | undefined {
   const found = form.exec(text);
   if (!found) return undefined;
   const [head, seq, after, sender] = found;

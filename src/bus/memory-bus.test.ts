@@ -1,13 +1,13 @@
 import { describe, expect, test } from "vitest";
-import { movableClock, turns } from "../base/contract/movable-clock.ts";
+import { movableClock, eventLoopTurns } from "../base/contract/movable-clock.ts";
 import { busContract } from "./contract/bus.ts";
 import type { Bus } from "./bus.ts";
-import { createLocalExchange } from "./memory-bus.ts";
+import { createMemoryBus } from "./memory-bus.ts";
 
 busContract({
   name: "within one process",
   async open(clock) {
-    const exchange = createLocalExchange();
+    const exchange = createMemoryBus();
     const opened: Bus[] = [];
     return {
       async connect(address) {
@@ -27,7 +27,7 @@ describe("letters that a simulation carries", () => {
     const clock = movableClock();
     const delaysMs = [50, 10, 0, 90, 20];
     let sent = 0;
-    const exchange = createLocalExchange({
+    const exchange = createMemoryBus({
       carry(_, arrive) {
         const nth = sent++;
         if (nth === 2) return "lost";
@@ -42,7 +42,7 @@ describe("letters that a simulation carries", () => {
     });
     const alice = exchange.connect("alice", { clock });
     for (let nth = 0; nth < delaysMs.length; nth++) alice.send("bob", "note", nth);
-    await turns();
+    await eventLoopTurns();
     expect(got).toEqual([]);
     await clock.advance(100);
     expect(got).toEqual([
@@ -54,7 +54,7 @@ describe("letters that a simulation carries", () => {
   });
 
   test("go to whoever has connected last, and nowhere else", async () => {
-    const exchange = createLocalExchange();
+    const exchange = createMemoryBus();
     const got: string[] = [];
     const connect = (name: string) =>
       exchange.connect("pod").serve("note", () => {
@@ -64,7 +64,7 @@ describe("letters that a simulation carries", () => {
     connect("before");
     connect("after");
     exchange.connect("alice").send("pod", "note", null);
-    await turns();
+    await eventLoopTurns();
     expect(got).toEqual(["after"]);
   });
 });

@@ -1,10 +1,10 @@
 import { type Clock, systemClock } from "../base/clock.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import type { Bus } from "./bus.ts";
-import { createDesk } from "./endpoint.ts";
+import { createEndpoint } from "./endpoint.ts";
 
 /** Where several pods of one process write to each other. */
-export type LocalExchange = {
+export type MemoryBus = {
   /** Whoever connected under this address before gets no more letters. */
   connect(address: string, options?: { clock?: Clock; log?: Logger }): Bus;
 };
@@ -14,7 +14,7 @@ export type LocalExchange = {
  * overtaken comes along with the one that overtakes it, so that order holds whatever the delays are.
  */
 export type Carry = (
-  letter: { readonly from: string; readonly to: string; readonly text: string },
+  envelope: { readonly from: string; readonly to: string; readonly text: string },
   arrive: () => void,
 ) => "lost" | void;
 
@@ -24,50 +24,50 @@ const atOnce: Carry = (_letter, arrive) => queueMicrotask(arrive);
  * Letters within one process: for tests, and for simulations, which carry them as they please. They
  * travel as text, so that nobody shares an object with anybody.
  */
-export function createLocalExchange({ carry = atOnce }: { carry?: Carry } = {}): LocalExchange {
+export function createMemoryBus({ carry = atOnce }: { carry?: Carry } = {}): MemoryBus {
   const receivers = new Map<string, (from: string, text: string) => void>();
-  const ways = new Map<string, Map<string, Way>>();
+  const routes = new Map<string, Map<string, Route>>();
 
-  const wayBetween = (from: string, to: string): Way => {
-    const ofSender = ways.get(from) ?? new Map<string, Way>();
-    ways.set(from, ofSender);
-    const way = ofSender.get(to) ?? { lastSent: 0, underWay: [] };
-    ofSender.set(to, way);
-    return way;
+  const routeBetween = (from: string, to: string): Route => {
+    const ofSender = routes.get(from) ?? new Map<string, Route>();
+    routes.set(from, ofSender);
+    const route = ofSender.get(to) ?? { lastSent: 0, inFlight: [] };
+    ofSender.set(to, route);
+    return route;
   };
 
   const post = (from: string, to: string, text: string) => {
-    const way = wayBetween(from, to);
-    const number = ++way.lastSent;
-    const letter = { number, text };
-    way.underWay.push(letter);
+    const route = routeBetween(from, to);
+    const number = ++route.lastSent;
+    const envelope = { number, text };
+    route.inFlight.push(envelope);
     const arrive = () => {
-      while (way.underWay.length > 0 && way.underWay[0]!.number <= number) {
-        const next = way.underWay.shift()!;
+      while (route.inFlight.length > 0 && route.inFlight[0]!.number <= number) {
+        const next = route.inFlight.shift()!;
         receivers.get(to)?.(from, next.text);
       }
     };
     if (carry({ from, to, text }, arrive) !== "lost") return;
-    way.underWay = way.underWay.filter((each) => each !== letter);
+    route.inFlight = route.inFlight.filter((each) => each !== envelope);
   };
 
   return {
     connect(address, { clock = systemClock, log = silentLogger } = {}) {
-      const desk = createDesk({
+      const endpoint = createEndpoint({
         address,
         clock,
         log,
-        post: (to, text) => post(address, to, text),
+        transmit: (to, text) => post(address, to, text),
       });
-      const { receive, ...rest } = desk;
+      const { receive, ...rest } = endpoint;
       receivers.set(address, receive);
       return {
         ...rest,
         async close() {
-          desk.close();
+          endpoint.close();
           if (receivers.get(address) !== receive) return;
           receivers.delete(address);
-          ways.delete(address);
+          routes.delete(address);
         },
       };
     },
@@ -75,4 +75,4 @@ export function createLocalExchange({ carry = atOnce }: { carry?: Carry } = {}):
 }
 
 /** Letters of one sender to one address that haven't arrived yet, in order. */
-type Way = { lastSent: number; underWay: { readonly number: number; readonly text: string }[] };
+type Route = { lastSent: number; inFlight: { readonly number: number; readonly text: string }[] };

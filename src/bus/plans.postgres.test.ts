@@ -5,7 +5,7 @@ import { openStore } from "../store/open.ts";
 import { planning } from "../store/contract/planning.ts";
 import { render, type Value } from "../store/sql.ts";
 import { sqliteDialect } from "../store/sqlite/dialect.ts";
-import { pruneMail, putMail, readMail, takeMail } from "./sql.ts";
+import { pruneEnvelopes, insertEnvelopes, readEnvelopes, deleteEnvelopes } from "./sql.ts";
 
 // The planner believes that the table is as empty as it mostly is, when a pod is back from a long pause.
 const planOf = planning([
@@ -17,8 +17,8 @@ const planOf = planning([
 const read = Array.from({ length: 100 }, (_, at) => ({ sender: `sender ${at % 7}`, seq: at }));
 
 test.each([
-  ["to the letters at an address", readMail("pod 9", 100)],
-  ["to the letters that it takes", takeMail("pod 9", read)],
+  ["to the letters at an address", readEnvelopes("pod 9", 100)],
+  ["to the letters that it takes", deleteEnvelopes("pod 9", read)],
 ])("Postgres goes %s by the primary key", async (_, statement) => {
   const plan = await planOf(statement);
   expect(plan).toMatch(/bus_message_pkey/);
@@ -27,21 +27,21 @@ test.each([
 });
 
 test("Postgres sorts no letters to read them in order", async () => {
-  expect(await planOf(readMail("pod 9", 100))).not.toMatch(/Sort/);
+  expect(await planOf(readEnvelopes("pod 9", 100))).not.toMatch(/Sort/);
 });
 
 test("Postgres looks at no letter that it leaves or prunes more than once", async () => {
-  expect(await planOf(putMail([{ address: "a", sender: "b", seq: 1, body: "[]" }]))).not.toMatch(
-    /Scan on bus_message/,
-  );
-  const plan = await planOf(pruneMail());
+  expect(
+    await planOf(insertEnvelopes([{ address: "a", sender: "b", seq: 1, body: "[]" }])),
+  ).not.toMatch(/Scan on bus_message/);
+  const plan = await planOf(pruneEnvelopes());
   expect(plan).toMatch(/Tid Scan on bus_message/);
   expect(plan).toMatch(/Limit/);
 });
 
 test.each([
-  ["read", readMail("pod 9", 100)],
-  ["taken", takeMail("pod 9", read)],
+  ["read", readEnvelopes("pod 9", 100)],
+  ["taken", deleteEnvelopes("pod 9", read)],
 ])("SQLite finds letters by the primary key when they are %s", async (_, statement) => {
   const place = temporaryFile();
   await (await openStore(place.path)).close();

@@ -1,10 +1,10 @@
 import type { Clock } from "../base/clock.ts";
 import type { Logger } from "../base/log.ts";
 import type { Database, Row } from "../store/database.ts";
-import { decodeMail, type MailRow } from "./envelope.ts";
-import { pruneMail, readMail, takeMail } from "./sql.ts";
+import { decodeNotification, type EnvelopeRow } from "./envelope.ts";
+import { pruneEnvelopes, readEnvelopes, deleteEnvelopes } from "./sql.ts";
 
-export type IncomingParts = {
+export type ReceiverParts = {
   address: string;
   database: Database;
   clock: Clock;
@@ -15,57 +15,57 @@ export type IncomingParts = {
   receive: (from: string, text: string) => void;
 };
 
-export type Incoming = {
+export type Receiver = {
   /** Something was sent from here, which may be for nobody. */
-  stir(): void;
+  noteActivity(): void;
   close(): Promise<void>;
 };
 
 // A full read is followed by the next at once.
-const rowsAtOnce = 100;
-const sendersKnown = 10_000;
+const rowsPerRead = 100;
+const maxSenders = 10_000;
 // What was handed over and couldn't be taken out yet.
-const readMost = 1_000;
+const maxDelivered = 1_000;
 const pruneEveryMs = 10_000;
 // Letters that were sent or left here are old enough by then, and have been looked for.
 const pruneForMs = 90_000;
 // What was handed over is taken out with the next look, after this time at the latest.
 const tidyMs = 100;
-const lossy = { mail: [], lossy: true };
+const lossy = { channels: [], lossy: true };
 
 /**
  * Reads the letters at an address: first they are handed over and then taken out, together with the
  * next look, so that an answer of the store that is lost loses no letter. What is found again is known
  * by its number. Reading only is also what a look costs that finds nothing.
  */
-export function createIncoming(parts: IncomingParts): Incoming {
+export function createReceiver(parts: ReceiverParts): Receiver {
   const { address, database, clock, log, pollMs, receive } = parts;
   const seen = new Map<string, number>();
   /** Handed over, and to be taken out. */
-  const read: Pick<MailRow, "sender" | "seq">[] = [];
-  let looking: Promise<void> | undefined;
+  const delivered: Pick<EnvelopeRow, "sender" | "seq">[] = [];
+  let polling: Promise<void> | undefined;
   let again = false;
   let closed = false;
   let failed = false;
-  let stirredMs = -Infinity;
+  let activeMs = -Infinity;
   let prunedMs = clock.monotonic();
   let cancelPoll = () => {};
 
   /** Letters that come along with the hint needn't be looked for, if none is missing before them. */
-  const hinted = (_whose?: "own", letters?: string) => {
-    const mail = letters === undefined ? undefined : decodeMail(letters);
+  const onNotified = (_whose?: "own", payload?: string) => {
+    const row = payload === undefined ? undefined : decodeNotification(payload);
     if (closed) return;
-    if (!mail || mail.after > (seen.get(mail.sender) ?? 0)) return wake();
-    hand(mail);
-    if (read.length >= rowsAtOnce) wake();
-    else if (read.length === 1 && !looking) pollIn(tidyMs);
+    if (!row || row.after > (seen.get(row.sender) ?? 0)) return wake();
+    deliver(row);
+    if (delivered.length >= rowsPerRead) wake();
+    else if (delivered.length === 1 && !polling) pollIn(tidyMs);
   };
 
-  const hand = ({ sender, seq, body }: Pick<MailRow, "sender" | "seq" | "body">) => {
+  const deliver = ({ sender, seq, body }: Pick<EnvelopeRow, "sender" | "seq" | "body">) => {
     // What isn't noted here is found by a later look, known by its number, and noted then.
-    if (read.length < readMost) read.push({ sender, seq });
+    if (delivered.length < maxDelivered) delivered.push({ sender, seq });
     if (seq <= (seen.get(sender) ?? 0)) return;
-    stirredMs = clock.monotonic();
+    activeMs = clock.monotonic();
     remember(sender, seq);
     receive(sender, body);
   };
@@ -77,17 +77,17 @@ export function createIncoming(parts: IncomingParts): Incoming {
 
   const wake = () => {
     if (closed) return;
-    if (looking) again = true;
-    else looking = look();
+    if (polling) again = true;
+    else polling = poll();
   };
 
-  const look = async (): Promise<void> => {
+  const poll = async (): Promise<void> => {
     cancelPoll();
     do {
       again = false;
       failed = false;
       try {
-        if ((await readOnce()) === rowsAtOnce) again = true;
+        if ((await readOnce()) === rowsPerRead) again = true;
         if (!closed) await prune();
       } catch (error) {
         failed = true;
@@ -95,17 +95,17 @@ export function createIncoming(parts: IncomingParts): Incoming {
         log.debug({ error: String(error) }, "letters couldn't be read");
       }
     } while (again && !closed);
-    looking = undefined;
-    if (!closed) pollIn(read.length > 0 ? Math.min(tidyMs, pollMs) : pollMs);
+    polling = undefined;
+    if (!closed) pollIn(delivered.length > 0 ? Math.min(tidyMs, pollMs) : pollMs);
   };
 
   const readOnce = async (): Promise<number> => {
-    const taken = read.length;
-    const found = await lookOnce();
-    read.splice(0, taken);
+    const taken = delivered.length;
+    const found = await readRows();
+    delivered.splice(0, taken);
     if (closed) return 0;
     for (const row of found) {
-      hand({
+      deliver({
         sender: row["sender"] as string,
         seq: Number(row["seq"]),
         body: row["body"] as string,
@@ -114,10 +114,10 @@ export function createIncoming(parts: IncomingParts): Incoming {
     return found.length;
   };
 
-  const lookOnce = async (): Promise<readonly Row[]> => {
-    const look = readMail(address, rowsAtOnce);
-    if (read.length === 0) return database.read(look);
-    const [, found] = await database.write([takeMail(address, read), look], lossy);
+  const readRows = async (): Promise<readonly Row[]> => {
+    const look = readEnvelopes(address, rowsPerRead);
+    if (delivered.length === 0) return database.read(look);
+    const [, found] = await database.write([deleteEnvelopes(address, delivered), look], lossy);
     return found!;
   };
 
@@ -125,30 +125,30 @@ export function createIncoming(parts: IncomingParts): Incoming {
   const remember = (sender: string, seq: number) => {
     seen.delete(sender);
     seen.set(sender, seq);
-    if (seen.size > sendersKnown) seen.delete(seen.keys().next().value!);
+    if (seen.size > maxSenders) seen.delete(seen.keys().next().value!);
   };
 
   const prune = async (): Promise<void> => {
     const nowMs = clock.monotonic();
-    if (nowMs - prunedMs < pruneEveryMs || nowMs - stirredMs > pruneForMs) return;
+    if (nowMs - prunedMs < pruneEveryMs || nowMs - activeMs > pruneForMs) return;
     prunedMs = nowMs;
-    await database.write([pruneMail()], lossy);
+    await database.write([pruneEnvelopes()], lossy);
   };
 
-  const stop = database.subscribe(hinted, address);
+  const stop = database.subscribe(onNotified, address);
   wake();
   return {
-    stir() {
-      stirredMs = clock.monotonic();
+    noteActivity() {
+      activeMs = clock.monotonic();
     },
     async close() {
       closed = true;
       stop();
       cancelPoll();
-      await looking;
+      await polling;
       // Rows that are left behind are pruned, so that nobody waits for a store that doesn't answer.
-      if (read.length > 0 && !failed) {
-        await database.write([takeMail(address, read)], lossy).catch(() => {});
+      if (delivered.length > 0 && !failed) {
+        await database.write([deleteEnvelopes(address, delivered)], lossy).catch(() => {});
       }
     },
   };

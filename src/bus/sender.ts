@@ -4,10 +4,10 @@ import { type Clock, sleep } from "../base/clock.ts";
 import { hasCode } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import type { Database } from "../store/database.ts";
-import { encodeMail, type MailRow } from "./envelope.ts";
-import { putMail } from "./sql.ts";
+import { encodeNotification, type EnvelopeRow } from "./envelope.ts";
+import { insertEnvelopes } from "./sql.ts";
 
-export type OutgoingParts = {
+export type SenderParts = {
   address: string;
   database: Database;
   clock: Clock;
@@ -15,31 +15,31 @@ export type OutgoingParts = {
   /** Characters that may wait to be written. */
   maxWaiting: number;
   /** So many letters will not get there. */
-  onLost: (letters: number, why: LostWhy) => void;
+  onLost: (envelopes: number, why: DropReason) => void;
 };
 
 /** `full`: too much waits already. `unsent`: the store didn't take it in time. */
-export type LostWhy = "full" | "unsent";
+export type DropReason = "full" | "unsent";
 
-export type Outgoing = {
-  post(to: string, text: string): void;
+export type Sender = {
+  send(to: string, text: string): void;
   /** Resolves when everything that waits has been written, or is lost. */
   close(): Promise<void>;
 };
 
 // Letters for one address share a row up to this size, and rows one write.
-const rowChars = 256 * 1024;
-const writeChars = 2 * 1024 * 1024;
+const maxRowChars = 256 * 1024;
+const maxWriteChars = 2 * 1024 * 1024;
 // Whoever waits for an answer has given up by then, or asks again.
 const resendForMs = 5_000;
 const resendWhenClosingMs = 500;
-const addressesKnown = 10_000;
+const maxAddresses = 10_000;
 
 /**
  * Writes letters: what arrives while the last write is under way goes as one with the next. One at a
  * time, because those of two writes could be read in the wrong order.
  */
-export function createOutgoing(parts: OutgoingParts): Outgoing {
+export function createSender(parts: SenderParts): Sender {
   const { address, database, clock, random, maxWaiting, onLost } = parts;
   let waiting: { readonly to: string; readonly text: string }[] = [];
   let waitingChars = 0;
@@ -52,9 +52,9 @@ export function createOutgoing(parts: OutgoingParts): Outgoing {
   let closing = false;
 
   const drain = async (): Promise<void> => {
-    await quiet();
+    await afterMicrotasks();
     while (waiting.length > 0) {
-      const { rows, letters } = nextRows();
+      const { rows, envelopes: letters } = nextRows();
       const stored = await write(rows);
       if (!stored) onLost(letters, "unsent");
     }
@@ -62,23 +62,23 @@ export function createOutgoing(parts: OutgoingParts): Outgoing {
   };
 
   /** As much of what waits as one write takes: one row for each address, or few. */
-  const nextRows = (): { rows: MailRow[]; letters: number } => {
+  const nextRows = (): { rows: EnvelopeRow[]; envelopes: number } => {
     const open = new Map<string, { text: string }>();
     const packed: { to: string; pack: { text: string } }[] = [];
     let chars = 0;
-    let letters = 0;
-    for (; letters < waiting.length && chars < writeChars; letters++) {
-      const { to, text } = waiting[letters]!;
+    let envelopes = 0;
+    for (; envelopes < waiting.length && chars < maxWriteChars; envelopes++) {
+      const { to, text } = waiting[envelopes]!;
       chars += text.length;
       const found = open.get(to);
-      if (found && found.text.length + text.length <= rowChars) found.text += `,${text}`;
+      if (found && found.text.length + text.length <= maxRowChars) found.text += `,${text}`;
       else {
         const pack = { text };
         open.set(to, pack);
         packed.push({ to, pack });
       }
     }
-    waiting = waiting.slice(letters);
+    waiting = waiting.slice(envelopes);
     waitingChars -= chars;
     const rows = packed.map(({ to, pack }) => ({
       address: to,
@@ -86,41 +86,41 @@ export function createOutgoing(parts: OutgoingParts): Outgoing {
       seq: ++lastSeq,
       body: `[${pack.text}]`,
     }));
-    return { rows, letters };
+    return { rows, envelopes };
   };
 
   /** Whom to tell, and what, where one row is all that somebody gets. */
-  const toldOf = (rows: readonly MailRow[]) => {
-    const letters = new Map<string, string>();
+  const notificationsOf = (rows: readonly EnvelopeRow[]) => {
+    const payloads = new Map<string, string>();
     for (const row of rows) {
       const { address: to } = row;
-      letters.set(
+      payloads.set(
         to,
-        letters.has(to) ? "" : encodeMail({ ...row, after: sent.get(to) ?? forgotten }),
+        payloads.has(to) ? "" : encodeNotification({ ...row, after: sent.get(to) ?? forgotten }),
       );
       sent.delete(to);
       sent.set(to, row.seq);
     }
-    while (sent.size > addressesKnown) {
+    while (sent.size > maxAddresses) {
       const [to, seq] = sent.entries().next().value!;
       sent.delete(to);
       forgotten = Math.max(forgotten, seq);
     }
-    return { mail: [...letters.keys()], letters };
+    return { channels: [...payloads.keys()], payloads };
   };
 
   /** Sends the same rows until they are stored: those that were read already are known by their number. */
-  const write = async (rows: readonly MailRow[]): Promise<boolean> => {
-    const { mail, letters } = toldOf(rows);
+  const write = async (rows: readonly EnvelopeRow[]): Promise<boolean> => {
+    const { channels, payloads } = notificationsOf(rows);
     const startedMs = clock.monotonic();
     for (let tries = 1; ; tries++) {
       try {
-        await database.write([putMail(rows)], { mail, letters, lossy: true });
+        await database.write([insertEnvelopes(rows)], { channels, payloads, lossy: true });
         return true;
       } catch (error) {
         const limitMs = closing ? resendWhenClosingMs : resendForMs;
         const late = clock.monotonic() - startedMs >= limitMs;
-        if (late || !hasCode(error, ...passing)) return false;
+        if (late || !hasCode(error, ...transientCodes)) return false;
         const waitMs = contentionMs(tries, random);
         database.report?.({ type: "resent", waitMs });
         await sleep(clock, waitMs);
@@ -129,7 +129,7 @@ export function createOutgoing(parts: OutgoingParts): Outgoing {
   };
 
   return {
-    post(to, text) {
+    send(to, text) {
       if (closing || waitingChars + text.length > maxWaiting) return onLost(1, "full");
       waiting.push({ to, text });
       waitingChars += text.length;
@@ -146,8 +146,13 @@ export function createOutgoing(parts: OutgoingParts): Outgoing {
  * Resolves when all has happened that follows from what happens now. So what is told of a commit and
  * the answers to those who asked for it, some promises later, go along in one write.
  */
-function quiet(): Promise<void> {
+function afterMicrotasks(): Promise<void> {
   return Promise.resolve().then(() => new Promise((resolve) => process.nextTick(resolve)));
 }
 
-const passing = ["store_busy", "store_full", "store_unavailable", "unknown_outcome"] as const;
+const transientCodes = [
+  "store_busy",
+  "store_full",
+  "store_unavailable",
+  "unknown_outcome",
+] as const;

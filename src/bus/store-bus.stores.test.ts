@@ -5,8 +5,8 @@ import { storeKinds } from "../store/contract/kinds.ts";
 import { migrate } from "../store/migrate.ts";
 import { busContract } from "./contract/bus.ts";
 import type { Bus } from "./bus.ts";
-import { emptyMail, mailboxContract } from "./contract/store-bus.ts";
-import { createMailbox } from "./store-bus.ts";
+import { emptyBus, storeBusContract } from "./contract/store-bus.ts";
+import { createStoreBus } from "./store-bus.ts";
 
 for (const kind of storeKinds) {
   let shared: Shared;
@@ -22,18 +22,18 @@ for (const kind of storeKinds) {
       return {
         async connect(address) {
           const database = shared.databases[buses.length % shared.databases.length]!;
-          const bus = createMailbox({ address, database, clock, random });
+          const bus = createStoreBus({ address, database, clock, random });
           buses.push(bus);
           return bus;
         },
         async remove() {
           for (const bus of buses) await bus.close();
-          await shared.databases[0]!.write([emptyMail]);
+          await shared.databases[0]!.write([emptyBus]);
         },
       };
     },
   });
-  mailboxContract(kind);
+  storeBusContract(kind);
 }
 
 type Shared = { readonly databases: readonly Database[]; close(): Promise<void> };

@@ -3,13 +3,13 @@ import { type Logger, silentLogger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
 import type { Database } from "../store/database.ts";
 import type { Bus } from "./bus.ts";
-import { createDesk } from "./endpoint.ts";
-import { createIncoming } from "./receiver.ts";
-import { createOutgoing, type LostWhy } from "./sender.ts";
+import { createEndpoint } from "./endpoint.ts";
+import { createReceiver } from "./receiver.ts";
+import { createSender, type DropReason } from "./sender.ts";
 
-const waitingChars = 16 * 1024 * 1024;
+const maxWaitingChars = 16 * 1024 * 1024;
 
-export type MailboxOptions = {
+export type StoreBusOptions = {
   /** Nobody else's, and new with every start: letters are numbered from one. */
   address: string;
   database: Database;
@@ -21,30 +21,30 @@ export type MailboxOptions = {
   /** Characters that may wait to be written; what would be more is lost. Default 16 Mi. */
   maxWaiting?: number;
   /** So many letters will not get there. */
-  onLost?: (letters: number, why: LostWhy) => void;
+  onLost?: (envelopes: number, why: DropReason) => void;
 };
 
 /** A bus on the store that everybody shares anyway: letters are rows, and whoever they are for takes them out. */
-export function createMailbox(options: MailboxOptions): Bus {
+export function createStoreBus(options: StoreBusOptions): Bus {
   const { address, database, clock, random, log = silentLogger } = options;
-  const { pollMs = 1_000, maxWaiting = waitingChars, onLost = () => {} } = options;
-  const outgoing = createOutgoing({ address, database, clock, random, maxWaiting, onLost });
-  const desk = createDesk({
+  const { pollMs = 1_000, maxWaiting = maxWaitingChars, onLost = () => {} } = options;
+  const sender = createSender({ address, database, clock, random, maxWaiting, onLost });
+  const endpoint = createEndpoint({
     address,
     clock,
     log,
-    post(to, text) {
-      incoming.stir();
-      outgoing.post(to, text);
+    transmit(to, text) {
+      receiver.noteActivity();
+      sender.send(to, text);
     },
   });
-  const { receive, ...rest } = desk;
-  const incoming = createIncoming({ address, database, clock, log, pollMs, receive });
+  const { receive, ...rest } = endpoint;
+  const receiver = createReceiver({ address, database, clock, log, pollMs, receive });
   return {
     ...rest,
     async close() {
-      desk.close();
-      await Promise.all([incoming.close(), outgoing.close()]);
+      endpoint.close();
+      await Promise.all([receiver.close(), sender.close()]);
     },
   };
 }

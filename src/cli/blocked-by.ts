@@ -1,14 +1,14 @@
 import type { Flotilla } from "../runtime/connect.ts";
 import type { HeldByThrottle } from "../tasks/inspect/blocked-by.ts";
 import type { Task } from "../tasks/rows.ts";
-import { everything } from "../tasks/sql/limits.ts";
+import { allNames } from "../tasks/sql/limits.ts";
 import { tenantScope } from "../tasks/sql/task-state.ts";
-import { note, oneLine } from "./output.ts";
+import { printNotice, oneLine } from "./output.ts";
 
-type Asked = Pick<Flotilla, "limits" | "paused">;
+type LimitsReader = Pick<Flotilla, "limits" | "paused">;
 
 /** Why a pending task isn't claimed, as far as pauses, limits and throttles are the reason, in sentences. */
-export async function whatHoldsUp(flotilla: Asked, task: Task): Promise<string[]> {
+export async function blockedBy(flotilla: LimitsReader, task: Task): Promise<string[]> {
   if (task.status !== "pending") return [];
   const scopes = [
     ...(task.scope === null ? [] : [task.scope]),
@@ -18,12 +18,12 @@ export async function whatHoldsUp(flotilla: Asked, task: Task): Promise<string[]
     flotilla.paused(),
     Promise.all(scopes.map((scope) => flotilla.limits.get(scope))),
   ]);
-  const paused = pauses.find(({ name }) => name === task.name || name === everything);
+  const paused = pauses.find(({ name }) => name === task.name || name === allNames);
   const full = limits.filter(({ limit, running }) => limit !== null && running >= limit);
   return [
     ...(paused === undefined
       ? []
-      : [`${paused.name === everything ? "everything" : paused.name} is paused${because(paused)}`]),
+      : [`${paused.name === allNames ? "everything" : paused.name} is paused${because(paused)}`]),
     ...full.map(
       ({ scope, limit, running }) =>
         `${running} of ${limit} with ${oneLine(scope, 200)} are running`,
@@ -47,18 +47,18 @@ function because({ reason }: { reason: string | null }): string {
 }
 
 // A reader takes in no more lines.
-const namesMost = 20;
+const maxNames = 20;
 
 /**
  * Says which of the names that something was stored under no pod which is up works on. What was stored
  * stays the answer where the store can't say so.
  */
-export async function noteNoWorker(
+export async function warnNoWorker(
   flotilla: Pick<Flotilla, "noWorker">,
   names: Iterable<string>,
 ): Promise<void> {
   const found = await flotilla.noWorker([...names]).catch(() => []);
   if (found.length === 0) return;
   const { noWorkerWarning } = await import("../tasks/inspect/blocked-by.ts");
-  for (const name of found.slice(0, namesMost)) note(noWorkerWarning(name));
+  for (const name of found.slice(0, maxNames)) printNotice(noWorkerWarning(name));
 }

@@ -6,11 +6,11 @@ import { types } from "node:util";
 import { FlotillaError, messageOf } from "../base/errors.ts";
 import type { Config } from "../runtime/config.ts";
 
-const usualNames = ["ts", "mts", "mjs", "js"].map((extension) => `flotilla.config.${extension}`);
+const defaultNames = ["ts", "mts", "mjs", "js"].map((extension) => `flotilla.config.${extension}`);
 
 /** The config file that is meant: the given one, or one of the usual names in the working folder. */
 export function configFile(given: string | undefined): string | undefined {
-  return given ?? usualNames.find((name) => existsSync(name));
+  return given ?? defaultNames.find((name) => existsSync(name));
 }
 
 /** What the config file says; nothing where there is none. */
@@ -65,12 +65,12 @@ let imports = 0;
 async function importWith(href: string, begin: () => void): Promise<{ readonly config: Loaded }> {
   const mark = `globalThis[Symbol.for("flotilla.config.begin")]?.(${++imports})`;
   const whole = `import ${JSON.stringify(moduleOf(mark))}; export * as config from ${JSON.stringify(href)};`;
-  const here = globalThis as { [onBegin]?: () => void };
-  here[onBegin] = begin;
+  const globals = globalThis as { [onBegin]?: () => void };
+  globals[onBegin] = begin;
   try {
     return (await import(moduleOf(whole))) as { config: Loaded };
   } finally {
-    delete here[onBegin];
+    delete globals[onBegin];
   }
 }
 

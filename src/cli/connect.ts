@@ -8,7 +8,7 @@ import type { AgentPage, AgentView, StoredAgents } from "../sessions/agents/stor
 import type { EntriesPage, SessionPage, SessionService, SessionView } from "../sessions/service.ts";
 import { network } from "../throttles/fetch.ts";
 import type { StoreFlags } from "./flags.ts";
-import { loadPlace } from "./settings.ts";
+import { loadStoreSettings } from "./settings.ts";
 
 /**
  * Runs a command on the store. A command that looks or enqueues never makes a file and never changes
@@ -21,7 +21,7 @@ export async function onStore<Result>(
 ): Promise<Result> {
   const { canBeWritten } = await import("../runtime/data-folder.ts");
   const { connect } = await import("../runtime/connect.ts");
-  const { store, dataDir } = await loadPlace(flags);
+  const { store, dataDir } = await loadStoreSettings(flags);
   await using flotilla = connect(store, {
     ...options,
     // Whoever only looks may be somebody who may not write there.
@@ -56,12 +56,12 @@ export function withUrl(command: Command): Command {
 
 /** A server, as requests reach it. */
 export type Server = {
-  ask(method: string, path: string, init?: RequestInit): Promise<Response>;
+  request(method: string, path: string, init?: RequestInit): Promise<Response>;
   json<Body>(method: string, path: string, body?: unknown): Promise<Body>;
 };
 
 /** A key of the server, or a user's token. */
-export function keyOfServer(): string | undefined {
+export function serverKey(): string | undefined {
   return process.env["FLOTILLA_API_KEY"] || undefined;
 }
 
@@ -74,14 +74,14 @@ export function openServer(
     throw new FlotillaError("invalid_option", "--url must be a URL, as http://localhost:8080");
   }
   const base = trimEnd(url, (char) => char === "/");
-  const key = keyOfServer();
+  const key = serverKey();
   const headers = {
     ...(key !== undefined && { Authorization: `Bearer ${key}` }),
     ...(user !== undefined && { "Flotilla-User": encodeURIComponent(user) }),
     ...(tenant !== undefined && { "Flotilla-Tenant": encodeURIComponent(tenant) }),
   };
 
-  const ask: Server["ask"] = async (method, path, init = {}) => {
+  const request: Server["request"] = async (method, path, init = {}) => {
     let answer: Response;
     try {
       answer = await network(`${base}/v1/${path}`, {
@@ -99,10 +99,10 @@ export function openServer(
   };
 
   return {
-    ask,
+    request,
     async json(method, path, body) {
       const sent = body === undefined ? {} : { body: JSON.stringify(body) };
-      const answer = await ask(method, path, sent);
+      const answer = await request(method, path, sent);
       try {
         return (await answer.json()) as never;
       } catch (error) {
@@ -128,7 +128,7 @@ function unanswered(method: string): ErrorCode {
 
 async function refusalOf(method: string, answer: Response): Promise<FlotillaError> {
   try {
-    return errorOf(((await answer.json()) as { error: object }).error);
+    return errorFromBody(((await answer.json()) as { error: object }).error);
   } catch {
     const { status } = answer;
     const message = `the server answered ${status}, and not as Flotilla does`;
@@ -138,8 +138,8 @@ async function refusalOf(method: string, answer: Response): Promise<FlotillaErro
 }
 
 /** An error as servers tell it. The code of a newer one may be none that is known here. */
-export function errorOf(given: object): FlotillaError {
-  const { code, message, details } = given as {
+export function errorFromBody(body: object): FlotillaError {
+  const { code, message, details } = body as {
     code?: ErrorCode;
     message?: unknown;
     details?: Record<string, unknown>;
@@ -155,41 +155,41 @@ export function causeOf(error: unknown): string {
 
 /** Sessions and agents as commands look after them: straight from the store, or through a server. */
 
-type Place = { readonly [Flag in keyof (StoreFlags & UrlFlags)]?: string | undefined };
+type TargetFlags = { readonly [Flag in keyof (StoreFlags & UrlFlags)]?: string | undefined };
 
 /** Whose they are, where nobody says it: no flag, no key and no token. */
-export const usualTenant = "default";
+export const defaultTenant = "default";
 
-export type Sessions = Pick<
+export type SessionAdmin = Pick<
   SessionService,
   "list" | "get" | "entries" | "stop" | "archive" | "unarchive" | "remove"
 >;
 
 export async function onSessions<Result>(
-  { url, tenant, ...flags }: Place,
-  work: (sessions: Sessions, tenant: string) => Promise<Result>,
+  { url, tenant, ...flags }: TargetFlags,
+  work: (sessions: SessionAdmin, tenant: string) => Promise<Result>,
 ): Promise<Result> {
-  const whose = tenant ?? usualTenant;
+  const whose = tenant ?? defaultTenant;
   if (url !== undefined) return work(sessionsOf(openServer(url, { tenant })), whose);
   return onStore(storeOf(flags), ({ sessionService }) => work(sessionService, whose));
 }
 
 export async function onAgents<Result>(
-  { url, tenant, ...flags }: Place,
+  { url, tenant, ...flags }: TargetFlags,
   work: (agents: StoredAgents, tenant: string) => Promise<Result>,
   options: { privateAgents?: boolean } = {},
 ): Promise<Result> {
-  const whose = tenant ?? usualTenant;
+  const whose = tenant ?? defaultTenant;
   if (url !== undefined) return work(agentsOf(openServer(url, { tenant })), whose);
   return onStore(storeOf(flags), ({ agents }) => work(agents, whose), options);
 }
 
-function storeOf({ config, store }: Place): StoreFlags {
+function storeOf({ config, store }: TargetFlags): StoreFlags {
   return { ...(config && { config }), ...(store && { store }) };
 }
 
 /** The tenant is what the key or the token says, and the header of a key that is of none. */
-function sessionsOf({ json }: Server): Sessions {
+function sessionsOf({ json }: Server): SessionAdmin {
   const at = (sessionId: string) => `sessions/${encodeURIComponent(sessionId)}`;
   return {
     // Whose sessions a caller may see, the server knows by the token.
@@ -233,9 +233,9 @@ function agentsOf({ json }: Server): StoredAgents {
   };
 }
 
-async function ifFound<Found>(asked: Promise<Found>): Promise<Found | undefined> {
+async function ifFound<Found>(request: Promise<Found>): Promise<Found | undefined> {
   try {
-    return await asked;
+    return await request;
   } catch (error) {
     if (hasCode(error, "not_found")) return undefined;
     throw error;

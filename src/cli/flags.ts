@@ -102,12 +102,12 @@ export function listsByDefault(things: Command, list: Command): void {
 }
 
 /** For commands that list page by page. */
-export function withPage(command: Command, usually: number): Command {
+export function withPage(command: Command, defaultLimit: number): Command {
   return command
     .option("--cursor <cursor>", "go on after an earlier page")
     .addOption(
       new Option("--limit <number>", "how many at most")
-        .default(usually)
+        .default(defaultLimit)
         .argParser(number("--limit", { min: 1, max: 1_000 })),
     );
 }

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { Clock } from "../base/clock.ts";
 import type { Stats } from "../tasks/tasks.ts";
-import { type Counts, countsLine, countsTable, startLive } from "./live-counts.ts";
+import { type LiveCounts, countsLine, countsTable, startLiveCounts } from "./live-counts.ts";
 import { plain } from "./output.ts";
 
 const none = { pending: 0, claimed: 0, completed: 0, failed: 0, cancelled: 0 };
@@ -76,8 +76,8 @@ function counting(count: (spend: (ms: number) => void) => Promise<Stats>) {
       return () => (timers = timers.filter((each) => each !== timer));
     },
   };
-  const shown: Counts[] = [];
-  const live = startLive({
+  const shown: LiveCounts[] = [];
+  const live = startLiveCounts({
     stats: () => count((ms) => (nowMs += ms)),
     running: () => 0,
     clock,

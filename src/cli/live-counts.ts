@@ -12,10 +12,10 @@ type LiveParts = {
   clock: Clock;
   everyMs: number;
   /** Given what to show each time it was counted. */
-  show: (counts: Counts) => void;
+  show: (counts: LiveCounts) => void;
 };
 
-export type Counts = {
+export type LiveCounts = {
   readonly stats: Stats;
   readonly running: number;
   readonly heldBack?: readonly string[];
@@ -23,14 +23,14 @@ export type Counts = {
   readonly perSecond: number;
 };
 
-export type Live = { observe(event: PodEvent): void; stop(): void };
+export type LiveCounter = { observe(event: PodEvent): void; stop(): void };
 
 // Counting walks the table; where that takes long, it is done less often.
 const restFactor = 10;
-const namesShown = 15;
+const maxNamesShown = 15;
 
 /** Counts again and again, and shows it. A count that fails is skipped: the log says why. */
-export function startLive(parts: LiveParts): Live {
+export function startLiveCounts(parts: LiveParts): LiveCounter {
   const { stats, running, heldBack = () => [], clock, everyMs, show } = parts;
   let completed = 0;
   let sinceMs = clock.monotonic();
@@ -66,11 +66,13 @@ export function startLive(parts: LiveParts): Live {
 
 /** The counts as a table, for a terminal. */
 export function countsTable(
-  { stats, running, heldBack = [], perSecond }: Counts,
+  { stats, running, heldBack = [], perSecond }: LiveCounts,
   url: string,
 ): string[] {
   const names = Object.entries(stats.byName);
-  const rows = names.slice(0, namesShown).map(([name, counts]) => toRow(oneLine(name, 30), counts));
+  const rows = names
+    .slice(0, maxNamesShown)
+    .map(([name, counts]) => toRow(oneLine(name, 30), counts));
   const heading = ["", ...taskStatuses.map((status) => paintStatus(status, status.padStart(9)))];
   const more = names.length - rows.length;
   return [
@@ -83,7 +85,7 @@ export function countsTable(
 }
 
 /** The counts on one line, for logs and pipes. */
-export function countsLine({ stats, running, heldBack = [], perSecond }: Counts): string {
+export function countsLine({ stats, running, heldBack = [], perSecond }: LiveCounts): string {
   const counts = taskStatuses.map((status) => `${status} ${stats.byStatus[status]}`);
   return [...counts, `running ${running}`, `${perSecond.toFixed(1)} completed/s`, ...heldBack].join(
     "  ",

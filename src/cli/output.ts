@@ -26,7 +26,7 @@ export function print(text: string): void {
 }
 
 /** What is worth knowing beside the output, which programs may read. */
-export function note(text: string): void {
+export function printNotice(text: string): void {
   process.stderr.write(`flotilla: ${text}\n`);
 }
 
@@ -75,7 +75,7 @@ export function oneLine(text: string, maxChars: number): string {
  * Text that others wrote, for a terminal: whatever could move the cursor, recolour the screen, turn the
  * direction of what follows or hide in it is written out instead. Lines and tabs stay.
  */
-export function harmless(text: string): string {
+export function sanitize(text: string): string {
   return text.toWellFormed().replaceAll(unsafe, (char) => {
     const code = char.codePointAt(0)!.toString(16);
     return code.length <= 2 ? `\\x${code.padStart(2, "0")}` : `\\u{${code}}`;

@@ -1,12 +1,12 @@
 import { expect, test } from "vitest";
 import { movableClock } from "../base/contract/movable-clock.ts";
-import { bar, barOf, plural, startProgress } from "./progress.ts";
+import { bar, barOf, plural, startProgressBar } from "./progress.ts";
 
 function shown(isTTY: boolean) {
   const clock = movableClock();
   let text = "";
   const stream = { isTTY, columns: 80, rows: 24, write: (more: string) => void (text += more) };
-  return { clock, progress: startProgress({ stream, clock }), text: () => text };
+  return { clock, progress: startProgressBar({ stream, clock }), text: () => text };
 }
 
 const up = "\u001b[1A\u001b[J";

@@ -2,13 +2,13 @@ import process from "node:process";
 import { type Clock, systemClock } from "../base/clock.ts";
 import { createScreen, type Terminal } from "./live-counts.ts";
 
-export type ProgressParts = {
+export type ProgressBarParts = {
   /** Where it is shown: in place on a terminal, as a line now and then elsewhere. */
   stream?: Terminal & { readonly isTTY?: boolean };
   clock?: Clock;
 };
 
-export type Progress = {
+export type ProgressBar = {
   /** Shows how far something is, unless it was just shown. */
   show(line: string): void;
   /** Prints a line above it. */
@@ -21,15 +21,15 @@ const redrawMs = 100;
 const lineMs = 5_000;
 
 /** Shows how far something is that takes long. On standard error, since the outcome goes elsewhere. */
-export function startProgress(parts: ProgressParts = {}): Progress {
+export function startProgressBar(parts: ProgressBarParts = {}): ProgressBar {
   const { stream = process.stderr, clock = systemClock } = parts;
   const screen = stream.isTTY ? createScreen(stream) : undefined;
-  let shownMs = screen ? -Infinity : clock.monotonic();
+  let drawnMs = screen ? -Infinity : clock.monotonic();
   return {
     show(line) {
       const nowMs = clock.monotonic();
-      if (nowMs - shownMs < (screen ? redrawMs : lineMs)) return;
-      shownMs = nowMs;
+      if (nowMs - drawnMs < (screen ? redrawMs : lineMs)) return;
+      drawnMs = nowMs;
       if (screen) screen.show([line]);
       else stream.write(`${line}\n`);
     },

@@ -5,16 +5,16 @@ import { FlotillaError, hasCode } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import type { DeadLetters } from "../dead-letters/dead-letters.ts";
 import { isFlow } from "../flows/drive/drive.ts";
-import type { Settings } from "../runtime/config.ts";
+import type { PodSettings } from "../runtime/config.ts";
 import { connect, type Flotilla } from "../runtime/connect.ts";
 import { machinesOf } from "../runtime/flows.ts";
-import { handlersByName, isAgent, workedOn } from "../runtime/handlers.ts";
+import { handlersByName, isAgent, selectHandlers } from "../runtime/handlers.ts";
 import type { Pod, PodEvent } from "../runtime/pod.ts";
 import { defaultLogger } from "../runtime/process.ts";
 import { startPod } from "../runtime/start-pod.ts";
-import { checkListening } from "../server/auth/origins.ts";
+import { checkListenHost } from "../server/auth/origins.ts";
 import type { Metrics } from "../server/metrics/metrics.ts";
-import type { Listening } from "../server/serve.ts";
+import type { ListeningServer } from "../server/serve.ts";
 import { lazyService } from "../sessions/create-service.ts";
 import type { SessionService } from "../sessions/service.ts";
 import { withoutSecrets } from "../store/open.ts";
@@ -23,16 +23,16 @@ import {
   countsLine,
   countsTable,
   createScreen,
-  type Live,
+  type LiveCounter,
   type Screen,
-  startLive,
+  startLiveCounts,
 } from "./live-counts.ts";
-import { note, paint, print } from "./output.ts";
+import { printNotice, paint, print } from "./output.ts";
 import { prettyLogger } from "./pretty-log.ts";
 import { stopSignals } from "./signals.ts";
 
-export type RunOptions = {
-  settings: Settings;
+export type PodCommandOptions = {
+  settings: PodSettings;
   flags: ServerFlags;
   /** Claim and run tasks. */
   work: boolean;
@@ -49,18 +49,18 @@ const keepCompiledMs = 5_000;
 const lineMs = 5_000;
 
 /** Runs a pod, a server or both, until a signal asks it to stop. */
-export async function runUntilSignal(options: RunOptions): Promise<void> {
+export async function runUntilSignal(options: PodCommandOptions): Promise<void> {
   const { settings, work, serve } = options;
   const signals = stopSignals();
   const screen = options.live && process.stdout.isTTY ? createScreen(process.stdout) : undefined;
   const log = loggerFor(options, screen);
   const { host = defaultHost, ...credentials } = settings.server ?? {};
   // Before anything is opened: a server that may not listen shouldn't migrate either.
-  if (serve) checkListening(host, credentials);
+  if (serve) checkListenHost(host, credentials);
 
   let stopping = false;
   let pod: Pod | undefined;
-  let live: Live | undefined;
+  let live: LiveCounter | undefined;
   const metrics = serve ? await metricsOf(options, () => pod) : undefined;
   let giveUp: (error: Error) => void = () => {};
   const broken = new Promise<never>((_, reject) => (giveUp = reject));
@@ -73,7 +73,7 @@ export async function runUntilSignal(options: RunOptions): Promise<void> {
   // Loaded while the store's threads start. What is wrong with it is told where it is used.
   if (serve) import("../server/serve.ts").catch(() => {});
   const flotilla = metrics && openFlotilla(settings, log, metrics);
-  let server: Listening | undefined;
+  let server: ListeningServer | undefined;
   try {
     await flotilla?.ping();
     if (flotilla && metrics) {
@@ -94,7 +94,7 @@ export async function runUntilSignal(options: RunOptions): Promise<void> {
     }
     // Node keeps it when a process ends, but one that is killed should start as quickly again.
     const forget = systemClock.after(keepCompiledMs, flushCompileCache);
-    await Promise.race([signals.asked, broken]).finally(forget);
+    await Promise.race([signals.received, broken]).finally(forget);
   } finally {
     stopping = true;
     live?.stop();
@@ -108,7 +108,7 @@ export async function runUntilSignal(options: RunOptions): Promise<void> {
 }
 
 /** Other troubles pass; this one doesn't get better by trying again. */
-function damaged({ store }: Settings): FlotillaError {
+function damaged({ store }: PodSettings): FlotillaError {
   return new FlotillaError(
     "store_corrupt",
     `the store ${withoutSecrets(store)} is damaged: restore it from a back-up`,
@@ -117,7 +117,7 @@ function damaged({ store }: Settings): FlotillaError {
 
 /** What is counted for whoever scrapes, which takes a server. */
 async function metricsOf(
-  { settings, work }: RunOptions,
+  { settings, work }: PodCommandOptions,
   pod: () => Pod | undefined,
 ): Promise<Metrics> {
   const { collectDefaultMetrics } = await import("prom-client");
@@ -125,7 +125,7 @@ async function metricsOf(
   const metrics = createMetrics({
     pod,
     slots: work ? settings.slots : 0,
-    names: [...workedOn(settings.use, settings.only).keys()],
+    names: [...selectHandlers(settings.use, settings.only).keys()],
     flows: settings.use.filter(isFlow),
   });
   collectDefaultMetrics({ register: metrics.registry });
@@ -133,7 +133,7 @@ async function metricsOf(
 }
 
 /** The server's own way to the store, which outlives the pod's while that is stopping. */
-function openFlotilla(settings: Settings, log: Logger, metrics: Metrics): Flotilla {
+function openFlotilla(settings: PodSettings, log: Logger, metrics: Metrics): Flotilla {
   const { store, durability, migrate, maxPayloadBytes, sessions } = settings;
   const onEvent = metrics.observe;
   const privateAgents = sessions !== false && sessions.privateAgents;
@@ -149,7 +149,10 @@ type ServerParts = {
   log: Logger;
 };
 
-async function startServer(options: RunOptions, parts: ServerParts): Promise<Listening> {
+async function startServer(
+  options: PodCommandOptions,
+  parts: ServerParts,
+): Promise<ListeningServer> {
   const { settings, live } = options;
   const { host = defaultHost, port, ...rest } = settings.server ?? {};
   const clock = systemClock;
@@ -174,12 +177,15 @@ async function startServer(options: RunOptions, parts: ServerParts): Promise<Lis
     if (!live || port !== undefined || !hasCode(error, "conflict")) throw error;
     const server = await serveAt(0);
     const got = new URL(server.url).port;
-    note(`port ${defaultPort} is taken, so this listens on ${got}: choose one with --port`);
+    printNotice(`port ${defaultPort} is taken, so this listens on ${got}: choose one with --port`);
     return server;
   }
 }
 
-function loggerFor({ settings, flags, live }: RunOptions, screen: Screen | undefined): Logger {
+function loggerFor(
+  { settings, flags, live }: PodCommandOptions,
+  screen: Screen | undefined,
+): Logger {
   if (settings.log) return settings.log;
   const level = flags.logLevel ?? "info";
   if (!live || !process.stderr.isTTY) return defaultLogger(level);
@@ -189,36 +195,41 @@ function loggerFor({ settings, flags, live }: RunOptions, screen: Screen | undef
 }
 
 function announce(
-  { settings, live, work }: RunOptions,
-  { url, adminUrl }: Listening,
+  { settings, live, work }: PodCommandOptions,
+  { url, adminUrl }: ListeningServer,
   screen?: Screen,
 ): void {
-  const say = screen?.print ?? print;
+  const printLine = screen?.print ?? print;
   if (!live) {
-    say(`flotilla listens on ${url}`);
-    if (adminUrl !== undefined) say(`health and metrics are at ${adminUrl} too`);
+    printLine(`flotilla listens on ${url}`);
+    if (adminUrl !== undefined) printLine(`health and metrics are at ${adminUrl} too`);
     return;
   }
-  const handlers = [...workedOn(settings.use, settings.only).values()];
+  const handlers = [...selectHandlers(settings.use, settings.only).values()];
   const names = handlers.filter(({ flow }) => !flow).map(({ name }) => name);
   const flows = handlers.flatMap(({ name, flow }) => (flow ? [`${name} (${flow.version})`] : []));
-  say(`${paint("bold", "flotilla")} listens on ${paint("cyan", url)}`);
+  printLine(`${paint("bold", "flotilla")} listens on ${paint("cyan", url)}`);
   for (const path of Object.keys(settings.server?.pages ?? {}))
-    say(`  ${path.split("/").at(-1)!.padEnd(7)} ${paint("cyan", url + path)}`);
-  if (adminUrl !== undefined) say(`  health  ${paint("cyan", `${adminUrl}/health/ready`)}`);
-  say(`  store   ${withoutSecrets(settings.store)}`);
+    printLine(`  ${path.split("/").at(-1)!.padEnd(7)} ${paint("cyan", url + path)}`);
+  if (adminUrl !== undefined) printLine(`  health  ${paint("cyan", `${adminUrl}/health/ready`)}`);
+  printLine(`  store   ${withoutSecrets(settings.store)}`);
   if (work && (names.length > 0 || flows.length === 0))
-    say(`  tasks   ${names.length > 0 ? names.join(", ") : "none: name some in `use`"}`);
-  if (work && flows.length > 0) say(`  flows   ${flows.join(", ")}`);
+    printLine(`  tasks   ${names.length > 0 ? names.join(", ") : "none: name some in `use`"}`);
+  if (work && flows.length > 0) printLine(`  flows   ${flows.join(", ")}`);
   const agents = settings.use.filter(isAgent).map(({ name }) => name);
-  if (work && agents.length > 0) say(`  agents  ${agents.join(", ")}`);
-  say(`  try     curl ${url}/v1/tasks`);
+  if (work && agents.length > 0) printLine(`  agents  ${agents.join(", ")}`);
+  printLine(`  try     curl ${url}/v1/tasks`);
   if (work && agents.length > 0)
-    say(`          npx flotilla chat --agent ${agents[0]} --url ${url}`);
+    printLine(`          npx flotilla chat --agent ${agents[0]} --url ${url}`);
 }
 
-function startCounts(flotilla: Flotilla, pod: Pod | undefined, url: string, screen?: Screen): Live {
-  return startLive({
+function startCounts(
+  flotilla: Flotilla,
+  pod: Pod | undefined,
+  url: string,
+  screen?: Screen,
+): LiveCounter {
+  return startLiveCounts({
     stats: () => flotilla.stats(),
     running: () => pod?.running ?? 0,
     heldBack: () => pod?.capacity.reasons.map((reason) => reason.text) ?? [],

@@ -1,14 +1,14 @@
 import process from "node:process";
 import { FlotillaError } from "../base/errors.ts";
-import type { Config, Settings } from "../runtime/config.ts";
+import type { Config, PodSettings } from "../runtime/config.ts";
 import type { Workable } from "../runtime/handlers.ts";
 import type { Store } from "../store/open.ts";
 import { loadConfig } from "./config-file.ts";
 import type { ServerFlags, StoreFlags } from "./flags.ts";
-import { note } from "./output.ts";
+import { printNotice } from "./output.ts";
 
 /** The settings of a pod or server: flag over environment over config file over default. */
-export async function loadSettings(flags: ServerFlags): Promise<Settings> {
+export async function loadSettings(flags: ServerFlags): Promise<PodSettings> {
   const config = await loadConfig(flags.config);
   const { slots, only, host, port, adminPort, dataDir } = flags;
   const store = await storeOf(flags, config);
@@ -33,11 +33,11 @@ export async function loadSettings(flags: ServerFlags): Promise<Settings> {
 
 /** The store, for commands that need nothing else: the config is run only to learn it. */
 export async function loadStore(flags: StoreFlags): Promise<Store> {
-  return (await loadPlace(flags)).store;
+  return (await loadStoreSettings(flags)).store;
 }
 
 /** The store, and the folder that its pods on this machine have, as far as a config says so. */
-export async function loadPlace(
+export async function loadStoreSettings(
   flags: StoreFlags,
 ): Promise<{ store: Store; dataDir: string | false }> {
   if (flags.store) return { store: flags.store, dataDir: false };
@@ -53,13 +53,13 @@ export async function loadPlace(
 /** The handlers of a config, for commands that check what is given by their schemas. */
 export async function loadHandlers(
   given: string | undefined,
-): Promise<Pick<Settings, "use" | "maxPayloadBytes"> & { workables: readonly Workable[] }> {
+): Promise<Pick<PodSettings, "use" | "maxPayloadBytes"> & { workables: readonly Workable[] }> {
   const { use, maxPayloadBytes } = await resolved(await loadConfig(given));
   const { workablesOf } = await import("../runtime/handlers.ts");
   return { use, maxPayloadBytes, workables: workablesOf(use) };
 }
 
-async function resolved(config: Config): Promise<Settings> {
+async function resolved(config: Config): Promise<PodSettings> {
   const { resolveConfig } = await import("../runtime/config.ts");
   return resolveConfig(config);
 }
@@ -92,7 +92,7 @@ async function withoutSchema(url = ""): Promise<string> {
       "the schema in DATABASE_URL holds tables of Flotilla, and a schema is taken from FLOTILLA_STORE alone: set FLOTILLA_STORE to the same URL",
     );
   }
-  note(
+  printNotice(
     "the schema in DATABASE_URL is the application's, and isn't used: Flotilla's tables are in the schema flotilla (name another with --store or FLOTILLA_STORE)",
   );
   return url.slice(0, at) + (kept.length > 0 ? `?${kept.join("&")}` : "");

@@ -3,7 +3,7 @@ import process from "node:process";
 
 export type StopSignals = {
   /** Resolves with the first signal that asks this process to stop. */
-  readonly asked: Promise<NodeJS.Signals>;
+  readonly received: Promise<NodeJS.Signals>;
 };
 
 /**
@@ -12,7 +12,7 @@ export type StopSignals = {
  */
 export function stopSignals(): StopSignals {
   let stopping = false;
-  const asked = new Promise<NodeJS.Signals>((resolve) => {
+  const received = new Promise<NodeJS.Signals>((resolve) => {
     const onSignal = (signal: NodeJS.Signals) => {
       if (stopping) process.exit(128 + constants.signals[signal]);
       stopping = true;
@@ -22,5 +22,5 @@ export function stopSignals(): StopSignals {
     process.on("SIGINT", onSignal);
     process.on("SIGHUP", onSignal);
   });
-  return { asked };
+  return { received };
 }

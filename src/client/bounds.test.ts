@@ -1,22 +1,22 @@
 import { beforeAll, describe, expect, test } from "vitest";
 import { simulatedClient } from "./contract/simulated-client.ts";
 import { calm } from "./contract/simulated-network.ts";
-import { errorOf } from "./http.ts";
+import { errorFromWire } from "./http.ts";
 import type { SessionEvent } from "./index.ts";
-import { createListeners } from "./observable.ts";
+import { createListenerSet } from "./observable.ts";
 import { readEvents } from "./session/reader.ts";
-import { loadBeside } from "./session/view.ts";
+import { loadLazyModule } from "./session/view.ts";
 
 function simulated() {
   const { clock, server, client, count } = simulatedClient();
-  const write = (session: string, most: number) => {
-    for (let n = 0; n < most; n++) server.write(session, `${session} ${n}`);
+  const write = (session: string, count: number) => {
+    for (let n = 0; n < count; n++) server.write(session, `${session} ${n}`);
   };
   return { clock, server, client, count, write };
 }
 
 // Loaded beside, which takes a time that the clock of a test doesn't know.
-beforeAll(() => loadBeside());
+beforeAll(() => loadLazyModule());
 
 describe("a client keeps bounds", () => {
   test("on how often it asks to join where it is refused", async () => {
@@ -74,10 +74,10 @@ describe("a client keeps bounds", () => {
   });
 
   test("on what waits for a reader that is too slow, who then follows no longer", async () => {
-    const listeners = createListeners<[SessionEvent]>();
-    const events = readEvents({ known: () => [], on: listeners.add }, {}, errorOf);
+    const listeners = createListenerSet<[SessionEvent]>();
+    const events = readEvents({ replay: () => [], on: listeners.add }, {}, errorFromWire);
     const first = events.next();
-    for (let n = 0; n < 20_002; n++) listeners.tell({ type: "away" });
+    for (let n = 0; n < 20_002; n++) listeners.emit({ type: "away" });
     await first;
     expect(listeners.size).toBe(0);
     let read = 0;

@@ -2,7 +2,7 @@ import type { Json } from "../base/json.ts";
 import type { Entry, SessionState, SessionView } from "../protocol/message.ts";
 import type { Http } from "./http.ts";
 import type { AgentView, RunView, TaskView } from "./views.ts";
-import type { Watch, Watched } from "./watch.ts";
+import type { WatchFactory, Watched } from "./watch.ts";
 
 export type SessionCalls = {
   /** Makes a session; again with the same id, gives what there is. */
@@ -74,32 +74,32 @@ export type EntryPage = {
 };
 
 /** `onMade`: the session is there from now on, whatever was known of it before. */
-export function sessionCalls(http: Http, onMade: (sessionId: string) => void): SessionCalls {
-  const at = (sessionId: string) => `/v1/sessions/${encodeURIComponent(sessionId)}`;
+export function sessionCalls(http: Http, onCreated: (sessionId: string) => void): SessionCalls {
+  const pathOf = (sessionId: string) => `/v1/sessions/${encodeURIComponent(sessionId)}`;
   return {
     async create({ agent, agents, ...rest } = {}) {
       const body = { ...rest, agents: agents ?? (agent === undefined ? agent : [agent]) };
-      const made = await http<SessionView>("POST", "/v1/sessions", { body });
-      onMade(made.sessionId);
-      return made;
+      const created = await http<SessionView>("POST", "/v1/sessions", { body });
+      onCreated(created.sessionId);
+      return created;
     },
-    get: (sessionId) => http("GET", at(sessionId)),
+    get: (sessionId) => http("GET", pathOf(sessionId)),
     list: (query = {}) => http("GET", "/v1/sessions", { query }),
     async archive(sessionId) {
-      await http("POST", `${at(sessionId)}/archive`);
+      await http("POST", `${pathOf(sessionId)}/archive`);
     },
     async unarchive(sessionId) {
-      await http("POST", `${at(sessionId)}/unarchive`);
+      await http("POST", `${pathOf(sessionId)}/unarchive`);
     },
     async remove(sessionId) {
-      await http("DELETE", at(sessionId));
+      await http("DELETE", pathOf(sessionId));
     },
     setMetadata: (sessionId, metadata, { ifVersion } = {}) =>
-      http("PUT", `${at(sessionId)}/metadata`, { body: { metadata, ifVersion } }),
-    members: (sessionId, body) => http("PUT", `${at(sessionId)}/members`, { body }),
-    entries: (sessionId, query = {}) => http("GET", `${at(sessionId)}/messages`, { query }),
+      http("PUT", `${pathOf(sessionId)}/metadata`, { body: { metadata, ifVersion } }),
+    members: (sessionId, body) => http("PUT", `${pathOf(sessionId)}/members`, { body }),
+    entries: (sessionId, query = {}) => http("GET", `${pathOf(sessionId)}/messages`, { query }),
     async compact(sessionId) {
-      return (await http<{ done: boolean }>("POST", `${at(sessionId)}/compact`)).done;
+      return (await http<{ done: boolean }>("POST", `${pathOf(sessionId)}/compact`)).done;
     },
   };
 }
@@ -150,9 +150,10 @@ export type ListTasksOptions = PageOptions & {
 
 export type TaskPage = { readonly tasks: readonly TaskView[]; readonly next: string | null };
 
-export function taskCalls(http: Http, watch: Watch): TaskCalls {
-  const at = (taskId: string) => `/v1/tasks/${encodeURIComponent(taskId)}`;
-  const get = async (taskId: string) => (await http<{ task: TaskView }>("GET", at(taskId))).task;
+export function taskCalls(http: Http, watch: WatchFactory): TaskCalls {
+  const pathOf = (taskId: string) => `/v1/tasks/${encodeURIComponent(taskId)}`;
+  const get = async (taskId: string) =>
+    (await http<{ task: TaskView }>("GET", pathOf(taskId))).task;
   const hasEnded = ({ status }: TaskView) => status !== "pending" && status !== "claimed";
   const watched = watch(get, hasEnded);
   return {
@@ -161,11 +162,11 @@ export function taskCalls(http: Http, watch: Watch): TaskCalls {
     get,
     async cancel(taskId) {
       type Status = { status: "cancelled" | "cancelling" };
-      return (await http<Status>("POST", `${at(taskId)}/cancel`)).status;
+      return (await http<Status>("POST", `${pathOf(taskId)}/cancel`)).status;
     },
     async retry(taskId) {
-      await http("POST", `${at(taskId)}/retry`);
-      watched(taskId).again();
+      await http("POST", `${pathOf(taskId)}/retry`);
+      watched(taskId).poll();
     },
     list: (query = {}) => http("GET", "/v1/tasks", { query }),
     watch: watched,
@@ -206,18 +207,18 @@ export type ListRunsOptions = PageOptions & {
 
 export type RunPage = { readonly runs: readonly RunView[]; readonly next: string | null };
 
-export function runCalls(http: Http, watch: Watch): RunCalls {
-  const at = (runId: string) => `/v1/runs/${encodeURIComponent(runId)}`;
-  const get = async (runId: string) => (await http<{ run: RunView }>("GET", at(runId))).run;
+export function runCalls(http: Http, watch: WatchFactory): RunCalls {
+  const pathOf = (runId: string) => `/v1/runs/${encodeURIComponent(runId)}`;
+  const get = async (runId: string) => (await http<{ run: RunView }>("GET", pathOf(runId))).run;
   return {
     start: (flow, input = null, options = {}) =>
       http("POST", "/v1/runs", { body: { flow, input, options } }),
     get,
     async cancel(runId) {
-      await http("POST", `${at(runId)}/cancel`);
+      await http("POST", `${pathOf(runId)}/cancel`);
     },
     async signal(runId, name, payload = null, { id } = {}) {
-      await http("POST", `${at(runId)}/signals`, { body: { name, payload, id } });
+      await http("POST", `${pathOf(runId)}/signals`, { body: { name, payload, id } });
     },
     list: (query = {}) => http("GET", "/v1/runs", { query }),
     watch: watch(get, ({ status }) => status !== "open"),

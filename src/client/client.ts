@@ -12,14 +12,14 @@ import {
   taskCalls,
 } from "./calls.ts";
 import type { ConnectionState } from "./socket/status.ts";
-import { createCredentials, createHttp } from "./http.ts";
+import { createClientCredentials, createHttp } from "./http.ts";
 import type { Inbox } from "./inbox.ts";
 import type { ClientOptions } from "./options.ts";
 import type { Session } from "./session/session.ts";
 import type { Store } from "./observable.ts";
-import { serverUrl, usualFetch, usualNetwork, usualSocket } from "./environment.ts";
-import { createTalk } from "./socket/multiplexer.ts";
-import { createWatch } from "./watch.ts";
+import { serverUrl, defaultFetch, defaultNetwork, defaultSocketClass } from "./environment.ts";
+import { createMultiplexer } from "./socket/multiplexer.ts";
+import { createWatchFactory } from "./watch.ts";
 
 /** A server as its users have it: calls over HTTP, and one socket for all that is followed and sent. */
 export type Client = {
@@ -39,12 +39,12 @@ export type Client = {
 
 export function createClient(options: ClientOptions = {}): Client {
   const { user, tenant, clock = systemClock, random = systemRandom } = options;
-  const { fetch = usualFetch, network = usualNetwork, maxUnacked = 256 } = options;
-  const { newId = () => idOf(random) } = options;
+  const { fetch = defaultFetch, network = defaultNetwork, maxUnacked = 256 } = options;
+  const { newId = () => randomId(random) } = options;
   const parts = {
     url: () => serverUrl(options.url),
-    WebSocket: () => options.WebSocket ?? usualSocket(),
-    credentials: createCredentials(options.token),
+    WebSocket: () => options.WebSocket ?? defaultSocketClass(),
+    credentials: createClientCredentials(options.token),
     user,
     tenant,
     fetch,
@@ -55,25 +55,25 @@ export function createClient(options: ClientOptions = {}): Client {
     maxUnacked,
   };
   const http = createHttp(parts);
-  const talk = createTalk({ ...parts, http });
-  const watches = createWatch(parts);
+  const multiplexer = createMultiplexer({ ...parts, http });
+  const watches = createWatchFactory(parts);
   return {
-    session: talk.session,
-    inbox: () => talk.inbox,
-    sessions: sessionCalls(http, talk.revive),
+    session: multiplexer.session,
+    inbox: () => multiplexer.inbox,
+    sessions: sessionCalls(http, multiplexer.revive),
     tasks: taskCalls(http, watches.watch),
     runs: runCalls(http, watches.watch),
     agents: agentCalls(http),
-    connection: talk.connection,
-    reconnect: talk.reconnect,
+    connection: multiplexer.connection,
+    reconnect: multiplexer.reconnect,
     close() {
       const error = new FlotillaError("closed", "the client was closed");
-      talk.close(error);
+      multiplexer.close(error);
       watches.end(error);
     },
   };
 }
 
 /** 128 bits of chance, as good as unique. */
-const idOf = (random: Random): string =>
+const randomId = (random: Random): string =>
   [0, 0, 0, 0].map(() => random.uint32().toString(16).padStart(8, "0")).join("");

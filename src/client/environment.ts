@@ -16,9 +16,9 @@ type Page = Partial<Target> & {
 
 const page = () => globalThis as unknown as Page;
 
-export const usualFetch: Fetch = (url, init) => fetch(url, init);
+export const defaultFetch: Fetch = (url, init) => fetch(url, init);
 
-export function usualSocket(): SocketClass {
+export function defaultSocketClass(): SocketClass {
   const { WebSocket } = page();
   if (WebSocket) return WebSocket;
   throw new FlotillaError("unsupported", "there is no WebSocket here: give createClient one");
@@ -44,32 +44,32 @@ export function serverUrl(url: string | undefined): string {
 }
 
 /** Whether people can see what the program shows. */
-export function isShown(): boolean {
+export function isPageVisible(): boolean {
   return page().document?.visibilityState !== "hidden";
 }
 
 /** Browsers say when the network comes and goes, and when a page is shown again. Node says nothing. */
-export const usualNetwork: Network = {
+export const defaultNetwork: Network = {
   isOnline: () => page().navigator?.onLine !== false,
   onChange(callback) {
     const { document, addEventListener } = page();
     if (!addEventListener) return () => {};
     // A window's own functions refuse to be called for anything but the window.
     const window = page() as Target;
-    const awake = () => callback("awake");
-    const shown = () => {
-      if (document?.visibilityState === "visible") awake();
+    const onAwake = () => callback("awake");
+    const onVisible = () => {
+      if (document?.visibilityState === "visible") onAwake();
     };
-    const left = new AbortController();
-    const on = (target: Target, name: string, listener: () => void) =>
-      target.addEventListener(name, listener, left);
-    on(window, "online", () => callback("online"));
-    on(window, "offline", () => callback("offline"));
-    on(window, "pageshow", awake);
+    const stopped = new AbortController();
+    const listen = (target: Target, name: string, listener: () => void) =>
+      target.addEventListener(name, listener, stopped);
+    listen(window, "online", () => callback("online"));
+    listen(window, "offline", () => callback("offline"));
+    listen(window, "pageshow", onAwake);
     if (document) {
-      on(document, "visibilitychange", shown);
-      on(document, "resume", awake);
+      listen(document, "visibilitychange", onVisible);
+      listen(document, "resume", onAwake);
     }
-    return () => left.abort();
+    return () => stopped.abort();
   },
 };

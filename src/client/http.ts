@@ -19,13 +19,13 @@ type HttpParts = {
   fetch: Fetch;
   /** Where the server is. */
   url: () => string;
-  credentials: Credentials;
+  credentials: ClientCredentials;
   user?: string | undefined;
   tenant?: string | undefined;
   clock: Clock;
 };
 
-const answerMs = 30_000;
+const answerTimeoutMs = 30_000;
 
 export function createHttp({
   fetch: call,
@@ -35,7 +35,7 @@ export function createHttp({
   tenant,
   clock,
 }: HttpParts): Http {
-  const once = async (
+  const send = async (
     method: Method,
     path: string,
     { query = {}, body }: Request,
@@ -51,7 +51,7 @@ export function createHttp({
     if (tenant !== undefined) headers["flotilla-tenant"] = encodeURIComponent(tenant);
     if (body !== undefined) headers["content-type"] = "application/json";
     const timeout = new AbortController();
-    const cancel = clock.after(answerMs, () => timeout.abort(new Error("it took too long")));
+    const cancel = clock.after(answerTimeoutMs, () => timeout.abort(new Error("it took too long")));
     try {
       const response = await call(address.href, {
         method,
@@ -64,7 +64,7 @@ export function createHttp({
       return { response, text: await response.text() };
     } catch (error) {
       const message = `no answer from ${address.origin}: ${messageOf(error)}`;
-      throw new FlotillaError(unanswered(method), message, { cause: error });
+      throw new FlotillaError(unansweredCode(method), message, { cause: error });
     } finally {
       cancel();
     }
@@ -72,23 +72,23 @@ export function createHttp({
 
   return async <Answer>(method: Method, path: string, request: Request = {}) => {
     const token = await credentials.current();
-    let answered = await once(method, path, request, token);
+    let answered = await send(method, path, request, token);
     if (answered.response.status === 401 && credentials.isRenewable) {
       credentials.forget(token);
-      answered = await once(method, path, request, await credentials.current());
+      answered = await send(method, path, request, await credentials.current());
     }
-    return answerOf(method, answered) as Answer;
+    return parseAnswer(method, answered) as Answer;
   };
 }
 
 /** The code where no answer of the server came: what isn't a read and wasn't refused may be done. */
-const unanswered = (method: Method, status = 0): ErrorCode =>
+const unansweredCode = (method: Method, status = 0): ErrorCode =>
   method === "GET" || (status >= 400 && status < 500) ? "unavailable" : "unknown_outcome";
 
 type Answered = { readonly response: Response; readonly text: string };
 type Refusal = { code: string; message: string; details?: Record<string, unknown> };
 
-function answerOf(method: Method, { response, text }: Answered): unknown {
+function parseAnswer(method: Method, { response, text }: Answered): unknown {
   const { ok, status, url } = response;
   let answer: { readonly error?: Partial<Refusal> } | undefined;
   try {
@@ -97,11 +97,11 @@ function answerOf(method: Method, { response, text }: Answered): unknown {
   } catch {
     // Whatever stands between answers in its own words.
   }
-  const told = answer?.error;
-  const code = unanswered(method, status);
-  throw errorOf({
-    ...(told?.code
-      ? (told as Refusal)
+  const refusal = answer?.error;
+  const code = unansweredCode(method, status);
+  throw errorFromWire({
+    ...(refusal?.code
+      ? (refusal as Refusal)
       : { code, message: `${url} answered ${status}`, details: { status } }),
     retryAfterMs: (Math.max(0, Number(response.headers.get("retry-after")) * 1_000) ||
       undefined) as number,
@@ -109,13 +109,13 @@ function answerOf(method: Method, { response, text }: Answered): unknown {
 }
 
 /** An error as servers tell it. The code of a newer one may be none that is known here. */
-export function errorOf(told: {
+export function errorFromWire(wire: {
   readonly code: string;
   readonly message: string;
   readonly details?: Readonly<Record<string, unknown>>;
   readonly retryAfterMs?: number;
 }): FlotillaError {
-  const { code, message, ...rest } = told;
+  const { code, message, ...rest } = wire;
   return new FlotillaError(code as ErrorCode, message, rest);
 }
 
@@ -126,7 +126,7 @@ export function asError(thrown: unknown): FlotillaError {
 }
 
 /** The token that the client has, and how it gets another. */
-export type Credentials = {
+export type ClientCredentials = {
   readonly isRenewable: boolean;
   /** The one that there is, or else a new one. */
   current(): Promise<string | undefined>;
@@ -136,18 +136,18 @@ export type Credentials = {
   forget(token: string | undefined): void;
 };
 
-export function createCredentials(token: ClientOptions["token"]): Credentials {
+export function createClientCredentials(token: ClientOptions["token"]): ClientCredentials {
   if (typeof token !== "function") {
-    const given = () => Promise.resolve(token);
-    return { isRenewable: false, current: given, fresh: given, forget() {} };
+    const fixed = () => Promise.resolve(token);
+    return { isRenewable: false, current: fixed, fresh: fixed, forget() {} };
   }
-  let asked: Promise<string> | undefined;
+  let pending: Promise<string> | undefined;
   let known: string | undefined;
 
-  const ask = async (): Promise<string> => (known = await token());
+  const fetchToken = async (): Promise<string> => (known = await token());
   const fresh = () =>
-    (asked ??= ask().finally(() => {
-      asked = undefined;
+    (pending ??= fetchToken().finally(() => {
+      pending = undefined;
     }));
 
   return {

@@ -2,7 +2,7 @@ import type { FlotillaError } from "../base/errors.ts";
 import type { ServerFrame } from "../protocol/frames.ts";
 import type { InboxItem } from "../protocol/message.ts";
 import type { Store } from "./observable.ts";
-import { createSubscription, type FollowParts, type Subscription } from "./socket/subscription.ts";
+import { createSubscription, type FeedParts, type Subscription } from "./socket/subscription.ts";
 
 /** The sessions of the user, followed while somebody listens. */
 export type Inbox = Store<InboxSnapshot>;
@@ -15,7 +15,7 @@ export type InboxSnapshot = {
   readonly error?: FlotillaError;
 };
 
-export type FollowedInbox = {
+export type InboxFeed = {
   readonly subscription: Subscription<InboxSnapshot>;
   take(frame: InboxFrame): void;
   /** Forgets what was another's. */
@@ -27,8 +27,8 @@ export type InboxFrame = Extract<
   { type: "inbox" | "inbox_changed" | "inbox_removed" | "error" }
 >;
 
-export function createInbox(parts: FollowParts): FollowedInbox {
-  const { exchange } = parts;
+export function createInboxFeed(parts: FeedParts): InboxFeed {
+  const { queue } = parts;
   const items = new Map<string, InboxItem>();
   let isLive = false;
   const detach = () => {
@@ -36,15 +36,15 @@ export function createInbox(parts: FollowParts): FollowedInbox {
   };
   const subscription = createSubscription<InboxSnapshot>({
     ...parts,
-    ask() {
+    sendJoin() {
       detach();
-      return exchange.tell({ type: "inbox" });
+      return queue.sendOnce({ type: "inbox" });
     },
-    leave: () => exchange.tell({ type: "inbox_leave" }),
+    sendLeave: () => queue.sendOnce({ type: "inbox_leave" }),
     detach,
     onGone: () => items.clear(),
     isLive: () => isLive,
-    show: (status, error) => ({
+    snapshot: (status, error) => ({
       status,
       sessions: [...items.values()].toSorted((a, b) => b.activeAtMs - a.activeAtMs),
       ...(error && { error }),
@@ -52,7 +52,7 @@ export function createInbox(parts: FollowParts): FollowedInbox {
   });
   const put = (sessions: readonly InboxItem[]) => {
     for (const item of sessions) items.set(item.sessionId, item);
-    subscription.change();
+    subscription.invalidate();
   };
 
   return {
@@ -60,20 +60,20 @@ export function createInbox(parts: FollowParts): FollowedInbox {
     take(frame) {
       if ("ref" in frame) {
         if (frame.ref !== subscription.ref) return;
-        if (frame.type === "error") return subscription.refused(frame);
-        subscription.found();
+        if (frame.type === "error") return subscription.onRefused(frame);
+        subscription.onFound();
         items.clear();
         isLive = true;
         put(frame.sessions);
       } else if (isLive && frame.type === "inbox_changed") put(frame.sessions);
       else if (isLive && frame.type === "inbox_removed") {
         for (const sessionId of frame.sessionIds) items.delete(sessionId);
-        subscription.change();
+        subscription.invalidate();
       }
     },
     forget() {
       items.clear();
-      subscription.change();
+      subscription.invalidate();
     },
   };
 }

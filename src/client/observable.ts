@@ -8,16 +8,16 @@ export type Store<Value> = {
   subscribe(listener: () => void): () => void;
 };
 
-export type Listeners<Args extends unknown[]> = {
+export type ListenerSet<Args extends unknown[]> = {
   /** Each call adds one more, also of the same function. */
   add(listener: (...args: Args) => void): () => void;
-  tell(...args: Args): void;
+  emit(...args: Args): void;
   readonly size: number;
 };
 
-export function createListeners<Args extends unknown[] = []>(
+export function createListenerSet<Args extends unknown[] = []>(
   onSize: () => void = () => {},
-): Listeners<Args> {
+): ListenerSet<Args> {
   const all = new Set<{ listener: (...args: Args) => void }>();
   return {
     add(listener) {
@@ -28,7 +28,7 @@ export function createListeners<Args extends unknown[] = []>(
         if (all.delete(own)) onSize();
       };
     },
-    tell(...args) {
+    emit(...args) {
       // Who is added meanwhile hears of the next change, and who has left of none.
       const now = [...all];
       for (const own of now) if (all.has(own)) guarded(() => own.listener(...args));

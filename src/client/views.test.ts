@@ -4,7 +4,7 @@ import type { Doing, RunView as ServerRun } from "../flows/rows.ts";
 import type { RunError } from "../flows/decide/run.ts";
 import type { Task, TaskError } from "../tasks/rows.ts";
 import type { runSpecs } from "../server/api/runs.schema.ts";
-import type { enqueueOptions, task } from "../server/api/tasks.schema.ts";
+import type { enqueueOptions, taskSchema } from "../server/api/tasks.schema.ts";
 import type { AgentView as ServerAgent } from "../sessions/agents/stored-agents.ts";
 import type {
   AgentView,
@@ -37,7 +37,7 @@ test("a task's view says of each status what the server sends in it", () => {
   expectTypeOf<Shown<"failed">>().toEqualTypeOf<Held<"failed">>();
   expectTypeOf<Shown<"cancelled">>().toEqualTypeOf<Held<"cancelled">>();
   expectTypeOf<Task>().toExtend<TaskView>();
-  expectTypeOf<keyof TaskView>().toExtend<keyof z.output<typeof task>>();
+  expectTypeOf<keyof TaskView>().toExtend<keyof z.output<typeof taskSchema>>();
 });
 
 test("a task's error is there where the server sends one", () => {

@@ -3,39 +3,39 @@ import type { FlotillaError } from "../base/errors.ts";
 import { fraction, type Random } from "../base/random.ts";
 import { jitteredMs } from "./backoff.ts";
 import { asError } from "./http.ts";
-import { createListeners, type Listeners, type Store } from "./observable.ts";
-import { isDefinite, lingering, type Want } from "./socket/subscription.ts";
+import { createListenerSet, type ListenerSet, type Store } from "./observable.ts";
+import { isDefinite, delayedStop, type SetWanted } from "./socket/subscription.ts";
 
 /** Makes the watches of one kind: the same for the same id, each time. */
-export type Watch = <View>(
+export type WatchFactory = <View>(
   get: (id: string) => Promise<View>,
   hasEnded: (view: View) => boolean,
-) => (id: string) => Watching<View>;
+) => (id: string) => WatchHandle<View>;
 
-export function createWatch(parts: { clock: Clock; random: Random }): {
-  watch: Watch;
+export function createWatchFactory(parts: { clock: Clock; random: Random }): {
+  watch: WatchFactory;
   end(error: FlotillaError): void;
 } {
-  let over: FlotillaError | undefined;
-  const enders: (() => void)[] = [];
+  let closeError: FlotillaError | undefined;
+  const pollers: (() => void)[] = [];
   return {
     watch<View>(get: (id: string) => Promise<View>, hasEnded: (view: View) => boolean) {
       // Those that nobody holds any more are let go of.
-      const all = new Map<string, WeakRef<Watching<View>>>();
-      enders.push(() => {
-        for (const each of all.values()) each.deref()?.again();
+      const all = new Map<string, WeakRef<WatchHandle<View>>>();
+      pollers.push(() => {
+        for (const each of all.values()) each.deref()?.poll();
       });
       return (id: string) => {
         const found =
           all.get(id)?.deref() ??
-          createWatched({ ...parts, look: () => get(id), hasEnded, over: () => over });
+          createWatchHandle({ ...parts, read: () => get(id), hasEnded, closed: () => closeError });
         all.set(id, new WeakRef(found));
         return found;
       };
     },
     end(error) {
-      over = error;
-      for (const each of enders) each();
+      closeError = error;
+      for (const each of pollers) each();
     },
   };
 }
@@ -54,89 +54,89 @@ export type WatchedSnapshot<View> = {
   readonly error?: FlotillaError;
 };
 
-type WatchedParts<View> = {
-  look: () => Promise<View>;
+type WatchParts<View> = {
+  read: () => Promise<View>;
   hasEnded: (view: View) => boolean;
   /** Why nothing is looked at any more. */
-  over: () => FlotillaError | undefined;
+  closed: () => FlotillaError | undefined;
   clock: Clock;
   random: Random;
 };
 
-type Watching<View> = Watched<View> & {
+type WatchHandle<View> = Watched<View> & {
   /** Looks now: it may have been started over. */
-  again(): void;
+  poll(): void;
 };
 
-const everyMs = 1_000;
+const pollMs = 1_000;
 
 /** Looks again and again: servers have no stream for these. */
-function createWatched<View>(parts: WatchedParts<View>): Watching<View> {
-  const { look, hasEnded, clock, random } = parts;
+function createWatchHandle<View>(parts: WatchParts<View>): WatchHandle<View> {
+  const { read, hasEnded, clock, random } = parts;
   let snapshot: WatchedSnapshot<View> = { status: "idle" };
   let text = "";
   let failures = 0;
   let round = 0;
   let isWanted = false;
   let cancel: (() => void) | undefined;
-  const listeners: Listeners<[]> = createListeners((): void => want(listeners.size > 0));
+  const listeners: ListenerSet<[]> = createListenerSet((): void => want(listeners.size > 0));
 
-  const become = (next: WatchedSnapshot<View>) => {
+  const update = (next: WatchedSnapshot<View>) => {
     if (next.status === snapshot.status && next.value === snapshot.value) return;
     snapshot = next;
-    listeners.tell();
+    listeners.emit();
   };
-  const known = () => (snapshot.value === undefined ? {} : { value: snapshot.value });
+  const lastValue = () => (snapshot.value === undefined ? {} : { value: snapshot.value });
 
-  const step = async (): Promise<void> => {
-    const own = ++round;
+  const pollOnce = async (): Promise<void> => {
+    const ownRound = ++round;
     cancel?.();
-    const error = parts.over();
+    const error = parts.closed();
     if (error) {
       want(listeners.size > 0);
-      if (snapshot.status !== "ended") become({ status: "gone", ...known(), error });
+      if (snapshot.status !== "ended") update({ status: "gone", ...lastValue(), error });
       return;
     }
-    let waitMs = everyMs;
+    let waitMs = pollMs;
     try {
-      const seen = await look();
-      if (own !== round) return;
+      const found = await read();
+      if (ownRound !== round) return;
       failures = 0;
-      const seenText = JSON.stringify(seen);
+      const foundText = JSON.stringify(found);
       // What hasn't changed stays the same object.
-      const value = seenText === text ? snapshot.value! : seen;
-      text = seenText;
-      become({ status: hasEnded(value) ? "ended" : "live", value });
+      const value = foundText === text ? snapshot.value! : found;
+      text = foundText;
+      update({ status: hasEnded(value) ? "ended" : "live", value });
       if (hasEnded(value)) return;
     } catch (thrown) {
-      if (own !== round) return;
+      if (ownRound !== round) return;
       const error = asError(thrown);
-      if (isDefinite(error.code)) return become({ status: "gone", ...known(), error });
-      become({ status: "away", ...known(), error });
+      if (isDefinite(error.code)) return update({ status: "gone", ...lastValue(), error });
+      update({ status: "away", ...lastValue(), error });
       waitMs += (error.retryAfterMs ?? 0) + jitteredMs(++failures, fraction(random));
     }
-    if (own === round) cancel = clock.after(waitMs, () => void step());
+    if (ownRound === round) cancel = clock.after(waitMs, () => void pollOnce());
   };
-  const want: Want = lingering(clock, {
-    over: parts.over,
+  const want: SetWanted = delayedStop(clock, {
+    closed: parts.closed,
     start() {
       isWanted = true;
-      become({ status: snapshot.value === undefined ? "loading" : "live", ...known() });
-      void step();
+      update({ status: snapshot.value === undefined ? "loading" : "live", ...lastValue() });
+      void pollOnce();
     },
     stop() {
       isWanted = false;
       round++;
       cancel?.();
-      snapshot = { status: "idle", ...known() };
+      snapshot = { status: "idle", ...lastValue() };
     },
   });
 
   return {
     get: () => snapshot,
     subscribe: listeners.add,
-    again() {
-      if (isWanted) void step();
+    poll() {
+      if (isWanted) void pollOnce();
     },
   };
 }

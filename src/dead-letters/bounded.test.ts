@@ -7,7 +7,7 @@ import { migrate } from "../store/migrate.ts";
 import { sql, table } from "../store/sql.ts";
 import { memoryDatabase } from "../store/sqlite/inline.ts";
 import { createDeadLetters } from "./dead-letters.ts";
-import { createDeadLetterLead } from "./leader.ts";
+import { createDeadLetterLeader } from "./leader.ts";
 
 test("a pass does a bounded piece of the work, however many tasks have failed", async () => {
   const clock = movableClock();
@@ -31,7 +31,7 @@ test("a pass does a bounded piece of the work, however many tasks have failed", 
       return found;
     },
   };
-  const lead = createDeadLetterLead({
+  const lead = createDeadLetterLeader({
     database: counted,
     clock,
     random,
@@ -50,7 +50,7 @@ test("a pass does a bounded piece of the work, however many tasks have failed", 
     expect(await taken()).toMatchObject({ state: "running", taken: lead.kept ? 1 : 0 });
   }
   expect(passes).toBe(3);
-  const { view } = lead.kept!;
+  const { index: view } = lead.kept!;
   expect(view.tasks).toBe(tasks - 1);
   expect(view.groups({ limit: 9 })).toMatchObject({ count: 5, tasks: tasks - 1 });
 

@@ -1,5 +1,5 @@
 import type { Row } from "../store/database.ts";
-import { groupOf } from "./fingerprint.ts";
+import { errorGroupOf } from "./fingerprint.ts";
 
 /** A failed task. */
 export type DeadLetter = {
@@ -20,19 +20,19 @@ export type DeadLetter = {
   readonly token: number;
 };
 
-const messageChars = 1_000;
+const maxMessageChars = 1_000;
 
 /** A failed row of the store as the view keeps it. */
-export function letterOf(row: Row): DeadLetter {
-  const { code, message } = errorOf(row["error"]);
+export function deadLetterOf(row: Row): DeadLetter {
+  const { code, message } = storedErrorOf(row["error"]);
   const name = row["name"] as string;
   return {
     taskId: row["task_id"],
     name,
     tenant: row["tenant"],
-    group: groupOf({ name, code, message }),
+    group: errorGroupOf({ name, code, message }),
     code,
-    message: message.slice(0, messageChars).toWellFormed(),
+    message: message.slice(0, maxMessageChars).toWellFormed(),
     failures: Number(row["retry_count"]),
     deaths: Number(row["deaths"]),
     failedAtMs: Number(row["last_update"]),
@@ -42,7 +42,7 @@ export function letterOf(row: Row): DeadLetter {
 }
 
 /** A row that was written by hand may hold anything where an error belongs, or nothing. */
-export function errorOf(text: unknown): { code: string; message: string } {
+export function storedErrorOf(text: unknown): { code: string; message: string } {
   if (typeof text !== "string") return { code: "internal", message: "no error was stored" };
   let parsed: unknown;
   try {

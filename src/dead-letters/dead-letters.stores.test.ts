@@ -2,11 +2,11 @@ import { afterAll } from "vitest";
 import { closeStores } from "../tasks/contract/harness.ts";
 import { usualKinds } from "../store/contract/kinds.ts";
 import { redriveContract } from "./contract/redrive.ts";
-import { viewContract } from "./contract/index-files.ts";
+import { indexFilesContract } from "./contract/index-files.ts";
 
 afterAll(closeStores);
 
 for (const kind of usualKinds) {
-  viewContract(kind);
+  indexFilesContract(kind);
   redriveContract(kind);
 }

@@ -4,16 +4,16 @@ import type { Ids } from "../base/ids.ts";
 import { checkNumber, checkOptions } from "../base/options.ts";
 import { fitPage } from "../base/page.ts";
 import type { Random } from "../base/random.ts";
-import { resend, untilKnown } from "../store/retry.ts";
+import { writeUntilKnown, untilKnown } from "../store/retry.ts";
 import { getTask } from "../tasks/sql/inspect.ts";
 import type { Database, Row } from "../store/database.ts";
-import { type Kept, openKept, readStep } from "./leader.ts";
+import { type SyncedIndex, openSyncedIndex, readStep } from "./leader.ts";
 import {
   checkSelection,
   hasEnded,
   type Redrive,
   type Selection,
-  toStored,
+  toStoredRedrive,
   withStep,
 } from "./redrive.ts";
 import {
@@ -22,11 +22,11 @@ import {
   getRedrive,
   insertRedrive,
   listRedrives,
-  openMost,
+  maxOpenRedrives,
 } from "./sql.ts";
 import type { DeadLetter } from "./dead-letter.ts";
 import type { ErrorGroups } from "./index.ts";
-import { type Views, viewsInMemory } from "./index-files.ts";
+import { type IndexFiles, indexesInMemory } from "./index-files.ts";
 
 export type GroupsOptions = {
   name?: string;
@@ -95,26 +95,29 @@ export type DeadLettersParts = {
   random: Random;
   ids: Ids;
   /** The view that this pod keeps if it leads. */
-  kept?: () => Kept | undefined;
+  leaderIndex?: () => SyncedIndex | undefined;
   /** Where a view of its own is kept. Default: in memory. */
-  views?: Views;
+  views?: IndexFiles;
 };
 
-const defaultStepMost = 256;
-const discardTogether = 250;
-const followMs = 250;
+const defaultMaxStep = 256;
+const tasksPerDiscard = 250;
+const followPollMs = 250;
 
 export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { close(): void } {
   const { database, clock, random, ids } = parts;
-  const { views = viewsInMemory } = parts;
-  let own: Kept | undefined;
+  const { views: indexFiles = indexesInMemory } = parts;
+  let own: SyncedIndex | undefined;
   let refreshing: Promise<unknown> = Promise.resolve();
   let closed = false;
 
   /** The leader's view as it is, or one that is made to be as the store is now. */
-  const look = async (onProgress?: (tasks: number) => void, leaders = true): Promise<Kept> => {
-    const kept = leaders ? parts.kept?.() : undefined;
-    if (kept && (await caughtUp(kept))) return kept;
+  const readIndex = async (
+    onProgress?: (tasks: number) => void,
+    leaders = true,
+  ): Promise<SyncedIndex> => {
+    const synced = leaders ? parts.leaderIndex?.() : undefined;
+    if (synced && (await caughtUp(synced))) return synced;
     if (closed) throw new FlotillaError("closed", "the connection was closed");
     // One after the other, because a walk keeps its place in the view that it walks for.
     const refreshed = refreshing.then(() => refresh(onProgress));
@@ -122,40 +125,40 @@ export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { clos
     return refreshed;
   };
 
-  const refresh = async (onProgress?: (tasks: number) => void): Promise<Kept> => {
-    own ??= await openKept(database, views);
+  const refresh = async (onProgress?: (tasks: number) => void): Promise<SyncedIndex> => {
+    own ??= await openSyncedIndex(database, indexFiles);
     try {
-      await own.following.refresh(onProgress);
+      await own.sync.refresh(onProgress);
       return own;
     } catch (error) {
-      if (!views.discard(own.view, error)) throw error;
+      if (!indexFiles.discard(own.index, error)) throw error;
       own = undefined;
       return refresh(onProgress);
     }
   };
 
   /** Whether the leader's view could be brought up to date. It is gone if another pod leads by then. */
-  const caughtUp = async (kept: Kept): Promise<boolean> => {
-    const isThere = () => parts.kept?.() === kept;
+  const caughtUp = async (synced: SyncedIndex): Promise<boolean> => {
+    const isThere = () => parts.leaderIndex?.() === synced;
     try {
-      await kept.following.look(1);
+      await synced.sync.look(1);
     } catch (error) {
       if (isThere()) throw error;
     }
     return isThere();
   };
 
-  const send = (statements: Parameters<typeof resend>[1]) =>
-    resend(database, statements, { clock, random, ...untilKnown });
+  const send = (statements: Parameters<typeof writeUntilKnown>[1]) =>
+    writeUntilKnown(database, statements, { clock, random, ...untilKnown });
 
-  const shown = async (row: Row): Promise<Redrive> => {
-    const stored = toStored(row);
+  const toRedrive = async (row: Row): Promise<Redrive> => {
+    const stored = toStoredRedrive(row);
     return withStep(stored, await readStep(database, stored));
   };
 
   const find = async (redriveId: string): Promise<Redrive | undefined> => {
     const [row] = await database.read(getRedrive(redriveId));
-    return row && shown(row);
+    return row && toRedrive(row);
   };
 
   return {
@@ -163,8 +166,8 @@ export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { clos
       checkOptions("groups", options, ["name", "limit", "onProgress"]);
       const { name, limit = 50, onProgress } = options;
       checkNumber("limit", limit, { min: 1, max: 1_000 });
-      const { view } = await look(onProgress);
-      const found = view.groups({ limit, ...(name !== undefined && { name }) });
+      const { index } = await readIndex(onProgress);
+      const found = index.groups({ limit, ...(name !== undefined && { name }) });
       // There is no next page: `count` says how many there are, and the largest come first.
       return { ...found, groups: fitPage([...found.groups], false).items };
     },
@@ -173,13 +176,13 @@ export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { clos
       checkOptions("list", options, ["group", "name", "cursor", "limit", "onProgress"]);
       const { group, name, cursor, limit = 50, onProgress } = options;
       checkNumber("limit", limit, { min: 1, max: 1_000 });
-      const before = cursor === undefined ? undefined : placeOf(cursor);
+      const before = cursor === undefined ? undefined : cursorOf(cursor);
       const selection = {
         ...(group !== undefined && { group }),
         ...(name !== undefined && { name }),
       };
-      const { view } = await look(onProgress);
-      const found = view.page(selection, before, limit + 1);
+      const { index } = await readIndex(onProgress);
+      const found = index.page(selection, before, limit + 1);
       const page = fitPage(found.slice(0, limit), found.length > limit);
       const last = page.items.at(-1);
       const next = page.hasMore && last ? `${last.failedAtMs}.${last.taskId}` : null;
@@ -188,21 +191,21 @@ export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { clos
 
     async count(selection, { onProgress } = {}) {
       const checked = checkSelection(selection);
-      return (await look(onProgress)).view.count(checked);
+      return (await readIndex(onProgress)).index.count(checked);
     },
 
     async redrive(selection, options = {}) {
       const checked = checkSelection(selection);
       checkOptions("redrive", options, ["maxStep"]);
-      const { maxStep = defaultStepMost } = options;
+      const { maxStep = defaultMaxStep } = options;
       checkNumber("maxStep", maxStep, { min: 1, max: 1_000 });
       if (checked.taskId !== undefined) await mustBeFailed(database, checked.taskId);
       const { tables } = await send(insertRedrive(ids.next(), checked, maxStep));
       const [row] = tables[1]!;
-      if (row) return shown(row);
+      if (row) return toRedrive(row);
       throw new FlotillaError(
         "overloaded",
-        `${openMost} redrives are running: wait for one to end, or cancel one`,
+        `${maxOpenRedrives} redrives are running: wait for one to end, or cancel one`,
       );
     },
 
@@ -211,7 +214,7 @@ export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { clos
       const { limit = 20, cursor } = options;
       checkNumber("limit", limit, { min: 1, max: 1_000 });
       const rows = await database.read(listRedrives(limit + 1, cursor));
-      const found = await Promise.all(rows.slice(0, limit).map(shown));
+      const found = await Promise.all(rows.slice(0, limit).map(toRedrive));
       const page = fitPage(found, rows.length > limit);
       const next = page.hasMore ? page.items.at(-1)!.redriveId : null;
       return { redrives: page.items, next };
@@ -227,7 +230,7 @@ export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { clos
         if (!redrive) throw noRedrive(redriveId);
         onProgress(redrive);
         if (hasEnded(redrive)) return redrive;
-        await sleep(clock, followMs, signal);
+        await sleep(clock, followPollMs, signal);
       }
     },
 
@@ -236,7 +239,7 @@ export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { clos
       const { tables } = await send(cancelRedrive(redriveId, reason));
       const [row] = tables[1]!;
       if (!row) throw noRedrive(redriveId);
-      const redrive = await shown(row);
+      const redrive = await toRedrive(row);
       if (redrive.reason?.code === "cancelled") return redrive;
       throw new FlotillaError("conflict", `redrive ${redriveId} is ${redrive.state} already`);
     },
@@ -246,19 +249,21 @@ export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { clos
       checkOptions("discard", options, ["onProgress"]);
       if (checked.taskId !== undefined) await mustBeFailed(database, checked.taskId);
       // Not the leader's, which may be a little behind: what is given up now should be all there is.
-      const { view } = await look(undefined, false);
-      const [latest] = view.page(checked, undefined, 1);
+      const { index } = await readIndex(undefined, false);
+      const [latest] = index.page(checked, undefined, 1);
       const picking = { untilMs: latest?.failedAtMs ?? 0 };
       let discarded = 0;
       for (;;) {
-        const letters = view.pick(checked, picking, discardTogether);
-        if (letters.length === 0) return { discarded };
-        const { tables } = await send(discardTasks(letters, ids.next())).catch((error: unknown) => {
-          throw discarded === 0 ? error : partlyDiscarded(discarded, error);
-        });
+        const deadLetters = index.pick(checked, picking, tasksPerDiscard);
+        if (deadLetters.length === 0) return { discarded };
+        const { tables } = await send(discardTasks(deadLetters, ids.next())).catch(
+          (error: unknown) => {
+            throw discarded === 0 ? error : partlyDiscarded(discarded, error);
+          },
+        );
         discarded += Number(tables[2]![0]!["discarded"]);
         // Those that weren't failed any more are as good as gone from here too.
-        view.drop(letters.map((each) => each.taskId));
+        index.drop(deadLetters.map((each) => each.taskId));
         options.onProgress?.(discarded);
       }
     },
@@ -266,7 +271,7 @@ export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { clos
     close() {
       closed = true;
       void refreshing.then(() => {
-        own?.view.close();
+        own?.index.close();
         own = undefined;
       });
     },
@@ -300,7 +305,7 @@ function noRedrive(redriveId: string): FlotillaError {
   return new FlotillaError("not_found", `there is no redrive ${redriveId}`);
 }
 
-function placeOf(cursor: string) {
+function cursorOf(cursor: string) {
   const [, atMs, taskId] = /^(\d{1,16})\.(.+)$/s.exec(cursor) ?? [];
   if (taskId !== undefined) return { atMs: Number(atMs), taskId };
   throw new FlotillaError("invalid_option", "cursor must be the `next` of an earlier page");

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { groupOf, groupVersion, shapeOf, withoutQuotations } from "./fingerprint.ts";
+import { errorGroupOf, groupVersion, shapeOf, withoutQuotations } from "./fingerprint.ts";
 
 describe("the shape of a message", () => {
   test.each([
@@ -97,14 +97,14 @@ describe("a group", () => {
   const error = { name: "mail", code: "handler_failed", message: "no such user 7" };
 
   test("has an id that stays as it is between releases", () => {
-    expect(groupOf(error)).toBe("g1-79ef601d010c6cb2");
-    expect(groupVersion(groupOf(error))).toBe(1);
+    expect(errorGroupOf(error)).toBe("g1-79ef601d010c6cb2");
+    expect(groupVersion(errorGroupOf(error))).toBe(1);
   });
 
   test("holds errors of one name, one code and one shape", () => {
-    expect(groupOf({ ...error, message: "no such user 8" })).toBe(groupOf(error));
+    expect(errorGroupOf({ ...error, message: "no such user 8" })).toBe(errorGroupOf(error));
     for (const other of [{ name: "post" }, { code: "timeout" }, { message: "no such order 7" }]) {
-      expect(groupOf({ ...error, ...other })).not.toBe(groupOf(error));
+      expect(errorGroupOf({ ...error, ...other })).not.toBe(errorGroupOf(error));
     }
   });
 

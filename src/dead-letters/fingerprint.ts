@@ -16,7 +16,7 @@ export type GroupedError = {
 };
 
 /** The id of the group that an error of a task belongs to, such as `g1-0f3b…`. */
-export function groupOf({ name, code, message }: GroupedError): string {
+export function errorGroupOf({ name, code, message }: GroupedError): string {
   const text = JSON.stringify([name, code, shapeOf(message)]);
   return `g${fingerprintVersion}-${crypto.hash("sha256", text, "hex").slice(0, 16)}`;
 }
@@ -28,13 +28,13 @@ export function groupVersion(text: string): number | undefined {
 }
 
 // Long messages are mostly quotations of what went wrong, and their beginning says what it was.
-const readChars = 2_000;
-const shapeChars = 300;
+const maxReadChars = 2_000;
+const maxShapeChars = 300;
 
 /** A message without what varies: URLs' paths and queries, quoted parts, ids, hex, numbers. */
 export function shapeOf(message: string): string {
   const named = message
-    .slice(0, readChars)
+    .slice(0, maxReadChars)
     .replaceAll(url, (_, scheme: string, rest: string) => `${scheme}://${siteOf(rest)}`)
     .replaceAll(uuid, "<id>");
   const shape = withoutQuotations(named)
@@ -44,7 +44,7 @@ export function shapeOf(message: string): string {
     .replaceAll(joinedNumbers, "N")
     .replaceAll(/\s+/gu, " ")
     .trim();
-  return shape.slice(0, shapeChars).toWellFormed();
+  return shape.slice(0, maxShapeChars).toWellFormed();
 }
 
 const url = /\b([a-z][a-z0-9+.-]{0,20}):\/\/([^\s"'`<>(){}[\]|]+)/giu;

@@ -6,21 +6,21 @@ import { silentLogger } from "../base/log.ts";
 import type { Database } from "../store/database.ts";
 import { memoryKind } from "../store/contract/kinds.ts";
 import { createDeadLetters } from "./dead-letters.ts";
-import { createDeadLetterLead } from "./leader.ts";
-import { openScene, type Scene } from "./contract/harness.ts";
-import { viewsIn } from "./index-files.ts";
+import { createDeadLetterLeader } from "./leader.ts";
+import { openDeadLetters, type DeadLettersHarness } from "./contract/harness.ts";
+import { indexFilesIn } from "./index-files.ts";
 
 const most = 100_000;
 
 describe("a view of failed tasks in a file", () => {
   let folder: string;
-  let scene: Scene;
+  let scene: DeadLettersHarness;
   /** How many errors were read from the store. */
   let read: number;
   let counted: Database;
   beforeEach(async () => {
     folder = mkdtempSync(join(tmpdir(), "flotilla-views-"));
-    scene = await openScene(memoryKind);
+    scene = await openDeadLetters(memoryKind);
     read = 0;
     const { database } = scene.queue;
     counted = {
@@ -37,13 +37,13 @@ describe("a view of failed tasks in a file", () => {
     rmSync(folder, { recursive: true, force: true });
   });
 
-  const views = () => viewsIn(async () => join(folder, "store"), silentLogger);
+  const views = () => indexFilesIn(async () => join(folder, "store"), silentLogger);
   const leader = (place = views()) =>
-    createDeadLetterLead({ ...scene.queue, database: counted, views: place });
+    createDeadLetterLeader({ ...scene.queue, database: counted, views: place });
   const files = () => readdirSync(join(folder, "store")).filter((each) => each.endsWith(".db"));
   const follow = async (lead: ReturnType<typeof leader>) => {
     for (let passes = 0; lead.kept === undefined && passes < 20; passes++) await lead.pass();
-    return lead.kept!.view.page({}, undefined, most);
+    return lead.kept!.index.page({}, undefined, most);
   };
 
   test("is gone on with by whoever leads next, who reads only what is new", async () => {

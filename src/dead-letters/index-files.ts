@@ -2,25 +2,25 @@ import { mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { messageOf } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
-import { openView, type View } from "./index.ts";
+import { openIndex, type DeadLetterIndex } from "./index.ts";
 
 /** Where views of failed tasks are kept. */
-export type Views = {
+export type IndexFiles = {
   /** A view, in a file if there may be many tasks and there is a folder for one. */
-  open(size: "few" | "many"): Promise<View>;
+  open(size: "few" | "many"): Promise<DeadLetterIndex>;
   /** Whether a view that has grown would rather be in a file. */
-  outgrown(view: View): boolean;
+  outgrown(index: DeadLetterIndex): boolean;
   /**
    * Throws a view away if it was its own file that failed, and gives whether that was so. Nothing is in
    * it that the store doesn't have.
    */
-  discard(view: View, error: unknown): boolean;
+  discard(index: DeadLetterIndex, error: unknown): boolean;
 };
 
 /** So many are read from the store anew sooner than a file is worth having. */
-const fewTasks = 1_000;
+const maxTasksInMemory = 1_000;
 // Processes with the same folder have a file each, and whoever starts later takes over one that is free.
-const filesMost = 4;
+const maxFiles = 4;
 
 /**
  * Keeps views in files of a folder on this machine, so that a leader that comes back, or a command that is
@@ -28,66 +28,66 @@ const filesMost = 4;
  * one process at a time by SQLite's own lock. One that can't be used is removed, and where none can be
  * had the view is in memory, and says the same.
  */
-export function viewsIn(
+export function indexFilesIn(
   findFolder: () => Promise<string | undefined>,
   log: Logger = silentLogger,
-): Views {
+): IndexFiles {
   let folder: string | undefined;
   /** Once a file has failed, this process needs none. */
-  let given = true;
+  let usesFiles = true;
 
-  const openFile = (path: string): View | undefined => {
+  const openFile = (path: string): DeadLetterIndex | undefined => {
     try {
-      return openView(path);
+      return openIndex(path);
     } catch (error) {
       if (isHeld(error)) return undefined;
       remove(path);
-      return openView(path);
+      return openIndex(path);
     }
   };
 
-  const openAny = (inFolder: string): View => {
+  const openAny = (inFolder: string): DeadLetterIndex => {
     mkdirSync(inFolder, { recursive: true, mode: 0o700 });
-    for (let at = 1; at <= filesMost; at++) {
-      const view = openFile(join(inFolder, `failed-${at}.db`));
-      if (view) return view;
+    for (let at = 1; at <= maxFiles; at++) {
+      const index = openFile(join(inFolder, `failed-${at}.db`));
+      if (index) return index;
     }
-    return openView();
+    return openIndex();
   };
 
   const giveUp = (error: unknown) => {
-    given = false;
+    usesFiles = false;
     log.warn({ folder, error: messageOf(error) }, "the view of failed tasks is kept in memory");
   };
 
   return {
     async open(size) {
       folder ??= await findFolder();
-      given &&= folder !== undefined;
-      if (size === "few" || !given) return openView();
+      usesFiles &&= folder !== undefined;
+      if (size === "few" || !usesFiles) return openIndex();
       try {
         return openAny(folder!);
       } catch (error) {
         giveUp(error);
-        return openView();
+        return openIndex();
       }
     },
-    outgrown: (view) => given && view.path === undefined && view.tasks >= fewTasks,
-    discard(view, error) {
-      if (view.path === undefined || !isOfSqlite(error)) return false;
+    outgrown: (index) => usesFiles && index.path === undefined && index.tasks >= maxTasksInMemory,
+    discard(index, error) {
+      if (index.path === undefined || !isOfSqlite(error)) return false;
       giveUp(error);
-      closeAnyhow(view);
-      remove(view.path);
+      closeAnyhow(index);
+      remove(index.path);
       return true;
     },
   };
 }
 
-export const viewsInMemory: Views = viewsIn(async () => undefined);
+export const indexesInMemory: IndexFiles = indexFilesIn(async () => undefined);
 
-function closeAnyhow(view: View): void {
+function closeAnyhow(index: DeadLetterIndex): void {
   try {
-    view.close();
+    index.close();
   } catch {
     // What has failed may fail once more. It is gone all the same.
   }

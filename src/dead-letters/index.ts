@@ -3,24 +3,24 @@ import { makePrivate } from "../store/sqlite/private-file.ts";
 import type { DeadLetter } from "./dead-letter.ts";
 import { fingerprintVersion } from "./fingerprint.ts";
 import type { Picking, Selection } from "./redrive.ts";
-import type { Place } from "./sql.ts";
+import type { FailedCursor } from "./sql.ts";
 
 /**
  * Failed tasks in an SQLite database of this process, in memory or in a file, grouped by their errors,
  * for people who want to know what goes wrong. It says nothing that the store doesn't: whoever builds it
  * has the same rows.
  */
-export type View = ReturnType<typeof openView>;
+export type DeadLetterIndex = ReturnType<typeof openIndex>;
 
 /** A failed task as a walk sees it. */
-export type Seen = {
+export type FailedTask = {
   readonly taskId: string;
   readonly token: number;
   readonly failedAtMs: number;
   readonly redriveId: string | null;
 };
 
-const samplesMost = 5;
+const maxSamples = 5;
 
 // Whoever changes the table counts this up. Groups made by other rules are no good either.
 const version = 1_000 + fingerprintVersion;
@@ -44,7 +44,7 @@ const schema = `
   create index failed_name on failed (name, failed_at, task_id);`;
 
 /** Opens a view: a new one in memory, or what an earlier process has left in a file. */
-export function openView(path?: string) {
+export function openIndex(path?: string) {
   const db = path === undefined ? new DatabaseSync(":memory:") : openFile(path);
   if (Number(db.prepare("pragma user_version").get()!["user_version"]) !== version) {
     db.exec(
@@ -65,7 +65,7 @@ export function openView(path?: string) {
   const count = db.prepare("select count(*) as count from failed");
   const samples = db.prepare(
     `select task_id, message from failed where group_id = ?
-     order by failed_at desc, task_id desc limit ${samplesMost}`,
+     order by failed_at desc, task_id desc limit ${maxSamples}`,
   );
 
   const changed = <Result>(change: () => Result): Result => {
@@ -90,9 +90,9 @@ export function openView(path?: string) {
       return Number(count.get()!["count"]);
     },
 
-    put(letters: readonly DeadLetter[]): void {
+    put(deadLetters: readonly DeadLetter[]): void {
       changed(() => {
-        for (const each of letters) {
+        for (const each of deadLetters) {
           const { taskId, name, tenant, group, code, message, failures, deaths } = each;
           const { failedAtMs, redriveId, token } = each;
           put.run(
@@ -115,7 +115,7 @@ export function openView(path?: string) {
     drop,
 
     /** Those of the given tasks that the view doesn't have, or not as they are. */
-    unknown(page: readonly Seen[]): string[] {
+    unknown(page: readonly FailedTask[]): string[] {
       const rows = known.all(JSON.stringify(page.map((each) => each.taskId)));
       const have = new Map(rows.map((row) => [row["task_id"], row]));
       return page
@@ -131,10 +131,10 @@ export function openView(path?: string) {
     },
 
     /** Forgets what isn't among the failed tasks that the store has from one place to another. */
-    keepOnly(page: readonly Seen[], after: Place, upTo: Place): void {
-      const there = new Set(page.map((each) => each.taskId));
+    keepOnly(page: readonly FailedTask[], after: FailedCursor, upTo: FailedCursor): void {
+      const failedIds = new Set(page.map((each) => each.taskId));
       const had = between.all(after.atMs, after.taskId, upTo.atMs, upTo.taskId);
-      drop(had.map((row) => row["task_id"] as string).filter((taskId) => !there.has(taskId)));
+      drop(had.map((row) => row["task_id"] as string).filter((taskId) => !failedIds.has(taskId)));
     },
 
     /** The groups, the largest first. Counted once for all who ask until something changes. */
@@ -166,7 +166,7 @@ export function openView(path?: string) {
     },
 
     /** A page of failed tasks, the latest first, before a place. */
-    page(selection: Selection, before: Place | undefined, most: number): DeadLetter[] {
+    page(selection: Selection, before: FailedCursor | undefined, most: number): DeadLetter[] {
       const { where, values } = conditionOf(selection, {});
       const earlier = before ? "and (failed_at, task_id) < (?, ?)" : "";
       const place = before ? [before.atMs, before.taskId] : [];
@@ -175,7 +175,7 @@ export function openView(path?: string) {
           `select * from failed where ${where} ${earlier} order by failed_at desc, task_id desc limit ?`,
         )
         .all(...values, ...place, most)
-        .map(toLetter);
+        .map(toDeadLetter);
     },
 
     /** The first that have failed of what may be picked. */
@@ -184,7 +184,7 @@ export function openView(path?: string) {
       return db
         .prepare(`select * from failed where ${where} order by failed_at, task_id limit ?`)
         .all(...values, most)
-        .map(toLetter);
+        .map(toDeadLetter);
     },
 
     count(selection: Selection, picking: Picking = {}): number {
@@ -271,7 +271,7 @@ function toGroup(row: Record<string, unknown>, latest: Record<string, unknown>[]
   };
 }
 
-function toLetter(row: Record<string, unknown>): DeadLetter {
+function toDeadLetter(row: Record<string, unknown>): DeadLetter {
   return {
     taskId: row["task_id"] as string,
     name: row["name"] as string,

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { countStep, decide, type StepCounts, type Stored } from "./redrive.ts";
+import { countStep, decideRedrive, type StepCounts, type StoredRedrive } from "./redrive.ts";
 
-const redrive: Stored = {
+const redrive: StoredRedrive = {
   redriveId: "r",
   selection: { all: true },
   state: "running",
@@ -39,16 +39,19 @@ describe("a redrive", () => {
     ["bears few other errors", { stepSize: 16 }, { taken: 16, failedOtherwise: 3 }, 32],
     ["doesn't mind cancelled tasks", {}, { succeeded: 0, gone: 4 }, 8],
   ])("%s", (_, row, step, size) => {
-    expect(decide({ ...redrive, ...row }, { ...calm, ...step })).toEqual({ type: "take", size });
+    expect(decideRedrive({ ...redrive, ...row }, { ...calm, ...step })).toEqual({
+      type: "take",
+      size,
+    });
   });
 
   test("waits for every task of a step", () => {
-    expect(decide(redrive, { ...calm, open: 1, succeeded: 3 })).toEqual({ type: "wait" });
+    expect(decideRedrive(redrive, { ...calm, open: 1, succeeded: 3 })).toEqual({ type: "wait" });
   });
 
   test("stops as soon as the error comes back, whatever still runs", () => {
     const again = { taskId: "t", message: "boom" };
-    expect(decide(redrive, { ...calm, open: 3, succeeded: 0, failed: 1, again })).toEqual({
+    expect(decideRedrive(redrive, { ...calm, open: 3, succeeded: 0, failed: 1, again })).toEqual({
       type: "stop",
       reason: { code: "same_error", message: "the error came back: boom", taskId: "t" },
     });
@@ -61,25 +64,25 @@ describe("a redrive", () => {
     [100, 21],
   ])("stops when of %d tasks %d fail with another error", (taken, failedOtherwise) => {
     const step = { ...calm, taken, failedOtherwise, otherwise: { taskId: "t", message: "boom" } };
-    expect(decide(redrive, step)).toMatchObject({
+    expect(decideRedrive(redrive, step)).toMatchObject({
       type: "stop",
       reason: { code: "other_errors", taskId: "t" },
     });
     if (taken === 1) return;
     const fewer = { ...step, failedOtherwise: failedOtherwise - 1 };
-    expect(decide(redrive, fewer)).toMatchObject({ type: "take" });
+    expect(decideRedrive(redrive, fewer)).toMatchObject({ type: "take" });
   });
 
   test("that stops waits for what it has taken, then says how it ended", () => {
     const stopping = { ...redrive, state: "stopping" } as const;
     const reason = (code: "same_error" | "cancelled") => ({ reason: { code, message: "" } });
     const open = { ...calm, failed: 2, open: 1 };
-    expect(decide({ ...stopping, ...reason("same_error") }, open)).toEqual({ type: "wait" });
-    expect(decide({ ...stopping, ...reason("same_error") }, calm)).toEqual({
+    expect(decideRedrive({ ...stopping, ...reason("same_error") }, open)).toEqual({ type: "wait" });
+    expect(decideRedrive({ ...stopping, ...reason("same_error") }, calm)).toEqual({
       type: "end",
       state: "stopped",
     });
-    expect(decide({ ...stopping, ...reason("cancelled") }, calm)).toEqual({
+    expect(decideRedrive({ ...stopping, ...reason("cancelled") }, calm)).toEqual({
       type: "end",
       state: "cancelled",
     });

@@ -62,7 +62,7 @@ export type StepCounts = {
 
 type FailedAgain = { readonly taskId: string; readonly message: string };
 
-type Decision =
+type RedriveDecision =
   | { readonly type: "wait" }
   | { readonly type: "take"; readonly size: number }
   | { readonly type: "stop"; readonly reason: RedriveReason }
@@ -72,7 +72,7 @@ type Decision =
 const otherErrorsShare = 0.2;
 
 /** Decides; never does. What a redrive does next, given its row and the tasks of its present step. */
-export function decide(redrive: Stored, step: StepCounts): Decision {
+export function decideRedrive(redrive: StoredRedrive, step: StepCounts): RedriveDecision {
   if (redrive.state === "stopping") {
     if (step.open > 0) return { type: "wait" };
     return { type: "end", state: redrive.reason?.code === "cancelled" ? "cancelled" : "stopped" };
@@ -131,12 +131,12 @@ function exampleOf({ taskId, message = "" }: StepTask): FailedAgain {
 }
 
 /** A row as it is stored: without what only the tasks of the present step can tell. */
-export type Stored = Omit<Redrive, "open"> & {
+export type StoredRedrive = Omit<Redrive, "open"> & {
   readonly revision: number;
   readonly stepTaken: number;
 };
 
-export function toStored(row: Row): Stored {
+export function toStoredRedrive(row: Row): StoredRedrive {
   const number = (column: string) => Number(row[column] ?? 0);
   return {
     redriveId: row["redrive_id"],
@@ -160,7 +160,7 @@ export function toStored(row: Row): Stored {
 }
 
 /** A redrive as people see it: with what has become of its present step so far. */
-export function withStep(stored: Stored, step: StepCounts): Redrive {
+export function withStep(stored: StoredRedrive, step: StepCounts): Redrive {
   const { revision: _, stepTaken: __, ...redrive } = stored;
   return {
     ...redrive,
@@ -193,18 +193,18 @@ export type Picking = {
 };
 
 // A redrive is kept with what it was asked for.
-const valueChars = 500;
+const maxValueChars = 500;
 const kinds = ["group", "taskId", "name", "all"] as const;
 
 /** Refuses a selection that doesn't say exactly one thing: what is started over or given up must be meant. */
 export function checkSelection(given: Selection): Selection {
   checkOptions("selection", given, kinds);
-  const said = kinds.filter((kind) => given[kind] !== undefined);
-  const [kind] = said;
-  if (kind === undefined || said.length > 1) {
+  const named = kinds.filter((kind) => given[kind] !== undefined);
+  const [kind] = named;
+  if (kind === undefined || named.length > 1) {
     throw new FlotillaError(
       "invalid_option",
-      `name one of ${kinds.join(", ")}: ${said.length === 0 ? "none was" : `${said.join(" and ")} were`} given`,
+      `name one of ${kinds.join(", ")}: ${named.length === 0 ? "none was" : `${named.join(" and ")} were`} given`,
     );
   }
   if (kind === "all") {
@@ -215,10 +215,10 @@ export function checkSelection(given: Selection): Selection {
   if (typeof value !== "string" || value === "") {
     throw new FlotillaError("invalid_option", `${kind} must be text`);
   }
-  if (value.length > valueChars) {
+  if (value.length > maxValueChars) {
     throw new FlotillaError(
       "invalid_option",
-      `${kind} must be ${valueChars} characters at most, as those of tasks are`,
+      `${kind} must be ${maxValueChars} characters at most, as those of tasks are`,
     );
   }
   if (kind === "group" && groupVersion(value) !== fingerprintVersion) {

@@ -1,23 +1,32 @@
-import { holdTask, isAmong, limit, now, rows, sql, type Statement, table } from "../store/sql.ts";
-import { tellingParents, wakeIfNothingIsOpen } from "../tasks/sql/dependencies.ts";
+import {
+  forUpdateOfTask,
+  isAmong,
+  limit,
+  now,
+  rows,
+  sql,
+  type Statement,
+  table,
+} from "../store/sql.ts";
+import { notifyingParents, wakeIfDependenciesEnded } from "../tasks/sql/dependencies.ts";
 import { startedOver } from "../tasks/sql/inspect.ts";
 import { nextSeq } from "../tasks/sql/task-state.ts";
 import type { DeadLetter } from "./dead-letter.ts";
-import type { RedriveReason, Selection, StepCounts, Stored } from "./redrive.ts";
+import type { RedriveReason, Selection, StepCounts, StoredRedrive } from "./redrive.ts";
 
 const tasks = table("task");
 
 /** Where a walk over failed tasks is: they are gone through in the order in which they failed. */
-export type Place = { readonly atMs: number; readonly taskId: string };
+export type FailedCursor = { readonly atMs: number; readonly taskId: string };
 
-export const beforeAll: Place = { atMs: -1, taskId: "" };
+export const beforeAll: FailedCursor = { atMs: -1, taskId: "" };
 
 // Only what tells whether a view has the row already: errors are long.
 const seen = sql`task_id, claim_token, last_update, redrive_id, ${now} as now`;
 const inOrder = sql`order by last_update, task_id`;
 
 /** The next failed tasks of a walk. */
-export function failedAfter({ atMs, taskId }: Place, count: number): Statement {
+export function failedAfter({ atMs, taskId }: FailedCursor, count: number): Statement {
   return sql`
     select ${seen} from ${tasks}
     where status = 'failed' and (last_update, task_id) > (${atMs}, ${taskId})
@@ -65,22 +74,22 @@ const events = table("task_event");
 const redrives = table("redrive");
 
 const isOpen = sql`state in ('running', 'stopping')`;
-export const openMost = 50;
+export const maxOpenRedrives = 50;
 
 /** Stores a redrive, unless too many are open. Its id makes sending it again harmless. */
 export function insertRedrive(
   redriveId: string,
   selection: Selection,
-  stepMost: number,
+  maxStep: number,
 ): Statement[] {
   return [
     sql`
       insert into ${redrives} (redrive_id, filter, step_max)
       select redrive_id, filter, step_max
       from ${rows({ redrive_id: "text", filter: "text", step_max: "integer" }, [
-        [redriveId, JSON.stringify(selection), stepMost],
+        [redriveId, JSON.stringify(selection), maxStep],
       ])} fresh
-      where (select count(*) from ${redrives} where ${isOpen}) < ${openMost}
+      where (select count(*) from ${redrives} where ${isOpen}) < ${maxOpenRedrives}
       on conflict (redrive_id) do nothing`,
     getRedrive(redriveId),
   ];
@@ -97,11 +106,14 @@ export function listRedrives(count: number, cursor?: string): Statement {
 }
 
 export function openRedrives(): Statement {
-  return sql`select * from ${redrives} where ${isOpen} order by created_at, redrive_id ${limit(openMost)}`;
+  return sql`select * from ${redrives} where ${isOpen} order by created_at, redrive_id ${limit(maxOpenRedrives)}`;
 }
 
 /** The tasks of a redrive's present step, with the group that each was taken for if it has failed. */
-export function stepTasks({ redriveId, step }: Pick<Stored, "redriveId" | "step">): Statement {
+export function stepTasks({
+  redriveId,
+  step,
+}: Pick<StoredRedrive, "redriveId" | "step">): Statement {
   return sql`
     select task_id, name, status,
       case when status = 'failed' then error end as error,
@@ -114,24 +126,24 @@ export function stepTasks({ redriveId, step }: Pick<Stored, "redriveId" | "step"
 }
 
 /** A write of the leader's: it counts only if nobody has changed the row since it was seen. */
-type Write = {
-  readonly redrive: Stored;
+type RedriveWrite = {
+  readonly redrive: StoredRedrive;
   readonly step: StepCounts;
   readonly writeId: string;
 };
 
 /** Ends the present step, adding what became of it, and begins the next with tasks that are still failed. */
 export function takeStep(
-  { redrive, step, writeId }: Write,
-  letters: readonly DeadLetter[],
+  { redrive, step, writeId }: RedriveWrite,
+  deadLetters: readonly DeadLetter[],
   next: { readonly size: number; readonly remaining: number },
 ): Statement[] {
   const { redriveId } = redrive;
   const number = redrive.step + 1;
-  const taskIds = letters.map((each) => each.taskId);
+  const taskIds = deadLetters.map((each) => each.taskId);
   const wanted = rows(
     { task_id: "text", token: "integer", detail: "text" },
-    letters
+    deadLetters
       .toSorted((one, other) => (one.taskId < other.taskId ? -1 : 1))
       .map(({ taskId, token, group }) => [
         taskId,
@@ -155,19 +167,19 @@ export function takeStep(
       set ${stepOver(step)}, last_write = ${writeId}, step_size = ${next.size}, step_taken = null,
         remaining = ${next.remaining}
       where redrive_id = ${redriveId} and revision = ${redrive.revision} and state = 'running'`,
-    ...tellingParents(taskIds, [
+    ...notifyingParents(taskIds, [
       sql`
         insert into ${events} (task_id, seq, type, detail)
         select wanted.task_id, ${nextSeq(sql`wanted.task_id`)}, 'redriven', wanted.detail
         from ${wanted} wanted join ${tasks} task on task.task_id = wanted.task_id
-        where ${free(sql`task`)} ${holdTask}`,
+        where ${free(sql`task`)} ${forUpdateOfTask}`,
       sql`
         update ${tasks}
         set ${startedOver}, redrive_id = ${redriveId}, redrive_step = ${number}
         from ${wanted} wanted
         where ${tasks}.task_id = wanted.task_id and ${free(sql`${tasks}`)}`,
     ]),
-    wakeIfNothingIsOpen(taskIds),
+    wakeIfDependenciesEnded(taskIds),
     sql`update ${redrives} set step_taken = ${taken}, taken = taken + ${taken} where ${ours}`,
     getRedrive(redriveId),
   ];
@@ -175,7 +187,7 @@ export function takeStep(
 
 /** Takes no more. What was taken goes on. */
 export function stopRedrive(
-  { redrive, writeId }: Pick<Write, "redrive" | "writeId">,
+  { redrive, writeId }: Pick<RedriveWrite, "redrive" | "writeId">,
   reason: RedriveReason,
 ): Statement {
   return sql`
@@ -198,7 +210,7 @@ export function cancelRedrive(redriveId: string, reason: RedriveReason): Stateme
 }
 
 export function endRedrive(
-  { redrive, step, writeId }: Write,
+  { redrive, step, writeId }: RedriveWrite,
   state: "done" | "stopped" | "cancelled",
 ): Statement {
   return sql`
@@ -226,10 +238,10 @@ export function pruneRedrives(olderThanMs: number): Statement {
  * Gives failed tasks up: they have ended for good, with their errors kept. Nobody waits for them any
  * more, since who did was told when they failed.
  */
-export function discardTasks(letters: readonly DeadLetter[], writeId: string): Statement[] {
+export function discardTasks(deadLetters: readonly DeadLetter[], writeId: string): Statement[] {
   const wanted = rows(
     { task_id: "text", token: "integer" },
-    letters
+    deadLetters
       .toSorted((one, other) => (one.taskId < other.taskId ? -1 : 1))
       .map(({ taskId, token }) => [taskId, token]),
   );
@@ -240,7 +252,7 @@ export function discardTasks(letters: readonly DeadLetter[], writeId: string): S
       insert into ${events} (task_id, seq, type, detail)
       select wanted.task_id, ${nextSeq(sql`wanted.task_id`)}, 'discarded', ${JSON.stringify({ writeId })}
       from ${wanted} wanted join ${tasks} task on task.task_id = wanted.task_id
-      where ${failed(sql`task`)} ${holdTask}`,
+      where ${failed(sql`task`)} ${forUpdateOfTask}`,
     sql`
       update ${tasks} set status = 'cancelled', last_update = ${now}
       from ${wanted} wanted

@@ -1,8 +1,8 @@
 import type { Database, Row } from "../store/database.ts";
 import { limit, rows, sql, type Statement, table } from "../store/sql.ts";
-import { depthLimit } from "../tasks/sql/inspect.ts";
+import { maxDepthCount } from "../tasks/sql/inspect.ts";
 import { parked } from "../tasks/sql/task-state.ts";
-import type { FlowCounts, PlaceCounts } from "./describe.ts";
+import type { FlowCounts, CursorCounts } from "./describe.ts";
 import type { Doing } from "./rows.ts";
 
 /** How many runs of a flow stand where, and which versions have advanced those that are open. */
@@ -13,14 +13,14 @@ export type FlowCount = FlowCounts & {
 };
 
 type Counting = {
-  places: Record<string, { -readonly [Key in keyof PlaceCounts]: number }>;
+  places: Record<string, { -readonly [Key in keyof CursorCounts]: number }>;
   openByVersion: Record<number, number>;
   completed: number;
   failed: number;
   cancelled: number;
 };
 
-export function toCounts(rows: readonly Row[]): FlowCount[] {
+export function toFlowCounts(rows: readonly Row[]): FlowCount[] {
   const flows = new Map<string, Counting>();
   for (const row of rows) {
     const name = row["name"] as string;
@@ -34,9 +34,9 @@ export function toCounts(rows: readonly Row[]): FlowCount[] {
     }
     const version = Number(row["flow_version"]);
     flow.openByVersion[version] = (flow.openByVersion[version] ?? 0) + runs;
-    const place = (flow.places[(row["cursor"] as string | null) ?? "start"] ??= {});
+    const counts = (flow.places[(row["cursor"] as string | null) ?? "start"] ??= {});
     const what = doing(row);
-    place[what] = (place[what] ?? 0) + runs;
+    counts[what] = (counts[what] ?? 0) + runs;
   }
   return [...flows].map(([flow, counts]) => ({ flow, ...counts }));
 }
@@ -47,15 +47,15 @@ function empty(): Counting {
   return { places, openByVersion: {}, completed: 0, failed: 0, cancelled: 0 };
 }
 
-function doing(row: Row): keyof PlaceCounts {
+function doing(row: Row): keyof CursorCounts {
   if (row["status"] === "claimed") return "running";
   switch (Number(row["parked"])) {
-    case parked.aside:
+    case parked.setAside:
       return "setAside";
     case parked.untilDue:
       return Number(row["waiting"]) === 0 && Number(row["retrying"]) === 1 ? "retrying" : "waiting";
-    case parked.forOthers:
-    case parked.untilTold:
+    case parked.forDependencies:
+    case parked.untilSignal:
       return "waiting";
     default:
       return "ready";
@@ -73,7 +73,7 @@ export async function readDoing(
   database: Database,
   flows: readonly string[],
 ): Promise<DoingCounts> {
-  const counts = new Map(flows.map((flow) => [flow, none()]));
+  const counts = new Map(flows.map((flow) => [flow, noRuns()]));
   if (flows.length === 0) return counts;
   const [ready, others] = await Promise.all([
     database.read(readyRuns(flows)),
@@ -86,7 +86,7 @@ export async function readDoing(
   return counts;
 }
 
-function none(): Record<Doing["type"], number> {
+function noRuns(): Record<Doing["type"], number> {
   return {
     running: 0,
     ready: 0,
@@ -102,7 +102,7 @@ function none(): Record<Doing["type"], number> {
 }
 
 const tasks = table("task");
-const bounded = limit(depthLimit);
+const bounded = limit(maxDepthCount);
 
 // Counting asks for the order of an index, because a planner that takes everything for waiting would
 // read the table else.

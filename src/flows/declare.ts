@@ -13,7 +13,7 @@ import {
 import { handleDefaults } from "../tasks/task.ts";
 import type { SignalOptions, TriesOptions } from "./flow.ts";
 import {
-  type Call,
+  type PartFunction,
   type ChildrenPart,
   findCursor,
   type Interceptor,
@@ -45,15 +45,15 @@ export type FlowOptions<Input, Parsed, Accepts, Output> = TriesOptions & {
 const flowPattern = /^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}$/;
 export const namePattern = /^[A-Za-z][A-Za-z0-9_.:-]{0,99}$/;
 const reserved: readonly string[] = ["start", "end", "finally"];
-const versionMost = 1_000_000_000;
+const maxVersion = 1_000_000_000;
 /** A machine that nobody can read any more is a mistake. */
-const partsMost = 1_000;
+const maxParts = 1_000;
 
 /** The beginning of a machine. */
 export function checkFlow(name: string, options: FlowOptions<any, any, any, any>): Machine {
   const what = `flow ${JSON.stringify(name)?.slice(0, 80)}`;
   if (typeof name !== "string" || !flowPattern.test(name)) {
-    throw invalid(
+    throw invalidOption(
       `${what}: a flow's name is 1 to 200 letters, digits and _ . : / -, and begins with a letter, a digit or _`,
     );
   }
@@ -70,15 +70,15 @@ export function checkFlow(name: string, options: FlowOptions<any, any, any, any>
     "renamed",
     ...triesNames,
   ]);
-  checkNumber(`${what}: version`, version, { min: 1, max: versionMost });
+  checkNumber(`${what}: version`, version, { min: 1, max: maxVersion });
   if (queue !== undefined) checkQueue(what, queue);
   if (concurrency !== undefined) checkConcurrency(what, concurrency);
   if (queue !== undefined && concurrency !== undefined) {
-    throw invalid(`${what}: queue and concurrency are both limits: give one of them`);
+    throw invalidOption(`${what}: queue and concurrency are both limits: give one of them`);
   }
   checkSchema(`${what}: input`, input);
   checkSchema(`${what}: output`, output);
-  if (!Array.isArray(interceptors)) throw invalid(`${what}: interceptors must be a list`);
+  if (!Array.isArray(interceptors)) throw invalidOption(`${what}: interceptors must be a list`);
   interceptors.forEach((each: unknown) => checkFunction(`${what}: an interceptor`, each));
   return {
     name,
@@ -90,9 +90,9 @@ export function checkFlow(name: string, options: FlowOptions<any, any, any, any>
     ...(concurrency && { concurrency }),
     removed: checkNames(`${what}: removed`, removed),
     renamed: checkNames(`${what}: renamed`, renamed),
-    tries: triesOf(what, tries, triesDefaults),
+    tries: resolveTries(what, tries, triesDefaults),
     initializers: [],
-    interceptors: [...(interceptors as readonly Call[])],
+    interceptors: [...(interceptors as readonly PartFunction[])],
     parts: [],
     finalizers: [],
   };
@@ -101,24 +101,24 @@ export function checkFlow(name: string, options: FlowOptions<any, any, any, any>
 function checkQueue(what: string, queue: NamedQueue): void {
   checkOptions(`${what}: queue`, queue, ["name", "limit"]);
   if (typeof queue.name !== "string" || !flowPattern.test(queue.name)) {
-    throw invalid(`${what}: queue.name must be the name of a queue`);
+    throw invalidOption(`${what}: queue.name must be the name of a queue`);
   }
   checkNumber(`${what}: queue.limit`, queue.limit, limitRange);
 }
 
 /** A name that no other part of the machine has. */
-export function nameOf(machine: Machine, name: unknown): string {
+export function checkPartName(machine: Machine, name: unknown): string {
   const what = `flow "${machine.name}"`;
   if (typeof name !== "string" || !namePattern.test(name)) {
-    throw invalid(
+    throw invalidOption(
       `${what}: a transition's name is 1 to 100 letters, digits and _ . : -, and begins with a letter, not ${JSON.stringify(name)?.slice(0, 80)}`,
     );
   }
   if (reserved.includes(name) || /^finally-\d+$/.test(name)) {
-    throw invalid(`${what}: "${name}" is a reserved name`);
+    throw invalidOption(`${what}: "${name}" is a reserved name`);
   }
   if ([...machine.parts, ...machine.finalizers].some((part) => part.name === name)) {
-    throw invalid(`${what} has a "${name}" already`);
+    throw invalidOption(`${what} has a "${name}" already`);
   }
   return name;
 }
@@ -127,25 +127,27 @@ export function nameOf(machine: Machine, name: unknown): string {
 export function checkMachine(machine: Machine): Machine {
   const what = `flow "${machine.name}"`;
   const parts = [...machine.parts, ...machine.finalizers];
-  if (machine.parts.length === 0) throw invalid(`${what} has no transitions`);
-  if (parts.length > partsMost) throw invalid(`${what} has more than ${partsMost} parts`);
+  if (machine.parts.length === 0) throw invalidOption(`${what} has no transitions`);
+  if (parts.length > maxParts) throw invalidOption(`${what} has more than ${maxParts} parts`);
   const names = parts.map(({ name }) => name);
   for (const option of ["removed", "renamed"] as const) {
     for (const [old, target] of Object.entries(machine[option])) {
       if (names.includes(old)) {
-        throw invalid(`${what}: "${old}" is declared, so it can't be in \`${option}\``);
+        throw invalidOption(`${what}: "${old}" is declared, so it can't be in \`${option}\``);
       }
       // One or the other, since which of both a run stood in is known only when there is one.
       const found = findCursor(machine, old, false) ?? findCursor(machine, old, true);
       const isEnd = option === "removed" && target === removedAtEnd;
       if (!found && !isEnd) {
-        throw invalid(`${what}: \`${option}\` leads "${old}" to "${target}", which isn't there`);
+        throw invalidOption(
+          `${what}: \`${option}\` leads "${old}" to "${target}", which isn't there`,
+        );
       }
     }
   }
   const both = Object.keys(machine.removed).find((old) => Object.hasOwn(machine.renamed, old));
   if (both !== undefined)
-    throw invalid(`${what}: "${both}" is in both \`removed\` and \`renamed\``);
+    throw invalidOption(`${what}: "${both}" is in both \`removed\` and \`renamed\``);
   return machine;
 }
 
@@ -155,7 +157,7 @@ function checkNames(what: string, given: unknown): Readonly<Record<string, strin
   }
   for (const [old, target] of Object.entries(given as Record<string, unknown>)) {
     if (typeof target === "string") continue;
-    throw invalid(`${what}: "${old}" must lead to the name of a transition`);
+    throw invalidOption(`${what}: "${old}" must lead to the name of a transition`);
   }
   return { ...(given as Record<string, string>) };
 }
@@ -173,7 +175,7 @@ const triesDefaults: Tries = {
 const triesNames = ["attempts", "timeoutMs", "backoff"] as const;
 
 /** How often a part is tried, where it says nothing else as the flow says. */
-export function triesOf(what: string, given: TriesOptions, otherwise: Tries): Tries {
+export function resolveTries(what: string, given: TriesOptions, otherwise: Tries): Tries {
   checkOptions(what, given, triesNames);
   const { attempts = otherwise.attempts, timeoutMs = otherwise.timeoutMs } = given;
   const { backoff = otherwise.backoff } = given;
@@ -185,7 +187,7 @@ export function triesOf(what: string, given: TriesOptions, otherwise: Tries): Tr
 
 export function sleepPart(what: string, name: string, ms: unknown, tries: Tries): SleepPart {
   if (typeof ms === "function")
-    return { kind: "sleep", name, tries, run: ms as Call, ms: undefined };
+    return { kind: "sleep", name, tries, run: ms as PartFunction, ms: undefined };
   const fixed = checkNumber(`${what}: its time`, ms, { min: 0, max: yearMs });
   return { kind: "sleep", name, tries, run: () => fixed, ms: fixed };
 }
@@ -200,12 +202,12 @@ export function signalPart(
   checkSchema(`${what}: schema`, schema);
   if (timeoutMs !== null) checkNumber(`${what}: timeoutMs`, timeoutMs, { min: 1, max: yearMs });
   if (timeoutMs === null && given.onTimeout !== undefined) {
-    throw invalid(`${what}: onTimeout needs \`timeoutMs\`: without it there is no such time`);
+    throw invalidOption(`${what}: onTimeout needs \`timeoutMs\`: without it there is no such time`);
   }
   const kind = "signal";
   if (onTimeout === "fail") return { kind, name, schema, timeoutMs, onTimeout };
   if (typeof onTimeout !== "object" || onTimeout === null || !("value" in onTimeout)) {
-    throw invalid(`${what}: onTimeout must be "fail" or { value }`);
+    throw invalidOption(`${what}: onTimeout must be "fail" or { value }`);
   }
   // As it would come from the store, so that it is the same before and after a restart.
   const value = JSON.parse(encodeJson(`${what}: onTimeout.value`, onTimeout.value)) as Json;
@@ -216,18 +218,18 @@ export function childrenPart(
   what: string,
   name: string,
   given: object,
-  run: Call,
+  run: PartFunction,
   otherwise: Tries,
 ): ChildrenPart {
   const { failures = "fail", ...rest } = given as { failures?: "fail" | "keep" };
   checkChoice(`${what}: failures`, failures, ["fail", "keep"]);
-  return { kind: "children", name, tries: triesOf(what, rest, otherwise), run, failures };
+  return { kind: "children", name, tries: resolveTries(what, rest, otherwise), run, failures };
 }
 
-export function checkFunction(what: string, run: unknown): asserts run is Call {
-  if (typeof run !== "function") throw invalid(`${what} must be a function`);
+export function checkFunction(what: string, run: unknown): asserts run is PartFunction {
+  if (typeof run !== "function") throw invalidOption(`${what} must be a function`);
 }
 
-export function invalid(message: string): FlotillaError {
+export function invalidOption(message: string): FlotillaError {
   return new FlotillaError("invalid_option", message);
 }

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { describeFlow } from "./describe.ts";
 import { flow } from "./flow.ts";
-import { order, plain } from "./contract/flows-of-suites.ts";
+import { order, plain } from "./contract/sample-flows.ts";
 
 describe("a flow drawn in text", () => {
   test("has a line for each state, with how many runs are where", () => {

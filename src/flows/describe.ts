@@ -1,9 +1,9 @@
 import { dayMs } from "../base/durations.ts";
-import type { Finalizer, Machine, Part } from "./machine.ts";
+import type { Finalizer, Machine, FlowPart } from "./machine.ts";
 import { atEnd } from "./decide/run.ts";
 
 /** How many runs stand at one place, by what they do there. */
-export type PlaceCounts = {
+export type CursorCounts = {
   readonly running?: number;
   /** For a claim: they are about to run. */
   readonly ready?: number;
@@ -17,7 +17,7 @@ export type PlaceCounts = {
 
 export type FlowCounts = {
   /** By cursor. Runs that nobody has advanced yet have none, and are counted under `start`. */
-  readonly places?: Readonly<Record<string, PlaceCounts>>;
+  readonly places?: Readonly<Record<string, CursorCounts>>;
   readonly completed?: number;
   readonly failed?: number;
   readonly cancelled?: number;
@@ -37,7 +37,7 @@ const units = [
 export function describeFlow(machine: Machine, counts: FlowCounts = {}): string {
   const { places = {} } = counts;
   const known = new Set(["start", atEnd]);
-  const line = (part: Part | Finalizer): Line => {
+  const line = (part: FlowPart | Finalizer): Line => {
     known.add(part.name);
     const mark = part.kind === "finally" ? "├╌" : "├─";
     const at = countsAt(places, part.name);
@@ -47,7 +47,7 @@ export function describeFlow(machine: Machine, counts: FlowCounts = {}): string 
     { mark: "○", name: "start", what: "", at: countsAt(places, "start") },
     ...machine.parts.map(line),
     ...machine.finalizers.map(line),
-    { mark: "●", name: "end", what: "", at: endings(counts, places) },
+    { mark: "●", name: "end", what: "", at: endCounts(counts, places) },
   ];
   const nameChars = Math.max(...lines.map(({ name }) => name.length));
   const whatChars = Math.max(...lines.map(({ what }) => what.length));
@@ -62,7 +62,7 @@ function titleOf({ name, version, queue }: Machine): string {
   return `${name}, version ${version}${where}`;
 }
 
-function whatItDoes(part: Part | Finalizer, machine: Machine): string {
+function whatItDoes(part: FlowPart | Finalizer, machine: Machine): string {
   switch (part.kind) {
     case "signal": {
       if (part.timeoutMs === null) return "waits for a signal";
@@ -82,7 +82,7 @@ function whatItDoes(part: Part | Finalizer, machine: Machine): string {
 
 /** Only what differs from what the flow says of all. */
 function triesIn(
-  { tries }: Exclude<Part | Finalizer, { kind: "signal" }>,
+  { tries }: Exclude<FlowPart | Finalizer, { kind: "signal" }>,
   machine: Machine,
 ): string {
   const { attempts, timeoutMs } = tries;
@@ -92,15 +92,15 @@ function triesIn(
   ].join("");
 }
 
-function countsAt(places: Readonly<Record<string, PlaceCounts>>, name: string): string {
+function countsAt(places: Readonly<Record<string, CursorCounts>>, name: string): string {
   if (!Object.hasOwn(places, name)) return "";
   const { running, ready, retrying, waiting, setAside } = places[name]!;
   return listed({ running, ready, retrying, waiting, "set aside": setAside });
 }
 
-function endings(
+function endCounts(
   { completed, failed, cancelled }: FlowCounts,
-  places: Readonly<Record<string, PlaceCounts>>,
+  places: Readonly<Record<string, CursorCounts>>,
 ): string {
   const ended = listed({ completed, failed, cancelled });
   return [countsAt(places, atEnd), ended].filter((each) => each !== "").join(", ");
@@ -108,7 +108,7 @@ function endings(
 
 /** Runs at names that this version doesn't have: another's, or set aside. */
 function elsewhere(
-  places: Readonly<Record<string, PlaceCounts>>,
+  places: Readonly<Record<string, CursorCounts>>,
   known: ReadonlySet<string>,
 ): string[] {
   const lines = Object.keys(places)

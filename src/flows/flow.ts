@@ -10,11 +10,11 @@ import {
   checkMachine,
   childrenPart,
   type FlowOptions,
-  invalid,
-  nameOf,
+  invalidOption,
+  checkPartName,
   signalPart,
   sleepPart,
-  triesOf,
+  resolveTries,
 } from "./declare.ts";
 import type {
   FinalizerContext,
@@ -22,7 +22,7 @@ import type {
   PlanContext,
   TransitionContext,
 } from "./drive/attempt.ts";
-import type { Call, Machine, Part } from "./machine.ts";
+import type { PartFunction, Machine, FlowPart } from "./machine.ts";
 
 /** Declares a flow: its transitions follow, in their order, and then `.end()`. */
 export function flow<Input = Json, Parsed = Input, Accepts = StateIsOutput, Output = StateIsOutput>(
@@ -38,14 +38,16 @@ type Named = readonly [name: string, options: object, run: unknown];
 /** Each call gives another chain and leaves this one as it was, so that a beginning can be shared. */
 function chain(machine: Machine): object {
   const { name: flowName, input, output } = machine;
-  const add = (part: Part) => {
+  const add = (part: FlowPart) => {
     const what = `flow "${flowName}"`;
     if (machine.finalizers.length > 0) {
-      throw invalid(`${what}: "${part.name}" comes after a finalizer, and finalizers come last`);
+      throw invalidOption(
+        `${what}: "${part.name}" comes after a finalizer, and finalizers come last`,
+      );
     }
     return chain({ ...machine, parts: [...machine.parts, part] });
   };
-  const named = (name: unknown) => nameOf(machine, name);
+  const named = (name: unknown) => checkPartName(machine, name);
   const of = (name: string) => `flow "${flowName}": "${name}"`;
   return {
     name: flowName,
@@ -54,9 +56,9 @@ function chain(machine: Machine): object {
     isFlow: true,
     queue: machine.queue,
     ...(machine.concurrency && { concurrency: machine.concurrency }),
-    init(make: Call) {
+    init(make: PartFunction) {
       if (machine.parts.length > 0) {
-        throw invalid(`flow "${flowName}": initializers come before transitions`);
+        throw invalidOption(`flow "${flowName}": initializers come before transitions`);
       }
       checkFunction(`flow "${flowName}": an initializer`, make);
       return chain({ ...machine, initializers: [...machine.initializers, make] });
@@ -64,7 +66,12 @@ function chain(machine: Machine): object {
     to(given: unknown, ...rest: unknown[]) {
       const [name, options, run] = withOptions(flowName, named(given), rest);
       checkFunction(of(name), run);
-      return add({ kind: "work", name, tries: triesOf(of(name), options, machine.tries), run });
+      return add({
+        kind: "work",
+        name,
+        tries: resolveTries(of(name), options, machine.tries),
+        run,
+      });
     },
     sleep(given: unknown, ms: unknown) {
       const name = named(given);
@@ -87,7 +94,7 @@ function chain(machine: Machine): object {
         ? withOptions(flowName, named(given[0]), given.slice(1))
         : ([own, {}, given[0]] as Named);
       checkFunction(of(name), run);
-      const tries = triesOf(of(name), options, machine.tries);
+      const tries = resolveTries(of(name), options, machine.tries);
       const finalizer = { kind: "finally", name, tries, run } as const;
       return chain({ ...machine, finalizers: [...machine.finalizers, finalizer] });
     },
@@ -98,7 +105,9 @@ function chain(machine: Machine): object {
 function withOptions(flowName: string, name: string, rest: readonly unknown[]): Named {
   if (rest.length < 2) return [name, {}, rest[0]];
   if (typeof rest[0] === "object" && rest[0] !== null) return [name, rest[0], rest[1]];
-  throw invalid(`flow "${flowName}": "${name}": its options, an object, come before the function`);
+  throw invalidOption(
+    `flow "${flowName}": "${name}": its options, an object, come before the function`,
+  );
 }
 
 /** A flow that can be run. Goes into `use`, and is what runs are started with. */

@@ -12,20 +12,20 @@ export type Tries = {
 };
 
 /** A user's function, with its types checked where it was declared and forgotten here. */
-export type Call = (context: any) => unknown;
+export type PartFunction = (context: any) => unknown;
 
 type WorkPart = {
   readonly kind: "work";
   readonly name: string;
   readonly tries: Tries;
-  readonly run: Call;
+  readonly run: PartFunction;
 };
 /** Its function says for how long. */
 export type SleepPart = {
   readonly kind: "sleep";
   readonly name: string;
   readonly tries: Tries;
-  readonly run: Call;
+  readonly run: PartFunction;
   /** Where it is the same for every run. */
   readonly ms: number | undefined;
 };
@@ -42,7 +42,7 @@ export type ChildrenPart = {
   readonly kind: "children";
   readonly name: string;
   readonly tries: Tries;
-  readonly run: Call;
+  readonly run: PartFunction;
   /** `fail`: one that doesn't complete fails this run. `keep`: the state tells how each ended. */
   readonly failures: "fail" | "keep";
 };
@@ -50,11 +50,11 @@ export type Finalizer = {
   readonly kind: "finally";
   readonly name: string;
   readonly tries: Tries;
-  readonly run: Call;
+  readonly run: PartFunction;
 };
 
-export type Part = WorkPart | SleepPart | SignalPart | ChildrenPart;
-export type Callable = WorkPart | SleepPart | ChildrenPart | Finalizer;
+export type FlowPart = WorkPart | SleepPart | SignalPart | ChildrenPart;
+export type CallablePart = WorkPart | SleepPart | ChildrenPart | Finalizer;
 
 /** Runs around every transition and finalizer. It calls `next` once and waits for it. */
 export type Interceptor = (context: any, next: () => Promise<unknown>) => unknown;
@@ -72,16 +72,16 @@ export type Machine = {
   readonly concurrency?: Concurrency<any>;
   /** What holds where a part says nothing else. */
   readonly tries: Tries;
-  readonly initializers: readonly Call[];
+  readonly initializers: readonly PartFunction[];
   readonly interceptors: readonly Interceptor[];
-  readonly parts: readonly Part[];
+  readonly parts: readonly FlowPart[];
   readonly finalizers: readonly Finalizer[];
   /** Where a run goes on that stands at a name which is no more. */
   readonly removed: Readonly<Record<string, string>>;
   readonly renamed: Readonly<Record<string, string>>;
 };
 
-export function partAt(machine: Machine, cursor: string | null): Part | undefined {
+export function partAt(machine: Machine, cursor: string | null): FlowPart | undefined {
   return machine.parts.find(({ name }) => name === cursor);
 }
 
@@ -145,7 +145,7 @@ export function findCursor(
 }
 
 /** All names that what is called so now has had, the newest first. */
-export function namesOf({ renamed }: Machine, name: string): readonly string[] {
+export function allNamesOf({ renamed }: Machine, name: string): readonly string[] {
   const names = new Set([name]);
   for (const known of names) {
     for (const [old, target] of Object.entries(renamed)) if (target === known) names.add(old);

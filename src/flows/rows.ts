@@ -1,10 +1,10 @@
 import type { Json } from "../base/json.ts";
 import type { Row } from "../store/database.ts";
-import type { Holds } from "../tasks/inspect/blocked-by.ts";
+import type { Blockers } from "../tasks/inspect/blocked-by.ts";
 import { type Task, toTask } from "../tasks/rows.ts";
 import { parked } from "../tasks/sql/task-state.ts";
 import { type TaskEvent, toEvent } from "../tasks/tasks.ts";
-import type { Intent, RunError, State, Waiting } from "./decide/run.ts";
+import type { Intent, RunError, State, RunWait } from "./decide/run.ts";
 
 /** What a run that hasn't ended does right now. */
 export type Doing =
@@ -79,7 +79,7 @@ export type RunView = {
   readonly updatedAtMs: number;
 };
 
-export function toRun(row: Row, waitsFor: readonly string[] = [], holds?: Holds): RunView {
+export function toRun(row: Row, waitsFor: readonly string[] = [], holds?: Blockers): RunView {
   const task: Task = toTask(row, waitsFor);
   const { status, tenant, key, priority, payload, failures, deaths, progress } = task;
   const isOpen = status === "pending" || status === "claimed";
@@ -121,21 +121,21 @@ function doingOf(row: Row): Doing {
     const sinceMs = Math.max(updatedMs, Number(row["advanced_at"] ?? 0));
     return { type: "running", podId: row["claimed_by"], sinceMs };
   }
-  const waiting = readJson(row["waiting"]) as Waiting | null;
+  const waiting = readJson(row["waiting"]) as RunWait | null;
   const runAtMs = Number(row["run_at"]);
   switch (Number(row["parked"])) {
-    case parked.aside: {
+    case parked.setAside: {
       const { reason, message } = (readJson(row["set_aside"]) ?? {}) as Record<string, string>;
       const byVersion = Number(row["set_aside_version"]);
       return { type: "set_aside", reason: reason ?? "", message: message ?? "", byVersion };
     }
-    case parked.forOthers:
+    case parked.forDependencies:
       return waiting?.for === "children"
         ? { type: "waiting_for_children", sinceMs: waiting.sinceMs }
         : { type: "waiting_for_others" };
-    case parked.forRoom:
+    case parked.blocked:
       return { type: "waiting_for_room", scope: row["blocked_by"] };
-    case parked.untilTold:
+    case parked.untilSignal:
     case parked.untilDue:
       if (waiting?.for === "signal") {
         const { sinceMs, untilMs } = waiting;

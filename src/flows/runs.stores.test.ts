@@ -7,7 +7,7 @@ import { cancelContract } from "./contract/cancel.ts";
 import { childrenEndingContract } from "./contract/children-ending.ts";
 import { childrenRacesContract } from "./contract/children-races.ts";
 import { childrenContract } from "./contract/children.ts";
-import { finalizersTroubleContract } from "./contract/finalizers-trouble.ts";
+import { finalizersTroubleContract } from "./contract/finalizers-failing.ts";
 import { finalizersContract } from "./contract/finalizers.ts";
 import { interferenceContract } from "./contract/interference.ts";
 import { renamedContract } from "./contract/renamed.ts";

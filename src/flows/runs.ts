@@ -12,19 +12,19 @@ import {
   type Tasks,
 } from "../tasks/tasks.ts";
 import type { EnqueueOptions } from "../tasks/enqueue/options.ts";
-import { resend, untilKnown } from "../store/retry.ts";
-import { readHolds } from "../tasks/inspect/blocked-by.ts";
+import { writeUntilKnown, untilKnown } from "../store/retry.ts";
+import { readBlockers } from "../tasks/inspect/blocked-by.ts";
 import { getEvents, parked } from "../tasks/sql/task-state.ts";
 import type { FlowContract, InputOf, ResultOf, TaskContract } from "../tasks/task.ts";
 import type { WaitOptions } from "../tasks/inspect/wait-for.ts";
-import { readWaits } from "../tasks/dependencies.ts";
+import { readDependencies } from "../tasks/dependencies.ts";
 import type { Database, Row } from "../store/database.ts";
 import { hasMore } from "../store/page.ts";
-import { type DoingCounts, type FlowCount, readDoing, toCounts } from "./counts.ts";
+import { type DoingCounts, type FlowCount, readDoing, toFlowCounts } from "./counts.ts";
 import { namePattern } from "./declare.ts";
 import { type HistoryEntry, type RunView, toHistoryEntry, toRun } from "./rows.ts";
 import { readStuck, type StuckOptions, type StuckRuns } from "./stuck.ts";
-import { countRuns, getRun, listRuns, openSignals, resumeAside, sendSignal } from "./sql.ts";
+import { countRuns, getRun, listRuns, openSignals, resumeSetAside, sendSignal } from "./sql.ts";
 
 /** As for a task, but attempts belong to transitions, and a run can't replace another. */
 export type StartOptions = Omit<EnqueueOptions, "attempts" | "onDuplicate"> & {
@@ -126,7 +126,7 @@ export type RunsParts = {
 
 type TasksUsed = Pick<Tasks, "cancel" | "enqueue" | "retry" | "waitFor">;
 
-const listNames = [
+const listOptionNames = [
   "flow",
   "status",
   "tenant",
@@ -136,14 +136,14 @@ const listNames = [
   "cursor",
   "limit",
 ] as const;
-const idChars = 200;
+const maxIdChars = 200;
 const statuses = ["open", "pending", "claimed", "completed", "failed", "cancelled"] as const;
 
 export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
   const { database, onEnqueued, maxPayloadBytes = defaultMaxBytes } = parts;
-  const patience = { ...parts, ...untilKnown, hint: true };
+  const retryOptions = { ...parts, ...untilKnown, hint: true };
 
-  const existing = async (runId: string): Promise<Row> => {
+  const requireRun = async (runId: string): Promise<Row> => {
     const [row] = await database.read(getRun(runId));
     if (row) return row;
     throw notFound(runId);
@@ -173,7 +173,7 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
       return row && (await toRuns(database, [row]))[0];
     },
     async list(options = {}) {
-      checkOptions("list", options, listNames);
+      checkOptions("list", options, listOptionNames);
       const { cursor, limit = 50, ...filter } = options;
       checkNumber("limit", limit, { min: 1, max: 1_000 });
       if (filter.status !== undefined) checkChoice("status", filter.status, statuses);
@@ -184,11 +184,11 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
     },
     async wait(run: StartedRun | string, options: WaitOptions = {}): Promise<any> {
       const runId = typeof run === "string" ? run : run.runId;
-      if (typeof run === "string") await existing(runId);
+      if (typeof run === "string") await requireRun(runId);
       return tasks.waitFor({ taskId: runId, created: false }, options);
     },
     async cancel(runId) {
-      await existing(runId);
+      await requireRun(runId);
       // Only its finalizers end a run, so one that is cancelled had ended before.
       return (await tasks.cancel(runId)) === "cancelling" ? "cancelling" : "finished";
     },
@@ -201,7 +201,7 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
       checkId(id);
       const text = encodeJson(`the signal "${name}"`, payload, { maxBytes: maxPayloadBytes });
       const statements = sendSignal({ runId, signalId: id, name, payload: text });
-      const { tables } = await resend(database, statements, patience);
+      const { tables } = await writeUntilKnown(database, statements, retryOptions);
       const [row] = tables.at(-1)!;
       if (!row || row["flow_version"] === null) throw notFound(runId);
       if (Number(row["sent"]) === 1) return onEnqueued?.();
@@ -215,7 +215,7 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
     },
     async signals(runId, options = {}) {
       checkEventsOptions("signals", options);
-      await existing(runId);
+      await requireRun(runId);
       const found = await database.read(openSignals(runId, options));
       return fitEvents(
         found.map((row) => ({
@@ -229,7 +229,7 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
     },
     async history(runId, options = {}) {
       checkEventsOptions("history", options);
-      await existing(runId);
+      await requireRun(runId);
       const found = await database.read(getEvents(runId, options));
       return fitEvents(found.map(toHistoryEntry), options);
     },
@@ -237,16 +237,16 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
       checkOptions("resume", options, ["as"]);
       const { as } = options;
       if (as !== undefined) checkNumber("as", as, { min: 1, max: 1_000_000_000 });
-      const { status, parked: parkedFor, flow_version: version } = await existing(runId);
+      const { status, parked: parkedFor, flow_version: version } = await requireRun(runId);
       if (status === "failed" || status === "cancelled") return tasks.retry(runId);
-      const isAside = status === "pending" && Number(parkedFor) === parked.aside;
+      const isAside = status === "pending" && Number(parkedFor) === parked.setAside;
       const isLater = as !== undefined && Number(version) > as;
       if (status !== "pending" || !(isAside || isLater)) {
         const what = status === "completed" ? "has completed" : "goes on by itself";
         throw new FlotillaError("conflict", `run ${runId} ${what}: there is nothing to resume`);
       }
-      const asked = { runId, version: as ?? null, requestId: parts.ids.next() };
-      const { tables } = await resend(database, resumeAside(asked), patience);
+      const request = { runId, version: as ?? null, requestId: parts.ids.next() };
+      const { tables } = await writeUntilKnown(database, resumeSetAside(request), retryOptions);
       const [row] = tables.at(-1)!;
       if (!row) throw notFound(runId);
       if (Number(row["resumed"]) === 1) return onEnqueued?.();
@@ -256,7 +256,7 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
       );
     },
     async counts() {
-      return toCounts(await database.read(countRuns()));
+      return toFlowCounts(await database.read(countRuns()));
     },
     doing: (flows) => readDoing(database, flows),
     stuck: async (options) => readStuck(database, options),
@@ -265,17 +265,17 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
 
 /** Runs as people see them, with what each waits for. */
 async function toRuns(database: Database, rows: readonly Row[]): Promise<RunView[]> {
-  const waits = await readWaits(database, rows);
+  const waits = await readDependencies(database, rows);
   const isWaiting = rows.some((row) => row["status"] === "pending");
-  const holds = isWaiting ? await readHolds(database) : undefined;
+  const holds = isWaiting ? await readBlockers(database) : undefined;
   return rows.map((row) => toRun(row, waits.get(row["task_id"]), holds));
 }
 
 function checkId(id: unknown): void {
-  if (typeof id === "string" && id.length > 0 && id.length <= idChars) {
+  if (typeof id === "string" && id.length > 0 && id.length <= maxIdChars) {
     if (id.isWellFormed() && !id.includes("\u0000")) return;
   }
-  throw new FlotillaError("invalid_option", `signal: id must be 1 to ${idChars} characters`);
+  throw new FlotillaError("invalid_option", `signal: id must be 1 to ${maxIdChars} characters`);
 }
 
 function notFound(runId: string): FlotillaError {

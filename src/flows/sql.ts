@@ -1,13 +1,22 @@
-import { nextSeq, requestMark, ungated } from "../tasks/sql/task-state.ts";
+import { nextSeq, requestMark, readyOrLimited } from "../tasks/sql/task-state.ts";
 import { taskPage } from "../tasks/sql/inspect.ts";
-import { pageOf } from "../store/page.ts";
-import { holdTask, isAmong, join, limit, now, sql, type Statement, table } from "../store/sql.ts";
-import { childKeys } from "./decide/event.ts";
+import { pageQuery } from "../store/page.ts";
+import {
+  forUpdateOfTask,
+  isAmong,
+  join,
+  limit,
+  now,
+  sql,
+  type Statement,
+  table,
+} from "../store/sql.ts";
+import { childKeyPrefix } from "./decide/event.ts";
 
 const tasks = table("task");
 const events = table("task_event");
 const signals = table("task_signal");
-const waits = table("task_dependency");
+const dependencies = table("task_dependency");
 
 /** The first signal that a run hasn't used, by one of the names that it may have been sent under. */
 export function firstSignal(runId: string, names: readonly string[]): Statement {
@@ -22,10 +31,10 @@ export function firstSignal(runId: string, names: readonly string[]): Statement 
 
 /** The children that a transition has started, in their order. One whose row is gone is still named. */
 export function childrenOf(runId: string, transition: string): Statement {
-  const prefix = childKeys(runId, transition);
+  const prefix = childKeyPrefix(runId, transition);
   return sql`
     select wait.dependency_id, child.name, child.status, child.result, child.error
-    from ${waits} wait left join ${tasks} child on child.task_id = wait.dependency_id
+    from ${dependencies} wait left join ${tasks} child on child.task_id = wait.dependency_id
     where wait.dependent_id = ${runId}
       and (child.task_id is null or child.parent_id = ${runId}
         and substr(child.unique_key, 1, ${prefix.length}) = ${prefix})
@@ -33,14 +42,14 @@ export function childrenOf(runId: string, transition: string): Statement {
 }
 
 /** Lets a later version of a flow try what an earlier one couldn't read. */
-export function takeUp(name: string, version: number): Statement {
+export function retrySetAside(name: string, version: number): Statement {
   return sql`
-    update ${tasks} set parked = ${ungated}, set_aside = null, set_aside_version = null
+    update ${tasks} set parked = ${readyOrLimited}, set_aside = null, set_aside_version = null
     where name = ${name} and status = 'pending' and parked = 6 and set_aside_version < ${version}`;
 }
 
 /** More that nobody has used yet are a mistake of whoever sends them. */
-export const signalsMost = 1_000;
+export const maxOpenSignals = 1_000;
 
 export type NewSignal = {
   readonly runId: string;
@@ -62,16 +71,16 @@ export function sendSignal({ runId, signalId, name, payload }: NewSignal): State
   const unused = sql`(select count(*) from ${signals} past
     where past.task_id = ${runId} and past.taken = 0)`;
   const isNew = sql`task_id = ${runId} and status in ('pending', 'claimed')
-    and flow_version is not null and not ${sent} and ${unused} < ${signalsMost}`;
+    and flow_version is not null and not ${sent} and ${unused} < ${maxOpenSignals}`;
   const isMeant = sql`status = 'pending' and parked in (1, 5) and awaits is not null`;
   return [
-    sql`select task_id from ${tasks} task where task_id = ${runId} ${holdTask}`,
+    sql`select task_id from ${tasks} task where task_id = ${runId} ${forUpdateOfTask}`,
     sql`
       update ${tasks}
       set wake = wake + 1,
         last_update = case when status = 'pending' then ${now} else last_update end,
         run_at = case when ${isMeant} then ${now} else run_at end,
-        parked = case when ${isMeant} then ${ungated} else parked end
+        parked = case when ${isMeant} then ${readyOrLimited} else parked end
       where ${isNew}`,
     sql`
       insert into ${signals} (task_id, signal_id, seq, name, payload)
@@ -83,7 +92,7 @@ export function sendSignal({ runId, signalId, name, payload }: NewSignal): State
   ];
 }
 
-export type ResumeAside = {
+export type SetAsideResume = {
   readonly runId: string;
   readonly version: number | null;
   readonly requestId: string;
@@ -94,7 +103,7 @@ export type ResumeAside = {
  * the request, so that sending it again does nothing, though the run may have been set aside again
  * meanwhile. The last answer says whether it was done.
  */
-export function resumeAside({ runId, version, requestId }: ResumeAside): Statement[] {
+export function resumeSetAside({ runId, version, requestId }: SetAsideResume): Statement[] {
   const { mark, isFirst, isNoted } = requestMark(runId, requestId);
   const lower = version === null ? sql`false` : sql`task.flow_version > ${version}`;
   const held = sql`task.task_id = ${runId} and task.status = 'pending'
@@ -105,10 +114,10 @@ export function resumeAside({ runId, version, requestId }: ResumeAside): Stateme
       insert into ${events} (task_id, seq, type, detail)
       select task.task_id, ${nextSeq(sql`task.task_id`)}, 'resume',
         '{"version":' || cast(${as} as text) || ',' || ${mark}
-      from ${tasks} task where ${held} ${holdTask}`,
+      from ${tasks} task where ${held} ${forUpdateOfTask}`,
     sql`
       update ${tasks}
-      set parked = case when parked = 6 then ${ungated} else parked end, set_aside = null,
+      set parked = case when parked = 6 then ${readyOrLimited} else parked end, set_aside = null,
         set_aside_version = null, last_update = ${now}, wake = wake + 1
         ${version === null ? sql`` : sql`, flow_version = ${version}`}
       where ${isAmong(sql`select task.task_id from ${tasks} task where ${held}`, sql`task_id`)}`,
@@ -143,7 +152,7 @@ export function listRuns(filter: RunFilter): Statement {
     ...(filter.before === undefined ? [] : [sql`task_id < ${filter.before}`]),
   ];
   const from = sql`from ${tasks} where ${join(conditions, " and ")}`;
-  const { begin, keys, found } = pageOf({ ...taskPage, from, limit: filter.limit });
+  const { begin, keys, found } = pageQuery({ ...taskPage, from, limit: filter.limit });
   return sql`${begin}
     select *, ${found} from ${tasks} where ${isAmong(keys, sql`task_id`)} order by task_id desc`;
 }
@@ -154,7 +163,7 @@ function statusIs(status: string): Statement {
 
 /** Parents wait for their children, and what somebody waits for is found by an index. */
 function childOf(parentId: string): Statement {
-  const awaited = sql`select dependency_id from ${waits} where dependent_id = ${parentId}`;
+  const awaited = sql`select dependency_id from ${dependencies} where dependent_id = ${parentId}`;
   return sql`parent_id = ${parentId} and ${isAmong(awaited, sql`task_id`)}`;
 }
 
@@ -165,7 +174,7 @@ export function getRun(runId: string): Statement {
 /** What was said to a run and not used yet. */
 export function openSignals(
   runId: string,
-  { after = 0, limit: most = signalsMost }: { after?: number; limit?: number },
+  { after = 0, limit: most = maxOpenSignals }: { after?: number; limit?: number },
 ): Statement {
   return sql`
     select seq, signal_id, name, at from ${signals}

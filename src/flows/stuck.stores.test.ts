@@ -1,20 +1,20 @@
 import { afterAll, afterEach, beforeEach, describe, expect, test } from "vitest";
 import { dayMs } from "../base/durations.ts";
-import { beat, leave } from "../pods/sql.ts";
+import { beat, markLeft } from "../pods/sql.ts";
 import { closeStores } from "../tasks/contract/harness.ts";
 import { storeKinds } from "../store/contract/kinds.ts";
 import { sql, table } from "../store/sql.ts";
 import { flow } from "./flow.ts";
-import { openRuns, type RunsUnderTest, soon } from "./contract/second-harness.ts";
+import { openRunWorkers, type RunWorkersHarness, soon } from "./contract/worker-harness.ts";
 
 afterAll(closeStores);
 
 const tasks = table("task");
 
 describe.each(storeKinds)("stuck runs on $name", (kind) => {
-  let runs: RunsUnderTest;
+  let runs: RunWorkersHarness;
   beforeEach(async () => {
-    runs = await openRuns(kind);
+    runs = await openRunWorkers(kind);
   });
   afterEach(() => runs.close());
 
@@ -106,7 +106,7 @@ describe.each(storeKinds)("stuck runs on $name", (kind) => {
     await runs.queue.outcome(worker.stop({ waitMs: 0 }));
     expect(await runs.view(runId)).toMatchObject({ version: 2, noWorker: false });
 
-    await runs.database.write([leave("pod-1")]);
+    await runs.database.write([markLeft("pod-1")]);
     await says("pod-2", { order: 1, report: 1 });
     expect(await runs.view(runId)).toMatchObject({ version: 2, noWorker: true });
     expect(await runs.queue.get(runId)).toMatchObject({ flowVersion: 2, noWorker: true });
@@ -118,7 +118,7 @@ describe.each(storeKinds)("stuck runs on $name", (kind) => {
     await says("pod-3", { order: 3 });
     expect(await runs.view(runId)).toMatchObject({ noWorker: false });
     expect(await kinds()).toEqual([]);
-    for (const podId of ["pod-2", "pod-3"]) await runs.database.write([leave(podId)]);
+    for (const podId of ["pod-2", "pod-3"]) await runs.database.write([markLeft(podId)]);
     expect(await kinds()).toEqual([
       { why: "no_worker", at: null, version: 0, count: 1 },
       { why: "no_worker", at: "approve", version: 2, count: 1 },

@@ -1,6 +1,6 @@
 import { checkNumber, checkOptions } from "../base/options.ts";
 import { dayMs, yearMs } from "../base/durations.ts";
-import { readHolds } from "../tasks/inspect/blocked-by.ts";
+import { readBlockers } from "../tasks/inspect/blocked-by.ts";
 import type { Database, Row } from "../store/database.ts";
 import { countStuck } from "./sql.ts";
 
@@ -41,7 +41,7 @@ export async function readStuck(
   checkNumber("waitingMs", waitingMs, { min: 1, max: yearMs });
   const [rows, holds] = await Promise.all([
     database.read(countStuck({ failures, waitingMs })),
-    readHolds(database),
+    readBlockers(database),
   ]);
   const found = new Map<string, StuckRuns>();
   for (const row of rows) {

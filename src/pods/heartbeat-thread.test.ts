@@ -69,7 +69,7 @@ describe("the heartbeat's thread", () => {
   test("brings its pod back after it was deleted, with the floor of given-up claims", async () => {
     const { heartbeat, pulse } = start("a");
     await until("the first beat", () => beatOf("a") > 0);
-    pulse.raiseFloor(12);
+    pulse.abandonCallsUpTo(12);
     db.exec("delete from flotilla_pod");
     await until("its return", () => beatOf("a") > 0);
     expect(podRow("a")).toMatchObject({ status: "up", claim_floor: 12 });
@@ -104,7 +104,7 @@ describe("a process whose event loop is blocked for ever", () => {
   test("is ended by its own heartbeat, and nobody else's is", async () => {
     // This process may be slow, and must not be ended with the other.
     const here = start("here", 500);
-    const breathing = setInterval(here.pulse.breathe, 5);
+    const breathing = setInterval(here.pulse.reportAlive, 5);
     const file = join(place.folder, "blocked.mjs");
     const thread = new URL("./heartbeat-thread.ts", import.meta.url).href;
     writeFileSync(

@@ -4,7 +4,7 @@ import { parentPort, Worker, workerData } from "node:worker_threads";
 import { systemClock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import { threadFile } from "../base/package-files.ts";
-import { forThread, openForHeartbeat, type Store } from "../store/open.ts";
+import { storeForThread, openForHeartbeat, type Store } from "../store/open.ts";
 import { type Heartbeat, type HeartbeatOptions, startHeartbeat } from "./heartbeat.ts";
 import type { Observation } from "./liveness.ts";
 
@@ -18,14 +18,14 @@ type ThreadData = Pick<HeartbeatOptions, "podId" | "heartbeatMs" | "stallBeats" 
 type ThreadMessage = { seen: Observation } | { error: string } | { ask: "password" };
 type ThreadOrder = "stop" | { password: string } | { refused: string };
 
-const breathSlot = 0;
-const floorSlot = 1;
+const aliveSlot = 0;
+const abandonedSlot = 1;
 
 /** Writes what the heartbeat reads. Made by the main thread. */
 export type PulseWriter = {
   readonly memory: SharedArrayBuffer;
-  breathe(): void;
-  raiseFloor(call: number): void;
+  reportAlive(): void;
+  abandonCallsUpTo(call: number): void;
 };
 
 export function createPulse(): PulseWriter {
@@ -33,8 +33,8 @@ export function createPulse(): PulseWriter {
   const slots = new BigInt64Array(memory);
   return {
     memory,
-    breathe: () => void Atomics.add(slots, breathSlot, 1n),
-    raiseFloor: (call) => void Atomics.store(slots, floorSlot, BigInt(call)),
+    reportAlive: () => void Atomics.add(slots, aliveSlot, 1n),
+    abandonCallsUpTo: (call) => void Atomics.store(slots, abandonedSlot, BigInt(call)),
   };
 }
 
@@ -46,7 +46,7 @@ export function startHeartbeatThread(
   },
 ): Heartbeat {
   const { podId, heartbeatMs, stallBeats, metadata = {} } = options;
-  const { store, password } = forThread(options.store);
+  const { store, password } = storeForThread(options.store);
   const data: ThreadData = {
     podId,
     heartbeatMs,
@@ -68,7 +68,7 @@ export function startHeartbeatThread(
     worker.on("message", (message: ThreadMessage) => {
       if ("seen" in message) options.onBeat(message.seen);
       else if ("error" in message) options.onError(message.error);
-      else void tellPassword(worker, password!);
+      else void sendPassword(worker, password!);
     });
     worker.on("error", (error) => options.onError(`the heartbeat thread died: ${error.message}`));
     // A pod without a heart looks dead to the others, so a thread that died is replaced.
@@ -90,7 +90,7 @@ export function startHeartbeatThread(
   };
 }
 
-async function tellPassword(
+async function sendPassword(
   worker: Worker,
   password: () => string | Promise<string>,
 ): Promise<void> {
@@ -116,15 +116,15 @@ async function beatOnThisThread(
   data: ThreadData,
 ): Promise<void> {
   const slots = new BigInt64Array(data.pulse);
-  const tell = (message: ThreadMessage) => parent.postMessage(message);
-  const asked: ((order: ThreadOrder) => void)[] = [];
+  const post = (message: ThreadMessage) => parent.postMessage(message);
+  const passwordWaiters: ((order: ThreadOrder) => void)[] = [];
   const password = (): Promise<string> =>
     new Promise((resolve, reject) => {
-      asked.push((order) => {
+      passwordWaiters.push((order) => {
         if (typeof order === "object" && "password" in order) resolve(order.password);
         else reject(new Error(typeof order === "object" ? order.refused : "the pod is stopping"));
       });
-      tell({ ask: "password" });
+      post({ ask: "password" });
     });
   const { store } = data;
   const database = await openForHeartbeat(
@@ -136,11 +136,11 @@ async function beatOnThisThread(
     database,
     clock: systemClock,
     pulse: {
-      breath: () => Number(Atomics.load(slots, breathSlot)),
-      claimFloor: () => Number(Atomics.load(slots, floorSlot)),
+      aliveCount: () => Number(Atomics.load(slots, aliveSlot)),
+      abandonedUpTo: () => Number(Atomics.load(slots, abandonedSlot)),
     },
-    onBeat: (seen) => tell({ seen }),
-    onError: (error) => tell({ error }),
+    onBeat: (seen) => post({ seen }),
+    onError: (error) => post({ error }),
     onStall: () => {
       // Written here and now: a thread's `process.stderr` goes through the main thread, which is stuck.
       writeSync(
@@ -151,8 +151,8 @@ async function beatOnThisThread(
     },
   });
   parent.on("message", (order: ThreadOrder) => {
-    if (order !== "stop") return asked.shift()?.(order);
-    for (const answer of asked) answer(order);
+    if (order !== "stop") return passwordWaiters.shift()?.(order);
+    for (const answer of passwordWaiters) answer(order);
     void heartbeat.stop().then(async () => {
       await database.close();
       parent.close();

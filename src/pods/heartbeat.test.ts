@@ -7,7 +7,7 @@ import { sql, table } from "../store/sql.ts";
 import { memoryDatabase } from "../store/sqlite/inline.ts";
 import { type HeartbeatOptions, startHeartbeat } from "./heartbeat.ts";
 import type { Observation } from "./liveness.ts";
-import { leave, listPods, markDown, prunePods, seePods, toPodSeen } from "./sql.ts";
+import { markLeft, listPods, markDown, prunePods, readPods, toPodSeen } from "./sql.ts";
 
 let clock: MovableClock;
 let database: Database;
@@ -29,7 +29,7 @@ function start(podId: string, more: Partial<HeartbeatOptions> = {}) {
     podId,
     database,
     clock,
-    pulse: { breath: () => ++breath, claimFloor: () => 0 },
+    pulse: { aliveCount: () => ++breath, abandonedUpTo: () => 0 },
     heartbeatMs: 1_000,
     stallBeats: 5,
     onBeat: (seen) => told.seen.push(seen),
@@ -69,9 +69,9 @@ describe("a heartbeat", () => {
   });
 
   test("brings back a pod that was marked down, or deleted, with its floor and a beat it never had", async () => {
-    const { heartbeat } = start("a", { pulse: { breath: counter(), claimFloor: () => 7 } });
+    const { heartbeat } = start("a", { pulse: { aliveCount: counter(), abandonedUpTo: () => 7 } });
     await clock.advance(500);
-    await database.write([leave("a")]);
+    await database.write([markLeft("a")]);
     expect(await podNow()).toMatchObject({ status: "down" });
     await clock.advance(1_000);
     expect(await podNow()).toMatchObject({ status: "up", beat: 2 });
@@ -114,7 +114,7 @@ describe("a heartbeat", () => {
 
   test("ends the process after that many beats of its own without a breath, and not earlier", async () => {
     let breath = 1;
-    const { told } = start("a", { pulse: { breath: () => breath, claimFloor: () => 0 } });
+    const { told } = start("a", { pulse: { aliveCount: () => breath, abandonedUpTo: () => 0 } });
     await clock.advance(4_500);
     expect(told.stalls).toBe(0);
     breath++;
@@ -131,7 +131,7 @@ describe("a heartbeat", () => {
   test("counts stalls in beats, so a pause of the whole process is none", async () => {
     let breath = 1;
     const { heartbeat, told } = start("a", {
-      pulse: { breath: () => breath, claimFloor: () => 0 },
+      pulse: { aliveCount: () => breath, abandonedUpTo: () => 0 },
     });
     await clock.advance(3_000);
     // Frozen for an hour: on waking, one timer fires late, once.
@@ -151,7 +151,7 @@ describe("what pods see of each other", () => {
       sql`insert into ${table("task")} (name, status, claimed_by) values
         ('n', 'claimed', 'ghost'), ('n', 'claimed', 'ghost'), ('n', 'claimed', 'a'), ('n', 'completed', 'old')`,
     ]);
-    const seen = (await database.read(seePods())).map(toPodSeen);
+    const seen = (await database.read(readPods())).map(toPodSeen);
     expect(
       seen.map(({ podId, status, beat, passes }) => ({ podId, status, beat, passes })),
     ).toEqual([
@@ -164,7 +164,7 @@ describe("what pods see of each other", () => {
     await database.write([
       sql`insert into ${table("pod")} (pod_id, beat) values ('a', 3), ('b', 4), ('c', 5)`,
     ]);
-    const seen = (await database.read(seePods())).map(toPodSeen).slice(0, 2);
+    const seen = (await database.read(readPods())).map(toPodSeen).slice(0, 2);
     await database.write([sql`update ${table("pod")} set beat = beat + 1 where pod_id = 'b'`]);
     await database.write([markDown(seen)]);
     expect((await pods()).map((row) => row["status"])).toEqual(["down", "up", "up"]);

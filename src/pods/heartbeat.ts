@@ -2,14 +2,14 @@ import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Database } from "../store/database.ts";
 import type { Observation } from "./liveness.ts";
-import { beat, seePods, toPodSeen } from "./sql.ts";
+import { beat, readPods, toPodSeen } from "./sql.ts";
 
 /** What the main thread and the heartbeat share: numbers in memory that both can see. */
 export type Pulse = {
   /** Rises while the main thread runs. */
-  breath(): number;
+  aliveCount(): number;
   /** The last claim call that was given up. */
-  claimFloor(): number;
+  abandonedUpTo(): number;
 };
 
 export type HeartbeatOptions = {
@@ -39,25 +39,30 @@ export function startHeartbeat(options: HeartbeatOptions): Heartbeat {
   let stopped = false;
   let cancel = () => {};
   let beats = 0;
-  let beatsWithoutBreath = 0;
-  let lastBreath = -1;
+  let stalledBeats = 0;
+  let lastAliveCount = -1;
 
   const once = async (): Promise<void> => {
-    const breath = pulse.breath();
+    const aliveCount = pulse.aliveCount();
     // Counted in beats and not in time, so that a process that was paused isn't killed on waking.
-    beatsWithoutBreath = breath === lastBreath ? beatsWithoutBreath + 1 : 0;
-    lastBreath = breath;
-    if (beatsWithoutBreath >= stallBeats) {
+    stalledBeats = aliveCount === lastAliveCount ? stalledBeats + 1 : 0;
+    lastAliveCount = aliveCount;
+    if (stalledBeats >= stallBeats) {
       stopped = true;
       return options.onStall();
     }
     try {
-      const beating = beat(podId, metadata, pulse.claimFloor(), ++beats);
-      const [, pods] = await database.write([beating, seePods()]);
+      const beating = beat(podId, metadata, pulse.abandonedUpTo(), ++beats);
+      const [, pods] = await database.write([beating, readPods()]);
       if (stopped) return;
-      const throttled = pods!.some((row) => Boolean(row["throttled"]));
-      const talked = pods!.some((row) => Boolean(row["talked"]));
-      options.onBeat({ atMs: clock.monotonic(), pods: pods!.map(toPodSeen), throttled, talked });
+      const hasThrottleReports = pods!.some((row) => Boolean(row["throttled"]));
+      const hasSessions = pods!.some((row) => Boolean(row["talked"]));
+      options.onBeat({
+        atMs: clock.monotonic(),
+        pods: pods!.map(toPodSeen),
+        hasThrottleReports,
+        hasSessions,
+      });
     } catch (error) {
       options.onError(messageOf(error));
     }

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import {
   leaderOf,
   type Liveness,
-  nobodySeen,
+  emptyLiveness,
   type Observation,
   observe,
   type PodSeen,
@@ -22,7 +22,7 @@ const pod = (podId: string, beat: number, more: Partial<PodSeen> = {}): PodSeen 
   ...more,
 });
 const observed = (seen: readonly Observation[]): Liveness =>
-  seen.reduce((before, each) => observe(before, each, limits), nobodySeen);
+  seen.reduce((before, each) => observe(before, each, limits), emptyLiveness);
 const silentIds = (seen: readonly Observation[]) =>
   silentPods(observed(seen), limits).map((each) => each.podId);
 

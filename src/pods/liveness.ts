@@ -21,9 +21,9 @@ export type Observation = {
   readonly atMs: number;
   readonly pods: readonly PodSeen[];
   /** Whether pods have reported on throttles, from which the leader learns. */
-  readonly throttled?: boolean;
+  readonly hasThrottleReports?: boolean;
   /** Whether there are logs of sessions, which somebody has to own. */
-  readonly talked?: boolean;
+  readonly hasSessions?: boolean;
 };
 
 export type LivenessLimits = {
@@ -32,7 +32,7 @@ export type LivenessLimits = {
   readonly gapMs: number;
 };
 
-export type Watched = PodSeen & {
+export type WatchedPod = PodSeen & {
   /** Counted time since the beat last changed. */
   readonly silentMs: number;
   /** Counted time since a pass was last finished. */
@@ -41,16 +41,16 @@ export type Watched = PodSeen & {
 
 export type Liveness = {
   readonly lastBeatMs: number | undefined;
-  readonly pods: ReadonlyMap<string, Watched>;
+  readonly pods: ReadonlyMap<string, WatchedPod>;
 };
 
-export const nobodySeen: Liveness = { lastBeatMs: undefined, pods: new Map() };
+export const emptyLiveness: Liveness = { lastBeatMs: undefined, pods: new Map() };
 
 /** Pure: what the observer knows after one more committed beat of its own. */
 export function observe(before: Liveness, seen: Observation, limits: LivenessLimits): Liveness {
   const elapsedMs = before.lastBeatMs === undefined ? 0 : seen.atMs - before.lastBeatMs;
   const gap = elapsedMs > limits.gapMs;
-  const pods = new Map<string, Watched>();
+  const pods = new Map<string, WatchedPod>();
   for (const pod of seen.pods) {
     const known = before.pods.get(pod.podId);
     const quiet = known !== undefined && !gap && known.beat === pod.beat;
@@ -65,7 +65,7 @@ export function observe(before: Liveness, seen: Observation, limits: LivenessLim
 }
 
 /** The pods that must be taken for dead, with the beat they stopped at. */
-export function silentPods(liveness: Liveness, limits: LivenessLimits): Watched[] {
+export function silentPods(liveness: Liveness, limits: LivenessLimits): WatchedPod[] {
   return [...liveness.pods.values()].filter((pod) => pod.silentMs >= limits.deadAfterMs);
 }
 

@@ -1,5 +1,5 @@
 import type { Row } from "../store/database.ts";
-import { now, rows, sql, type Statement, table, takeRows } from "../store/sql.ts";
+import { now, rows, sql, type Statement, table, forUpdateSkipLocked } from "../store/sql.ts";
 import type { PodSeen } from "./liveness.ts";
 
 const podHealth = table("pod");
@@ -10,10 +10,10 @@ const podHealth = table("pod");
  * and with a beat and a number of its pauses that it never had before, so that neither is taken for
  * unchanged.
  */
-export function beat(podId: string, metadata: string, claimFloor: number, count = 1): Statement {
+export function beat(podId: string, metadata: string, abandonedUpTo: number, count = 1): Statement {
   return sql`
     insert into ${podHealth} (pod_id, beat, claim_floor, metadata, pauses)
-    values (${podId}, ${count}, ${claimFloor}, ${metadata}, ${now})
+    values (${podId}, ${count}, ${abandonedUpTo}, ${metadata}, ${now})
     on conflict (pod_id) do update
     set beat = ${podHealth}.beat + 1, last_heartbeat = ${now}, status = 'up'`;
 }
@@ -25,7 +25,7 @@ export function beat(podId: string, metadata: string, claimFloor: number, count 
  * claimed before is in the way until it is cleaned up. With them comes whether pods have anything to say
  * about throttles, so that whoever leads needn't ask, and whether there were ever sessions.
  */
-export function seePods(): Statement {
+export function readPods(): Statement {
   const tasks = table("task");
   return sql`
     with recursive holder (pod_id) as (
@@ -72,21 +72,21 @@ export function markDown(pods: readonly PodSeen[]): Statement {
       select pod_id from ${podHealth} pod
       where status = 'up' and exists (
         select 1 from ${silent} silent where silent.pod_id = pod.pod_id and silent.beat = pod.beat)
-      ${takeRows})`;
+      ${forUpdateSkipLocked})`;
 }
 
 /** Whether a pod waits for work. Those who bring some call out only if one does. */
-export function announceWaiting(podId: string, waiting: boolean): Statement {
-  return sql`update ${podHealth} set waiting = ${waiting ? 1 : 0} where pod_id = ${podId}`;
+export function updateIdle(podId: string, idle: boolean): Statement {
+  return sql`update ${podHealth} set waiting = ${idle ? 1 : 0} where pod_id = ${podId}`;
 }
 
 /** What a pod says of itself: how much it takes on, and why no more. */
-export function tellState(podId: string, state: string): Statement {
+export function updatePodState(podId: string, state: string): Statement {
   return sql`update ${podHealth} set state = ${state} where pod_id = ${podId}`;
 }
 
 /** A pod that leaves says so itself. */
-export function leave(podId: string): Statement {
+export function markLeft(podId: string): Statement {
   return sql`update ${podHealth} set status = 'down', last_heartbeat = ${now} where pod_id = ${podId}`;
 }
 
@@ -100,11 +100,11 @@ export function prunePods(olderThanMs: number): Statement {
   return sql`
     delete from ${podHealth} where pod_id in (
       select pod_id from ${podHealth}
-      where status = 'down' and last_heartbeat < ${now} - ${olderThanMs} ${takeRows})`;
+      where status = 'down' and last_heartbeat < ${now} - ${olderThanMs} ${forUpdateSkipLocked})`;
 }
 
 /** What every pod has said of itself. */
-export function podsKnown(): Statement {
+export function knownPods(): Statement {
   return sql`select pod_id, metadata from ${podHealth}`;
 }
 

@@ -14,7 +14,7 @@ export type Origin = {
 const origins = new AsyncLocalStorage<Origin>();
 
 /** Runs a handler or an agent so that promises it leaves behind are known to be its. */
-export function runAs<Result>(origin: Origin, run: () => Result): Result {
+export function runWithOrigin<Result>(origin: Origin, run: () => Result): Result {
   return origins.run(origin, run);
 }
 
@@ -25,7 +25,7 @@ let watchers = 0;
  * while a pod watches. Node would end the process, and with it all other work of the pod. What is
  * neither's is left to Node, or to the program's own listener. Gives what ends the watch.
  */
-export function watchLeftBehind(): () => void {
+export function watchUnhandledRejections(): () => void {
   if (watchers++ === 0) process.on("unhandledRejection", onRejection);
   let stopped = false;
   return () => {

@@ -16,7 +16,7 @@ export type AgentAnswer =
   | { toUIMessageStream(options?: never): unknown };
 
 /** An answer in one of two forms. */
-type GivenAnswer =
+type ReadAnswer =
   | {
       readonly type: "chunks";
       /** Not looked at yet. Their end is a good one. */
@@ -27,20 +27,23 @@ type GivenAnswer =
   | { readonly type: "response"; readonly response: Response };
 
 /** Tells apart what an agent's function may give. `invalid` makes the error for what it may not. */
-export function givenAnswer(given: unknown, invalid: (message: string) => Error): GivenAnswer {
+export function readAgentAnswer(
+  returned: unknown,
+  invalid: (message: string) => Error,
+): ReadAnswer {
   const byItself = (pieces: Pieces) =>
     ({ type: "chunks", chunks: asChunks(pieces, invalid) }) as const;
-  if (typeof given === "string") return byItself([given]);
-  if (isResponse(given)) return { type: "response", response: given };
-  if (isObject(given)) {
-    if (typeof given["toUIMessageStream"] === "function") {
-      const { stream, cause } = modelStream(given as Streamed);
+  if (typeof returned === "string") return byItself([returned]);
+  if (isResponse(returned)) return { type: "response", response: returned };
+  if (isObject(returned)) {
+    if (typeof returned["toUIMessageStream"] === "function") {
+      const { stream, cause } = modelStream(returned as Streamed);
       if (isObject(stream) && isIterable(stream)) return { ...byItself(stream), cause };
       throw invalid("`toUIMessageStream` gave no stream");
     }
-    if (isIterable(given)) return byItself(given);
-    if (Array.isArray(given["parts"]))
-      return byItself(messageToChunks(given as UIMessage, { live: false }));
+    if (isIterable(returned)) return byItself(returned);
+    if (Array.isArray(returned["parts"]))
+      return byItself(messageToChunks(returned as UIMessage, { live: false }));
   }
   throw invalid("an agent gives text, chunks, a message, a Response, or what `streamText` gives");
 }
@@ -49,12 +52,12 @@ type Pieces = AsyncIterable<unknown> | Iterable<unknown>;
 
 /** Text among the chunks becomes a part of its own. */
 async function* asChunks(
-  given: Pieces,
+  pieces: Pieces,
   invalid: (message: string) => Error,
 ): AsyncGenerator<unknown> {
   let texts = 0;
   let open: string | undefined;
-  for await (const piece of given) {
+  for await (const piece of pieces) {
     if (typeof piece === "string") {
       if (open === undefined) {
         open = `text-${++texts}`;
@@ -88,9 +91,9 @@ function plain(piece: unknown, invalid: (message: string) => Error): unknown {
 type Streamed = { toUIMessageStream(options: object): unknown };
 
 /** What `streamText` gives. It hides errors from whoever watches; here they are kept for the log. */
-function modelStream(given: Streamed): { stream: unknown; cause: () => unknown } {
+function modelStream(result: Streamed): { stream: unknown; cause: () => unknown } {
   let cause: unknown;
-  const stream = given.toUIMessageStream({
+  const stream = result.toUIMessageStream({
     onError(error: unknown) {
       cause ??= error;
       return "An error occurred.";
@@ -100,17 +103,17 @@ function modelStream(given: Streamed): { stream: unknown; cause: () => unknown }
 }
 
 /** Servers put classes of their own in the place of the global one, so what it has counts. */
-function isResponse(given: unknown): given is Response {
-  if (!isObject(given) || typeof given["status"] !== "number" || !("body" in given)) return false;
-  return isObject(given["headers"]) && typeof given["headers"]["get"] === "function";
+function isResponse(value: unknown): value is Response {
+  if (!isObject(value) || typeof value["status"] !== "number" || !("body" in value)) return false;
+  return isObject(value["headers"]) && typeof value["headers"]["get"] === "function";
 }
 
-function isIterable(given: object): given is Pieces {
-  return Symbol.asyncIterator in given || Symbol.iterator in given;
+function isIterable(value: object): value is Pieces {
+  return Symbol.asyncIterator in value || Symbol.iterator in value;
 }
 
-function isObject(given: unknown): given is Record<string, unknown> {
-  return typeof given === "object" && given !== null;
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null;
 }
 
 /** What an agent at a URL is sent: what the AI SDK's own transport sends, and `flotilla`. */
@@ -136,16 +139,16 @@ type Envelope = {
 };
 
 const prefix = "whsec_";
-const keyBytes = { least: 24, most: 64 };
+const keyBytes = { min: 24, max: 64 };
 
 /** The key in a secret, as Standard Webhooks writes them: `whsec_` and 24 to 64 bytes in base64. */
 export function secretKey(what: string, secret: unknown): Uint8Array<ArrayBuffer> {
   const text = typeof secret === "string" && secret.startsWith(prefix) ? secret : "";
   const key = fromBase64(text.slice(prefix.length));
-  if (key && key.length >= keyBytes.least && key.length <= keyBytes.most) return key;
+  if (key && key.length >= keyBytes.min && key.length <= keyBytes.max) return key;
   throw new FlotillaError(
     "invalid_option",
-    `${what}: a secret is \`whsec_\` and ${keyBytes.least} to ${keyBytes.most} bytes in base64`,
+    `${what}: a secret is \`whsec_\` and ${keyBytes.min} to ${keyBytes.max} bytes in base64`,
   );
 }
 

@@ -6,7 +6,7 @@ import {
 } from "ai";
 import fc from "fast-check";
 import { describe, expect, expectTypeOf, test } from "vitest";
-import { type Chunk, endsListening, type KnownChunk, parseChunk, withMessageId } from "./chunk.ts";
+import { type Chunk, isTerminal, type KnownChunk, parseChunk, withMessageId } from "./chunk.ts";
 import type { UIMessage } from "./message.ts";
 import { anyChunk } from "./contract/random-chunks.ts";
 
@@ -73,7 +73,7 @@ describe("a chunk", () => {
     });
     const other = { type: "text-start", id: "1" };
     expect(withMessageId(other, "ours")).toBe(other);
-    expect([endsListening({ type: "error" }), endsListening(other)]).toEqual([true, false]);
+    expect([isTerminal({ type: "error" }), isTerminal(other)]).toEqual([true, false]);
   });
 });
 

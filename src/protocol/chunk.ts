@@ -11,11 +11,12 @@ export type Chunk = { readonly type: string; readonly [field: string]: unknown }
  */
 export function parseChunk(value: unknown): Chunk | { readonly error: string } {
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
-    return { error: `a chunk must be an object with a type, not ${shown(value)}` };
+    return { error: `a chunk must be an object with a type, not ${excerptOf(value)}` };
   }
   const chunk = value as { readonly [field: string]: unknown };
   const type = Object.hasOwn(chunk, "type") ? chunk["type"] : undefined;
-  if (typeof type !== "string") return { error: `a chunk's type must be text, not ${shown(type)}` };
+  if (typeof type !== "string")
+    return { error: `a chunk's type must be text, not ${excerptOf(type)}` };
   const { required, optional } = fieldsOf(type);
   for (const field of required) {
     const wrong = check(chunk, field);
@@ -23,9 +24,9 @@ export function parseChunk(value: unknown): Chunk | { readonly error: string } {
   }
   let nulls = false;
   for (const field of optional) {
-    const given = chunk[field.name];
-    if (given === undefined) continue;
-    if (given === null) nulls = true;
+    const fieldValue = chunk[field.name];
+    if (fieldValue === undefined) continue;
+    if (fieldValue === null) nulls = true;
     else {
       const wrong = check(chunk, field);
       if (wrong !== undefined) return { error: `${type}: ${wrong}` };
@@ -47,12 +48,12 @@ export function withMessageId(chunk: Chunk, messageId: string): Chunk {
  * Whether user interfaces stop listening at this chunk. Such a chunk isn't passed on when it comes but
  * given by the assembler's `close`, behind what ends the open parts: otherwise nobody would see them end.
  */
-export function endsListening(chunk: Chunk): boolean {
+export function isTerminal(chunk: Chunk): boolean {
   return chunk.type === "error" || chunk.type === "abort";
 }
 
 /** Whether anybody could see anything of an answer at this chunk: before that another try may begin anew. */
-export function saysSomething(chunk: Chunk): boolean {
+export function hasContent(chunk: Chunk): boolean {
   return !silent.has(chunk.type);
 }
 
@@ -174,12 +175,12 @@ function check(chunk: { readonly [field: string]: unknown }, field: Field): stri
         ? typeof value === "object" && value !== null && !Array.isArray(value)
         : typeof value === field.kind;
   if (fits) return undefined;
-  return `${field.name} must be ${kinds[field.kind]}, not ${shown(value)}`;
+  return `${field.name} must be ${kinds[field.kind]}, not ${excerptOf(value)}`;
 }
 
 const kinds = { string: "text", boolean: "true or false", object: "an object", array: "a list" };
 
-function shown(value: unknown): string {
+function excerptOf(value: unknown): string {
   if (value === undefined) return "missing";
   if (value === null) return "null";
   if (Array.isArray(value)) return "a list";

@@ -139,7 +139,7 @@ export const fileTokens = 1_000;
  * About what parts take of a model's context, four characters to a token. Only what agents pass on to
  * models counts: sources, steps and data parts aren't.
  */
-export function estimateTokens(parts: readonly Part[]): number {
+export function estimateMessageTokens(parts: readonly Part[]): number {
   let characters = 0;
   let files = 0;
   for (const part of parts) {
@@ -150,7 +150,7 @@ export function estimateTokens(parts: readonly Part[]): number {
       characters += part.type.length + lengthOf(part["input"]);
       characters += lengthOf(part["output"]) + lengthOf(part["errorText"]);
     } else if (part.type === "steering-message" && Array.isArray(part["parts"])) {
-      files += estimateTokens(part["parts"] as Part[]) / fileTokens;
+      files += estimateMessageTokens(part["parts"] as Part[]) / fileTokens;
     }
   }
   return Math.ceil(characters / 4 + files * fileTokens);

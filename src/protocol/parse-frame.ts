@@ -8,64 +8,64 @@ import type { Part, ToolResult } from "./message.ts";
  * aren't known are left aside, so that a newer client can talk to an older server.
  */
 export function parseClientFrame(value: unknown): ClientFrame {
-  const given = fieldsOf("a frame", value);
-  const ref = refOf(given);
+  const fields = fieldsOf("a frame", value);
+  const ref = refOf(fields);
   if (ref === undefined) refuse("ref", "text of 1 to 64 characters, or a whole number");
-  const { type } = given;
+  const { type } = fields;
   switch (type) {
     case "send":
       return {
         type,
         ref,
-        session: sessionOf(given),
-        message: messageOf(given["message"]),
-        ...traceOf(given),
+        session: sessionOf(fields),
+        message: messageOf(fields["message"]),
+        ...traceOf(fields),
       };
     case "join":
       return {
         type,
         ref,
-        session: sessionOf(given),
-        lastSeq: seqOf("lastSeq", given["lastSeq"]),
-        ...optionalText(given, "incarnation"),
-        ...optionalText(given, "lastMessageId"),
+        session: sessionOf(fields),
+        lastSeq: seqOf("lastSeq", fields["lastSeq"]),
+        ...optionalText(fields, "incarnation"),
+        ...optionalText(fields, "lastMessageId"),
       };
     case "leave":
-      return { type, ref, session: sessionOf(given) };
+      return { type, ref, session: sessionOf(fields) };
     case "tool_result":
       return {
         type,
         ref,
-        session: sessionOf(given),
-        ...optionalText(given, "id"),
-        messageId: textOf("messageId", given["messageId"]),
-        results: parseToolResults(given["results"]),
-        ...traceOf(given),
+        session: sessionOf(fields),
+        ...optionalText(fields, "id"),
+        messageId: textOf("messageId", fields["messageId"]),
+        results: parseToolResults(fields["results"]),
+        ...traceOf(fields),
       };
     case "regenerate":
       return {
         type,
         ref,
-        session: sessionOf(given),
-        ...optionalText(given, "id"),
-        ...optionalText(given, "messageId"),
-        ...traceOf(given),
+        session: sessionOf(fields),
+        ...optionalText(fields, "id"),
+        ...optionalText(fields, "messageId"),
+        ...traceOf(fields),
       };
     case "stop": {
-      const { epoch } = given;
-      const session = sessionOf(given);
+      const { epoch } = fields;
+      const session = sessionOf(fields);
       return epoch === undefined
         ? { type, ref, session }
         : { type, ref, session, epoch: seqOf("epoch", epoch) };
     }
     case "read":
-      return { type, ref, session: sessionOf(given), seq: seqOf("seq", given["seq"]) };
+      return { type, ref, session: sessionOf(fields), seq: seqOf("seq", fields["seq"]) };
     case "inbox":
     case "inbox_leave":
     case "ping":
       return { type, ref };
     case "token":
-      return { type, ref, token: textOf("token", given["token"], tokenChars) };
+      return { type, ref, token: textOf("token", fields["token"], maxTokenChars) };
     default:
       return refuse("type", `one of ${clientFrameTypes.join(", ")}`);
   }
@@ -86,17 +86,17 @@ export const clientFrameTypes = [
 ] as const satisfies readonly ClientFrame["type"][];
 
 // Ids are at home in indexes of databases, and in headers that stay small.
-const idChars = 200;
-const refChars = 64;
-const tokenChars = 16_384;
-const partsMost = 1_000;
-const resultsMost = 100;
+const maxIdChars = 200;
+const maxRefChars = 64;
+const maxTokenChars = 16_384;
+const maxParts = 1_000;
+const maxResults = 100;
 
 /** The ref, as far as there is one, so that even a refusal can say what it is about. */
 export function refOf(value: unknown): Ref | undefined {
   if (typeof value !== "object" || value === null) return undefined;
   const { ref } = value as { ref?: unknown };
-  if (typeof ref === "string" && ref.length > 0 && ref.length <= refChars) return ref;
+  if (typeof ref === "string" && ref.length > 0 && ref.length <= maxRefChars) return ref;
   return Number.isSafeInteger(ref) ? (ref as number) : undefined;
 }
 
@@ -107,34 +107,34 @@ function seqOf(what: string, value: unknown): number {
 }
 
 export function parseParts(value: unknown): Part[] {
-  if (!Array.isArray(value) || value.length > partsMost)
-    return refuse("parts", `a list of at most ${partsMost}`);
+  if (!Array.isArray(value) || value.length > maxParts)
+    return refuse("parts", `a list of at most ${maxParts}`);
   for (const part of value as unknown[]) {
     const isPart = typeof part === "object" && part !== null && !Array.isArray(part);
     const { type } = (isPart ? part : {}) as { type?: unknown };
-    if (typeof type !== "string" || type === "" || type.length > idChars)
+    if (typeof type !== "string" || type === "" || type.length > maxIdChars)
       refuse("parts", `a list of objects, each with a \`type\``);
   }
   return value as Part[];
 }
 
 export function parseToolResults(value: unknown): ToolResult[] {
-  if (!Array.isArray(value) || value.length === 0 || value.length > resultsMost)
-    return refuse("results", `a list of 1 to ${resultsMost}`);
+  if (!Array.isArray(value) || value.length === 0 || value.length > maxResults)
+    return refuse("results", `a list of 1 to ${maxResults}`);
   return (value as unknown[]).map(toolResultOf);
 }
 
 function toolResultOf(value: unknown): ToolResult {
-  const given = fieldsOf("results", value);
-  const toolCallId = textOf("toolCallId", given["toolCallId"]);
-  const { output, errorText, approved } = given;
+  const fields = fieldsOf("results", value);
+  const toolCallId = textOf("toolCallId", fields["toolCallId"]);
+  const { output, errorText, approved } = fields;
   if (typeof approved === "boolean") {
-    const { reason } = given;
+    const { reason } = fields;
     return {
       toolCallId,
       approved,
-      ...optionalText(given, "approvalId"),
-      ...(reason !== undefined && { reason: textOf("reason", reason, reasonChars) }),
+      ...optionalText(fields, "approvalId"),
+      ...(reason !== undefined && { reason: textOf("reason", reason, maxReasonChars) }),
     };
   }
   if (typeof errorText === "string") return { toolCallId, errorText };
@@ -142,19 +142,19 @@ function toolResultOf(value: unknown): ToolResult {
   return refuse("results", "a list of objects with `output`, `errorText` or `approved`");
 }
 
-const reasonChars = 4_000;
+const maxReasonChars = 4_000;
 
 function messageOf(value: unknown): FrameMessage {
-  const given = fieldsOf("message", value);
-  const { role, tokens, metadata } = given;
+  const fields = fieldsOf("message", value);
+  const { role, tokens, metadata } = fields;
   if (role !== undefined && role !== "user" && role !== "assistant" && role !== "system")
     refuse("role", "one of user, assistant, system");
   return {
-    parts: parseParts(given["parts"]),
-    ...optionalText(given, "id"),
+    parts: parseParts(fields["parts"]),
+    ...optionalText(fields, "id"),
     ...(role !== undefined && { role }),
-    ...optionalText(given, "author"),
-    ...optionalText(given, "to"),
+    ...optionalText(fields, "author"),
+    ...optionalText(fields, "to"),
     ...(metadata !== undefined && { metadata: metadata as Json }),
     ...(tokens !== undefined && { tokens: seqOf("tokens", tokens) }),
   };
@@ -168,17 +168,17 @@ function traceOf({ trace }: Fields): FrameTrace {
   return { trace: { traceparent, ...(typeof tracestate === "string" && { tracestate }) } };
 }
 
-function sessionOf(given: Fields): string {
-  return textOf("session", given["session"]);
+function sessionOf(fields: Fields): string {
+  return textOf("session", fields["session"]);
 }
 
-function textOf(what: string, value: unknown, maxChars = idChars): string {
+function textOf(what: string, value: unknown, maxChars = maxIdChars): string {
   if (typeof value === "string" && value.length > 0 && value.length <= maxChars) return value;
   return refuse(what, `text of 1 to ${maxChars} characters`);
 }
 
-function optionalText<Name extends string>(given: Fields, name: Name): { [Key in Name]?: string } {
-  const value = given[name];
+function optionalText<Name extends string>(fields: Fields, name: Name): { [Key in Name]?: string } {
+  const value = fields[name];
   if (value === undefined) return {};
   return { [name]: textOf(name, value) } as { [Key in Name]?: string };
 }

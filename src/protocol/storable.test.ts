@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { encodeJson } from "../base/json.ts";
 import type { Chunk } from "./chunk.ts";
 import { createRepair, cutMark, storable } from "./limits.ts";
-import { estimateTokens, fileTokens } from "./message.ts";
+import { estimateMessageTokens, fileTokens } from "./message.ts";
 
 describe("what an agent says", () => {
   test("can be stored once it is repaired, whatever it was, and is left alone where it could be", () => {
@@ -56,16 +56,18 @@ describe("what an agent says", () => {
 
 describe("an estimate of tokens", () => {
   test("counts what models are given", () => {
-    expect(estimateTokens([{ type: "text", text: "x".repeat(400) }])).toBe(100);
+    expect(estimateMessageTokens([{ type: "text", text: "x".repeat(400) }])).toBe(100);
     const data = `data:image/png;base64,${"x".repeat(100_000)}`;
-    expect(estimateTokens([{ type: "file", mediaType: "image/png", url: data }])).toBe(fileTokens);
-    expect(estimateTokens([{ type: "data-chart", data: "x".repeat(400) }])).toBe(0);
+    expect(estimateMessageTokens([{ type: "file", mediaType: "image/png", url: data }])).toBe(
+      fileTokens,
+    );
+    expect(estimateMessageTokens([{ type: "data-chart", data: "x".repeat(400) }])).toBe(0);
     const call = { type: "tool-search", input: { q: "x".repeat(40) }, output: ["y".repeat(400)] };
-    const tokens = estimateTokens([call]);
+    const tokens = estimateMessageTokens([call]);
     expect(tokens).toBeGreaterThan(110);
     expect(tokens).toBeLessThan(130);
     expect(
-      estimateTokens([
+      estimateMessageTokens([
         { type: "steering-message", parts: [{ type: "text", text: "x".repeat(40) }] },
       ]),
     ).toBe(10);

@@ -1,7 +1,7 @@
 import { type Chunk, parseChunk } from "./chunk.ts";
 import { createLines } from "../base/lines.ts";
 import type { EntryError } from "./message.ts";
-import { invalid } from "./limits.ts";
+import { invalidChunk } from "./limits.ts";
 
 /** How chunks are written in an answer's body: as server-sent events, or one in each line. */
 export type BodyFormat = "sse" | "jsonl";
@@ -93,14 +93,14 @@ export function createBodyReader({ format, maxLineBytes = 1024 * 1024 }: BodyOpt
     return { type: "error", error: { code: "payload_too_large", message }, fatal: true };
   }
 
-  function readAll(given: { lines: readonly string[]; tooLong: boolean }): BodyItem[] {
+  function readAll(batch: { lines: readonly string[]; tooLong: boolean }): BodyItem[] {
     const items: BodyItem[] = [];
-    for (const text of given.lines) {
+    for (const text of batch.lines) {
       const item = read(text);
       if (item !== undefined) items.push(item);
       if (ended) return items;
     }
-    if (given.tooLong) {
+    if (batch.tooLong) {
       line++;
       items.push(tooLong());
     }
@@ -122,7 +122,7 @@ export function createBodyReader({ format, maxLineBytes = 1024 * 1024 }: BodyOpt
 }
 
 function wrong(message: string): BodyItem {
-  return { type: "error", error: invalid(message), fatal: false };
+  return { type: "error", error: invalidChunk(message), fatal: false };
 }
 
 function excerpt(text: string): string {

@@ -114,8 +114,8 @@ function textOf(input: unknown, encoding: unknown): string | undefined {
 
 function outputChunk(part: Part): Chunk | undefined {
   const { toolCallId, output, errorText, preliminary, resultProviderMetadata, state } = part;
-  const said = { toolCallId, providerMetadata: resultProviderMetadata };
-  if (errorText !== undefined) return some({ type: "tool-output-error", ...said, errorText });
+  const common = { toolCallId, providerMetadata: resultProviderMetadata };
+  if (errorText !== undefined) return some({ type: "tool-output-error", ...common, errorText });
   if (
     output === undefined &&
     resultProviderMetadata === undefined &&
@@ -123,7 +123,7 @@ function outputChunk(part: Part): Chunk | undefined {
   ) {
     return undefined;
   }
-  return some({ type: "tool-output-available", ...said, output, preliminary });
+  return some({ type: "tool-output-available", ...common, output, preliminary });
 }
 
 function approvalChunks(toolCallId: unknown, approval: { [field: string]: unknown }): Chunk[] {

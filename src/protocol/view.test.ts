@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Entry, ToolResult } from "./message.ts";
-import { applyToolResults, createView, type EntryNote, viewOf } from "./view.ts";
+import { applyToolResults, createMessageView, type EntryNote, viewOf } from "./view.ts";
 
 function entry(seq: number, fields: Partial<Entry> = {}): Entry {
   return {
@@ -151,7 +151,7 @@ test("who has stopped an answer is a note of that answer, and no message", () =>
 
 describe("what a growing log shows", () => {
   test("is what all of it shows, and what hasn't changed is the same object", () => {
-    const view = createView();
+    const view = createMessageView();
     const log = [entry(1), entry(2, { messageId: "a" }), entry(3)];
     for (const each of log) view.add(each);
     const before = view.messages();

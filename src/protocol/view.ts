@@ -35,13 +35,13 @@ export type ViewOptions = {
  * Where the log is given from its middle, what was said before is known by its message id.
  */
 export function viewOf(entries: readonly Entry[], { after = 0 }: ViewOptions = {}): UIMessage[] {
-  const view = createView();
+  const view = createMessageView();
   for (const entry of entries) view.add(entry);
   return view.messages(after);
 }
 
 /** The same of a log that grows: each entry costs its own size, however many there are. */
-export type View = {
+export type MessageView = {
   add(entry: Entry): void;
   /** A list of its own. Messages that haven't changed are the same objects each time. */
   messages(after?: number): UIMessage[];
@@ -49,10 +49,10 @@ export type View = {
   indexOf(messageId: string): number;
 };
 
-export function createView(): View {
-  const shown: Shown[] = [];
-  const bySeq = new Map<number, Shown>();
-  const byMessage = new Map<string, Shown>();
+export function createMessageView(): MessageView {
+  const items: ViewItem[] = [];
+  const bySeq = new Map<number, ViewItem>();
+  const byMessage = new Map<string, ViewItem>();
   /** By the turn: what was stopped is stored behind what says so. */
   const stops = new Map<number, EntryNote["stopped"]>();
   return {
@@ -74,22 +74,22 @@ export function createView(): View {
       } else if (entry.kind === "message") {
         const { parts, seq: changedSeq, outcome, epoch = 0 } = entry;
         const stopped = outcome === "stopped" ? stops.get(epoch) : undefined;
-        const next: Shown = before ?? { index: shown.length, entry, parts, changedSeq };
-        if (before === undefined) shown.push(next);
+        const next: ViewItem = before ?? { index: items.length, entry, parts, changedSeq };
+        if (before === undefined) items.push(next);
         Object.assign(next, { entry, parts, changedSeq, stopped, message: undefined });
         bySeq.set(entry.seq, next);
         byMessage.set(entry.messageId, next);
       }
     },
     messages(after = 0) {
-      const changed = after === 0 ? shown : shown.filter(({ changedSeq }) => changedSeq > after);
+      const changed = after === 0 ? items : items.filter(({ changedSeq }) => changedSeq > after);
       return changed.map((each) => (each.message ??= messageOf(each)));
     },
     indexOf: (messageId) => byMessage.get(messageId)?.index ?? -1,
   };
 }
 
-type Shown = {
+type ViewItem = {
   readonly index: number;
   entry: Entry;
   parts: readonly Part[];
@@ -98,7 +98,7 @@ type Shown = {
   message?: UIMessage | undefined;
 };
 
-function messageOf({ entry, parts, stopped }: Shown): UIMessage {
+function messageOf({ entry, parts, stopped }: ViewItem): UIMessage {
   const { seq, author, atMs, outcome, error } = entry;
   const flotilla: EntryNote = {
     seq,

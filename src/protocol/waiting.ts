@@ -12,11 +12,11 @@ export type Waiting = {
   readonly aboutMs?: number;
 };
 
-export const type = "data-waiting";
+export const waitingChunkType = "data-waiting";
 
 /** Tells the clients that watch an answer, and is never part of it. Undefined: it doesn't wait any more. */
 export function waitingChunk(waiting: Waiting | undefined): Chunk {
-  return { type, transient: true, data: waiting ?? null };
+  return { type: waitingChunkType, transient: true, data: waiting ?? null };
 }
 
 /** What the last of these chunks says of it; what was known where none says anything. */
@@ -24,14 +24,16 @@ export function waitingAfter(
   known: Waiting | undefined,
   chunks: readonly Chunk[],
 ): Waiting | undefined {
-  const said = chunks.findLast((chunk) => chunk.type === type && chunk["transient"] === true);
-  if (!said) return known;
-  const { ahead, aboutMs } = (said["data"] ?? {}) as Partial<Record<keyof Waiting, unknown>>;
+  const last = chunks.findLast(
+    (chunk) => chunk.type === waitingChunkType && chunk["transient"] === true,
+  );
+  if (!last) return known;
+  const { ahead, aboutMs } = (last["data"] ?? {}) as Partial<Record<keyof Waiting, unknown>>;
   if (typeof ahead !== "number") return undefined;
   return { ahead, ...(typeof aboutMs === "number" && { aboutMs }) };
 }
 
 /** Whether there is nothing of an answer in these. */
-export function isBeside(chunks: readonly Chunk[]): boolean {
+export function areTransient(chunks: readonly Chunk[]): boolean {
   return chunks.every(({ transient }) => transient === true);
 }

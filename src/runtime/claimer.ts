@@ -9,14 +9,14 @@ import { checkNumber, checkOptions } from "../base/options.ts";
 import { systemRandom } from "../base/random.ts";
 import { createPulse, startHeartbeatThread } from "../pods/heartbeat-thread.ts";
 import { type Claimer, createClaimer, type ClaimerParts } from "../tasks/claim/claimer.ts";
-import { checkName, type TaskContract } from "../tasks/task.ts";
+import { checkTaskName, type TaskContract } from "../tasks/task.ts";
 import { openStore } from "../store/open.ts";
-import { enlist } from "../throttles/scope.ts";
+import { shareWithProcess } from "../throttles/scope.ts";
 import { assemblePod } from "./pod.ts";
 import { type Config, resolveConfig } from "./config.ts";
 import { defaultLogger, identifyProcess } from "./process.ts";
 
-const ofConfig = [
+const configOptions = [
   "store",
   "durability",
   "migrate",
@@ -29,7 +29,7 @@ const ofConfig = [
 ] as const;
 
 /** Everything has a default but `names`. */
-export type ClaimerConfig = Pick<Config, (typeof ofConfig)[number]> &
+export type ClaimerConfig = Pick<Config, (typeof configOptions)[number]> &
   Pick<ClaimerParts, "onLost"> & {
     /** The tasks that are claimed: by name, or by contract where that says how many may run at once. */
     names: readonly (string | TaskContract)[];
@@ -38,23 +38,29 @@ export type ClaimerConfig = Pick<Config, (typeof ofConfig)[number]> &
     backoff?: Backoff;
   };
 
-const namesMost = 500;
+const maxNames = 500;
 
 /**
  * For those who bring their own loop: a pod that claims and beats, and runs nothing itself. It takes
  * its turn at leading like any other. `await using claimer = await startClaimer(…)` also stops it.
  */
 export async function startClaimer(config: ClaimerConfig): Promise<Claimer> {
-  checkOptions("startClaimer", config, [...ofConfig, "names", "attempts", "backoff", "onLost"]);
+  checkOptions("startClaimer", config, [
+    ...configOptions,
+    "names",
+    "attempts",
+    "backoff",
+    "onLost",
+  ]);
   const { names: given, attempts, backoff, onLost, ...rest } = config;
-  if (!Array.isArray(given) || given.length === 0 || given.length > namesMost) {
-    throw new FlotillaError("invalid_option", `names: 1 to ${namesMost} names of tasks`);
+  if (!Array.isArray(given) || given.length === 0 || given.length > maxNames) {
+    throw new FlotillaError("invalid_option", `names: 1 to ${maxNames} names of tasks`);
   }
   const contracts = new Map(
     config.names.map((each) => (typeof each === "string" ? [each, undefined] : [each.name, each])),
   );
   const names = [...contracts.keys()];
-  for (const name of names) checkName(name);
+  for (const name of names) checkTaskName(name);
   if (attempts !== undefined) checkNumber("attempts", attempts, { min: 1, max: 1_000 });
   // What is held here isn't held by the pod's own worker, so there is nothing for it to keep.
   const settings = resolveConfig({ ...rest, dataDir: false });
@@ -81,16 +87,16 @@ export async function startClaimer(config: ClaimerConfig): Promise<Claimer> {
           metadata: { host: hostname(), pid: process.pid, names },
         }),
       thisProcess: identifyProcess(),
-      enlist,
-      breathe: pulse.breathe,
-      raiseFloor: pulse.raiseFloor,
+      enlist: shareWithProcess,
+      reportAlive: pulse.reportAlive,
+      abandonCallsUpTo: pulse.abandonCallsUpTo,
     });
     const claimer = createClaimer({
       ...settings,
       ...shared,
       names,
       limitOf: (name) => contracts.get(name)?.concurrency?.limit,
-      onFloor: pulse.raiseFloor,
+      onAbandoned: pulse.abandonCallsUpTo,
       ...(attempts !== undefined && { attempts }),
       ...(backoff && { backoff }),
       ...(onLost && { onLost }),

@@ -7,7 +7,7 @@ import type { Tasks } from "../tasks/tasks.ts";
 import { checkMiddleware, type Middleware } from "../tasks/run/middleware.ts";
 import type { PressureLimits } from "../tasks/claim/capacity.ts";
 import { type Retention, retentionOf } from "../tasks/leader/prune.ts";
-import { agentsByName, type Usable, workedOn } from "./handlers.ts";
+import { agentsByName, type Usable, selectHandlers } from "./handlers.ts";
 import { checkSchedules } from "../schedules/schedules.ts";
 import type { ScheduleDeclaration } from "../schedules/schedule.ts";
 import type { Durability } from "../store/database.ts";
@@ -101,7 +101,9 @@ export type SessionsConfig = {
 export const defaultDataDir = ".flotilla";
 
 /** A config with every default in place. */
-export type Settings = Required<Omit<Config, Optional | "retentionMs" | "pressure" | "sessions">> &
+export type PodSettings = Required<
+  Omit<Config, Optional | "retentionMs" | "pressure" | "sessions">
+> &
   Pick<Config, Optional> & {
     retentionMs: Retention;
     pressure: false | PressureLimits;
@@ -160,7 +162,7 @@ export function defineConfig(config: Config): Config {
 }
 
 /** Fills in the defaults, and refuses what makes no sense. */
-export function resolveConfig(config: Config): Settings {
+export function resolveConfig(config: Config): PodSettings {
   checkOptions("config", config, [...others, ...Object.keys(numbers)]);
   const given = config as Record<string, unknown>;
   const settings = Object.fromEntries(
@@ -188,12 +190,12 @@ export function resolveConfig(config: Config): Settings {
   if (config.dataDir !== undefined && config.dataDir !== defaultDataDir)
     checkDataDir(config.dataDir);
   checkServer(config.server);
-  workedOn(use, config.only);
+  selectHandlers(use, config.only);
   agentsByName(use);
   const { schedules = [] } = config;
   checkSchedules(schedules);
   return {
-    ...(settings as unknown as Settings),
+    ...(settings as unknown as PodSettings),
     store,
     durability,
     migrate,
@@ -213,7 +215,7 @@ export function resolveConfig(config: Config): Settings {
 }
 
 // Each holds an answer and the history that it was told, so this bounds memory.
-const usualMaxTurns = 1_000;
+const defaultMaxTurns = 1_000;
 
 function sessionsOf(
   given: Config["sessions"] = {},
@@ -221,7 +223,7 @@ function sessionsOf(
 ): false | Required<SessionsConfig> {
   if (given === false) return false;
   checkOptions("sessions", given, ["logs", "privateAgents", "maxTurns"]);
-  const { logs = logsFor(store), privateAgents = false, maxTurns = usualMaxTurns } = given;
+  const { logs = logsFor(store), privateAgents = false, maxTurns = defaultMaxTurns } = given;
   checkNumber("sessions.maxTurns", maxTurns, { min: 1, max: 100_000 });
   checkNumber("sessions.logs", logs, { min: 1, max: 256 });
   if (Number.isInteger(Math.log2(logs))) return { logs, privateAgents, maxTurns };

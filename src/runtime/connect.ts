@@ -6,7 +6,7 @@ import { defaultMaxBytes } from "../base/json.ts";
 import { silentLogger } from "../base/log.ts";
 import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import { systemRandom } from "../base/random.ts";
-import { createMailbox } from "../bus/store-bus.ts";
+import { createStoreBus } from "../bus/store-bus.ts";
 import { createDeadLetters, type DeadLetters } from "../dead-letters/dead-letters.ts";
 import { createRuns, type Runs } from "../flows/runs.ts";
 import { listPods } from "../pods/sql.ts";
@@ -17,12 +17,16 @@ import { readSessionCounts, type SessionCounts } from "../sessions/list.ts";
 import { createSqlJournal } from "../sessions/log/sql-journal.ts";
 import type { SessionService } from "../sessions/service.ts";
 import { createSessions, type Sessions } from "../sessions/sessions.ts";
-import { createSessionsHere, type HereParts, type SessionsHere } from "../sessions/start.ts";
-import { coldReads, type Database, quiet, writeProbe } from "../store/database.ts";
+import {
+  createLocalSessions,
+  type LocalSessionsParts,
+  type LocalSessions,
+} from "../sessions/start.ts";
+import { coldReads, type Database, withoutThrowing, writeProbe } from "../store/database.ts";
 import {
   checkedStore,
   openStore,
-  placeOf,
+  locateStore,
   type Store,
   type StoreKind,
   type StoreOptions,
@@ -33,11 +37,11 @@ import { type Depth, readDepth } from "../tasks/inspect/depth.ts";
 import { prune, type Pruned, type PruneOptions } from "../tasks/leader/prune.ts";
 import type { PodState } from "../tasks/run/pod-status.ts";
 import { createTasks, type Tasks } from "../tasks/tasks.ts";
-import { carriedHere } from "../tasks/trace.ts";
+import { activeTrace } from "../tasks/trace.ts";
 import { createThrottlesClient, type ThrottlesClient } from "../throttles/shares/admin.ts";
 import { bytesRange, logsFor } from "./config.ts";
 import { checkDataDir } from "./data-folder.ts";
-import { failedViews } from "./local-files.ts";
+import { deadLetterViews } from "./local-files.ts";
 
 export type ConnectOptions = StoreOptions & {
   /** Default 256 KiB. */
@@ -116,12 +120,12 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
   const database: Database = {
     read: async (statement, options) => (await open()).read(statement, options),
     write: async (statements, options) => (await open()).write(statements, options),
-    subscribe(listener, mailOf) {
+    subscribe(listener, channel) {
       let stop: (() => void) | undefined;
       let stopped = false;
       void open().then(
         (opened) => {
-          if (!stopped) stop = opened.subscribe(listener, mailOf);
+          if (!stopped) stop = opened.subscribe(listener, channel);
         },
         () => {},
       );
@@ -136,7 +140,7 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
       closed = true;
       await (await opening?.catch(() => undefined))?.close();
     },
-    ...(options.onEvent && { report: quiet(options.onEvent) }),
+    ...(options.onEvent && { report: withoutThrowing(options.onEvent) }),
   };
   const parts = {
     database,
@@ -152,27 +156,27 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
       ? log.warn({ name }, noWorkerWarning(name))
       : process.emitWarning(noWorkerWarning(name), "FlotillaWarning");
   const tasks = createTasks({ ...parts, onNoWorker });
-  const { close: closeLetters, ...deadLetters } = createDeadLetters({
+  const { close: closeDeadLetters, ...deadLetters } = createDeadLetters({
     ...parts,
-    views: failedViews(options.dataDir, database),
+    views: deadLetterViews(options.dataDir, database),
   });
   // Nothing is sent or polled for before somebody asks about a session.
-  let here: SessionsHere | undefined;
+  let localSessions: LocalSessions | undefined;
   const sessionService = lazyService(() => {
     if (closed) throw new FlotillaError("closed", "the connection was closed");
-    here ??= connectSessions({
+    localSessions ??= connectSessions({
       ...parts,
       address: `program-${parts.ids.next()}`,
       log: options.log ?? silentLogger,
       maxPayloadBytes: maxPayloadBytes ?? defaultMaxBytes,
       logs: logsFor(store),
     });
-    return here.service;
+    return localSessions.service;
   });
   const close = async (): Promise<void> => {
-    await here?.stop({ waitMs: 0 });
+    await localSessions?.stop({ waitMs: 0 });
     tasks.close();
-    closeLetters();
+    closeDeadLetters();
     await database.close();
   };
   return {
@@ -197,7 +201,7 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
     },
     sessionCounts: () => readSessionCounts(database),
     get storeKind() {
-      return placeOf(store).kind;
+      return locateStore(store).kind;
     },
     depth: () => readDepth(database),
     prune: (options) => prune(database, options),
@@ -219,23 +223,25 @@ function stateOf(text: unknown): PodState | null {
   }
 }
 
-type ConnectedParts = Omit<HereParts, "journal" | "bus"> & { address: string };
+type ConnectedParts = Omit<LocalSessionsParts, "journal" | "bus"> & { address: string };
 
 /**
  * Sessions in a program that is no pod: it asks those who are. Nothing that makes answers is loaded
  * for it, since every command would take longer to start.
  */
-export function connectSessions(parts: ConnectedParts): SessionsHere {
-  return createSessionsHere(sharedParts(parts));
+export function connectSessions(parts: ConnectedParts): LocalSessions {
+  return createLocalSessions(sessionParts(parts));
 }
 
 /** What sessions on pods have, too. */
-export function sharedParts<Parts extends ConnectedParts>(parts: Parts): Parts & HereParts {
+export function sessionParts<Parts extends ConnectedParts>(
+  parts: Parts,
+): Parts & LocalSessionsParts {
   return {
     ...parts,
     journal: createSqlJournal(parts),
     coldJournal: createSqlJournal({ ...parts, database: coldReads(parts.database) }),
-    bus: createMailbox(parts),
-    traceHere: carriedHere,
+    bus: createStoreBus(parts),
+    currentTrace: activeTrace,
   };
 }

@@ -37,7 +37,7 @@ export async function readFlows(
   const own = new Map(machines.map((machine) => [machine.name, machine]));
   const names = new Set([...byName.keys(), ...own.keys(), ...workers.keys()]);
   return [...names].toSorted().map((flow) => ({
-    ...(byName.get(flow) ?? { flow, ...nothing }),
+    ...(byName.get(flow) ?? { flow, ...noRuns }),
     machine: own.get(flow) ?? null,
     workers: workers.get(flow) ?? [],
     stuck: stuck.filter((each) => each.flow === flow),
@@ -45,7 +45,7 @@ export async function readFlows(
 }
 
 /** The same without functions: of its machine the version, the parts and the finalizers. */
-export function asJson({ machine, ...rest }: FlowView) {
+export function flowToJson({ machine, ...rest }: FlowView) {
   const { places = {}, completed = 0, failed = 0, cancelled = 0 } = rest;
   const parts = [...(machine?.parts ?? []), ...(machine?.finalizers ?? [])];
   return {
@@ -62,7 +62,7 @@ export function asJson({ machine, ...rest }: FlowView) {
   };
 }
 
-const nothing = { places: {}, openByVersion: {}, completed: 0, failed: 0, cancelled: 0 };
+const noRuns = { places: {}, openByVersion: {}, completed: 0, failed: 0, cancelled: 0 };
 
 /** By flow and version, by what pods say of themselves. */
 function flowWorkers(pods: readonly PodInfo[]): Map<string, FlowWorkers[]> {

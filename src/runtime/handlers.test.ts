@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { task } from "../tasks/task.ts";
-import { handlersByName, workedOn } from "./handlers.ts";
+import { handlersByName, selectHandlers } from "./handlers.ts";
 
 const mail = task("mail", {}, () => 1);
 const charge = task("charge", { onFailure: () => {} }, () => 1);
@@ -9,7 +9,11 @@ const names = (handlers: ReadonlyMap<string, unknown>) => [...handlers.keys()];
 describe("the handlers of a pod", () => {
   test("are those of the program, with what follows their failures", () => {
     expect(names(handlersByName([mail, charge]))).toEqual(["mail", "charge", "charge:failed"]);
-    expect(names(workedOn([mail, charge], undefined))).toEqual(["mail", "charge", "charge:failed"]);
+    expect(names(selectHandlers([mail, charge], undefined))).toEqual([
+      "mail",
+      "charge",
+      "charge:failed",
+    ]);
   });
 
   test.each([
@@ -18,7 +22,7 @@ describe("the handlers of a pod", () => {
     { only: ["charge:failed"], left: ["charge:failed"] },
     { only: ["charge:failed", "charge", "charge"], left: ["charge", "charge:failed"] },
   ])("are only those that it is told to work on: $only", ({ only, left }) => {
-    expect(names(workedOn([mail, charge], only))).toEqual(left);
+    expect(names(selectHandlers([mail, charge], only))).toEqual(left);
   });
 
   test.each([
@@ -27,7 +31,7 @@ describe("the handlers of a pod", () => {
     { only: ["mial"], message: 'has no handler for "mial", did you mean "mail"?' },
     { only: [5 as never], message: "has no handler for 5" },
   ])("are refused where it is told what there isn't: $only", ({ only, message }) => {
-    expect(() => workedOn([mail, charge], only)).toThrow(
+    expect(() => selectHandlers([mail, charge], only)).toThrow(
       expect.objectContaining({
         code: "invalid_option",
         message: expect.stringContaining(message),

@@ -7,7 +7,7 @@ import type { TaskHandler } from "../tasks/task.ts";
 import type { AgentSpec } from "../sessions/agents/agent.ts";
 
 // A claim asks for each name on its own, in one statement, and SQLite puts no more than 500 into one.
-const handlersMost = 500;
+const maxHandlers = 500;
 
 /** What a pod can work with: handlers of tasks, flows, and agents. */
 export type Usable = Workable | AgentSpec;
@@ -53,10 +53,10 @@ export function handlersByName(use: readonly Usable[]): Map<string, TaskHandler>
     );
   }
   const all = withFollowUps(given);
-  if (all.length > handlersMost) {
+  if (all.length > maxHandlers) {
     throw new FlotillaError(
       "invalid_option",
-      `use: a pod takes ${handlersMost} handlers at most, not ${all.length}: spread them over several`,
+      `use: a pod takes ${maxHandlers} handlers at most, not ${all.length}: spread them over several`,
     );
   }
   checkQueues(all);
@@ -70,7 +70,7 @@ export function handlersByName(use: readonly Usable[]): Map<string, TaskHandler>
 }
 
 /** The handlers that a pod works with: those that `only` names and what follows them, or all. */
-export function workedOn(
+export function selectHandlers(
   use: readonly Usable[],
   only: readonly string[] | undefined,
 ): Map<string, TaskHandler> {

@@ -15,10 +15,10 @@ export type JsonRowOptions = Omit<EnqueueOptions, "tx" | "trace">;
 const optionNames = enqueueOptionNames.filter((name) => name !== "tx" && name !== "trace");
 
 /** Reads a row. The values of its options are checked where tasks are made. */
-export function parseRow(what: string, value: unknown, byDefault: Partial<JsonRow> = {}): JsonRow {
+export function parseRow(what: string, value: unknown, defaults: Partial<JsonRow> = {}): JsonRow {
   const row = asObject(what, value);
   checkOptions(what, row, ["name", "input", "options"]);
-  const { name = byDefault.name, input = null, options = {} } = row;
+  const { name = defaults.name, input = null, options = {} } = row;
   if (typeof name !== "string") {
     throw new FlotillaError("invalid_input", `${what} needs \`name\`, the name of a task, as text`);
   }
@@ -28,11 +28,11 @@ export function parseRow(what: string, value: unknown, byDefault: Partial<JsonRo
     if (each === null) throw new FlotillaError("invalid_option", `${option} must not be null`);
   }
   const runAt = "runAt" in given ? { runAt: asTime(given["runAt"]) } : {};
-  return { name, input, options: { ...byDefault.options, ...given, ...runAt } };
+  return { name, input, options: { ...defaults.options, ...given, ...runAt } };
 }
 
 /** A line of a file, and its number from 1. */
-export type Line = { readonly number: number } & (
+export type NumberedLine = { readonly number: number } & (
   | { readonly text: string }
   | { readonly error: FlotillaError }
 );
@@ -43,7 +43,7 @@ const newline = 0x0a;
 export async function* readLines(
   chunks: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
   { maxBytes }: { maxBytes: number },
-): AsyncGenerator<Line> {
+): AsyncGenerator<NumberedLine> {
   let number = 0;
   let parts: Uint8Array[] = [];
   let bytes = 0;
@@ -51,7 +51,7 @@ export async function* readLines(
     bytes += part.length;
     if (bytes <= maxBytes) parts.push(part);
   };
-  const line = (): Line | undefined => {
+  const line = (): NumberedLine | undefined => {
     number++;
     const [taken, length] = [parts, bytes];
     [parts, bytes] = [[], 0];
@@ -77,7 +77,7 @@ export async function* readLines(
 }
 
 /** The row that a line holds. */
-export function parseLine(line: Line, byDefault: Partial<JsonRow> = {}): JsonRow {
+export function parseLine(line: NumberedLine, defaults: Partial<JsonRow> = {}): JsonRow {
   if ("error" in line) throw line.error;
   let value: unknown;
   try {
@@ -85,7 +85,7 @@ export function parseLine(line: Line, byDefault: Partial<JsonRow> = {}): JsonRow
   } catch (error) {
     throw new FlotillaError("invalid_input", `line ${line.number} isn't JSON`, { cause: error });
   }
-  return parseRow(`line ${line.number}`, value, byDefault);
+  return parseRow(`line ${line.number}`, value, defaults);
 }
 
 function decode(parts: readonly Uint8Array[]): string | undefined {

@@ -1,11 +1,11 @@
 import type { Clock } from "../base/clock.ts";
 import type { Logger } from "../base/log.ts";
-import { type Views, viewsIn } from "../dead-letters/index-files.ts";
+import { type IndexFiles, indexFilesIn } from "../dead-letters/index-files.ts";
 import type { Database } from "../store/database.ts";
-import { placeOf } from "../store/open.ts";
+import { locateStore } from "../store/open.ts";
 import type { OutboxDisk } from "../tasks/finish/outbox.ts";
 import type { LocalProgress } from "../tasks/run/local-progress.ts";
-import type { Settings } from "./config.ts";
+import type { PodSettings } from "./config.ts";
 import { canBeWritten, dataFolderOf } from "./data-folder.ts";
 
 /**
@@ -13,11 +13,11 @@ import { canBeWritten, dataFolderOf } from "./data-folder.ts";
  * ails the one would ail the other.
  */
 export async function outboxDiskFor(
-  { store, dataDir }: Settings,
+  { store, dataDir }: PodSettings,
   database: Database,
   log: Logger,
 ): Promise<{ outboxDisk?: OutboxDisk }> {
-  if (dataDir === false || placeOf(store).kind === "sqlite") return {};
+  if (dataDir === false || locateStore(store).kind === "sqlite") return {};
   if (!canBeWritten(dataDir)) {
     log.warn(
       { dataDir },
@@ -31,7 +31,7 @@ export async function outboxDiskFor(
 
 /** Where this machine keeps progress, if one of the handlers asks for that. */
 export async function localProgressFor(
-  { use, dataDir }: Settings,
+  { use, dataDir }: PodSettings,
   database: Database,
   { clock, log }: { clock: Clock; log: Logger },
 ): Promise<{ localProgress?: LocalProgress }> {
@@ -45,12 +45,12 @@ export async function localProgressFor(
 }
 
 /** Where this machine keeps its view of failed tasks: in its folder, if it has one that can be written. */
-export function failedViews(
+export function deadLetterViews(
   dataDir: string | false | undefined,
   database: Database,
   log?: Logger,
-): Views {
+): IndexFiles {
   const findFolder = async () =>
     dataDir && canBeWritten(dataDir) ? dataFolderOf(dataDir, database) : undefined;
-  return viewsIn(findFolder, log);
+  return indexFilesIn(findFolder, log);
 }

@@ -4,7 +4,7 @@ import type { Logger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
 import type { DeadLetters } from "../dead-letters/dead-letters.ts";
 import type { Runs } from "../flows/runs.ts";
-import type { Views } from "../dead-letters/index-files.ts";
+import type { IndexFiles } from "../dead-letters/index-files.ts";
 import type { Heartbeat, HeartbeatOptions } from "../pods/heartbeat.ts";
 import type { Tasks } from "../tasks/tasks.ts";
 import type { LocalProgress } from "../tasks/run/local-progress.ts";
@@ -21,7 +21,7 @@ import type { Sessions } from "../sessions/sessions.ts";
 import type { LogEvent } from "../sessions/log/ownership.ts";
 import type { AgentNetwork } from "../sessions/turns/network.ts";
 import type { TurnEvent } from "../sessions/turns/parts.ts";
-import type { Throttles } from "../throttles/registry.ts";
+import type { ThrottleRegistry } from "../throttles/registry.ts";
 import type { ThisProcess } from "./process.ts";
 import type { PodThrottlesClient, ThrottleEvent } from "./throttles.ts";
 
@@ -35,21 +35,21 @@ export type PodParts = {
   log: Logger;
   /** Starts the heartbeat, on a thread or, in simulations, on virtual time. */
   startHeartbeat: (options: HeartbeatHooks) => Heartbeat;
-  breathe: () => void;
-  raiseFloor: (call: number) => void;
+  reportAlive: () => void;
+  abandonCallsUpTo: (call: number) => void;
   /** Looks how hard this process has it. Without it the pod's capacity is what it is. */
   readPressure?: () => Pressure;
   /** Where endings are kept that the store can't take now. Without it, in memory alone. */
   outboxDisk?: OutboxDisk;
   localProgress?: LocalProgress;
   /** Where the view of failed tasks is kept. Without it, in memory. */
-  views?: Views;
+  views?: IndexFiles;
   /** Tells which processes of this machine are gone. Without it nobody is known to be. */
   thisProcess?: ThisProcess | undefined;
   /** The way to agents at URLs. Without it, the network of this machine. */
   agentNetwork?: AgentNetwork;
   /** Lets code of this process that is outside of handlers use the pod's permits, until it is undone. */
-  enlist?: (throttles: Throttles) => () => void;
+  enlist?: (throttles: ThrottleRegistry) => () => void;
   onEvent?: (event: PodEvent) => void;
   /** Told of a name that a task was enqueued under here and that no pod which is up works on. */
   onNoWorker?: (name: string) => void;

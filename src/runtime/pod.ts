@@ -1,19 +1,19 @@
 import { FlotillaError, messageOf } from "../base/errors.ts";
-import { pruneMail } from "../bus/sql.ts";
+import { pruneEnvelopes } from "../bus/sql.ts";
 import { createDeadLetters } from "../dead-letters/dead-letters.ts";
-import { createDeadLetterLead } from "../dead-letters/leader.ts";
+import { createDeadLetterLeader } from "../dead-letters/leader.ts";
 import {
   leaderOf,
   type Liveness,
   type LivenessLimits,
-  nobodySeen,
+  emptyLiveness,
   type Observation,
   observe,
   silenceOf,
 } from "../pods/liveness.ts";
-import { leave } from "../pods/sql.ts";
+import { markLeft } from "../pods/sql.ts";
 import { createRuns } from "../flows/runs.ts";
-import { takeUpAside } from "../flows/drive/load.ts";
+import { retrySetAsideRuns } from "../flows/drive/load.ts";
 import { createTasks } from "../tasks/tasks.ts";
 import { sendLeftovers } from "../tasks/finish/outbox-resend.ts";
 import { createOutbox } from "../tasks/finish/outbox.ts";
@@ -22,11 +22,11 @@ import { createSchedules, putAll } from "../schedules/schedules.ts";
 import { createFiring } from "../schedules/fire.ts";
 import { flowsOf, throttlesOf } from "../tasks/inspect/blocked-by.ts";
 import { startWorker, type Worker } from "../tasks/run/worker.ts";
-import type { Settings } from "./config.ts";
-import { agentsByName, workedOn } from "./handlers.ts";
-import { atMost, inTime } from "../base/timeout.ts";
+import type { PodSettings } from "./config.ts";
+import { agentsByName, selectHandlers } from "./handlers.ts";
+import { settledWithin, withTimeout } from "../base/timeout.ts";
 import type { Pod, PodEvent, PodParts } from "./pod-parts.ts";
-import { noSessions, onceThereAreSome, sessionsOfPod, startSessions } from "./sessions.ts";
+import { noSessions, startOnFirstUse, sessionMetadata, startSessions } from "./sessions.ts";
 import { createPodThrottles } from "./throttles.ts";
 
 export { reasonCodes } from "../tasks/run/pod-status.ts";
@@ -37,10 +37,10 @@ export type { HeartbeatHooks, Pod, PodEvent, PodParts } from "./pod-parts.ts";
 const firstBeatLimitMs = 30_000;
 // What takes longer goes on beside the pod's own work.
 const leftoversLimitMs = 10_000;
-const pruneLettersMs = 60_000;
+const pruneBusMs = 60_000;
 
 /** Puts a pod together and starts it. Resolves when it is known to the others and claims. */
-export async function assemblePod(settings: Settings, parts: PodParts): Promise<Pod> {
+export async function assemblePod(settings: PodSettings, parts: PodParts): Promise<Pod> {
   const { podId, database, clock, log } = parts;
   // A listener that throws must not take claimed tasks with it: nobody would ever run them.
   const onEvent = (event: PodEvent): void => {
@@ -52,7 +52,7 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
   };
   const { heartbeatMs, deadAfterMs, stallBeats } = settings;
   const limits: LivenessLimits = { deadAfterMs, gapMs: gapOf(settings) };
-  const handlers = workedOn(settings.use, settings.only);
+  const handlers = selectHandlers(settings.use, settings.only);
   const tasks = createTasks({
     ...parts,
     maxPayloadBytes: settings.maxPayloadBytes,
@@ -89,10 +89,10 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     },
   });
 
-  const letters = createDeadLetterLead({ ...parts, onTaken: () => worker?.wake() });
-  const { close: closeLetters, ...deadLetters } = createDeadLetters({
+  const deadLetterLeader = createDeadLetterLeader({ ...parts, onTaken: () => worker?.wake() });
+  const { close: closeDeadLetters, ...deadLetters } = createDeadLetters({
     ...parts,
-    kept: () => letters.kept,
+    leaderIndex: () => deadLetterLeader.kept,
   });
 
   const agents = agentsByName(settings.use);
@@ -105,19 +105,19 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     createOutbox({ ...parts, disk: parts.outboxDisk, maxBytes: settings.outboxMaxBytes });
   const leaving = new AbortController();
   const leftovers = outbox && sendLeftovers({ ...parts, outbox, signal: leaving.signal });
-  await atMost(clock, leftoversLimitMs, leftovers);
+  await settledWithin(clock, leftoversLimitMs, leftovers);
 
   let worker: Worker | undefined;
-  let sessions: ReturnType<typeof onceThereAreSome> | undefined;
-  let talked = false;
-  let liveness: Liveness = nobodySeen;
+  let sessions: ReturnType<typeof startOnFirstUse> | undefined;
+  let hasSessions = false;
+  let liveness: Liveness = emptyLiveness;
   let leader: string | undefined;
   let passing: Promise<unknown> | undefined;
   let passStartedMs = 0;
   let stopped: Promise<void> | undefined;
   let firstBeat: (() => void) | undefined;
   let lastError = "no beat was committed";
-  const known = new Promise<void>((resolve) => {
+  const firstBeatSeen = new Promise<void>((resolve) => {
     firstBeat = resolve;
   });
 
@@ -137,11 +137,11 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     }
     if (stopped) return;
     void firing.pass();
-    letters.beat(leader === podId);
-    if (leader === podId) pruneLetters();
-    if (leader === podId && seen.throttled) throttles.learn();
-    talked ||= seen.talked === true;
-    if (talked) sessions?.wake();
+    deadLetterLeader.beat(leader === podId);
+    if (leader === podId) pruneBus();
+    if (leader === podId && seen.hasThrottleReports) throttles.learn();
+    hasSessions ||= seen.hasSessions === true;
+    if (hasSessions) sessions?.wake();
     if (passing) return;
     passStartedMs = clock.monotonic();
     passing = lead.pass(liveness).finally(() => {
@@ -151,18 +151,18 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
 
   let prunedMs = clock.monotonic();
   /** Letters that nobody has fetched, such as those to a program that is gone. */
-  const pruneLetters = (): void => {
-    if (!settings.sessions || clock.monotonic() - prunedMs < pruneLettersMs) return;
+  const pruneBus = (): void => {
+    if (!settings.sessions || clock.monotonic() - prunedMs < pruneBusMs) return;
     prunedMs = clock.monotonic();
-    void database.write([pruneMail()]).catch(() => {});
+    void database.write([pruneEnvelopes()]).catch(() => {});
   };
 
-  let cancelBreath = () => {};
-  const breathe = () => {
-    parts.breathe();
-    cancelBreath = clock.after(heartbeatMs / 2, breathe);
+  let cancelReportAlive = () => {};
+  const reportAlive = () => {
+    parts.reportAlive();
+    cancelReportAlive = clock.after(heartbeatMs / 2, reportAlive);
   };
-  breathe();
+  reportAlive();
   const heartbeat = parts.startHeartbeat({
     podId,
     heartbeatMs,
@@ -172,7 +172,7 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
       flows: flowsOf(handlers.values()),
       throttles: throttlesOf(handlers.values()),
       followUps: [...handlers.values()].filter((each) => each.onFailure).map(({ name }) => name),
-      ...(settings.sessions && { sessions: sessionsOfPod(agents) }),
+      ...(settings.sessions && { sessions: sessionMetadata(agents) }),
     },
     onBeat,
     onError(error) {
@@ -182,25 +182,25 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     },
   });
   const endHeartbeat = async () => {
-    cancelBreath();
+    cancelReportAlive();
     await heartbeat.stop();
   };
 
   try {
-    await inTime(
+    await withTimeout(
       clock,
       firstBeatLimitMs,
-      known,
+      firstBeatSeen,
       () => new FlotillaError("store_unavailable", `the first heartbeat failed: ${lastError}`),
     );
-    await takeUpAside(database, handlers.values());
+    await retrySetAsideRuns(database, handlers.values());
     await putAll(settings.schedules, scheduleParts, {
       limitMs: firstBeatLimitMs,
       declares: true,
     });
   } catch (error) {
     await firing.stop();
-    await letters.stop();
+    await deadLetterLeader.stop();
     await throttles.stop();
     await endHeartbeat();
     leaving.abort();
@@ -222,7 +222,7 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     maxResultBytes: settings.maxResultBytes,
     middleware: settings.middleware,
     throttles: throttles.registry,
-    onFloor: parts.raiseFloor,
+    onAbandoned: parts.abandonCallsUpTo,
     onEvent,
     onEnded: tasks.ended,
     hasSuspectTurn: () => sessions?.hasSuspect() ?? false,
@@ -232,8 +232,8 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
     const runsSuspectTask = () => worker.hasSuspect;
     const own = { agents, tasks, runs, onEvent, throttles: registry, runsSuspectTask };
     const sessionParts = { ...settings, ...settings.sessions, ...parts, ...own };
-    sessions = onceThereAreSome(() => startSessions(sessionParts));
-    if (talked) sessions.wake();
+    sessions = startOnFirstUse(() => startSessions(sessionParts));
+    if (hasSessions) sessions.wake();
   }
   log.info(
     { pod: podId, names: [...handlers.keys()], slots: settings.slots },
@@ -248,19 +248,19 @@ export async function assemblePod(settings: Settings, parts: PodParts): Promise<
       sessions?.stop({ waitMs: settings.shutdownMs }),
     ]);
     // Handlers have ended, or were left to themselves with the permits that they have.
-    const given = throttles.stop();
+    const throttlesStopped = throttles.stop();
     leaving.abort();
     await leftovers;
     await outbox?.close();
     parts.localProgress?.close();
     tasks.close();
-    closeLetters();
-    await letters.stop();
+    closeDeadLetters();
+    await deadLetterLeader.stop();
     await fired;
-    await given;
+    await throttlesStopped;
     await passing;
     await endHeartbeat();
-    await database.write([leave(podId)]).catch(() => {});
+    await database.write([markLeft(podId)]).catch(() => {});
     log.info({ pod: podId }, "the pod has stopped");
   };
 

@@ -41,12 +41,12 @@ export function identifyProcess(): ThisProcess | undefined {
 
 function identityOf(pid: number): Identity | undefined {
   const stat = statOf(pid);
-  const machine = machineHere();
+  const machine = machineId();
   if (!machine || stat === undefined || stat === "none") return undefined;
   return { machine, pid, started: stat.started };
 }
 
-function machineHere(): string | undefined {
+function machineId(): string | undefined {
   try {
     const boot = readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
     const numbers = readlinkSync("/proc/self/ns/pid");
@@ -145,12 +145,12 @@ export function lateness(before: Sums, now: Sums): number {
 
 /** By the heap's own limit, and by that of the container where there is one. */
 function memoryUsed(): number {
-  const { used_heap_size: used, heap_size_limit: most } = getHeapStatistics();
+  const { used_heap_size: used, heap_size_limit: limit } = getHeapStatistics();
   const allowed = process.constrainedMemory();
   // Where nobody has set a limit, the system gives a number that no machine has.
   const isLimited = allowed > 0 && allowed < totalmem();
   const ofContainer = isLimited ? process.memoryUsage.rss() / allowed : 0;
-  return Math.max(used / most, ofContainer);
+  return Math.max(used / limit, ofContainer);
 }
 
 const levels = [...Object.keys(pino.levels.values), "silent"];

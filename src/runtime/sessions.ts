@@ -2,19 +2,19 @@ import { ROOT_CONTEXT, SpanKind, SpanStatusCode } from "@opentelemetry/api";
 import { FlotillaError } from "../base/errors.ts";
 import { contextOfText } from "../base/trace-context.ts";
 import type { Runs } from "../flows/runs.ts";
-import { type AgentSpec, factsOf } from "../sessions/agents/agent.ts";
-import { createAgentBook, warnOfShadowed } from "../sessions/agents/registry.ts";
+import { type AgentSpec, factsOfSpec } from "../sessions/agents/agent.ts";
+import { createAgentRegistry, warnOfShadowed } from "../sessions/agents/registry.ts";
 import type { AgentFacts } from "../sessions/conversation/command.ts";
 import { lazyService } from "../sessions/create-service.ts";
 import { createFleet } from "../sessions/log/fleet.ts";
 import { createSessions, type Sessions } from "../sessions/sessions.ts";
-import { createSessionsHere, type SessionLoad, type SessionsHere } from "../sessions/start.ts";
-import type { TurnSpan, TurnTraced } from "../sessions/turns/parts.ts";
+import { createLocalSessions, type SessionLoad, type LocalSessions } from "../sessions/start.ts";
+import type { TurnSpan, TurnTrace } from "../sessions/turns/parts.ts";
 import { createRunner } from "../sessions/turns/runner.ts";
 import type { Tasks } from "../tasks/tasks.ts";
-import { activeTracer, inSpan, quietly, remote } from "../tasks/trace.ts";
-import type { Throttles } from "../throttles/registry.ts";
-import { sharedParts } from "./connect.ts";
+import { activeTracer, inSpan, quietly, remoteContext } from "../tasks/trace.ts";
+import type { ThrottleRegistry } from "../throttles/registry.ts";
+import { sessionParts } from "./connect.ts";
 import type { PodEvent, PodParts } from "./pod-parts.ts";
 
 type PodSessionsParts = Pick<
@@ -26,38 +26,38 @@ type PodSessionsParts = Pick<
   privateAgents: boolean;
   maxTurns: number;
   maxPayloadBytes: number;
-  throttles: Throttles;
+  throttles: ThrottleRegistry;
   tasks: Pick<Tasks, "enqueue">;
   runs: Pick<Runs, "start">;
   onEvent: (event: PodEvent) => void;
 };
 
 /** What a pod says of itself, for owners on other pods. */
-export function sessionsOfPod(agents: ReadonlyMap<string, AgentSpec>): {
+export function sessionMetadata(agents: ReadonlyMap<string, AgentSpec>): {
   agents: Record<string, AgentFacts>;
 } {
   return {
-    agents: Object.fromEntries([...agents].map(([name, spec]) => [name, factsOf(spec)])),
+    agents: Object.fromEntries([...agents].map(([name, spec]) => [name, factsOfSpec(spec)])),
   };
 }
 
 /** Sessions on a pod, which owns logs and makes answers. */
-export function startSessions(parts: PodSessionsParts): SessionsHere {
+export function startSessions(parts: PodSessionsParts): LocalSessions {
   const { podId, database, clock, log, thisProcess, agents } = parts;
-  const book = createAgentBook({
+  const agentRegistry = createAgentRegistry({
     database,
     clock,
     code: agents,
     allowPrivate: parts.privateAgents,
   });
   void warnOfShadowed({ database, log, code: agents });
-  const shared = sharedParts({ ...parts, address: podId });
-  return createSessionsHere(shared, {
+  const shared = sessionParts({ ...parts, address: podId });
+  return createLocalSessions(shared, {
     podId,
     host: thisProcess?.host ?? null,
     isGone: thisProcess?.isGone ?? (() => false),
     fleet: createFleet({ database, clock, log }),
-    book,
+    registry: agentRegistry,
     onEvent: parts.onEvent,
     createRunner: (links) =>
       createRunner({
@@ -66,7 +66,7 @@ export function startSessions(parts: PodSessionsParts): SessionsHere {
         journal: shared.journal,
         ...(parts.agentNetwork && { network: parts.agentNetwork }),
         traced: (turn) => startTurnSpan(turn, podId),
-        agentOf: book.spec,
+        agentOf: agentRegistry.spec,
         enqueue: (task, input, options) => parts.tasks.enqueue(task, input, options),
         start: (flow, input, options) => parts.runs.start(flow, input as never, options),
       }),
@@ -74,31 +74,31 @@ export function startSessions(parts: PodSessionsParts): SessionsHere {
 }
 
 /** Sessions that begin with the first one that there is: until then a pod does nothing for them. */
-export function onceThereAreSome(start: () => SessionsHere): Pick<
-  SessionsHere,
+export function startOnFirstUse(start: () => LocalSessions): Pick<
+  LocalSessions,
   "service" | "sessions" | "stop"
 > & {
   wake(): void;
   load(): SessionLoad | undefined;
   hasSuspect(): boolean;
 } {
-  let here: SessionsHere | undefined;
+  let started: LocalSessions | undefined;
   let stopped = false;
   const service = lazyService(() => {
     if (stopped) throw new FlotillaError("closed", "the pod was stopped");
-    return (here ??= start()).service;
+    return (started ??= start()).service;
   });
   return {
     service,
     sessions: createSessions(service),
-    load: () => here?.load(),
-    hasSuspect: () => here?.hasSuspect() ?? false,
+    load: () => started?.load(),
+    hasSuspect: () => started?.hasSuspect() ?? false,
     wake() {
-      if (!stopped) here ??= start();
+      if (!stopped) started ??= start();
     },
     async stop(options) {
       stopped = true;
-      await here?.stop(options);
+      await started?.stop(options);
     },
   };
 }
@@ -116,7 +116,7 @@ export function noSessions(): Sessions {
  * turn of which session it is and how it ended, and nothing of what was said: not even the text of an
  * error, which may be the agent's.
  */
-function startTurnSpan(turn: TurnTraced, podId: string): TurnSpan | undefined {
+function startTurnSpan(turn: TurnTrace, podId: string): TurnSpan | undefined {
   const tracer = activeTracer();
   if (tracer === undefined) return undefined;
   const span = quietly(() =>
@@ -135,7 +135,7 @@ function startTurnSpan(turn: TurnTraced, podId: string): TurnSpan | undefined {
         },
       },
       // Never what happens to be active: the end of another turn may have begun this one.
-      remote(ROOT_CONTEXT, contextOfText(turn.trace)),
+      remoteContext(ROOT_CONTEXT, contextOfText(turn.trace)),
     ),
   );
   if (span === undefined) return undefined;

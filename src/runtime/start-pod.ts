@@ -4,12 +4,12 @@ import { systemClock } from "../base/clock.ts";
 import { uuidv7 } from "../base/ids.ts";
 import { systemRandom } from "../base/random.ts";
 import { createPulse, startHeartbeatThread } from "../pods/heartbeat-thread.ts";
-import { watchLeftBehind } from "../pods/unhandled-errors.ts";
+import { watchUnhandledRejections } from "../pods/unhandled-errors.ts";
 import { openStore } from "../store/open.ts";
 import { noWorkerWarning } from "../tasks/inspect/blocked-by.ts";
-import { enlist } from "../throttles/scope.ts";
+import { shareWithProcess } from "../throttles/scope.ts";
 import { type Config, resolveConfig } from "./config.ts";
-import { failedViews, localProgressFor, outboxDiskFor } from "./local-files.ts";
+import { deadLetterViews, localProgressFor, outboxDiskFor } from "./local-files.ts";
 import { createPressureGauge, defaultLogger, identifyProcess } from "./process.ts";
 import { assemblePod, type Pod, type PodEvent } from "./pod.ts";
 
@@ -30,7 +30,7 @@ export async function startPod(config: Config, { onEvent }: StartPodOptions = {}
   const ids = uuidv7(systemClock, systemRandom);
   const pulse = createPulse();
   const gauge = settings.pressure ? createPressureGauge() : undefined;
-  const stopWatch = settings.onUnhandledRejection === "log" ? watchLeftBehind() : () => {};
+  const stopWatch = settings.onUnhandledRejection === "log" ? watchUnhandledRejections() : () => {};
   try {
     const pod = await assemblePod(settings, {
       podId: ids.next(),
@@ -48,11 +48,11 @@ export async function startPod(config: Config, { onEvent }: StartPodOptions = {}
         }),
       ...(await outboxDiskFor(settings, database, log)),
       ...(await localProgressFor(settings, database, { clock: systemClock, log })),
-      views: failedViews(settings.dataDir, database, log),
+      views: deadLetterViews(settings.dataDir, database, log),
       thisProcess: identifyProcess(),
-      enlist,
-      breathe: pulse.breathe,
-      raiseFloor: pulse.raiseFloor,
+      enlist: shareWithProcess,
+      reportAlive: pulse.reportAlive,
+      abandonCallsUpTo: pulse.abandonCallsUpTo,
       ...(gauge && { readPressure: gauge.read }),
       ...(onEvent && { onEvent }),
       onNoWorker: (name) => log.warn({ name }, noWorkerWarning(name)),

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { FlotillaError } from "../base/errors.ts";
 import { uuidv7 } from "../base/ids.ts";
 import { silentLogger } from "../base/log.ts";
-import { movableClock, turns } from "../base/contract/movable-clock.ts";
+import { movableClock, eventLoopTurns } from "../base/contract/movable-clock.ts";
 import { seededRandom } from "../base/random.ts";
 import { startHeartbeat } from "../pods/heartbeat.ts";
 import { task, type TaskHandler } from "../tasks/task.ts";
@@ -11,7 +11,7 @@ import { migrate } from "../store/migrate.ts";
 import type { Statement } from "../store/sql.ts";
 import { memoryDatabase } from "../store/sqlite/inline.ts";
 import { throttle } from "../throttles/throttle.ts";
-import { enlist } from "../throttles/scope.ts";
+import { shareWithProcess } from "../throttles/scope.ts";
 import { assemblePod, type Pod, type PodEvent } from "./pod.ts";
 import { resolveConfig } from "./config.ts";
 
@@ -57,13 +57,13 @@ async function openFleet() {
               ...hooks,
               database,
               clock,
-              pulse: { breath: () => clock.monotonic(), claimFloor: () => 0 },
+              pulse: { aliveCount: () => clock.monotonic(), abandonedUpTo: () => 0 },
               onStall: () => {},
             }),
-          breathe: () => {},
-          raiseFloor: () => {},
+          reportAlive: () => {},
+          abandonCallsUpTo: () => {},
           onEvent: (event) => events.push(event),
-          ...(enlisted && { enlist }),
+          ...(enlisted && { enlist: shareWithProcess }),
         }),
       );
       pods.push(pod);
@@ -175,7 +175,7 @@ async function begun(fleet: Awaited<ReturnType<typeof openFleet>>, pod: Pod, ask
   );
   for (;;) {
     await fleet.clock.advance(100);
-    await turns();
+    await eventLoopTurns();
     const view = await pod.throttles.get("learned");
     if (view) return view;
   }

@@ -2,9 +2,9 @@ import type { LimiterSnapshot } from "../throttles/limiter/stats.ts";
 import type { TaskHandler } from "../tasks/task.ts";
 import type { AgentSpec } from "../sessions/agents/agent.ts";
 import { createThrottlesClient, type ThrottlesClient } from "../throttles/shares/admin.ts";
-import { createLearning } from "../throttles/shares/fleet-learning.ts";
+import { createFleetLearning } from "../throttles/shares/fleet-learning.ts";
 import { createShares, type ShareEvent } from "../throttles/shares/shares.ts";
-import { createThrottles, type Throttles } from "../throttles/registry.ts";
+import { createThrottleRegistry, type ThrottleRegistry } from "../throttles/registry.ts";
 import type { PodParts } from "./pod-parts.ts";
 
 /** What a pod tells of its throttles. */
@@ -25,7 +25,7 @@ export type PodThrottlesClient = ThrottlesClient & {
 };
 
 export type PodThrottles = {
-  readonly registry: Throttles;
+  readonly registry: ThrottleRegistry;
   readonly client: PodThrottlesClient;
   /** Learns from what pods have reported. For the pod that leads, with its beats. */
   learn(): void;
@@ -55,21 +55,21 @@ export function createPodThrottles(
     ...parts,
     ...(thisProcess && { host: thisProcess.host, isGone: thisProcess.isGone }),
   });
-  const registry = createThrottles({
+  const registry = createThrottleRegistry({
     clock,
     random,
     shared: true,
     onLimiter: shares.add,
     onDropped: shares.drop,
   });
-  const learning = createLearning({
+  const learning = createFleetLearning({
     ...parts,
     onBound: (bound) => onEvent({ type: "bound", ...bound }),
   });
   for (const { throttle } of [...parts.handlers.values(), ...parts.agents.values()]) {
-    if (throttle) registry.know(throttle.declared);
+    if (throttle) registry.declare(throttle.declared);
   }
-  const delist = parts.enlist?.(registry);
+  const unshare = parts.enlist?.(registry);
   let passing: Promise<void> | undefined;
   let learnedMs = -Infinity;
 
@@ -88,7 +88,7 @@ export function createPodThrottles(
       });
     },
     async stop() {
-      delist?.();
+      unshare?.();
       registry.close();
       await shares.stop();
       await passing;

@@ -6,7 +6,7 @@ import { type Logger, silentLogger } from "../base/log.ts";
 import type { Database, Row } from "../store/database.ts";
 import { type Missed, planOf } from "./plan.ts";
 import { taskOf } from "./rows.ts";
-import { insertFired, lookAtDue, type Move, moveSchedules } from "./sql.ts";
+import { insertFired, readDue, type ScheduleMove, moveSchedules } from "./sql.ts";
 import { timesOf } from "./times.ts";
 
 export type FiringOptions = {
@@ -39,14 +39,18 @@ export type Firing = {
   stop(): Promise<void>;
 };
 
-const lookLimit = 100;
+const maxDue = 100;
 // What is due beyond this waits for the next pass.
-const looksMost = 20;
-const movesAtOnce = 50;
+const maxReads = 20;
+const maxMovesPerWrite = 50;
 // One write's payloads; a single schedule may always fire.
-const charsAtOnce = 8 * 1024 * 1024;
+const maxCharsPerWrite = 8 * 1024 * 1024;
 
-type Seen = { readonly move: Move; readonly skipped: number; readonly lastMs: number | undefined };
+type PlannedMove = {
+  readonly move: ScheduleMove;
+  readonly skipped: number;
+  readonly lastMs: number | undefined;
+};
 
 /**
  * Makes the tasks of schedules whose time has come. The row alone says what, and the store's clock
@@ -62,7 +66,7 @@ export function createFiring(options: FiringOptions): Firing {
 
   /** A move that the store refuses is refused alone; the others of its batch are made. */
   const commit = batcher(
-    async (moves: Move[]): Promise<boolean[]> => {
+    async (moves: ScheduleMove[]): Promise<boolean[]> => {
       const ordered = moves.toSorted((a, b) => (a.scheduleId < b.scheduleId ? -1 : 1));
       const firing = ordered.some(({ tasks }) => tasks.length > 0);
       const statements = firing
@@ -72,10 +76,13 @@ export function createFiring(options: FiringOptions): Firing {
       const made = new Set(moved!.map((row) => row["schedule_id"] as string));
       return moves.map(({ scheduleId }) => made.has(scheduleId));
     },
-    { maxItems: movesAtOnce },
+    { maxItems: maxMovesPerWrite },
   );
 
-  const carryOut = async ({ move, skipped, lastMs }: Seen, nowMs: number): Promise<boolean> => {
+  const carryOut = async (
+    { move, skipped, lastMs }: PlannedMove,
+    nowMs: number,
+  ): Promise<boolean> => {
     const { scheduleId, tasks, error } = move;
     const startedMs = clock.monotonic();
     const made = await commit(move);
@@ -96,13 +103,13 @@ export function createFiring(options: FiringOptions): Firing {
   };
 
   /** Gives whether there may be more that is due. */
-  const look = async (): Promise<boolean> => {
-    const rows = await database.read(lookAtDue(everyMs, lookLimit));
+  const fireDue = async (): Promise<boolean> => {
+    const rows = await database.read(readDue(everyMs, maxDue));
     if (rows.length === 0) return false;
     const readMs = clock.monotonic();
     const nowMs = Number(rows[0]!["now_at"]);
     const due = rows.filter((row) => Number(row["next_at"]) <= nowMs);
-    const decided = due.map((row) => decide(row, nowMs, ids));
+    const decided = due.map((row) => planMove(row, nowMs, ids));
     let moved = 0;
     for (const part of inParts(decided)) {
       const done = await Promise.allSettled(part.map((seen) => carryOut(seen, nowMs)));
@@ -114,7 +121,7 @@ export function createFiring(options: FiringOptions): Firing {
     const coming = rows.slice(due.length).map((row) => Number(row["next_at"]));
     const soonMs = Math.min(...coming, ...decided.map(({ move }) => move.nextAtMs ?? Infinity));
     if (soonMs <= nowMs + everyMs) setTimer(soonMs - nowMs - (clock.monotonic() - readMs));
-    return due.length === lookLimit && moved > 0;
+    return due.length === maxDue && moved > 0;
   };
 
   const setTimer = (delayMs: number) => {
@@ -125,8 +132,8 @@ export function createFiring(options: FiringOptions): Firing {
   const passOnce = async (): Promise<void> => {
     cancelTimer();
     try {
-      let looks = 0;
-      while (leads() && !stopped && looks++ < looksMost && (await look()));
+      let reads = 0;
+      while (leads() && !stopped && reads++ < maxReads && (await fireDue()));
     } catch (error) {
       // The next pass finds all of it again.
       log.warn({ pod: podId, error: messageOf(error) }, "looking for due schedules failed");
@@ -152,7 +159,7 @@ export function createFiring(options: FiringOptions): Firing {
 }
 
 /** What to write about a row that is due. What is wrong with it is written too, and stops it. */
-function decide(row: Row, nowMs: number, ids: Ids): Seen {
+function planMove(row: Row, nowMs: number, ids: Ids): PlannedMove {
   const scheduleId: string = row["schedule_id"];
   const seenAtMs = Number(row["next_at"]);
   const base = {
@@ -169,11 +176,13 @@ function decide(row: Row, nowMs: number, ids: Ids): Seen {
         nextAtMs: seenAtMs,
         afterMs: Number(row["after_at"]),
         missed: row["missed"] as Missed,
-        most: Math.max(1, Math.floor(charsAtOnce / row["payload"].length)),
+        most: Math.max(1, Math.floor(maxCharsPerWrite / row["payload"].length)),
       },
       nowMs,
     );
-    const tasks = fire.map((atMs) => newTask(ids.next(), { atMs, key: keyOf(scheduleId, atMs) }));
+    const tasks = fire.map((atMs) =>
+      newTask(ids.next(), { atMs, key: scheduleKeyOf(scheduleId, atMs) }),
+    );
     const lastMs = fire.at(-1);
     const move = { ...base, nextAtMs, lastAtMs: lastMs ?? null, error: null, tasks };
     return { move, skipped, lastMs };
@@ -191,17 +200,17 @@ function decide(row: Row, nowMs: number, ids: Ids): Seen {
 }
 
 /** Names the task of a time, for people, and so that a time that is fired again makes no second one. */
-export function keyOf(scheduleId: string, atMs: number): string {
+export function scheduleKeyOf(scheduleId: string, atMs: number): string {
   return `schedule/${scheduleId}/${new Date(atMs).toISOString()}`;
 }
 
-function inParts(all: readonly Seen[]): Seen[][] {
-  const parts: Seen[][] = [];
-  let chars = charsAtOnce;
+function inParts(all: readonly PlannedMove[]): PlannedMove[][] {
+  const parts: PlannedMove[][] = [];
+  let chars = maxCharsPerWrite;
   for (const seen of all) {
     const { tasks } = seen.move;
     chars += (tasks[0]?.payload.length ?? 0) * tasks.length;
-    if (chars > charsAtOnce || parts.length === 0) {
+    if (chars > maxCharsPerWrite || parts.length === 0) {
       parts.push([]);
       chars = (tasks[0]?.payload.length ?? 0) * tasks.length;
     }

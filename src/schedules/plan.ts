@@ -28,7 +28,7 @@ export type Due = {
 };
 
 /** So many times are fired, and counted, for one schedule at once. */
-export const timesMost = 100;
+export const maxTimes = 100;
 // Somebody has to take over from a leader that dies, and no time should be lost by that.
 const graceMs = 60_000;
 
@@ -41,7 +41,7 @@ export function planOf(times: Times, row: Due, nowMs: number): Plan {
   const first = row.nextAtMs === 0 ? times.next(row.afterMs) : row.nextAtMs;
   const due: number[] = [];
   let next = first;
-  while (next !== null && next <= nowMs && due.length < 2 * timesMost) {
+  while (next !== null && next <= nowMs && due.length < 2 * maxTimes) {
     due.push(next);
     next = times.next(next);
   }
@@ -51,20 +51,20 @@ export function planOf(times: Times, row: Due, nowMs: number): Plan {
   const fire = chosen(row, due, last, nowMs);
   return {
     fire,
-    skipped: Math.min(due.length - fire.length, timesMost),
+    skipped: Math.min(due.length - fire.length, maxTimes),
     nextAtMs: more ? times.next(nowMs) : next,
   };
 }
 
 function chosen(
-  { missed, most = timesMost }: Due,
+  { missed, most = maxTimes }: Due,
   due: readonly number[],
   last: number,
   nowMs: number,
 ): readonly number[] {
   switch (missed) {
     case "all":
-      return due.slice(0, Math.min(most, timesMost));
+      return due.slice(0, Math.min(most, maxTimes));
     case "once":
       return [last];
     case "skip":

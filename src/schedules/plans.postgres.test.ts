@@ -5,7 +5,7 @@ import { openStore } from "../store/open.ts";
 import { planning } from "../store/contract/planning.ts";
 import { render, type Value } from "../store/sql.ts";
 import { sqliteDialect } from "../store/sqlite/dialect.ts";
-import { getSchedules, insertFired, lookAtDue, moveSchedules } from "./sql.ts";
+import { getSchedules, insertFired, readDue, moveSchedules } from "./sql.ts";
 
 const task = {
   taskId: "t",
@@ -30,7 +30,7 @@ const move = {
 };
 /** What a leader does with every pass, or for every schedule that is due. */
 const hot = {
-  lookAtDue: lookAtDue(1_000, 100),
+  lookAtDue: readDue(1_000, 100),
   moveSchedules: moveSchedules([move]),
   insertFired: insertFired([move]),
   getSchedules: getSchedules(["s"]),

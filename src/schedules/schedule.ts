@@ -3,7 +3,7 @@ import type { Ids } from "../base/ids.ts";
 import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import { type EnqueueOptions, prepareTask } from "../tasks/enqueue/options.ts";
 import type { NewTask } from "../tasks/sql/enqueue.ts";
-import { checkName, type InputOf, type TaskContract } from "../tasks/task.ts";
+import { checkTaskName, type InputOf, type TaskContract } from "../tasks/task.ts";
 import { everyRange, type Missed, missedPolicies } from "./plan.ts";
 import type { TaskOptions } from "./rows.ts";
 import type { Definition } from "./sql.ts";
@@ -72,7 +72,7 @@ export function schedule(
   scheduleId: string,
   given: (ScheduleOf<TaskContract> | ScheduleOfName) & { task?: TaskContract; name?: string },
 ): ScheduleDeclaration {
-  checkId(scheduleId);
+  checkScheduleId(scheduleId);
   const what = `schedule "${scheduleId}"`;
   checkOptions(what, given, scheduleNames);
   const { task, name, input = null, pattern, everyMs, missed = "once", options = {} } = given;
@@ -85,7 +85,7 @@ export function schedule(
       `${what} needs one of \`task\` and \`name\`: ${were} given`,
     );
   }
-  checkName(typeof named === "string" ? named : named?.name);
+  checkTaskName(typeof named === "string" ? named : named?.name);
   checkChoice(`${what}: missed`, missed, missedPolicies);
   checkOptions(`${what}: options`, options, optionNames);
   return {
@@ -99,7 +99,7 @@ export function schedule(
   };
 }
 
-export function checkId(scheduleId: unknown): asserts scheduleId is string {
+export function checkScheduleId(scheduleId: unknown): asserts scheduleId is string {
   if (typeof scheduleId === "string" && idPattern.test(scheduleId)) return;
   throw new FlotillaError(
     "invalid_schedule",

@@ -5,14 +5,14 @@ import { defaultMaxBytes } from "../base/json.ts";
 import { checkNumber, checkOptions } from "../base/options.ts";
 import { fitPage } from "../base/page.ts";
 import type { Random } from "../base/random.ts";
-import { resend, type ResendOptions, untilKnown } from "../store/retry.ts";
+import { writeUntilKnown, type RetryOptions, untilKnown } from "../store/retry.ts";
 import type { TaskContract } from "../tasks/task.ts";
 import type { Database, Row } from "../store/database.ts";
 import { hasMore } from "../store/page.ts";
 import type { Statement } from "../store/sql.ts";
 import { type Schedule, taskOf, toSchedule } from "./rows.ts";
 import {
-  checkId,
+  checkScheduleId,
   definitionOf,
   schedule,
   type ScheduleDeclaration,
@@ -74,16 +74,16 @@ export type SchedulesParts = {
 
 const upcomingRange = { min: 1, max: 100 };
 // They come with their pods, which all bring the same.
-const declaredMost = 1_000;
+const maxDeclared = 1_000;
 
 export function createSchedules(parts: SchedulesParts): Schedules {
   const { database, clock, random, ids, onEnqueued } = parts;
 
   const send = (statements: readonly Statement[], hint = false) =>
-    resend(database, statements, { clock, random, ...untilKnown, hint });
+    writeUntilKnown(database, statements, { clock, random, ...untilKnown, hint });
 
   const found = async (scheduleId: string): Promise<Row> => {
-    checkId(scheduleId);
+    checkScheduleId(scheduleId);
     const [row] = await database.read(getSchedules([scheduleId]));
     return row ?? missing(scheduleId);
   };
@@ -120,7 +120,7 @@ export function createSchedules(parts: SchedulesParts): Schedules {
       return stored!;
     },
     async get(scheduleId) {
-      checkId(scheduleId);
+      checkScheduleId(scheduleId);
       const [row] = await database.read(getSchedules([scheduleId]));
       return row && toSchedule(row);
     },
@@ -159,7 +159,7 @@ export function createSchedules(parts: SchedulesParts): Schedules {
       }
     },
     async remove(scheduleId) {
-      checkId(scheduleId);
+      checkScheduleId(scheduleId);
       const [row] = await database.read(getSchedules([scheduleId]));
       if (!row) return false;
       const { tables, repeated } = await send(removeSchedule(toSchedule(row)));
@@ -169,7 +169,7 @@ export function createSchedules(parts: SchedulesParts): Schedules {
   };
 }
 
-export type PutOptions = Pick<ResendOptions, "limitMs" | "codes"> & {
+export type PutOptions = Pick<RetryOptions, "limitMs" | "codes"> & {
   /**
    * A pod brings what its code declares: where an answer was lost, one that isn't there is made again, and
    * one that says something else was changed since and is left alone. Without it, both are told as
@@ -182,7 +182,7 @@ export type PutOptions = Pick<ResendOptions, "limitMs" | "codes"> & {
 export async function putAll(
   declared: readonly ScheduleDeclaration[],
   parts: SchedulesParts,
-  { declares = false, ...patience }: PutOptions = untilKnown,
+  { declares = false, ...retryOptions }: PutOptions = untilKnown,
 ): Promise<Schedule[]> {
   const { database, clock, random, ids, maxPayloadBytes = defaultMaxBytes } = parts;
   if (declared.length === 0) return [];
@@ -191,12 +191,14 @@ export async function putAll(
   );
   const ordered = definitions.toSorted((a, b) => (a.scheduleId < b.scheduleId ? -1 : 1));
   const wanted = getSchedules(ordered.map(({ scheduleId }) => scheduleId));
-  const options = { clock, random, ...patience };
+  const options = { clock, random, ...retryOptions };
   // A pod that starts waits for a store that is busy or away; a caller hears of it.
-  const look = async () =>
-    declares ? (await resend(database, [wanted], options)).tables[0]! : await database.read(wanted);
+  const readStored = async () =>
+    declares
+      ? (await writeUntilKnown(database, [wanted], options)).tables[0]!
+      : await database.read(wanted);
   for (;;) {
-    const seen = byId(await look());
+    const seen = byId(await readStored());
     const putting = (those: readonly Definition[]) => [
       ...those.map((each) => {
         const row = seen.get(each.scheduleId);
@@ -207,11 +209,14 @@ export async function putAll(
     // One that wasn't there and isn't there now may have been made, and removed since.
     const again = () =>
       putting(declares ? ordered : ordered.filter(({ scheduleId }) => seen.has(scheduleId)));
-    const { tables, repeated } = await resend(database, putting(ordered), { ...options, again });
+    const { tables, repeated } = await writeUntilKnown(database, putting(ordered), {
+      ...options,
+      again,
+    });
     const stored = byId(tables.at(-1)!);
     const isStored = (each: Definition) => {
       const row = stored.get(each.scheduleId);
-      return row !== undefined && saysSo(row, each) && (repeated || row["error"] === null);
+      return row !== undefined && isDefinedAs(row, each) && (repeated || row["error"] === null);
     };
     const other = ordered.find((each) => !isStored(each));
     if (!other || (repeated && declares)) return [...stored.values()].map(toSchedule);
@@ -228,18 +233,18 @@ function byId(rows: readonly Row[]): Map<string, Row> {
   return new Map(rows.map((row) => [row["schedule_id"] as string, row]));
 }
 
-const said = ["name", "pattern", "zone", "payload", "options", "missed"] as const;
+const definitionColumns = ["name", "pattern", "zone", "payload", "options", "missed"] as const;
 
-function saysSo(row: Row, given: Definition): boolean {
-  return said.every((each) => row[each] === given[each]);
+function isDefinedAs(row: Row, given: Definition): boolean {
+  return definitionColumns.every((each) => row[each] === given[each]);
 }
 
 /** Refuses what a config can't mean. */
 export function checkSchedules(declared: unknown): asserts declared is ScheduleDeclaration[] {
-  if (!Array.isArray(declared) || declared.length > declaredMost) {
+  if (!Array.isArray(declared) || declared.length > maxDeclared) {
     throw new FlotillaError(
       "invalid_option",
-      `schedules must be an array of ${declaredMost} at most, made by \`schedule(…)\``,
+      `schedules must be an array of ${maxDeclared} at most, made by \`schedule(…)\``,
     );
   }
   const seen = new Set<string>();

@@ -1,8 +1,8 @@
-import { pageBytes } from "../base/page.ts";
+import { maxPageBytes } from "../base/page.ts";
 import { insertTasks, type NewTask } from "../tasks/sql/enqueue.ts";
-import { bytesOf, pageOf } from "../store/page.ts";
+import { columnBytes, pageQuery } from "../store/page.ts";
 import {
-  holdRows,
+  lockForUpdate,
   isAmong,
   limit,
   now,
@@ -12,7 +12,7 @@ import {
   sql,
   type Statement,
   table,
-  takeRows,
+  forUpdateSkipLocked,
 } from "../store/sql.ts";
 
 const schedules = table("schedule");
@@ -23,7 +23,7 @@ const changedAt = sql`case when ${schedules}.last_update < ${now} then ${now}
   else ${schedules}.last_update + 1 end`;
 
 /** What is due, and what will be within a moment, with the store's time. Found by an index. */
-export function lookAtDue(aheadMs: number, count: number): Statement {
+export function readDue(aheadMs: number, count: number): Statement {
   return sql`
     select schedule_id, name, pattern, zone, payload, options, missed, revision, after_at, next_at,
       ${now} as now_at
@@ -32,7 +32,7 @@ export function lookAtDue(aheadMs: number, count: number): Statement {
 }
 
 /** Moves a schedule on from where it was seen, and makes the tasks of the times that were passed. */
-export type Move = {
+export type ScheduleMove = {
   readonly scheduleId: string;
   readonly seen: { readonly nextAtMs: number; readonly revision: number };
   /** No other move's, ever. */
@@ -50,7 +50,7 @@ export type Move = {
  * nothing. A row that somebody else holds is left for the next pass, because one transaction that
  * idles must not keep all other schedules from being fired.
  */
-export function moveSchedules(moves: readonly Move[]): Statement {
+export function moveSchedules(moves: readonly ScheduleMove[]): Statement {
   const moved = rows(
     {
       schedule_id: "text",
@@ -89,14 +89,14 @@ export function moveSchedules(moves: readonly Move[]): Statement {
       and ${schedules}.next_at = moved.seen_at and ${schedules}.revision = moved.seen_revision
       and ${isAmong(sql`
       select ${rowAddress} from ${schedules}
-      where schedule_id in (select schedule_id from ${ids} wanted) ${takeRows}`)}
+      where schedule_id in (select schedule_id from ${ids} wanted) ${forUpdateSkipLocked}`)}
     ${returning(sql`${schedules}.schedule_id`, {
       after: sql`select schedule_id from ${schedules} where mark in (select mark from ${moved} moved)`,
     })}`;
 }
 
 /** The tasks of those moves that were made in this transaction. */
-export function insertFired(moves: readonly Move[]): Statement {
+export function insertFired(moves: readonly ScheduleMove[]): Statement {
   const marks = rows(
     { task_id: "text", schedule_id: "text", mark: "text" },
     moves.flatMap(({ scheduleId, mark, tasks }) =>
@@ -158,13 +158,13 @@ export function getSchedules(scheduleIds: readonly string[]): Statement {
 }
 
 export function listSchedules(after: string, count: number): Statement {
-  const { begin, keys, found } = pageOf({
+  const { begin, keys, found } = pageQuery({
     key: sql`schedule_id`,
     order: "asc",
     from: sql`from ${schedules} where schedule_id > ${after}`,
-    bytes: sql`500 + ${bytesOf(sql`payload`)} + ${bytesOf(sql`options`)} + ${bytesOf(sql`error`)}`,
+    bytes: sql`500 + ${columnBytes(sql`payload`)} + ${columnBytes(sql`options`)} + ${columnBytes(sql`error`)}`,
     limit: count,
-    maxBytes: pageBytes,
+    maxBytes: maxPageBytes,
   });
   return sql`${begin}
     select *, ${found} from ${schedules} where ${isAmong(keys, sql`schedule_id`)}
@@ -204,7 +204,7 @@ export function resumeSchedule(seen: SeenSchedule): Statement {
 /** The first answer has the row if it was there to be removed. */
 export function removeSchedule(seen: SeenSchedule): Statement[] {
   return [
-    sql`select schedule_id from ${schedules} where ${isSame(seen)} ${holdRows}`,
+    sql`select schedule_id from ${schedules} where ${isSame(seen)} ${lockForUpdate}`,
     sql`delete from ${schedules} where ${isSame(seen)}`,
   ];
 }
@@ -212,7 +212,7 @@ export function removeSchedule(seen: SeenSchedule): Statement[] {
 /** Makes a task of what a schedule says, while it says so. The last answer has its row if it is there. */
 export function fireSchedule(seen: SeenSchedule, task: NewTask): Statement[] {
   return [
-    sql`select schedule_id from ${schedules} where ${isUnchanged(seen)} ${holdRows}`,
+    sql`select schedule_id from ${schedules} where ${isUnchanged(seen)} ${lockForUpdate}`,
     insertTasks([task], sql`exists (select 1 from ${schedules} where ${isUnchanged(seen)})`),
     sql`select task_id from ${tasks} where task_id = ${task.taskId}`,
   ];

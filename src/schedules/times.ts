@@ -16,8 +16,8 @@ export type Times = {
   last(untilMs: number): number | null;
 };
 
-const patternChars = 200;
-const zoneChars = 100;
+const maxPatternChars = 200;
+const maxZoneChars = 100;
 const everyPattern = /^@every (\d{1,15})$/;
 const nicknames = ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"];
 const fieldNames = ["second", "minute", "hour", "day of month", "month", "day of week", "year"];
@@ -34,8 +34,8 @@ export function nextTime(pattern: string, zone: string, afterMs: number): number
 /** The times of a pattern in a zone, or an error that says what is wrong with them and where. */
 export function timesOf(pattern: string, zone: string): Times {
   checkZone(zone);
-  if (typeof pattern !== "string" || pattern.length > patternChars) {
-    throw invalid(`a pattern is text of ${patternChars} characters at most`, { pattern });
+  if (typeof pattern !== "string" || pattern.length > maxPatternChars) {
+    throw invalid(`a pattern is text of ${maxPatternChars} characters at most`, { pattern });
   }
   const text = pattern.trim();
   if (text.startsWith("@every")) return everySo(text);
@@ -89,7 +89,7 @@ function parse(text: string, zone: string): Cron {
   try {
     return cronOf(text, zone);
   } catch (error) {
-    throw guilty(fields, zone) ?? invalid(`"${text}": ${reasonOf(error)}`, { pattern: text });
+    throw invalidField(fields, zone) ?? invalid(`"${text}": ${reasonOf(error)}`, { pattern: text });
   }
 }
 
@@ -99,7 +99,7 @@ function cronOf(text: string, zone: string): Cron {
 }
 
 /** The first field that is refused though all others are `*`. */
-function guilty(fields: readonly string[], zone: string): FlotillaError | undefined {
+function invalidField(fields: readonly string[], zone: string): FlotillaError | undefined {
   const names = fields.length === 5 ? fieldNames.slice(1, 6) : fieldNames.slice(0, fields.length);
   for (const [at, value] of fields.entries()) {
     try {
@@ -122,11 +122,11 @@ function guilty(fields: readonly string[], zone: string): FlotillaError | undefi
 
 function checkZone(zone: string): void {
   try {
-    if (zone.length > zoneChars) throw new RangeError("too long");
+    if (zone.length > maxZoneChars) throw new RangeError("too long");
     new Intl.DateTimeFormat("en", { timeZone: zone });
   } catch (error) {
     throw invalid(
-      `there is no time zone ${JSON.stringify(zone)?.slice(0, zoneChars)}: give a name as in Europe/Berlin`,
+      `there is no time zone ${JSON.stringify(zone)?.slice(0, maxZoneChars)}: give a name as in Europe/Berlin`,
       { zone },
       error,
     );

@@ -6,18 +6,18 @@ import { type TaskContract, task } from "../tasks/task.ts";
 import { connect, type Flotilla } from "../runtime/connect.ts";
 import { startPod } from "../runtime/start-pod.ts";
 import type { AppParts } from "./app.ts";
-import { asking, openPlace } from "./contract/asking.ts";
+import { appHarness, openTestStore } from "./contract/app-harness.ts";
 
 const key = "a-key-of-16-chars-or-more";
 
-const place = openPlace();
+const testStore = openTestStore();
 
-const server = (parts: Partial<AppParts> = {}) => asking(place.flotilla, parts);
+const server = (parts: Partial<AppParts> = {}) => appHarness(testStore.flotilla, parts);
 
 describe("tasks over HTTP", () => {
   test("what no pod that is up works on is said to wait for one", async () => {
     const { post } = server();
-    const { store, flotilla } = place;
+    const { store, flotilla } = testStore;
     const lone = { noWorker: true, created: true };
     expect((await post("/v1/tasks", { name: "gret" })).body).toMatchObject(lone);
     expect((await post("/v1/runs", { flow: "gret" })).body).toMatchObject(lone);
@@ -67,7 +67,7 @@ describe("tasks over HTTP", () => {
 
   test("pages follow one another by the cursor", async () => {
     const { get } = server();
-    await place.flotilla.enqueueMany("mail", [1, 2, 3]);
+    await testStore.flotilla.enqueueMany("mail", [1, 2, 3]);
     const first = await get("/v1/tasks?limit=2");
     const second = await get(`/v1/tasks?limit=2&cursor=${first.body.next}`);
     const payloads = [...first.body.tasks, ...second.body.tasks].map((each) => each.payload);
@@ -143,7 +143,7 @@ describe("what is refused, and nothing stored", () => {
     expect(answer).toMatchObject({ status, body: { error: { code } } });
     expect(answer.body.error.message).not.toBe("");
     expect(answer.body.error.details).toBeTypeOf("object");
-    expect((await place.flotilla.stats()).byStatus.pending).toBe(0);
+    expect((await testStore.flotilla.stats()).byStatus.pending).toBe(0);
   });
 
   test("the nearest name is suggested", async () => {
@@ -181,7 +181,10 @@ describe("what is refused, and nothing stored", () => {
   });
 
   test("trouble that nobody foresaw is an error without its story", async () => {
-    const broken: Flotilla = { ...place.flotilla, list: () => Promise.reject(new Error("secret")) };
+    const broken: Flotilla = {
+      ...testStore.flotilla,
+      list: () => Promise.reject(new Error("secret")),
+    };
     const answer = await server({ flotilla: broken }).get("/v1/tasks");
     expect(answer).toMatchObject({ status: 500, body: { error: { code: "internal" } } });
     expect(JSON.stringify(answer.body)).not.toContain("secret");
@@ -254,9 +257,9 @@ describe("health", () => {
   });
 
   test("a store that can't be reached is the reason, without its path", async () => {
-    const nowhere = connect(`sqlite:${join(place.folder, "missing.db")}`, { create: false });
+    const nowhere = connect(`sqlite:${join(testStore.folder, "missing.db")}`, { create: false });
     const answer = await server({ flotilla: nowhere }).get("/health/ready");
     expect(answer).toMatchObject({ status: 503, body: { reason: "store_missing" } });
-    expect(JSON.stringify(answer.body)).not.toContain(place.folder);
+    expect(JSON.stringify(answer.body)).not.toContain(testStore.folder);
   });
 });

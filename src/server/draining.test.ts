@@ -1,12 +1,12 @@
 import { expect, test } from "vitest";
-import { serving } from "./contract/serving.ts";
+import { startTestServer } from "./contract/test-server.ts";
 
 const ask = (url: string, path: string, init: RequestInit = {}) =>
   fetch(`${url}${path}`, { ...init, headers: { "Content-Type": "application/json" } });
 
 test("a server that drains takes nothing new, and still answers what is asked about", async () => {
   let isStopping = false;
-  await using server = await serving({ isStopping: () => isStopping });
+  await using server = await startTestServer({ isStopping: () => isStopping });
   const { taskId } = await server.flotilla.enqueue("nobody", {});
   isStopping = true;
   const posts: [string, unknown][] = [

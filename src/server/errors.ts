@@ -63,54 +63,57 @@ export function statusOf(code: ErrorCode): ContentfulStatusCode {
 }
 
 /** Answers with an error. What wasn't thrown on purpose is logged, and not shown to the caller. */
-export type Refusals = (c: Context, thrown: unknown) => Response;
+export type ErrorResponder = (c: Context, thrown: unknown) => Response;
 
 /** Whether it was refused for too much, by a limit that does its work. */
-export function isTooMuch(code: ErrorCode): boolean {
+export function isOverloadCode(code: ErrorCode): boolean {
   return code === "overloaded" || code === "throttle_full" || code === "throttle_open";
 }
 
 // A flood of requests must not become a flood of lines.
-const countedMs = 10_000;
+const logEveryMs = 10_000;
 
 type RefusalParts = { log: Logger; clock: Clock };
 
 /** Tells the log of what was refused for too much, by its code. */
-export function createRefusalCount({ log, clock }: RefusalParts): (code: ErrorCode) => void {
-  const counts = new Map<ErrorCode, { refused: number; saidMs: number }>();
+export function createRefusalCounter({ log, clock }: RefusalParts): (code: ErrorCode) => void {
+  const counts = new Map<ErrorCode, { refused: number; loggedMs: number }>();
 
   return (code) => {
-    const seen = counts.get(code) ?? { refused: 0, saidMs: -Infinity };
+    const seen = counts.get(code) ?? { refused: 0, loggedMs: -Infinity };
     counts.set(code, seen);
     seen.refused++;
     const nowMs = clock.monotonic();
-    if (nowMs - seen.saidMs < countedMs) return;
+    if (nowMs - seen.loggedMs < logEveryMs) return;
     log.warn({ code, refused: seen.refused }, "requests were refused for too much");
-    Object.assign(seen, { refused: 0, saidMs: nowMs });
+    Object.assign(seen, { refused: 0, loggedMs: nowMs });
   };
 }
 
-export function createRefusals(parts: RefusalParts): Refusals {
+export function createErrorResponder(parts: RefusalParts): ErrorResponder {
   const { log } = parts;
-  const count = createRefusalCount(parts);
+  const count = createRefusalCounter(parts);
 
   return (c, thrown) => {
-    const error = ours(thrown);
+    const error = toFlotillaError(thrown);
     const { code, details = {} } = error;
     const status = statusOf(code);
-    if (isTooMuch(code)) count(code);
+    if (isOverloadCode(code)) count(code);
     // A server that stops refuses what still comes, and its callers go elsewhere.
     else if (status >= 500 && code !== "closed") {
       const { method, path } = c.req;
       log.error({ method, path, code, error: messageOf(thrown) }, "a request failed");
     }
-    if (status === 503) c.header("Retry-After", retryAfter(error));
+    if (status === 503) c.header("Retry-After", retryAfterHeader(error));
     if (status === 401) c.header("WWW-Authenticate", "Bearer");
-    return c.json({ error: { code, ...shownOf(error, details) } } satisfies ErrorBody, status);
+    return c.json(
+      { error: { code, ...publicErrorOf(error, details) } } satisfies ErrorBody,
+      status,
+    );
   };
 }
 
-const untold: Readonly<Partial<Record<ErrorCode, string>>> = {
+const publicMessages: Readonly<Partial<Record<ErrorCode, string>>> = {
   internal: "something went wrong; the server's log says what",
   store_busy: "the store is busy; try again soon",
   store_unavailable: "the store can't be reached now; the server's log says why",
@@ -118,20 +121,20 @@ const untold: Readonly<Partial<Record<ErrorCode, string>>> = {
 };
 
 /** What callers see of an error: where the store is and what it said is for the server's log alone. */
-export function shownOf(
+export function publicErrorOf(
   { code, message }: Pick<FlotillaError, "code" | "message">,
   details: Readonly<Record<string, unknown>> = {},
 ): Pick<ErrorBody["error"], "message" | "details"> {
-  const isOfStore = code.startsWith("store_") || untold[code] !== undefined;
+  const isOfStore = code.startsWith("store_") || publicMessages[code] !== undefined;
   if (!isOfStore) return { message, details };
   return {
-    message: untold[code] ?? "the store can't be used as it is; the server's log says why",
+    message: publicMessages[code] ?? "the store can't be used as it is; the server's log says why",
     details: {},
   };
 }
 
 /** In whole seconds, as the header has it. */
-export function retryAfter({
+export function retryAfterHeader({
   retryAfterMs = 1_000,
 }: {
   readonly retryAfterMs?: number | undefined;
@@ -139,7 +142,7 @@ export function retryAfter({
   return String(Math.max(1, Math.ceil(retryAfterMs / 1_000)));
 }
 
-function ours(thrown: unknown): FlotillaError {
+function toFlotillaError(thrown: unknown): FlotillaError {
   if (thrown instanceof FlotillaError) return thrown;
   if (thrown instanceof HTTPException && thrown.status < 500) {
     return new FlotillaError("invalid_input", thrown.message || "the request makes no sense");

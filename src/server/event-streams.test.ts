@@ -3,18 +3,18 @@ import { SignJWT } from "jose";
 import { request } from "node:http";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { movableClock, until } from "../base/contract/movable-clock.ts";
-import { said, serving } from "./contract/serving.ts";
-import { createStreams } from "./event-streams.ts";
+import { textMessage, startTestServer } from "./contract/test-server.ts";
+import { createEventStreams } from "./event-streams.ts";
 
 const secret = "a secret of thirty-two characters or more";
 const key = "a-key-of-16-chars-or-more";
 const clock = movableClock();
-let server: Awaited<ReturnType<typeof serving>>;
+let server: Awaited<ReturnType<typeof startTestServer>>;
 let leaves = 0;
 const ends: (() => void)[] = [];
 
 beforeAll(async () => {
-  server = await serving({
+  server = await startTestServer({
     clock,
     server: { apiKeys: [key], tokens: { secret }, socketBufferBytes: 128 * 1024 },
     sessions: (real) => ({
@@ -93,7 +93,7 @@ const session = async (count = 0, text = "hi") => {
   return sessionId;
 };
 const say = (sessionId: string, text: string) =>
-  server.sessions.send("default", sessionId, { author: "bob", parts: said(text).parts });
+  server.sessions.send("default", sessionId, { author: "bob", parts: textMessage(text).parts });
 
 describe("server-sent events of a session", () => {
   test("bring what there was, then what happens, each with the id to go on from", async () => {
@@ -221,7 +221,7 @@ test("server-sent events of an inbox are a snapshot, then changes", async () => 
 
 test("a stream that is cut as it begins leaves no timer, and begins nothing", async () => {
   const standing = movableClock();
-  const streams = createStreams(standing, 128 * 1024);
+  const streams = createEventStreams(standing, 128 * 1024);
   let begun = 0;
   const app = new Hono().get("/", (c) => {
     c.set("visit" as never, { stream: () => false } as never);
@@ -234,7 +234,7 @@ test("a stream that is cut as it begins leaves no timer, and begins nothing", as
 });
 
 test("streams end when the server does, which needn't wait for them", async () => {
-  await using other = await serving();
+  await using other = await startTestServer();
   const { sessionId } = await other.sessions.create("default", {});
   const answer = await fetch(`${other.url}/v1/sessions/${sessionId}/events`);
   const text = answer.text();

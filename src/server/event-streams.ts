@@ -1,11 +1,11 @@
 import type { Context } from "hono";
 import type { Clock } from "../base/clock.ts";
 import { callerOf } from "./auth/authenticate.ts";
-import { untilExpiry } from "./socket/connection.ts";
-import { cutOff, streaming } from "./admission/admission.ts";
+import { onExpiry } from "./socket/connection.ts";
+import { cutConnection, countWaiting } from "./admission/admission.ts";
 
 /** Answers that go on until somebody ends them: server-sent events. */
-export type Streams = {
+export type EventStreams = {
   /** `begin` is given where events go, and gives back how to stop them. */
   open(c: Context, begin: (to: EventWriter) => () => void): ReadableStream<Uint8Array>;
   /** Ends all, since the server stops. */
@@ -22,54 +22,54 @@ export type EventWriter = {
 export type StreamedEvent = { type: string; id?: number; data: string };
 
 // What may wait for a client that reads too slowly.
-export const usualBufferBytes = 1024 * 1024;
+export const defaultBufferBytes = 1024 * 1024;
 // Less than what proxies take for silence.
 const heartbeatMs = 15_000;
 
-export function createStreams(clock: Clock, bufferBytes: number): Streams {
+export function createEventStreams(clock: Clock, bufferBytes: number): EventStreams {
   const all = new Set<() => void>();
   const encoder = new TextEncoder();
 
-  const open: Streams["open"] = (c, begin) => {
+  const open: EventStreams["open"] = (c, begin) => {
     let control: ReadableStreamDefaultController<Uint8Array>;
     let isOver = false;
-    let catchers: (() => void)[] = [];
+    let drainWaiters: (() => void)[] = [];
     const cleanUps: (() => void)[] = [];
 
-    const held = () => bufferBytes - (control.desiredSize ?? bufferBytes);
-    const hasRoom = () => isOver || held() <= bufferBytes / 4;
-    const settle = () => {
-      if (catchers.length === 0 || !hasRoom()) return;
-      const due = catchers;
-      catchers = [];
+    const bufferedBytes = () => bufferBytes - (control.desiredSize ?? bufferBytes);
+    const hasDrained = () => isOver || bufferedBytes() <= bufferBytes / 4;
+    const resolveDrained = () => {
+      if (drainWaiters.length === 0 || !hasDrained()) return;
+      const due = drainWaiters;
+      drainWaiters = [];
       for (const resolve of due) resolve();
     };
-    const over = () => {
+    const finish = () => {
       isOver = true;
       all.delete(end);
       for (const each of cleanUps.splice(0)) each();
-      settle();
+      resolveDrained();
     };
     const end = () => {
       if (isOver) return;
-      over();
+      finish();
       control.close();
     };
-    const put = (text: string): boolean => {
+    const writeText = (text: string): boolean => {
       if (isOver) return false;
       const bytes = encoder.encode(text);
-      if (!hasRoom() && held() + bytes.length > bufferBytes) return tooSlow();
+      if (!hasDrained() && bufferedBytes() + bytes.length > bufferBytes) return cutSlowReader();
       control.enqueue(bytes);
-      return streaming(c, held()) || tooSlow();
+      return countWaiting(c, bufferedBytes()) || cutSlowReader();
     };
-    const tooSlow = () => {
-      over();
+    const cutSlowReader = () => {
+      finish();
       // What waits is dropped with the connection: the client comes back with its last id.
-      cut(c, control);
+      cutReader(c, control);
       return false;
     };
     const beat = () => {
-      if (put(":\n\n")) cancelBeat = clock.after(heartbeatMs, beat);
+      if (writeText(":\n\n")) cancelBeat = clock.after(heartbeatMs, beat);
     };
     let cancelBeat = () => {};
 
@@ -78,26 +78,30 @@ export function createStreams(clock: Clock, bufferBytes: number): Streams {
         start(controller) {
           control = controller;
           all.add(end);
-          cleanUps.push(() => cancelBeat(), untilExpiry(clock, callerOf(c), end));
+          cleanUps.push(() => cancelBeat(), onExpiry(clock, callerOf(c), end));
           // The first bytes send the headers on their way, however long nothing happens.
           beat();
           if (isOver) return;
-          const stop = begun(begin, over, {
+          const stop = beginOrFinish(begin, finish, {
             write: ({ type, id, data }) =>
-              put(`${id === undefined ? "" : `id: ${id}\n`}event: ${type}\ndata: ${data}\n\n`),
+              writeText(
+                `${id === undefined ? "" : `id: ${id}\n`}event: ${type}\ndata: ${data}\n\n`,
+              ),
             drained: () =>
-              hasRoom() ? Promise.resolve() : new Promise((resolve) => catchers.push(resolve)),
+              hasDrained()
+                ? Promise.resolve()
+                : new Promise((resolve) => drainWaiters.push(resolve)),
             end,
           });
           if (isOver) stop();
           else cleanUps.push(stop);
         },
         pull() {
-          streaming(c, held());
-          settle();
+          countWaiting(c, bufferedBytes());
+          resolveDrained();
         },
         cancel: () => {
-          if (!isOver) over();
+          if (!isOver) finish();
         },
       },
       new ByteLengthQueuingStrategy({ highWaterMark: bufferBytes }),
@@ -112,22 +116,22 @@ export function createStreams(clock: Clock, bufferBytes: number): Streams {
   };
 }
 
-function begun(
+function beginOrFinish(
   begin: (to: EventWriter) => () => void,
-  over: () => void,
+  finish: () => void,
   to: EventWriter,
 ): () => void {
   try {
     return begin(to);
   } catch (error) {
-    over();
+    finish();
     throw error;
   }
 }
 
 /** An error of the stream would be printed by what answers, though it is only a slow reader. */
-function cut(c: Context, control: ReadableStreamDefaultController<Uint8Array>): void {
+function cutReader(c: Context, control: ReadableStreamDefaultController<Uint8Array>): void {
   const { outgoing } = (c.env ?? {}) as { outgoing?: object };
-  if (outgoing) cutOff(c);
+  if (outgoing) cutConnection(c);
   else control.error(new Error("the reader is too slow"));
 }

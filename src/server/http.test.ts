@@ -7,12 +7,12 @@ import { systemClock } from "../base/clock.ts";
 import { silentLogger } from "../base/log.ts";
 import { connect, type Flotilla } from "../runtime/connect.ts";
 import { createApp } from "./app.ts";
-import { listen, type Listening } from "./serve.ts";
+import { listen, type ListeningServer } from "./serve.ts";
 import { createMetrics } from "./metrics/metrics.ts";
 
 let folder: string;
 let flotilla: Flotilla;
-let server: Listening;
+let server: ListeningServer;
 
 beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), "flotilla-http-"));

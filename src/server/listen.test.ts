@@ -4,7 +4,7 @@ import { Hono } from "hono";
 import { describe, expect, test } from "vitest";
 import { systemClock } from "../base/clock.ts";
 import { until } from "../base/contract/movable-clock.ts";
-import { checkListening } from "./auth/origins.ts";
+import { checkListenHost } from "./auth/origins.ts";
 import { listen } from "./serve.ts";
 
 const clock = systemClock;
@@ -111,16 +111,16 @@ describe("listening", () => {
 
 describe("without credentials", () => {
   test.each(["127.0.0.1", "127.1.2.3", "localhost", "::1", "[::1]"])("%s is allowed", (host) => {
-    expect(() => checkListening(host, {})).not.toThrow();
+    expect(() => checkListenHost(host, {})).not.toThrow();
   });
 
   test.each(["0.0.0.0", "::", "", "10.0.0.1", "example.com", "127.0.0.1.example.com"])(
     "%j is refused, with what to do",
     (host) => {
-      expect(() => checkListening(host, {})).toThrow(/server\.apiKeys .*FLOTILLA_API_KEYS/);
+      expect(() => checkListenHost(host, {})).toThrow(/server\.apiKeys .*FLOTILLA_API_KEYS/);
       const apiKeys = ["a-key-of-16-chars-or-more"];
-      expect(() => checkListening(host, { apiKeys })).not.toThrow();
-      expect(() => checkListening(host, { tokens: { secret: "s".repeat(32) } })).not.toThrow();
+      expect(() => checkListenHost(host, { apiKeys })).not.toThrow();
+      expect(() => checkListenHost(host, { tokens: { secret: "s".repeat(32) } })).not.toThrow();
     },
   );
 });

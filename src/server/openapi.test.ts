@@ -24,7 +24,7 @@ import { createApp } from "./app.ts";
 import { statusOf } from "./errors.ts";
 import { createMetrics } from "./metrics/metrics.ts";
 import { allSpecs, openApi } from "./openapi.ts";
-import { createStreams } from "./event-streams.ts";
+import { createEventStreams } from "./event-streams.ts";
 
 type Operation = {
   operationId: string;
@@ -49,7 +49,7 @@ let pod: Pod;
 let database: Database;
 let app: ReturnType<typeof createApp>;
 let mended = false;
-const streams = createStreams(systemClock, 1024 * 1024);
+const streams = createEventStreams(systemClock, 1024 * 1024);
 const open = { count: 0 };
 const release: (() => void)[] = [];
 

@@ -3,7 +3,7 @@ import { type ErrorCode, errorCodes } from "../base/errors.ts";
 import { agentSpecs } from "./api/agents.schema.ts";
 import { deadLetterSpecs } from "./api/dead-letters.schema.ts";
 import { fleetSpecs } from "./api/fleet.schema.ts";
-import { gateSpecs } from "./api/limits.schema.ts";
+import { limitSpecs } from "./api/limits.schema.ts";
 import { runSpecs } from "./api/runs.schema.ts";
 import { scheduleSpecs } from "./api/schedules.schema.ts";
 import { documented, named, type RouteSpec } from "./api/schema.ts";
@@ -27,7 +27,7 @@ const errorBody = named(
 );
 
 /** What any route but those of health may answer. */
-const usualCodes: readonly ErrorCode[] = [
+const commonCodes: readonly ErrorCode[] = [
   "unauthorized",
   "forbidden",
   "closed",
@@ -35,9 +35,9 @@ const usualCodes: readonly ErrorCode[] = [
   ...errorCodes.filter((code) => code.startsWith("store_")),
   "unknown_outcome",
 ];
-const usual = byStatus(usualCodes);
+const commonByStatus = byStatus(commonCodes);
 
-const words: Readonly<Record<number, string>> = {
+const statusTexts: Readonly<Record<number, string>> = {
   200: "It went well.",
   201: "It was made.",
   202: "It was stored, and is done by and by.",
@@ -77,7 +77,7 @@ export function openApi({ version }: { version: string }): JsonObject {
     components: {
       schemas: components(),
       responses: Object.fromEntries(
-        [...usual].map(([status, codes]) => [`Refused${status}`, refusal(codes)]),
+        [...commonByStatus].map(([status, codes]) => [`Refused${status}`, refusal(codes)]),
       ),
       securitySchemes: {
         key: {
@@ -94,7 +94,7 @@ export function openApi({ version }: { version: string }): JsonObject {
 /** The codes that a route may answer with, besides what it does when all is well. */
 export function errorsOf(spec: RouteSpec): ErrorCode[] {
   if (spec.open) return [];
-  return [...new Set([...spec.errors, ...usualCodes])];
+  return [...new Set([...spec.errors, ...commonCodes])];
 }
 
 function operationOf(spec: RouteSpec): JsonObject {
@@ -123,8 +123,8 @@ function operationOf(spec: RouteSpec): JsonObject {
 
 function parameterOf(name: string, schema: z.core.$ZodType): JsonObject {
   // The number that the text stands for, not the text.
-  const { $schema: _, ...shown } = z.toJSONSchema(schema, { ...shared, io: "output" });
-  const { description, ...rest } = shown;
+  const { $schema: _, ...jsonSchema } = z.toJSONSchema(schema, { ...shared, io: "output" });
+  const { description, ...rest } = jsonSchema;
   return { name, in: "query", ...(description !== undefined && { description }), schema: rest };
 }
 
@@ -140,10 +140,10 @@ function responsesOf(spec: RouteSpec): JsonObject {
   const responses: Record<string, JsonObject> = {};
   for (const [status, schema] of Object.entries(spec.answers)) {
     const content = { [type]: { schema: reference(schema) } };
-    responses[status] = { description: words[Number(status)] ?? "It went well.", content };
+    responses[status] = { description: statusTexts[Number(status)] ?? "It went well.", content };
   }
   for (const [status, codes] of byStatus(errorsOf(spec))) {
-    const isUsual = String(codes) === String(usual.get(status));
+    const isUsual = String(codes) === String(commonByStatus.get(status));
     responses[status] = isUsual
       ? { $ref: `#/components/responses/Refused${status}` }
       : refusal(codes);
@@ -198,7 +198,7 @@ export const allSpecs: readonly RouteSpec[] = [
   ...Object.values(runSpecs),
   ...Object.values(scheduleSpecs),
   ...Object.values(deadLetterSpecs),
-  ...Object.values(gateSpecs),
+  ...Object.values(limitSpecs),
   ...Object.values(throttleSpecs),
   ...Object.values(agentSpecs),
   ...Object.values(sessionSpecs),

@@ -4,11 +4,11 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { gunzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { serving } from "./contract/serving.ts";
+import { startTestServer } from "./contract/test-server.ts";
 import { openPages } from "./pages.ts";
 
 let folder: string;
-let server: Awaited<ReturnType<typeof serving>>;
+let server: Awaited<ReturnType<typeof startTestServer>>;
 const script = "console.log('a page');\n".repeat(100);
 
 beforeAll(async () => {
@@ -23,7 +23,7 @@ beforeAll(async () => {
   symlinkSync(join(folder, "secret.txt"), join(folder, "dist/link.txt"));
   symlinkSync(folder, join(folder, "dist/up"));
   const apiKeys = ["a-key-of-16-chars-or-more"];
-  server = await serving({ server: { apiKeys, pages: { "/chat": join(folder, "dist") } } });
+  server = await startTestServer({ server: { apiKeys, pages: { "/chat": join(folder, "dist") } } });
 });
 afterAll(async () => {
   await server[Symbol.asyncDispose]();
@@ -141,7 +141,7 @@ describe("a page of the server", () => {
   test("is shown anew when it was built anew", async () => {
     put("other/index.html", "first");
     const pages = { "/other": join(folder, "other") };
-    await using other = await serving({ server: { pages } });
+    await using other = await startTestServer({ server: { pages } });
     expect((await ask("/other/", { url: other.url })).text).toBe("first");
     rmSync(join(folder, "other"), { recursive: true });
     expect((await ask("/other/", { url: other.url })).text).toBe("first");

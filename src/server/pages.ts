@@ -9,7 +9,7 @@ import { FlotillaError } from "../base/errors.ts";
 import { sharedBody } from "./admission/admission.ts";
 
 /** A page that a server has beside its routes: where it is, and what is sent for a path in it. */
-export type Page = {
+export type StaticPage = {
   readonly prefix: string;
   answer(c: Context): Promise<Response>;
 };
@@ -38,17 +38,19 @@ const headers: Readonly<Record<string, string>> = {
 const fixedCache = "public, max-age=31536000, immutable";
 
 /** Reads the pages that a config names, so that a folder that isn't there is known before anybody asks. */
-export async function openPages(pages: Readonly<Record<string, string>> = {}): Promise<Page[]> {
+export async function openPages(
+  pages: Readonly<Record<string, string>> = {},
+): Promise<StaticPage[]> {
   return Promise.all(Object.entries(pages).map(([prefix, folder]) => openPage(prefix, folder)));
 }
 
-async function openPage(prefix: string, given: string): Promise<Page> {
-  const folder = resolve(given);
+async function openPage(prefix: string, configured: string): Promise<StaticPage> {
+  const folder = resolve(configured);
   let version = await versionOf(folder).catch(() => "");
   let page = await readPageFolder(folder);
 
   /** A page that was built anew is shown without a restart; while it is being built, the old one is. */
-  const renew = async (): Promise<void> => {
+  const reload = async (): Promise<void> => {
     const now = await versionOf(folder).catch(() => version);
     if (now === version) return;
     const read = await readPageFolder(folder).catch(() => undefined);
@@ -64,7 +66,7 @@ async function openPage(prefix: string, given: string): Promise<Page> {
       }
       const path = pathWithin(prefix, new URL(c.req.url).pathname);
       if (path === undefined) return notFound();
-      if (path === "" || !page.files.has(path)) await renew();
+      if (path === "" || !page.files.has(path)) await reload();
       const file = find(page, path);
       return file ? send(c, file) : notFound();
     },
@@ -72,7 +74,7 @@ async function openPage(prefix: string, given: string): Promise<Page> {
 }
 
 /** Puts pages in front of the routes: they need no credentials, and say themselves how long they keep. */
-export function mountPages(app: Hono, pages: readonly Page[]): void {
+export function mountPages(app: Hono, pages: readonly StaticPage[]): void {
   for (const page of pages) {
     // Links within the page are relative to its folder, which only the slash makes one.
     app.get(page.prefix, (c) => {
@@ -113,7 +115,7 @@ function send(c: Context, file: PageFile): Response {
     "Cache-Control": file.isFixed ? fixedCache : "no-cache",
     ...(file.gzipped && { Vary: "Accept-Encoding" }),
   };
-  if (isKnown(c.req.header("if-none-match"), etag)) {
+  if (matchesEtag(c.req.header("if-none-match"), etag)) {
     return new Response(null, { status: 304, headers: sent });
   }
   sent["Content-Type"] = file.type;
@@ -122,7 +124,7 @@ function send(c: Context, file: PageFile): Response {
   return new Response(c.req.method === "HEAD" ? null : sharedBody(c, bytes), { headers: sent });
 }
 
-function isKnown(header: string | undefined, etag: string): boolean {
+function matchesEtag(header: string | undefined, etag: string): boolean {
   if (header === undefined) return false;
   const tags = header.split(",").map((each) => each.trim().replace(/^W\//, ""));
   return tags.includes("*") || tags.includes(etag);
@@ -154,8 +156,8 @@ type PageFolder = {
 };
 
 /** What may be served out of memory. More belongs behind a web server of its own. */
-const filesMost = 2_000;
-const bytesMost = 64 * 1024 ** 2;
+const maxFiles = 2_000;
+const maxBytes = 64 * 1024 ** 2;
 const gzipFromBytes = 1_024;
 const compressible = /^(?:text\/|application\/(?:javascript|json|manifest\+json)|image\/svg)/;
 
@@ -169,15 +171,15 @@ const hashedName = /^assets\/(?:.*\/)?[^/]+-(?=[\w-]*[A-Z0-9])[\w-]{8}\.\w+(?:\.
  */
 async function readPageFolder(folder: string): Promise<PageFolder> {
   const paths = await namesIn(folder);
-  if (paths.length > filesMost) throw tooLarge(folder, `${paths.length} files, not ${filesMost}`);
+  if (paths.length > maxFiles) throw tooLarge(folder, `${paths.length} files, not ${maxFiles}`);
   const files = new Map<string, PageFile>();
   let total = 0;
   for (const path of paths) {
     const full = join(folder, path);
     total += (await stat(full)).size;
-    if (total > bytesMost) throw tooLarge(folder, `more than ${bytesMost} bytes`);
+    if (total > maxBytes) throw tooLarge(folder, `more than ${maxBytes} bytes`);
     const name = path.split(sep).join("/");
-    files.set(name, await toFile(name, await readFile(full)));
+    files.set(name, await toPageFile(name, await readFile(full)));
   }
   const index = files.get("index.html");
   if (!index) throw invalid(`there is no index.html in ${folder}: build the page first`);
@@ -203,7 +205,7 @@ async function namesIn(folder: string): Promise<string[]> {
   }
 }
 
-async function toFile(name: string, content: Uint8Array): Promise<PageFile> {
+async function toPageFile(name: string, content: Uint8Array): Promise<PageFile> {
   const bytes = new Uint8Array(content);
   const type = getMimeType(name) ?? "application/octet-stream";
   const worth = bytes.length >= gzipFromBytes && compressible.test(type);

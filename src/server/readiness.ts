@@ -16,8 +16,8 @@ export type ReadinessParts = {
 };
 
 // However many probes come, the store is written to once in this time.
-const sharedMs = 1_000;
-const waitLimitMs = 5_000;
+const cachedMs = 1_000;
+const pingTimeoutMs = 5_000;
 
 /**
  * Whether this process can do its job, found out by writing. The reason is a code and no more,
@@ -44,17 +44,17 @@ export function createReadiness(parts: ReadinessParts): () => Promise<Readiness>
 
   return async () => {
     if (isStopping()) return { ready: false, reason: "stopping" };
-    if (last && clock.monotonic() - last.atMs < sharedMs) return last.readiness;
+    if (last && clock.monotonic() - last.atMs < cachedMs) return last.readiness;
     writing ??= write();
-    const readiness = await orLate(clock, writing);
+    const readiness = await orTimedOut(clock, writing);
     last = { atMs: clock.monotonic(), readiness };
     return readiness;
   };
 }
 
-function orLate(clock: Clock, writing: Promise<Readiness>): Promise<Readiness> {
+function orTimedOut(clock: Clock, writing: Promise<Readiness>): Promise<Readiness> {
   return new Promise((resolve) => {
-    const cancel = clock.after(waitLimitMs, () => resolve({ ready: false, reason: "timeout" }));
+    const cancel = clock.after(pingTimeoutMs, () => resolve({ ready: false, reason: "timeout" }));
     void writing.then((readiness) => {
       cancel();
       resolve(readiness);

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { FlotillaError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { movableClock } from "../base/contract/movable-clock.ts";
-import { createRefusals } from "./errors.ts";
+import { createErrorResponder } from "./errors.ts";
 import { frameErrorOf } from "./socket/send-buffer.ts";
 
 type Line = { level: string; message: string; fields: Record<string, unknown> };
@@ -25,7 +25,7 @@ describe("a refusal", () => {
   const clock = movableClock();
   const answering = (thrown: () => unknown) => {
     const { lines, log } = noting();
-    const refuse = createRefusals({ log, clock });
+    const refuse = createErrorResponder({ log, clock });
     const app = new Hono().get("/", () => {
       throw thrown();
     });

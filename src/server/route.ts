@@ -1,12 +1,12 @@
 import type { Context, Hono } from "hono";
 import type { z } from "zod";
 import { FlotillaError } from "../base/errors.ts";
-import type { FewAtOnce } from "../base/semaphore.ts";
-import { accountIn, bodyOf, comingIn, isGone } from "./admission/admission.ts";
+import type { Semaphore } from "../base/semaphore.ts";
+import { accountIn, bodyOf, incomingBodyIn, isGone } from "./admission/admission.ts";
 import type { RouteSpec } from "./api/schema.ts";
 import { callerOf } from "./auth/authenticate.ts";
-import { type Caller, demand } from "./auth/caller.ts";
-import { checked } from "./validate.ts";
+import { type Caller, requireVerb } from "./auth/caller.ts";
+import { validate } from "./validate.ts";
 
 /** A route: what was declared of it, and what it does. */
 export type Route = {
@@ -15,7 +15,7 @@ export type Route = {
 };
 
 /** What a handler gets: its input as declared, checked. */
-type Asked<S extends RouteSpec> = {
+type RouteRequest<S extends RouteSpec> = {
   readonly params: Readonly<Record<ParamsOf<S["path"]>, string>>;
   readonly query: S["query"] extends z.ZodType ? z.output<S["query"]> : undefined;
   /** The body, read and checked when it is asked for. */
@@ -25,7 +25,7 @@ type Asked<S extends RouteSpec> = {
 };
 
 /** What a handler may give: a status that was declared, with the body that was declared for it. */
-type Answered<S extends RouteSpec> = {
+type RouteAnswer<S extends RouteSpec> = {
   [Status in keyof S["answers"] & number]: {
     readonly status: Status;
     readonly body: S extends { answerType: string } ? Streamed : z.input<S["answers"][Status]>;
@@ -43,29 +43,33 @@ type ParamsOf<Path extends string> = Path extends `${string}{${infer Name}}${inf
 /** Puts a declaration and its code together: `route(spec).to(handle)`. */
 export function route<S extends RouteSpec>(
   spec: S,
-  { maxBytes = smallBodyBytes }: { maxBytes?: number } = {},
-): { to(handle: (asked: Asked<S>) => Promise<Answered<S>> | Answered<S>): Route } {
+  { maxBytes = defaultMaxBodyBytes }: { maxBytes?: number } = {},
+): { to(handle: (request: RouteRequest<S>) => Promise<RouteAnswer<S>> | RouteAnswer<S>): Route } {
   const { query, body, answerType } = spec;
   const readBody = spec.bodyOptional ? optionalJsonBody : jsonBody;
   return {
     to: (handle) => ({
       spec,
       async handle(c) {
-        const asked = {
+        const request = {
           params: c.req.param(),
-          query: query && checked("the query", query, c.req.query(), "query"),
+          query: query && validate("the query", query, c.req.query(), "query"),
           body:
-            body && (async () => checked("the body", body, await readBody(c, maxBytes), "body")),
+            body && (async () => validate("the body", body, await readBody(c, maxBytes), "body")),
           caller: callerOf(c),
           context: c,
         };
         // What the compiler has checked of the handler is of no use below.
-        const answer = (await handle(asked as unknown as Asked<S>)) as unknown as AnyAnswer;
-        const { status, body: given } = answer;
+        const answer = (await handle(
+          request as unknown as RouteRequest<S>,
+        )) as unknown as AnyAnswer;
+        const { status, body: content } = answer;
         const headers = { "Content-Type": answerType ?? "application/json", ...answer.headers };
-        if (given instanceof ReadableStream) return c.body(given, status, headers);
+        if (content instanceof ReadableStream) return c.body(content, status, headers);
         // As bytes, which take less room than text while they wait to be read.
-        const bytes = Buffer.from(answerType === undefined ? JSON.stringify(given) : String(given));
+        const bytes = Buffer.from(
+          answerType === undefined ? JSON.stringify(content) : String(content),
+        );
         const sized = { ...headers, "Content-Length": String(bytes.length) };
         return c.body(bodyOf(c, bytes), status, sized);
       },
@@ -76,22 +80,22 @@ export function route<S extends RouteSpec>(
 type AnyAnswer = { status: 200; body: unknown; headers?: Record<string, string> };
 
 // Enough for names, ids and settings.
-const smallBodyBytes = 4_096;
+const defaultMaxBodyBytes = 4_096;
 
 type MountParts = {
   /** Nothing but reads is taken then. */
   isStopping: () => boolean;
   /** Pages of lists wait here: until it is counted as an answer, each takes several times its size. */
-  pageTurns: FewAtOnce;
+  pageSemaphore: Semaphore;
 };
 
 /** Reads a page of a list when it is its caller's turn, unless the caller has left by then. */
-export function inTurn<Page>(
+export function withPageSlot<Page>(
   c: Context,
-  pageTurns: FewAtOnce,
+  pageSemaphore: Semaphore,
   read: () => Promise<Page>,
 ): Promise<Page> {
-  return pageTurns.run(
+  return pageSemaphore.run(
     () => (isGone(c) ? Promise.reject(new FlotillaError("closed", "the client has left")) : read()),
     accountIn(c),
   );
@@ -100,28 +104,28 @@ export function inTurn<Page>(
 export function mount(
   app: Hono,
   { spec, handle }: Route,
-  { isStopping, pageTurns }: MountParts,
+  { isStopping, pageSemaphore }: MountParts,
 ): void {
   const { method, path, query, verb = "admin", open } = spec;
   const isPage =
     method === "get" && query !== undefined && ("limit" in query.shape || "cursor" in query.shape);
   app.on(method.toUpperCase(), path.replaceAll(/\{(\w+)\}/g, ":$1"), (c) => {
-    if (!open) demand(callerOf(c), verb);
+    if (!open) requireVerb(callerOf(c), verb);
     if (method !== "get" && isStopping())
       throw new FlotillaError("closed", "the server is stopping: ask another one");
-    return isPage ? inTurn(c, pageTurns, () => handle(c)) : handle(c);
+    return isPage ? withPageSlot(c, pageSemaphore, () => handle(c)) : handle(c);
   });
 }
 
 async function jsonBody(c: Context, maxBytes: number): Promise<unknown> {
-  const type = typeOf(c);
+  const type = contentTypeOf(c);
   if (type !== "application/json") {
     throw new FlotillaError(
       "unsupported",
       `the body must be JSON: send \`Content-Type: application/json\`, not ${JSON.stringify(type ?? "nothing")}`,
     );
   }
-  const bytes = await readBody(c, maxBytes);
+  const bytes = await readRequestBody(c, maxBytes);
   try {
     return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
   } catch (error) {
@@ -136,14 +140,14 @@ async function optionalJsonBody(c: Context, maxBytes: number): Promise<unknown> 
 }
 
 /** What the body says it is, without parameters. */
-export function typeOf(c: Context): string | undefined {
+export function contentTypeOf(c: Context): string | undefined {
   return c.req.header("content-type")?.split(";")[0]?.trim().toLowerCase();
 }
 
 /** Read bit by bit, because a body needn't say how long it is, and needn't keep to what it said. */
-export async function readBody(c: Context, maxBytes: number): Promise<Uint8Array> {
+export async function readRequestBody(c: Context, maxBytes: number): Promise<Uint8Array> {
   const chunks: Uint8Array[] = [];
-  const coming = comingIn(c);
+  const incoming = incomingBodyIn(c);
   let bytes = 0;
   try {
     for await (const chunk of c.req.raw.body ?? []) {
@@ -156,14 +160,14 @@ export async function readBody(c: Context, maxBytes: number): Promise<Uint8Array
         );
       }
       chunks.push(chunk);
-      coming?.add(chunk.length);
+      incoming?.add(chunk.length);
     }
   } catch (error) {
     // A client that hangs up is no trouble of the server's, whose log it would fill.
     if (error instanceof FlotillaError || !isGone(c)) throw error;
     throw new FlotillaError("closed", "the client has left", { cause: error });
   } finally {
-    coming?.end();
+    incoming?.end();
   }
   return Buffer.concat(chunks);
 }

@@ -8,18 +8,18 @@ import { silentLogger } from "../base/log.ts";
 import { systemRandom } from "../base/random.ts";
 import type { ServerConfig } from "../runtime/server-config.ts";
 import {
-  type Anonymous,
-  createAnonymous,
-  usualAnonymous,
+  type AnonymousConnections,
+  createAnonymousConnections,
+  defaultAnonymousLimits,
 } from "./admission/anonymous-connections.ts";
-import { createCallerLimits, usualAtOnce } from "./admission/caller-limits.ts";
-import { createBodies } from "./admission/incoming-bytes.ts";
-import { type AppParts, createAdminApp, createApp, frameBytes } from "./app.ts";
+import { createCallerLimits, defaultAtOnce } from "./admission/caller-limits.ts";
+import { createIncomingBodies } from "./admission/incoming-bytes.ts";
+import { type AppParts, createAdminApp, createApp, maxFrameBytes } from "./app.ts";
 import { createAuthenticator } from "./auth/authenticate.ts";
 import { createMembers } from "./auth/members.ts";
 import { openPeerCheck, type PeerCheck, type PeerCheckOptions } from "./auth/peer-user.ts";
-import { type ErrorBody, retryAfter, statusOf } from "./errors.ts";
-import { createStreams, usualBufferBytes } from "./event-streams.ts";
+import { type ErrorBody, retryAfterHeader, statusOf } from "./errors.ts";
+import { createEventStreams, defaultBufferBytes } from "./event-streams.ts";
 import { openPages } from "./pages.ts";
 import { refuseUpgrade } from "./socket/handshake.ts";
 import { createSockets, type Sockets } from "./socket/sockets.ts";
@@ -45,7 +45,7 @@ export type ServeParts = Omit<
 };
 
 /** The whole server: routes and sockets behind one port, health and metrics perhaps behind another too. */
-export async function serve(parts: ServeParts): Promise<Listening> {
+export async function serve(parts: ServeParts): Promise<ListeningServer> {
   const { flotilla, sessions = flotilla.sessionService, clock, log } = parts;
   const {
     host,
@@ -56,7 +56,7 @@ export async function serve(parts: ServeParts): Promise<Listening> {
     tokens,
     origins = [],
   } = parts.server;
-  const { socketBufferBytes: bufferBytes = usualBufferBytes, framesPerSecond } = parts.server;
+  const { socketBufferBytes: bufferBytes = defaultBufferBytes, framesPerSecond } = parts.server;
   const authenticator = createAuthenticator(
     { apiKeys, tokens, origins },
     { clock, random: systemRandom },
@@ -64,15 +64,15 @@ export async function serve(parts: ServeParts): Promise<Listening> {
   const pages = await openPages(parts.server.pages);
   await authenticator.ready;
   const members = createMembers(sessions, clock);
-  const streams = createStreams(clock, bufferBytes);
+  const streams = createEventStreams(clock, bufferBytes);
   const limits = createCallerLimits(clock, parts.server);
-  const most = maxConnections ?? usualConnections;
-  const usual = usualAnonymous(most, parts.server.maxAnonymous);
-  const { maxAnonymousPerAddress: mostPerAddress = usual.mostPerAddress } = parts.server;
+  const maxTotal = maxConnections ?? defaultMaxConnections;
+  const defaults = defaultAnonymousLimits(maxTotal, parts.server.maxAnonymous);
+  const { maxAnonymousPerAddress: maxPerAddress = defaults.maxPerAddress } = parts.server;
   // No more of a user's are of use at once.
-  const mostPerUser = parts.server.requestsAtOnce?.user ?? usualAtOnce.user;
-  const anonymous = createAnonymous({ most: usual.most, mostPerAddress, mostPerUser });
-  const bodies = createBodies(parts.bodyBytes);
+  const maxPerUser = parts.server.requestsAtOnce?.user ?? defaultAtOnce.user;
+  const anonymous = createAnonymousConnections({ max: defaults.max, maxPerAddress, maxPerUser });
+  const bodies = createIncomingBodies(parts.bodyBytes);
   const used = { authenticator, members, streams, limits, bodies, anonymous };
   const app = createApp({ ...parts, ...used, apiKeys, origins, pages });
   const sockets = createSockets({
@@ -83,7 +83,7 @@ export async function serve(parts: ServeParts): Promise<Listening> {
     limits,
     bodies,
     anonymous,
-    maxFrameBytes: frameBytes(parts.maxPayloadBytes),
+    maxFrameBytes: maxFrameBytes(parts.maxPayloadBytes),
     bufferBytes,
     framesPerSecond,
     clock,
@@ -110,16 +110,16 @@ export async function serve(parts: ServeParts): Promise<Listening> {
   if (adminPort === undefined) return main;
   const admin = createAdminApp({ ...parts, authenticator });
   try {
-    const beside = await listen(admin, { host, port: adminPort, clock, checkPeer });
-    const close = async () => void (await Promise.all([main.close(), beside.close()]));
-    return { ...main, adminUrl: beside.url, close };
+    const adminServer = await listen(admin, { host, port: adminPort, clock, checkPeer });
+    const close = async () => void (await Promise.all([main.close(), adminServer.close()]));
+    return { ...main, adminUrl: adminServer.url, close };
   } catch (error) {
     await main.close();
     throw error;
   }
 }
 
-export type Listening = {
+export type ListeningServer = {
   readonly url: string;
   readonly port: number;
   /** Where health and metrics are asked for, if they have a port of their own. */
@@ -140,7 +140,7 @@ export type ListenOptions = {
   /** What takes requests for a socket. Without it they are answered like any other. */
   sockets?: Pick<Sockets, "upgrade" | "close"> | undefined;
   /** Counts connections until their callers are known. Without it they have no limit of their own. */
-  anonymous?: Pick<Anonymous, "add"> | undefined;
+  anonymous?: Pick<AnonymousConnections, "add"> | undefined;
   /** Ends answers that would go on for ever. */
   endStreams?: (() => void) | undefined;
   /** On a server without keys: whose processes connect. Only those of the same user are let in. */
@@ -151,13 +151,13 @@ export type ListenOptions = {
 const headersTimeoutMs = 10_000;
 const requestTimeoutMs = 30_000;
 const keepAliveTimeoutMs = 5_000;
-export const usualConnections = 10_000;
-const closeLimitMs = 5_000;
+export const defaultMaxConnections = 10_000;
+const closeTimeoutMs = 5_000;
 // Requests that come ahead of the answers to those before them are kept in memory, also those of unknown callers.
-const aheadMost = 256;
+const maxPipelined = 256;
 
 /** Serves the app over HTTP. */
-export async function listen(app: Hono, options: ListenOptions): Promise<Listening> {
+export async function listen(app: Hono, options: ListenOptions): Promise<ListeningServer> {
   const { host, port, clock, sockets, anonymous, endStreams, checkPeer } = options;
   const handle = getRequestListener(app.fetch, { overrideGlobalObjects: false });
   const server = createServer(
@@ -170,7 +170,7 @@ export async function listen(app: Hono, options: ListenOptions): Promise<Listeni
     (request, response) => {
       const { socket } = request;
       const before = unanswered.get(socket) ?? 0;
-      if (before >= aheadMost) return void socket.destroy();
+      if (before >= maxPipelined) return void socket.destroy();
       unanswered.set(socket, before + 1);
       response.once("close", () => {
         unanswered.set(socket, unanswered.get(socket)! - 1);
@@ -189,14 +189,14 @@ export async function listen(app: Hono, options: ListenOptions): Promise<Listeni
   const refusalOf = (socket: Socket): Promise<FlotillaError | undefined> => {
     const known = refusals.get(socket);
     if (known || !checkPeer) return known ?? Promise.resolve(undefined);
-    const asked = checkPeer(socket).then((whose) =>
-      whose === "same" ? undefined : turnAway(whose),
+    const checking = checkPeer(socket).then((whose) =>
+      whose === "same" ? undefined : peerRefusal(whose),
     );
-    refusals.set(socket, asked);
-    return asked;
+    refusals.set(socket, checking);
+    return checking;
   };
   let closing = false;
-  server.maxConnections = options.maxConnections ?? usualConnections;
+  server.maxConnections = options.maxConnections ?? defaultMaxConnections;
   if (sockets && !checkPeer) server.on("upgrade", sockets.upgrade);
   else if (sockets) {
     server.on("upgrade", (request, socket: Socket, head) => {
@@ -210,24 +210,24 @@ export async function listen(app: Hono, options: ListenOptions): Promise<Listeni
   if (anonymous) server.on("connection", anonymous.add);
 
   await new Promise<void>((resolve, reject) => {
-    server.once("error", (error: NodeJS.ErrnoException) => reject(cantListen(error, options)));
+    server.once("error", (error: NodeJS.ErrnoException) => reject(listenError(error, options)));
     server.listen({ host, port }, resolve);
   });
   // Whoever can't be accepted, for want of file descriptors, has to come again; the others stay.
   server.on("error", () => {});
-  const { address, family, port: taken } = server.address() as AddressInfo;
-  const shown = family === "IPv6" ? `[${address}]` : address;
+  const { address, family, port: boundPort } = server.address() as AddressInfo;
+  const urlHost = family === "IPv6" ? `[${address}]` : address;
   const leave = async () => {
     endStreams?.();
     await sockets?.close();
   };
   return {
-    url: `http://${shown}:${taken}`,
-    port: taken,
+    url: `http://${urlHost}:${boundPort}`,
+    port: boundPort,
     leave,
     close: async () => {
       closing = true;
-      const cancel = clock.after(closeLimitMs, () => server.closeAllConnections());
+      const cancel = clock.after(closeTimeoutMs, () => server.closeAllConnections());
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       server.closeIdleConnections();
       await leave();
@@ -237,7 +237,7 @@ export async function listen(app: Hono, options: ListenOptions): Promise<Listeni
   };
 }
 
-function turnAway(whose: "other" | "unknown"): FlotillaError {
+function peerRefusal(whose: "other" | "unknown"): FlotillaError {
   if (whose === "unknown") {
     const message =
       "this server has no keys, and can't see now which user's program calls: try again soon";
@@ -256,13 +256,13 @@ function refuseRequest(response: ServerResponse, error: FlotillaError): void {
     "Content-Type": "application/json",
     "Cache-Control": "no-store",
     Connection: "close",
-    ...(status === 503 && { "Retry-After": retryAfter(error) }),
+    ...(status === 503 && { "Retry-After": retryAfterHeader(error) }),
   };
   const body: ErrorBody = { error: { code, message, details: {} } };
   response.writeHead(status, headers).end(JSON.stringify(body));
 }
 
-function cantListen(error: NodeJS.ErrnoException, { host, port }: ListenOptions): FlotillaError {
+function listenError(error: NodeJS.ErrnoException, { host, port }: ListenOptions): FlotillaError {
   const advice: Record<string, string> = {
     EADDRINUSE: "something listens there already: choose another with --port, or 0 for a free one",
     EACCES: "this user may not use that port: choose one above 1023 with --port",

@@ -5,37 +5,37 @@ import { checkOptions } from "../base/options.ts";
 type Issue = z.core.$ZodIssue;
 
 /** What fits its schema, or an error that says what was wrong where, and which name was probably meant. */
-export function checked<S extends z.ZodType>(
+export function validate<S extends z.ZodType>(
   what: string,
   schema: S,
   value: unknown,
-  place: "body" | "query",
+  source: "body" | "query",
 ): z.output<S> {
   const result = schema.safeParse(value, { reportInput: true });
   if (result.success) return result.data;
   const issues = result.error.issues;
   // An unknown name is often why another one is missing.
-  const stray = issues.find((issue) => issue.code === "unrecognized_keys");
-  if (stray) refuseUnknown(what, schema, stray);
-  const shown = issues.slice(0, issuesShown).map((issue) => describe(what, issue));
-  throw new FlotillaError(codeOf(issues[0]!, place), shown.join("; "), {
-    details: { issues: shown },
+  const unknownKeys = issues.find((issue) => issue.code === "unrecognized_keys");
+  if (unknownKeys) refuseUnknown(what, schema, unknownKeys);
+  const messages = issues.slice(0, maxIssuesShown).map((issue) => describe(what, issue));
+  throw new FlotillaError(codeOf(issues[0]!, source), messages.join("; "), {
+    details: { issues: messages },
   });
 }
 
-const issuesShown = 5;
+const maxIssuesShown = 5;
 
 /** What isn't there or of another kind is bad input; a value that can't be is a bad option. */
-function codeOf(issue: Issue, place: "body" | "query"): "invalid_input" | "invalid_option" {
-  if (place === "query") return "invalid_option";
+function codeOf(issue: Issue, source: "body" | "query"): "invalid_input" | "invalid_option" {
+  if (source === "query") return "invalid_option";
   return issue.code === "invalid_type" && issue.path.length <= 1
     ? "invalid_input"
     : "invalid_option";
 }
 
 function describe(what: string, issue: Issue): string {
-  if (issue.path.length === 0) return `${what} ${demandOf(issue)}`;
-  const subject = `${issue.path.join(".")} ${demandOf(issue)}`;
+  if (issue.path.length === 0) return `${what} ${requirementOf(issue)}`;
+  const subject = `${issue.path.join(".")} ${requirementOf(issue)}`;
   // Whoever sent one body knows which one is meant; of many rows it has to be said.
   return what.startsWith("the ") ? subject : `${what}: ${subject}`;
 }
@@ -51,7 +51,7 @@ const kinds: Readonly<Record<string, string>> = {
 };
 
 /** What should have been, as the rest of Flotilla says it. */
-function demandOf(issue: Issue): string {
+function requirementOf(issue: Issue): string {
   if (issue.code === "invalid_type") {
     const kind = kinds[issue.expected] ?? issue.expected;
     return issue.input === undefined ? `is missing: it must be ${kind}` : `must be ${kind}`;

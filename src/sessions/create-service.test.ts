@@ -4,14 +4,14 @@ import { uuidv7 } from "../base/ids.ts";
 import { movableClock } from "../base/contract/movable-clock.ts";
 import { seededRandom } from "../base/random.ts";
 import type { Command, Target } from "./conversation/command.ts";
-import { decide } from "./conversation/decide.ts";
+import { decideCommand } from "./conversation/decide.ts";
 import { createService, type ServiceParts } from "./create-service.ts";
-import type { Courier } from "./log/command-router.ts";
+import type { CommandRouter } from "./log/command-router.ts";
 import type { Journal } from "./log/journal.ts";
 import { createMemoryJournal } from "./log/memory-journal.ts";
 import { turn } from "./contract/journal-harness.ts";
 import type { SessionService } from "./service.ts";
-import { storingSessions } from "./contract/storing.ts";
+import { storingSessions } from "./contract/stored-sessions.ts";
 import { readHistory } from "./turns/history.ts";
 
 const ids = uuidv7({ now: () => 1_800_000_000_000 }, seededRandom(1));
@@ -44,8 +44,11 @@ test("the last answer is found behind much that was said since, without reading 
     journal,
     ids,
     ...time,
-    lookHere: () => undefined,
-    courier: { ask: async (_, __, command) => (asked.push(command), { lastSeq: 62 }), close() {} },
+    localHeader: () => undefined,
+    router: {
+      submit: async (_, __, command) => (asked.push(command), { lastSeq: 62 }),
+      close() {},
+    },
   } as Partial<ServiceParts> as ServiceParts);
   await service.regenerate("default", "s", {});
   expect(asked).toMatchObject([{ type: "regenerate", target: { seq: 2, author: "helper" } }]);
@@ -59,14 +62,14 @@ test("a result for an answer that is replaced before the owner decides is for th
   let header = await store({ sessionId: "s", entries: [{}, calling] });
   const targets: Target[] = [];
   /** An owner that has stored a newer answer just before it decides for the first time. */
-  const ask: Courier["ask"] = async (_, __, command) => {
+  const ask: CommandRouter["submit"] = async (_, __, command) => {
     if (targets.length === 0) {
       const newer = { ...calling, seq: 3, replaces: 2 };
       header = await store({ ...header, lastSeq: 3, replacedSeq: 3, entries: [newer] });
     }
     targets.push((command as Extract<Command, { type: "tool_result" }>).target);
     const facts = { nowMs: 1, newId: ids.next, agent: () => undefined, runnerFor: () => null };
-    const decision = decide(header, command, facts);
+    const decision = decideCommand(header, command, facts);
     if (decision.type === "decided") return decision.answer;
     const { code, message, details } = decision;
     throw new FlotillaError(code, message, details && { details });
@@ -76,8 +79,8 @@ test("a result for an answer that is replaced before the owner decides is for th
     ids,
     ...time,
     maxPayloadBytes: 1_000,
-    lookHere: () => undefined,
-    courier: { ask, close() {} },
+    localHeader: () => undefined,
+    router: { submit: ask, close() {} },
   } as Partial<ServiceParts> as ServiceParts);
   const result = { author: "ada", messageId: "a", results: [{ toolCallId: "c", output: "yes" }] };
   expect(await service.toolResult("default", "s", result)).toMatchObject({ seq: 4 });
@@ -98,7 +101,7 @@ test("a result that is sent again is the one that was stored, also where the ans
     ids,
     ...time,
     maxPayloadBytes: 1_000,
-    lookHere: () => undefined,
+    localHeader: () => undefined,
   } as Partial<ServiceParts> as ServiceParts);
   const result = { author: "ada", messageId: "a", results: [{ toolCallId: "c", output: "yes" }] };
   const again = service.toolResult("default", "s", { ...result, id: "told" });
@@ -141,9 +144,9 @@ describe("with a store that is away", () => {
       clock,
       random: seededRandom(3),
       maxPayloadBytes: 1_000,
-      lookHere: () => undefined,
-      courier: {
-        ask: async (_, __, ___, options) => (
+      localHeader: () => undefined,
+      router: {
+        submit: async (_, __, ___, options) => (
           timeouts.push(options?.timeoutMs),
           { lastSeq: 3, seq: 3 }
         ),

@@ -3,20 +3,20 @@ import { FlotillaError, hasCode } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
 import { encodeJson } from "../base/json.ts";
 import { checkNumber, checkText } from "../base/options.ts";
-import { fitPage, pageBytes } from "../base/page.ts";
+import { fitPage, maxPageBytes } from "../base/page.ts";
 import type { Random } from "../base/random.ts";
 import type { TraceHeaders } from "../base/trace-context.ts";
-import { type Entry, estimateTokens, type ToolResult } from "../protocol/message.ts";
+import { type Entry, estimateMessageTokens, type ToolResult } from "../protocol/message.ts";
 import { coldReads, type Database } from "../store/database.ts";
 import type { Target, Traced } from "./conversation/command.ts";
-import { agentsMost, type Header, usersMost } from "./conversation/header.ts";
+import { maxAgents, type Header, maxUsers } from "./conversation/header.ts";
 import type { Hub } from "./delivery/delivery.ts";
-import type { Inbox } from "./inbox.ts";
+import type { Inboxes } from "./inbox.ts";
 import { listSessions, readSession } from "./list.ts";
-import type { Courier } from "./log/command-router.ts";
+import type { CommandRouter } from "./log/command-router.ts";
 import type { Journal } from "./log/journal.ts";
 import type { Heads } from "./log/ownership.ts";
-import { type Patience, startPatience } from "./log/retry.ts";
+import { type CallDeadline, startDeadline } from "./log/retry.ts";
 import type { Joined, Sent, SessionService, SessionView, Sink } from "./service.ts";
 import {
   checkCreate,
@@ -24,8 +24,8 @@ import {
   checkNames,
   checkResults,
   checkSessionId,
-  idChars,
-  metadataBytes,
+  maxIdChars,
+  maxMetadataBytes,
 } from "./validate.ts";
 
 export type ServiceParts = {
@@ -34,32 +34,32 @@ export type ServiceParts = {
   /** For reads alone. What is asked of a session looks things up by the other one. */
   coldJournal: Pick<Journal, "header" | "entries">;
   heads: Heads;
-  courier: Courier;
+  router: CommandRouter;
   hub: Hub;
-  inbox: Inbox;
+  inboxes: Inboxes;
   ids: Ids;
   clock: Clock;
   random: Random;
   maxPayloadBytes: number;
   /** The trace context of the caller, else the given one. Default: nothing is traced. */
-  traceHere?: (given: TraceHeaders | undefined) => string | null;
+  currentTrace?: (given: TraceHeaders | undefined) => string | null;
   /** What is committed of a session, where this process knows it for certain. */
-  lookHere: (sessionId: string) => Header | undefined;
+  localHeader: (sessionId: string) => Header | undefined;
 };
 
-const pageMost = 1_000;
+const maxPageEntries = 1_000;
 /** How far back the last answer is looked for. */
-const lastAnswerWithin = 200;
-const lastAnswerBytes = 256 * 1024;
+const maxLastAnswerEntries = 200;
+const lastAnswerPageBytes = 256 * 1024;
 /** How often an answer that is replaced again and again is looked up. */
-const looksMost = 5;
+const maxLookups = 5;
 
 /** What everybody asks through, whichever pod owns the session. */
 export function createService(parts: ServiceParts): SessionService {
-  const { database, journal, coldJournal, heads, courier, hub, ids, maxPayloadBytes } = parts;
+  const { database, journal, coldJournal, heads, router, hub, ids, maxPayloadBytes } = parts;
 
-  const tracedBy = (given: TraceHeaders | undefined): Traced => {
-    const trace = parts.traceHere?.(given) ?? null;
+  const tracedBy = (headers: TraceHeaders | undefined): Traced => {
+    const trace = parts.currentTrace?.(headers) ?? null;
     return trace === null ? {} : { trace };
   };
 
@@ -69,7 +69,7 @@ export function createService(parts: ServiceParts): SessionService {
     from: Pick<Journal, "header"> = journal,
   ): Promise<Header> => {
     checkSessionId(sessionId);
-    const header = parts.lookHere(sessionId) ?? (await from.header(sessionId));
+    const header = parts.localHeader(sessionId) ?? (await from.header(sessionId));
     if (header && header.tenant === tenant && header.status !== "deleted") return header;
     throw noSession(sessionId);
   };
@@ -85,7 +85,7 @@ export function createService(parts: ServiceParts): SessionService {
     const entry =
       messageId === undefined
         ? await lastAnswer(sessionId)
-        : await journal.newest(sessionId, checkText("messageId", messageId, { max: idChars }));
+        : await journal.newest(sessionId, checkText("messageId", messageId, { max: maxIdChars }));
     if (entry?.role === "assistant" && entry.kind === "message") return entry;
     const which = messageId === undefined ? "no answer yet" : "no answer with that message id";
     throw new FlotillaError("not_found", `the session has ${which}`);
@@ -94,8 +94,8 @@ export function createService(parts: ServiceParts): SessionService {
   /** In pages of few bytes: it is mostly near the end, and what was said since may be large. */
   const lastAnswer = async (sessionId: string): Promise<Entry | undefined> => {
     let upTo = Number.MAX_SAFE_INTEGER;
-    for (let left = lastAnswerWithin; left > 0;) {
-      const page = { after: 0, upTo, limit: left, maxBytes: lastAnswerBytes };
+    for (let left = maxLastAnswerEntries; left > 0;) {
+      const page = { after: 0, upTo, limit: left, maxBytes: lastAnswerPageBytes };
       const entries = await journal.tail(sessionId, page);
       const found = entries.findLast(
         ({ role, kind }) => role === "assistant" && kind === "message",
@@ -108,23 +108,23 @@ export function createService(parts: ServiceParts): SessionService {
   };
 
   /** Asks something about an answer, and looks it up again where it was replaced before that was decided. */
-  const askAbout = async (
+  const submitAbout = async (
     tenant: string,
     sessionId: string,
     messageId: string | undefined,
-    ask: (answer: Entry, target: Target, patience: Patience) => Promise<Sent>,
+    submit: (answer: Entry, target: Target, deadline: CallDeadline) => Promise<Sent>,
   ): Promise<Sent> => {
-    const patience = startPatience(parts);
-    for (let looks = 1; ; looks++) {
+    const deadline = startDeadline(parts);
+    for (let lookups = 1; ; lookups++) {
       // The header first: the answer is the newest at least among the entries up to its last one.
-      const { lastSeq: seenSeq } = await patience.look(() => headerOf(tenant, sessionId));
-      const answer = await patience.look(() => answerOf(sessionId, messageId));
+      const { lastSeq: seenSeq } = await deadline.read(() => headerOf(tenant, sessionId));
+      const answer = await deadline.read(() => answerOf(sessionId, messageId));
       const { seq, author } = answer;
       try {
         const target = { seq, messageId: answer.messageId, author, seenSeq };
-        return await ask(answer, target, patience);
+        return await submit(answer, target, deadline);
       } catch (error) {
-        if (looks === looksMost || !isReplaced(error)) throw error;
+        if (lookups === maxLookups || !isReplaced(error)) throw error;
       }
     }
   };
@@ -136,20 +136,20 @@ export function createService(parts: ServiceParts): SessionService {
       const text =
         metadata === undefined
           ? null
-          : encodeJson("the metadata", metadata, { maxBytes: metadataBytes });
+          : encodeJson("the metadata", metadata, { maxBytes: maxMetadataBytes });
       const command = { type: "create", sessionId, tenant, agents, users, metadata: text } as const;
-      const patience = startPatience(parts);
-      await courier.ask(tenant, sessionId, command);
-      return patience.look(() => view(tenant, sessionId));
+      const deadline = startDeadline(parts);
+      await router.submit(tenant, sessionId, command);
+      return deadline.read(() => view(tenant, sessionId));
     },
     get: (tenant, sessionId, { patient = false } = {}) =>
-      patient ? startPatience(parts).look(() => view(tenant, sessionId)) : view(tenant, sessionId),
+      patient ? startDeadline(parts).read(() => view(tenant, sessionId)) : view(tenant, sessionId),
     list: (tenant, options) => listSessions(coldReads(database), tenant, options),
     async entries(tenant, sessionId, { after = 0, limit = 100 }) {
       checkNumber("after", after, { min: 0, max: Number.MAX_SAFE_INTEGER });
-      checkNumber("limit", limit, { min: 1, max: pageMost });
+      checkNumber("limit", limit, { min: 1, max: maxPageEntries });
       const header = await headerOf(tenant, sessionId, coldJournal);
-      const read = await coldJournal.entries(sessionId, { after, limit, maxBytes: pageBytes });
+      const read = await coldJournal.entries(sessionId, { after, limit, maxBytes: maxPageBytes });
       const { items: entries } = fitPage(read, false);
       const head = await heads.of(sessionId, Infinity);
       const reached = entries.at(-1)?.seq ?? 0;
@@ -160,15 +160,15 @@ export function createService(parts: ServiceParts): SessionService {
     async send(tenant, sessionId, message) {
       checkSessionId(sessionId);
       checkMessage(message, maxPayloadBytes);
-      const { id = ids.next(), role = "user", author, parts: said, metadata, to } = message;
-      const { tokens = estimateTokens(said) } = message;
-      const { seq, duplicate = false } = await courier.ask(tenant, sessionId, {
+      const { id = ids.next(), role = "user", author, parts: messageParts, metadata, to } = message;
+      const { tokens = estimateMessageTokens(messageParts) } = message;
+      const { seq, duplicate = false } = await router.submit(tenant, sessionId, {
         type: "append",
         clientId: id,
         messageId: id,
         role,
         author,
-        parts: said,
+        parts: messageParts,
         tokens,
         ...(metadata !== undefined && { metadata }),
         ...(to !== undefined && { to }),
@@ -177,17 +177,17 @@ export function createService(parts: ServiceParts): SessionService {
       return { seq: seq!, messageId: id, duplicate };
     },
     async toolResult(tenant, sessionId, { id = ids.next(), author, messageId, results, trace }) {
-      checkText("author", author, { max: idChars });
-      checkText("id", id, { max: idChars });
+      checkText("author", author, { max: maxIdChars });
+      checkText("id", id, { max: maxIdChars });
       checkResults(results, maxPayloadBytes);
       const tokens = Math.ceil(JSON.stringify(results).length / 4);
       const traced = tracedBy(trace);
-      return askAbout(tenant, sessionId, messageId, async (answer, target, patience) => {
+      return submitAbout(tenant, sessionId, messageId, async (answer, target, deadline) => {
         const stray = strayAmong(results, answer);
         if (stray !== undefined) {
           // It may have been told already of calls that the answer lost when it was made anew.
-          const look = () => journal.storedIds([{ sessionId, clientId: id }]);
-          const [stored] = await patience.look(look);
+          const readStored = () => journal.storedIds([{ sessionId, clientId: id }]);
+          const [stored] = await deadline.read(readStored);
           if (!stored) throw noCall(stray);
           return { seq: stored.seq, messageId: target.messageId, duplicate: true };
         }
@@ -201,43 +201,47 @@ export function createService(parts: ServiceParts): SessionService {
           tokens,
           ...traced,
         } as const;
-        const timeoutMs = patience.leftMs;
-        const told = await courier.ask(tenant, sessionId, command, { timeoutMs });
-        const { seq, duplicate = false } = told;
+        const timeoutMs = deadline.leftMs;
+        const result = await router.submit(tenant, sessionId, command, { timeoutMs });
+        const { seq, duplicate = false } = result;
         return { seq: seq!, messageId: target.messageId, duplicate };
       });
     },
     async regenerate(tenant, sessionId, { id = ids.next(), messageId, trace }) {
-      checkText("id", id, { max: idChars });
+      checkText("id", id, { max: maxIdChars });
       const traced = tracedBy(trace);
-      return askAbout(tenant, sessionId, messageId, async (_, target, { leftMs: timeoutMs }) => {
+      return submitAbout(tenant, sessionId, messageId, async (_, target, { leftMs: timeoutMs }) => {
         const command = { type: "regenerate", clientId: id, target, ...traced } as const;
-        const told = await courier.ask(tenant, sessionId, command, { timeoutMs });
-        const { lastSeq, duplicate = false } = told;
+        const result = await router.submit(tenant, sessionId, command, { timeoutMs });
+        const { lastSeq, duplicate = false } = result;
         return { seq: lastSeq, messageId: target.messageId, duplicate };
       });
     },
-    async stop(tenant, sessionId, { epoch: asked, author = "program", by = "program" } = {}) {
-      checkText("author", author, { max: idChars });
-      const patience = startPatience(parts);
-      const { work } = await patience.look(() => headerOf(tenant, sessionId));
+    async stop(
+      tenant,
+      sessionId,
+      { epoch: requestedEpoch, author = "program", by = "program" } = {},
+    ) {
+      checkText("author", author, { max: maxIdChars });
+      const deadline = startDeadline(parts);
+      const { work } = await deadline.read(() => headerOf(tenant, sessionId));
       // Named once, so that asking again after a lost answer doesn't stop the next one.
-      const epoch = asked ?? (work?.type === "turn" ? work.epoch : undefined);
+      const epoch = requestedEpoch ?? (work?.type === "turn" ? work.epoch : undefined);
       if (epoch === undefined) return false;
       const command = { type: "stop", epoch, author, by } as const;
-      const timeoutMs = patience.leftMs;
-      return (await courier.ask(tenant, sessionId, command, { timeoutMs })).done ?? true;
+      const timeoutMs = deadline.leftMs;
+      return (await router.submit(tenant, sessionId, command, { timeoutMs })).done ?? true;
     },
     async read(tenant, sessionId, { user, seq }) {
       checkSessionId(sessionId);
-      checkText("user", user, { max: idChars });
+      checkText("user", user, { max: maxIdChars });
       checkNumber("seq", seq, { min: 0, max: Number.MAX_SAFE_INTEGER });
-      await courier.ask(tenant, sessionId, { type: "read", user, seq });
+      await router.submit(tenant, sessionId, { type: "read", user, seq });
     },
     async setMetadata(tenant, sessionId, metadata, { ifVersion } = {}) {
       checkSessionId(sessionId);
-      const text = encodeJson("the metadata", metadata, { maxBytes: metadataBytes });
-      const answer = await courier.ask(tenant, sessionId, {
+      const text = encodeJson("the metadata", metadata, { maxBytes: maxMetadataBytes });
+      const answer = await router.submit(tenant, sessionId, {
         type: "metadata",
         metadata: text,
         ...(ifVersion !== undefined && { ifVersion }),
@@ -246,32 +250,32 @@ export function createService(parts: ServiceParts): SessionService {
     },
     async changeMembers(tenant, sessionId, change) {
       checkSessionId(sessionId);
-      checkNames("addUsers", change.addUsers, usersMost);
-      checkNames("removeUsers", change.removeUsers, usersMost);
-      checkNames("agents", change.agents, agentsMost);
-      await courier.ask(tenant, sessionId, { type: "members", ...change });
+      checkNames("addUsers", change.addUsers, maxUsers);
+      checkNames("removeUsers", change.removeUsers, maxUsers);
+      checkNames("agents", change.agents, maxAgents);
+      await router.submit(tenant, sessionId, { type: "members", ...change });
     },
     async compact(tenant, sessionId) {
       checkSessionId(sessionId);
-      return (await courier.ask(tenant, sessionId, { type: "compact" })).done ?? true;
+      return (await router.submit(tenant, sessionId, { type: "compact" })).done ?? true;
     },
     async archive(tenant, sessionId) {
-      await courier.ask(tenant, checkSessionId(sessionId), { type: "archive" });
+      await router.submit(tenant, checkSessionId(sessionId), { type: "archive" });
     },
     async unarchive(tenant, sessionId) {
-      await courier.ask(tenant, checkSessionId(sessionId), { type: "unarchive" });
+      await router.submit(tenant, checkSessionId(sessionId), { type: "unarchive" });
     },
     async remove(tenant, sessionId) {
-      await courier.ask(tenant, checkSessionId(sessionId), { type: "delete" });
+      await router.submit(tenant, checkSessionId(sessionId), { type: "delete" });
     },
-    join(tenant, sessionId, place, sink) {
+    join(tenant, sessionId, position, sink) {
       let joined: Joined | undefined;
       let left = false;
       const ready = (async () => {
-        checkNumber("lastSeq", place.lastSeq, { min: 0, max: Number.MAX_SAFE_INTEGER });
+        checkNumber("lastSeq", position.lastSeq, { min: 0, max: Number.MAX_SAFE_INTEGER });
         await headerOf(tenant, sessionId, coldJournal);
         if (left) return;
-        joined = hub.join(sessionId, place, sink);
+        joined = hub.join(sessionId, position, sink);
         await joined.ready;
       })();
       ready.catch((error: unknown) => {
@@ -286,7 +290,7 @@ export function createService(parts: ServiceParts): SessionService {
         },
       };
     },
-    inbox: (tenant, user, sink) => parts.inbox.open(tenant, user, sink),
+    inbox: (tenant, user, sink) => parts.inboxes.open(tenant, user, sink),
   };
 }
 
@@ -302,24 +306,24 @@ function strayAmong(results: readonly ToolResult[], { parts }: Entry): string | 
 }
 
 function noCall(toolCallId: string): FlotillaError {
-  const shown = JSON.stringify(toolCallId.slice(0, 80));
-  return new FlotillaError("invalid_input", `the message has no call ${shown}`);
+  const quoted = JSON.stringify(toolCallId.slice(0, 80));
+  return new FlotillaError("invalid_input", `the message has no call ${quoted}`);
 }
 
 function noSession(sessionId: string): FlotillaError {
   return new FlotillaError("not_found", `there is no session ${sessionId.slice(0, 80)}`);
 }
 
-type Asking = Exclude<keyof SessionService, "join" | "inbox">;
-type Answered<Name extends Asking> = Awaited<ReturnType<SessionService[Name]>>;
+type CallName = Exclude<keyof SessionService, "join" | "inbox">;
+type CallResult<Name extends CallName> = Awaited<ReturnType<SessionService[Name]>>;
 
 /** A service that is made when it is first asked for something. Where it can't be, every call rejects. */
 export function lazyService(make: () => SessionService): SessionService {
-  const asking =
-    <Name extends Asking>(name: Name) =>
-    async (...given: Parameters<SessionService[Name]>): Promise<Answered<Name>> =>
-      (make()[name] as (...all: unknown[]) => Promise<Answered<Name>>)(...given);
-  const following = (sink: Sink<never>, follow: (service: SessionService) => Joined): Joined => {
+  const call =
+    <Name extends CallName>(name: Name) =>
+    async (...args: Parameters<SessionService[Name]>): Promise<CallResult<Name>> =>
+      (make()[name] as (...all: unknown[]) => Promise<CallResult<Name>>)(...args);
+  const subscribe = (sink: Sink<never>, follow: (service: SessionService) => Joined): Joined => {
     try {
       return follow(make());
     } catch (error) {
@@ -330,23 +334,23 @@ export function lazyService(make: () => SessionService): SessionService {
     }
   };
   return {
-    create: asking("create"),
-    get: asking("get"),
-    list: asking("list"),
-    entries: asking("entries"),
-    send: asking("send"),
-    toolResult: asking("toolResult"),
-    regenerate: asking("regenerate"),
-    stop: asking("stop"),
-    read: asking("read"),
-    setMetadata: asking("setMetadata"),
-    changeMembers: asking("changeMembers"),
-    compact: asking("compact"),
-    archive: asking("archive"),
-    unarchive: asking("unarchive"),
-    remove: asking("remove"),
-    join: (tenant, sessionId, place, sink) =>
-      following(sink, (service) => service.join(tenant, sessionId, place, sink)),
-    inbox: (tenant, user, sink) => following(sink, (service) => service.inbox(tenant, user, sink)),
+    create: call("create"),
+    get: call("get"),
+    list: call("list"),
+    entries: call("entries"),
+    send: call("send"),
+    toolResult: call("toolResult"),
+    regenerate: call("regenerate"),
+    stop: call("stop"),
+    read: call("read"),
+    setMetadata: call("setMetadata"),
+    changeMembers: call("changeMembers"),
+    compact: call("compact"),
+    archive: call("archive"),
+    unarchive: call("unarchive"),
+    remove: call("remove"),
+    join: (tenant, sessionId, position, sink) =>
+      subscribe(sink, (service) => service.join(tenant, sessionId, position, sink)),
+    inbox: (tenant, user, sink) => subscribe(sink, (service) => service.inbox(tenant, user, sink)),
   };
 }

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
 import type { Entry } from "../protocol/message.ts";
 import { eventsOf } from "./events.ts";
-import type { SessionEvent, Sink } from "./service.ts";
+import type { FeedEvent, Sink } from "./service.ts";
 
-function page(from: number, count: number): SessionEvent {
+function page(from: number, count: number): FeedEvent {
   const entries = Array.from({ length: count }, (_, at): Entry => {
     const seq = from + at;
     const said = { author: "ada", messageId: `m${seq}`, tokens: 1, parts: [], atMs: 0 };
@@ -13,7 +13,7 @@ function page(from: number, count: number): SessionEvent {
 }
 
 test("a loop over a long history is given it as fast as it reads, however slow it is", async () => {
-  const replay = async (sink: Sink<SessionEvent>) => {
+  const replay = async (sink: Sink<FeedEvent>) => {
     for (let from = 1; from <= 30_000; from += 6_000) {
       sink.push(page(from, 6_000));
       await sink.drained?.();

@@ -1,7 +1,7 @@
 import { FlotillaError } from "../base/errors.ts";
 import type { Chunk } from "../protocol/chunk.ts";
 import type { Entry, SessionState } from "../protocol/message.ts";
-import type { InboxEvent, Joined, Place, SessionEvent, Sink } from "./service.ts";
+import type { InboxEvent, Joined, JoinPosition, FeedEvent, Sink } from "./service.ts";
 
 /** What happens in a conversation, one by one. */
 export type ChatEvent =
@@ -23,11 +23,11 @@ export type EventsOptions = {
 };
 
 /** A loop that falls behind by more than this is ended, and may begin again at its last seq. */
-const waitingMost = 10_000;
+const maxBufferedEvents = 10_000;
 
 /** A session as something to loop over. */
 export function eventsOf(
-  join: (place: Place, sink: Sink<SessionEvent>) => Joined,
+  join: (position: JoinPosition, sink: Sink<FeedEvent>) => Joined,
   { after = 0, signal }: EventsOptions,
 ): AsyncIterableIterator<ChatEvent> {
   return loopOver((sink) => join({ lastSeq: after }, sink), { flattened, signal });
@@ -43,9 +43,9 @@ export function inboxEventsOf(
 
 function loopOver<Event extends { readonly type: string }, Each>(
   join: (sink: Sink<Event>) => Joined,
-  { flattened: split, signal }: Looping<Event, Each>,
+  { flattened: split, signal }: LoopOptions<Event, Each>,
 ): AsyncIterableIterator<Each> {
-  let waiting: Each[] = [];
+  let buffered: Each[] = [];
   let ended: { readonly error?: unknown } | undefined;
   let wake: (() => void) | undefined;
   let caughtUp = Promise.withResolvers<void>();
@@ -63,19 +63,19 @@ function loopOver<Event extends { readonly type: string }, Each>(
     push(event) {
       if (ended) return false;
       // Looked at before, since one page of a long history may hold more than that by itself.
-      if (waiting.length > waitingMost) {
-        const message = `the loop is ${waitingMost} events behind: begin again at its last seq`;
+      if (buffered.length > maxBufferedEvents) {
+        const message = `the loop is ${maxBufferedEvents} events behind: begin again at its last seq`;
         end(new FlotillaError("overloaded", message));
         return false;
       }
-      for (const each of split(event)) waiting.push(each);
+      for (const each of split(event)) buffered.push(each);
       if (event.type === "deleted") end();
       wake?.();
       return !ended;
     },
     fail: (error) => end(error),
     drained() {
-      if (ended || waiting.length === 0) return Promise.resolve();
+      if (ended || buffered.length === 0) return Promise.resolve();
       caughtUp = Promise.withResolvers();
       return caughtUp.promise;
     },
@@ -91,8 +91,8 @@ function loopOver<Event extends { readonly type: string }, Each>(
   const next = async (): Promise<IteratorResult<Each>> => {
     if (!joined && !ended) start();
     for (;;) {
-      const first = waiting.shift();
-      if (waiting.length === 0) caughtUp.resolve();
+      const first = buffered.shift();
+      if (buffered.length === 0) caughtUp.resolve();
       if (first) return { done: false, value: first };
       if (ended) {
         if (ended.error !== undefined) throw ended.error;
@@ -107,7 +107,7 @@ function loopOver<Event extends { readonly type: string }, Each>(
   return {
     next,
     async return() {
-      waiting = [];
+      buffered = [];
       end();
       return { done: true, value: undefined };
     },
@@ -117,12 +117,12 @@ function loopOver<Event extends { readonly type: string }, Each>(
   };
 }
 
-type Looping<Event, Each> = {
+type LoopOptions<Event, Each> = {
   readonly flattened: (event: Event) => readonly Each[];
   readonly signal: AbortSignal | undefined;
 };
 
-function flattened(event: SessionEvent): ChatEvent[] {
+function flattened(event: FeedEvent): ChatEvent[] {
   switch (event.type) {
     case "entries":
       return event.entries.map((entry) => ({ type: "entry", entry }));

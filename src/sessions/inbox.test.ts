@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
-import { movableClock, turns } from "../base/contract/movable-clock.ts";
+import { movableClock, eventLoopTurns } from "../base/contract/movable-clock.ts";
 import { silentLogger } from "../base/log.ts";
-import { hubScene, joinAs, settled, upTo } from "./contract/delivery-harness.ts";
-import { createInbox, type Inbox } from "./inbox.ts";
+import { createHubHarness, joinAs, settled, upTo } from "./contract/delivery-harness.ts";
+import { createInboxes, type Inboxes } from "./inbox.ts";
 import type { InboxEvent, InboxItem } from "./service.ts";
 
 describe("an inbox", () => {
@@ -58,7 +58,7 @@ describe("an inbox", () => {
     const { store, inbox, clock, touch, reads } = scened();
     const gate = (reads.gate = Promise.withResolvers());
     const reader = read(inbox);
-    await turns();
+    await eventLoopTurns();
     store.set("a", item("a", 1));
     touch("a");
     gate.resolve();
@@ -191,7 +191,7 @@ describe("an inbox", () => {
 
 describe("the sessions of a watched user", () => {
   test("are told of here, from here and from other pods, until nobody watches", async () => {
-    const scene = await hubScene();
+    const scene = await createHubHarness();
     const [gateway, owner] = [scene.hub("gateway"), scene.hub("owner")];
     const touched: string[] = [];
     gateway.onTouched((what) => what && touched.push(`gateway ${what.sessionId}`));
@@ -214,7 +214,7 @@ describe("the sessions of a watched user", () => {
 
   test("are asked for again where a letter was lost, or the owner is another", async () => {
     let losing = false;
-    const scene = await hubScene({
+    const scene = await createHubHarness({
       carry: ({ text }, arrive) =>
         losing && text.includes("session.touched") ? "lost" : queueMicrotask(arrive),
     });
@@ -246,7 +246,7 @@ describe("the sessions of a watched user", () => {
 
   test("are told of, also where their owner heard neither of the user nor that another one is left", async () => {
     let losing = false;
-    const scene = await hubScene({
+    const scene = await createHubHarness({
       carry: ({ text }, arrive) =>
         losing && text.includes("session.watch") ? "lost" : queueMicrotask(arrive),
     });
@@ -270,7 +270,7 @@ describe("the sessions of a watched user", () => {
 
   test("are asked for again where this pod has taken the log, and the last owner wasn't heard", async () => {
     let losing = false;
-    const scene = await hubScene({
+    const scene = await createHubHarness({
       carry: (_, arrive) => (losing ? "lost" : queueMicrotask(arrive)),
     });
     const next = scene.hub("next");
@@ -292,7 +292,7 @@ describe("the sessions of a watched user", () => {
 
   test("are watched where they were while nobody can look up who owns logs", async () => {
     let letters = 0;
-    const scene = await hubScene({
+    const scene = await createHubHarness({
       carry({ text }, arrive) {
         if (text.includes("session.watch")) letters++;
         queueMicrotask(arrive);
@@ -319,7 +319,7 @@ describe("the sessions of a watched user", () => {
     let losing = false;
     let letters = 0;
     let asked = 0;
-    const scene = await hubScene({
+    const scene = await createHubHarness({
       carry({ text }, arrive) {
         if (text.includes("session.touched")) letters++;
         if (text.includes("session.follow")) asked++;
@@ -354,7 +354,9 @@ describe("the sessions of a watched user", () => {
 function scened() {
   const clock = movableClock();
   const store = new Map<string, InboxItem>();
-  const listeners = new Set<Parameters<Parameters<typeof createInbox>[0]["hub"]["onTouched"]>[0]>();
+  const listeners = new Set<
+    Parameters<Parameters<typeof createInboxes>[0]["hub"]["onTouched"]>[0]
+  >();
   const watching = new Set<string>();
   const reads = {
     count: 0,
@@ -362,7 +364,7 @@ function scened() {
     gate: undefined as PromiseWithResolvers<void> | undefined,
     error: undefined as Error | undefined,
   };
-  const inbox = createInbox({
+  const inbox = createInboxes({
     clock,
     log: silentLogger,
     hub: {
@@ -393,7 +395,7 @@ function scened() {
   return { clock, store, inbox, reads, touch, miss, watching };
 }
 
-function read(inbox: Inbox, push: () => boolean = () => true) {
+function read(inbox: Inboxes, push: () => boolean = () => true) {
   const events: InboxEvent[] = [];
   const reader = { events, failed: undefined as unknown };
   const joined = inbox.open("acme", "ann", {

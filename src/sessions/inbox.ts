@@ -1,6 +1,6 @@
 import type { Clock } from "../base/clock.ts";
 import { FlotillaError, messageOf } from "../base/errors.ts";
-import { createFewAtOnce } from "../base/semaphore.ts";
+import { createSemaphore } from "../base/semaphore.ts";
 import type { Logger } from "../base/log.ts";
 import type { Hub } from "./delivery/delivery.ts";
 import type { InboxEvent, InboxItem, Joined, Sink } from "./service.ts";
@@ -11,12 +11,12 @@ import type { InboxEvent, InboxItem, Joined, Sink } from "./service.ts";
  * So counts of what is unread are right whatever order news come in. What was missed all the same is
  * found by comparing with the store now and then. All sockets of a user share one box.
  */
-export type Inbox = {
+export type Inboxes = {
   open(tenant: string, user: string, sink: Sink<InboxEvent>): Joined;
   close(): void;
 };
 
-export type InboxParts = {
+export type InboxesParts = {
   hub: Pick<Hub, "watchUser" | "onTouched">;
   clock: Clock;
   log: Logger;
@@ -27,7 +27,7 @@ export type InboxParts = {
   ) => Promise<InboxItem[]>;
 };
 
-type Box = {
+type UserInbox = {
   readonly tenant: string;
   readonly user: string;
   readonly sinks: Set<Sink<InboxEvent>>;
@@ -43,35 +43,35 @@ type Box = {
   cancel: (() => void) | undefined;
 };
 
-const pauseMs = 250;
-const compareMs = 30_000;
+const minReadIntervalMs = 250;
+const compareEveryMs = 30_000;
 // Other pods hear of a new watch a little later; what happened until then is found by looking again.
 const firstCompareMs = 2_000;
-const readsAtOnce = 4;
-const readWaitMs = 30_000;
+const maxConcurrentReads = 4;
+const maxReadWaitMs = 30_000;
 /** More changes at once than this are found by comparing everything. */
-const changedMost = 200;
-const itemsMost = 1_000;
+const maxChanged = 200;
+const maxItems = 1_000;
 
-export function createInbox({ hub, clock, log, readInbox }: InboxParts): Inbox {
-  const boxes = new Map<string, Box>();
-  const { run: read } = createFewAtOnce(readsAtOnce, { clock, waitMs: readWaitMs });
+export function createInboxes({ hub, clock, log, readInbox }: InboxesParts): Inboxes {
+  const boxes = new Map<string, UserInbox>();
+  const { run: read } = createSemaphore(maxConcurrentReads, { clock, waitMs: maxReadWaitMs });
 
-  const schedule = (box: Box): void => {
+  const schedule = (box: UserInbox): void => {
     if (box.reading || box.sinks.size === 0) return;
     box.cancel?.();
     const nowMs = clock.monotonic();
     const dueMs = box.items && box.changed.size === 0 ? box.compareAtMs : nowMs;
-    const delayMs = Math.max(0, Math.max(dueMs, box.readMs + pauseMs) - nowMs);
-    box.cancel = clock.after(delayMs, () => void look(box));
+    const delayMs = Math.max(0, Math.max(dueMs, box.readMs + minReadIntervalMs) - nowMs);
+    box.cancel = clock.after(delayMs, () => void refresh(box));
   };
 
-  const look = async (box: Box): Promise<void> => {
+  const refresh = async (box: UserInbox): Promise<void> => {
     box.reading = true;
     box.readMs = clock.monotonic();
     const { changed } = box;
     box.changed = new Set();
-    const isWhole = !box.items || box.readMs >= box.compareAtMs || changed.size > changedMost;
+    const isWhole = !box.items || box.readMs >= box.compareAtMs || changed.size > maxChanged;
     try {
       await read(() => (isWhole ? compare(box) : update(box, [...changed])));
     } catch (error) {
@@ -87,34 +87,34 @@ export function createInbox({ hub, clock, log, readInbox }: InboxParts): Inbox {
   };
 
   /** Looks at some sessions, and tells what is different. */
-  const update = async (box: Box, only: readonly string[]): Promise<void> => {
-    const found = await readInbox(box.tenant, box.user, { only, limit: itemsMost });
-    const there = new Set(found.map(({ sessionId }) => sessionId));
-    tell(
+  const update = async (box: UserInbox, only: readonly string[]): Promise<void> => {
+    const found = await readInbox(box.tenant, box.user, { only, limit: maxItems });
+    const present = new Set(found.map(({ sessionId }) => sessionId));
+    publish(
       box,
       found,
-      only.filter((sessionId) => !there.has(sessionId)),
+      only.filter((sessionId) => !present.has(sessionId)),
     );
   };
 
-  const compare = async (box: Box): Promise<void> => {
+  const compare = async (box: UserInbox): Promise<void> => {
     const { items } = box;
     // Set before the read: what is missed during it asks for another comparison.
-    box.compareAtMs = clock.monotonic() + (items ? compareMs : firstCompareMs);
+    box.compareAtMs = clock.monotonic() + (items ? compareEveryMs : firstCompareMs);
     const found = await readInbox(box.tenant, box.user);
     if (!items) {
       box.items = new Map(found.map((item) => [item.sessionId, item]));
       for (const sink of box.sinks) push(box, sink, { type: "snapshot", sessions: found });
       return box.first.resolve();
     }
-    tell(box, found, []);
+    publish(box, found, []);
     // Others may be gone, or only too old to be among the first.
-    const there = new Set(found.map(({ sessionId }) => sessionId));
-    const rest = [...items.keys()].filter((sessionId) => !there.has(sessionId));
+    const present = new Set(found.map(({ sessionId }) => sessionId));
+    const rest = [...items.keys()].filter((sessionId) => !present.has(sessionId));
     if (rest.length > 0) await update(box, rest);
   };
 
-  const tell = (box: Box, found: readonly InboxItem[], gone: readonly string[]): void => {
+  const publish = (box: UserInbox, found: readonly InboxItem[], gone: readonly string[]): void => {
     const items = box.items!;
     const sessions = found.filter((item) => !isSame(items.get(item.sessionId), item));
     for (const item of sessions) {
@@ -124,7 +124,7 @@ export function createInbox({ hub, clock, log, readInbox }: InboxParts): Inbox {
     }
     const sessionIds = gone.filter((sessionId) => items.delete(sessionId));
     for (const sessionId of items.keys()) {
-      if (items.size <= itemsMost) break;
+      if (items.size <= maxItems) break;
       items.delete(sessionId);
     }
     for (const sink of box.sinks) {
@@ -133,19 +133,19 @@ export function createInbox({ hub, clock, log, readInbox }: InboxParts): Inbox {
     }
   };
 
-  const push = (box: Box, sink: Sink<InboxEvent>, event: InboxEvent): void => {
+  const push = (box: UserInbox, sink: Sink<InboxEvent>, event: InboxEvent): void => {
     if (box.sinks.has(sink) && !sink.push(event)) leave(box, sink);
   };
-  const leave = (box: Box, sink: Sink<InboxEvent>): void => {
+  const leave = (box: UserInbox, sink: Sink<InboxEvent>): void => {
     if (box.sinks.delete(sink) && box.sinks.size === 0) drop(box);
   };
-  const drop = (box: Box): void => {
+  const drop = (box: UserInbox): void => {
     box.cancel?.();
     box.unwatch();
     const key = keyOf(box.tenant, box.user);
     if (boxes.get(key) === box) boxes.delete(key);
   };
-  const failAll = (box: Box, error: unknown): void => {
+  const failAll = (box: UserInbox, error: unknown): void => {
     const sinks = [...box.sinks];
     box.sinks.clear();
     drop(box);
@@ -153,8 +153,8 @@ export function createInbox({ hub, clock, log, readInbox }: InboxParts): Inbox {
     for (const sink of sinks) sink.fail(error);
   };
 
-  const make = (tenant: string, user: string): Box => {
-    const box: Box = {
+  const make = (tenant: string, user: string): UserInbox => {
+    const box: UserInbox = {
       tenant,
       user,
       sinks: new Set(),
@@ -199,7 +199,7 @@ export function createInbox({ hub, clock, log, readInbox }: InboxParts): Inbox {
       box.sinks.add(member);
       const left = Promise.withResolvers<void>();
       if (box.items) push(box, member, { type: "snapshot", sessions: [...box.items.values()] });
-      else if (box.sinks.size === 1) void look(box);
+      else if (box.sinks.size === 1) void refresh(box);
       const ready = Promise.race([box.first.promise, left.promise]);
       ready.catch(() => {});
       return {

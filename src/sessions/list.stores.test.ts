@@ -14,10 +14,10 @@ import {
   readInbox,
   readSession,
   readSessionCounts,
-  unreadMost,
+  maxUnread,
 } from "./list.ts";
 import type { ListSessions } from "./service.ts";
-import { storingSessions, turn } from "./contract/storing.ts";
+import { storingSessions, turn } from "./contract/stored-sessions.ts";
 
 describe.each(storeKinds)("sessions as they are read on $name", (kind) => {
   let store: OpenStore;
@@ -217,9 +217,9 @@ describe.each(storeKinds)("sessions as they are read on $name", (kind) => {
   });
 
   test("what is unread is counted up to a cap", async () => {
-    const entries = Array.from({ length: unreadMost + 5 }, () => ({ author: "bob" }));
+    const entries = Array.from({ length: maxUnread + 5 }, () => ({ author: "bob" }));
     await put({ sessionId: "many", tenant: "cap", entries });
-    expect(await readInbox(database, "cap", "ada")).toMatchObject([{ unread: unreadMost }]);
+    expect(await readInbox(database, "cap", "ada")).toMatchObject([{ unread: maxUnread }]);
   });
 
   test("an export gives what there was when it began, and fails where that goes away", async () => {

@@ -1,21 +1,21 @@
 import { FlotillaError } from "../base/errors.ts";
 import type { Json } from "../base/json.ts";
 import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
-import { fitPage, pageBytes } from "../base/page.ts";
+import { fitPage, maxPageBytes } from "../base/page.ts";
 import type { Entry } from "../protocol/message.ts";
 import type { Database, Row } from "../store/database.ts";
-import { type Header, stateOf } from "./conversation/header.ts";
+import { type Header, sessionStateOf } from "./conversation/header.ts";
 import type { Journal } from "./log/journal.ts";
 import {
   busySessionsBelow,
   countSessions,
-  type Filter,
-  type Place,
+  type SessionFilter,
+  type SessionCursor,
   readInboxRows,
   readSessions,
   sessionsBelow,
 } from "./sql.ts";
-import type { InboxItem, ListAmong, SessionPage, SessionView } from "./service.ts";
+import type { InboxItem, ListSessionsAmong, SessionPage, SessionView } from "./service.ts";
 
 /** One session, undefined where the tenant has none of that id, or has it no more. */
 export async function readSession(
@@ -39,11 +39,11 @@ export async function readSessionCounts(database: Database): Promise<SessionCoun
 // A page that filters looks at so many sessions at a time, and at so many at most: where few fit, it is
 // short and says where to go on, instead of taking as long as there are sessions.
 const windowSessions = 500;
-const windowsMost = 10;
+const maxWindows = 10;
 const listOptions = ["user", "agent", "status", "state", "only", "cursor", "limit"] as const;
 const listRange = { min: 1, max: 1_000 };
 // No character comes after this one, in the order that ids are sorted by.
-const top: Place = { activeAtMs: Number.MAX_SAFE_INTEGER, sessionId: "\u{10ffff}" };
+const firstCursor: SessionCursor = { activeAtMs: Number.MAX_SAFE_INTEGER, sessionId: "\u{10ffff}" };
 
 /**
  * A page of a tenant's sessions, the one that something happened in last first. One in which something
@@ -52,7 +52,7 @@ const top: Place = { activeAtMs: Number.MAX_SAFE_INTEGER, sessionId: "\u{10ffff}
 export async function listSessions(
   database: Database,
   tenant: string,
-  options: ListAmong = {},
+  options: ListSessionsAmong = {},
 ): Promise<SessionPage> {
   const { cursor, limit = 50, ...filter } = checkedList(options);
   if (filter.only?.length === 0) return { sessions: [], next: null };
@@ -61,22 +61,22 @@ export async function listSessions(
   // One more than asked for, to see whether there is another page.
   const count = isFiltered && !isBusy ? Math.max(windowSessions, limit + 1) : limit + 1;
   const below = isBusy ? busySessionsBelow : sessionsBelow;
-  const found = new Map<string, Place>();
+  const found = new Map<string, SessionCursor>();
   let bytes = 0;
   let isFull = false;
-  let before = cursor === undefined ? top : placeIn(cursor);
+  let before = cursor === undefined ? firstCursor : decodeCursor(cursor);
   let hasMore = true;
-  for (let windows = 0; hasMore && !isFull && windows < windowsMost; windows++) {
+  for (let windows = 0; hasMore && !isFull && windows < maxWindows; windows++) {
     const window = await database.read(below(tenant, filter, { before, count }));
     for (const row of window) {
       if (row["bytes"] === null) continue;
       bytes += Number(row["bytes"]);
-      isFull = found.size >= limit || (bytes > pageBytes && found.size > 0);
+      isFull = found.size >= limit || (bytes > maxPageBytes && found.size > 0);
       if (isFull) break;
-      found.set(row["session_id"], placeOf(row));
+      found.set(row["session_id"], cursorOfRow(row));
     }
     hasMore = window.length === count;
-    if (window.length > 0) before = placeOf(window.at(-1)!);
+    if (window.length > 0) before = cursorOfRow(window.at(-1)!);
   }
   // Only what a page has room for is read, as far as it still fits the filter.
   const ids = [...found.keys()];
@@ -85,21 +85,21 @@ export async function listSessions(
   const views = ids.flatMap((sessionId) => byId.get(sessionId) ?? []).map(toView);
   const page = fitPage(views, isFull);
   const last = page.items.length < views.length ? page.items.at(-1)!.sessionId : ids.at(-1)!;
-  if (page.hasMore) return { sessions: page.items, next: cursorOf(found.get(last)!) };
-  return { sessions: page.items, next: hasMore ? cursorOf(before) : null };
+  if (page.hasMore) return { sessions: page.items, next: encodeCursor(found.get(last)!) };
+  return { sessions: page.items, next: hasMore ? encodeCursor(before) : null };
 }
 
-function placeOf(row: Row): Place {
+function cursorOfRow(row: Row): SessionCursor {
   return { activeAtMs: Number(row["active_at"]), sessionId: row["session_id"] };
 }
 
-function cursorOf({ activeAtMs, sessionId }: Place): string {
+function encodeCursor({ activeAtMs, sessionId }: SessionCursor): string {
   return `${activeAtMs}.${sessionId}`;
 }
 
 const expectedCursor = "the `next` of an earlier page";
 
-function placeIn(cursor: string): Place {
+function decodeCursor(cursor: string): SessionCursor {
   const [, activeAtMs, sessionId] = /^(\d{1,15})\.(.+)$/s.exec(cursor) ?? [];
   if (activeAtMs !== undefined && sessionId !== undefined) {
     return { activeAtMs: Number(activeAtMs), sessionId };
@@ -107,7 +107,9 @@ function placeIn(cursor: string): Place {
   throw new FlotillaError("invalid_option", `cursor must be ${expectedCursor}`);
 }
 
-function checkedList(options: ListAmong): Filter & { cursor?: string; limit?: number } {
+function checkedList(
+  options: ListSessionsAmong,
+): SessionFilter & { cursor?: string; limit?: number } {
   checkOptions("sessions.list", options, listOptions);
   const { status, state, limit, cursor } = options;
   if (status !== undefined) checkChoice("status", status, ["active", "archived"]);
@@ -127,7 +129,7 @@ function checkText(what: string, value: unknown, expected = "text of 1 to 500 ch
   throw new FlotillaError("invalid_option", `${what} must be ${expected}`);
 }
 
-export type InboxOptions = {
+export type ReadInboxOptions = {
   /** Default 100, at most 1,000. */
   limit?: number;
   /** Only these, as far as they are the user's. */
@@ -135,22 +137,22 @@ export type InboxOptions = {
 };
 
 /** Of a user with more sessions than this, those made last are looked at. */
-export const consideredMost = 5_000;
+export const maxConsidered = 5_000;
 
 /** More isn't counted: nobody minds whether it is 1,000 or 2,000. */
-export const unreadMost = 1_000;
+export const maxUnread = 1_000;
 
 /** A user's sessions with what is unread in them, the one that something happened in last first. */
 export async function readInbox(
   database: Database,
   tenant: string,
   user: string,
-  { limit = 100, only }: InboxOptions = {},
+  { limit = 100, only }: ReadInboxOptions = {},
 ): Promise<InboxItem[]> {
   checkNumber("limit", limit, listRange);
   if (only?.length === 0) return [];
-  const asked = { tenant, user, limit, consideredMost, countedMost: unreadMost };
-  const found = await database.read(readInboxRows({ ...asked, ...(only && { only }) }));
+  const query = { tenant, user, limit, consideredMost: maxConsidered, countedMost: maxUnread };
+  const found = await database.read(readInboxRows({ ...query, ...(only && { only }) }));
   return found.map(toItem);
 }
 
@@ -160,7 +162,7 @@ export type ExportPage = {
   readonly entries: readonly Entry[];
 };
 
-const exportPage = { limit: 200, maxBytes: pageBytes };
+const exportPage = { limit: 200, maxBytes: maxPageBytes };
 
 /**
  * All that a session held when this began, page by page: a first one in any case. It fails where the
@@ -200,7 +202,7 @@ function toView(row: Row): SessionView {
     agents,
     users,
     status: status === "archived" ? "archived" : "active",
-    state: stateOf(header),
+    state: sessionStateOf(header),
     lastSeq,
     tokens,
     needsCompaction,
@@ -220,7 +222,7 @@ function toItem(row: Row): InboxItem {
     sessionId,
     agents,
     status: status === "archived" ? "archived" : "active",
-    state: stateOf(header).state,
+    state: sessionStateOf(header).state,
     lastSeq,
     readSeq: Number(row["read_seq"]),
     unread: Number(row["unread"]),

@@ -3,8 +3,8 @@ import { uuidv7 } from "../base/ids.ts";
 import { silentLogger } from "../base/log.ts";
 import { movableClock } from "../base/contract/movable-clock.ts";
 import { seededRandom } from "../base/random.ts";
-import { createLocalExchange } from "../bus/memory-bus.ts";
-import type { AgentBook } from "./agents/registry.ts";
+import { createMemoryBus } from "../bus/memory-bus.ts";
+import type { AgentRegistry } from "./agents/registry.ts";
 import type { AgentFacts, Command } from "./conversation/command.ts";
 import type { Hub } from "./delivery/delivery.ts";
 import { createMemoryJournal } from "./log/memory-journal.ts";
@@ -40,8 +40,8 @@ test.each([
       facts: () => facts,
       isInCode: () => isInCode,
       prime: async () => {},
-    } satisfies AgentBook;
-    const bus = createLocalExchange().connect("leaving", { clock });
+    } satisfies AgentRegistry;
+    const bus = createMemoryBus().connect("leaving", { clock });
     const heads = createHeads({ journal, clock });
     const hub = { committed: () => {}, ownersMoved: () => {} } as unknown as Hub;
     const shared = { clock, random, ids, journal, bus, heads, log: silentLogger, logs: 1 };
@@ -52,7 +52,7 @@ test.each([
         host: null,
         isGone: () => false,
         fleet,
-        book,
+        registry: book,
         createRunner: () =>
           ({ running: () => [], stop: () => left.promise, start: () => {} }) as unknown as Runner,
         onEvent: () => {},
@@ -66,7 +66,7 @@ test.each([
     const stopped = pod.stop({ waitMs: 1_000 });
     const said = { role: "user", author: "ann", parts: [], tokens: 1 };
     await ask({ type: "append", clientId: "m", messageId: "m", ...said });
-    expect(owner.look("s")?.work).toMatchObject({ type: "turn", runner });
+    expect(owner.cachedHeader("s")?.work).toMatchObject({ type: "turn", runner });
     left.resolve();
     await clock.advance(5_000);
     await stopped;

@@ -1,11 +1,11 @@
 import type { Json } from "../base/json.ts";
-import type { AgentBook } from "./agents/registry.ts";
+import type { AgentRegistry } from "./agents/registry.ts";
 import type { AgentFacts, Facts, Reply } from "./conversation/command.ts";
-import type { HereParts } from "./start.ts";
+import type { LocalSessionsParts } from "./start.ts";
 import type { Header } from "./conversation/header.ts";
 import type { Hub } from "./delivery/delivery.ts";
-import { answerMark } from "./validate.ts";
-import type { Courier } from "./log/command-router.ts";
+import { answerIdPrefix } from "./validate.ts";
+import type { CommandRouter } from "./log/command-router.ts";
 import type { Fleet } from "./log/fleet.ts";
 import {
   createOwners,
@@ -13,19 +13,19 @@ import {
   type LogEvent,
   type Owned,
   type Owners,
-  type Taken,
+  type TakenLog,
 } from "./log/ownership.ts";
-import { createOverseer, type Overseer } from "./log/turn-monitor.ts";
+import { createTurnMonitor, type TurnMonitor } from "./log/turn-monitor.ts";
 import { createOwner, type CommittedRecord } from "./log/owner.ts";
 import { logOf } from "./log/placement.ts";
-import type { Runner, WorkName } from "./runner.ts";
+import type { Runner, WorkId } from "./runner.ts";
 
 /** What a pod does for sessions: it owns logs, and makes answers. */
 export type PodSessions = {
   readonly owners: Owners;
   readonly runner: Runner;
   /** Answers are brought to owners through this. */
-  connect(courier: Courier): void;
+  connect(router: CommandRouter): void;
   stop(options: { waitMs: number }): Promise<void>;
 };
 
@@ -34,47 +34,47 @@ export type PodSessionsOptions = {
   host: string | null;
   isGone: (host: string) => boolean;
   fleet: Fleet;
-  book: AgentBook;
+  registry: AgentRegistry;
   createRunner: (parts: RunnerLinks) => Runner;
   onEvent: (event: LogEvent) => void;
 };
 
 /** How a runner reaches the rest. */
 export type RunnerLinks = {
-  ask: Courier["ask"];
+  ask: CommandRouter["submit"];
   live: { chunks: Hub["chunks"] };
 };
 
-type PodParts = HereParts & { heads: Heads; hub: () => Hub };
+type PodParts = LocalSessionsParts & { heads: Heads; hub: () => Hub };
 
-const nameMs = 1_000;
+const reportEveryMs = 1_000;
 const defaultDebounceMs = 500;
-const answerMs = 1_000;
+const readyTimeoutMs = 1_000;
 
 export function startPodSessions(parts: PodParts, options: PodSessionsOptions): PodSessions {
   const { bus, clock, ids, log, journal, heads } = parts;
-  const { podId, fleet, book } = options;
-  const overseers = new Map<number, Overseer>();
+  const { podId, fleet, registry } = options;
+  const monitors = new Map<number, TurnMonitor>();
   /** Pods whose processes are known to have ended. Their ids never come again. */
   const gonePods = new Set<string>();
-  let courier: Courier | undefined;
+  let router: CommandRouter | undefined;
   let stopping = false;
-  let cancelNaming = () => {};
+  let cancelReporting = () => {};
 
   const runner = options.createRunner({
-    ask: (...asked) => courier!.ask(...asked),
+    ask: (...args) => router!.submit(...args),
     live: { chunks: (live) => parts.hub().chunks(live) },
   });
 
   const factsAbout = (tenant: string, name: string): AgentFacts | undefined =>
-    book.facts(tenant, name) ?? fleet.factsOf(name);
+    registry.facts(tenant, name) ?? fleet.factsOf(name);
   const runnerFor = (tenant: string, name: string): string | null => {
-    const here = book.facts(tenant, name) !== undefined;
-    if (here && !stopping) return podId;
+    const hasAgent = registry.facts(tenant, name) !== undefined;
+    if (hasAgent && !stopping) return podId;
     const able = fleet.withAgent(name);
     // A stored agent runs on any pod. One in this pod's code may be on no other, whatever the fleet knows
     // of this pod: its own row needn't be up any more.
-    const isStored = here && !book.isInCode(name);
+    const isStored = hasAgent && !registry.isInCode(name);
     const others = (able.length > 0 || !isStored ? able : [...fleet.pods().keys()]).filter(
       // One that is gone is still known for a while.
       (each) => each !== podId && !gonePods.has(each),
@@ -83,24 +83,24 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
   };
   const facts = (tenant: string): Facts => ({
     nowMs: clock.now(),
-    newId: () => answerMark + ids.next(),
+    newId: () => answerIdPrefix + ids.next(),
     agent: (name) => factsAbout(tenant, name),
     runnerFor: (name) => runnerFor(tenant, name),
   });
   const prime = (tenant: string, names: readonly string[]): Promise<void> | undefined => {
     const missing = names.filter((name) => factsAbout(tenant, name) === undefined);
-    return missing.length === 0 ? undefined : book.prime(tenant, missing);
+    return missing.length === 0 ? undefined : registry.prime(tenant, missing);
   };
 
   const start = (to: string, header: Header): void => {
     if (to === podId) runner.start(header);
     else bus.send(to, topics.start, { header } as unknown as Json);
   };
-  const abort = (to: string, which: WorkName, keep: boolean): void => {
+  const abort = (to: string, which: WorkId, keep: boolean): void => {
     if (to === podId) runner.abort(which, { keep });
     else bus.send(to, topics.abort, { which, keep } as unknown as Json);
   };
-  const checkpoint = async ({ sessionId, epoch }: WorkName): Promise<Reply | undefined> => {
+  const checkpoint = async ({ sessionId, epoch }: WorkId): Promise<Reply | undefined> => {
     const stored = await journal.checkpoint(sessionId);
     return stored?.epoch === epoch ? (JSON.parse(stored.body) as Reply) : undefined;
   };
@@ -108,11 +108,11 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
   const own = async (
     head: CommittedRecord["head"],
     busy: readonly Header[],
-    { onFenced, isFresh, gone }: Taken,
+    { onFenced, isFresh, gone }: TakenLog,
   ): Promise<Owned> => {
     if (gone !== null && gone !== podId) gonePods.add(gone);
     await Promise.all(busy.flatMap(({ tenant, agents }) => prime(tenant, agents) ?? []));
-    const overseer = createOverseer({
+    const monitor = createTurnMonitor({
       clock,
       log,
       start,
@@ -129,20 +129,20 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
       onFenced,
       isFresh,
       onCommitted(committed) {
-        for (const header of committed.record.headers) overseer.see(header);
-        for (const [sessionId, effect] of committed.effects) overseer.perform(sessionId, effect);
-        parts.hub().committed(deliveries(committed, owner.look));
+        for (const header of committed.record.headers) monitor.watch(header);
+        for (const [sessionId, effect] of committed.effects) monitor.perform(sessionId, effect);
+        parts.hub().committed(deliveries(committed, owner.cachedHeader));
         const { record, durationMs } = committed;
         options.onEvent({ type: "record", entries: record.entries.length, durationMs });
       },
     });
-    overseers.set(head.logId, overseer);
-    for (const header of busy) overseer.see(header);
+    monitors.set(head.logId, monitor);
+    for (const header of busy) monitor.watch(header);
     return {
       owner,
       end() {
-        overseer.close();
-        if (overseers.get(head.logId) === overseer) overseers.delete(head.logId);
+        monitor.close();
+        if (monitors.get(head.logId) === monitor) monitors.delete(head.logId);
       },
     };
   };
@@ -157,7 +157,7 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
     pods: fleet.pods,
     own,
     wouldTake: async (to) =>
-      bus.request(to, topics.ready, null, { timeoutMs: answerMs }).then(
+      bus.request(to, topics.ready, null, { timeoutMs: readyTimeoutMs }).then(
         (answer) => answer === true,
         () => false,
       ),
@@ -171,28 +171,28 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
       return null;
     }),
     bus.serve(topics.abort, (body) => {
-      const { which, keep } = body as unknown as { which: WorkName; keep: boolean };
+      const { which, keep } = body as unknown as { which: WorkId; keep: boolean };
       runner.abort(which, { keep });
       return null;
     }),
     bus.serve(topics.named, (body) => {
-      named((body as unknown as { works: WorkName[] }).works);
+      named((body as unknown as { works: WorkId[] }).works);
       return null;
     }),
     bus.serve(topics.ready, () => !stopping),
     bus.serve(topics.offer, () => {
-      void fleet.refresh().then(owners.look);
+      void fleet.refresh().then(owners.poll);
       return null;
     }),
   ];
 
-  const named = (works: readonly WorkName[]): void => {
-    for (const overseer of overseers.values()) overseer.named(works);
+  const named = (works: readonly WorkId[]): void => {
+    for (const monitor of monitors.values()) monitor.confirm(works);
   };
 
   /** Says what this pod works on to whoever owns it. */
-  const nameAll = (): void => {
-    cancelNaming = clock.after(nameMs, nameAll);
+  const reportRunning = (): void => {
+    cancelReporting = clock.after(reportEveryMs, reportRunning);
     const works = runner.running();
     if (works.length === 0) return;
     named(works);
@@ -206,19 +206,19 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
       }
     }
   };
-  cancelNaming = clock.after(nameMs, nameAll);
+  cancelReporting = clock.after(reportEveryMs, reportRunning);
 
   return {
     owners,
     runner,
-    connect(given) {
-      courier = given;
+    connect(connected) {
+      router = connected;
     },
     async stop({ waitMs }) {
       stopping = true;
       await runner.stop({ waitMs });
       await owners.stop();
-      cancelNaming();
+      cancelReporting();
       for (const each of unserve) each();
       fleet.close();
     },
@@ -238,14 +238,14 @@ const none: readonly string[] = [];
 /** What a record brings to those who follow its sessions. */
 function deliveries(
   { head, record, formerUsers }: CommittedRecord,
-  look: (sessionId: string) => Header | undefined,
+  headerOf: (sessionId: string) => Header | undefined,
 ): Parameters<Hub["committed"]>[0] {
   const { logId, offset, incarnation } = head;
   const entries = Map.groupBy(record.entries, ({ sessionId }) => sessionId);
   const headers = new Map(record.headers.map((header) => [header.sessionId, header]));
   // Who has read something leaves the header as it is, and still changes an inbox.
   for (const { sessionId } of record.reads) {
-    const header = headers.get(sessionId) ?? look(sessionId);
+    const header = headers.get(sessionId) ?? headerOf(sessionId);
     if (header) headers.set(sessionId, header);
   }
   return Array.from(headers.values(), (header) => ({

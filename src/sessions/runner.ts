@@ -6,9 +6,9 @@ export type Runner = {
   /** Starts the work that the header names. Does nothing where it runs already, or has been replaced. */
   start(header: Header): void;
   /** Ends a turn; with `keep`, what it has so far is still stored. */
-  abort(which: WorkName, options: { keep: boolean }): void;
+  abort(which: WorkId, options: { keep: boolean }): void;
   /** All that is under way or waits for its turn, for the owners to hear of every second. */
-  running(): readonly WorkName[];
+  running(): readonly WorkId[];
   /** How much of that waits for other work to end first. */
   readonly waiting: number;
   /** Work that pods were lost under has just begun here, alone. */
@@ -19,14 +19,14 @@ export type Runner = {
   stop(options: { waitMs: number }): Promise<void>;
 };
 
-export type WorkName = {
+export type WorkId = {
   readonly sessionId: string;
   readonly epoch: number;
   readonly attempt: number;
 };
 
 /** Chunks of an answer from the `index`-th on. */
-export type LiveChunks = WorkName & {
+export type LiveChunks = WorkId & {
   readonly index: number;
   /** True of a snapshot: these chunks stand for everything up to `index + chunks.length`. */
   readonly fromStart?: true;

@@ -21,11 +21,11 @@ export type SessionService = {
   create(tenant: string, input: CreateSession): Promise<SessionView>;
   /** With `patient` it waits for a store that is away, as what is asked of a session does. */
   get(tenant: string, sessionId: string, options?: { patient?: boolean }): Promise<SessionView>;
-  list(tenant: string, options: ListAmong): Promise<SessionPage>;
+  list(tenant: string, options: ListSessionsAmong): Promise<SessionPage>;
   entries(tenant: string, sessionId: string, page: EntriesAsked): Promise<EntriesPage>;
   send(tenant: string, sessionId: string, message: SendMessage): Promise<Sent>;
   toolResult(tenant: string, sessionId: string, result: SendToolResult): Promise<Sent>;
-  regenerate(tenant: string, sessionId: string, asked: AskAgain): Promise<Sent>;
+  regenerate(tenant: string, sessionId: string, request: RegenerateAnswer): Promise<Sent>;
   /** True where a turn was there to be stopped. Who stopped it is an entry of the log. */
   stop(tenant: string, sessionId: string, options?: StopTurn): Promise<boolean>;
   read(tenant: string, sessionId: string, upTo: { user: string; seq: number }): Promise<void>;
@@ -42,7 +42,7 @@ export type SessionService = {
   /** Deletes what was said, for good. */
   remove(tenant: string, sessionId: string): Promise<void>;
   /** Everything after the client's place, in order, then everything as it happens. */
-  join(tenant: string, sessionId: string, place: Place, sink: Sink<SessionEvent>): Joined;
+  join(tenant: string, sessionId: string, position: JoinPosition, sink: Sink<FeedEvent>): Joined;
   /** A snapshot of a user's sessions, then what changes in them. */
   inbox(tenant: string, user: string, sink: Sink<InboxEvent>): Joined;
 };
@@ -66,7 +66,7 @@ export type ListSessions = {
   limit?: number;
 };
 /** For callers that may see these sessions alone, as far as they exist. */
-export type ListAmong = ListSessions & { readonly only?: readonly string[] };
+export type ListSessionsAmong = ListSessions & { readonly only?: readonly string[] };
 export type SessionPage = {
   readonly sessions: readonly SessionView[];
   readonly next: string | null;
@@ -114,7 +114,7 @@ export type SendToolResult = {
   results: readonly ToolResult[];
   trace?: TraceHeaders;
 };
-export type AskAgain = {
+export type RegenerateAnswer = {
   id?: string;
   /** The answer to make anew. Default: the last one. */
   messageId?: string;
@@ -127,7 +127,7 @@ export type ChangeMembers = {
 };
 
 /** Where a client stands: the last entry it has, of which log, and that entry's message id. */
-export type Place = { lastSeq: number; incarnation?: string; lastMessageId?: string };
+export type JoinPosition = { lastSeq: number; incarnation?: string; lastMessageId?: string };
 
 export type Joined = {
   /** Resolves when the client has been told all that there was when it joined. */
@@ -149,7 +149,7 @@ export type Sink<Event> = {
   drained?(): Promise<void>;
 };
 
-export type SessionEvent =
+export type FeedEvent =
   /** First of all. */
   | {
       readonly type: "joined";

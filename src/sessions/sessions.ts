@@ -150,7 +150,7 @@ function createChat(
     return service.send(tenant, sessionId, { ...rest, author, parts: partsOf(message) });
   };
   const events: Chat["events"] = (options = {}) =>
-    eventsOf((place, sink) => service.join(tenant, sessionId, place, sink), options);
+    eventsOf((position, sink) => service.join(tenant, sessionId, position, sink), options);
   const entries: Chat["entries"] = (page = {}) => service.entries(tenant, sessionId, page);
 
   return {

@@ -1,6 +1,6 @@
-import { bytesOf } from "../store/page.ts";
+import { columnBytes } from "../store/page.ts";
 import { isAmong, join, limit, rows, sql, type Statement, table } from "../store/sql.ts";
-import type { ListAmong } from "./service.ts";
+import type { ListSessionsAmong } from "./service.ts";
 
 const sessions = table("session");
 const members = table("session_user");
@@ -9,7 +9,7 @@ const messages = table("message");
 export function readSessions(
   tenant: string,
   sessionIds: readonly string[],
-  filter: Filter = {},
+  filter: SessionFilter = {},
 ): Statement {
   const asked = rows(
     { session_id: "text" },
@@ -22,7 +22,7 @@ export function readSessions(
 }
 
 /** No more than this many sessions are looked at, so that a look costs the same however many there are. */
-const countedMost = 10_000;
+const maxCountedSessions = 10_000;
 
 /**
  * How many sessions of all tenants there are, and in how many of them something goes on. Those are asked
@@ -30,25 +30,29 @@ const countedMost = 10_000;
  */
 export function countSessions(): Statement {
   const there = (looked: Statement) => sql`
-    select count(*) from (${looked} ${limit(countedMost)}) looked where status <> 'deleted'`;
+    select count(*) from (${looked} ${limit(maxCountedSessions)}) looked where status <> 'deleted'`;
   return sql`
     select (${there(sql`select status from ${sessions}`)}) as total,
       (${there(sql`select status from ${sessions} where state <> 'idle' order by log_id`)}) as busy`;
 }
 
-export type Filter = Pick<ListAmong, "user" | "agent" | "status" | "state" | "only">;
+export type SessionFilter = Pick<ListSessionsAmong, "user" | "agent" | "status" | "state" | "only">;
 
 /** A place in the order that sessions are listed in: by what happened last, then by their ids. */
-export type Place = { readonly activeAtMs: number; readonly sessionId: string };
+export type SessionCursor = { readonly activeAtMs: number; readonly sessionId: string };
 
-export type Window = { readonly before: Place; readonly count: number };
+export type SessionWindow = { readonly before: SessionCursor; readonly count: number };
 
 /**
  * The next so many sessions below a place, the one that something happened in last first, with how many
  * bytes those take that fit the filter. The others are named too, so that the caller knows how far it has
  * looked. Of a user all sessions are looked at, since nothing else knows whose they are.
  */
-export function sessionsBelow(tenant: string, filter: Filter, window: Window): Statement {
+export function sessionsBelow(
+  tenant: string,
+  filter: SessionFilter,
+  window: SessionWindow,
+): Statement {
   const fits = conditionOf(filter);
   const columns = sql`session_id, active_at, case when ${fits} then ${viewBytes} end as bytes`;
   const { before, count } = window;
@@ -85,7 +89,11 @@ export function sessionsBelow(tenant: string, filter: Filter, window: Window): S
  * Those of a tenant in which something goes on, found among all in which something does: they are few,
  * however many sessions there are. What is compared is said in a way that no other index fits.
  */
-export function busySessionsBelow(tenant: string, filter: Filter, window: Window): Statement {
+export function busySessionsBelow(
+  tenant: string,
+  filter: SessionFilter,
+  window: SessionWindow,
+): Statement {
   const { before } = window;
   return sql`
     select session_id, active_at, ${viewBytes} as bytes from ${sessions} session
@@ -96,15 +104,15 @@ export function busySessionsBelow(tenant: string, filter: Filter, window: Window
     order by active_at + 0 desc, (session_id || '') desc ${limit(window.count)}`;
 }
 
-const viewBytes = sql`200 + ${bytesOf(sql`header`)} + ${bytesOf(sql`metadata`)}`;
+const viewBytes = sql`200 + ${columnBytes(sql`header`)} + ${columnBytes(sql`metadata`)}`;
 
-function ofUser({ user }: Filter): Statement {
+function ofUser({ user }: SessionFilter): Statement {
   if (user === undefined) return sql``;
   return sql`and exists (select 1 from ${members} member
     where member.session_id = session.session_id and member.user_id = ${user})`;
 }
 
-function conditionOf({ agent, status, state }: Filter): Statement {
+function conditionOf({ agent, status, state }: SessionFilter): Statement {
   const conditions = [sql`status <> 'deleted'`];
   if (agent !== undefined) conditions.push(sql`agent = ${agent}`);
   if (status !== undefined) conditions.push(sql`status = ${status}`);
@@ -112,7 +120,7 @@ function conditionOf({ agent, status, state }: Filter): Statement {
   return join(conditions, " and ");
 }
 
-export type InboxAsked = {
+export type InboxQuery = {
   readonly tenant: string;
   readonly user: string;
   readonly limit: number;
@@ -127,8 +135,8 @@ export type InboxAsked = {
  * A user's sessions by activity, with what others have said in them since the user has read. What
  * replaces an earlier message isn't counted again.
  */
-export function readInboxRows(asked: InboxAsked): Statement {
-  const { tenant, user, only, consideredMost, countedMost } = asked;
+export function readInboxRows(query: InboxQuery): Statement {
+  const { tenant, user, only, consideredMost, countedMost } = query;
   const theirs = sql`member.tenant = ${tenant} and member.user_id = ${user}`;
   const named = rows({ session_id: "text" }, only?.map((sessionId) => [sessionId]) ?? []);
   const considered =
@@ -152,6 +160,6 @@ export function readInboxRows(asked: InboxAsked): Statement {
       select session_id, header, active_at from ${sessions} session
       where ${isAmong(considered, sql`session.session_id`)}
         and tenant = ${tenant} and status <> 'deleted'
-      order by active_at desc, session_id desc ${limit(asked.limit)}) shown
+      order by active_at desc, session_id desc ${limit(query.limit)}) shown
     order by shown.active_at desc, shown.session_id desc`;
 }

@@ -8,17 +8,17 @@ import { coldReads, type Database } from "../store/database.ts";
 import { createService } from "./create-service.ts";
 import { createHub } from "./delivery/hub.ts";
 import type { Hub, HubLoad } from "./delivery/delivery.ts";
-import { createInbox } from "./inbox.ts";
+import { createInboxes } from "./inbox.ts";
 import type { Journal } from "./log/journal.ts";
 import { readInbox } from "./list.ts";
-import { createCourier } from "./log/command-router.ts";
+import { createCommandRouter } from "./log/command-router.ts";
 import { createHeads } from "./log/ownership.ts";
 import { type PodSessions, type PodSessionsOptions, startPodSessions } from "./pod.ts";
 import type { SessionService } from "./service.ts";
 import { createSessions, type Sessions } from "./sessions.ts";
 
 /** Sessions in one process. A pod owns logs and makes answers; any other program only asks. */
-export type SessionsHere = {
+export type LocalSessions = {
   readonly service: SessionService;
   readonly sessions: Sessions;
   readonly journal: Journal;
@@ -32,7 +32,7 @@ export type SessionsHere = {
 /** How much this process has to do for sessions right now. */
 export type SessionLoad = HubLoad & { readonly turnsWaiting: number };
 
-export type HereParts = {
+export type LocalSessionsParts = {
   database: Database;
   journal: Journal;
   /** The same by cold reads, for clients that follow and look. Default: `journal`. */
@@ -46,22 +46,22 @@ export type HereParts = {
   /** How many logs are made where there are none. */
   logs: number;
   /** The trace context of the caller, else the given one. Default: nothing is traced. */
-  traceHere?: (given: TraceHeaders | undefined) => string | null;
+  currentTrace?: (given: TraceHeaders | undefined) => string | null;
 };
 
 /** How old what is known of a log's owner may be, where following it isn't urgent. */
-const believedMs = 1_000;
+const maxHeadAgeMs = 1_000;
 
-export function createSessionsHere(
-  parts: HereParts,
+export function createLocalSessions(
+  parts: LocalSessionsParts,
   podOptions?: PodSessionsOptions,
-): SessionsHere {
+): LocalSessions {
   const { journal, coldJournal = journal, bus, clock, log } = parts;
-  const looks = coldReads(parts.database);
+  const coldDatabase = coldReads(parts.database);
   const heads = createHeads(parts);
   const pod = podOptions && startPodSessions({ ...parts, heads, hub: () => hub }, podOptions);
   const owners = pod?.owners;
-  const courier = createCourier({
+  const router = createCommandRouter({
     ...parts,
     heads,
     owners,
@@ -75,42 +75,42 @@ export function createSessionsHere(
     log,
     isLocal: (sessionId) => owners?.isFresh(sessionId) ?? false,
     isSure: () => owners?.areFresh ?? true,
-    ownerOf: async (sessionId) => (await heads.of(sessionId, believedMs))?.owner ?? undefined,
+    ownerOf: async (sessionId) => (await heads.of(sessionId, maxHeadAgeMs))?.owner ?? undefined,
     owners: async () => {
-      const all = (await heads.all(believedMs)).map(({ owner }) => owner);
+      const all = (await heads.all(maxHeadAgeMs)).map(({ owner }) => owner);
       return [...new Set(all)].filter((owner) => owner !== null);
     },
     incarnationOf: async (sessionId) => (await heads.of(sessionId, Infinity))?.incarnation ?? "",
-    lookLocal(sessionId) {
+    localHeader(sessionId) {
       const owner = owners?.of(sessionId);
-      const header = owner?.look(sessionId);
+      const header = owner?.cachedHeader(sessionId);
       return owner && header && { header, incarnation: owner.head.incarnation };
     },
     ...(pod && { runner: pod.runner }),
   });
-  const inbox = createInbox({
+  const inboxes = createInboxes({
     hub,
     clock,
     log,
-    readInbox: (tenant, user, options) => readInbox(looks, tenant, user, options),
+    readInbox: (tenant, user, options) => readInbox(coldDatabase, tenant, user, options),
   });
   const service = createService({
     ...parts,
     coldJournal,
     heads,
-    courier,
+    router,
     hub,
-    inbox,
-    lookHere: (sessionId) =>
-      owners?.isFresh(sessionId) ? owners.of(sessionId)?.look(sessionId) : undefined,
+    inboxes,
+    localHeader: (sessionId) =>
+      owners?.isFresh(sessionId) ? owners.of(sessionId)?.cachedHeader(sessionId) : undefined,
   });
-  pod?.connect(courier);
+  pod?.connect(router);
   let stopped: Promise<void> | undefined;
   const stop = async (waitMs: number): Promise<void> => {
     await pod?.stop({ waitMs });
-    inbox.close();
+    inboxes.close();
     hub.close();
-    courier.close();
+    router.close();
     await bus.close();
   };
   return {

@@ -2,35 +2,35 @@ import { FlotillaError } from "../base/errors.ts";
 import { encodeJson } from "../base/json.ts";
 import { checkChoice, checkNumber, checkOptions, checkText } from "../base/options.ts";
 import type { Part, ToolResult } from "../protocol/message.ts";
-import { agentsMost, usersMost } from "./conversation/header.ts";
+import { maxAgents, maxUsers } from "./conversation/header.ts";
 import type { CreateSession, SendMessage } from "./service.ts";
 
 /** What may be said of a session from outside, checked once, at the door. */
 
-export const idChars = 200;
+export const maxIdChars = 200;
 /** What the ids of answers begin with, and no client's may: whoever could send one would speak as the agent. */
-export const answerMark = "@";
-export const partsMost = 1_000;
-export const resultsMost = 100;
-export const metadataBytes = 16 * 1024;
+export const answerIdPrefix = "@";
+export const maxParts = 1_000;
+export const maxResults = 100;
+export const maxMetadataBytes = 16 * 1024;
 
 export function checkSessionId(sessionId: unknown): string {
-  return checkText("the session's id", sessionId, { max: idChars });
+  return checkText("the session's id", sessionId, { max: maxIdChars });
 }
 
 export function checkCreate(input: CreateSession): void {
   checkOptions("sessions.create", input, ["sessionId", "agents", "users", "metadata"]);
   if (input.sessionId !== undefined) checkSessionId(input.sessionId);
-  checkNames("agents", input.agents, agentsMost);
-  checkNames("users", input.users, usersMost);
+  checkNames("agents", input.agents, maxAgents);
+  checkNames("users", input.users, maxUsers);
 }
 
-export function checkNames(what: string, names: unknown, most: number): void {
+export function checkNames(what: string, names: unknown, max: number): void {
   if (names === undefined) return;
-  if (!Array.isArray(names) || names.length > most) {
-    throw new FlotillaError("invalid_option", `${what} must be a list of at most ${most}`);
+  if (!Array.isArray(names) || names.length > max) {
+    throw new FlotillaError("invalid_option", `${what} must be a list of at most ${max}`);
   }
-  for (const name of names) checkText(`each of ${what}`, name, { max: idChars });
+  for (const name of names) checkText(`each of ${what}`, name, { max: maxIdChars });
   if (new Set(names).size < names.length) {
     throw new FlotillaError("invalid_option", `${what} names one twice`);
   }
@@ -39,8 +39,8 @@ export function checkNames(what: string, names: unknown, most: number): void {
 export function checkMessage(message: SendMessage, maxBytes: number): void {
   const { id, role, author, parts, to, tokens, metadata } = message;
   if (id !== undefined) checkMessageId(id);
-  checkText("author", author, { max: idChars });
-  if (to !== undefined) checkText("to", to, { max: idChars });
+  checkText("author", author, { max: maxIdChars });
+  if (to !== undefined) checkText("to", to, { max: maxIdChars });
   if (role !== undefined) checkChoice("role", role, ["user", "assistant", "system"]);
   if (tokens !== undefined) checkNumber("tokens", tokens, { min: 0, max: 100_000_000 });
   checkParts(parts);
@@ -48,18 +48,18 @@ export function checkMessage(message: SendMessage, maxBytes: number): void {
 }
 
 function checkMessageId(id: unknown): void {
-  if (!checkText("the message's id", id, { max: idChars }).startsWith(answerMark)) return;
+  if (!checkText("the message's id", id, { max: maxIdChars }).startsWith(answerIdPrefix)) return;
   throw new FlotillaError(
     "invalid_input",
-    `the message's id must not begin with ${answerMark}, as those of answers do`,
+    `the message's id must not begin with ${answerIdPrefix}, as those of answers do`,
   );
 }
 
 function checkParts(parts: unknown): asserts parts is readonly Part[] {
-  if (!Array.isArray(parts) || parts.length === 0 || parts.length > partsMost) {
+  if (!Array.isArray(parts) || parts.length === 0 || parts.length > maxParts) {
     throw new FlotillaError(
       "invalid_input",
-      `parts must be a list of 1 to ${partsMost}, such as [{ "type": "text", "text": "hello" }]`,
+      `parts must be a list of 1 to ${maxParts}, such as [{ "type": "text", "text": "hello" }]`,
     );
   }
   for (const part of parts as unknown[]) {
@@ -81,8 +81,8 @@ function checkParts(parts: unknown): asserts parts is readonly Part[] {
 }
 
 export function checkResults(results: unknown, maxBytes: number): void {
-  if (!Array.isArray(results) || results.length === 0 || results.length > resultsMost) {
-    throw new FlotillaError("invalid_input", `results must be a list of 1 to ${resultsMost}`);
+  if (!Array.isArray(results) || results.length === 0 || results.length > maxResults) {
+    throw new FlotillaError("invalid_input", `results must be a list of 1 to ${maxResults}`);
   }
   for (const result of results as Partial<Record<string, unknown>>[]) {
     checkText("toolCallId", result?.["toolCallId"], { max: 500 });

@@ -1,7 +1,7 @@
 import { FlotillaError, hasCode, messageOf } from "../base/errors.ts";
 import type { CallerTransaction, Row } from "./database.ts";
 import { postgresDialect, type PostgresDialectOptions } from "./postgres/dialect.ts";
-import { hintQuery } from "./postgres/notifications.ts";
+import { notifyQuery } from "./postgres/notifications.ts";
 import { type Dialect, type Query, renderAll, type Value } from "./sql.ts";
 import { sqliteDialect } from "./sqlite/dialect.ts";
 
@@ -17,7 +17,7 @@ export function postgresTransaction(
   const notifies = !options.without?.includes("notify");
   return callerTransaction(handle, {
     dialect: postgresDialect(options),
-    ...(notifies && { notify: hintQuery(options.schema) }),
+    ...(notifies && { notify: notifyQuery(options.schema) }),
   });
 }
 

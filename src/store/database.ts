@@ -21,9 +21,9 @@ export type Database = {
    * With an address it is called for letters to that address, which those who look for work aren't
    * told of where the store can tell the two apart. It may bring what `letters` gave with the write.
    */
-  subscribe(listener: Listener, mailOf?: string): () => void;
+  subscribe(listener: Listener, channel?: string): () => void;
   /** True where hints cost those who send them, so that those who wait for one must say so. */
-  readonly announces?: boolean;
+  readonly notifiesOnlyIdle?: boolean;
   /** The same store in a transaction of the caller's, on a connection of the caller's. */
   within(handle: unknown): CallerTransaction;
   close(): Promise<void>;
@@ -44,15 +44,15 @@ export function coldReads(database: Database): Database {
   return { ...database, read: (statement) => database.read(statement, { cold: true }) };
 }
 
-export type Listener = (whose?: "own", letters?: string) => void;
+export type Listener = (whose?: "own", payload?: string) => void;
 
 export type WriteOptions = {
   /** There is something new to claim: those who subscribe elsewhere should be told with the commit. */
   hint?: boolean;
   /** Letters were written or taken: whoever listens at these addresses should be told, and nobody else. */
-  mail?: readonly string[];
+  channels?: readonly string[];
   /** What was left at an address: told along with the hint, where the store can carry it. */
-  letters?: ReadonlyMap<string, string>;
+  payloads?: ReadonlyMap<string, string>;
   /** A power cut may take it back, so it needn't wait for the disk where the store can do without. */
   lossy?: boolean;
 };
@@ -84,7 +84,7 @@ export type ContentionCause = "busy" | "deadlock" | "serialization" | "race";
 export type OnStoreEvent = (event: StoreEvent) => void;
 
 /** A listener that throws must not take a write with it. */
-export function quiet(onEvent: OnStoreEvent): OnStoreEvent {
+export function withoutThrowing(onEvent: OnStoreEvent): OnStoreEvent {
   return (event) => {
     try {
       onEvent(event);
@@ -96,7 +96,7 @@ export function quiet(onEvent: OnStoreEvent): OnStoreEvent {
 
 /** A database that tells of everything it refuses. */
 export function observed(database: Database, onEvent: OnStoreEvent): Database {
-  const tell = (error: unknown): never => {
+  const reportError = (error: unknown): never => {
     const code = error instanceof FlotillaError ? error.code : "internal";
     // To be refused after a close is what a close is for.
     if (code !== "closed") onEvent({ type: "store_error", code });
@@ -104,8 +104,8 @@ export function observed(database: Database, onEvent: OnStoreEvent): Database {
   };
   return {
     ...database,
-    read: (statement) => database.read(statement).catch(tell),
-    write: (statements, options) => database.write(statements, options).catch(tell),
+    read: (statement) => database.read(statement).catch(reportError),
+    write: (statements, options) => database.write(statements, options).catch(reportError),
     report: onEvent,
   };
 }

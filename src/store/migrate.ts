@@ -5,7 +5,15 @@ import type { Logger } from "../base/log.ts";
 import { systemRandom } from "../base/random.ts";
 import type { Database } from "./database.ts";
 import { type Migration, migrations as ours } from "./schema.ts";
-import { foreign, home, migrationLock, now, sql, type Statement, table } from "./sql.ts";
+import {
+  foreignTables,
+  createSchema,
+  migrationLock,
+  now,
+  sql,
+  type Statement,
+  table,
+} from "./sql.ts";
 
 export type MigrateOptions = {
   /** `auto` brings the schema up to date, `check` refuses to start on an older one. Default `auto`. */
@@ -101,13 +109,13 @@ export async function stateOfOurs(
   return state;
 }
 
-const namesShown = 5;
+const maxNamesShown = 5;
 
 /** Our tables have plain names, which must not get mixed up with those of others. */
 async function refuseForeign(database: Database): Promise<void> {
-  const found = await database.read(sql`${foreign}`);
+  const found = await database.read(sql`${foreignTables}`);
   if (found.length === 0) return;
-  const names = found.slice(0, namesShown).map((row) => String(row["name"]));
+  const names = found.slice(0, maxNamesShown).map((row) => String(row["name"]));
   const more = found.length > names.length ? ", …" : "";
   throw new FlotillaError(
     "invalid_option",
@@ -129,7 +137,7 @@ function outOfPatience(id: number, migration: Migration, error: unknown): unknow
 export function migrationStatements(id: number, migration: Migration): Statement[] {
   return [
     sql`${migrationLock}`,
-    sql`${home}`,
+    sql`${createSchema}`,
     sql`create table if not exists ${table("migration")} (
       id integer primary key, name text not null, needs integer not null, applied_at bigint not null
     )`,

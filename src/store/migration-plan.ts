@@ -1,10 +1,10 @@
 import { migrationStatements, refuseNewer, type SchemaState, stateOfOurs } from "./migrate.ts";
-import { type Place, placeOf, type Store } from "./open.ts";
+import { type StoreLocation, locateStore, type Store } from "./open.ts";
 import { postgresDialect } from "./postgres/dialect.ts";
 import { migrations } from "./schema.ts";
 import { type Dialect, render, type Statement } from "./sql.ts";
 import { sqliteDialect } from "./sqlite/dialect.ts";
-import { fileFacts, openToLook } from "./sqlite/inspect.ts";
+import { fileFacts, openReadOnly } from "./sqlite/inspect.ts";
 
 export type MigrationPlan = SchemaState & {
   /** The text of every statement that `migrate` would run, in order. */
@@ -13,25 +13,27 @@ export type MigrationPlan = SchemaState & {
 
 /** What bringing the schema up to date would do. Changes nothing, and makes no file. */
 export async function planMigrations(store: Store): Promise<MigrationPlan> {
-  const place = placeOf(store);
-  const state = await stateOf(place);
+  const location = locateStore(store);
+  const state = await stateOf(location);
   refuseNewer(state);
   const dialect =
-    place.kind === "sqlite" ? sqliteDialect({ jsonbEach: false }) : postgresDialect(place.store);
+    location.kind === "sqlite"
+      ? sqliteDialect({ jsonbEach: false })
+      : postgresDialect(location.store);
   const statements = state.pending.flatMap((migration, at) =>
     migrationStatements(state.version + 1 + at, migration),
   );
   return { ...state, statements: statements.map((each) => asText(each, dialect)) };
 }
 
-async function stateOf(place: Place): Promise<SchemaState> {
-  if (place.kind === "sqlite" && fileFacts(place.path).kind === "missing") {
+async function stateOf(location: StoreLocation): Promise<SchemaState> {
+  if (location.kind === "sqlite" && fileFacts(location.path).kind === "missing") {
     return { version: 0, needs: 0, known: migrations.length, pending: migrations };
   }
   const database =
-    place.kind === "sqlite"
-      ? openToLook(place.path)
-      : await (await import("./postgres/postgres.ts")).openPostgres(place.store);
+    location.kind === "sqlite"
+      ? openReadOnly(location.path)
+      : await (await import("./postgres/postgres.ts")).openPostgres(location.store);
   try {
     return await stateOfOurs(database);
   } finally {

@@ -1,14 +1,14 @@
 import type { Listener } from "./database.ts";
 
 /** Those who wait for letters, by their address. */
-export type MailListeners = {
+export type ChannelListeners = {
   add(address: string, listener: Listener): () => void;
   /** Tells those at these addresses; without any, everybody. */
-  tell(addresses?: readonly string[]): void;
+  notify(addresses?: readonly string[]): void;
   clear(): void;
 };
 
-export function mailListeners(): MailListeners {
+export function channelListeners(): ChannelListeners {
   const entries = new Set<{ readonly address: string; readonly listener: Listener }>();
   return {
     add(address, listener) {
@@ -16,7 +16,7 @@ export function mailListeners(): MailListeners {
       entries.add(entry);
       return () => entries.delete(entry);
     },
-    tell(addresses) {
+    notify(addresses) {
       for (const { address, listener } of entries) {
         if (addresses === undefined || addresses.includes(address)) listener();
       }

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { openStore, placeOf, withoutSecrets } from "./open.ts";
+import { openStore, locateStore, withoutSecrets } from "./open.ts";
 
 describe("a store's URL", () => {
   test.each([
@@ -15,7 +15,7 @@ describe("a store's URL", () => {
     ["/var/lib/app.db", "/var/lib/app.db"],
     ["./a b/app.db", "./a b/app.db"],
   ])("%s names the file %s", (url, path) => {
-    expect(placeOf(url)).toEqual({ kind: "sqlite", path });
+    expect(locateStore(url)).toEqual({ kind: "sqlite", path });
   });
 
   test.each([
@@ -28,7 +28,7 @@ describe("a store's URL", () => {
     "http://host",
     "redis:x",
   ])("that names no file we can open is refused: %j", (url) => {
-    expect(() => placeOf(url)).toThrow(
+    expect(() => locateStore(url)).toThrow(
       expect.objectContaining({
         code: "unsupported",
         message: expect.stringContaining("use sqlite:<file>"),
@@ -57,7 +57,7 @@ describe("a store's URL", () => {
       "jobs",
     ],
   ])("of Postgres may name a schema: %s", (url, plain, schema) => {
-    expect(placeOf(url)).toEqual({ kind: "postgres", store: { url: plain, schema } });
+    expect(locateStore(url)).toEqual({ kind: "postgres", store: { url: plain, schema } });
   });
 
   test.each([

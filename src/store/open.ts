@@ -6,7 +6,7 @@ import {
   type Durability,
   observed,
   type OnStoreEvent,
-  quiet,
+  withoutThrowing,
 } from "./database.ts";
 import { migrate, type MigrateOptions } from "./migrate.ts";
 import {
@@ -15,7 +15,7 @@ import {
   forThread as postgresForThread,
   type PostgresStore,
   type PostgresTimeouts,
-  type SentStore,
+  type ThreadStore,
 } from "./postgres/config.ts";
 import { postgresTransaction, sqliteTransaction } from "./caller-transaction.ts";
 
@@ -37,7 +37,7 @@ export type StoreOptions = {
 /** Opens a store, ready to use. */
 export async function openStore(store: Store, options: StoreOptions = {}): Promise<Database> {
   const { migrate: mode = "auto", log } = options;
-  const database = await openAsItIs(store, options);
+  const database = await openUnmigrated(store, options);
   try {
     await migrate(database, { mode, ...(log && { log }) });
     if (mode === "auto") await makePortable(store, log);
@@ -45,26 +45,26 @@ export async function openStore(store: Store, options: StoreOptions = {}): Promi
     await database.close();
     throw error;
   }
-  return options.onEvent ? observed(database, quiet(options.onEvent)) : database;
+  return options.onEvent ? observed(database, withoutThrowing(options.onEvent)) : database;
 }
 
-async function openAsItIs(store: Store, options: StoreOptions): Promise<Database> {
+async function openUnmigrated(store: Store, options: StoreOptions): Promise<Database> {
   const { durability = "full", migrate: mode = "auto", log } = options;
   const { create = mode === "auto" } = options;
-  const telling = options.onEvent && { onEvent: quiet(options.onEvent) };
-  const place = placeOf(store);
-  if (place.kind === "sqlite") {
+  const events = options.onEvent && { onEvent: withoutThrowing(options.onEvent) };
+  const location = locateStore(store);
+  if (location.kind === "sqlite") {
     const { openSqlite } = await import("./sqlite/sqlite.ts");
-    return openSqlite({ path: place.path, durability, create }, telling);
+    return openSqlite({ path: location.path, durability, create }, events);
   }
   const { openPostgres } = await import("./postgres/postgres.ts");
-  return openPostgres({ ...place.store, durability, ...(log && { log }), ...telling });
+  return openPostgres({ ...location.store, durability, ...(log && { log }), ...events });
 }
 
 async function makePortable(store: Store, log: Logger | undefined): Promise<void> {
-  const place = placeOf(store);
-  if (place.kind !== "sqlite") return;
-  (await import("./sqlite/portable.ts")).makePortable(place.path, log);
+  const location = locateStore(store);
+  if (location.kind !== "sqlite") return;
+  (await import("./sqlite/portable.ts")).makePortable(location.path, log);
 }
 
 /** Refuses what can't be a store; where it is and whether it is there shows on opening. */
@@ -80,8 +80,8 @@ export function checkedStore(store: unknown): void {
 }
 
 /** A store as it can be sent to another thread. */
-export function forThread(store: Store): SentStore<Store> {
-  return typeof store === "string" ? { store } : postgresForThread(placeOf(store).store);
+export function storeForThread(store: Store): ThreadStore<Store> {
+  return typeof store === "string" ? { store } : postgresForThread(locateStore(store).store);
 }
 
 /**
@@ -90,18 +90,18 @@ export function forThread(store: Store): SentStore<Store> {
  * as others do: a beat that is stuck must be sent again before its pod is taken for dead.
  */
 export async function openForHeartbeat(
-  { store, password }: SentStore<Store>,
+  { store, password }: ThreadStore<Store>,
   { heartbeatMs }: { heartbeatMs: number },
 ): Promise<Database> {
-  const place = placeOf(store);
-  if (place.kind === "sqlite") {
-    const { lastingInline } = await import("./sqlite/inline.ts");
-    return lastingInline({ path: place.path, durability: "relaxed" });
+  const location = locateStore(store);
+  if (location.kind === "sqlite") {
+    const { reconnectingInline: lastingInline } = await import("./sqlite/inline.ts");
+    return lastingInline({ path: location.path, durability: "relaxed" });
   }
   const { openPostgres } = await import("./postgres/postgres.ts");
   return openPostgres({
-    ...place.store,
-    ...timeoutsOfBeats(place.store, heartbeatMs),
+    ...location.store,
+    ...heartbeatTimeouts(location.store, heartbeatMs),
     durability: "relaxed",
     connections: 1,
     ...(password && { password }),
@@ -113,8 +113,8 @@ const beatAnswerMs = 2_000;
 const beatConnectMs = 5_000;
 
 /** The server gives up a lock before we do, because its word is better than silence. */
-function timeoutsOfBeats(store: CheckedStore, heartbeatMs: number): PostgresTimeouts {
-  const within = (mostMs: number, ms = mostMs) => Math.min(ms, mostMs);
+function heartbeatTimeouts(store: CheckedStore, heartbeatMs: number): PostgresTimeouts {
+  const within = (maxMs: number, ms = maxMs) => Math.min(ms, maxMs);
   const answerMs = Math.max(beatAnswerMs, 3 * heartbeatMs);
   return {
     connectTimeoutMs: within(Math.max(beatConnectMs, answerMs), store.connectTimeoutMs),
@@ -125,21 +125,21 @@ function timeoutsOfBeats(store: CheckedStore, heartbeatMs: number): PostgresTime
 
 /** A caller's transaction on a store, which needn't be open for it. */
 export function transactionOn(store: Store, handle: unknown): CallerTransaction {
-  const place = placeOf(store);
-  return place.kind === "sqlite"
+  const location = locateStore(store);
+  return location.kind === "sqlite"
     ? sqliteTransaction(handle)
-    : postgresTransaction(handle, place.store);
+    : postgresTransaction(handle, location.store);
 }
 
-type PostgresPlace = { readonly kind: "postgres"; readonly store: CheckedStore };
-export type Place = { readonly kind: "sqlite"; readonly path: string } | PostgresPlace;
+type PostgresLocation = { readonly kind: "postgres"; readonly store: CheckedStore };
+export type StoreLocation = { readonly kind: "sqlite"; readonly path: string } | PostgresLocation;
 
-export type StoreKind = Place["kind"];
+export type StoreKind = StoreLocation["kind"];
 
 /** What a store is: `sqlite:<file>`, a plain path, `postgres://…`, or Postgres by options. */
-export function placeOf(store: PostgresStore): PostgresPlace;
-export function placeOf(store: Store): Place;
-export function placeOf(store: Store): Place {
+export function locateStore(store: PostgresStore): PostgresLocation;
+export function locateStore(store: Store): StoreLocation;
+export function locateStore(store: Store): StoreLocation {
   if (typeof store !== "string") return { kind: "postgres", store: checkStore(store) };
   const url = store;
   const scheme = /^([a-z][a-z0-9+.-]*):/i.exec(url)?.[1]?.toLowerCase();

@@ -2,7 +2,7 @@ import type { Row } from "./database.ts";
 import { limit, sql, type Statement } from "./sql.ts";
 
 /** A part of a list: at most so many rows, and so many bytes unless its first row alone takes more. */
-export type PageAsked = {
+export type PageRequest = {
   /** What the list is ordered by, which no two rows share. */
   readonly key: Statement;
   readonly order: "asc" | "desc";
@@ -18,20 +18,24 @@ export type PageAsked = {
  * Finds the rows of a page by their keys and lengths alone, so that what doesn't fit is never read.
  * `found` is a column for `hasMore`.
  */
-export function pageOf(asked: PageAsked): { begin: Statement; keys: Statement; found: Statement } {
-  const { key, from, bytes } = asked;
-  const order = asked.order === "asc" ? sql`asc` : sql`desc`;
+export function pageQuery(request: PageRequest): {
+  begin: Statement;
+  keys: Statement;
+  found: Statement;
+} {
+  const { key, from, bytes } = request;
+  const order = request.order === "asc" ? sql`asc` : sql`desc`;
   return {
     begin: sql`
       with listed as (
         select ${key} as place, ${bytes} as bytes ${from}
-        order by ${key} ${order} ${limit(asked.limit + 1)}),
+        order by ${key} ${order} ${limit(request.limit + 1)}),
       measured as (
         select place, row_number() over (order by place ${order}) as nth,
           sum(bytes) over (order by place ${order}) as up_to
         from listed)`,
     keys: sql`select place from measured
-      where nth = 1 or (nth <= ${asked.limit} and up_to <= ${asked.maxBytes})`,
+      where nth = 1 or (nth <= ${request.limit} and up_to <= ${request.maxBytes})`,
     found: sql`(select count(*) from listed) as found`,
   };
 }
@@ -42,6 +46,6 @@ export function hasMore(rows: readonly Row[]): boolean {
 }
 
 /** What a text takes, nothing where it is null. */
-export function bytesOf(column: Statement): Statement {
+export function columnBytes(column: Statement): Statement {
   return sql`coalesce(octet_length(${column}), 0)`;
 }

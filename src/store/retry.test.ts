@@ -3,7 +3,7 @@ import { type ErrorCode, FlotillaError } from "../base/errors.ts";
 import { movableClock } from "../base/contract/movable-clock.ts";
 import type { Database, StoreEvent } from "./database.ts";
 import { sql } from "./sql.ts";
-import { passing, resend, untilKnown } from "./retry.ts";
+import { transientCodes, writeUntilKnown, untilKnown } from "./retry.ts";
 
 const statements = [sql`select 1`];
 const random = { uint32: () => 0 };
@@ -25,7 +25,7 @@ function shaky(refusals: readonly ErrorCode[]) {
 describe("sending until the outcome is known", () => {
   test("gives a first answer as it is", async () => {
     const { database } = shaky([]);
-    const answer = await resend(database, statements, { clock: movableClock(), random });
+    const answer = await writeUntilKnown(database, statements, { clock: movableClock(), random });
     expect(answer).toEqual({ tables: [[{ ok: 1 }]], repeated: false });
   });
 
@@ -33,10 +33,14 @@ describe("sending until the outcome is known", () => {
     const clock = movableClock();
     const { database } = shaky(["store_busy", "unknown_outcome"]);
     const told: StoreEvent[] = [];
-    const answer = resend({ ...database, report: (event) => told.push(event) }, statements, {
-      clock,
-      random,
-    });
+    const answer = writeUntilKnown(
+      { ...database, report: (event) => told.push(event) },
+      statements,
+      {
+        clock,
+        random,
+      },
+    );
     await clock.advance(60_000);
     await answer;
     expect(told).toEqual([
@@ -45,12 +49,12 @@ describe("sending until the outcome is known", () => {
     ]);
   });
 
-  test.each([...passing])(
+  test.each([...transientCodes])(
     "sends the very same again after %s, with waits that grow",
     async (code) => {
       const clock = movableClock();
       const { database, sent } = shaky([code, code, code]);
-      const answer = resend(database, statements, { clock, random });
+      const answer = writeUntilKnown(database, statements, { clock, random });
       await clock.advance(99);
       expect(sent).toHaveLength(1);
       await clock.advance(1);
@@ -67,7 +71,7 @@ describe("sending until the outcome is known", () => {
 
   test("gives up at once on what won't pass", async () => {
     const { database, sent } = shaky(["internal"]);
-    const answer = resend(database, statements, { clock: movableClock(), random });
+    const answer = writeUntilKnown(database, statements, { clock: movableClock(), random });
     await expect(answer).rejects.toMatchObject({ code: "internal" });
     expect(sent).toHaveLength(1);
   });
@@ -75,7 +79,7 @@ describe("sending until the outcome is known", () => {
   test("gives up after its limit with the last trouble", async () => {
     const clock = movableClock();
     const { database, sent } = shaky(Array.from({ length: 1_000 }, () => "store_busy" as const));
-    const answer = resend(database, statements, { clock, random, limitMs: 2_000 });
+    const answer = writeUntilKnown(database, statements, { clock, random, limitMs: 2_000 });
     const refusal = answer.catch((error: unknown) => error);
     await clock.advance(10_000);
     expect(await refusal).toMatchObject({ code: "store_busy" });
@@ -85,13 +89,13 @@ describe("sending until the outcome is known", () => {
 
   test("for callers that wait, sends again only what isn't known", async () => {
     const clock = movableClock();
-    const busy = resend(shaky(["store_busy"]).database, statements, {
+    const busy = writeUntilKnown(shaky(["store_busy"]).database, statements, {
       clock,
       random,
       ...untilKnown,
     });
     await expect(busy).rejects.toMatchObject({ code: "store_busy" });
-    const unknown = resend(shaky(["unknown_outcome"]).database, statements, {
+    const unknown = writeUntilKnown(shaky(["unknown_outcome"]).database, statements, {
       clock,
       random,
       ...untilKnown,
@@ -104,7 +108,7 @@ describe("sending until the outcome is known", () => {
     const clock = movableClock();
     const stop = new AbortController();
     const { database, sent } = shaky(["store_busy", "store_busy"]);
-    const answer = resend(database, statements, { clock, random, signal: stop.signal });
+    const answer = writeUntilKnown(database, statements, { clock, random, signal: stop.signal });
     const refusal = answer.catch((error: unknown) => error);
     await clock.advance(10);
     stop.abort();

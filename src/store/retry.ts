@@ -5,7 +5,7 @@ import type { Random } from "../base/random.ts";
 import type { Database, Row } from "./database.ts";
 import type { Statement } from "./sql.ts";
 
-export type ResendOptions = {
+export type RetryOptions = {
   clock: Clock;
   random: Random;
   /** Gives up after this long. Without it, never. */
@@ -22,7 +22,7 @@ export type ResendOptions = {
 };
 
 /** Troubles that pass: the store was busy or away, or its answer was lost. */
-export const passing: readonly ErrorCode[] = [
+export const transientCodes: readonly ErrorCode[] = [
   "store_busy",
   "store_full",
   "store_unavailable",
@@ -33,8 +33,8 @@ export const passing: readonly ErrorCode[] = [
  * For writes that nobody else will make while this pod lives: a claim that was given up, an attempt
  * that has ended. Whatever ails the store, somebody may mend it.
  */
-export const untilMended: readonly ErrorCode[] = [
-  ...passing,
+export const untilStoreRecovers: readonly ErrorCode[] = [
+  ...transientCodes,
   "store_corrupt",
   "store_missing",
   "store_read_only",
@@ -48,12 +48,12 @@ export const untilKnown = { limitMs: 30_000, codes: ["unknown_outcome"] } as con
  * because they carry their own condition: an id that is taken, a token that has passed. Says whether
  * an earlier send may have been stored, and the answer is therefore that of `again`.
  */
-export async function resend(
+export async function writeUntilKnown(
   database: Database,
   statements: readonly Statement[],
-  options: ResendOptions,
+  options: RetryOptions,
 ): Promise<{ tables: Row[][]; repeated: boolean }> {
-  const { clock, random, limitMs, signal, codes = passing, hint = false } = options;
+  const { clock, random, limitMs, signal, codes = transientCodes, hint = false } = options;
   const { again = () => statements, onFailed } = options;
   const startedMs = clock.monotonic();
   let unknown: unknown;
@@ -65,7 +65,7 @@ export async function resend(
       if (hasCode(error, "unknown_outcome")) unknown = error;
       const late = limitMs !== undefined && clock.monotonic() - startedMs >= limitMs;
       // Once one send's outcome is unknown, a refusal of a later one says nothing about it.
-      const passed = unknown === undefined ? codes : [...codes, ...passing];
+      const passed = unknown === undefined ? codes : [...codes, ...transientCodes];
       if (!hasCode(error, ...passed) || late || signal?.aborted) throw unknown ?? error;
       onFailed?.();
       const waitMs = contentionMs(tries + 1, random);

@@ -1,12 +1,12 @@
 import {
   dropIndex,
   index,
-  fleeting,
+  unlogged,
   keyText,
-  leaveRoom,
+  leaveSpace,
   newId,
   sql,
-  startingNow,
+  defaultNow,
   type Statement,
   table,
 } from "./sql.ts";
@@ -25,8 +25,8 @@ const firstTables: Migration = {
   statements: [
     sql`create table ${table("pod")} (
       pod_id ${keyText} primary key,
-      birth_timestamp bigint not null default (${startingNow}),
-      last_heartbeat bigint not null default (${startingNow}),
+      birth_timestamp bigint not null default (${defaultNow}),
+      last_heartbeat bigint not null default (${defaultNow}),
       beat bigint not null default 0,
       passes bigint not null default 0,
       claim_floor bigint not null default 0,
@@ -43,9 +43,9 @@ const firstTables: Migration = {
       priority integer not null default 0,
       payload text not null default 'null',
       state text,
-      run_at bigint not null default (${startingNow}),
-      created_at bigint not null default (${startingNow}),
-      last_update bigint not null default (${startingNow}),
+      run_at bigint not null default (${defaultNow}),
+      created_at bigint not null default (${defaultNow}),
+      last_update bigint not null default (${defaultNow}),
       claimed_by ${keyText},
       claim_token bigint not null default 0,
       claim_call bigint,
@@ -65,7 +65,7 @@ const firstTables: Migration = {
     sql`create table ${table("task_event")} (
       task_id ${keyText} not null,
       seq integer not null,
-      at bigint not null default (${startingNow}),
+      at bigint not null default (${defaultNow}),
       type text not null,
       attempt integer,
       pod_id text,
@@ -97,8 +97,8 @@ const tracesAndWaiting: Migration = {
     // The W3C trace context that a task was enqueued in, so that its runs belong to the same trace.
     sql`alter table ${table("task")} add column trace text`,
     sql`alter table ${table("pod")} add column waiting integer not null default 0`,
-    sql`${leaveRoom("task")}`,
-    sql`${leaveRoom("pod")}`,
+    sql`${leaveSpace("task")}`,
+    sql`${leaveSpace("pod")}`,
   ],
 };
 
@@ -169,7 +169,7 @@ const gatesWaitsAndSchedules: Migration = {
       paused integer not null default 1,
       given bigint not null default 0,
       done bigint not null default 0,
-      at bigint not null default (${startingNow}),
+      at bigint not null default (${defaultNow}),
       reason text
     )`,
     // Times up to `after_at` are done with; `next_at` is the first after it, 0 until somebody has worked
@@ -184,14 +184,14 @@ const gatesWaitsAndSchedules: Migration = {
       missed text not null default 'once' check (missed in ('skip', 'once', 'all')),
       paused integer not null default 0,
       revision bigint not null default 1,
-      after_at bigint not null default (${startingNow}),
+      after_at bigint not null default (${defaultNow}),
       next_at bigint default 0,
       last_at bigint,
       last_task_id ${keyText},
       mark ${keyText},
       error text,
-      created_at bigint not null default (${startingNow}),
-      last_update bigint not null default (${startingNow})
+      created_at bigint not null default (${defaultNow}),
+      last_update bigint not null default (${defaultNow})
     )`,
     sql`create index ${index("schedule_due")} on ${table("schedule")} (next_at) where paused = 0`,
     // What is counted here is of the steps that are over; of the present one the tasks themselves tell.
@@ -213,8 +213,8 @@ const gatesWaitsAndSchedules: Migration = {
       failed integer not null default 0,
       failed_otherwise integer not null default 0,
       gone integer not null default 0,
-      created_at bigint not null default (${startingNow}),
-      last_update bigint not null default (${startingNow})
+      created_at bigint not null default (${defaultNow}),
+      last_update bigint not null default (${defaultNow})
     )`,
     sql`create index ${index("redrive_open")} on ${table("redrive")} (created_at)
       where state in ('running', 'stopping')`,
@@ -232,7 +232,7 @@ const throttles: Migration = {
     sql`create table ${table("throttle")} (
       name ${keyText} not null,
       key ${keyText} not null default '',
-      rev bigint not null default (${startingNow}),
+      rev bigint not null default (${defaultNow}),
       bound integer not null,
       epoch bigint not null default 1,
       pinned integer,
@@ -243,8 +243,8 @@ const throttles: Migration = {
       pass bigint not null default 0,
       shares text not null default '{}',
       stats text not null default '{}',
-      created_at bigint not null default (${startingNow}),
-      last_update bigint not null default (${startingNow}),
+      created_at bigint not null default (${defaultNow}),
+      last_update bigint not null default (${defaultNow}),
       primary key (name, key)
     )`,
     // What one pod has to say about it: how many it wants, and what has come of its calls in all.
@@ -260,8 +260,8 @@ const throttles: Migration = {
       at bigint not null,
       primary key (name, key, pod_id)
     )`,
-    sql`${leaveRoom("throttle")}`,
-    sql`${leaveRoom("throttle_report")}`,
+    sql`${leaveSpace("throttle")}`,
+    sql`${leaveSpace("throttle_report")}`,
   ],
 };
 
@@ -303,7 +303,7 @@ const runs: Migration = {
       name ${keyText} not null,
       payload text not null default 'null',
       taken integer not null default 0,
-      at bigint not null default (${startingNow}),
+      at bigint not null default (${defaultNow}),
       primary key (task_id, signal_id)
     )`,
     sql`create index ${index("task_signal_open")}
@@ -385,25 +385,25 @@ const sessions: Migration = {
       settings text not null,
       secrets text not null default '{}',
       revision bigint not null default 1,
-      created_at bigint not null default (${startingNow}),
-      last_update bigint not null default (${startingNow}),
+      created_at bigint not null default (${defaultNow}),
+      last_update bigint not null default (${defaultNow}),
       primary key (tenant, name)
     )`,
     // Letters between processes. Whoever they are for takes them out; whoever waits for one asks again.
-    sql`create ${fleeting} table ${table("bus_message")} (
+    sql`create ${unlogged} table ${table("bus_message")} (
       address ${keyText} not null,
       sender ${keyText} not null,
       seq bigint not null,
       body text not null,
-      at bigint not null default (${startingNow}),
+      at bigint not null default (${defaultNow}),
       primary key (address, sender, seq)
     )`,
     // Anybody who may connect to the database hears every channel whose name they know, so that names of
     // channels with letters are made with this.
     sql`create table ${table("bus_secret")} (secret text not null)`,
     sql`insert into ${table("bus_secret")} (secret) values (${newId})`,
-    sql`${leaveRoom("session_log")}`,
-    sql`${leaveRoom("session")}`,
+    sql`${leaveSpace("session_log")}`,
+    sql`${leaveSpace("session")}`,
   ],
 };
 

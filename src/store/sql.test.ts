@@ -37,7 +37,7 @@ const numbered: Dialect = {
   index: (name) => `app_${name}`,
   dropIndex: (name) => `drop app_${name}`,
   placeholder: (position) => `$${position}`,
-  leaveRoom: (table) => `make room in ${table}`,
+  leaveSpace: (table) => `make room in ${table}`,
   among: (addresses) => `row in (${addresses})`,
   rows: (values, columns, bind) =>
     `rows(${bind(JSON.stringify(values))}: ${Object.keys(columns).join(",")})`,

@@ -86,13 +86,13 @@ export function sql(
 export const now: Word = { [ours]: true, word: "now" };
 
 /** The same as the default of a column. */
-export const startingNow: Word = { [ours]: true, word: "starting_now" };
+export const defaultNow: Word = { [ours]: true, word: "starting_now" };
 
 /** The type of columns that are looked up and sorted: text by its bytes, not by a language's rules. */
 export const keyText: Word = { [ours]: true, word: "key_text" };
 
 /** Before `table`: what is in it may be lost with the server, and costs less. */
-export const fleeting: Word = { [ours]: true, word: "fleeting" };
+export const unlogged: Word = { [ours]: true, word: "fleeting" };
 
 /** Where a row lies right now: good for one statement, and the shortest way to it. */
 export const rowAddress: Word = { [ours]: true, word: "row_address" };
@@ -101,28 +101,28 @@ export const rowAddress: Word = { [ours]: true, word: "row_address" };
 export const newId: Word = { [ours]: true, word: "new_id" };
 
 /** Locks what a query found for this transaction, where the database needs that, skipping what others lock. */
-export const takeRows: Word = { [ours]: true, word: "take_rows" };
+export const forUpdateSkipLocked: Word = { [ours]: true, word: "take_rows" };
 
 /** Ends a query on `task`, whose rows this transaction changes next: nobody may change them before. */
-export const holdTask: Word = { [ours]: true, word: "hold_task" };
+export const forUpdateOfTask: Word = { [ours]: true, word: "hold_task" };
 
 /** The same, but passes over tasks that somebody else holds. */
-export const takeTask: Word = { [ours]: true, word: "take_task" };
+export const forUpdateOfTaskSkipLocked: Word = { [ours]: true, word: "take_task" };
 
 /** Ends a query on rows that nobody else may change or lock until this transaction ends. */
-export const holdRows: Word = { [ours]: true, word: "hold_rows" };
+export const lockForUpdate: Word = { [ours]: true, word: "hold_rows" };
 
 /** Ends a query on a pod's row that must stay as it is until this transaction ends; its beat may rise. */
-export const holdPod: Word = { [ours]: true, word: "hold_pod" };
+export const forKeyShare: Word = { [ours]: true, word: "hold_pod" };
 
 /** Ends a query on a pod's row that waits for all who hold it, and keeps them off. */
-export const seizePod: Word = { [ours]: true, word: "seize_pod" };
+export const forUpdate: Word = { [ours]: true, word: "seize_pod" };
 
 /** Makes the place that our tables live in, where there must be one. A statement of its own. */
-export const home: Word = { [ours]: true, word: "home" };
+export const createSchema: Word = { [ours]: true, word: "home" };
 
 /** Finds what others have made where our tables are to live, before ours are there. A query of its own. */
-export const foreign: Word = { [ours]: true, word: "foreign" };
+export const foreignTables: Word = { [ours]: true, word: "foreign" };
 
 /** Keeps others from migrating until this transaction ends. A statement of its own. */
 export const migrationLock: Word = { [ours]: true, word: "migration_lock" };
@@ -133,7 +133,7 @@ export function table(name: TableName): Word {
 }
 
 /** Leaves room beside the rows of a table, for their next versions. A statement of its own. */
-export function leaveRoom(name: TableName): Word {
+export function leaveSpace(name: TableName): Word {
   return { [ours]: true, roomy: name };
 }
 
@@ -195,7 +195,7 @@ export type Dialect = {
   readonly placeholder: (position: number) => string;
   /** A condition on where a row lies, given the text of a query that finds addresses. */
   readonly among: (column: string, found: string) => string;
-  readonly leaveRoom: (table: string) => string;
+  readonly leaveSpace: (table: string) => string;
   /** A derived table made of bound values. */
   readonly rows: (values: RowValues, columns: Columns, bind: (value: Value) => string) => string;
 };
@@ -226,7 +226,7 @@ export function render(statement: Statement, dialect: Dialect): Query {
     if ("rows" in part) return dialect.rows(part.rows, part.columns, bind);
     if ("returning" in part) return dialect.returning ? `returning ${write(part.returning)}` : "";
     if ("found" in part) return dialect.among(write(part.column), write(part.found));
-    if ("roomy" in part) return dialect.leaveRoom(dialect.table(part.roomy));
+    if ("roomy" in part) return dialect.leaveSpace(dialect.table(part.roomy));
     return dialect.words[part.word];
   };
   return { text: write(statement), values };

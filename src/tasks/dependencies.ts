@@ -3,36 +3,36 @@ import { checkChoice } from "../base/options.ts";
 import type { Database, Row } from "../store/database.ts";
 import type { Statement } from "../store/sql.ts";
 import { type Task, toTask } from "./rows.ts";
-import type { Ending } from "./finish/outcome.ts";
+import type { AttemptOutcome } from "./finish/outcome.ts";
 import type { NewTask } from "./sql/enqueue.ts";
 import {
-  allThere,
-  beginWaiting,
+  dependenciesExist,
+  insertDependencies,
   getParents,
-  missing,
-  type Wait,
-  waitsOf,
+  missingDependencies,
+  type Dependency,
+  dependenciesOf,
 } from "./sql/dependencies.ts";
 
-export type WaitingOptions = {
+export type DependencyOptions = {
   /** Tasks that must have ended before this one runs, by their ids or as `enqueue` gave them. */
-  after?: readonly Awaited[];
+  after?: readonly DependencyRef[];
   /** What if one of them fails or is cancelled: this one fails too, or runs all the same. Default fail. */
   afterFailed?: "fail" | "run";
 };
 
-export type Awaited = string | { readonly taskId: string };
+export type DependencyRef = string | { readonly taskId: string };
 
-export const waitingOptionNames = ["after", "afterFailed"] as const;
+export const dependencyOptionNames = ["after", "afterFailed"] as const;
 
-const afterMost = 1_000;
+const maxDependencies = 1_000;
 // More would make one transaction too long, and travel as too long a text.
-const waitsMost = 100_000;
-const idChars = 500;
+const maxDependenciesPerCall = 100_000;
+const maxIdChars = 500;
 
 /** What a new task waits for, checked. */
-export function checkAfter(
-  options: WaitingOptions & { onDuplicate?: string },
+export function checkDependencies(
+  options: DependencyOptions & { onDuplicate?: string },
 ): Pick<NewTask, "after" | "waits"> {
   const { after, afterFailed = "fail" } = options;
   checkChoice("afterFailed", afterFailed, ["fail", "run"]);
@@ -43,10 +43,10 @@ export function checkAfter(
       "afterFailed needs `after`: there is nothing to fail",
     );
   }
-  if (!Array.isArray(after) || after.length > afterMost) {
+  if (!Array.isArray(after) || after.length > maxDependencies) {
     throw new FlotillaError(
       "invalid_option",
-      `after must be a list of ${afterMost} tasks at most, by their ids or as enqueue gave them`,
+      `after must be a list of ${maxDependencies} tasks at most, by their ids or as enqueue gave them`,
     );
   }
   if (options.onDuplicate === "replace") {
@@ -56,19 +56,19 @@ export function checkAfter(
     );
   }
   if (after.length === 0) return {};
-  const ids = new Set(after.map((each: Awaited) => idOf(each)));
+  const ids = new Set(after.map((each: DependencyRef) => dependencyIdOf(each)));
   return { after: [...ids], waits: afterFailed === "fail" ? 1 : 2 };
 }
 
-export function idOf(awaited: Awaited): string {
-  const id: unknown = typeof awaited === "string" ? awaited : awaited?.taskId;
-  if (typeof id === "string" && id.length > 0 && id.length <= idChars) {
+export function dependencyIdOf(dependency: DependencyRef): string {
+  const id: unknown = typeof dependency === "string" ? dependency : dependency?.taskId;
+  if (typeof id === "string" && id.length > 0 && id.length <= maxIdChars) {
     if (id.isWellFormed() && !id.includes("\u0000")) return id;
   }
   throw new FlotillaError("invalid_option", "after: one of them is no task's id");
 }
 
-export type Waiting = {
+export type DependencyWrites = {
   /** Nothing is stored unless all that is to be waited for is there. */
   readonly when: Statement;
   /** What follows the insert. The answer of the last says what isn't there. */
@@ -76,38 +76,40 @@ export type Waiting = {
 };
 
 /** What goes along with new tasks that wait for others; undefined where none does. */
-export function waitingOf(
-  news: readonly NewTask[],
-  together: readonly NewTask[] = news,
-): Waiting | undefined {
-  if (!news.some(({ after }) => after !== undefined)) return undefined;
+export function dependencyWritesOf(
+  newTasks: readonly NewTask[],
+  together: readonly NewTask[] = newTasks,
+): DependencyWrites | undefined {
+  if (!newTasks.some(({ after }) => after !== undefined)) return undefined;
   const own = new Map(together.map((each) => [each.taskId, each]));
-  const waits = news.flatMap(({ taskId: waiterId, after = [] }) =>
-    after.map((awaitedId, place): Wait => {
-      const holds = keyOf(own.get(awaitedId));
-      return { awaitedId, waiterId, place, ...(holds && { holds }) };
+  const dependencies = newTasks.flatMap(({ taskId: dependentId, after = [] }) =>
+    after.map((dependencyId, place): Dependency => {
+      const holds = keyHolderOf(own.get(dependencyId));
+      return { dependencyId, dependentId, place, ...(holds && { holds }) };
     }),
   );
-  if (waits.length > waitsMost) {
+  if (dependencies.length > maxDependenciesPerCall) {
     throw new FlotillaError(
       "payload_too_large",
-      `${waits.length} waits in one call are more than ${waitsMost}: send them in parts`,
+      `${dependencies.length} waits in one call are more than ${maxDependenciesPerCall}: send them in parts`,
     );
   }
-  const others = new Set(waits.map(({ awaitedId }) => awaitedId).filter((id) => !own.has(id)));
+  const others = new Set(
+    dependencies.map(({ dependencyId: awaitedId }) => awaitedId).filter((id) => !own.has(id)),
+  );
   return {
-    when: allThere([...others]),
-    statements: [...beginWaiting(waits), missing([...others])],
+    when: dependenciesExist([...others]),
+    statements: [...insertDependencies(dependencies), missingDependencies([...others])],
   };
 }
 
 /** A task with a key may be one that is there already, under another id. */
-function keyOf(task: NewTask | undefined): Wait["holds"] {
+function keyHolderOf(task: NewTask | undefined): Dependency["holds"] {
   if (!task || task.key === null) return undefined;
   return { tenant: task.tenant, name: task.name, key: task.key };
 }
 
-export function unknownAwaited(rows: readonly Row[]): FlotillaError {
+export function missingDependencyError(rows: readonly Row[]): FlotillaError {
   const taskIds = rows.map((row) => row["task_id"] as string);
   const isId = /^[0-9a-f-]{36}$/.test(taskIds[0]!);
   const orRow = isId ? "" : ", nor a row of the same graph by that name";
@@ -117,23 +119,25 @@ export function unknownAwaited(rows: readonly Row[]): FlotillaError {
 
 /** Tasks as people see them, with what each waits for. */
 export async function toTasks(database: Database, rows: readonly Row[]): Promise<Task[]> {
-  const waits = await readWaits(database, rows);
-  return rows.map((row) => toTask(row, waits.get(row["task_id"])));
+  const dependencies = await readDependencies(database, rows);
+  return rows.map((row) => toTask(row, dependencies.get(row["task_id"])));
 }
 
 /** What each of these waits for, or has waited for, by their ids. */
-export async function readWaits(
+export async function readDependencies(
   database: Database,
   rows: readonly Row[],
 ): Promise<ReadonlyMap<string, readonly string[]>> {
-  const waits = new Map<string, string[]>();
-  const waiters = rows.filter((row) => Number(row["depends"]) > 0);
-  if (waiters.length === 0) return waits;
-  const found = await database.read(waitsOf(waiters.map((row) => row["task_id"] as string)));
+  const dependencies = new Map<string, string[]>();
+  const dependents = rows.filter((row) => Number(row["depends"]) > 0);
+  if (dependents.length === 0) return dependencies;
+  const found = await database.read(
+    dependenciesOf(dependents.map((row) => row["task_id"] as string)),
+  );
   for (const { dependent_id: waiter, dependency_id: awaited } of found) {
-    waits.set(waiter, [...(waits.get(waiter) ?? []), awaited]);
+    dependencies.set(waiter, [...(dependencies.get(waiter) ?? []), awaited]);
   }
-  return waits;
+  return dependencies;
 }
 
 /** The tasks that one waits for, in the order that was given. */
@@ -142,7 +146,10 @@ export async function readParents(database: Database, taskId: string): Promise<T
 }
 
 /** How a task ends that won't run, because one that it waits for hasn't completed. */
-export async function endUnmet(database: Database, taskId: string): Promise<Ending> {
+export async function dependencyFailedOutcome(
+  database: Database,
+  taskId: string,
+): Promise<AttemptOutcome> {
   try {
     const parents = await readParents(database, taskId);
     const culprit = parents.find(({ status }) => status === "failed" || status === "cancelled");

@@ -2,7 +2,7 @@ import pg from "pg";
 import { afterAll, expect, test } from "vitest";
 import { openPostgres } from "../store/postgres/postgres.ts";
 import { temporaryDatabase } from "../store/contract/kinds.ts";
-import { closeStores, openQueue } from "./contract/harness.ts";
+import { closeStores, openTasks } from "./contract/harness.ts";
 import { task } from "./task.ts";
 
 afterAll(closeStores);
@@ -11,7 +11,7 @@ const hangingCount = 6;
 
 test("handlers that hang in their own transactions after `complete` don't take all connections", async () => {
   const { url, remove } = await temporaryDatabase();
-  const queue = await openQueue({
+  const queue = await openTasks({
     name: "Postgres with little patience",
     open: async () => ({ database: await openPostgres({ url, lockTimeoutMs: 2_000 }), remove }),
   });

@@ -96,7 +96,7 @@ export function toTask(row: Row, waitsFor: readonly string[] = []): Task {
   const status = row["status"] as TaskStatus;
   switch (status) {
     case "pending":
-      return { ...base, status, error, ...heldBy(row) };
+      return { ...base, status, error, ...blockedState(row) };
     case "cancelled":
       return { ...base, status, error };
     case "claimed":
@@ -118,10 +118,10 @@ export function toTask(row: Row, waitsFor: readonly string[] = []): Task {
 }
 
 /** What the row itself says of why a task waits. Who works on it, and what is paused, others know. */
-function heldBy(row: Row) {
+function blockedState(row: Row) {
   // What it is blocked by stays noted when it goes on.
   const blockedBy: string | null =
-    Number(row["parked"]) === parked.forRoom ? row["blocked_by"] : null;
+    Number(row["parked"]) === parked.blocked ? row["blocked_by"] : null;
   return { noWorker: false, paused: false, blockedBy, throttledBy: null };
 }
 
@@ -149,7 +149,7 @@ export type Claim = {
   /** Present where it went through a gate: with the scope of its key, if it has one. */
   readonly gate?: { readonly group: string | null } | undefined;
   /** Whether others were waiting for it when it was claimed. */
-  readonly awaited?: boolean | undefined;
+  readonly hasDependents?: boolean | undefined;
   /** Whether a task that it waits for has failed or was cancelled, so that it mustn't run. */
   readonly doomed?: boolean | undefined;
   /** The time of its schedule that it was made for. */
@@ -192,7 +192,7 @@ export function toClaim(row: Row): Claim {
     deaths: Number(row["deaths"]),
     gate:
       Number(row["limited"]) === 1 ? { group: row["concurrency_key"] as string | null } : undefined,
-    awaited: Number(row["dependents"]) > 0 || undefined,
+    hasDependents: Number(row["dependents"]) > 0 || undefined,
     doomed: Number(row["depends"]) === 3 || undefined,
     scheduledAtMs: row["scheduled_at"] === null ? undefined : Number(row["scheduled_at"]),
     trace: row["trace"],

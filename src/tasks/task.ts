@@ -8,7 +8,7 @@ import { checkSchema, type Schema } from "../base/schema.ts";
 import { checkThrottle, type TaskThrottle, type ThrottleOfHandler } from "./claim/throttle.ts";
 import { checkConcurrency, type Concurrency, type NamedQueue } from "./concurrency/limits.ts";
 import type { Task, TaskError } from "./rows.ts";
-import type { Drive } from "./run/attempt.ts";
+import type { FlowDriver } from "./run/attempt.ts";
 
 /** What a handler gets. */
 export type TaskContext<Input> = {
@@ -107,19 +107,24 @@ export type TaskHandler<Input = any, Parsed = any, Output = any> = TaskContract<
   readonly onFailure?: TaskHandler;
   readonly run: (context: TaskContext<Parsed>) => unknown;
   /** Of a flow: its version, and what drives its runs in place of `run`. */
-  readonly flow?: { readonly version: number; readonly drive: Drive };
+  readonly flow?: { readonly version: number; readonly drive: FlowDriver };
 };
 
 type Handle<Input, Parsed, Returned, Output> = {
-  (run: Run<Parsed, Returned>): TaskHandler<Input, Parsed, Output>;
-  (options: HandleOptions<Input>, run: Run<Parsed, Returned>): TaskHandler<Input, Parsed, Output>;
+  (run: HandlerFunction<Parsed, Returned>): TaskHandler<Input, Parsed, Output>;
+  (
+    options: HandleOptions<Input>,
+    run: HandlerFunction<Parsed, Returned>,
+  ): TaskHandler<Input, Parsed, Output>;
 };
 
-type Run<Parsed, Returned> = (context: TaskContext<Parsed>) => Returned | Promise<Returned>;
+type HandlerFunction<Parsed, Returned> = (
+  context: TaskContext<Parsed>,
+) => Returned | Promise<Returned>;
 
 export const handleDefaults = { attempts: 3, timeoutMs: 15 * 60_000 };
 
-const nameChars = 200;
+const maxNameChars = 200;
 const namePattern = /^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}$/;
 
 /** Names a task. `task(name, options)` is the contract; with a function it is the handler too. */
@@ -130,14 +135,14 @@ export function task<Input = Json, Parsed = Input, Returned = unknown, Output = 
 export function task<Input = Json, Parsed = Input, Returned = unknown, Output = Returned>(
   name: string,
   options: ContractOptions<Input, Parsed, Returned, Output> & HandleOptions<Input>,
-  run: Run<Parsed, Returned>,
+  run: HandlerFunction<Parsed, Returned>,
 ): TaskHandler<Input, Parsed, Output>;
 export function task(
   name: string,
   options: ContractOptions<any, any, any, any> & HandleOptions = {},
-  run?: Run<any, any>,
+  run?: HandlerFunction<any, any>,
 ): unknown {
-  checkName(name);
+  checkTaskName(name);
   if (typeof options === "function") {
     throw new FlotillaError(
       "invalid_option",
@@ -149,21 +154,24 @@ export function task(
   checkSchema(`task "${name}": output`, output);
   if (concurrency !== undefined) checkConcurrency(`task "${name}"`, concurrency);
   const contract: TaskContract = { name, input, output, ...(concurrency && { concurrency }) };
-  if (run) return withRun(contract, rest, run);
+  if (run) return withHandler(contract, rest, run);
   checkOptions(`task "${name}"`, rest, ["input", "output", "concurrency"], {
     options: handleOptions,
     how: "is given with the code, as in `.handle({ … }, async ({ input }) => …)`",
   });
   return {
     ...contract,
-    handle: (first: HandleOptions | Run<any, any>, second?: Run<any, any>) =>
+    handle: (
+      first: HandleOptions | HandlerFunction<any, any>,
+      second?: HandlerFunction<any, any>,
+    ) =>
       typeof first === "function"
-        ? withRun(contract, {}, first)
-        : withRun(contract, first, second!),
+        ? withHandler(contract, {}, first)
+        : withHandler(contract, first, second!),
   };
 }
 
-export function checkName(name: unknown): asserts name is string {
+export function checkTaskName(name: unknown): asserts name is string {
   if (typeof name === "string" && namePattern.test(name)) return;
   throw new FlotillaError(
     "invalid_option",
@@ -181,7 +189,11 @@ const handleOptions = [
   "onFailure",
 ];
 
-function withRun(contract: TaskContract, given: HandleOptions, run: Run<any, any>): TaskHandler {
+function withHandler(
+  contract: TaskContract,
+  given: HandleOptions,
+  run: HandlerFunction<any, any>,
+): TaskHandler {
   const what = `task "${contract.name}"`;
   checkOptions(what, given, handleOptions);
   if (typeof run !== "function") {
@@ -212,18 +224,18 @@ function withRun(contract: TaskContract, given: HandleOptions, run: Run<any, any
 }
 
 /** What follows a failure is tried as often as any task that says nothing of it. */
-function followUpHandler(name: string, onFailure: Run<any, unknown>): TaskHandler {
+function followUpHandler(name: string, onFailure: HandlerFunction<any, unknown>): TaskHandler {
   const following = followUpName(name);
-  if (following.length > nameChars) {
+  if (following.length > maxNameChars) {
     throw new FlotillaError(
       "invalid_option",
-      `task "${name}": with \`onFailure\` its name may have ${nameChars - following.length + name.length} characters at most, because "${followUpName("")}" is added`,
+      `task "${name}": with \`onFailure\` its name may have ${maxNameChars - following.length + name.length} characters at most, because "${followUpName("")}" is added`,
     );
   }
   if (typeof onFailure !== "function") {
     throw new FlotillaError("invalid_option", `task "${name}": onFailure must be a function`);
   }
-  return withRun({ name: following, input: undefined, output: undefined }, {}, onFailure);
+  return withHandler({ name: following, input: undefined, output: undefined }, {}, onFailure);
 }
 
 export type InputOf<T extends TaskContract> =

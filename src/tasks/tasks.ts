@@ -16,17 +16,17 @@ import type {
 } from "./enqueue/each.ts";
 import type { Enqueued, EnqueueManyOptions, EnqueueOptions } from "./enqueue/options.ts";
 import { createLimits, type Limits } from "./concurrency/limits.ts";
-import { createPausing, type Pausing } from "./claim/pauses.ts";
+import { createPauses, type Pauses } from "./claim/pauses.ts";
 import type { GraphEnqueued, GraphOptions, GraphRow, TypedRows } from "./enqueue/graph.ts";
-import { createProducing } from "./enqueue/enqueue.ts";
-import { resend, untilKnown } from "../store/retry.ts";
-import { freeKey } from "./concurrency/unblock.ts";
+import { createEnqueue } from "./enqueue/enqueue.ts";
+import { writeUntilKnown, untilKnown } from "../store/retry.ts";
+import { unblockScope } from "./concurrency/unblock.ts";
 import { type Task, taskStatuses, type TaskStatus } from "./rows.ts";
 import { cancelTask, countTasks, getTask, listTasks, retryTask } from "./sql/inspect.ts";
 import { getEvents } from "./sql/task-state.ts";
-import { checkName, type InputOf, type ResultOf, type TaskContract } from "./task.ts";
-import { createNoWorkerLook, createWorkers, readNoWorker } from "./inspect/blocked-by.ts";
-import { createWaiting, type WaitOptions } from "./inspect/wait-for.ts";
+import { checkTaskName, type InputOf, type ResultOf, type TaskContract } from "./task.ts";
+import { createNoWorkerCheck, createWorkers, readNoWorker } from "./inspect/blocked-by.ts";
+import { createWaitFor, type WaitOptions } from "./inspect/wait-for.ts";
 import { toTasks } from "./dependencies.ts";
 
 export type ListOptions = {
@@ -69,7 +69,7 @@ export type TaskEvent = {
 export type EnqueuedTask<T extends TaskContract> = Enqueued & { readonly contract?: T };
 
 /** Everything that can be asked of tasks from outside: by producers, servers, the command line. */
-export type Tasks = Pausing & {
+export type Tasks = Pauses & {
   /** How many tasks of a key or of a tenant may run at once. */
   readonly limits: Limits;
   // Compilers complain in terms of the last one, which most mistakes are about.
@@ -142,26 +142,26 @@ export type TasksParts = {
 };
 
 /** What the process itself has of them besides. */
-export type OwnTasks = Tasks & {
+export type LocalTasks = Tasks & {
   /** A task has ended here, so that whoever waits for it in this process needn't wait for a look. */
   ended(taskId: string): void;
   close(): void;
 };
 
-export function createTasks(parts: TasksParts): OwnTasks {
+export function createTasks(parts: TasksParts): LocalTasks {
   const { database, clock, random, onEnqueued, maxPayloadBytes = defaultMaxBytes } = parts;
   const workers = createWorkers(parts);
-  const waiting = createWaiting({ ...parts, workers });
+  const waitFor = createWaitFor({ ...parts, workers });
   const { onNoWorker } = parts;
-  const onNames = onNoWorker && createNoWorkerLook({ ...parts, onNoWorker });
+  const onNames = onNoWorker && createNoWorkerCheck({ ...parts, onNoWorker });
 
   return {
-    ...createProducing({ ...parts, maxPayloadBytes, ...(onNames && { onNames }) }),
+    ...createEnqueue({ ...parts, maxPayloadBytes, ...(onNames && { onNames }) }),
     async noWorker(names) {
-      for (const name of names) checkName(name);
+      for (const name of names) checkTaskName(name);
       return workers.noWorker(names);
     },
-    ...createPausing(parts),
+    ...createPauses(parts),
     limits: createLimits(parts),
     async get(taskId) {
       const found = await toTasks(database, await database.read(getTask(taskId)));
@@ -200,7 +200,7 @@ export function createTasks(parts: TasksParts): OwnTasks {
       return { ...counts, noWorker: [...(await readNoWorker(database, names))] };
     },
     async cancel(taskId) {
-      const { tables } = await resend(database, cancelTask(taskId, parts.ids.next()), {
+      const { tables } = await writeUntilKnown(database, cancelTask(taskId, parts.ids.next()), {
         clock,
         random,
         ...untilKnown,
@@ -208,10 +208,10 @@ export function createTasks(parts: TasksParts): OwnTasks {
       });
       const [row] = tables.at(-1)!;
       if (!row) throw notFound(taskId);
-      if (row["status"] === "cancelled") await freeKey(parts, row["concurrency_key"]);
+      if (row["status"] === "cancelled") await unblockScope(parts, row["concurrency_key"]);
       // Whoever waited for it may be free now.
       onEnqueued?.();
-      waiting.ended(taskId);
+      waitFor.ended(taskId);
       if (row["status"] === "cancelled") return "cancelled";
       // A run that nobody has claimed has its finalizers before it.
       const isOpen = row["status"] === "claimed" || row["status"] === "pending";
@@ -220,7 +220,7 @@ export function createTasks(parts: TasksParts): OwnTasks {
       return isOpen ? "cancelling" : "finished";
     },
     async retry(taskId) {
-      const { tables } = await resend(database, retryTask(taskId, parts.ids.next()), {
+      const { tables } = await writeUntilKnown(database, retryTask(taskId, parts.ids.next()), {
         clock,
         random,
         ...untilKnown,
@@ -237,26 +237,26 @@ export function createTasks(parts: TasksParts): OwnTasks {
     async waitFor(task: Enqueued | string, options: WaitOptions = {}): Promise<any> {
       checkOptions("waitFor", options, ["timeoutMs", "signal"]);
       const { taskId, seen } = await existing(task);
-      return waiting.result(taskId, { ...options, seen });
+      return waitFor.result(taskId, { ...options, seen });
     },
     async settled(taskId, options = {}) {
       checkOptions("settled", options, ["timeoutMs", "signal"]);
       const { seen } = await existing(taskId as Enqueued | string);
-      return waiting.settled(taskId, { ...options, seen });
+      return waitFor.settled(taskId, { ...options, seen });
     },
-    ended: waiting.ended,
-    close: waiting.close,
+    ended: waitFor.ended,
+    close: waitFor.close,
   };
 
   async function existing(task: Enqueued | string): Promise<{ taskId: string; seen: boolean }> {
-    if (typeof task !== "string") return { taskId: idOf(task), seen: false };
+    if (typeof task !== "string") return { taskId: taskIdOf(task), seen: false };
     const [row] = await database.read(getTask(task));
     if (!row) throw notFound(task);
     return { taskId: task, seen: true };
   }
 }
 
-function idOf(task: Enqueued): string {
+function taskIdOf(task: Enqueued): string {
   if (typeof task?.taskId === "string") return task.taskId;
   const what =
     (task as unknown) instanceof Promise

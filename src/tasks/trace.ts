@@ -42,15 +42,15 @@ export function activeTracer(): Tracer | undefined {
 type Delegating = { getDelegateTracer?: (name: string) => Tracer | undefined };
 
 /** What is stored where nobody traces: the caller's context, so that the run can belong to it. */
-export function passedOn(given: TraceHeaders | undefined): string | null {
+export function givenTrace(given: TraceHeaders | undefined): string | null {
   const parsed = given && contextOfHeaders(given);
   return parsed === undefined ? null : textOfContext(parsed);
 }
 
 /** The context of the span that is active in the caller, else the given one. */
-export function carriedHere(given: TraceHeaders | undefined): string | null {
+export function activeTrace(given: TraceHeaders | undefined): string | null {
   const active = quietly(() => trace.getSpanContext(context.active()));
-  if (active === undefined || !isSpanContextValid(active)) return passedOn(given);
+  if (active === undefined || !isSpanContextValid(active)) return givenTrace(given);
   const { traceId, spanId, traceFlags, traceState } = active;
   return textOfContext({ traceId, spanId, flags: traceFlags, state: traceState?.serialize() });
 }
@@ -74,7 +74,7 @@ export async function tracedEnqueue<Answer>(
   const active = context.active();
   const parent = trace.getSpanContext(active)
     ? active
-    : remote(active, given && contextOfHeaders(given));
+    : remoteContext(active, given && contextOfHeaders(given));
   const span = quietly(() =>
     tracer.startSpan(
       `${verb} ${name}`,
@@ -90,24 +90,24 @@ export async function tracedEnqueue<Answer>(
       parent,
     ),
   );
-  if (span === undefined) return store(passedOn(given));
+  if (span === undefined) return store(givenTrace(given));
   try {
-    const answer = await store(textOf(span));
-    if (isEnqueued(answer)) note(span, answer);
+    const answer = await store(spanText(span));
+    if (isEnqueued(answer)) noteEnqueued(span, answer);
     return answer;
   } catch (error) {
     const code = error instanceof FlotillaError ? error.code : "internal";
-    quietly(() => fail(span, { code, message: messageOf(error) }));
+    quietly(() => failSpan(span, { code, message: messageOf(error) }));
     throw error;
   } finally {
     quietly(() => span.end());
   }
 }
 
-export type RunSpan = Span;
+export type AttemptSpan = Span;
 
 /** The span of one attempt, a child of the enqueue's, wherever that was. */
-export function startRunSpan(claim: Claim, podId: string): RunSpan | undefined {
+export function startAttemptSpan(claim: Claim, podId: string): AttemptSpan | undefined {
   const tracer = activeTracer();
   if (tracer === undefined) return undefined;
   return quietly(() =>
@@ -127,42 +127,45 @@ export function startRunSpan(claim: Claim, podId: string): RunSpan | undefined {
         },
       },
       // Never what happens to be active: a claim may have been woken by anybody's request.
-      remote(ROOT_CONTEXT, contextOfText(claim.trace)),
+      remoteContext(ROOT_CONTEXT, contextOfText(claim.trace)),
     ),
   );
 }
 
 /** Runs a handler with its span active, so that the spans it makes are children of it. */
-export function inSpan<Result>(span: RunSpan, run: () => Result): Result {
-  const came: { result?: { readonly value: Result } | { readonly thrown: unknown } } = {};
+export function inSpan<Result>(span: AttemptSpan, run: () => Result): Result {
+  const outcome: { result?: { readonly value: Result } | { readonly thrown: unknown } } = {};
   quietly(() =>
     context.with(trace.setSpan(ROOT_CONTEXT, span), () => {
       try {
-        came.result = { value: run() };
+        outcome.result = { value: run() };
       } catch (thrown) {
-        came.result = { thrown };
+        outcome.result = { thrown };
       }
     }),
   );
-  const { result } = came;
+  const { result } = outcome;
   if (result === undefined) return run();
   if ("thrown" in result) throw result.thrown;
   return result.value;
 }
 
 /** Ends the span of an attempt once it is known what became of it, with its error as it is stored. */
-export function endRunSpan(span: RunSpan, outcome: string, error: string | null): void {
+export function endAttemptSpan(span: AttemptSpan, outcome: string, error: string | null): void {
   quietly(() => {
     if (span.isRecording()) {
       span.setAttribute("flotilla.task.outcome", outcome);
-      if (error !== null) fail(span, JSON.parse(error) as TaskError);
+      if (error !== null) failSpan(span, JSON.parse(error) as TaskError);
     }
     span.end();
   });
 }
 
 /** The trace that an attempt belongs to, for its logs. */
-export function traceIdOf(span: RunSpan | undefined, carried: string | null): string | undefined {
+export function traceIdOf(
+  span: AttemptSpan | undefined,
+  carried: string | null,
+): string | undefined {
   const own = span && quietly(() => span.spanContext().traceId);
   return own ?? contextOfText(carried)?.traceId;
 }
@@ -172,14 +175,14 @@ export function messaging(name: string) {
 }
 
 /** Notes an error with a span, as it is stored. */
-export function fail(span: Span, { code, message, stack }: TaskError): void {
+export function failSpan(span: Span, { code, message, stack }: TaskError): void {
   if (!span.isRecording()) return;
   span.setAttribute("error.type", code);
   span.recordException({ name: code, message, ...(stack !== undefined && { stack }) });
   span.setStatus({ code: SpanStatusCode.ERROR, message });
 }
 
-function note(span: Span, { taskId, created }: Enqueued): void {
+function noteEnqueued(span: Span, { taskId, created }: Enqueued): void {
   quietly(() => {
     if (!span.isRecording()) return;
     span.setAttribute("messaging.message.id", taskId);
@@ -198,13 +201,13 @@ export function quietly<Result>(action: () => Result): Result | undefined {
 }
 
 /** The context of a span, as it is stored. */
-export function textOf(span: Span): string {
+export function spanText(span: Span): string {
   const { traceId, spanId, traceFlags, traceState } = span.spanContext();
   return textOfContext({ traceId, spanId, flags: traceFlags, state: traceState?.serialize() });
 }
 
 /** A context whose span is in another program. */
-export function remote(base: Context, from: TraceContext | undefined): Context {
+export function remoteContext(base: Context, from: TraceContext | undefined): Context {
   if (from === undefined) return base;
   const { traceId, spanId, flags, state } = from;
   return trace.setSpanContext(base, {

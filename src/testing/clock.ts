@@ -72,11 +72,11 @@ export function watchedClock(clock: Clock): Clock & { nextMs(): number } {
   };
 }
 
-type Moving = {
+type TimeTravel = {
   /** Lets one thing happen that is due by then. Gives whether there was one; else time is there. */
   step(untilMs: number): Promise<boolean>;
   /** Something was done from outside, so time goes on step by step for a while. */
-  stir(): void;
+  markActive(): void;
 };
 
 /**
@@ -84,39 +84,39 @@ type Moving = {
  * and a test that waits for a schedule of tomorrow shouldn't wait for all of that. A leap ends well
  * before what is due next, and to pods it is as if the machine had been asleep.
  */
-export function createMoving(parts: {
+export function createTimeTravel(parts: {
   store: Database;
   clock: MovableClock;
   /** How long after anything happened others may still find out, such as that a pod is dead. */
   settleMs: number;
   /** When the test's own timers are due, which aren't leapt over either. */
   ownMs: () => number;
-}): Moving {
+}): TimeTravel {
   const { store, clock, settleMs, ownMs } = parts;
-  let quietMs = 0;
+  let quietFromMs = 0;
 
   const leap = async (untilMs: number): Promise<void> => {
     const nowMs = clock.monotonic();
-    if (nowMs < quietMs || untilMs - nowMs < settleMs * 2) return;
-    quietMs = nowMs + settleMs;
+    if (nowMs < quietFromMs || untilMs - nowMs < settleMs * 2) return;
+    quietFromMs = nowMs + settleMs;
     const dueInMs = (await nextDueMs(store, clock.now())) - clock.now();
     const dueMs = Math.min(nowMs + dueInMs, ownMs());
     const leapMs = Math.min(untilMs, dueMs - settleMs);
     // Where nothing is due at all there is nowhere to leap to.
     if (leapMs <= nowMs + settleMs || leapMs === Infinity) return;
     clock.moveTo(leapMs);
-    quietMs = dueMs + settleMs;
+    quietFromMs = dueMs + settleMs;
   };
 
   return {
     async step(untilMs) {
       await leap(untilMs);
       if (!clock.fireNext(untilMs)) return false;
-      await turn();
+      await eventLoopTurn();
       return true;
     },
-    stir() {
-      quietMs = clock.monotonic() + settleMs;
+    markActive() {
+      quietFromMs = clock.monotonic() + settleMs;
     },
   };
 }
@@ -150,7 +150,7 @@ async function nextDueMs(database: Database, nowMs: number): Promise<number> {
  */
 
 /** Lets every promise that can settle by itself do so. */
-export function turn(): Promise<void> {
+export function eventLoopTurn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
@@ -160,7 +160,7 @@ export function pause(): Promise<void> {
 }
 
 /** Tells whether so much real time has passed. */
-export function realLimit(limitMs: number): () => boolean {
+export function realTimeLimit(limitMs: number): () => boolean {
   const startedMs = performance.now();
   return () => performance.now() - startedMs > limitMs;
 }

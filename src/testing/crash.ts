@@ -1,6 +1,6 @@
 import type { Clock } from "../base/clock.ts";
 import type { Flow } from "../flows/flow.ts";
-import type { Finalizer, Part } from "../flows/machine.ts";
+import type { Finalizer, FlowPart } from "../flows/machine.ts";
 import { moveHead } from "../sessions/log/sql.ts";
 import { claimReserved } from "../tasks/sql/claim.ts";
 import { finishTasks } from "../tasks/sql/finish.ts";
@@ -48,10 +48,10 @@ export function mortalClock(clock: Clock, life: Life): Clock {
 
 export function mortalDatabase(database: Database, life: Life): Database {
   // What a dead pod waits for never comes, so nothing of it ever goes on.
-  const whileAlive = <Answer>(ask: () => Promise<Answer>): Promise<Answer> =>
+  const whileAlive = <Answer>(request: () => Promise<Answer>): Promise<Answer> =>
     new Promise((resolve, reject) => {
       if (!life.alive) return;
-      ask().then(
+      request().then(
         (answer) => void (life.alive && resolve(answer)),
         (error: unknown) => void (life.alive && reject(error as Error)),
       );
@@ -71,10 +71,10 @@ export function mortalDatabase(database: Database, life: Life): Database {
         return tables;
       });
     },
-    subscribe: (listener, mailOf) =>
-      database.subscribe((...told) => {
-        if (life.alive) listener(...told);
-      }, mailOf),
+    subscribe: (listener, channel) =>
+      database.subscribe((...args) => {
+        if (life.alive) listener(...args);
+      }, channel),
     within: (handle) => database.within(handle),
     close: async () => {},
   };
@@ -92,7 +92,7 @@ export function mortalHandler(handler: TaskHandler, life: Life): TaskHandler {
 }
 
 export function mortalFlow(flow: Flow, life: Life): Flow {
-  const mortal = <Each extends Part | Finalizer>(part: Each): Each => {
+  const mortal = <Each extends FlowPart | Finalizer>(part: Each): Each => {
     if (!("run" in part)) return part;
     const { run } = part;
     return {

@@ -1,12 +1,6 @@
 import { FlotillaError } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
-import type {
-  InboxEvent,
-  Joined,
-  SessionEvent,
-  SessionService,
-  Sink,
-} from "../sessions/service.ts";
+import type { InboxEvent, Joined, FeedEvent, SessionService, Sink } from "../sessions/service.ts";
 import { type Chat, createSessions, type Sessions } from "../sessions/sessions.ts";
 import type { TestPod } from "./test-pod.ts";
 
@@ -16,31 +10,31 @@ export type TestSessionsParts = {
   /** Moves the clock until it has settled, but not while this says that somebody is at work. */
   moveFor<Value>(
     promise: Promise<Value>,
-    options: { isHeld: () => boolean; mostMs: number; late: () => FlotillaError },
+    options: { isHeld: () => boolean; maxMs: number; late: () => FlotillaError },
   ): Promise<Value>;
 };
 
 /** A loop over events may look so far ahead for each of them. Behind it, only the test moves the clock. */
-const eventMostMs = 60_000;
+const maxEventMs = 60_000;
 
 /**
  * Sessions for a test: whatever is waited for moves the clock, and what was asked of a pod that crashes is
  * asked of another with the same ids, as clients do.
  */
 export function createTestSessions({ pods, ids, moveFor }: TestSessionsParts): Sessions {
-  const sessions = createSessions(surviving(pods, ids));
+  const sessions = createSessions(reconnectingService(pods, ids));
 
-  const moved = <Value>(promise: Promise<Value>, sessionId?: string, mostMs = Infinity) => {
+  const moved = <Value>(promise: Promise<Value>, sessionId?: string, maxMs = Infinity) => {
     // An agent that awaits something real would be timed out by the clock.
     const isHeld = () =>
       sessionId !== undefined && pods.some((pod) => pod.alive && pod.answering(sessionId));
-    return moveFor(promise, { isHeld, mostMs, late: () => tooLong(isHeld()) });
+    return moveFor(promise, { isHeld, maxMs, late: () => tooLong(isHeld()) });
   };
   const movedLoop = <Event>(
     loop: AsyncIterableIterator<Event>,
     sessionId?: string,
   ): AsyncIterableIterator<Event> => ({
-    next: () => moved(loop.next(), sessionId, eventMostMs),
+    next: () => moved(loop.next(), sessionId, maxEventMs),
     return: async () => (await loop.return?.()) ?? { done: true, value: undefined },
     [Symbol.asyncIterator]() {
       return this;
@@ -91,14 +85,16 @@ function tooLong(isHeld: boolean): FlotillaError {
  * What clients do when a server goes away under them: they ask another with the same ids, and follow on
  * from the last entry that they have. Here the servers are the pods of a test.
  */
-function surviving(pods: readonly TestPod[], ids: Ids): SessionService {
+function reconnectingService(pods: readonly TestPod[], ids: Ids): SessionService {
   const alive = (): TestPod => {
     const pod = pods.find((each) => each.alive);
     if (pod) return pod;
     throw new FlotillaError("conflict", "no pod is alive: call startPod() first");
   };
 
-  const ask = async <Answer>(call: (to: SessionService) => Promise<Answer>): Promise<Answer> => {
+  const request = async <Answer>(
+    call: (to: SessionService) => Promise<Answer>,
+  ): Promise<Answer> => {
     for (;;) {
       const pod = alive();
       const gone = pod.gone.then(() => lost);
@@ -108,7 +104,7 @@ function surviving(pods: readonly TestPod[], ids: Ids): SessionService {
   };
 
   /** Goes on at another pod, where there is one; else when the next is started and asked. */
-  const follow = <Event>(
+  const subscribe = <Event>(
     join: (to: SessionService, sink: Sink<Event>) => Joined,
     sink: Sink<Event>,
   ): Joined => {
@@ -147,52 +143,52 @@ function surviving(pods: readonly TestPod[], ids: Ids): SessionService {
     };
   };
 
-  const named = <Given extends { id?: string }>(given: Given): Given => ({
+  const withGeneratedId = <Given extends { id?: string }>(given: Given): Given => ({
     ...given,
     id: given.id ?? ids.next(),
   });
   return {
     create(tenant, input) {
       const withId = { ...input, sessionId: input.sessionId ?? ids.next() };
-      return ask((to) => to.create(tenant, withId));
+      return request((to) => to.create(tenant, withId));
     },
     send(tenant, sessionId, message) {
-      const withId = named(message);
-      return ask((to) => to.send(tenant, sessionId, withId));
+      const withId = withGeneratedId(message);
+      return request((to) => to.send(tenant, sessionId, withId));
     },
     toolResult(tenant, sessionId, result) {
-      const withId = named(result);
-      return ask((to) => to.toolResult(tenant, sessionId, withId));
+      const withId = withGeneratedId(result);
+      return request((to) => to.toolResult(tenant, sessionId, withId));
     },
-    regenerate(tenant, sessionId, asked) {
-      const withId = named(asked);
-      return ask((to) => to.regenerate(tenant, sessionId, withId));
+    regenerate(tenant, sessionId, options) {
+      const withId = withGeneratedId(options);
+      return request((to) => to.regenerate(tenant, sessionId, withId));
     },
-    get: (...given) => ask((to) => to.get(...given)),
-    list: (...given) => ask((to) => to.list(...given)),
-    entries: (...given) => ask((to) => to.entries(...given)),
-    stop: (...given) => ask((to) => to.stop(...given)),
-    read: (...given) => ask((to) => to.read(...given)),
-    setMetadata: (...given) => ask((to) => to.setMetadata(...given)),
-    changeMembers: (...given) => ask((to) => to.changeMembers(...given)),
-    compact: (...given) => ask((to) => to.compact(...given)),
-    archive: (...given) => ask((to) => to.archive(...given)),
-    unarchive: (...given) => ask((to) => to.unarchive(...given)),
-    remove: (...given) => ask((to) => to.remove(...given)),
-    join(tenant, sessionId, place, sink) {
-      let { lastSeq } = place;
-      const seen = (event: SessionEvent): boolean => {
+    get: (...given) => request((to) => to.get(...given)),
+    list: (...given) => request((to) => to.list(...given)),
+    entries: (...given) => request((to) => to.entries(...given)),
+    stop: (...given) => request((to) => to.stop(...given)),
+    read: (...given) => request((to) => to.read(...given)),
+    setMetadata: (...given) => request((to) => to.setMetadata(...given)),
+    changeMembers: (...given) => request((to) => to.changeMembers(...given)),
+    compact: (...given) => request((to) => to.compact(...given)),
+    archive: (...given) => request((to) => to.archive(...given)),
+    unarchive: (...given) => request((to) => to.unarchive(...given)),
+    remove: (...given) => request((to) => to.remove(...given)),
+    join(tenant, sessionId, position, sink) {
+      let { lastSeq } = position;
+      const seen = (event: FeedEvent): boolean => {
         if (event.type === "reset") lastSeq = 0;
         if (event.type === "entries") lastSeq = event.entries.at(-1)?.seq ?? lastSeq;
         return sink.push(event);
       };
-      return follow<SessionEvent>(
-        (to, mine) => to.join(tenant, sessionId, { ...place, lastSeq }, mine),
+      return subscribe<FeedEvent>(
+        (to, mine) => to.join(tenant, sessionId, { ...position, lastSeq }, mine),
         { ...sink, push: seen },
       );
     },
     inbox: (tenant, user, sink) =>
-      follow<InboxEvent>((to, mine) => to.inbox(tenant, user, mine), sink),
+      subscribe<InboxEvent>((to, mine) => to.inbox(tenant, user, mine), sink),
   };
 }
 

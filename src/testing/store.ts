@@ -1,5 +1,5 @@
 import type { Database } from "../store/database.ts";
-import { mailListeners } from "../store/notifications.ts";
+import { channelListeners } from "../store/notifications.ts";
 import { migrate } from "../store/migrate.ts";
 import { sql } from "../store/sql.ts";
 import { memoryDatabase } from "../store/sqlite/inline.ts";
@@ -13,27 +13,27 @@ export async function testStore(clock: { now(): number }): Promise<Database> {
   const database = memoryDatabase(clock);
   await migrate(database);
   const listeners = new Set<() => void>();
-  const mailHints = mailListeners();
+  const onChannels = channelListeners();
   let seen = 0;
 
-  const hint = async (mailOnly: boolean): Promise<void> => {
+  const notify = async (channelsOnly: boolean): Promise<void> => {
     const [row] = await database.read(sql`select total_changes() as changes`);
     const changes = Number(row!["changes"]);
     if (changes === seen) return;
     seen = changes;
-    if (mailOnly) return;
+    if (channelsOnly) return;
     for (const listener of listeners) listener();
   };
   return {
     read: database.read,
-    async write(statements, { hint: work = false, mail } = {}) {
+    async write(statements, { hint: work = false, channels } = {}) {
       const tables = await database.write(statements);
-      await hint(mail !== undefined && !work);
-      if (mail !== undefined) mailHints.tell(mail);
+      await notify(channels !== undefined && !work);
+      if (channels !== undefined) onChannels.notify(channels);
       return tables;
     },
-    subscribe(listener, mailOf) {
-      if (mailOf !== undefined) return mailHints.add(mailOf, listener);
+    subscribe(listener, channel) {
+      if (channel !== undefined) return onChannels.add(channel, listener);
       listeners.add(listener);
       return () => listeners.delete(listener);
     },

@@ -17,7 +17,14 @@ import type { Task } from "../tasks/rows.ts";
 import type { InputOf, ResultOf, TaskContract } from "../tasks/task.ts";
 import { createTasks, type EnqueuedTask, type TaskEvent, type Tasks } from "../tasks/tasks.ts";
 import { createThrottlesClient, type ThrottlesClient } from "../throttles/shares/admin.ts";
-import { createMoving, movableClock, pause, realLimit, turn, watchedClock } from "./clock.ts";
+import {
+  createTimeTravel,
+  movableClock,
+  pause,
+  realTimeLimit,
+  eventLoopTurn,
+  watchedClock,
+} from "./clock.ts";
 import { type CrashPoint, crashPoints } from "./crash.ts";
 import { createTestSessions, type TestSessionsParts } from "./sessions.ts";
 import { testStore } from "./store.ts";
@@ -109,11 +116,11 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
     maxPayloadBytes: settings.maxPayloadBytes,
   };
   const { close: closeTasks, ...tasks } = createTasks(parts);
-  const { close: closeLetters, ...deadLetters } = createDeadLetters(parts);
-  const own = watchedClock(clock);
+  const { close: closeDeadLetters, ...deadLetters } = createDeadLetters(parts);
+  const ownClock = watchedClock(clock);
   // Whoever is dead is known to be so by then.
   const settleMs = settings.deadAfterMs * 2 + settings.heartbeatMs;
-  const moving = createMoving({ store, clock, settleMs, ownMs: own.nextMs });
+  const timeTravel = createTimeTravel({ store, clock, settleMs, ownMs: ownClock.nextMs });
   const pods: TestPod[] = [];
   const crashes: Planned[] = [];
 
@@ -130,29 +137,29 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
     const podSettings = use === settings.use ? settings : resolveConfig({ ...config, use });
     const pod = await startTestPod(podSettings, { store, clock, random, ids, log, reach });
     pods.push(pod);
-    await turn();
+    await eventLoopTurn();
     return pod;
   };
 
   const advance = async (durationMs: number): Promise<void> => {
     checkNumber("advance", durationMs, { min: 0, max: Number.MAX_SAFE_INTEGER, whole: false });
     const untilMs = clock.monotonic() + durationMs;
-    moving.stir();
-    await turn();
-    while (await moving.step(untilMs));
+    timeTravel.markActive();
+    await eventLoopTurn();
+    while (await timeTravel.step(untilMs));
     clock.moveTo(untilMs);
   };
 
   /** Moves the clock until there is something, but not while a handler runs that may wait for real things. */
   const moveUntil = async <Found>(
-    look: () => Promise<Found | undefined>,
+    find: () => Promise<Found | undefined>,
     late: () => Promise<FlotillaError>,
   ): Promise<Found> => {
-    const isLate = realLimit(realLimitMs);
-    moving.stir();
+    const isLate = realTimeLimit(realLimitMs);
+    timeTravel.markActive();
     for (;;) {
-      await turn();
-      const found = await look();
+      await eventLoopTurn();
+      const found = await find();
       if (found !== undefined) return found;
       if (!pods.some((pod) => pod.alive)) {
         throw new FlotillaError("conflict", "no pod is alive: call startPod() first");
@@ -160,19 +167,19 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
       if (isLate()) throw await late();
       // Moving the clock would time it out.
       if (pods.some((pod) => pod.alive && pod.running > 0)) await pause();
-      else await moving.step(Infinity);
+      else await timeTravel.step(Infinity);
     }
   };
 
-  const moveFor: TestSessionsParts["moveFor"] = async (promise, { isHeld, mostMs, late }) => {
-    const isLate = realLimit(realLimitMs);
-    const untilMs = clock.monotonic() + mostMs;
+  const moveFor: TestSessionsParts["moveFor"] = async (promise, { isHeld, maxMs, late }) => {
+    const isLate = realTimeLimit(realLimitMs);
+    const untilMs = clock.monotonic() + maxMs;
     let isSettled = false;
     const settle = () => void (isSettled = true);
     promise.then(settle, settle);
-    moving.stir();
+    timeTravel.markActive();
     for (;;) {
-      await turn();
+      await eventLoopTurn();
       if (isSettled) return promise;
       if (!pods.some((pod) => pod.alive)) {
         throw new FlotillaError("conflict", "no pod is alive: call startPod() first");
@@ -181,7 +188,7 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
       // What is due at once doesn't move the clock, and shows others what was said.
       if (isHeld() || clock.monotonic() >= untilMs) {
         if (!clock.fireNext(clock.monotonic())) await pause();
-      } else await moving.step(untilMs);
+      } else await timeTravel.step(untilMs);
     }
   };
 
@@ -244,10 +251,10 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
     for (const pod of pods) void pod.stop().finally(() => open--);
     // Stopping waits for handlers by the clock, so it is moved until all have been told to stop.
     const lateMs = clock.monotonic() + settings.shutdownMs + settings.graceMs * 2 + 60_000;
-    do await turn();
+    do await eventLoopTurn();
     while (open > 0 && clock.fireNext(lateMs));
     closeTasks();
-    closeLetters();
+    closeDeadLetters();
     await store.close();
   };
 
@@ -268,7 +275,7 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
     reached,
     until,
     advance,
-    clock: own,
+    clock: ownClock,
     pods,
     startPod,
     crash: (pod) => pod.crash(),

@@ -6,12 +6,12 @@ import type { Random } from "../base/random.ts";
 import type { Clock } from "../base/clock.ts";
 import { startHeartbeat } from "../pods/heartbeat.ts";
 import { assemblePod, type Pod } from "../runtime/pod.ts";
-import type { Settings } from "../runtime/config.ts";
+import type { PodSettings } from "../runtime/config.ts";
 import { isAgent } from "../runtime/handlers.ts";
 import { lazyService } from "../sessions/create-service.ts";
 import type { SessionService } from "../sessions/service.ts";
 import type { Database } from "../store/database.ts";
-import { enlist } from "../throttles/scope.ts";
+import { shareWithProcess } from "../throttles/scope.ts";
 import { createAnswering, mortalAgent } from "./scripted-agent.ts";
 import {
   type CrashPoint,
@@ -51,12 +51,12 @@ export type TestPodParts = {
 };
 
 /** A real pod whose heartbeat runs on the test's clock instead of a thread. */
-export async function startTestPod(settings: Settings, parts: TestPodParts): Promise<TestPod> {
+export async function startTestPod(settings: PodSettings, parts: TestPodParts): Promise<TestPod> {
   let alive = true;
   let pod: Pod | undefined;
-  let delist: (() => void) | undefined;
-  let breath = 0;
-  let floor = 0;
+  let unshare: (() => void) | undefined;
+  let aliveReports = 0;
+  let abandonedUpTo = 0;
   const answering = createAnswering();
   const gone = Promise.withResolvers<void>();
   const life: Life = {
@@ -88,7 +88,7 @@ export async function startTestPod(settings: Settings, parts: TestPodParts): Pro
     },
     crash() {
       alive = false;
-      delist?.();
+      unshare?.();
       gone.resolve();
     },
     async stop() {
@@ -119,13 +119,13 @@ export async function startTestPod(settings: Settings, parts: TestPodParts): Pro
           ...hooks,
           database,
           clock,
-          pulse: { breath: () => breath, claimFloor: () => floor },
+          pulse: { aliveCount: () => aliveReports, abandonedUpTo: () => abandonedUpTo },
           onStall: testPod.crash,
         }),
-      enlist: (throttles) => (delist = enlist(throttles)),
-      breathe: () => void breath++,
-      raiseFloor: (call) => {
-        floor = call;
+      enlist: (throttles) => (unshare = shareWithProcess(throttles)),
+      reportAlive: () => void aliveReports++,
+      abandonCallsUpTo: (call) => {
+        abandonedUpTo = call;
       },
     },
   );

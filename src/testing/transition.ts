@@ -8,7 +8,7 @@ import type { Outcome } from "../flows/drive/attempt.ts";
 import type { NewChild } from "../flows/decide/event.ts";
 import { createHandoff, readReturned, readSignal } from "../flows/decide/returned.ts";
 import {
-  type Callable,
+  type CallablePart,
   finalizerAt,
   type Machine,
   partAt,
@@ -77,7 +77,7 @@ export async function runTransition<F extends Flow>(
   const part = partAt(machine, name) ?? finalizerAt(machine, name);
   if (!part) throw unknownPart(machine, name);
   const state = JSON.parse(encodeJson("state", options.state ?? {})) as State;
-  if (part.kind === "signal") return told(part, state, options.signal);
+  if (part.kind === "signal") return signalResult(part, state, options.signal);
   const input = await check(machine.input, throughJson(options.input), "input", "invalid_input");
   const { abort = new AbortController().signal, log = silentLogger } = options;
   const run = { runId: "test", flow: machine.name, version: machine.version, signal: abort, log };
@@ -108,31 +108,35 @@ type Ran = {
   readonly progress: readonly Json[];
 };
 
-async function resultOf(machine: Machine, part: Callable, ran: Ran): Promise<TransitionResult> {
+async function resultOf(machine: Machine, part: CallablePart, ran: Ran): Promise<TransitionResult> {
   const { state, progress } = ran;
-  const happened = await readReturned(machine, { part, ...ran });
+  const event = await readReturned(machine, { part, ...ran });
   const nothing = { set: {}, state, progress };
-  if (happened.type === "returned") {
-    return { set: happened.set ?? {}, state: { ...state, ...happened.set }, progress };
+  if (event.type === "returned") {
+    return { set: event.set ?? {}, state: { ...state, ...event.set }, progress };
   }
-  if (happened.type === "handed_off") return { ...nothing, handedOff: happened.output };
-  if (happened.type === "sleep_asked") return { ...nothing, sleepsMs: happened.ms };
-  if (happened.type === "children_asked") return { ...nothing, children: happened.children };
-  if (happened.type !== "threw" || !("error" in happened.thrown)) return nothing;
-  const { code, message } = happened.thrown.error;
+  if (event.type === "handed_off") return { ...nothing, handedOff: event.output };
+  if (event.type === "sleep_asked") return { ...nothing, sleepsMs: event.ms };
+  if (event.type === "children_asked") return { ...nothing, children: event.children };
+  if (event.type !== "threw" || !("error" in event.thrown)) return nothing;
+  const { code, message } = event.thrown.error;
   throw new FlotillaError(code as ErrorCode, message);
 }
 
-async function told(part: SignalPart, state: State, given: unknown): Promise<TransitionResult> {
+async function signalResult(
+  part: SignalPart,
+  state: State,
+  given: unknown,
+): Promise<TransitionResult> {
   if (given === undefined) {
     throw new FlotillaError("invalid_option", `"${part.name}" waits for a signal: give \`signal\``);
   }
-  const happened = await readSignal(part, { signalId: "test", payload: throughJson(given) });
-  if (happened.type !== "signal_seen") {
-    const message = happened.type === "signal_refused" ? happened.message : "no signal";
+  const event = await readSignal(part, { signalId: "test", payload: throughJson(given) });
+  if (event.type !== "signal_seen") {
+    const message = event.type === "signal_refused" ? event.message : "no signal";
     throw new FlotillaError("invalid_input", message);
   }
-  const set = { [part.name]: happened.signal!.payload };
+  const set = { [part.name]: event.signal!.payload };
   return { set, state: { ...state, ...set }, progress: [] };
 }
 

@@ -1,7 +1,7 @@
 import { APICallError, RetryError } from "ai";
 import { describe, expect, test } from "vitest";
 import { abort, FlotillaError, retryAfter } from "../base/errors.ts";
-import { classify, isResponse } from "./classify.ts";
+import { classifyCall, isResponse } from "./classify.ts";
 
 const throttled = { kind: "throttled" };
 const fault = { kind: "server_error" };
@@ -42,7 +42,7 @@ describe("how a call ended", () => {
     ["529", answer(529), { kind: "throttled" }],
   ])("a response with %s", (_, response, expected) => {
     expect(isResponse(response)).toBe(true);
-    expect(classify(response, nowMs)).toEqual(expected);
+    expect(classifyCall(response, nowMs)).toEqual(expected);
   });
 
   test.each<[string, unknown, object]>([
@@ -138,23 +138,23 @@ describe("how a call ended", () => {
     ["a retry because of it", retryAfter(10, "no", { cause: apiCallError(500) }), fault],
     ["a throttle that is full", new FlotillaError("throttle_full", "full"), ours],
   ])("of %s", (_, error, expected) => {
-    expect(classify(error, nowMs)).toEqual(expected);
+    expect(classifyCall(error, nowMs)).toEqual(expected);
   });
 
   test("an error whose causes go round in a circle is looked at for a while only", () => {
     const error: Error & { cause?: unknown } = new Error("round");
     error.cause = new Error("and round", { cause: error });
-    expect(classify(error, nowMs)).toEqual({ kind: "ignored" });
+    expect(classifyCall(error, nowMs)).toEqual({ kind: "ignored" });
   });
 
   test("one's own classifier is asked first, and the usual one where it gives no word", () => {
     const own = (thing: unknown) =>
       thing instanceof Error && thing.message === "busy" ? ("throttled" as const) : undefined;
-    expect(classify(new Error("busy"), nowMs, own)).toEqual({ kind: "throttled" });
-    expect(classify(answer(502), nowMs, own)).toEqual({ kind: "server_error" });
-    expect(classify(answer(502), nowMs, () => ({ kind: "throttled", retryAfterMs: 5 }))).toEqual(
-      throttledFor(5),
-    );
+    expect(classifyCall(new Error("busy"), nowMs, own)).toEqual({ kind: "throttled" });
+    expect(classifyCall(answer(502), nowMs, own)).toEqual({ kind: "server_error" });
+    expect(
+      classifyCall(answer(502), nowMs, () => ({ kind: "throttled", retryAfterMs: 5 })),
+    ).toEqual(throttledFor(5));
   });
 });
 

@@ -1,23 +1,23 @@
 import { messageOf } from "../base/errors.ts";
 import { type OutcomeKind, outcomeKinds } from "./learning/sample.ts";
-import type { Ending } from "./limiter/permit.ts";
+import type { CallOutcome } from "./limiter/permit.ts";
 import { type HeadersLike, readLimitHeaders } from "./rate-headers.ts";
 
 /** Says how a call ended, from what it threw or the response it gave; undefined for "as usual". */
-export type Classify = (thing: unknown) => OutcomeKind | Ending | undefined;
+export type Classify = (thing: unknown) => OutcomeKind | CallOutcome | undefined;
 
 /** How far down an error's causes are followed. */
-const deepest = 5;
+const maxCauseDepth = 5;
 
 /**
  * How a call ended that threw this, or gave this response. What says nothing about the downstream's
  * capacity is `ignored`: a mistake in the request, an abort, an error of the caller's own.
  */
-export function classify(thing: unknown, nowMs: number, own?: Classify): Ending {
-  const said = own && askOwn(own, thing);
-  if (said) return said;
+export function classifyCall(thing: unknown, nowMs: number, own?: Classify): CallOutcome {
+  const override = own && classifyByUser(own, thing);
+  if (override) return override;
   try {
-    return find(thing, nowMs, 0) ?? { kind: "ignored" };
+    return findOutcome(thing, nowMs, 0) ?? { kind: "ignored" };
   } catch {
     // What was thrown may be anything, also something that doesn't like to be asked.
     return { kind: "ignored" };
@@ -25,10 +25,10 @@ export function classify(thing: unknown, nowMs: number, own?: Classify): Ending 
 }
 
 /** It says how a call is counted; whether its permit comes back must not depend on it. */
-function askOwn(own: Classify, thing: unknown): Ending | undefined {
+function classifyByUser(own: Classify, thing: unknown): CallOutcome | undefined {
   try {
-    const said = own(thing);
-    return said === undefined ? undefined : toEnding(said);
+    const override = own(thing);
+    return override === undefined ? undefined : toCallOutcome(override);
   } catch {
     return undefined;
   }
@@ -45,7 +45,11 @@ export function isResponse(value: unknown): value is { status: number; headers: 
   }
 }
 
-function classifyStatus(status: number, headers: HeadersLike | undefined, nowMs: number): Ending {
+function classifyStatus(
+  status: number,
+  headers: HeadersLike | undefined,
+  nowMs: number,
+): CallOutcome {
   if (status === 429 || status === 529) {
     return { kind: "throttled", ...readLimitHeaders(headers, nowMs) };
   }
@@ -59,13 +63,13 @@ function classifyStatus(status: number, headers: HeadersLike | undefined, nowMs:
   return { kind: status >= 400 ? "ignored" : "success" };
 }
 
-function find(thing: unknown, nowMs: number, depth: number): Ending | undefined {
-  if (!isObject(thing) || depth > deepest) return undefined;
+function findOutcome(thing: unknown, nowMs: number, depth: number): CallOutcome | undefined {
+  if (!isObject(thing) || depth > maxCauseDepth) return undefined;
   return (
-    ofNames(thing, nowMs) ??
-    ofStatus(thing, nowMs) ??
-    find(thing.lastError, nowMs, depth + 1) ??
-    find(thing.cause, nowMs, depth + 1)
+    outcomeByName(thing, nowMs) ??
+    outcomeByStatus(thing, nowMs) ??
+    findOutcome(thing.lastError, nowMs, depth + 1) ??
+    findOutcome(thing.cause, nowMs, depth + 1)
   );
 }
 
@@ -126,7 +130,7 @@ const faults = new Set([
 
 const aborts = new Set(["AbortError", "APIUserAbortError", "ABORT_ERR"]);
 
-function ofNames(error: Record<string, unknown>, nowMs: number): Ending | undefined {
+function outcomeByName(error: Record<string, unknown>, nowMs: number): CallOutcome | undefined {
   const names = namesOf(error);
   const has = (known: Set<string>) => names.some((name) => known.has(name));
   if (has(aborts)) return { kind: "ignored" };
@@ -137,7 +141,7 @@ function ofNames(error: Record<string, unknown>, nowMs: number): Ending | undefi
   return has(faults) ? { kind: "server_error" } : undefined;
 }
 
-function ofStatus(error: Record<string, unknown>, nowMs: number): Ending | undefined {
+function outcomeByStatus(error: Record<string, unknown>, nowMs: number): CallOutcome | undefined {
   const response = isObject(error.response) ? error.response : undefined;
   const metadata = isObject(error.$metadata) ? error.$metadata : undefined;
   const status = [
@@ -148,8 +152,8 @@ function ofStatus(error: Record<string, unknown>, nowMs: number): Ending | undef
     metadata?.httpStatusCode,
   ].find((each): each is number => typeof each === "number" && each >= 100 && each < 600);
   if (status === undefined) return undefined;
-  const ending = classifyStatus(status, headersOf(error), nowMs);
-  return ending.kind === "throttled" ? { ...limitedBy(error), ...ending } : ending;
+  const outcome = classifyStatus(status, headersOf(error), nowMs);
+  return outcome.kind === "throttled" ? { ...limitedBy(error), ...outcome } : outcome;
 }
 
 /** Where an error says what it is: its own name and code, and those of the body it was made from. */
@@ -167,7 +171,7 @@ function hintsAtThrottling(error: Record<string, unknown>): boolean {
 }
 
 /** Some say in words which limit it was. */
-function limitedBy(error: Record<string, unknown>): Pick<Ending, "limitedBy"> {
+function limitedBy(error: Record<string, unknown>): Pick<CallOutcome, "limitedBy"> {
   const text = messageOf(error.message ?? "", 1_000);
   if (/concurren/i.test(text)) return { limitedBy: "concurrency" };
   if (/\bper (?:second|minute|hour|day)\b|\b[RT]P[SMD]\b/i.test(text)) return { limitedBy: "rate" };
@@ -184,7 +188,7 @@ function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null;
 }
 
-const plainEndings: ReadonlyMap<unknown, Ending> = new Map(
+const plainOutcomes: ReadonlyMap<unknown, CallOutcome> = new Map(
   outcomeKinds.map((kind) => [kind, { kind }]),
 );
 
@@ -192,12 +196,12 @@ const plainEndings: ReadonlyMap<unknown, Ending> = new Map(
  * What somebody has said of how a call ended, and undefined where that is none of the outcomes. Amounts
  * that are none are left out, as one of them would spoil every sum that it comes into.
  */
-export function toEnding(said: OutcomeKind | Ending): Ending | undefined {
-  if (typeof said !== "object" || said === null) return plainEndings.get(said);
-  const { kind, retryAfterMs, used } = said;
-  if (!plainEndings.has(kind)) return undefined;
-  if (isAmountIfAny(retryAfterMs) && isAmountIfAny(used)) return said;
-  const { retryAfterMs: _retryAfterMs, used: _used, ...rest } = said;
+export function toCallOutcome(given: OutcomeKind | CallOutcome): CallOutcome | undefined {
+  if (typeof given !== "object" || given === null) return plainOutcomes.get(given);
+  const { kind, retryAfterMs, used } = given;
+  if (!plainOutcomes.has(kind)) return undefined;
+  if (isAmountIfAny(retryAfterMs) && isAmountIfAny(used)) return given;
+  const { retryAfterMs: _retryAfterMs, used: _used, ...rest } = given;
   return {
     ...rest,
     ...(isAmount(retryAfterMs) && { retryAfterMs }),

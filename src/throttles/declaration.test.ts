@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { declare, ownOptionNames } from "./declaration.ts";
+import { declareThrottle, ownOptionNames } from "./declaration.ts";
 import { controllerOptionNames } from "./settings.ts";
 
 /** The tables of the page by their first heading, as what they say of each option. */
@@ -20,7 +20,7 @@ describe("docs/throttles.md", () => {
   const tables = tablesOf(
     readFileSync(new URL("../../docs/throttles.md", import.meta.url), "utf8"),
   );
-  const { settings } = declare("api", { bucket: {} });
+  const { settings } = declareThrottle("api", { bucket: {} });
   const { latency, errors, breaker, bucket, ...limits } = settings.controller;
 
   test("tells of every option", () => {

@@ -3,7 +3,11 @@ import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import type { Classify } from "./classify.ts";
 import type { Reserve } from "./limiter/admission.ts";
 import { type LimiterSettings, type ThrottleMode, throttleModes } from "./limiter/settings.ts";
-import { type ControllerOptions, controllerOptionNames, settingsOf } from "./settings.ts";
+import {
+  type ControllerOptions,
+  controllerOptionNames,
+  resolveControllerOptions,
+} from "./settings.ts";
 
 export type ThrottleOptions = ControllerOptions & {
   /** Who decides the limit: each pod for itself, the fleet's leader, or both (default). */
@@ -27,7 +31,7 @@ export type ThrottleOptions = ControllerOptions & {
 };
 
 /** A throttle as it was declared: a name and what it goes by. It holds no state. */
-export type Declared = {
+export type ThrottleDeclaration = {
   readonly name: string;
   readonly settings: LimiterSettings;
   readonly classify: Classify | undefined;
@@ -45,21 +49,21 @@ export const ownOptionNames = [
   "leaseMs",
 ] as const satisfies readonly (keyof ThrottleOptions)[];
 
-const nameChars = 200;
+const maxNameChars = 200;
 const dayMs = 86_400_000;
 // Longer than most SDKs wait for an answer.
-const usualCallTimeoutMs = 600_000;
-const usualGraceMs = 5_000;
+const defaultCallTimeoutMs = 600_000;
+const defaultGraceMs = 5_000;
 // So many wait when somebody makes all calls of a large batch at once, which is a common thing to do.
-const usualMaxWaiting = 10_000;
+const defaultMaxWaiting = 10_000;
 // Long enough to ride out a short outage of the store.
-const usualLeaseMs = 60_000;
+const defaultLeaseMs = 60_000;
 
-export function declare(name: string, options: ThrottleOptions = {}): Declared {
-  if (typeof name !== "string" || name === "" || name.length > nameChars || !isStorable(name)) {
+export function declareThrottle(name: string, options: ThrottleOptions = {}): ThrottleDeclaration {
+  if (typeof name !== "string" || name === "" || name.length > maxNameChars || !isStorable(name)) {
     throw new FlotillaError(
       "invalid_option",
-      `a throttle's name must be a text of 1 to ${nameChars} characters that a database can store`,
+      `a throttle's name must be a text of 1 to ${maxNameChars} characters that a database can store`,
     );
   }
   const what = `throttle "${name}"`;
@@ -68,15 +72,15 @@ export function declare(name: string, options: ThrottleOptions = {}): Declared {
     mode = "hybrid",
     reserve = {},
     classify,
-    callTimeoutMs = usualCallTimeoutMs,
-    graceMs = usualGraceMs,
-    maxWaiting = usualMaxWaiting,
+    callTimeoutMs = defaultCallTimeoutMs,
+    graceMs = defaultGraceMs,
+    maxWaiting = defaultMaxWaiting,
     whenOpen = "wait",
     estimate,
-    leaseMs = usualLeaseMs,
+    leaseMs = defaultLeaseMs,
     ...rest
   } = options;
-  const controller = settingsOf(rest, what);
+  const controller = resolveControllerOptions(rest, what);
   const whole = (option: string, value: number, min: number, max: number): number =>
     checkNumber(`${what}: ${option}`, value, { min, max });
 
@@ -97,22 +101,22 @@ export function declare(name: string, options: ThrottleOptions = {}): Declared {
     maxWaiting: whole("maxWaiting", maxWaiting, 0, 1_000_000),
     reserve,
     whenOpen,
-    estimate: whole("estimate", estimate ?? usualEstimate(controller.bucket?.unit), 0, 1e9),
+    estimate: whole("estimate", estimate ?? defaultEstimate(controller.bucket?.unit), 0, 1e9),
     leaseMs: whole("leaseMs", leaseMs, 1_000, dayMs),
   };
   return { name, settings, classify };
 }
 
-function usualEstimate(unit: "requests" | "tokens" | undefined): number {
+function defaultEstimate(unit: "requests" | "tokens" | undefined): number {
   return unit === "tokens" ? 1_000 : 1;
 }
 
 /** A key is a part of what is stored and shown, so it has a length. */
 export function checkKey(name: string, key: string): string {
-  if (typeof key === "string" && key.length <= nameChars && isStorable(key)) return key;
+  if (typeof key === "string" && key.length <= maxNameChars && isStorable(key)) return key;
   throw new FlotillaError(
     "invalid_option",
-    `throttle "${name}": a key must be a text of at most ${nameChars} characters that a database can store`,
+    `throttle "${name}": a key must be a text of at most ${maxNameChars} characters that a database can store`,
   );
 }
 

@@ -3,22 +3,27 @@ import type { AddressInfo } from "node:net";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { type MovableClock, movableClock, turns, until } from "../base/contract/movable-clock.ts";
+import {
+  type MovableClock,
+  movableClock,
+  eventLoopTurns,
+  until,
+} from "../base/contract/movable-clock.ts";
 import { seededRandom } from "../base/random.ts";
 import type { ThrottleOptions } from "./declaration.ts";
-import { runHandler } from "./scope.ts";
+import { runInThrottleScope } from "./scope.ts";
 import { declarationOf, type Throttle, throttle } from "./throttle.ts";
-import { createThrottles, type Throttles } from "./registry.ts";
+import { createThrottleRegistry, type ThrottleRegistry } from "./registry.ts";
 
 type Answer = (request: IncomingMessage, response: ServerResponse) => void;
 
 let clock: MovableClock;
-let throttles: Throttles;
+let throttles: ThrottleRegistry;
 const closing: (() => Promise<void>)[] = [];
 
 beforeEach(() => {
   clock = movableClock();
-  throttles = createThrottles({ clock, random: seededRandom(1) });
+  throttles = createThrottleRegistry({ clock, random: seededRandom(1) });
 });
 afterEach(async () => {
   throttles.close();
@@ -40,7 +45,7 @@ async function downstream(answer: Answer, options: ThrottleOptions = {}) {
 
 /** The same function, called as a handler of the pod under test would. */
 function inPod<Args extends unknown[], Result>(fn: (...args: Args) => Promise<Result>) {
-  return (...args: Args) => runHandler({ throttles }, () => fn(...args));
+  return (...args: Args) => runInThrottleScope({ throttles }, () => fn(...args));
 }
 
 const limiterOf = (api: Throttle) => throttles.of(declarationOf(api).declared);
@@ -163,7 +168,7 @@ describe("a throttle's fetch", () => {
     });
     const response = await fetch(url);
     // Read ahead as far as it will go, so that it is the reader who is waited for.
-    for (let each = 0; each < 50; each++) await turns();
+    for (let each = 0; each < 50; each++) await eventLoopTurns();
     expect(inFlight(api)).toBe(1);
     await clock.advance(5_100);
     expect(inFlight(api)).toBe(0);
@@ -178,7 +183,7 @@ describe("a throttle's fetch", () => {
     await (async () => void (await fetch(url)))();
     await until("the permit is back", async () => {
       collect();
-      await turns();
+      await eventLoopTurns();
       return inFlight(api) === 0;
     });
     expect(outcomes(api)).toMatchObject({ success: 1, server_error: 0 });
@@ -204,7 +209,7 @@ describe("a throttle's fetch", () => {
     expect(inFlight(api)).toBe(0);
     expect(await refused.text()).toBe("slow down");
     expect(outcomes(api).throttled).toBe(1);
-    expect(limiterOf(api).whyNot()).toMatchObject({ by: "hold" });
+    expect(limiterOf(api).findRefusal()).toMatchObject({ by: "hold" });
 
     refuse = false;
     const next = fetch(url);
@@ -259,7 +264,7 @@ describe("a throttle's fetch", () => {
     const stop = new AbortController();
     const viaInit = fetch(url, { signal: stop.signal });
     const viaRequest = fetch(new Request(url, { signal: stop.signal }));
-    await turns();
+    await eventLoopTurns();
     expect(limiterOf(api).demand().waiting).toBe(2);
     stop.abort();
     await expect(viaInit).rejects.toMatchObject({ name: "AbortError" });
@@ -301,7 +306,7 @@ describe("a throttle's fetch", () => {
       finish = () => response.end("data: two\n\n");
     });
     const response = await inPod(() => api.run(() => api.fetch(url)))();
-    await turns();
+    await eventLoopTurns();
     expect(inFlight(api)).toBe(1);
     finish();
     expect(await response.text()).toBe("data: one\n\ndata: two\n\n");

@@ -1,9 +1,9 @@
 import { checkOptions } from "../base/options.ts";
-import type { Declared } from "./declaration.ts";
+import type { ThrottleDeclaration } from "./declaration.ts";
 import type { Limiter } from "./limiter/limiter.ts";
 import type { HeldPermit } from "./limiter/permit.ts";
 import type { Priority } from "./limiter/wait-queue.ts";
-import { runHere } from "./run.ts";
+import { runUnderPermit } from "./run.ts";
 import { watchBytes } from "./stream.ts";
 
 export type Fetch = typeof fetch;
@@ -28,7 +28,7 @@ const optionNames = ["key", "priority", "estimate", "timeoutMs", "maxWaitMs", "f
  * end, whether it was read, cancelled, dropped or cut off. What it gives back is what `fetch` gives.
  */
 export function throttledFetch(
-  declared: Declared,
+  declared: ThrottleDeclaration,
   ownKey: string,
   options: FetchOptions = {},
 ): Fetch {
@@ -39,7 +39,7 @@ export function throttledFetch(
     const key = typeof options.key === "function" ? options.key(input, init) : options.key;
     const { estimate } = options;
     const signal = signalOf(input, init);
-    return runHere<Response>(
+    return runUnderPermit<Response>(
       declared,
       key ?? ownKey,
       (call) => {
@@ -55,7 +55,7 @@ export function throttledFetch(
         maxWaitMs: options.maxWaitMs,
       },
       untilBodyEnds,
-      untilBodyEndsUnder,
+      untilNestedBodyEnds,
     );
   };
 }
@@ -66,9 +66,9 @@ function signalOf(input: Parameters<Fetch>[0], init?: RequestInit): AbortSignal 
 }
 
 function untilBodyEnds(response: Response, permit: HeldPermit, limiter: Limiter): Response {
-  const ending = limiter.endingOf(permit, response);
-  if (ending.kind !== "success" || !response.body) {
-    permit.release(ending);
+  const outcome = limiter.outcomeOf(permit, response);
+  if (outcome.kind !== "success" || !response.body) {
+    permit.release(outcome);
     return response;
   }
   let begun = false;
@@ -83,16 +83,16 @@ function untilBodyEnds(response: Response, permit: HeldPermit, limiter: Limiter)
     onEnd(end) {
       // Whoever stops in the middle of an answer was served until then.
       if (end.how === "read" || (begun && (permit.givenUp || end.how === "cancelled"))) {
-        permit.release(ending);
+        permit.release(outcome);
       } else if (end.how === "cancelled") permit.release("ignored");
-      else permit.release(limiter.endingOf(permit, end.error));
+      else permit.release(limiter.outcomeOf(permit, end.error));
     },
   });
   return asReceived(new Response(body, response), response);
 }
 
 /** The permit around it is held on to by the body, also where nobody around waits for that. */
-function untilBodyEndsUnder(response: Response, ended: () => void): Response {
+function untilNestedBodyEnds(response: Response, ended: () => void): Response {
   if (!response.body) {
     ended();
     return response;

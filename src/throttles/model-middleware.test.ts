@@ -18,21 +18,21 @@ import {
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { type MovableClock, movableClock, until } from "../base/contract/movable-clock.ts";
 import { seededRandom } from "../base/random.ts";
-import { estimateTokens, tokensOf } from "./model-middleware.ts";
-import { runHandler } from "./scope.ts";
+import { estimateCallTokens, usedTokens } from "./model-middleware.ts";
+import { runInThrottleScope } from "./scope.ts";
 import { declarationOf, type Throttle, throttle } from "./throttle.ts";
-import { createThrottles, type Throttles } from "./registry.ts";
+import { createThrottleRegistry, type ThrottleRegistry } from "./registry.ts";
 
 let clock: MovableClock;
-let throttles: Throttles;
+let throttles: ThrottleRegistry;
 
 beforeEach(() => {
   clock = movableClock();
-  throttles = createThrottles({ clock, random: seededRandom(1) });
+  throttles = createThrottleRegistry({ clock, random: seededRandom(1) });
 });
 afterEach(() => throttles.close());
 
-const inPod = <Result>(fn: () => Result) => runHandler({ throttles }, fn);
+const inPod = <Result>(fn: () => Result) => runInThrottleScope({ throttles }, fn);
 const limiterOf = (api: Throttle) => throttles.of(declarationOf(api).declared);
 const outcomes = (api: Throttle) => limiterOf(api).snapshot().outcomes;
 const inFlight = (api: Throttle) => limiterOf(api).demand().inFlight;
@@ -270,7 +270,7 @@ describe("tokens", () => {
     [{}, undefined],
     [undefined, undefined],
   ])("of %o are %s", (result, tokens) => {
-    expect(tokensOf(result)).toBe(tokens);
+    expect(usedTokens(result)).toBe(tokens);
   });
 
   test("are guessed from text, and not from what images are encoded as", () => {
@@ -284,8 +284,8 @@ describe("tokens", () => {
         ],
       },
     ];
-    expect(estimateTokens({ prompt }, 1_000)).toBe(3 + 1_000);
-    expect(estimateTokens({ prompt, maxOutputTokens: 50 }, 1_000)).toBe(53);
-    expect(estimateTokens({ values: ["12345678", "1234"] }, 1_000)).toBe(3);
+    expect(estimateCallTokens({ prompt }, 1_000)).toBe(3 + 1_000);
+    expect(estimateCallTokens({ prompt, maxOutputTokens: 50 }, 1_000)).toBe(53);
+    expect(estimateCallTokens({ values: ["12345678", "1234"] }, 1_000)).toBe(3);
   });
 });

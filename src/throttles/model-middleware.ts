@@ -1,9 +1,9 @@
 import { checkOptions } from "../base/options.ts";
-import type { Declared } from "./declaration.ts";
+import type { ThrottleDeclaration } from "./declaration.ts";
 import type { AcquireOptions, Priority } from "./limiter/wait-queue.ts";
 import type { Limiter } from "./limiter/limiter.ts";
-import type { Ending, HeldPermit } from "./limiter/permit.ts";
-import { runHere } from "./run.ts";
+import type { CallOutcome, HeldPermit } from "./limiter/permit.ts";
+import { runUnderPermit } from "./run.ts";
 import { watchParts } from "./stream.ts";
 
 /** What the middleware needs to know of a model. */
@@ -46,7 +46,7 @@ const optionNames = ["key", "priority", "estimate", "timeoutMs", "maxWaitMs"];
 
 /** Holds a permit for each call to a model; the SDK's own retries ask for one each. */
 export function throttleMiddleware(
-  declared: Declared,
+  declared: ThrottleDeclaration,
   ownKey: string,
   options: MiddlewareOptions = {},
 ): ThrottleMiddleware {
@@ -54,7 +54,7 @@ export function throttleMiddleware(
   const keyOf = (model: ModelLike): string =>
     (typeof options.key === "function" ? options.key(model) : options.key) ?? ownKey;
 
-  const asked = (params: Params): AcquireOptions => ({
+  const acquireOptions = (params: Params): AcquireOptions => ({
     signal: params.abortSignal,
     priority: options.priority,
     estimate: estimateOf(declared, options, params),
@@ -63,39 +63,40 @@ export function throttleMiddleware(
   });
 
   /** The same, but it also ends when the call's time is up. */
-  const within = <P extends Params>(params: P, signal: AbortSignal): P => ({
+  const withSignal = <P extends Params>(params: P, signal: AbortSignal): P => ({
     ...params,
     abortSignal: params.abortSignal ? AbortSignal.any([params.abortSignal, signal]) : signal,
   });
 
-  const once = <P extends Params, Result>(
+  const callOnce = <P extends Params, Result>(
     model: ModelLike,
     params: P,
     call: (params: P) => PromiseLike<Result>,
   ): Promise<Result> =>
-    runHere(
+    runUnderPermit(
       declared,
       keyOf(model),
       async ({ signal, used }) => {
-        const result = await call(within(params, signal));
-        const tokens = tokensOf(result);
+        const result = await call(withSignal(params, signal));
+        const tokens = usedTokens(result);
         if (tokens !== undefined && countsTokens(declared)) used(tokens);
         return result;
       },
-      asked(params),
+      acquireOptions(params),
     );
 
   return {
     // The version is compared by no release of the SDK, and this one suits the types of them all.
     specificationVersion: "v3",
-    wrapGenerate: ({ model, params }) => once(model, params, (given) => model.doGenerate(given)),
-    wrapEmbed: ({ model, params }) => once(model, params, (given) => model.doEmbed(given)),
+    wrapGenerate: ({ model, params }) =>
+      callOnce(model, params, (given) => model.doGenerate(given)),
+    wrapEmbed: ({ model, params }) => callOnce(model, params, (given) => model.doEmbed(given)),
     wrapStream: ({ model, params }) =>
-      runHere(
+      runUnderPermit(
         declared,
         keyOf(model),
-        ({ signal }) => model.doStream(within(params, signal)),
-        asked(params),
+        ({ signal }) => model.doStream(withSignal(params, signal)),
+        acquireOptions(params),
         (result, permit, limiter) => ({
           ...result,
           stream: untilStreamEnds(result.stream, permit, limiter, countsTokens(declared)),
@@ -104,16 +105,16 @@ export function throttleMiddleware(
   };
 }
 
-const countsTokens = ({ settings }: Declared): boolean =>
+const countsTokens = ({ settings }: ThrottleDeclaration): boolean =>
   settings.controller.bucket?.unit === "tokens";
 
 function estimateOf(
-  declared: Declared,
+  declared: ThrottleDeclaration,
   options: MiddlewareOptions,
   params: Params,
 ): number | undefined {
   if (!countsTokens(declared)) return undefined;
-  return options.estimate?.(params) ?? estimateTokens(params, declared.settings.estimate);
+  return options.estimate?.(params) ?? estimateCallTokens(params, declared.settings.estimate);
 }
 
 /** Parts that come before the model has said anything. */
@@ -126,16 +127,16 @@ function untilStreamEnds(
   counting: boolean,
 ): ReadableStream {
   let begun = false;
-  let failure: Ending | undefined;
+  let failure: CallOutcome | undefined;
   return watchParts(source as ReadableStream<Record<string, unknown>>, {
     onChunk(part) {
       if (typeof part.type !== "string") return;
-      if (part.type === "error") failure = limiter.endingOf(permit, part.error);
+      if (part.type === "error") failure = limiter.outcomeOf(permit, part.error);
       if (!beforeAnswer.has(part.type)) {
         begun = true;
         permit.firstToken();
       }
-      const tokens = part.type === "finish" ? tokensOf(part) : undefined;
+      const tokens = part.type === "finish" ? usedTokens(part) : undefined;
       if (tokens !== undefined && counting) permit.used(tokens);
     },
     onIdle(idle) {
@@ -146,13 +147,13 @@ function untilStreamEnds(
       else if (end.how === "read" || (begun && (permit.givenUp || end.how === "cancelled"))) {
         permit.release(permit.success());
       } else if (end.how === "cancelled") permit.release("ignored");
-      else permit.release(limiter.endingOf(permit, end.error));
+      else permit.release(limiter.outcomeOf(permit, end.error));
     },
   });
 }
 
 /** What a model's result, or the last part of its stream, says it has used. */
-export function tokensOf(result: unknown): number | undefined {
+export function usedTokens(result: unknown): number | undefined {
   const usage = field(result, "usage");
   const tokens = count(field(usage, "tokens"));
   if (tokens !== undefined) return tokens;
@@ -172,11 +173,11 @@ function count(value: unknown): number | undefined {
 const charsPerToken = 4;
 
 /** A guess: the length of all text that goes in, and what may come out, or `usual` if that isn't said. */
-export function estimateTokens(params: unknown, usual: number): number {
+export function estimateCallTokens(params: unknown, defaultOutput: number): number {
   const values = field(params, "values");
   if (Array.isArray(values)) return Math.ceil(textChars(values) / charsPerToken);
-  const most = field(params, "maxOutputTokens");
-  const output = typeof most === "number" ? most : usual;
+  const maxOutput = field(params, "maxOutputTokens");
+  const output = typeof maxOutput === "number" ? maxOutput : defaultOutput;
   return Math.ceil(textChars(field(params, "prompt")) / charsPerToken) + output;
 }
 

@@ -57,7 +57,7 @@ function usedUpResets(read: (name: string) => string | undefined, serverMs: numb
 }
 
 // Seconds since 1970 are larger than this, and a wait isn't.
-const longestWaitS = 1e8;
+const maxWaitS = 1e8;
 
 /** A wait, as seconds, as a length of time such as `6m0s` or `120ms`, or as a date. */
 function delay(text: string | undefined, serverMs: number): number | undefined {
@@ -65,7 +65,7 @@ function delay(text: string | undefined, serverMs: number): number | undefined {
   const trimmed = text.trim();
   if (/^\d+(?:\.\d+)?$/.test(trimmed)) {
     const seconds = Number(trimmed);
-    if (seconds < longestWaitS) return seconds * 1_000;
+    if (seconds < maxWaitS) return seconds * 1_000;
     return Math.max(0, (seconds > 1e11 ? seconds : seconds * 1_000) - serverMs);
   }
   const length = lengthOfTime(trimmed);

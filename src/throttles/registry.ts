@@ -1,10 +1,10 @@
 import type { Clock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
-import { checkKey, type Declared } from "./declaration.ts";
-import { allowed, type ControllerState, firstState, step } from "./learning/controller.ts";
+import { checkKey, type ThrottleDeclaration } from "./declaration.ts";
+import { allowanceOf, type ControllerState, initialState, step } from "./learning/controller.ts";
 import { createLimiter, type Learner, type Limiter } from "./limiter/limiter.ts";
-import type { Settings } from "./settings.ts";
+import type { ControllerSettings } from "./settings.ts";
 
 type ThrottlesOptions = {
   readonly clock: Clock;
@@ -24,18 +24,18 @@ type ThrottlesOptions = {
 type Group = {
   readonly settings: string;
   /** The same throttle may be declared in several places, alike. */
-  readonly known: WeakSet<Declared>;
+  readonly declarations: WeakSet<ThrottleDeclaration>;
   readonly byKey: Map<string, Limiter>;
 };
 
 // Keys made of something that never repeats would otherwise take all memory there is.
-const limitersMost = 10_000;
+const defaultMaxLimiters = 10_000;
 
-export type Throttles = ReturnType<typeof createThrottles>;
+export type ThrottleRegistry = ReturnType<typeof createThrottleRegistry>;
 
 /** The limiters of one pod, one per throttle and key, made when they are first asked for. */
-export function createThrottles(options: ThrottlesOptions) {
-  const { clock, random, shared = false, maxLimiters = limitersMost } = options;
+export function createThrottleRegistry(options: ThrottlesOptions) {
+  const { clock, random, shared = false, maxLimiters = defaultMaxLimiters } = options;
   const byName = new Map<string, Group>();
   const kept = new Set<Limiter>();
   let count = 0;
@@ -51,7 +51,7 @@ export function createThrottles(options: ThrottlesOptions) {
   };
 
   /** Makes room by the tenth of those that have been idle for longest. */
-  const makeRoom = (): void => {
+  const dropIdle = (): void => {
     const idle = all()
       .filter((limiter) => limiter.isIdle() && !kept.has(limiter))
       .sort((a, b) => a.lastUsedMs() - b.lastUsedMs());
@@ -63,29 +63,29 @@ export function createThrottles(options: ThrottlesOptions) {
     );
   };
 
-  const groupOf = (declared: Declared): Group => {
+  const groupOf = (declared: ThrottleDeclaration): Group => {
     const { name } = declared;
     const settings = JSON.stringify(declared.settings);
-    const group = byName.get(name) ?? { settings, known: new WeakSet(), byKey: new Map() };
+    const group = byName.get(name) ?? { settings, declarations: new WeakSet(), byKey: new Map() };
     if (group.settings !== settings) {
       throw new FlotillaError(
         "invalid_option",
         `the throttle "${name}" is declared twice, with different options`,
       );
     }
-    group.known.add(declared);
+    group.declarations.add(declared);
     byName.set(name, group);
     return group;
   };
 
-  const make = (declared: Declared, key: string): Limiter => {
+  const make = (declared: ThrottleDeclaration, key: string): Limiter => {
     const { name, settings } = declared;
     checkKey(name, key);
     const group = groupOf(declared);
     const found = group.byKey.get(key);
     if (found) return found;
     if (closed) throw new FlotillaError("closed", `the pod of the throttle "${name}" has stopped`);
-    if (count >= maxLimiters) makeRoom();
+    if (count >= maxLimiters) dropIdle();
     const limiter = createLimiter({
       name,
       key,
@@ -103,16 +103,16 @@ export function createThrottles(options: ThrottlesOptions) {
   };
 
   return {
-    of(declared: Declared, key = ""): Limiter {
+    of(declared: ThrottleDeclaration, key = ""): Limiter {
       const group = byName.get(declared.name);
       const found = group?.byKey.get(key);
       // Comparing options costs more than a call does, so it is done once for each declaration.
-      if (found && group!.known.has(declared)) return found;
+      if (found && group!.declarations.has(declared)) return found;
       return make(declared, key);
     },
 
     /** Refuses a throttle that is declared otherwise elsewhere, before anybody calls it. */
-    know: (declared: Declared): void => void groupOf(declared),
+    declare: (declared: ThrottleDeclaration): void => void groupOf(declared),
 
     /** Lets no other push it out: for whoever counts on finding it again, however many there are. */
     keep: (limiter: Limiter): void => void kept.add(limiter),
@@ -141,10 +141,10 @@ export function createThrottles(options: ThrottlesOptions) {
 }
 
 /** Learns on this pod alone, from what its own calls meet with. */
-export function createLearner(settings: Settings): Learner {
-  let state: ControllerState = firstState(settings);
+export function createLearner(settings: ControllerSettings): Learner {
+  let state: ControllerState = initialState(settings);
   return {
-    allowance: () => allowed(settings, state),
+    allowance: () => allowanceOf(settings, state),
     learn(elapsedMs, sample) {
       state = step(settings, state, { elapsedMs, sample });
     },

@@ -1,91 +1,93 @@
 import { checkChoice, checkNumber, checkOptions, type NumberRange } from "../base/options.ts";
 import { isResponse } from "./classify.ts";
-import type { Declared } from "./declaration.ts";
+import type { ThrottleDeclaration } from "./declaration.ts";
 import { type AcquireOptions, priorities } from "./limiter/wait-queue.ts";
 import type { Limiter } from "./limiter/limiter.ts";
-import type { Call, HeldPermit } from "./limiter/permit.ts";
+import type { ThrottledCall, HeldPermit } from "./limiter/permit.ts";
 import {
-  endTurn,
-  type Held,
-  heldHere,
-  type Scene,
-  sceneHere,
-  scenes,
-  takeHanded,
-  turnUnder,
+  unlockPermit,
+  type OuterPermit,
+  findOuterPermit,
+  type ThrottleScope,
+  currentScope,
+  scopeStorage,
+  takeClaimPermit,
+  lockPermit,
 } from "./scope.ts";
 
-type Fn<Result> = (call: Call) => Result | PromiseLike<Result>;
+type Fn<Result> = (call: ThrottledCall) => Result | PromiseLike<Result>;
 
 /**
  * What becomes of the permit when the function has given its result. By itself it is given back;
  * an answer that is still coming in holds on to it.
  */
-type Settle<Result> = (result: Result, permit: HeldPermit, limiter: Limiter) => Result;
+type SettlePermit<Result> = (result: Result, permit: HeldPermit, limiter: Limiter) => Result;
 
 /** The same for a call that was made under a permit of code around it: says when it has ended. */
-type SettleUnder<Result> = (result: Result, ended: () => void) => Result;
+type SettleNestedCall<Result> = (result: Result, ended: () => void) => Result;
 
 /** Runs a function under a permit of whatever pod this code belongs to. */
-export function runHere<Result>(
-  declared: Declared,
+export function runUnderPermit<Result>(
+  declared: ThrottleDeclaration,
   key: string,
   fn: Fn<Result>,
   options: AcquireOptions,
-  settle: Settle<Result> = giveBack,
-  settleUnder: SettleUnder<Result> = endAtOnce,
+  settle: SettlePermit<Result> = releaseAtOnce,
+  settleUnder: SettleNestedCall<Result> = endAtOnce,
 ): Promise<Result> {
-  const scene = sceneHere();
-  const limiter = limiterFor(scene, declared, key, options);
+  const scope = currentScope();
+  const limiter = limiterFor(scope, declared, key, options);
   if (limiter instanceof Error) return Promise.reject(limiter);
-  const asked = withPriority(scene, options);
-  const outer = heldHere(scene, limiter);
-  if (outer) return runUnder(outer, scene, fn, asked, { settle, settleUnder });
+  const request = withPriority(scope, options);
+  const outer = findOuterPermit(scope, limiter);
+  if (outer) return runUnderOuter(outer, scope, fn, request, { settle, settleUnder });
   const permit =
-    handedHere(scene, limiter, options.signal) ??
-    (options.signal?.aborted ? undefined : limiter.tryAcquire(asked));
-  if (permit) return perform(limiter, scene, permit, fn, settle);
-  return limiter.acquire(asked).then((given) => perform(limiter, scene, given, fn, settle));
+    beginClaimPermit(scope, limiter, options.signal) ??
+    (options.signal?.aborted ? undefined : limiter.tryAcquire(request));
+  if (permit) return callWithPermit(limiter, scope, permit, fn, settle);
+  return limiter
+    .acquire(request)
+    .then((permit) => callWithPermit(limiter, scope, permit, fn, settle));
 }
 
 /** A permit for code that gives it back by itself. */
-export function acquireHere(
-  declared: Declared,
+export function acquirePermit(
+  declared: ThrottleDeclaration,
   key: string,
   options: AcquireOptions,
 ): Promise<HeldPermit> {
-  const scene = sceneHere();
-  const limiter = limiterFor(scene, declared, key, options);
+  const scope = currentScope();
+  const limiter = limiterFor(scope, declared, key, options);
   if (limiter instanceof Error) return Promise.reject(limiter);
-  const handed = handedHere(scene, limiter, options.signal);
-  return handed ? Promise.resolve(handed) : limiter.acquire(withPriority(scene, options));
+  const claimPermit = beginClaimPermit(scope, limiter, options.signal);
+  return claimPermit ? Promise.resolve(claimPermit) : limiter.acquire(withPriority(scope, options));
 }
 
 /** The permit that this code's task was claimed with, for its first call. */
-function handedHere(
-  scene: Scene,
+function beginClaimPermit(
+  scope: ThrottleScope,
   limiter: Limiter,
   signal: AbortSignal | undefined,
 ): HeldPermit | undefined {
   // Whoever has given up makes no call, and leaves it to the next.
   if (signal?.aborted) return undefined;
-  const handed = takeHanded(scene, limiter);
-  return handed && limiter.begin(handed, signal);
+  const claimPermit = takeClaimPermit(scope, limiter);
+  return claimPermit && limiter.takeOver(claimPermit, signal);
 }
 
-function perform<Result>(
+function callWithPermit<Result>(
   limiter: Limiter,
-  scene: Scene,
+  scope: ThrottleScope,
   permit: HeldPermit,
   fn: Fn<Result>,
-  settle: Settle<Result>,
+  settle: SettlePermit<Result>,
 ): Promise<Result> {
   return new Promise((resolve, reject) => {
     permit.onTakenBack = reject;
-    const held: Held = { limiter, permit, outer: scene.held, turns: undefined };
-    const inside: Scene = { ...scene, held };
+    const held: OuterPermit = { limiter, permit, outer: scope.held, lockWaiters: undefined };
+    const inside: ThrottleScope = { ...scope, held };
     const failed = (error: unknown) => {
-      permit.release(limiter.endingOf(permit, error));
+      permit.release(limiter.outcomeOf(permit, error));
       reject(permit.timedOut ? permit.timeoutError(error) : error);
     };
     const succeeded = (result: Result) => {
@@ -98,7 +100,7 @@ function perform<Result>(
       }
     };
     try {
-      const result = scenes.run(inside, fn, permit);
+      const result = scopeStorage.run(inside, fn, permit);
       if (isPromise(result)) result.then(succeeded, failed);
       else succeeded(result);
     } catch (error) {
@@ -107,8 +109,8 @@ function perform<Result>(
   });
 }
 
-function giveBack<Result>(result: Result, permit: HeldPermit, limiter: Limiter): Result {
-  permit.release(isResponse(result) ? limiter.endingOf(permit, result) : permit.success());
+function releaseAtOnce<Result>(result: Result, permit: HeldPermit, limiter: Limiter): Result {
+  permit.release(isResponse(result) ? limiter.outcomeOf(permit, result) : permit.success());
   return result;
 }
 
@@ -117,38 +119,45 @@ function giveBack<Result>(result: Result, permit: HeldPermit, limiter: Limiter):
  * passes under its permit. Of several at once only one can; the others need permits of their own, or
  * take turns.
  */
-async function runUnder<Result>(
-  outer: Held,
-  scene: Scene,
+async function runUnderOuter<Result>(
+  outer: OuterPermit,
+  scope: ThrottleScope,
   fn: Fn<Result>,
-  asked: AcquireOptions,
-  { settle, settleUnder }: { settle: Settle<Result>; settleUnder: SettleUnder<Result> },
+  request: AcquireOptions,
+  { settle, settleUnder }: { settle: SettlePermit<Result>; settleUnder: SettleNestedCall<Result> },
 ): Promise<Result> {
   const { limiter, permit } = outer;
-  if (outer.turns) {
-    const own = limiter.tryAcquire(asked);
-    if (own) return perform(limiter, scene, own, fn, settle);
+  if (outer.lockWaiters) {
+    const own = limiter.tryAcquire(request);
+    if (own) return callWithPermit(limiter, scope, own, fn, settle);
   }
-  await turnUnder(outer, asked.signal);
+  await lockPermit(outer, request.signal);
   if (permit.over) {
     // It was given back while this one waited for its turn.
-    endTurn(outer);
-    return limiter.acquire(asked).then((own) => perform(limiter, scene, own, fn, settle));
+    unlockPermit(outer);
+    return limiter.acquire(request).then((own) => callWithPermit(limiter, scope, own, fn, settle));
   }
   const leave = permit.enter();
   const beganMs = limiter.nowMs();
-  const inside: Scene = { ...scene, held: { limiter, permit, outer, turns: undefined } };
+  const inside: ThrottleScope = {
+    ...scope,
+    held: { limiter, permit, outer, lockWaiters: undefined },
+  };
   try {
-    const result = await scenes.run(inside, fn, callUnder(permit, asked.signal));
-    const ending = isResponse(result) ? limiter.endingOf(permit, result) : permit.success();
-    limiter.tellUnder(permit, ending, limiter.nowMs() - beganMs);
+    const result = await scopeStorage.run(inside, fn, callUnderOuter(permit, request.signal));
+    const outcome = isResponse(result) ? limiter.outcomeOf(permit, result) : permit.success();
+    limiter.recordNestedOutcome(permit, outcome, limiter.nowMs() - beganMs);
     return settleUnder(result, leave);
   } catch (error) {
-    limiter.tellUnder(permit, limiter.endingOf(permit, error), limiter.nowMs() - beganMs);
+    limiter.recordNestedOutcome(
+      permit,
+      limiter.outcomeOf(permit, error),
+      limiter.nowMs() - beganMs,
+    );
     leave();
     throw error;
   } finally {
-    endTurn(outer);
+    unlockPermit(outer);
   }
 }
 
@@ -157,7 +166,7 @@ function endAtOnce<Result>(result: Result, ended: () => void): Result {
   return result;
 }
 
-function callUnder(permit: HeldPermit, signal: AbortSignal | undefined): Call {
+function callUnderOuter(permit: HeldPermit, signal: AbortSignal | undefined): ThrottledCall {
   if (!signal) return permit;
   return {
     signal: AbortSignal.any([permit.signal, signal]),
@@ -168,22 +177,22 @@ function callUnder(permit: HeldPermit, signal: AbortSignal | undefined): Call {
 
 /** Whoever waits for a promise shouldn't have to catch what is thrown beside it. */
 function limiterFor(
-  scene: Scene,
-  declared: Declared,
+  scope: ThrottleScope,
+  declared: ThrottleDeclaration,
   key: string,
   options: AcquireOptions,
 ): Limiter | Error {
   try {
-    checkAsked(declared.name, options);
-    return scene.throttles.of(declared, key);
+    checkRequest(declared.name, options);
+    return scope.throttles.of(declared, key);
   } catch (error) {
     return error as Error;
   }
 }
 
-function withPriority(scene: Scene, options: AcquireOptions): AcquireOptions {
-  if (options.priority !== undefined || scene.priority === undefined) return options;
-  return { ...options, priority: scene.priority };
+function withPriority(scope: ThrottleScope, options: AcquireOptions): AcquireOptions {
+  if (options.priority !== undefined || scope.priority === undefined) return options;
+  return { ...options, priority: scope.priority };
 }
 
 function isPromise<Result>(value: Result | PromiseLike<Result>): value is PromiseLike<Result> {
@@ -205,17 +214,17 @@ const timeoutRangeMs = { min: 1, max: dayMs, whole: false };
 const waitRangeMs = { min: 0, max: dayMs, whole: false };
 
 /** Refuses what a call can't ask for; a number that is none would spoil the sums of all others. */
-function checkAsked(name: string, asked: AcquireOptions): void {
-  for (const option in asked) {
-    if (!optionNames.includes(option)) checkOptions(`throttle "${name}"`, asked, optionNames);
+function checkRequest(name: string, request: AcquireOptions): void {
+  for (const option in request) {
+    if (!optionNames.includes(option)) checkOptions(`throttle "${name}"`, request, optionNames);
   }
-  const { priority } = asked;
+  const { priority } = request;
   if (priority !== undefined && !priorities.includes(priority)) {
     checkChoice(`throttle "${name}": priority`, priority, priorities);
   }
-  checkAmount(name, "estimate", asked.estimate, estimateRange);
-  checkAmount(name, "timeoutMs", asked.timeoutMs, timeoutRangeMs);
-  checkAmount(name, "maxWaitMs", asked.maxWaitMs, waitRangeMs);
+  checkAmount(name, "estimate", request.estimate, estimateRange);
+  checkAmount(name, "timeoutMs", request.timeoutMs, timeoutRangeMs);
+  checkAmount(name, "maxWaitMs", request.maxWaitMs, waitRangeMs);
 }
 
 // Every call comes by here, so texts are made only where something is wrong.

@@ -1,14 +1,14 @@
 import { expect, test } from "vitest";
-import { type ControllerOptions, presets, settingsOf } from "./settings.ts";
+import { type ControllerOptions, presets, resolveControllerOptions } from "./settings.ts";
 
 test.each(presets)("the preset %s is plain JSON, and starts within its bounds", (preset) => {
-  const settings = settingsOf({ preset });
+  const settings = resolveControllerOptions({ preset });
   expect(JSON.parse(JSON.stringify(settings))).toEqual(settings);
   expect(settings.initial).toBe(2);
 });
 
 test("the seed's recommended stack is its preset", () => {
-  expect(settingsOf({ preset: "seed" })).toMatchObject({
+  expect(resolveControllerOptions({ preset: "seed" })).toMatchObject({
     algorithm: "seed",
     initial: 2,
     min: 1,
@@ -18,11 +18,11 @@ test("the seed's recommended stack is its preset", () => {
 });
 
 test("what is set pulls along what it bounds", () => {
-  expect(settingsOf({ min: 5 }).initial).toBe(5);
-  expect(settingsOf({ max: 1 }).initial).toBe(1);
-  expect(settingsOf({ min: 5_000 }).max).toBe(5_000);
-  expect(settingsOf({ breaker: { coolMs: 60_000 } }).breaker?.maxCoolMs).toBe(60_000);
-  expect(settingsOf({ bucket: { refillPerS: 0.05 } }).bucket?.minPerS).toBe(0.05);
+  expect(resolveControllerOptions({ min: 5 }).initial).toBe(5);
+  expect(resolveControllerOptions({ max: 1 }).initial).toBe(1);
+  expect(resolveControllerOptions({ min: 5_000 }).max).toBe(5_000);
+  expect(resolveControllerOptions({ breaker: { coolMs: 60_000 } }).breaker?.maxCoolMs).toBe(60_000);
+  expect(resolveControllerOptions({ bucket: { refillPerS: 0.05 } }).bucket?.minPerS).toBe(0.05);
 });
 
 test.each<[unknown, string]>([
@@ -43,5 +43,5 @@ test.each<[unknown, string]>([
   [{ breaker: { coolMs: 5, maxCoolMs: 4 } }, "breaker.maxCoolMs must be a whole number from 5"],
   [{ bucket: { minPerS: 5, maxPerS: 4 } }, "throttle: bucket.maxPerS must be a number from 5"],
 ])("%j is refused", (options, message) => {
-  expect(() => settingsOf(options as ControllerOptions)).toThrow(message);
+  expect(() => resolveControllerOptions(options as ControllerOptions)).toThrow(message);
 });

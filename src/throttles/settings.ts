@@ -5,7 +5,7 @@ export const algorithms = ["ceiling", "seed", "gradient"] as const;
 export type Algorithm = (typeof algorithms)[number];
 
 /** What a controller goes by: plain JSON, so that whoever holds the state can hold it beside it. */
-export type Settings = {
+export type ControllerSettings = {
   readonly algorithm: Algorithm;
   /** The limit is never learned to be less than `min` or more than `max`, and starts at `initial`. */
   readonly min: number;
@@ -90,11 +90,11 @@ export const controllerOptionNames = [
 ] as const satisfies readonly (keyof ControllerOptions)[];
 
 /** More calls at once than any one downstream is given by one fleet; keeps a runaway limit finite. */
-const mostCalls = 100_000;
+const maxCalls = 100_000;
 const hourMs = 3_600_000;
-const mostPerS = 1e9;
+const maxRefillPerS = 1e9;
 
-const defaultSettings: Settings = {
+const defaultSettings: ControllerSettings = {
   algorithm: "ceiling",
   min: 1,
   max: 1_000,
@@ -115,11 +115,11 @@ const defaultBucket: BucketSettings = {
   unit: "requests",
   refillPerS: null,
   minPerS: 0.1,
-  maxPerS: mostPerS,
+  maxPerS: maxRefillPerS,
   burstS: 1,
 };
 
-const ofPresets: Record<Preset, Settings> = {
+const presetSettings: Record<Preset, ControllerSettings> = {
   default: defaultSettings,
   // A timeout alone halves it, as a throttled call does, and any rise of the p95 pauses it.
   seed: {
@@ -136,16 +136,19 @@ const ofPresets: Record<Preset, Settings> = {
 };
 
 /** The settings that options amount to; refuses what makes no sense, with the name of the option. */
-export function settingsOf(options: ControllerOptions = {}, what = "throttle"): Settings {
+export function resolveControllerOptions(
+  options: ControllerOptions = {},
+  what = "throttle",
+): ControllerSettings {
   checkOptions(what, options, controllerOptionNames);
   const { preset = "default" } = options;
   checkChoice(`${what}: preset`, preset, presets);
-  const base = ofPresets[preset];
+  const base = presetSettings[preset];
   const whole = (name: string, value: number, min: number, max: number): number =>
     checkNumber(`${what}: ${name}`, value, { min, max });
 
-  const min = whole("min", options.min ?? base.min, 1, mostCalls);
-  const max = whole("max", options.max ?? Math.max(base.max, min), min, mostCalls);
+  const min = whole("min", options.min ?? base.min, 1, maxCalls);
+  const max = whole("max", options.max ?? Math.max(base.max, min), min, maxCalls);
   const initial = Math.min(max, Math.max(min, base.initial));
   return {
     algorithm: base.algorithm,
@@ -153,12 +156,12 @@ export function settingsOf(options: ControllerOptions = {}, what = "throttle"): 
     max,
     initial: whole("initial", options.initial ?? initial, min, max),
     pinned:
-      options.pinned === undefined ? base.pinned : whole("pinned", options.pinned, 0, mostCalls),
+      options.pinned === undefined ? base.pinned : whole("pinned", options.pinned, 0, maxCalls),
     latency:
       options.latency === false
         ? null
-        : filled(`${what}: latency`, options.latency, base.latency, latencyRanges),
-    errors: filled(`${what}: errors`, options.errors, base.errors, errorRanges),
+        : withDefaults(`${what}: latency`, options.latency, base.latency, latencyRanges),
+    errors: withDefaults(`${what}: errors`, options.errors, base.errors, errorRanges),
     breaker: options.breaker === false ? null : breakerOf(what, options.breaker, base.breaker),
     bucket: options.bucket === undefined ? base.bucket : bucketOf(what, options.bucket),
     maxHoldMs: whole("maxHoldMs", options.maxHoldMs ?? base.maxHoldMs, 0, 24 * hourMs),
@@ -170,7 +173,7 @@ type Range = { readonly min: number; readonly max: number; readonly whole?: bool
 const share: Range = { min: 0, max: 1, whole: false };
 const calls: Range = { min: 1, max: 1_000_000 };
 const durationMs: Range = { min: 1, max: 24 * hourMs };
-const perS: Range = { min: 1e-6, max: mostPerS, whole: false };
+const perS: Range = { min: 1e-6, max: maxRefillPerS, whole: false };
 
 const latencyRanges = {
   tolerance: { min: 1, max: 100, whole: false },
@@ -195,7 +198,7 @@ const bucketRanges = {
   burstS: { min: 0.001, max: 3_600, whole: false },
 };
 
-function filled<T extends object>(
+function withDefaults<T extends object>(
   what: string,
   given: Partial<T> | undefined,
   base: T | null,
@@ -214,7 +217,7 @@ function breakerOf(
   given: Partial<BreakerSettings> | undefined,
   base: BreakerSettings | null,
 ): BreakerSettings {
-  const breaker = filled(`${what}: breaker`, given, base, breakerRanges);
+  const breaker = withDefaults(`${what}: breaker`, given, base, breakerRanges);
   const { coolMs } = breaker;
   const maxCoolMs = given?.maxCoolMs ?? Math.max(breaker.maxCoolMs, coolMs);
   checkNumber(`${what}: breaker.maxCoolMs`, maxCoolMs, { ...durationMs, min: coolMs });
@@ -229,7 +232,7 @@ function bucketOf(what: string, given: NonNullable<ControllerOptions["bucket"]>)
   const { minPerS, maxPerS, burstS } = defaultBucket;
   // Whoever begins below the usual least means it.
   const base = { minPerS: Math.min(minPerS, refillPerS ?? minPerS), maxPerS, burstS };
-  const numbers = filled(`${what}: bucket`, rest, base, bucketRanges);
+  const numbers = withDefaults(`${what}: bucket`, rest, base, bucketRanges);
   checkNumber(`${what}: bucket.maxPerS`, numbers.maxPerS, { ...perS, min: numbers.minPerS });
   if (refillPerS !== undefined) {
     const within = { min: numbers.minPerS, max: numbers.maxPerS, whole: false };

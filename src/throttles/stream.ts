@@ -25,7 +25,7 @@ export function watchBytes(
   source: ReadableStream<Uint8Array>,
   watch: StreamWatch<Uint8Array>,
 ): ReadableStream<Uint8Array> {
-  const { pull, cancel, track } = follow(source, watch);
+  const { pull, cancel, track } = watchStream(source, watch);
   const stream = new ReadableStream(
     {
       type: "bytes",
@@ -49,7 +49,7 @@ export function watchParts<Part>(
   source: ReadableStream<Part>,
   watch: StreamWatch<Part>,
 ): ReadableStream<Part> {
-  const { pull, cancel, track } = follow(source, watch);
+  const { pull, cancel, track } = watchStream(source, watch);
   const stream = new ReadableStream<Part>(
     {
       async pull(controller) {
@@ -68,7 +68,7 @@ export function watchParts<Part>(
 // Whoever drops an answer half-way without a word can't be seen otherwise.
 const dropped = new FinalizationRegistry<() => void>((onDropped) => onDropped());
 
-function follow<Chunk>(source: ReadableStream<Chunk>, watch: StreamWatch<Chunk>) {
+function watchStream<Chunk>(source: ReadableStream<Chunk>, watch: StreamWatch<Chunk>) {
   const reader = source.getReader();
   const token = {};
   let ended = false;

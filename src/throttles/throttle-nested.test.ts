@@ -1,21 +1,21 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { type MovableClock, movableClock, turns } from "../base/contract/movable-clock.ts";
+import { type MovableClock, movableClock, eventLoopTurns } from "../base/contract/movable-clock.ts";
 import { seededRandom } from "../base/random.ts";
 import type { HeldPermit } from "./limiter/permit.ts";
-import { enlist, runHandler, sceneHere } from "./scope.ts";
+import { shareWithProcess, runInThrottleScope, currentScope } from "./scope.ts";
 import { declarationOf, type Throttle, throttle } from "./throttle.ts";
-import { createThrottles, type Throttles } from "./registry.ts";
+import { createThrottleRegistry, type ThrottleRegistry } from "./registry.ts";
 
 let clock: MovableClock;
-let throttles: Throttles;
+let throttles: ThrottleRegistry;
 
 beforeEach(() => {
   clock = movableClock();
-  throttles = createThrottles({ clock, random: seededRandom(1) });
+  throttles = createThrottleRegistry({ clock, random: seededRandom(1) });
 });
 afterEach(() => throttles.close());
 
-const inPod = <Result>(fn: () => Result) => runHandler({ throttles }, fn);
+const inPod = <Result>(fn: () => Result) => runInThrottleScope({ throttles }, fn);
 const limiterOf = (made: Throttle, of = throttles) => of.of(declarationOf(made).declared);
 const outcomesOf = (made: Throttle) => limiterOf(made).snapshot().outcomes;
 const sleep = (ms: number) => new Promise<void>((resolve) => clock.after(ms, resolve));
@@ -66,7 +66,7 @@ describe("a call inside of a call to the same downstream", () => {
         const first = api.run(() => sleep(20));
         const second = api.run(() => "never", { signal: stop.signal });
         const third = api.run(() => "third");
-        await turns();
+        await eventLoopTurns();
         stop.abort("enough");
         await expect(second).rejects.toBe("enough");
         await first;
@@ -136,7 +136,7 @@ describe("a handler whose task was claimed with a permit", () => {
     const api = throttle("api", one);
     const { limiter, permits } = claimed(api);
     await clock.advance(500);
-    const handled = runHandler({ throttles, permits }, async () => {
+    const handled = runInThrottleScope({ throttles, permits }, async () => {
       await api.run(() => sleep(100));
       expect(limiter.demand().inFlight).toBe(0);
       await api.run(() => {});
@@ -151,10 +151,10 @@ describe("a handler whose task was claimed with a permit", () => {
   test("hands it to one of several calls that it makes at once", async () => {
     const api = throttle("api", one);
     const { limiter, permits } = claimed(api);
-    const handled = runHandler({ throttles, permits }, () =>
+    const handled = runInThrottleScope({ throttles, permits }, () =>
       Promise.all([1, 2, 3].map(() => api.run(() => sleep(10)))),
     );
-    await turns();
+    await eventLoopTurns();
     expect(limiter.demand()).toMatchObject({ inFlight: 1, waiting: 2 });
     await clock.advance(30);
     await handled;
@@ -163,10 +163,10 @@ describe("a handler whose task was claimed with a permit", () => {
 
   test("is the call itself if it makes none: its ending is the outcome", async () => {
     const api = throttle("api", { initial: 4 });
-    await runHandler({ throttles, permits: claimed(api).permits }, () => "done");
-    await expect(runHandler({ throttles, permits: claimed(api).permits }, tooMany)).rejects.toThrow(
-      "too many",
-    );
+    await runInThrottleScope({ throttles, permits: claimed(api).permits }, () => "done");
+    await expect(
+      runInThrottleScope({ throttles, permits: claimed(api).permits }, tooMany),
+    ).rejects.toThrow("too many");
     expect(outcomesOf(api)).toMatchObject({ success: 1, throttled: 1 });
     expect(limiterOf(api).demand().inFlight).toBe(0);
   });
@@ -175,7 +175,7 @@ describe("a handler whose task was claimed with a permit", () => {
     const api = throttle("api", one);
     const { limiter, permits } = claimed(api);
     let late: Promise<unknown> | undefined;
-    await runHandler({ throttles, permits }, () => {
+    await runInThrottleScope({ throttles, permits }, () => {
       late = sleep(10).then(() => api.run(() => "late"));
     });
     expect(limiter.demand().inFlight).toBe(0);
@@ -186,7 +186,7 @@ describe("a handler whose task was claimed with a permit", () => {
 
   test("gives its calls the priority of its task", async () => {
     const api = throttle("api", { reserve: { retry: 1 }, initial: 2 });
-    await runHandler({ throttles, priority: "retry" }, async () => {
+    await runInThrottleScope({ throttles, priority: "retry" }, async () => {
       await api.run(() => expect(limiterOf(api).snapshot().inFlightOf.retry).toBe(1));
       await api.run(() => expect(limiterOf(api).snapshot().inFlightOf.control).toBe(1), {
         priority: "control",
@@ -197,32 +197,32 @@ describe("a handler whose task was claimed with a permit", () => {
 
 describe("whose permits are used", () => {
   test("are those of the pod whose handler it is, where several are in one process", async () => {
-    const other = createThrottles({ clock, random: seededRandom(2) });
+    const other = createThrottleRegistry({ clock, random: seededRandom(2) });
     const api = throttle("api");
     await inPod(() => api.run(() => {}));
-    await runHandler({ throttles: other }, () => api.run(() => {}));
-    await runHandler({ throttles: other }, () => api.run(() => {}));
+    await runInThrottleScope({ throttles: other }, () => api.run(() => {}));
+    await runInThrottleScope({ throttles: other }, () => api.run(() => {}));
     expect(limiterOf(api).snapshot().outcomes.success).toBe(1);
     expect(limiterOf(api, other).snapshot().outcomes.success).toBe(2);
   });
 
   test("are the only pod's outside of handlers, else the process's own", async () => {
-    const other = createThrottles({ clock, random: seededRandom(2) });
-    const before = sceneHere().throttles;
-    const leave = enlist(throttles);
-    expect(sceneHere().throttles).toBe(throttles);
-    const leaveOther = enlist(other);
-    expect(sceneHere().throttles).toBe(before);
+    const other = createThrottleRegistry({ clock, random: seededRandom(2) });
+    const before = currentScope().throttles;
+    const leave = shareWithProcess(throttles);
+    expect(currentScope().throttles).toBe(throttles);
+    const leaveOther = shareWithProcess(other);
+    expect(currentScope().throttles).toBe(before);
     leave();
-    expect(sceneHere().throttles).toBe(other);
+    expect(currentScope().throttles).toBe(other);
     leaveOther();
-    expect(sceneHere().throttles).toBe(before);
+    expect(currentScope().throttles).toBe(before);
     expect(await throttle("of the process").run(() => "done")).toBe("done");
     expect(before.find("of the process")).toBeDefined();
   });
 
   test("are those that others allow, where the pod shares them", async () => {
-    const shared = createThrottles({ clock, random: seededRandom(1), shared: true });
+    const shared = createThrottleRegistry({ clock, random: seededRandom(1), shared: true });
     const [api, alone] = [throttle("api"), throttle("alone", { mode: "local" })];
     expect(limiterOf(api, shared).snapshot()).toMatchObject({ limit: 0, mode: "hybrid" });
     expect(limiterOf(alone, shared).snapshot().limit).toBeGreaterThan(0);

@@ -1,21 +1,21 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { type MovableClock, movableClock, turns } from "../base/contract/movable-clock.ts";
+import { type MovableClock, movableClock, eventLoopTurns } from "../base/contract/movable-clock.ts";
 import { seededRandom } from "../base/random.ts";
-import { runHandler } from "./scope.ts";
+import { runInThrottleScope } from "./scope.ts";
 import { declarationOf, type Throttle, throttle } from "./throttle.ts";
-import { createThrottles, type Throttles } from "./registry.ts";
+import { createThrottleRegistry, type ThrottleRegistry } from "./registry.ts";
 
 let clock: MovableClock;
-let throttles: Throttles;
+let throttles: ThrottleRegistry;
 
 beforeEach(() => {
   clock = movableClock();
-  throttles = createThrottles({ clock, random: seededRandom(1) });
+  throttles = createThrottleRegistry({ clock, random: seededRandom(1) });
 });
 afterEach(() => throttles.close());
 
 /** Runs as a handler of the pod under test would. */
-const inPod = <Result>(fn: () => Result) => runHandler({ throttles }, fn);
+const inPod = <Result>(fn: () => Result) => runInThrottleScope({ throttles }, fn);
 const limiterOf = (made: Throttle) => {
   const { declared, key } = declarationOf(made);
   return throttles.of(declared, key);
@@ -121,7 +121,7 @@ describe("run", () => {
         { signal: stop.signal },
       ),
     ).catch((error: unknown) => error);
-    await turns();
+    await eventLoopTurns();
     stop.abort(new Error("never mind"));
     expect(await stopped).toEqual(new Error("never mind"));
     expect(outcomesOf(api)).toMatchObject({ ignored: 1 });
@@ -136,8 +136,8 @@ describe("run", () => {
       await expect(api.run(fn, { signal: AbortSignal.abort("no") })).rejects.toBe("no");
       const stop = new AbortController();
       await api.run(async () => {
-        const waits = runHandler({ throttles }, () => api.run(fn, { signal: stop.signal }));
-        await turns();
+        const waits = runInThrottleScope({ throttles }, () => api.run(fn, { signal: stop.signal }));
+        await eventLoopTurns();
         stop.abort("enough");
         await expect(waits).rejects.toBe("enough");
       });
@@ -184,7 +184,7 @@ describe("keys", () => {
   });
 
   test("that nobody uses any more make room for others, and too many at once are refused", async () => {
-    throttles = createThrottles({ clock, random: seededRandom(1), maxLimiters: 10 });
+    throttles = createThrottleRegistry({ clock, random: seededRandom(1), maxLimiters: 10 });
     const api = throttle("api");
     await inPod(async () => {
       for (let each = 0; each < 25; each++) {

@@ -1,5 +1,10 @@
 import { FlotillaError } from "../base/errors.ts";
-import { type Declared, checkKey, declare, type ThrottleOptions } from "./declaration.ts";
+import {
+  type ThrottleDeclaration,
+  checkKey,
+  declareThrottle,
+  type ThrottleOptions,
+} from "./declaration.ts";
 import { type Fetch, type FetchOptions, throttledFetch } from "./fetch.ts";
 import type { AcquireOptions } from "./limiter/wait-queue.ts";
 import {
@@ -8,9 +13,9 @@ import {
   throttleMiddleware,
 } from "./model-middleware.ts";
 import type { LimiterSnapshot } from "./limiter/stats.ts";
-import type { Call, Permit } from "./limiter/permit.ts";
-import { acquireHere, runHere } from "./run.ts";
-import { sceneHere } from "./scope.ts";
+import type { ThrottledCall, Permit } from "./limiter/permit.ts";
+import { acquirePermit, runUnderPermit } from "./run.ts";
+import { currentScope } from "./scope.ts";
 
 export type CallOptions = AcquireOptions & {
   /** Which of the throttle's limits it counts against. */
@@ -24,7 +29,7 @@ export type Throttle = {
   key(key: string): Throttle;
   /** Calls the function when there is a permit, and gives it back however that ends. */
   run<Result>(
-    fn: (call: Call) => Result | PromiseLike<Result>,
+    fn: (call: ThrottledCall) => Result | PromiseLike<Result>,
     options?: CallOptions,
   ): Promise<Result>;
   /** Waits for a permit, which must be given back by `release`. */
@@ -41,14 +46,17 @@ export type Throttle = {
 
 /** Declares a throttle. Every pod, and a process without pods, has permits of its own for it. */
 export function throttle(name: string, options?: ThrottleOptions): Throttle {
-  return keyed(declare(name, options), "");
+  return keyed(declareThrottle(name, options), "");
 }
 
-const declarations = new WeakMap<Throttle, { readonly declared: Declared; readonly key: string }>();
+const declarations = new WeakMap<
+  Throttle,
+  { readonly declared: ThrottleDeclaration; readonly key: string }
+>();
 
 /** What stands behind a throttle, for those who keep its permits. */
 export function declarationOf(made: Throttle): {
-  readonly declared: Declared;
+  readonly declared: ThrottleDeclaration;
   readonly key: string;
 } {
   const found = declarations.get(made);
@@ -56,18 +64,18 @@ export function declarationOf(made: Throttle): {
   throw new FlotillaError("invalid_option", "a throttle must be made by `throttle(name, options)`");
 }
 
-function keyed(declared: Declared, ownKey: string): Throttle {
+function keyed(declared: ThrottleDeclaration, ownKey: string): Throttle {
   const { name } = declared;
-  const made: Throttle = {
+  const throttle: Throttle = {
     name,
     key: (key) => keyed(declared, checkKey(name, key)),
-    run: (fn, options = {}) => runHere(declared, options.key ?? ownKey, fn, options),
-    acquire: (options = {}) => acquireHere(declared, options.key ?? ownKey, options),
+    run: (fn, options = {}) => runUnderPermit(declared, options.key ?? ownKey, fn, options),
+    acquire: (options = {}) => acquirePermit(declared, options.key ?? ownKey, options),
     fetch: throttledFetch(declared, ownKey),
     fetchWith: (options) => throttledFetch(declared, ownKey, options),
     middleware: (options) => throttleMiddleware(declared, ownKey, options),
-    snapshot: () => sceneHere().throttles.of(declared, ownKey).snapshot(),
+    snapshot: () => currentScope().throttles.of(declared, ownKey).snapshot(),
   };
-  declarations.set(made, { declared, key: ownKey });
-  return made;
+  declarations.set(throttle, { declared, key: ownKey });
+  return throttle;
 }

@@ -2,7 +2,7 @@ import { convertToModelMessages, streamText, type UIMessage as SdkMessage } from
 import { convertArrayToReadableStream, MockLanguageModelV4 } from "ai/test";
 import { type AgentHandlerOptions, createAgentHandler } from "flotilla/agent";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
-import { headersOf } from "../../src/agent/contract/asking.ts";
+import { headersOf } from "../../src/agent/contract/requests.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { until } from "../../src/base/contract/movable-clock.ts";
 import { textOf } from "../../src/protocol/message.ts";

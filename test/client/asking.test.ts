@@ -3,7 +3,7 @@ import { until } from "../../src/base/contract/movable-clock.ts";
 import { type Client, createClient, type RunView, type TaskView } from "../../src/client/index.ts";
 import { flow } from "../../src/flows/flow.ts";
 import { task } from "../../src/tasks/task.ts";
-import { serving } from "../../src/server/contract/serving.ts";
+import { startTestServer } from "../../src/server/contract/test-server.ts";
 import { agent } from "../../src/sessions/agents/agent.ts";
 
 const slow = task("slow", {}, async ({ progress }) => {
@@ -25,10 +25,10 @@ const guide = agent("guide", async function* ({ messages }) {
   }
 });
 
-let server: Awaited<ReturnType<typeof serving>>;
+let server: Awaited<ReturnType<typeof startTestServer>>;
 const clients: Client[] = [];
 beforeAll(async () => {
-  server = await serving({ use: [slow, order, guide] });
+  server = await startTestServer({ use: [slow, order, guide] });
 });
 afterEach(() => {
   for (const client of clients.splice(0)) client.close();

@@ -1,16 +1,16 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { until } from "../../src/base/contract/movable-clock.ts";
 import { createClient } from "../../src/client/index.ts";
-import { serving } from "../../src/server/contract/serving.ts";
+import { startTestServer } from "../../src/server/contract/test-server.ts";
 
 const key = "a-key-of-16-chars-or-more";
 const names = ["ada@example.org", "Ada Lovelace", "Zoë 🚢", "50% %41 a/b?c&d", "日本"];
 
-let open: Awaited<ReturnType<typeof serving>>;
-let keyed: Awaited<ReturnType<typeof serving>>;
+let open: Awaited<ReturnType<typeof startTestServer>>;
+let keyed: Awaited<ReturnType<typeof startTestServer>>;
 beforeAll(async () => {
-  open = await serving();
-  keyed = await serving({ server: { apiKeys: [key] } });
+  open = await startTestServer();
+  keyed = await startTestServer({ server: { apiKeys: [key] } });
 });
 afterAll(async () => {
   await open[Symbol.asyncDispose]();

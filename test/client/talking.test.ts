@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { until } from "../../src/base/contract/movable-clock.ts";
 import { viewOf } from "../../src/protocol/view.ts";
-import { serving } from "../../src/server/contract/serving.ts";
+import { startTestServer } from "../../src/server/contract/test-server.ts";
 import { agent } from "../../src/sessions/agents/agent.ts";
 import { type Client, createClient, type SessionEvent } from "../../src/client/index.ts";
 
@@ -17,11 +17,11 @@ const endless = agent("endless", async function* ({ signal }) {
   }
 });
 
-let server: Awaited<ReturnType<typeof serving>>;
+let server: Awaited<ReturnType<typeof startTestServer>>;
 const clients: Client[] = [];
 
 beforeAll(async () => {
-  server = await serving({ use: [echo, endless] });
+  server = await startTestServer({ use: [echo, endless] });
 });
 afterEach(() => {
   for (const client of clients.splice(0)) client.close();

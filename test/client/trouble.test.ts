@@ -3,7 +3,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { until } from "../../src/base/contract/movable-clock.ts";
 import { type Client, type ClientOptions, createClient } from "../../src/client/index.ts";
 import { viewOf } from "../../src/protocol/view.ts";
-import { serving, type ServingOptions } from "../../src/server/contract/serving.ts";
+import { startTestServer, type TestServerOptions } from "../../src/server/contract/test-server.ts";
 import { agent } from "../../src/sessions/agents/agent.ts";
 import { type Proxy, startProxy } from "./proxy.ts";
 
@@ -19,14 +19,14 @@ const tokenFor = (seconds: number, user = "ada") =>
     .setProtectedHeader({ alg: "HS256" })
     .sign(new TextEncoder().encode(secret));
 
-type Server = Awaited<ReturnType<typeof serving>>;
+type Server = Awaited<ReturnType<typeof startTestServer>>;
 const cleanUps: (() => unknown)[] = [];
 afterEach(async () => {
   for (const each of cleanUps.splice(0).toReversed()) await each();
 });
 
-async function start(options: ServingOptions = {}): Promise<{ server: Server; proxy: Proxy }> {
-  const server = await serving({ use: [counting], ...options });
+async function start(options: TestServerOptions = {}): Promise<{ server: Server; proxy: Proxy }> {
+  const server = await startTestServer({ use: [counting], ...options });
   cleanUps.push(() => server[Symbol.asyncDispose]());
   const proxy = await startProxy(server.url);
   cleanUps.push(() => proxy.close());

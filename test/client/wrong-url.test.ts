@@ -3,7 +3,7 @@ import type { AddressInfo } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
 import { until } from "../../src/base/contract/movable-clock.ts";
 import { type Client, createClient } from "../../src/client/index.ts";
-import { serving } from "../../src/server/contract/serving.ts";
+import { startTestServer } from "../../src/server/contract/test-server.ts";
 
 const servers: Server[] = [];
 const clients: Client[] = [];
@@ -44,7 +44,7 @@ describe("a url at which there is no Flotilla", () => {
   });
 
   test("is refused where only its path is wrong, and found once that is right", async () => {
-    await using server = await serving();
+    await using server = await startTestServer();
     const { client, sent } = connecting(`${server.url}/wrong`);
     const message = expect.stringContaining("there is no route GET /wrong/v1/sessions");
     await expect(sent).rejects.toMatchObject({ code: "invalid_option", message });

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { requestOf, said, secret } from "../../src/agent/contract/asking.ts";
+import { requestOf, readAnswer, secret } from "../../src/agent/contract/requests.ts";
 import { until } from "../../src/base/contract/movable-clock.ts";
 import { fetched } from "./fetched.ts";
 import { compile, packTarball, unpackTarball } from "./package.ts";
@@ -58,7 +58,7 @@ describe("an app of Next.js that has installed the package", () => {
     expect(page.replaceAll("<!-- -->", "")).toContain("idle, 0 messages, inbox idle with 0");
 
     const asking = requestOf({ url: `${url}/api/agent` });
-    const answer = await said(await fetch(asking));
+    const answer = await readAnswer(await fetch(asking));
     expect(answer.done).toBe(true);
     expect(JSON.stringify(answer.chunks)).toContain("you have said 1 things");
     expect((await fetch(`${url}/api/agent`, { method: "POST", body: "{}" })).status).toBe(401);

@@ -64,8 +64,8 @@ export async function startGatedPod(
       heart = startHeartbeatThread({ ...hooks, store: settings.store, pulse, metadata });
       return heart;
     },
-    breathe: pulse.breathe,
-    raiseFloor: pulse.raiseFloor,
+    reportAlive: pulse.reportAlive,
+    abandonCallsUpTo: pulse.abandonCallsUpTo,
     onEvent,
   });
   return { pod, stopHeart: async () => heart?.stop() };

@@ -12,7 +12,7 @@ import { systemClock } from "../../src/base/clock.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { until } from "../../src/base/contract/movable-clock.ts";
 import { createApp } from "../../src/server/app.ts";
-import { listen, type Listening } from "../../src/server/serve.ts";
+import { listen, type ListeningServer } from "../../src/server/serve.ts";
 import { createMetrics } from "../../src/server/metrics/metrics.ts";
 import { temporaryDatabase, temporaryFile } from "../../src/store/contract/kinds.ts";
 import { type ChaosProxy, startChaosProxy } from "../crash/postgres/chaos-proxy.ts";
@@ -60,7 +60,7 @@ describe.each(stores)("a scrape of a pod that runs flows on $name", ({ name, ope
   let proxy: ChaosProxy | undefined;
   let flotilla: Flotilla;
   let pod: Pod | undefined;
-  let server: Listening;
+  let server: ListeningServer;
   let metrics: ReturnType<typeof createMetrics>;
   let runIds: string[];
 

@@ -10,7 +10,7 @@ import { systemClock } from "../../src/base/clock.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { until } from "../../src/base/contract/movable-clock.ts";
 import { createApp } from "../../src/server/app.ts";
-import { listen, type Listening } from "../../src/server/serve.ts";
+import { listen, type ListeningServer } from "../../src/server/serve.ts";
 import { createMetrics } from "../../src/server/metrics/metrics.ts";
 import { temporaryDatabase, temporaryFile } from "../../src/store/contract/kinds.ts";
 import { parseExposition, valueOf } from "./exposition.ts";
@@ -63,7 +63,7 @@ function onStore(name: string, open: () => Promise<Place>, more: (now: () => Scr
   let other: Other;
   let flotilla: Flotilla;
   let pod: Pod | undefined;
-  let server: Listening;
+  let server: ListeningServer;
   let metrics: ReturnType<typeof createMetrics>;
 
   beforeEach(async () => {

@@ -16,7 +16,7 @@ import { connect, startPod, task } from "flotilla";
 import { silentLogger } from "../../src/base/log.ts";
 import { until } from "../../src/base/contract/movable-clock.ts";
 import type { Check } from "../../src/cli/doctor/check.ts";
-import { examine } from "../../src/cli/doctor/doctor.ts";
+import { runDoctor } from "../../src/cli/doctor/doctor.ts";
 import type { ServerLimits } from "../../src/cli/doctor/postgres.ts";
 import { openStore } from "../../src/store/open.ts";
 import { run } from "../command.ts";
@@ -66,7 +66,7 @@ async function ask(to: string, ...texts: string[]): Promise<void> {
 }
 
 async function check(name: string, to = url, limits?: Partial<ServerLimits>): Promise<Check> {
-  const found = (await examine(to, "full", limits)).find((each) => each.name === name);
+  const found = (await runDoctor(to, "full", limits)).find((each) => each.name === name);
   return found ?? { name, verdict: "ok", message: "not looked at" };
 }
 
@@ -132,7 +132,7 @@ describe("flotilla doctor on Postgres", () => {
   });
 
   test("names durability that is relaxed by our own settings", async () => {
-    const checks = await examine(url, "relaxed");
+    const checks = await runDoctor(url, "relaxed");
     expect(checks.find(({ name }) => name === "durability")).toMatchObject({ verdict: "warn" });
   });
 

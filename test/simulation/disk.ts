@@ -3,8 +3,8 @@
  * lost now and then. A write takes a moment; a pod that dies meanwhile doesn't know what became of it.
  */
 import { FlotillaError } from "../../src/base/errors.ts";
-import { type Entry, keyOf, type OutboxDisk } from "../../src/tasks/finish/outbox.ts";
-import { lookAt } from "../../src/tasks/sql/finish.ts";
+import { type OutboxEntry, outboxKeyOf, type OutboxDisk } from "../../src/tasks/finish/outbox.ts";
+import { readTaskStates } from "../../src/tasks/sql/finish.ts";
 import type { Lane } from "./lane.ts";
 import type { World } from "./world.ts";
 
@@ -18,12 +18,14 @@ export type SimDisk = {
 
 export function createSimDisk(world: World): SimDisk {
   const { scheduler } = world;
-  const entries = new Map<string, Entry>();
+  const entries = new Map<string, OutboxEntry>();
 
   /** What is dropped must have been stored, or lost to another claim: nobody else will ever send it. */
   const judgeDropped = async (dropped: Parameters<OutboxDisk["write"]>[1]): Promise<void> => {
     if (dropped.length === 0) return;
-    const rows = await world.store.database.read(lookAt(dropped.map(({ taskId }) => taskId)));
+    const rows = await world.store.database.read(
+      readTaskStates(dropped.map(({ taskId }) => taskId)),
+    );
     for (const { taskId, token } of dropped) {
       const row = rows.find((each) => each["task_id"] === taskId);
       const open = row?.["status"] === "claimed" || row?.["status"] === "pending";
@@ -49,8 +51,8 @@ export function createSimDisk(world: World): SimDisk {
             if (failing) {
               return lane.enter(() => reject(new FlotillaError("store_full", "simulated")));
             }
-            for (const key of dropped) entries.delete(keyOf(key));
-            for (const entry of kept) entries.set(keyOf(entry.finish), entry);
+            for (const key of dropped) entries.delete(outboxKeyOf(key));
+            for (const entry of kept) entries.set(outboxKeyOf(entry.finish), entry);
             if (kept.length > 0) world.count("outbox: kept");
             void judgeDropped(dropped);
             lane.enter(resolve);

@@ -2,7 +2,7 @@
  * Which writes a fence refused, found by comparing what a write asked for with what it met. A suite
  * in which some fence never refused anything has shown nothing about it.
  */
-import { lookAt } from "../../src/tasks/sql/finish.ts";
+import { readTaskStates } from "../../src/tasks/sql/finish.ts";
 import type { Database, Row } from "../../src/store/database.ts";
 import { sql, table } from "../../src/store/sql.ts";
 import type { Change } from "./audit.ts";
@@ -24,7 +24,7 @@ export const nothingSeen: Seen = { tasks: new Map(), pods: new Map() };
 export async function lookBefore(database: Database, who: string, intent: Intent): Promise<Seen> {
   if (["finish", "progress", "recover"].includes(intent.kind)) {
     const ids = intent.rows.map((row) => row["task_id"] as string);
-    const found = await database.read(lookAt(ids));
+    const found = await database.read(readTaskStates(ids));
     const beats =
       intent.kind === "recover"
         ? await database.read(sql`select pod_id, beat from ${table("pod")}`)

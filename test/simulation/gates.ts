@@ -2,7 +2,7 @@
  * Limits: never more of a key or of a tenant are claimed at once than may. That none waits for ever is
  * found at the end, as for every task.
  */
-import { usualKeyLimit } from "../../src/tasks/concurrency/candidates.ts";
+import { defaultKeyLimit } from "../../src/tasks/concurrency/candidates.ts";
 import { putLimit } from "../../src/tasks/sql/limits.ts";
 import { tenantScope } from "../../src/tasks/sql/task-state.ts";
 import type { Change } from "./audit.ts";
@@ -44,7 +44,7 @@ export function createGateChecker(world: World) {
       }
     }
     for (const [scope, ids] of held) {
-      const limit = scope.startsWith("key/") ? usualKeyLimit : tenantLimits.get(scope);
+      const limit = scope.startsWith("key/") ? defaultKeyLimit : tenantLimits.get(scope);
       if (limit === undefined || ids.size <= limit) continue;
       world.violate("limit", `${ids.size} of ${scope} are claimed, and ${limit} may be`);
     }

@@ -2,7 +2,7 @@
  * Which statement of the product a write carries, and with which values. A statement is known by
  * its template, which is the same object every time it is made.
  */
-import { countStep, type Stored } from "../../src/dead-letters/redrive.ts";
+import { countStep, type StoredRedrive } from "../../src/dead-letters/redrive.ts";
 import {
   cancelRedrive,
   endRedrive,
@@ -10,16 +10,16 @@ import {
   stopRedrive,
   takeStep,
 } from "../../src/dead-letters/sql.ts";
-import { resumeAside, sendSignal, takeUp } from "../../src/flows/sql.ts";
-import { type Held, releaseOf } from "../../src/flows/drive/save.ts";
-import { beat, finishPass, leave, markDown, prunePods } from "../../src/pods/sql.ts";
+import { resumeSetAside, sendSignal, retrySetAside } from "../../src/flows/sql.ts";
+import { type FencedRun, releaseFinish } from "../../src/flows/drive/save.ts";
+import { beat, finishPass, markLeft, markDown, prunePods } from "../../src/pods/sql.ts";
 import { cancelTask, retryTask } from "../../src/tasks/sql/inspect.ts";
 import { claimReserved, releaseCall, reserveAlone, unparkDue } from "../../src/tasks/sql/claim.ts";
 import { insertTasks } from "../../src/tasks/sql/enqueue.ts";
 import { finishTasks, saveProgress } from "../../src/tasks/sql/finish.ts";
 import { retentionOf } from "../../src/tasks/leader/prune.ts";
 import { deleteFinished, recoverTasks } from "../../src/tasks/sql/recover.ts";
-import { dropPause, putPause, tellPod } from "../../src/tasks/sql/limits.ts";
+import { dropPause, putPause, notifyPod } from "../../src/tasks/sql/limits.ts";
 import { keepRuns, leaveRuns } from "../../src/tasks/sql/runs.ts";
 import { moveSchedules } from "../../src/schedules/sql.ts";
 import type { Statement, Value } from "../../src/store/sql.ts";
@@ -56,11 +56,11 @@ export type Kind =
   | "unpark";
 
 const noCall = { podId: "", call: 0, names: [], limit: 0 };
-const noWrite = { redrive: {} as Stored, step: countStep(0, []), writeId: "" };
+const noWrite = { redrive: {} as StoredRedrive, step: countStep(0, []), writeId: "" };
 const noReason = { code: "cancelled", message: "" } as const;
 
-const noRun = { taskId: "", token: 0, seq: 0, columns: {} } as Held;
-const leaving = releaseOf(noRun);
+const noRun = { taskId: "", token: 0, seq: 0, columns: {} } as FencedRun;
+const leaving = releaseFinish(noRun);
 const noResume = { runId: "", version: null, requestId: "" };
 const noSignal = { runId: "", signalId: "", name: "", payload: "" };
 
@@ -83,14 +83,14 @@ const kinds = new Map<Statement["strings"], Kind>([
   [insertTasks([]).strings, "enqueue"],
   [finishTasks([]).strings, "finish"],
   [moveSchedules([]).strings, "fire"],
-  [leave("").strings, "leave"],
+  [markLeft("").strings, "leave"],
   [markDown([]).strings, "mark_down"],
   [finishPass("").strings, "pass"],
   [saveProgress([]).strings, "progress"],
   [prunePods(0).strings, "prune"],
   [putPause("", null, 0).strings, "pause"],
   [dropPause("", 0).strings, "resume"],
-  [saying("set pauses = pauses", tellPod("")), "tell_pod"],
+  [saying("set pauses = pauses", notifyPod("")), "tell_pod"],
   [saying("insert into", insertRedrive("", {}, 1)), "redrive"],
   [saying("step_size = ?", takeStep(noWrite, [], { size: 0, remaining: 0 })), "redrive_step"],
   [stopRedrive(noWrite, noReason).strings, "redrive_stop"],
@@ -99,12 +99,12 @@ const kinds = new Map<Statement["strings"], Kind>([
   [recoverTasks([]).strings, "recover"],
   [saying("claimed_by = null, claim_call = null", releaseCall("", 0)), "release"],
   [reserveAlone("", []).strings, "reserve"],
-  [saying("set_aside_version = null", resumeAside(noResume)), "resume_run"],
+  [saying("set_aside_version = null", resumeSetAside(noResume)), "resume_run"],
   [saying("as retried", retryTask("", "")), "retry"],
   [leaveRuns([leaving], false).strings, "run"],
   [keepRuns([{ ...leaving, status: "claimed" }]).strings, "run"],
   [saying("last_update = case", sendSignal(noSignal)), "signal"],
-  [takeUp("", 0).strings, "take_up"],
+  [retrySetAside("", 0).strings, "take_up"],
   [unparkDue().strings, "unpark"],
 ]);
 

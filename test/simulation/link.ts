@@ -132,7 +132,7 @@ export function createNetwork(
     who: string,
     statements: readonly Statement[],
     intent: Intent,
-    { hint: isCalledOut = false, mail = [], letters }: WriteOptions,
+    { hint: isCalledOut = false, channels: mail = [], payloads: letters }: WriteOptions,
   ): Promise<Row[][]> => {
     const seen = await checker.before(who, intent);
     const { tables, changes, noted } = await store.commit(statements);

@@ -30,7 +30,7 @@ export const mutations: readonly Mutation[] = [
   },
   {
     name: "finish: of what is awaited, waking nobody",
-    edits: [statements("sql`and awaited = 0`", "sql``")],
+    edits: [statements("sql`and dependents = 0`", "sql``")],
   },
   {
     name: "waits: let go while another is open",
@@ -43,15 +43,19 @@ export const mutations: readonly Mutation[] = [
   },
   {
     name: "waits: what has ended already is waited for",
-    edits: [statements("    wakeIfNothingIsOpen(waiterIds),\n")],
+    edits: [statements("    wakeIfDependenciesEnded(waiterIds),\n")],
   },
   {
     name: "waits: run though one of them has failed",
-    edits: [statements("case when verdict = 2 then 3 else ${waiter}.waits end", "${waiter}.waits")],
+    edits: [
+      statements("case when verdict = 2 then 3 else ${waiter}.depends end", "${waiter}.depends"),
+    ],
   },
   {
     name: "cancel: waking nobody",
-    edits: [{ file: "src/tasks/sql/inspect.ts", find: "    ...wakeWaiters([taskId]),\n", put: "" }],
+    edits: [
+      { file: "src/tasks/sql/inspect.ts", find: "    ...wakeDependents([taskId]),\n", put: "" },
+    ],
   },
   {
     name: "recover: waking nobody",
@@ -139,8 +143,8 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: "src/tasks/claim/claim-loop.ts",
-        find: "if (!more || runsAlone) return;",
-        put: "if (!more) return;",
+        find: "if (!mayHaveMore || runsAlone) return;",
+        put: "if (!mayHaveMore) return;",
       },
     ],
   },
@@ -165,8 +169,8 @@ export const mutations: readonly Mutation[] = [
       },
       {
         file: "src/schedules/fire.ts",
-        find: "key: keyOf(scheduleId, atMs) }",
-        put: "key: `${keyOf(scheduleId, atMs)}/${ids.next()}` }",
+        find: "key: scheduleKeyOf(scheduleId, atMs) }",
+        put: "key: `${scheduleKeyOf(scheduleId, atMs)}/${ids.next()}` }",
       },
     ],
   },
@@ -180,8 +184,8 @@ export const mutations: readonly Mutation[] = [
       },
       {
         file: "src/schedules/fire.ts",
-        find: "key: keyOf(scheduleId, atMs) }",
-        put: "key: `${keyOf(scheduleId, atMs)}/${ids.next()}` }",
+        find: "key: scheduleKeyOf(scheduleId, atMs) }",
+        put: "key: `${scheduleKeyOf(scheduleId, atMs)}/${ids.next()}` }",
       },
     ],
   },
@@ -190,7 +194,7 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: "src/schedules/plan.ts",
-        find: "return due.slice(0, Math.min(most, timesMost));",
+        find: "return due.slice(0, Math.min(most, maxTimes));",
         put: "return due.slice(0, 1);",
       },
     ],

@@ -8,16 +8,20 @@ export const gateMutations: readonly Mutation[] = [
   {
     name: "throttle gate: a claim that fails keeps its permits",
     edits: [
-      { file: "src/tasks/claim/claim-loop.ts", find: '      passes?.over("failed");\n', put: "" },
+      {
+        file: "src/tasks/claim/claim-loop.ts",
+        find: '      permits?.settle("failed");\n',
+        put: "",
+      },
     ],
   },
   {
     name: "throttle gate: permits that a claim didn't need are kept",
-    edits: [gate("            limiter.giveAsideBack(left);\n")],
+    edits: [gate("            limiter.returnReserved(left);\n")],
   },
   {
     name: "throttle gate: pods aren't told how much waits behind it",
-    edits: [gate("    limiter.behindGate(waiting + returned.of(limiter));\n")],
+    edits: [gate("    limiter.setBlockedTasks(waiting + deferred.count(limiter));\n")],
   },
   {
     name: "throttle gate: a look whose answer was lost is the last",
@@ -25,15 +29,15 @@ export const gateMutations: readonly Mutation[] = [
   },
   {
     name: "throttle gate: nobody looks behind it when it is polled",
-    edits: [gate("      probing.look(most);\n")],
+    edits: [gate("      demandPoll.look(most);\n")],
   },
   {
     name: "worker: a lost hint is the last word",
     edits: [
       {
         file: "src/tasks/run/worker.ts",
-        find: "      loop.wake();\n      telling.look();",
-        put: "      telling.look();",
+        find: "      loop.wake();\n      statusPublisher.publish();",
+        put: "      statusPublisher.publish();",
       },
     ],
   },

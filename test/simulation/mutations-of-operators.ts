@@ -51,7 +51,7 @@ export const pauseMutations: readonly Mutation[] = [
     edits: [
       {
         file: "src/tasks/claim/pauses.ts",
-        find: "[dropPause(name, number), tellPods()]",
+        find: "[dropPause(name, number), notifyPods()]",
         put: "[dropPause(name, number)]",
       },
     ],
@@ -61,8 +61,8 @@ export const pauseMutations: readonly Mutation[] = [
     edits: [
       {
         file: "src/pods/sql.ts",
-        find: "${claimFloor}, ${metadata}, ${now})",
-        put: "${claimFloor}, ${metadata}, 0)",
+        find: "${abandonedUpTo}, ${metadata}, ${now})",
+        put: "${abandonedUpTo}, ${metadata}, 0)",
       },
     ],
   },
@@ -138,6 +138,8 @@ export const redriveMutations: readonly Mutation[] = [
   },
   {
     name: "redrive: ends though tasks are left",
-    edits: [lead("if (letters.length === 0) {", "if (letters.length <= 1 && redrive.step > 0) {")],
+    edits: [
+      lead("if (deadLetters.length === 0) {", "if (deadLetters.length <= 1 && redrive.step > 0) {"),
+    ],
   },
 ];

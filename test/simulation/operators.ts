@@ -8,8 +8,8 @@ import { uuidv7 } from "../../src/base/ids.ts";
 import { createDeadLetters, type DeadLetters } from "../../src/dead-letters/dead-letters.ts";
 import type { Selection } from "../../src/dead-letters/redrive.ts";
 import { createTasks, type Tasks } from "../../src/tasks/tasks.ts";
-import { passing } from "../../src/store/retry.ts";
-import { everything } from "../../src/tasks/sql/limits.ts";
+import { transientCodes } from "../../src/store/retry.ts";
+import { allNames } from "../../src/tasks/sql/limits.ts";
 import { createLane, laneClock } from "./lane.ts";
 import type { Network } from "./link.ts";
 import type { Pauses, Wish } from "./pauses.ts";
@@ -58,7 +58,7 @@ export function startOperators(
     try {
       return await work;
     } catch (error) {
-      if (hasCode(error, ...passing, "conflict", "not_found")) return undefined;
+      if (hasCode(error, ...transientCodes, "conflict", "not_found")) return undefined;
       throw error;
     }
   };
@@ -69,7 +69,7 @@ export function startOperators(
 
   const wish = async ({ tasks }: Operator, what: Wish, target: string): Promise<boolean> => {
     const tell = pauses.ask(what, target);
-    const name = target === everything ? undefined : target;
+    const name = target === allNames ? undefined : target;
     const done = await tried(tasks[what](name).then(() => true));
     tell(done === true);
     world.count(`pause: ${what}${done ? "" : ", unknown"}`);
@@ -119,7 +119,7 @@ export function startOperators(
   };
 
   if (world.chance(0.4)) {
-    const targets = [everything, "quick", "slow", brokenName];
+    const targets = [allNames, "quick", "slow", brokenName];
     const target = world.pick(targets);
     for (const operator of operators) {
       // Both often want something of the same.

@@ -2,7 +2,7 @@
  * Pauses: what is known to be paused isn't claimed, and what is known to be resumed isn't held up. Known
  * is what was answered, unless the opposite was asked for meanwhile, or later.
  */
-import { everything, listPauses } from "../../src/tasks/sql/limits.ts";
+import { allNames, listPauses } from "../../src/tasks/sql/limits.ts";
 import type { World } from "./world.ts";
 
 export type Wish = "pause" | "resume";
@@ -71,6 +71,6 @@ export function createPauses(world: World): Pauses {
         scheduler.note(`${wish} of ${target} ${answered ? "is done" : "isn't known"}`);
       };
     },
-    pausedBy: (name) => [everything, name].find((target) => isKnown(target, "pause")),
+    pausedBy: (name) => [allNames, name].find((target) => isKnown(target, "pause")),
   };
 }

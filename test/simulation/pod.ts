@@ -183,7 +183,7 @@ export function startSimPod(
         ...hooks,
         database: heartDatabase,
         clock: heartClock,
-        pulse: { breath: () => breath, claimFloor: () => floor },
+        pulse: { aliveCount: () => breath, abandonedUpTo: () => floor },
         onBeat(seen) {
           const gapMs = lastSeenMs === undefined ? 0 : seen.atMs - lastSeenMs;
           if (gapMs > gapOf(settings)) world.count("fence: liveness, gap");
@@ -194,8 +194,8 @@ export function startSimPod(
         onStall: () => gone("stalled"),
       }),
     outboxDisk: options.disk.attach(main),
-    breathe: () => void breath++,
-    raiseFloor: (call) => {
+    reportAlive: () => void breath++,
+    abandonCallsUpTo: (call) => {
       floor = call;
     },
     onEvent(event) {

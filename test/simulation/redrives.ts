@@ -3,8 +3,8 @@
  * no task is taken twice or by two, and none that was there is passed over. Counts agree with what became
  * of the tasks.
  */
-import { groupOf } from "../../src/dead-letters/fingerprint.ts";
-import { errorOf } from "../../src/dead-letters/dead-letter.ts";
+import { errorGroupOf } from "../../src/dead-letters/fingerprint.ts";
+import { storedErrorOf } from "../../src/dead-letters/dead-letter.ts";
 import type { Selection } from "../../src/dead-letters/redrive.ts";
 import type { Database, Row } from "../../src/store/database.ts";
 import { sql, table } from "../../src/store/sql.ts";
@@ -45,7 +45,7 @@ export type Redrives = {
 
 const writes = ["redrive", "redrive_cancel", "redrive_end", "redrive_step", "redrive_stop"];
 const isOpen = (state: unknown) => state === "running" || state === "stopping";
-const groupIn = (name: string, error: unknown) => groupOf({ name, ...errorOf(error) });
+const groupIn = (name: string, error: unknown) => errorGroupOf({ name, ...storedErrorOf(error) });
 
 export function createRedrives(world: World): Redrives {
   const { violate } = world;

@@ -5,7 +5,7 @@
 import { FlotillaError, hasCode } from "../../src/base/errors.ts";
 import type { Tasks } from "../../src/tasks/tasks.ts";
 import type { EnqueueOptions } from "../../src/tasks/enqueue/options.ts";
-import { passing } from "../../src/store/retry.ts";
+import { transientCodes } from "../../src/store/retry.ts";
 import type { Row } from "../../src/store/database.ts";
 import type { World } from "./world.ts";
 
@@ -40,7 +40,7 @@ export type Requests = {
   settle(requests: readonly Request[], answer: Promise<readonly Outcome[]>): Promise<void>;
 };
 
-const expected = [...passing, "conflict", "duplicate_key", "not_found"] as const;
+const expected = [...transientCodes, "conflict", "duplicate_key", "not_found"] as const;
 
 export function createRequests({ scheduler }: World): Requests {
   const history: Request[] = [];

@@ -4,7 +4,7 @@
  */
 import type { Database } from "../../src/store/database.ts";
 import type { Value } from "../../src/store/sql.ts";
-import { type Connection, openConnection } from "../../src/store/sqlite/connection.ts";
+import { type SqliteConnection, openConnection } from "../../src/store/sqlite/connection.ts";
 import { inlineDatabase } from "../../src/store/sqlite/inline.ts";
 
 export type StoreHooks = {
@@ -13,7 +13,7 @@ export type StoreHooks = {
   note(values: readonly Value[]): void;
 };
 
-type Spare = { readonly connection: Connection; hooks: StoreHooks };
+type Spare = { readonly connection: SqliteConnection; hooks: StoreHooks };
 
 const spares: Spare[] = [];
 
@@ -48,7 +48,7 @@ function openSpare(first: StoreHooks): Spare {
   return spare;
 }
 
-function empty(connection: Connection): void {
+function empty(connection: SqliteConnection): void {
   const { rows } = connection.read({
     text: `select name from sqlite_schema where type = 'table' and name not like '%migration'`,
     values: [],

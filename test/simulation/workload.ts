@@ -6,7 +6,7 @@ import { abort, hasCode } from "../../src/base/errors.ts";
 import { uuidv7 } from "../../src/base/ids.ts";
 import { createTasks, type Tasks } from "../../src/tasks/tasks.ts";
 import type { EnqueueOptions } from "../../src/tasks/enqueue/options.ts";
-import { passing } from "../../src/store/retry.ts";
+import { transientCodes } from "../../src/store/retry.ts";
 import { task, type TaskContext, type TaskHandler } from "../../src/tasks/task.ts";
 import type { Checker } from "./checker.ts";
 import { concurrencyKeys, tenants } from "./gates.ts";
@@ -162,7 +162,7 @@ export function startClients(
     open++;
     void work
       .catch((error: unknown) => {
-        if (!hasCode(error, "conflict", "not_found", ...passing)) throw error;
+        if (!hasCode(error, "conflict", "not_found", ...transientCodes)) throw error;
       })
       .finally(() => open--);
   };

@@ -4,7 +4,7 @@ import { SignJWT } from "jose";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { silentLogger } from "../../src/base/log.ts";
 import { until } from "../../src/base/contract/movable-clock.ts";
-import { dial, serving } from "../../src/server/contract/serving.ts";
+import { dial, startTestServer } from "../../src/server/contract/test-server.ts";
 import { temporaryFile } from "../../src/store/contract/kinds.ts";
 import { registerSdk, type Told } from "./sdk.ts";
 
@@ -138,7 +138,10 @@ test("a user's token puts no turn below a span, neither over HTTP nor in a frame
   const secret = "a secret of more than thirty-two characters";
   const apiKey = "a-key-of-more-than-16-characters";
   const tokens = { secret };
-  await using server = await serving({ use: [plain], server: { apiKeys: [apiKey], tokens } });
+  await using server = await startTestServer({
+    use: [plain],
+    server: { apiKeys: [apiKey], tokens },
+  });
   const { sessionId } = await server.sessions.create("default", {
     agents: ["plain"],
     users: ["ada"],
@@ -169,9 +172,9 @@ test("a user's token puts no turn below a span, neither over HTTP nor in a frame
   await turns(2);
   const client = await dial(server.socketUrl, { headers: { Authorization: `Bearer ${token}` } });
   const frame = { session: sessionId, trace: { traceparent } };
-  await client.ask({ type: "send", ...frame, message: { parts } });
+  await client.request({ type: "send", ...frame, message: { parts } });
   await turns(3);
-  await client.ask({ type: "regenerate", ...frame });
+  await client.request({ type: "regenerate", ...frame });
   await turns(4);
   client.close();
   expect((await post("messages", { parts, author: "ada" }, apiKey)).status).toBe(201);
@@ -181,7 +184,7 @@ test("a user's token puts no turn below a span, neither over HTTP nor in a frame
 
 test("a turn is below the context that came with its message over HTTP, or in a frame", async () => {
   unregister = registerSdk((span) => spans.push(span));
-  await using server = await serving({ use: [plain] });
+  await using server = await startTestServer({ use: [plain] });
   const { sessionId } = await server.sessions.create("default", { agents: ["plain"] });
   const trace = (spanId: string) => `00-4bf92f3577b34da6a3ce929d0e0e4736-${spanId}-01`;
   const parents = () => spans.filter(({ name }) => name === "turn plain").map((t) => t.parentId);
@@ -201,9 +204,9 @@ test("a turn is below the context that came with its message over HTTP, or in a 
   await turns(2);
   const client = await dial(server.socketUrl);
   const frame = { session: sessionId, trace: { traceparent: trace("000000000000000c") } };
-  await client.ask({ type: "send", ...frame, message: { parts } });
+  await client.request({ type: "send", ...frame, message: { parts } });
   await turns(3);
-  await client.ask({ type: "send", session: sessionId, trace: 7, message: { parts } });
+  await client.request({ type: "send", session: sessionId, trace: 7, message: { parts } });
   await turns(4);
   client.close();
   expect(parents()).toEqual([

@@ -1,11 +1,11 @@
-import { beat, finishPass, leave, markDown } from "../../src/pods/sql.ts";
+import { beat, finishPass, markLeft, markDown } from "../../src/pods/sql.ts";
 import { cancelTask, retryTask } from "../../src/tasks/sql/inspect.ts";
 import {
   claimOldest,
   claimReserved,
   claimTasks,
   levelsInUse,
-  lookAhead,
+  readAhead,
   releaseCall,
   reserveAlone,
   unparkDue,
@@ -14,7 +14,7 @@ import { insertTasks } from "../../src/tasks/sql/enqueue.ts";
 import {
   type Finish,
   finishTasks,
-  lookAt,
+  readTaskStates,
   noteFinishes,
   saveProgress,
 } from "../../src/tasks/sql/finish.ts";
@@ -39,10 +39,10 @@ export function workOf(): Statement[] {
     beat(podId, "{}", 0),
     insertTasks([newTask("worked-1")]),
     unparkDue(),
-    lookAhead(names),
+    readAhead(names),
     claimTasks(claim(1)),
     saveProgress([{ taskId: "worked-1", token: 1, runSeq: 0, value: '"half"' }]),
-    lookAt(["worked-1"]),
+    readTaskStates(["worked-1"]),
     noteFinishes(podId, [finish("worked-1")]),
     finishTasks([finish("worked-1")]),
     insertTasks([newTask("worked-2")]),
@@ -61,7 +61,7 @@ export function workOf(): Statement[] {
     ...deleteFinished(["worked-2"], { completed: -1_000, failed: -1_000, cancelled: -1_000 }),
     finishPass(podId),
     markDown([silent]),
-    leave(podId),
+    markLeft(podId),
   ];
 }
 

@@ -30,10 +30,10 @@ export function movableClock(startMs = 1_800_000_000_000): MovableClock {
     },
     async advance(byMs) {
       const untilMs = clock.monotonic() + byMs;
-      await turns();
-      while (clock.fireNext(untilMs)) await turns();
+      await eventLoopTurns();
+      while (clock.fireNext(untilMs)) await eventLoopTurns();
       clock.moveTo(untilMs);
-      await turns();
+      await eventLoopTurns();
     },
     jump: (byMs) => clock.moveTo(clock.monotonic() + byMs),
     get timers() {
@@ -43,7 +43,7 @@ export function movableClock(startMs = 1_800_000_000_000): MovableClock {
 }
 
 /** Lets everything that is ready run: promises first, then what they have scheduled. */
-export async function turns(count = 3): Promise<void> {
+export async function eventLoopTurns(count = 3): Promise<void> {
   for (let turn = 0; turn < count; turn++) await new Promise((resolve) => setImmediate(resolve));
 }
 

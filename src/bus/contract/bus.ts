@@ -1,7 +1,11 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Json } from "../../base/json.ts";
-import { type MovableClock, movableClock, turns } from "../../base/contract/movable-clock.ts";
+import {
+  type MovableClock,
+  movableClock,
+  eventLoopTurns,
+} from "../../base/contract/movable-clock.ts";
 import type { Bus } from "../bus.ts";
 
 /** A way for letters to go, for the suite that every one of them passes. */
@@ -71,7 +75,7 @@ export function busContract(kind: BusKind): void {
       await until("all letters", () => got.length >= 200);
       for (let nth = 200; nth < 220; nth++) {
         alice.send("bob", "note", { nth });
-        await turns(1);
+        await eventLoopTurns(1);
       }
       await until("the rest", () => got.length >= 220);
       const sent = Array.from({ length: 220 }, (_, nth) => ({ body: { nth }, from: "alice" }));
@@ -212,7 +216,7 @@ export function busContract(kind: BusKind): void {
       for (let nth = 0; nth < 12; nth++) senders.push(await opened.connect(`sender ${nth}`));
       for (let nth = 0; nth < 20; nth++) {
         for (const sender of senders) sender.send("bob", "note", nth);
-        if (nth % 5 === 0) await turns(1);
+        if (nth % 5 === 0) await eventLoopTurns(1);
       }
       await until("all letters", () => got.length >= 240);
       for (const { address } of senders) {

@@ -1,24 +1,28 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { FlotillaError } from "../../base/errors.ts";
-import { type MovableClock, movableClock, turns } from "../../base/contract/movable-clock.ts";
+import {
+  type MovableClock,
+  movableClock,
+  eventLoopTurns,
+} from "../../base/contract/movable-clock.ts";
 import { seededRandom } from "../../base/random.ts";
 import type { OpenStore, StoreKind } from "../../store/contract/database.ts";
 import type { Database, Listener } from "../../store/database.ts";
 import { migrate } from "../../store/migrate.ts";
 import { sql, table } from "../../store/sql.ts";
 import type { Bus } from "../bus.ts";
-import { createMailbox, type MailboxOptions } from "../store-bus.ts";
-import { mailKeptMs, pruneMail, putMail } from "../sql.ts";
+import { createStoreBus, type StoreBusOptions } from "../store-bus.ts";
+import { envelopesKeptMs, pruneEnvelopes, insertEnvelopes } from "../sql.ts";
 
 /** What is left by one test is none of the next one's. */
-export const emptyMail = sql`delete from ${table("bus_message")}`;
+export const emptyBus = sql`delete from ${table("bus_message")}`;
 
 const waitLimitMs = 30_000;
 // On a slow machine much of this time passes between one answer of a store and the next.
 const timeoutMs = 3_600_000;
 
 /** What letters in the store promise, and what they may cost. */
-export function mailboxContract(kind: StoreKind): void {
+export function storeBusContract(kind: StoreKind): void {
   describe(`mailboxes on ${kind.name}`, () => {
     let store: OpenStore;
     let clock: MovableClock;
@@ -40,11 +44,11 @@ export function mailboxContract(kind: StoreKind): void {
     });
     afterEach(async () => {
       for (const bus of buses) await bus.close();
-      await store.database.write([emptyMail]);
+      await store.database.write([emptyBus]);
     });
 
-    const connect = (address: string, more: Partial<MailboxOptions> = {}): Bus => {
-      const bus = createMailbox({
+    const connect = (address: string, more: Partial<StoreBusOptions> = {}): Bus => {
+      const bus = createStoreBus({
         address,
         database: store.database,
         clock,
@@ -55,7 +59,7 @@ export function mailboxContract(kind: StoreKind): void {
       buses.push(bus);
       return bus;
     };
-    const reading = (address: string, more: Partial<MailboxOptions> = {}) => {
+    const reading = (address: string, more: Partial<StoreBusOptions> = {}) => {
       const got: unknown[] = [];
       const bus = connect(address, more);
       bus.serve("note", (body) => {
@@ -262,7 +266,7 @@ export function mailboxContract(kind: StoreKind): void {
       });
       for (let nth = 0; nth < 50; nth++) {
         alice.send("bob", "note", nth);
-        await turns(1);
+        await eventLoopTurns(1);
       }
       expect(writes).toBe(1);
       release();
@@ -333,7 +337,7 @@ export function mailboxContract(kind: StoreKind): void {
       });
       const long = "x".repeat(900);
       alice.send("bob", "note", `first ${long}`);
-      await turns();
+      await eventLoopTurns();
       for (let nth = 0; nth < 5; nth++) alice.send("bob", "note", `${nth} ${long}`);
       expect(lost).toEqual([
         [1, "full"],
@@ -420,7 +424,7 @@ export function mailboxContract(kind: StoreKind): void {
           ...store.database,
           async write(statements, options) {
             const tables = await store.database.write(statements, options);
-            if (options?.mail?.length) stored++;
+            if (options?.channels?.length) stored++;
             return tables;
           },
         },
@@ -468,7 +472,7 @@ export function mailboxContract(kind: StoreKind): void {
       const { got } = reading("bob");
       const junk = ["nonsense", "3", "[null,[],{}]", `[{"topic":"note"},{"answers":1}]`];
       const mail = junk.map((body, at) => ({ address: "bob", sender: "junk", seq: at + 1, body }));
-      await store.database.write([putMail(mail)], { mail: ["bob"] });
+      await store.database.write([insertEnvelopes(mail)], { channels: ["bob"] });
       connect("alice").send("bob", "note", 1);
       await until("the letter", () => got.length > 0);
       await until("all to be taken", isEmpty);
@@ -482,7 +486,7 @@ export function mailboxContract(kind: StoreKind): void {
         seq: at + 1,
         body: `[{"topic":"note","body":${at}}]`,
       }));
-      await store.database.write([putMail(mail)]);
+      await store.database.write([insertEnvelopes(mail)]);
       const { got } = reading("bob");
       await until("all letters", () => got.length === 350, { stepMs: 0 });
       expect(got).toEqual(mail.map((_, at) => at));
@@ -499,7 +503,7 @@ export function mailboxContract(kind: StoreKind): void {
       const alice = connect("alice");
       for (const address of ["nobody", "somebody dead"]) alice.send(address, "note", 1);
       await until("the letters to lie there", async () => (await lying()) === 2);
-      await age(mailKeptMs - 5_000);
+      await age(envelopesKeptMs - 5_000);
       await clock.advance(15_000);
       expect(await lying()).toBe(2);
       await age(5_001);
@@ -513,13 +517,13 @@ export function mailboxContract(kind: StoreKind): void {
         seq: at + 1,
         body: "[]",
       }));
-      await store.database.write([putMail(mail)]);
-      await age(mailKeptMs + 1);
-      await store.database.write([pruneMail(20)]);
+      await store.database.write([insertEnvelopes(mail)]);
+      await age(envelopesKeptMs + 1);
+      await store.database.write([pruneEnvelopes(20)]);
       expect(await lying()).toBe(10);
       await store.database.write([
-        putMail([{ address: "new", sender: "alice", seq: 1, body: "[]" }]),
-        pruneMail(20),
+        insertEnvelopes([{ address: "new", sender: "alice", seq: 1, body: "[]" }]),
+        pruneEnvelopes(20),
       ]);
       expect(await lying()).toBe(1);
     });
@@ -584,7 +588,7 @@ function carrying(database: Database, told = (text: string | undefined) => text)
       ...database,
       async write(statements, options) {
         const tables = await database.write(statements, options);
-        const { mail = [], letters } = options ?? {};
+        const { channels: mail = [], payloads: letters } = options ?? {};
         if (mail.length > 0) carried.writes++;
         last = () => {
           for (const { address, listener } of listeners) {

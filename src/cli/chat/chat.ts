@@ -7,18 +7,18 @@ import type { Entry } from "../../protocol/message.ts";
 import type {
   Joined,
   Sent,
-  SessionEvent,
+  FeedEvent,
   SessionService,
   SessionView,
 } from "../../sessions/service.ts";
-import { harmless, oneLine } from "../output.ts";
-import { causeOf, errorOf, queryOf, type Server } from "../connect.ts";
+import { sanitize, oneLine } from "../output.ts";
+import { causeOf, errorFromBody, queryOf, type Server } from "../connect.ts";
 import type { Transcript } from "./transcript.ts";
 
 /** What a conversation needs of sessions, straight from the store or over HTTP. */
 export type ChatService = Pick<SessionService, "create" | "get" | "send" | "stop" | "join">;
 
-type TalkParts = {
+type TerminalChatParts = {
   service: ChatService;
   session: SessionView;
   /** Who writes; the server knows where it isn't said. */
@@ -28,17 +28,17 @@ type TalkParts = {
   random: Random;
   ids: Ids;
   /** Told when something was shown, and nothing more is on its way. */
-  onQuiet?: () => void;
+  onIdle?: () => void;
 };
 
-const waits = { baseMs: 500, factor: 2, maxMs: 10_000, jitter: 0.2 };
+const reconnectBackoff = { baseMs: 500, factor: 2, maxMs: 10_000, jitter: 0.2 };
 
 /** A conversation that goes on over lost connections: it says so, and goes on at its last place. */
-export function startTalk(parts: TalkParts) {
-  const { service, session, user, transcript, clock, random, ids, onQuiet } = parts;
+export function startTerminalChat(parts: TerminalChatParts) {
+  const { service, session, user, transcript, clock, random, ids, onIdle } = parts;
   const { tenant, sessionId } = session;
   const over = new AbortController();
-  const waiting = new Set<(entry: Entry) => void>();
+  const entryWaiters = new Set<(entry: Entry) => void>();
   let joined: Joined | undefined;
   let losses = 0;
   let finish: (error?: unknown) => void = () => {};
@@ -54,39 +54,39 @@ export function startTalk(parts: TalkParts) {
   };
 
   const join = (): void => {
-    let isHere = false;
+    let hasJoined = false;
     joined = service.join(tenant, sessionId, transcript.place, {
       push(event) {
         if (over.signal.aborted) return false;
         if (event.type === "joined") {
-          if (losses > 0) transcript.say("(connected again)");
-          isHere = true;
+          if (losses > 0) transcript.notice("(connected again)");
+          hasJoined = true;
           losses = 0;
         }
-        for (const entry of transcript.event(event)) for (const each of waiting) each(entry);
+        for (const entry of transcript.event(event)) for (const each of entryWaiters) each(entry);
         if (event.type === "deleted") leave();
-        else if (transcript.state.state === "idle") onQuiet?.();
+        else if (transcript.state.state === "idle") onIdle?.();
         return true;
       },
-      fail: (error) => void lost(error, isHere),
+      fail: (error) => void onLost(error, hasJoined),
     });
     joined.ready.catch(() => {});
   };
 
-  const lost = async (error: unknown, wasHere: boolean): Promise<void> => {
+  const onLost = async (error: unknown, hadJoined: boolean): Promise<void> => {
     if (over.signal.aborted) return;
-    if (!mayPass(error)) return leave(error);
-    if (wasHere || losses === 0) {
+    if (!isTransient(error)) return leave(error);
+    if (hadJoined || losses === 0) {
       const { lastSeq } = transcript.place;
-      transcript.say(`(connection lost: ${why(error)}; going on after #${lastSeq})`);
+      transcript.notice(`(connection lost: ${reasonText(error)}; going on after #${lastSeq})`);
     }
     losses++;
-    if (await waited(losses)) join();
+    if (await backOff(losses)) join();
   };
 
   /** False where it is over meanwhile. */
-  const waited = async (times: number): Promise<boolean> => {
-    const pause = sleep(clock, backoffMs(times, random, waits), over.signal);
+  const backOff = async (times: number): Promise<boolean> => {
+    const pause = sleep(clock, backoffMs(times, random, reconnectBackoff), over.signal);
     return pause.then(
       () => true,
       () => false,
@@ -109,27 +109,27 @@ export function startTalk(parts: TalkParts) {
           return (await service.send(tenant, sessionId, { id, author: user, parts })).seq;
         } catch (error) {
           mayBeStored ||= hasCode(error, "timeout", "unknown_outcome");
-          const isRefused = !mayPass(error);
+          const isRefused = !isTransient(error);
           if (!isRefused && tries === 1) {
-            transcript.say(`(not acknowledged: ${why(error)}; trying again)`);
+            transcript.notice(`(not acknowledged: ${reasonText(error)}; trying again)`);
           }
-          if (!isRefused && (await waited(tries))) continue;
-          throw mayBeStored ? unknown(error) : error;
+          if (!isRefused && (await backOff(tries))) continue;
+          throw mayBeStored ? unknownOutcome(error) : error;
         }
       }
     },
 
     /** The first entry that fits, among those still to come. Undefined where it is over before. */
-    async seen(fits: (entry: Entry) => boolean): Promise<Entry | undefined> {
-      let look: ((entry: Entry) => void) | undefined;
+    async waitForEntry(fits: (entry: Entry) => boolean): Promise<Entry | undefined> {
+      let check: ((entry: Entry) => void) | undefined;
       const found = new Promise<Entry>((resolve) => {
-        look = (entry) => {
+        check = (entry) => {
           if (fits(entry)) resolve(entry);
         };
-        waiting.add(look);
+        entryWaiters.add(check);
       });
       const entry = await Promise.race([found, ended]);
-      waiting.delete(look!);
+      entryWaiters.delete(check!);
       return entry ?? undefined;
     },
 
@@ -138,9 +138,9 @@ export function startTalk(parts: TalkParts) {
   };
 }
 
-export type Talk = ReturnType<typeof startTalk>;
+export type TerminalChat = ReturnType<typeof startTerminalChat>;
 
-const hopeless = [
+const permanentCodes = [
   "conflict",
   "forbidden",
   "invalid_input",
@@ -158,21 +158,21 @@ const hopeless = [
 ] as const;
 
 /** What is refused stays refused; all else is worth another try. */
-function mayPass(error: unknown): boolean {
-  return error instanceof FlotillaError && !hasCode(error, ...hopeless);
+function isTransient(error: unknown): boolean {
+  return error instanceof FlotillaError && !hasCode(error, ...permanentCodes);
 }
 
 /** A refusal says nothing of an earlier try that may have been stored. */
-function unknown(cause: unknown): FlotillaError {
+function unknownOutcome(cause: unknown): FlotillaError {
   return new FlotillaError("unknown_outcome", messageOf(cause), { cause });
 }
 
-function why(error: unknown): string {
-  return harmless(oneLine(messageOf(error), 200));
+function reasonText(error: unknown): string {
+  return sanitize(oneLine(messageOf(error), 200));
 }
 
 /** A conversation as a server offers it. The tenant is what the key or the token says. */
-export function chatOverHttp({ ask, json }: Server): ChatService {
+export function chatOverHttp({ request, json }: Server): ChatService {
   const at = (sessionId: string) => `sessions/${encodeURIComponent(sessionId)}`;
 
   return {
@@ -183,27 +183,27 @@ export function chatOverHttp({ ask, json }: Server): ChatService {
     async stop(_, sessionId) {
       return (await json<{ done: boolean }>("POST", `${at(sessionId)}/stop`)).done;
     },
-    join(_, sessionId, place, sink) {
+    join(_, sessionId, position, sink) {
       const over = new AbortController();
-      const { lastSeq, incarnation, lastMessageId } = place;
+      const { lastSeq, incarnation, lastMessageId } = position;
       const query = queryOf({ lastSeq, incarnation, lastMessageId });
       const follow = async (): Promise<void> => {
         const { signal } = over;
-        const answer = await ask("GET", `${at(sessionId)}/events${query}`, { signal });
-        for await (const { type, data } of eventsIn(answer.body ?? [])) {
-          const said = JSON.parse(data) as object;
-          if (type === "error") throw errorOf(said);
-          if (!sink.push({ ...said, type } as SessionEvent)) return;
+        const answer = await request("GET", `${at(sessionId)}/events${query}`, { signal });
+        for await (const { type, data } of parseEventStream(answer.body ?? [])) {
+          const body = JSON.parse(data) as object;
+          if (type === "error") throw errorFromBody(body);
+          if (!sink.push({ ...body, type } as FeedEvent)) return;
         }
         throw new FlotillaError("unavailable", "the server has ended the stream");
       };
       const ready = follow().catch((error: unknown) => {
         if (over.signal.aborted) return;
-        const told =
+        const reason =
           error instanceof FlotillaError
             ? error
             : new FlotillaError("unavailable", causeOf(error), { cause: error });
-        sink.fail(told);
+        sink.fail(reason);
       });
       return { ready, leave: () => over.abort() };
     },
@@ -213,10 +213,10 @@ export function chatOverHttp({ ask, json }: Server): ChatService {
 type StreamEvent = { readonly type: string; readonly data: string };
 
 // More than any event that a server sends.
-const eventCharsMost = 64 * 1024 * 1024;
+const maxEventChars = 64 * 1024 * 1024;
 
 /** Server-sent events, one by one. Comments, which only keep a connection alive, are passed over. */
-export async function* eventsIn(
+export async function* parseEventStream(
   body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
 ): AsyncGenerator<StreamEvent> {
   const decoder = new TextDecoder();
@@ -226,7 +226,7 @@ export async function* eventsIn(
   for await (const bytes of body) {
     const lines = (rest + decoder.decode(bytes, { stream: true })).split(/\r\n|\n|\r(?!$)/);
     rest = lines.pop()!;
-    if (rest.length > eventCharsMost) {
+    if (rest.length > maxEventChars) {
       throw new FlotillaError("unsupported", "the server sends an event that never ends");
     }
     for (const line of lines) {

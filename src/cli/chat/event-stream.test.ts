@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { eventsIn } from "./chat.ts";
+import { parseEventStream } from "./chat.ts";
 
 const text =
   ':\n\nid: 3\nevent: entries\ndata: {"a":"ü👩"}\n\n: alive\n\nevent: state\r\ndata: 1\r\ndata: 2\r\n\r\ndata:x\n\nevent: cut\ndata: off';
@@ -11,7 +11,7 @@ const events = [
 
 async function read(pieces: Uint8Array[]) {
   const found = [];
-  for await (const event of eventsIn(pieces)) found.push(event);
+  for await (const event of parseEventStream(pieces)) found.push(event);
   return found;
 }
 

@@ -1,10 +1,10 @@
 import process from "node:process";
 import { createInterface, type Interface } from "node:readline";
-import type { Paper } from "./transcript.ts";
+import type { TranscriptOutput } from "./transcript.ts";
 
 /** Where lines are typed and a conversation is shown, both at once on a terminal. */
 export type ChatTerminal = {
-  readonly paper: Paper;
+  readonly output: TranscriptOutput;
   readonly lines: AsyncIterable<string>;
   /** Asks for a line, where somebody can see that. */
   prompt(): void;
@@ -20,18 +20,18 @@ export function openTerminal(): ChatTerminal {
     ...(isTerminal && { output: stdout, prompt: "> " }),
     terminal: isTerminal,
   });
-  let asks = false;
+  let isPrompting = false;
   let isOpen = false;
   const clear = () => {
-    if (asks) stdout.write("\r\u001b[K");
-    asks = false;
+    if (isPrompting) stdout.write("\r\u001b[K");
+    isPrompting = false;
   };
   const end = () => {
     if (isOpen) stdout.write("\n");
     isOpen = false;
   };
   return {
-    paper: {
+    output: {
       line(text) {
         clear();
         end();
@@ -47,9 +47,9 @@ export function openTerminal(): ChatTerminal {
     },
     lines: reader,
     prompt() {
-      if (!isTerminal || asks) return;
+      if (!isTerminal || isPrompting) return;
       end();
-      asks = true;
+      isPrompting = true;
       reader.prompt(true);
     },
     onInterrupt(listener) {

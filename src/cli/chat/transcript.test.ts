@@ -1,17 +1,17 @@
 import { describe, expect, test } from "vitest";
 import type { Entry } from "../../protocol/message.ts";
-import type { SessionEvent } from "../../sessions/service.ts";
+import type { FeedEvent } from "../../sessions/service.ts";
 import { createTranscript, type TranscriptOptions } from "./transcript.ts";
 
 /** What a terminal would show, and the transcript that writes it. */
-function onPaper(form: TranscriptOptions["form"]) {
+function onOutput(form: TranscriptOptions["form"]) {
   let text = "";
   let isOpen = false;
   const end = () => {
     if (isOpen) text += "\n";
     isOpen = false;
   };
-  const paper: TranscriptOptions["paper"] = {
+  const paper: TranscriptOptions["output"] = {
     line(line) {
       end();
       text += `${line}\n`;
@@ -22,7 +22,7 @@ function onPaper(form: TranscriptOptions["form"]) {
     },
     end,
   };
-  return { transcript: createTranscript({ paper, form }), text: () => text };
+  return { transcript: createTranscript({ output: paper, form }), text: () => text };
 }
 
 const catchingUp = {
@@ -34,7 +34,7 @@ const catchingUp = {
   upToSeq: 1,
   stopping: false,
 } as const;
-const joined: SessionEvent = { type: "joined", lastSeq: 1, incarnation: "i", state: catchingUp };
+const joined: FeedEvent = { type: "joined", lastSeq: 1, incarnation: "i", state: catchingUp };
 const said = (seq: number, text: string, more: Partial<Entry> = {}): Entry => ({
   seq,
   kind: "message",
@@ -48,8 +48,8 @@ const said = (seq: number, text: string, more: Partial<Entry> = {}): Entry => ({
 });
 const answer = (seq: number, text: string, more: Partial<Entry> = {}) =>
   said(seq, text, { role: "assistant", author: "helper", epoch: 1, outcome: "completed", ...more });
-const entries = (...all: Entry[]): SessionEvent => ({ type: "entries", entries: all });
-const deltas = (index: number, texts: string[], more = {}): SessionEvent => ({
+const entries = (...all: Entry[]): FeedEvent => ({ type: "entries", entries: all });
+const deltas = (index: number, texts: string[], more = {}): FeedEvent => ({
   type: "chunks",
   epoch: 1,
   attempt: 1,
@@ -60,7 +60,7 @@ const deltas = (index: number, texts: string[], more = {}): SessionEvent => ({
 
 describe("a conversation in the terminal", () => {
   test("shows an answer as it comes, and its end once", () => {
-    const { transcript, text } = onPaper("live");
+    const { transcript, text } = onOutput("live");
     for (const event of [joined, deltas(0, ["Hel"]), deltas(1, ["lo ", "Ada"])]) {
       transcript.event(event);
     }
@@ -71,8 +71,8 @@ describe("a conversation in the terminal", () => {
   });
 
   test("says once that its turn waits for a permit, and where it stands", () => {
-    const { transcript, text } = onPaper("live");
-    const waits = (index: number, data: object | null, more = {}): SessionEvent => ({
+    const { transcript, text } = onOutput("live");
+    const waits = (index: number, data: object | null, more = {}): FeedEvent => ({
       type: "chunks",
       epoch: 1,
       attempt: 1,
@@ -93,14 +93,14 @@ describe("a conversation in the terminal", () => {
       "(waiting for a permit: next in line)",
       "helper: Hello",
     ]);
-    const lines = onPaper("lines");
+    const lines = onOutput("lines");
     lines.transcript.event({ ...joined, state });
     lines.transcript.event(waits(0, { ahead: 3 }));
     expect(lines.text()).toBe("");
   });
 
   test("goes on in the middle where it has come back, and shows nothing twice", () => {
-    const { transcript, text } = onPaper("live");
+    const { transcript, text } = onOutput("live");
     transcript.event(joined);
     transcript.event(entries(said(1, "hi")));
     transcript.event(deltas(0, ["one ", "two "]));
@@ -112,7 +112,7 @@ describe("a conversation in the terminal", () => {
   });
 
   test("says where an answer is made anew, and shows what is stored in the end", () => {
-    const { transcript, text } = onPaper("live");
+    const { transcript, text } = onOutput("live");
     transcript.event(joined);
     transcript.event(deltas(0, ["first"]));
     transcript.event(deltas(0, ["second"], { attempt: 2 }));
@@ -124,7 +124,7 @@ describe("a conversation in the terminal", () => {
   });
 
   test("leaves out what comes after a gap until it is stored", () => {
-    const { transcript, text } = onPaper("live");
+    const { transcript, text } = onOutput("live");
     transcript.event(joined);
     transcript.event(deltas(0, ["a"]));
     transcript.event(deltas(2, ["c"]));
@@ -134,7 +134,7 @@ describe("a conversation in the terminal", () => {
   });
 
   test("writes out what could harm a terminal, also where it comes in pieces", () => {
-    const { transcript, text } = onPaper("live");
+    const { transcript, text } = onOutput("live");
     transcript.event(joined);
     transcript.event(deltas(0, ["\u001b", "[2J", "\u202e", "\ud83d", "\ude00"]));
     expect(text()).toBe("helper: \\x1b[2J\\u{202e}😀");
@@ -156,8 +156,8 @@ describe("a conversation in the terminal", () => {
   });
 
   test("is a line for each message where it is piped, and JSON where that is asked for", () => {
-    const piped = onPaper("lines");
-    const json = onPaper("json");
+    const piped = onOutput("lines");
+    const json = onOutput("json");
     const tool = { type: "tool-weather", state: "output-available", input: 1, output: "sun" };
     for (const { transcript } of [piped, json]) {
       transcript.event(joined);
@@ -169,7 +169,7 @@ describe("a conversation in the terminal", () => {
         error: { code: "agent_missing", message: "gone" },
       } as const;
       transcript.event(entries(answer(3, "", { ...failed, parts: [] })));
-      transcript.say("(connection lost)");
+      transcript.notice("(connection lost)");
     }
     expect(piped.text().split("\n")).toEqual([
       "ada: two\\nlines",
@@ -183,7 +183,7 @@ describe("a conversation in the terminal", () => {
   });
 
   test("shows no second time what was typed here, and forgets its place on a reset", () => {
-    const { transcript, text } = onPaper("live");
+    const { transcript, text } = onOutput("live");
     transcript.typed("m1");
     transcript.event(entries(said(1, "hi"), said(2, "from elsewhere")));
     expect(text()).toBe("ada: from elsewhere\n");

@@ -1,11 +1,11 @@
 import type { Chunk } from "../../protocol/chunk.ts";
 import { type Entry, isTurn, type Part, type SessionState } from "../../protocol/message.ts";
 import { type Waiting, waitingAfter } from "../../protocol/waiting.ts";
-import type { Place, SessionEvent, SessionView } from "../../sessions/service.ts";
-import { harmless, oneLine } from "../output.ts";
+import type { JoinPosition, FeedEvent, SessionView } from "../../sessions/service.ts";
+import { sanitize, oneLine } from "../output.ts";
 
 /** Where a conversation is shown. */
-export type Paper = {
+export type TranscriptOutput = {
   /** A line of its own. */
   line(text: string): void;
   /** More of the answer that is being made, on the line that it has reached. */
@@ -15,13 +15,13 @@ export type Paper = {
 };
 
 export type TranscriptOptions = {
-  paper: Paper;
+  output: TranscriptOutput;
   /** `live` shows answers as they are made, `lines` each message on a line, `json` as JSON. */
   form: "live" | "lines" | "json";
 };
 
 /** Answers that are shown while they are made need to be told from each other. */
-type Live = {
+type LiveText = {
   readonly epoch: number;
   readonly attempt: number;
   nextIndex: number;
@@ -31,29 +31,31 @@ type Live = {
 };
 
 /** Turns what happens in a session into what is shown of it, and keeps the place it has come to. */
-export function createTranscript({ paper, form }: TranscriptOptions) {
-  const place: { lastSeq: number; incarnation?: string; lastMessageId?: string } = { lastSeq: 0 };
+export function createTranscript({ output, form }: TranscriptOptions) {
+  const position: { lastSeq: number; incarnation?: string; lastMessageId?: string } = {
+    lastSeq: 0,
+  };
   /** Messages that were typed here, and are on the screen already. */
   const typed = new Set<string>();
   let state: SessionState = { state: "idle" };
-  let live: Live | undefined;
+  let live: LiveText | undefined;
   /** What of the answer is on the screen. */
-  let shown = "";
+  let printed = "";
   let stopper = "";
 
   const show = (text: string, agent: string): void => {
-    if (text.startsWith(shown)) {
-      if (shown === "" && text !== "") paper.more(`${nameOf(agent)}: `);
-      paper.more(harmless(text.slice(shown.length)));
+    if (text.startsWith(printed)) {
+      if (printed === "" && text !== "") output.more(`${nameOf(agent)}: `);
+      output.more(sanitize(text.slice(printed.length)));
     } else {
-      paper.end();
-      paper.line("(it starts over)");
-      paper.more(`${nameOf(agent)}: ${harmless(text)}`);
+      output.end();
+      output.line("(it starts over)");
+      output.more(`${nameOf(agent)}: ${sanitize(text)}`);
     }
-    shown = text;
+    printed = text;
   };
 
-  const chunks = (event: Extract<SessionEvent, { type: "chunks" }>): void => {
+  const chunks = (event: Extract<FeedEvent, { type: "chunks" }>): void => {
     const { epoch, attempt, index } = event;
     if (index === 0) {
       const isKnown = live?.epoch === epoch && live.attempt === attempt;
@@ -66,7 +68,7 @@ export function createTranscript({ paper, form }: TranscriptOptions) {
     for (const chunk of event.chunks) live.text = withChunk(live.text, chunk);
     const waiting = waitingAfter(live.waiting, event.chunks);
     // Said once: the line may move every second.
-    if (form === "live" && waiting && !live.waiting) paper.line(waitText(waiting));
+    if (form === "live" && waiting && !live.waiting) output.line(waitText(waiting));
     live.waiting = waiting;
     const agent = isTurn(state) ? state.agent : "agent";
     // Half of a character waits for its other half.
@@ -75,66 +77,67 @@ export function createTranscript({ paper, form }: TranscriptOptions) {
   };
 
   const entry = (each: Entry): void => {
-    if (form === "json") return paper.line(JSON.stringify(each));
-    if (each.epoch !== undefined && each.role === "assistant" && shown !== "") return finish(each);
+    if (form === "json") return output.line(JSON.stringify(each));
+    if (each.epoch !== undefined && each.role === "assistant" && printed !== "")
+      return finish(each);
     // The answer is half on the screen: who stopped it is said at its end.
-    if (each.kind === "stop" && shown !== "") return void (stopper = nameOf(each.author));
+    if (each.kind === "stop" && printed !== "") return void (stopper = nameOf(each.author));
     if (typed.delete(each.messageId)) return;
-    const said = [entryText(each), outcomeText(each)].filter((part) => part !== "").join(" ");
-    if (each.kind === "stop") return paper.line(`(${nameOf(each.author)} ${said})`);
+    const line = [entryText(each), outcomeText(each)].filter((part) => part !== "").join(" ");
+    if (each.kind === "stop") return output.line(`(${nameOf(each.author)} ${line})`);
     const author = each.kind === "message" ? nameOf(each.author) : `(${each.kind})`;
-    paper.line(`${author}: ${form === "lines" ? said.replaceAll("\n", "\\n") : said}`);
+    output.line(`${author}: ${form === "lines" ? line.replaceAll("\n", "\\n") : line}`);
   };
 
   /** The stored answer is what counts, so what the screen has of it is made to end like it. */
   const finish = (answer: Entry): void => {
     const texts = answer.parts.filter(({ type }) => type === "text");
-    const text = texts.map(saidIn).join("\n");
-    if (text.startsWith(shown)) paper.more(harmless(text.slice(shown.length)));
-    paper.end();
-    if (!text.startsWith(shown)) paper.line(`${nameOf(answer.author)}: ${harmless(text)}`);
+    const text = texts.map(textIn).join("\n");
+    if (text.startsWith(printed)) output.more(sanitize(text.slice(printed.length)));
+    output.end();
+    if (!text.startsWith(printed)) output.line(`${nameOf(answer.author)}: ${sanitize(text)}`);
     for (const part of answer.parts) {
       const other = part.type === "text" || part.type === "reasoning" ? "" : partText(part);
-      if (other !== "") paper.line(other);
+      if (other !== "") output.line(other);
     }
     const outcome = outcomeText(answer);
     const isNamed = stopper !== "" && answer.outcome === "stopped";
-    if (outcome !== "") paper.line(isNamed ? `(stopped by ${stopper})` : outcome);
+    if (outcome !== "") output.line(isNamed ? `(stopped by ${stopper})` : outcome);
     stopper = "";
-    shown = "";
+    printed = "";
     live = undefined;
   };
 
   return {
-    get place(): Place {
-      return { ...place };
+    get place(): JoinPosition {
+      return { ...position };
     },
     get state(): SessionState {
       return state;
     },
     /** Begins where the last few entries do, so that a long history isn't shown again. */
     beginAfter(seq: number): void {
-      place.lastSeq = seq;
+      position.lastSeq = seq;
     },
     /** A message that was typed here needs no line. */
     typed(messageId: string): void {
       if (form === "live") typed.add(messageId);
     },
-    say(text: string): void {
-      paper.end();
-      if (form !== "json") paper.line(text);
+    notice(text: string): void {
+      output.end();
+      if (form !== "json") output.line(text);
     },
     /** Gives the entries that are new. */
-    event(event: SessionEvent): Entry[] {
+    event(event: FeedEvent): Entry[] {
       switch (event.type) {
         case "joined":
           state = event.state;
-          place.incarnation = event.incarnation;
+          position.incarnation = event.incarnation;
           return [];
         case "reset":
-          place.lastSeq = 0;
-          delete place.lastMessageId;
-          this.say("(the session isn't what it was here: all of it comes again)");
+          position.lastSeq = 0;
+          delete position.lastMessageId;
+          this.notice("(the session isn't what it was here: all of it comes again)");
           return [];
         case "state":
           state = event.state;
@@ -143,16 +146,16 @@ export function createTranscript({ paper, form }: TranscriptOptions) {
           chunks(event);
           return [];
         case "entries": {
-          const fresh = event.entries.filter(({ seq }) => seq > place.lastSeq);
+          const fresh = event.entries.filter(({ seq }) => seq > position.lastSeq);
           for (const each of fresh) {
-            place.lastSeq = each.seq;
-            place.lastMessageId = each.messageId;
+            position.lastSeq = each.seq;
+            position.lastMessageId = each.messageId;
             entry(each);
           }
           return fresh;
         }
         case "deleted":
-          this.say("(the session was deleted)");
+          this.notice("(the session was deleted)");
           return [];
       }
     },
@@ -162,14 +165,14 @@ export function createTranscript({ paper, form }: TranscriptOptions) {
 export type Transcript = ReturnType<typeof createTranscript>;
 
 /** How many entries of an earlier conversation are shown. */
-const shownBefore = 20;
+const maxHistoryShown = 20;
 
-export function firstPlace({ lastSeq }: SessionView): number {
-  return Math.max(0, lastSeq - shownBefore);
+export function firstSeq({ lastSeq }: SessionView): number {
+  return Math.max(0, lastSeq - maxHistoryShown);
 }
 
 function nameOf(author: string): string {
-  return harmless(oneLine(author, 80));
+  return sanitize(oneLine(author, 80));
 }
 
 function waitText({ ahead, aboutMs }: Waiting): string {
@@ -191,7 +194,7 @@ const shortChars = 200;
 export function entryText(entry: Entry): string {
   if (entry.kind === "tool_result") {
     const results = entry.results?.results ?? [];
-    return results.map((result) => `[result ${short(result)}]`).join("\n");
+    return results.map((result) => `[result ${shortJson(result)}]`).join("\n");
   }
   if (entry.kind === "stop") return "stopped the answer";
   return entry.parts
@@ -202,40 +205,40 @@ export function entryText(entry: Entry): string {
 
 function partText(part: Part): string {
   const { type } = part;
-  if (type === "text") return harmless(saidIn(part));
-  if (type === "reasoning") return `(thinks) ${harmless(saidIn(part))}`;
+  if (type === "text") return sanitize(textIn(part));
+  if (type === "reasoning") return `(thinks) ${sanitize(textIn(part))}`;
   if (type === "step-start") return "";
-  if (type === "file") return `[file ${shown(part["filename"] ?? part["mediaType"] ?? "")}]`;
-  if (type === "source-url") return `[source ${shown(part["url"])}]`;
+  if (type === "file") return `[file ${shortText(part["filename"] ?? part["mediaType"] ?? "")}]`;
+  if (type === "source-url") return `[source ${shortText(part["url"])}]`;
   if (type === "dynamic-tool" || type.startsWith("tool-")) return toolText(part);
   const { type: _, ...rest } = part;
-  return `[${shown(type)} ${short(rest)}]`;
+  return `[${shortText(type)} ${shortJson(rest)}]`;
 }
 
-function saidIn({ text }: Part): string {
+function textIn({ text }: Part): string {
   return typeof text === "string" ? text : "";
 }
 
 function toolText(part: Part): string {
   const name = part.type === "dynamic-tool" ? part["toolName"] : part.type.slice("tool-".length);
-  const input = part["input"] === undefined ? "" : ` ${short(part["input"])}`;
+  const input = part["input"] === undefined ? "" : ` ${shortJson(part["input"])}`;
   const came = part["output"] ?? part["errorText"];
-  const output = came === undefined ? ` (${shown(part["state"])})` : ` → ${short(came)}`;
-  return `[${shown(name)}${input}${output}]`;
+  const output = came === undefined ? ` (${shortText(part["state"])})` : ` → ${shortJson(came)}`;
+  return `[${shortText(name)}${input}${output}]`;
 }
 
 /** How an answer ended, where that needs a word. */
 export function outcomeText({ outcome, error }: Entry): string {
-  const why = error ? `: ${harmless(oneLine(`${error.code}: ${error.message}`, 500))}` : "";
+  const why = error ? `: ${sanitize(oneLine(`${error.code}: ${error.message}`, 500))}` : "";
   if (outcome === "stopped") return "(stopped)";
   if (outcome === "cut") return `(cut off${why})`;
   return outcome === "failed" ? `(failed${why})` : "";
 }
 
-function short(value: unknown): string {
-  return harmless(oneLine(JSON.stringify(value) ?? "", shortChars));
+function shortJson(value: unknown): string {
+  return sanitize(oneLine(JSON.stringify(value) ?? "", shortChars));
 }
 
-function shown(value: unknown): string {
-  return typeof value === "string" ? harmless(oneLine(value, shortChars)) : short(value);
+function shortText(value: unknown): string {
+  return typeof value === "string" ? sanitize(oneLine(value, shortChars)) : shortJson(value);
 }

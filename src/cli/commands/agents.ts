@@ -12,8 +12,8 @@ import {
   withPage,
   withStore,
 } from "../flags.ts";
-import { columns, harmless, oneLine, paint, print, printJson } from "../output.ts";
-import { onAgents, type UrlFlags, usualTenant, withUrl } from "../connect.ts";
+import { columns, sanitize, oneLine, paint, print, printJson } from "../output.ts";
+import { onAgents, type UrlFlags, defaultTenant, withUrl } from "../connect.ts";
 
 type Flags = StoreFlags & UrlFlags & { json?: true };
 type ListFlags = Flags & { cursor?: string; limit: number };
@@ -46,7 +46,7 @@ others on the machine can see. What is secret is never shown again.`,
   const command = (words: string, does: string, options = {}) =>
     withJson(withUrl(withStore(agents.command(words, options).description(does)))).option(
       "--tenant <tenant>",
-      `whose agents (default: ${usualTenant}, or that of the key)`,
+      `whose agents (default: ${defaultTenant}, or that of the key)`,
     );
 
   const listing = command("list", "list agents, those in code too", { isDefault: true });
@@ -82,7 +82,7 @@ async function list(flags: ListFlags): Promise<void> {
   const rows = page.agents.map((agent) => [
     agent.name,
     agent.source === "code" && agent.shadows ? "code (a stored one isn't used)" : agent.source,
-    agent.source === "code" ? "" : harmless(oneLine(agent.settings.url, 80)),
+    agent.source === "code" ? "" : sanitize(oneLine(agent.settings.url, 80)),
     agent.source === "code" ? agent.facts.during : (agent.settings.during ?? "queue"),
     agent.source === "code" ? "" : String(agent.revision),
   ]);
@@ -119,7 +119,7 @@ function factsOf(agent: AgentView): [string, string][] {
 
 function text(value: unknown): string {
   const shown = typeof value === "string" ? value : JSON.stringify(value);
-  return harmless(oneLine(shown, 1_000));
+  return sanitize(oneLine(shown, 1_000));
 }
 
 async function set(name: string, given: string, flags: SetFlags): Promise<void> {
@@ -185,5 +185,5 @@ async function remove(name: string, flags: Flags): Promise<void> {
 }
 
 function missing(name: string): FlotillaError {
-  return new FlotillaError("not_found", `there is no agent ${harmless(oneLine(name, 200))}`);
+  return new FlotillaError("not_found", `there is no agent ${sanitize(oneLine(name, 200))}`);
 }

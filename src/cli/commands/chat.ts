@@ -7,12 +7,17 @@ import { FlotillaError, hasCode, messageOf } from "../../base/errors.ts";
 import { uuidv7 } from "../../base/ids.ts";
 import { systemRandom } from "../../base/random.ts";
 import type { SessionView } from "../../sessions/service.ts";
-import { chatOverHttp, type ChatService, startTalk, type Talk } from "../chat/chat.ts";
+import {
+  chatOverHttp,
+  type ChatService,
+  startTerminalChat,
+  type TerminalChat,
+} from "../chat/chat.ts";
 import { type ChatTerminal, openTerminal } from "../chat/terminal.ts";
-import { createTranscript, firstPlace, type Transcript } from "../chat/transcript.ts";
-import { keyOfServer, onStore, openServer, withUrl } from "../connect.ts";
+import { createTranscript, firstSeq, type Transcript } from "../chat/transcript.ts";
+import { serverKey, onStore, openServer, withUrl } from "../connect.ts";
 import { type StoreFlags, withJson, withStore } from "../flags.ts";
-import { harmless, oneLine } from "../output.ts";
+import { sanitize, oneLine } from "../output.ts";
 
 type Flags = StoreFlags & {
   url?: string;
@@ -56,7 +61,7 @@ async function run(sessionId: string | undefined, flags: Flags): Promise<void> {
     return onStore(where, ({ sessionService }) => chat(sessionService, sessionId, flags));
   }
   // A token says itself who it is of.
-  const name = user ?? (keyOfServer() === undefined ? ownName() : undefined);
+  const name = user ?? (serverKey() === undefined ? ownName() : undefined);
   const service = chatOverHttp(openServer(url, { user: name, tenant }));
   await chat(service, sessionId, flags);
 }
@@ -73,9 +78,9 @@ async function chat(
   const terminal = openTerminal();
   const isLive = process.stdout.isTTY === true && process.stdin.isTTY === true;
   const form = json ? "json" : isLive ? "live" : "lines";
-  const transcript = createTranscript({ paper: terminal.paper, form });
-  transcript.beginAfter(firstPlace(session));
-  const talk = startTalk({
+  const transcript = createTranscript({ output: terminal.output, form });
+  transcript.beginAfter(firstSeq(session));
+  const conversation = startTerminalChat({
     service,
     session: { ...session, tenant },
     user,
@@ -83,37 +88,37 @@ async function chat(
     clock: systemClock,
     random: systemRandom,
     ids: uuidv7(systemClock, systemRandom),
-    onQuiet: terminal.prompt,
+    onIdle: terminal.prompt,
   });
-  const onKey = interrupts(talk, transcript);
+  const onKey = interrupts(conversation, transcript);
   terminal.onInterrupt(onKey.pressed);
-  process.once("SIGTERM", () => talk.leave());
+  process.once("SIGTERM", () => conversation.leave());
   try {
     const typing = isLive
-      ? type(talk, terminal, transcript, onKey.reset)
-      : sendEach(talk, terminal, session);
-    await Promise.race([talk.ended, typing]);
+      ? type(conversation, terminal, transcript, onKey.reset)
+      : sendEach(conversation, terminal, session);
+    await Promise.race([conversation.ended, typing]);
   } finally {
-    talk.leave();
+    conversation.leave();
     terminal.close();
   }
-  if (isLive) transcript.say(`session ${harmless(oneLine(session.sessionId, 200))}`);
+  if (isLive) transcript.notice(`session ${sanitize(oneLine(session.sessionId, 200))}`);
 }
 
 /** Ctrl-C once stops the answer, twice in a row leaves. */
-function interrupts(talk: Talk, transcript: Transcript) {
+function interrupts(conversation: TerminalChat, transcript: Transcript) {
   let pressed = false;
   return {
     reset: () => {
       pressed = false;
     },
     pressed: () => {
-      if (pressed) return talk.leave();
+      if (pressed) return conversation.leave();
       pressed = true;
-      talk.stop().then(
+      conversation.stop().then(
         (stopped) =>
-          transcript.say(stopped ? "(stopping; Ctrl-C again leaves)" : "(Ctrl-C again leaves)"),
-        (error: unknown) => transcript.say(`(it can't be stopped: ${shown(error)})`),
+          transcript.notice(stopped ? "(stopping; Ctrl-C again leaves)" : "(Ctrl-C again leaves)"),
+        (error: unknown) => transcript.notice(`(it can't be stopped: ${errorText(error)})`),
       );
     },
   };
@@ -121,7 +126,7 @@ function interrupts(talk: Talk, transcript: Transcript) {
 
 /** Somebody types, whenever they like: what becomes of it meanwhile is the agent's policy. */
 async function type(
-  talk: Talk,
+  conversation: TerminalChat,
   terminal: ChatTerminal,
   transcript: Transcript,
   onSent: () => void,
@@ -133,16 +138,16 @@ async function type(
       continue;
     }
     onSent();
-    talk.send(line).catch((error: unknown) => {
+    conversation.send(line).catch((error: unknown) => {
       const what = hasCode(error, "unknown_outcome") ? "it may be stored" : "not stored";
-      transcript.say(`(${what}: ${shown(error)})`);
+      transcript.notice(`(${what}: ${errorText(error)})`);
     });
   }
 }
 
 /** From a pipe, each line is a message, and the next one waits for its answer. */
 async function sendEach(
-  talk: Talk,
+  conversation: TerminalChat,
   { lines }: ChatTerminal,
   { agents }: SessionView,
 ): Promise<void> {
@@ -150,13 +155,13 @@ async function sendEach(
     if (line.trim() === "") continue;
     let seq = Infinity;
     const answers: number[] = [];
-    const seen = talk.seen((entry) => {
+    const seen = conversation.waitForEntry((entry) => {
       const isIt = agents.length === 0 || entry.role === "assistant";
       if (isIt) answers.push(entry.seq);
       if (isIt && entry.outcome === "failed") process.exitCode = 1;
       return isIt && entry.seq >= seq;
     });
-    seq = await talk.send(line);
+    seq = await conversation.send(line);
     // It may have come before the place of the message was known.
     if (!answers.some((each) => each >= seq) && (await seen) === undefined) return;
   }
@@ -170,6 +175,6 @@ function ownName(): string {
   }
 }
 
-function shown(error: unknown): string {
-  return harmless(oneLine(messageOf(error), 200));
+function errorText(error: unknown): string {
+  return sanitize(oneLine(messageOf(error), 200));
 }

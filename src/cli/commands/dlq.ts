@@ -20,15 +20,15 @@ import {
   withStore,
 } from "../flags.ts";
 import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";
-import { bar, count, plural, startProgress } from "../progress.ts";
+import { bar, count, plural, startProgressBar } from "../progress.ts";
 import { type StopSignals, stopSignals } from "../signals.ts";
-import { eventLine, show as showTask } from "./tasks.ts";
+import { eventLine, printTask as showTask } from "./tasks.ts";
 
 type Flags = StoreFlags & { json?: true };
 type ListFlags = Flags & { name?: string; limit: number };
 type ShowFlags = Flags & { limit: number };
 
-const most = (byDefault: number) =>
+const limitOption = (byDefault: number) =>
   new Option("--limit <number>", "how many at most")
     .default(byDefault)
     .argParser(number("--limit", { min: 1, max: 1_000 }));
@@ -49,7 +49,7 @@ Examples:
   const listing = withStore(dlq.command("list", { isDefault: true }))
     .description("list failed tasks, grouped by their errors")
     .option("--name <name>", "only tasks of this name");
-  withJson(listing).addOption(most(20)).action(list);
+  withJson(listing).addOption(limitOption(20)).action(list);
   listsByDefault(dlq, listing);
   withJson(
     withStore(
@@ -58,7 +58,7 @@ Examples:
         .description("show a group with its latest tasks, or one task with its events"),
     ),
   )
-    .addOption(most(5))
+    .addOption(limitOption(5))
     .action(show);
   redriveCommands(dlq);
   withSelection(
@@ -82,8 +82,8 @@ async function countOf(flotilla: Flotilla, selection: Selection): Promise<number
 }
 
 function startReading() {
-  const { show: say, end } = startProgress();
-  return { onProgress: (tasks: number) => say(`${plural(tasks, "failed task")} read`), end };
+  const { show: show, end } = startProgressBar();
+  return { onProgress: (tasks: number) => show(`${plural(tasks, "failed task")} read`), end };
 }
 
 async function list({ json, name, limit, ...flags }: ListFlags): Promise<void> {
@@ -170,7 +170,7 @@ async function discard(
   const where = { ...(config && { config }), ...(store && { store }) };
   await onStore(where, async (flotilla) => {
     if (!yes) await confirm(await countOf(flotilla, selection));
-    const progress = startProgress();
+    const progress = startProgressBar();
     const onProgress = (done: number) => progress.show(`${plural(done, "task")} given up`);
     const { discarded } = await flotilla.deadLetters
       .discard(selection, { onProgress })
@@ -271,9 +271,9 @@ async function follow(
   redriveId: string,
   { json, signals }: { json?: true; signals: StopSignals },
 ): Promise<void> {
-  const progress = startProgress();
+  const progress = startProgressBar();
   const enough = new AbortController();
-  void signals.asked.then(() => enough.abort());
+  void signals.received.then(() => enough.abort());
   let ended: Redrive;
   try {
     ended = await flotilla.deadLetters.followRedrive(redriveId, {

@@ -13,8 +13,8 @@ export function doctorCommand(program: Command): void {
     withStore(program.command("doctor").description("look for trouble; exit 1 if something fails")),
   ).action(async (flags: StoreFlags & { json?: true }) => {
     const { store, durability } = await loadSettings(flags);
-    const { examine } = await import("../doctor/doctor.ts");
-    const checks = await examine(store, durability);
+    const { runDoctor } = await import("../doctor/doctor.ts");
+    const checks = await runDoctor(store, durability);
     const failed = checks.some((check) => check.verdict === "fail");
     if (flags.json) printJson({ ok: !failed, checks });
     else print(columns(checks.map(toRow)));

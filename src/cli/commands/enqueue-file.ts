@@ -4,12 +4,12 @@ import { systemClock } from "../../base/clock.ts";
 import { FlotillaError, messageOf } from "../../base/errors.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import type { Workable } from "../../runtime/handlers.ts";
-import { type JsonRow, type Line, parseLine, readLines } from "../../runtime/json-rows.ts";
+import { type JsonRow, type NumberedLine, parseLine, readLines } from "../../runtime/json-rows.ts";
 import type { EachCounts, EnqueueRow, RowOutcome } from "../../tasks/enqueue/each.ts";
-import { noteNoWorker } from "../blocked-by.ts";
+import { warnNoWorker } from "../blocked-by.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { oneLine, print, printJson } from "../output.ts";
-import { barOf, count, plural, startProgress } from "../progress.ts";
+import { barOf, count, plural, startProgressBar } from "../progress.ts";
 import { stopSignals } from "../signals.ts";
 
 export type FileOptions = {
@@ -25,27 +25,27 @@ export type FileOptions = {
 
 // Text may be escaped to twice its size, and a row has options too.
 const rowFactor = 2;
-const rowBytes = 16 * 1024;
-const rejectionsShown = 20;
+const rowOverheadBytes = 16 * 1024;
+const maxRejectionsShown = 20;
 
 /** Stores the rows of a file, one per line, and says what became of those that were refused. */
 export async function enqueueFile(flotilla: Flotilla, options: FileOptions): Promise<void> {
   const { file, json, byDefault, maxPayloadBytes, trace } = options;
   const { stderr } = process;
   const stop = new AbortController();
-  void stopSignals().asked.then(() => stop.abort());
+  void stopSignals().received.then(() => stop.abort());
   const handlers = new Map(options.use.map((handler) => [handler.name, handler]));
   const { chunks, share } = openFile(file, stop.signal);
-  const progress = startProgress();
+  const progress = startProgressBar();
   const startedMs = systemClock.monotonic();
   /** Rows whose outcome isn't known yet: their lines, and their names where they have one. */
-  const awaited: { line: number; name?: string }[] = [];
+  const unreported: { line: number; name?: string }[] = [];
   const stored = new Set<string>();
   let rejections = 0;
 
-  const toRow = (line: Line): EnqueueRow | Error => {
-    const row: (typeof awaited)[number] = { line: line.number };
-    awaited.push(row);
+  const toRow = (line: NumberedLine): EnqueueRow | Error => {
+    const row: (typeof unreported)[number] = { line: line.number };
+    unreported.push(row);
     try {
       const { name, input, options: own } = parseLine(line, byDefault);
       row.name = name;
@@ -58,7 +58,7 @@ export async function enqueueFile(flotilla: Flotilla, options: FileOptions): Pro
   };
   async function* rows(): AsyncGenerator<EnqueueRow | Error> {
     try {
-      const maxBytes = maxPayloadBytes * rowFactor + rowBytes;
+      const maxBytes = maxPayloadBytes * rowFactor + rowOverheadBytes;
       for await (const line of readLines(chunks, { maxBytes })) {
         yield toRow(line);
       }
@@ -69,10 +69,10 @@ export async function enqueueFile(flotilla: Flotilla, options: FileOptions): Pro
   }
   const onOutcome = (outcome: RowOutcome): void => {
     const { index: _, ...rest } = outcome;
-    const { line, name } = awaited.shift()!;
+    const { line, name } = unreported.shift()!;
     if (outcome.outcome !== "rejected" && name !== undefined) stored.add(name);
     if (json) return printJson({ line, ...rest });
-    if (outcome.outcome !== "rejected" || ++rejections > rejectionsShown) return;
+    if (outcome.outcome !== "rejected" || ++rejections > maxRejectionsShown) return;
     progress.print(`line ${line}: ${outcome.code}: ${oneLine(outcome.message, 500)}`);
   };
 
@@ -88,11 +88,11 @@ export async function enqueueFile(flotilla: Flotilla, options: FileOptions): Pro
       },
     });
     progress.end();
-    const more = rejections - rejectionsShown;
+    const more = rejections - maxRejectionsShown;
     if (more > 0) stderr.write(`and ${more} more were rejected: --json shows all\n`);
     if (json) printJson(counts);
     else print(summary(counts));
-    await noteNoWorker(flotilla, stored);
+    await warnNoWorker(flotilla, stored);
     if (counts.rejected > 0) process.exitCode = exitCodes.error;
   } catch (error) {
     progress.end();

@@ -9,7 +9,7 @@ import { onStore } from "../connect.ts";
 import { number, type StoreFlags, withJson, withStore } from "../flags.ts";
 import { print, printJson } from "../output.ts";
 import { loadHandlers } from "../settings.ts";
-import { noteNoWorker } from "../blocked-by.ts";
+import { warnNoWorker } from "../blocked-by.ts";
 import {
   type NewTaskFlags,
   parseInput,
@@ -99,7 +99,7 @@ async function enqueue(
     const trace = traceOfCaller();
     const { taskId, created } = await flotilla.enqueue(task, input, { ...options, trace });
     if (!json) print(taskId);
-    await noteNoWorker(flotilla, [name]);
+    await warnNoWorker(flotilla, [name]);
     if (!wait) {
       if (json) printJson({ taskId, created });
       return;

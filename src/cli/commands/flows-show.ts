@@ -1,12 +1,12 @@
 import { systemClock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import { nearest } from "../../base/options.ts";
-import { describeFlow, type PlaceCounts } from "../../flows/describe.ts";
+import { describeFlow, type CursorCounts } from "../../flows/describe.ts";
 import type { RunView } from "../../flows/rows.ts";
 import type { StuckRuns } from "../../flows/stuck.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import {
-  asJson,
+  flowToJson,
   type FlowView,
   type FlowWorkers,
   machinesOf,
@@ -22,7 +22,7 @@ import { noWorkerText } from "./runs-show.ts";
 export type FlowsFlags = StoreFlags & { json?: true };
 type Stuck = { readonly stuck: StuckRuns; readonly run: RunView | undefined };
 
-const stuckShown = 10;
+const maxStuckShown = 10;
 // For people: pods themselves judge each other by beats, and much sooner.
 const silentAfterMs = 30_000;
 
@@ -34,10 +34,10 @@ export async function showFlows(name: string | undefined, flags: FlowsFlags): Pr
     const chosen = name === undefined ? all : [chosenOf(all, name)];
     return { shown: chosen, stuck: await withOldest(flotilla, chosen, flags.json) };
   });
-  if (flags.json) return printJson({ flows: shown.map(asJson) });
+  if (flags.json) return printJson({ flows: shown.map(flowToJson) });
   if (shown.length === 0) return print("no flows");
   const nowMs = systemClock.now();
-  const texts = shown.map((each) => drawn(each, stuck, nowMs));
+  const texts = shown.map((each) => drawFlow(each, stuck, nowMs));
   print(texts.join("\n\n"));
 }
 
@@ -59,16 +59,16 @@ async function withOldest(
   json: true | undefined,
 ): Promise<Stuck[]> {
   if (json) return [];
-  const all = shown.flatMap((each) => each.stuck.slice(0, stuckShown));
+  const all = shown.flatMap((each) => each.stuck.slice(0, maxStuckShown));
   return Promise.all(all.map(async (stuck) => ({ stuck, run: await runs.get(stuck.runId) })));
 }
 
-function drawn(view: FlowView, all: readonly Stuck[], nowMs: number): string {
+function drawFlow(view: FlowView, all: readonly Stuck[], nowMs: number): string {
   const { machine, workers } = view;
   const own = all.filter(({ stuck }) => stuck.flow === view.flow);
   const more = view.stuck.length - own.length;
   return [
-    machine ? describeFlow(machine, view) : undrawn(view),
+    machine ? describeFlow(machine, view) : listPlaces(view),
     "",
     paint(workers.length === 0 ? "yellow" : "dim", workersLine(workers, nowMs)),
     ...own.flatMap(({ stuck, run }) => {
@@ -83,7 +83,7 @@ function drawn(view: FlowView, all: readonly Stuck[], nowMs: number): string {
 }
 
 /** Without its machine: the places where runs stand, in no order that means anything. */
-function undrawn(view: FlowView): string {
+function listPlaces(view: FlowView): string {
   const places = Object.entries(view.places ?? {}).map(
     ([name, counts]) => `  ${oneLine(name, 100)}  ${countsText(counts)}`,
   );
@@ -98,12 +98,12 @@ function undrawn(view: FlowView): string {
   ].join("\n");
 }
 
-const words: Readonly<Partial<Record<string, string>>> = { setAside: "set aside" };
+const countLabels: Readonly<Partial<Record<string, string>>> = { setAside: "set aside" };
 
-function countsText(counts: PlaceCounts | Readonly<Record<string, number>>): string {
+function countsText(counts: CursorCounts | Readonly<Record<string, number>>): string {
   return Object.entries(counts)
     .filter(([, count]) => count > 0)
-    .map(([what, count]) => `${count} ${words[what] ?? what}`)
+    .map(([what, count]) => `${count} ${countLabels[what] ?? what}`)
     .join(", ");
 }
 
@@ -129,18 +129,22 @@ export function stuckLines(
   const which = runs === 1 ? runId : `such as ${runId}`;
   // Each failed attempt is written, so how long it goes on like that isn't in the row.
   const since = stuck.why === "retrying" ? "" : ` for ${ago(nowMs, sinceMs)}`;
-  const { trouble, remedies } = toldOf(stuck, run, workers);
+  const { trouble, remedies } = describeStuck(stuck, run, workers);
   return [`${plural(runs, "run")} at ${at}${since}: ${trouble} (${which})`, ...remedies];
 }
 
-type Told = { readonly trouble: string; readonly remedies: readonly string[] };
+type StuckText = { readonly trouble: string; readonly remedies: readonly string[] };
 
-function toldOf(stuck: StuckRuns, run: RunView | undefined, workers: readonly FlowWorkers[]): Told {
+function describeStuck(
+  stuck: StuckRuns,
+  run: RunView | undefined,
+  workers: readonly FlowWorkers[],
+): StuckText {
   switch (stuck.why) {
     case "set_aside":
-      return aside(stuck, run);
+      return describeSetAside(stuck, run);
     case "no_worker":
-      return unworked(stuck, workers);
+      return describeNoWorker(stuck, workers);
     case "retrying": {
       const { runId } = stuck;
       const message = run?.error ? `: ${oneLine(run.error.message, 200)}` : "";
@@ -152,11 +156,11 @@ function toldOf(stuck: StuckRuns, run: RunView | undefined, workers: readonly Fl
       };
     }
     case "waiting":
-      return waiting(stuck, run);
+      return describeWaiting(stuck, run);
   }
 }
 
-function aside({ runId }: StuckRuns, run: RunView | undefined): Told {
+function describeSetAside({ runId }: StuckRuns, run: RunView | undefined): StuckText {
   const doing = run?.doing;
   const why = doing?.type === "set_aside" ? oneLine(doing.message, 300) : "it can't be read";
   return {
@@ -168,7 +172,10 @@ function aside({ runId }: StuckRuns, run: RunView | undefined): Told {
   };
 }
 
-function unworked({ flow, version, runId }: StuckRuns, workers: readonly FlowWorkers[]): Told {
+function describeNoWorker(
+  { flow, version, runId }: StuckRuns,
+  workers: readonly FlowWorkers[],
+): StuckText {
   const highest = workers.at(-1)?.version;
   const name = oneLine(flow, 100);
   const wanted = version > 0 ? `version ${version} or a later one of ${name}` : name;
@@ -185,7 +192,7 @@ function unworked({ flow, version, runId }: StuckRuns, workers: readonly FlowWor
   };
 }
 
-function waiting({ flow, runId }: StuckRuns, run: RunView | undefined): Told {
+function describeWaiting({ flow, runId }: StuckRuns, run: RunView | undefined): StuckText {
   const name = oneLine(flow, 100);
   const doing = run?.doing;
   if (doing?.type === "waiting_for_signal") {

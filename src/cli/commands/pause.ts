@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { systemClock } from "../../base/clock.ts";
 import type { Paused } from "../../tasks/claim/pauses.ts";
-import { everything } from "../../tasks/sql/limits.ts";
+import { allNames } from "../../tasks/sql/limits.ts";
 import { onStore } from "../connect.ts";
 import { type StoreFlags, withJson, withStore } from "../flags.ts";
 import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";
@@ -55,7 +55,7 @@ function show(paused: readonly Paused[], { json }: Flags): void {
   if (paused.length === 0) return print("nothing is paused");
   const nowMs = systemClock.now();
   const rows = paused.map(({ name, sinceMs, reason }) => [
-    name === everything ? "everything" : name,
+    name === allNames ? "everything" : name,
     `paused ${ago(nowMs, sinceMs)} ago`,
     paint("dim", oneLine(reason ?? "", 200)),
   ]);

@@ -3,8 +3,8 @@ import type { Command } from "commander";
 import { FlotillaError } from "../../base/errors.ts";
 import { configFile } from "../config-file.ts";
 import { type PodFlags, type ServerFlags, withPod, withServer } from "../flags.ts";
-import { note } from "../output.ts";
-import type { RunOptions } from "../run-pod.ts";
+import { printNotice } from "../output.ts";
+import type { PodCommandOptions } from "../run-pod.ts";
 import { loadSettings } from "../settings.ts";
 
 export function devCommand(program: Command): void {
@@ -20,7 +20,7 @@ Examples:
     .action(async (flags: ServerFlags) => {
       const settings = await loadSettings(flags);
       if (configFile(flags.config) === undefined) {
-        note(
+        printNotice(
           `there is no config (flotilla.config.ts) in ${process.cwd()}, so nothing is worked on: write one, or pass --config`,
         );
       }
@@ -69,7 +69,7 @@ Examples:
 }
 
 /** Loaded only here, so that commands that ask a quick question don't wait for a server's parts. */
-async function runUntilSignal(options: RunOptions): Promise<void> {
+async function runUntilSignal(options: PodCommandOptions): Promise<void> {
   const parts = await import("../run-pod.ts");
   await parts.runUntilSignal(options);
 }

@@ -3,12 +3,12 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { HistoryEntry, RunView } from "../../flows/rows.ts";
 import type { OpenSignal, RunPage } from "../../flows/runs.ts";
 import type { Flotilla, PodInfo } from "../../runtime/connect.ts";
-import { whatHoldsUp } from "../blocked-by.ts";
+import { blockedBy } from "../blocked-by.ts";
 import { onStore } from "../connect.ts";
 import type { StoreFlags } from "../flags.ts";
 import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";
 
-type Shown = {
+type RunDetails = {
   readonly run: RunView;
   readonly history: readonly HistoryEntry[];
   readonly signals: readonly OpenSignal[];
@@ -19,20 +19,20 @@ type Shown = {
 };
 
 const pageEntries = 1_000;
-const childrenShown = 20;
+const maxChildrenShown = 20;
 // For people: pods themselves judge each other by beats, and much sooner.
 const silentAfterMs = 30_000;
 
 /** All that the store tells of a run. It needs no pod, only the database. */
-export async function show(runId: string, flags: StoreFlags & { json?: true }): Promise<void> {
-  const shown = await onStore(flags, (flotilla) => look(flotilla, runId));
-  const { run, history, signals, children, heldUp } = shown;
+export async function printRun(runId: string, flags: StoreFlags & { json?: true }): Promise<void> {
+  const details = await onStore(flags, (flotilla) => readDetails(flotilla, runId));
+  const { run, history, signals, children, heldUp } = details;
   if (flags.json) {
     const held = heldUp.length > 0 && { heldUp };
     return printJson({ run, history, signals, children: children.runs, ...held });
   }
   const nowMs = systemClock.now();
-  print(columns(facts(shown, nowMs).map(([name, value]) => [paint("dim", name), value])));
+  print(columns(facts(details, nowMs).map(([name, value]) => [paint("dim", name), value])));
   print("");
   print(history.length === 0 ? paint("dim", "nothing has happened yet") : "history");
   if (history.length > 0) print(historyLines(history));
@@ -53,7 +53,7 @@ export async function show(runId: string, flags: StoreFlags & { json?: true }): 
   if (children.next !== null) print(paint("dim", `  more: flotilla runs list --parent ${runId}`));
 }
 
-async function look(flotilla: Flotilla, runId: string): Promise<Shown> {
+async function readDetails(flotilla: Flotilla, runId: string): Promise<RunDetails> {
   const { runs } = flotilla;
   const run = await runs.get(runId);
   if (!run) {
@@ -63,11 +63,11 @@ async function look(flotilla: Flotilla, runId: string): Promise<Shown> {
   const [history, signals, children, task, pods] = await Promise.all([
     wholeHistory(flotilla, runId),
     runs.signals(runId),
-    runs.list({ parent: runId, limit: childrenShown }),
+    runs.list({ parent: runId, limit: maxChildrenShown }),
     flotilla.get(runId),
     doing?.type === "running" ? flotilla.pods() : [],
   ]);
-  const heldUp = task ? await whatHoldsUp(flotilla, task) : [];
+  const heldUp = task ? await blockedBy(flotilla, task) : [];
   const podId = doing?.type === "running" ? doing.podId : undefined;
   const longAgoMs = systemClock.now() - silentAfterMs;
   const silent = pods.find((pod) => pod.podId === podId && pod.lastHeartbeatMs < longAgoMs);
@@ -86,7 +86,7 @@ async function wholeHistory({ runs }: Flotilla, runId: string): Promise<HistoryE
 
 type Fact = [name: string, value: string];
 
-function facts({ run, history, heldUp, silent }: Shown, nowMs: number): Fact[] {
+function facts({ run, history, heldUp, silent }: RunDetails, nowMs: number): Fact[] {
   const { key, parentId, waitsFor, deaths, progress, error, output } = run;
   const startedMs = startOf(run, history);
   const isOpen = run.status === "open";
@@ -137,11 +137,11 @@ function sinceOf({ doing }: RunView): number {
   return doing?.type === "running" ? doing.sinceMs : 0;
 }
 
-const idsShown = 10;
+const maxIdsShown = 10;
 
 function ids(all: readonly string[]): string {
-  const more = all.length - idsShown;
-  return `${all.slice(0, idsShown).join(" ")}${more > 0 ? ` and ${more} more` : ""}`;
+  const more = all.length - maxIdsShown;
+  return `${all.slice(0, maxIdsShown).join(" ")}${more > 0 ? ` and ${more} more` : ""}`;
 }
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -160,7 +160,7 @@ function toCells(entry: HistoryEntry): string[] {
     attempt === null ? "" : `attempt ${attempt}`,
     startedAtMs === null ? "" : took(atMs - startedAtMs),
     [
-      ...whatItSays(type, (entry.detail ?? {}) as Fields),
+      ...detailTexts(type, (entry.detail ?? {}) as Fields),
       ...(podId === null ? [] : [paint("dim", `on ${podId}`)]),
     ].join("  "),
   ];
@@ -173,7 +173,7 @@ function paintType(type: string): string {
   return isCancel ? paint("yellow", shown) : shown;
 }
 
-function whatItSays(type: string, detail: Fields): string[] {
+function detailTexts(type: string, detail: Fields): string[] {
   const { next, version } = detail;
   const onward = typeof next === "string" && next !== "$end" ? [`→ ${oneLine(next, 100)}`] : [];
   switch (type) {
@@ -257,7 +257,7 @@ export function paintRunStatus(status: RunView["status"]): string {
 
 /** What a run does right now, and what keeps it from going on. */
 export function doingText(run: RunView, nowMs: number): string {
-  return [whatItDoes(run, nowMs), ...heldUp(run)].filter((each) => each !== "").join(", ");
+  return [activityText(run, nowMs), ...blockers(run)].filter((each) => each !== "").join(", ");
 }
 
 /** Whoever reads `no worker` of a run that a later version has advanced must know which version is missing. */
@@ -265,7 +265,7 @@ export function noWorkerText(version: number): string {
   return version > 0 ? `no worker for version ${version}` : "no worker";
 }
 
-function heldUp({ noWorker, paused, version, cancelRequested, intent }: RunView): string[] {
+function blockers({ noWorker, paused, version, cancelRequested, intent }: RunView): string[] {
   return [
     ...(paused ? ["paused"] : []),
     ...(noWorker ? [noWorkerText(version)] : []),
@@ -273,7 +273,7 @@ function heldUp({ noWorker, paused, version, cancelRequested, intent }: RunView)
   ];
 }
 
-function whatItDoes({ doing }: RunView, nowMs: number): string {
+function activityText({ doing }: RunView, nowMs: number): string {
   switch (doing?.type) {
     case undefined:
       return "";
@@ -288,9 +288,9 @@ function whatItDoes({ doing }: RunView, nowMs: number): string {
     case "sleeping":
       return `sleeps, wakes ${until(nowMs, doing.untilMs)}`;
     case "waiting_for_signal": {
-      const most = doing.untilMs === null ? "" : `, until ${time(doing.untilMs)} at most`;
+      const deadline = doing.untilMs === null ? "" : `, until ${time(doing.untilMs)} at most`;
       const since = `for ${ago(nowMs, doing.sinceMs)}`;
-      return `waits for the signal ${oneLine(doing.name, 100)} ${since}${most}`;
+      return `waits for the signal ${oneLine(doing.name, 100)} ${since}${deadline}`;
     }
     case "waiting_for_children":
       return `waits for its children for ${ago(nowMs, doing.sinceMs)}`;

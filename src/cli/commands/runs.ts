@@ -17,7 +17,7 @@ import {
   withPage,
   withStore,
 } from "../flags.ts";
-import { noteNoWorker } from "../blocked-by.ts";
+import { warnNoWorker } from "../blocked-by.ts";
 import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";
 import { loadHandlers } from "../settings.ts";
 import {
@@ -28,7 +28,7 @@ import {
   withNewTask,
   withWait,
 } from "../task-flags.ts";
-import { doingText, paintRunStatus, show } from "./runs-show.ts";
+import { doingText, paintRunStatus, printRun } from "./runs-show.ts";
 
 type Flags = StoreFlags & { json?: true };
 type ListFlags = Flags & RunListOptions & { limit: number };
@@ -63,7 +63,7 @@ They need no pod: the database of one that was stopped tells as much.`,
     .option("--tenant <tenant>", "only runs of this tenant");
   withPage(listing, 20).action(list);
   listsByDefault(runs, listing);
-  command("show <id>", "show one run: where it stands, its state and its history").action(show);
+  command("show <id>", "show one run: where it stands, its state and its history").action(printRun);
   withWait(withNewTask(command("start <flow> [json]", "start a run of a flow"), "run"))
     .addOption(
       new Option("--on-duplicate <what>", "what to do where the key is taken").choices([
@@ -163,7 +163,7 @@ async function start(name: string, given: string | undefined, flags: StartFlags)
     const { runs } = flotilla;
     const { runId, created } = await runs.start(flow, input, options);
     if (!json) print(runId);
-    await noteNoWorker(flotilla, [name]);
+    await warnNoWorker(flotilla, [name]);
     if (!wait) {
       if (json) printJson({ runId, created });
       return;

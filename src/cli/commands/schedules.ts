@@ -155,7 +155,11 @@ async function add(
   } as object as ScheduleOf<TaskContract>);
   const where = { ...(config && { config }), ...(store && { store }) };
   const put = await onStore(where, ({ schedules }) => schedules.put(declared), { maxPayloadBytes });
-  told(put, json, `schedule ${scheduleId} is stored; its next time is ${time(put.nextAtMs)}`);
+  printSchedule(
+    put,
+    json,
+    `schedule ${scheduleId} is stored; its next time is ${time(put.nextAtMs)}`,
+  );
 }
 
 async function remove(scheduleId: string, flags: Flags): Promise<void> {
@@ -168,12 +172,12 @@ async function remove(scheduleId: string, flags: Flags): Promise<void> {
 
 async function pause(scheduleId: string, flags: Flags): Promise<void> {
   const paused = await onStore(flags, ({ schedules }) => schedules.pause(scheduleId));
-  told(paused, flags.json, `schedule ${scheduleId} is paused`);
+  printSchedule(paused, flags.json, `schedule ${scheduleId} is paused`);
 }
 
 async function resume(scheduleId: string, flags: Flags): Promise<void> {
   const resumed = await onStore(flags, ({ schedules }) => schedules.resume(scheduleId));
-  told(resumed, flags.json, `schedule ${scheduleId} goes on at ${time(resumed.nextAtMs)}`);
+  printSchedule(resumed, flags.json, `schedule ${scheduleId} goes on at ${time(resumed.nextAtMs)}`);
 }
 
 async function fire(scheduleId: string, flags: Flags): Promise<void> {
@@ -182,7 +186,7 @@ async function fire(scheduleId: string, flags: Flags): Promise<void> {
   print(fired.taskId);
 }
 
-function told(schedule: Schedule, json: true | undefined, text: string): void {
+function printSchedule(schedule: Schedule, json: true | undefined, text: string): void {
   if (json) printJson({ schedule });
   else print(text);
 }
@@ -206,8 +210,8 @@ function paintState(state: Schedule["state"]): string {
   return paint(stateStyles[state], state);
 }
 
-function when({ pattern, everyMs }: Schedule, most: number): string {
-  return pattern === null ? `every ${everyMs} ms` : oneLine(pattern, most);
+function when({ pattern, everyMs }: Schedule, maxChars: number): string {
+  return pattern === null ? `every ${everyMs} ms` : oneLine(pattern, maxChars);
 }
 
 function time(atMs: number | null): string {

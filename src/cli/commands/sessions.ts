@@ -12,8 +12,14 @@ import {
   withPage,
   withStore,
 } from "../flags.ts";
-import { ago, columns, harmless, oneLine, paint, print, printJson } from "../output.ts";
-import { onSessions, type Sessions, type UrlFlags, usualTenant, withUrl } from "../connect.ts";
+import { ago, columns, sanitize, oneLine, paint, print, printJson } from "../output.ts";
+import {
+  onSessions,
+  type SessionAdmin,
+  type UrlFlags,
+  defaultTenant,
+  withUrl,
+} from "../connect.ts";
 
 type Flags = StoreFlags & UrlFlags & { json?: true };
 type ListFlags = Flags & ListSessions & { limit: number };
@@ -39,7 +45,7 @@ Examples:
   const command = (words: string, does: string, options = {}) =>
     withJson(withUrl(withStore(sessions.command(words, options).description(does)))).option(
       "--tenant <tenant>",
-      `whose sessions (default: ${usualTenant}, or that of the key or token)`,
+      `whose sessions (default: ${defaultTenant}, or that of the key or token)`,
     );
 
   const listing = command("list", "list sessions, the one that something happened in last first", {
@@ -80,8 +86,8 @@ Examples:
 
 async function list(flags: ListFlags): Promise<void> {
   const { json, url, config, store, tenant, ...filter } = flags;
-  const place = { url, config, store, tenant };
-  const page = await onSessions(place, (service, whose) => service.list(whose, filter));
+  const target = { url, config, store, tenant };
+  const page = await onSessions(target, (service, whose) => service.list(whose, filter));
   if (json) return printJson(page);
   if (page.sessions.length === 0 && page.next === null) return print("no sessions");
   const nowMs = systemClock.now();
@@ -94,13 +100,13 @@ async function list(flags: ListFlags): Promise<void> {
 function toRow(session: SessionView, nowMs: number): string[] {
   const { sessionId, agents, users, lastSeq, activeAtMs, preview, previewAuthor } = session;
   return [
-    name(sessionId, 60),
-    name(agents.join(", "), 40),
-    name(users.join(", "), 40),
+    safeText(sessionId, 60),
+    safeText(agents.join(", "), 40),
+    safeText(users.join(", "), 40),
     stateText(session),
     String(lastSeq),
     ago(nowMs, activeAtMs),
-    paint("dim", preview === "" ? "" : name(`${previewAuthor}: ${preview}`, 60)),
+    paint("dim", preview === "" ? "" : safeText(`${previewAuthor}: ${preview}`, 60)),
   ];
 }
 
@@ -127,15 +133,15 @@ async function show(sessionId: string, flags: Flags & { last: number }): Promise
   });
   if (json) return printJson({ session, entries });
   const { state, agents, users, lastSeq, tokens, metadata, createdAtMs } = session;
-  const answers = isTurn(state) ? `, by ${name(state.agent, 80)}, turn ${state.epoch}` : "";
+  const answers = isTurn(state) ? `, by ${safeText(state.agent, 80)}, turn ${state.epoch}` : "";
   const facts: [string, string][] = [
-    ["id", name(session.sessionId, 200)],
-    ["agents", name(agents.join(", "), 400) || "none"],
-    ["users", name(users.join(", "), 400) || "none"],
+    ["id", safeText(session.sessionId, 200)],
+    ["agents", safeText(agents.join(", "), 400) || "none"],
+    ["users", safeText(users.join(", "), 400) || "none"],
     ["state", stateText(session) + answers],
     ["entries", String(lastSeq)],
     ["tokens", `${tokens}${session.needsCompaction ? ", needs a compaction" : ""}`],
-    ["metadata", name(JSON.stringify(metadata), 1_000)],
+    ["metadata", safeText(JSON.stringify(metadata), 1_000)],
     ["created", new Date(createdAtMs).toISOString()],
   ];
   print(columns(facts.map(([what, value]) => [paint("dim", what), value])));
@@ -148,7 +154,7 @@ function headingOf(entry: Entry): string {
   const instead = replaces === undefined ? "" : ` in place of #${replaces}`;
   const about = [what, instead, outcomeText(entry)].filter((each) => each !== "").join(" ");
   const when = new Date(atMs).toISOString();
-  return `${paint("dim", `#${seq}`)} ${paint("bold", name(author, 80))} ${paint("dim", `${about}  ${when}`)}`;
+  return `${paint("dim", `#${seq}`)} ${paint("bold", safeText(author, 80))} ${paint("dim", `${about}  ${when}`)}`;
 }
 
 function indented(text: string): string {
@@ -171,7 +177,7 @@ async function write(sessionId: string, flags: Flags): Promise<void> {
 
 /** Entries from one place up to the last that was there at first. */
 async function* pagesOf(
-  service: Sessions,
+  service: SessionAdmin,
   { tenant, sessionId, lastSeq }: SessionView,
   from: number,
 ): AsyncGenerator<readonly Entry[]> {
@@ -199,7 +205,7 @@ async function change(
 ): Promise<void> {
   await onSessions(flags, (service, tenant) => service[what](tenant, sessionId));
   if (flags.json) return printJson({ sessionId, [`${what}d`]: true });
-  print(`session ${name(sessionId, 200)} ${done}`);
+  print(`session ${safeText(sessionId, 200)} ${done}`);
 }
 
 async function remove(sessionId: string, flags: Flags & { yes?: true }): Promise<void> {
@@ -211,13 +217,13 @@ async function remove(sessionId: string, flags: Flags & { yes?: true }): Promise
   }
   await onSessions(flags, (service, tenant) => service.remove(tenant, sessionId));
   if (flags.json) return printJson({ sessionId, removed: true });
-  print(`session ${name(sessionId, 200)} is deleted`);
+  print(`session ${safeText(sessionId, 200)} is deleted`);
 }
 
-function name(text: string, most: number): string {
-  return harmless(oneLine(text, most));
+function safeText(text: string, maxChars: number): string {
+  return sanitize(oneLine(text, maxChars));
 }
 
 function missing(sessionId: string): FlotillaError {
-  return new FlotillaError("not_found", `there is no session ${name(sessionId, 200)}`);
+  return new FlotillaError("not_found", `there is no session ${safeText(sessionId, 200)}`);
 }

@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import { systemClock } from "../../base/clock.ts";
-import { everything } from "../../tasks/sql/limits.ts";
+import { allNames } from "../../tasks/sql/limits.ts";
 import { onStore } from "../connect.ts";
 import { type StoreFlags, withJson, withStore } from "../flags.ts";
 import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";
@@ -28,7 +28,7 @@ export function statsCommand(program: Command): void {
     else print(columns([heading, ...names.map(rowOf)]));
     const nowMs = systemClock.now();
     for (const { name, sinceMs, reason } of paused) {
-      const what = name === everything ? "everything" : oneLine(name, 200);
+      const what = name === allNames ? "everything" : oneLine(name, 200);
       const why = reason === null ? "" : `: ${oneLine(reason, 200)}`;
       print(paint("yellow", `${what} is paused since ${ago(nowMs, sinceMs)}${why}`));
     }

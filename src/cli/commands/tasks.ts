@@ -5,7 +5,7 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { Retention } from "../../tasks/leader/prune.ts";
 import { type Task, type TaskStatus, taskStatuses } from "../../tasks/rows.ts";
 import type { TaskEvent } from "../../tasks/tasks.ts";
-import { whatHoldsUp } from "../blocked-by.ts";
+import { blockedBy } from "../blocked-by.ts";
 import { onStore } from "../connect.ts";
 import {
   listsByDefault,
@@ -16,7 +16,7 @@ import {
   withStore,
 } from "../flags.ts";
 import { ago, columns, oneLine, paint, paintStatus, print, printJson } from "../output.ts";
-import { bar, plural, startProgress } from "../progress.ts";
+import { bar, plural, startProgressBar } from "../progress.ts";
 import { stopSignals } from "../signals.ts";
 import { noWorkerText } from "./runs-show.ts";
 
@@ -52,7 +52,7 @@ Examples:
   listsByDefault(tasks, listing);
   withJson(
     withStore(tasks.command("show <id>").description("show one task and its events")),
-  ).action(show);
+  ).action(printTask);
   withJson(
     withStore(tasks.command("cancel <id>").description("cancel a task, also while it runs")),
   ).action(cancel);
@@ -100,14 +100,14 @@ function toRow(task: Task, nowMs: number): string[] {
   ];
 }
 
-export async function show(taskId: string, flags: Flags): Promise<void> {
+export async function printTask(taskId: string, flags: Flags): Promise<void> {
   const { task, events, heldUp } = await onStore(flags, async (flotilla) => {
     const found = await flotilla.get(taskId);
-    const happened = await flotilla.events(taskId);
+    const taskEvents = await flotilla.events(taskId);
     return {
       task: found,
-      events: happened,
-      heldUp: found ? await whatHoldsUp(flotilla, found) : [],
+      events: taskEvents,
+      heldUp: found ? await blockedBy(flotilla, found) : [],
     };
   });
   if (!task) {
@@ -194,11 +194,11 @@ async function retry(taskId: string, flags: Flags): Promise<void> {
   print(`task ${taskId} starts over`);
 }
 
-const idsShown = 10;
+const maxIdsShown = 10;
 
 function ids(all: readonly string[]): string {
-  const more = all.length - idsShown;
-  return `${all.slice(0, idsShown).join(" ")}${more > 0 ? ` and ${more} more` : ""}`;
+  const more = all.length - maxIdsShown;
+  return `${all.slice(0, maxIdsShown).join(" ")}${more > 0 ? ` and ${more} more` : ""}`;
 }
 
 function json(value: unknown): string {
@@ -256,8 +256,8 @@ async function prune({ json, olderThan, status, yes, ...where }: PruneFlags): Pr
     throw new FlotillaError("invalid_option", message);
   }
   const stop = new AbortController();
-  void stopSignals().asked.then(() => stop.abort());
-  const progress = startProgress();
+  void stopSignals().received.then(() => stop.abort());
+  const progress = startProgressBar();
   try {
     await onStore(where, async (flotilla) => {
       const { byStatus } = await flotilla.stats();

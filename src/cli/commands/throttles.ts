@@ -22,7 +22,7 @@ type Flags = StoreFlags & { json?: true };
 type KeyFlags = Flags & { key?: string };
 type ListFlags = Flags & { cursor?: string; limit: number; watch?: true };
 
-const lookAgainMs = 1_000;
+const refreshMs = 1_000;
 
 export function throttlesCommand(program: Command): void {
   const throttles = program
@@ -82,7 +82,7 @@ async function watchAll(
   const screen = process.stdout.isTTY && !json ? createScreen(process.stdout) : undefined;
   let earlier: Earlier | undefined;
   let stopping = false;
-  const asked = stopSignals().asked.then(() => {
+  const interrupted = stopSignals().received.then(() => {
     stopping = true;
   });
   while (!stopping) {
@@ -93,7 +93,7 @@ async function watchAll(
     if (json) printJson(page);
     else if (screen) screen.show(lines);
     else print(lines.join("\n"));
-    await Promise.race([asked, pause(lookAgainMs)]);
+    await Promise.race([interrupted, pause(refreshMs)]);
   }
 }
 

@@ -13,6 +13,6 @@ export function warn(name: string, message: string): Check {
   return { name, verdict: "warn", message };
 }
 
-export function fail(name: string, message: string): Check {
+export function failed(name: string, message: string): Check {
   return { name, verdict: "fail", message };
 }

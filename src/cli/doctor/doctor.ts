@@ -1,23 +1,23 @@
 import process from "node:process";
 import type { Durability } from "../../store/database.ts";
-import { placeOf, type Store } from "../../store/open.ts";
-import { type Check, fail, ok } from "./check.ts";
-import { examineFile } from "./sqlite-file.ts";
-import { examineServer, type ServerLimits } from "./postgres.ts";
+import { locateStore, type Store } from "../../store/open.ts";
+import { type Check, failed, ok } from "./check.ts";
+import { checkSqliteFile } from "./sqlite-file.ts";
+import { checkPostgres, type ServerLimits } from "./postgres.ts";
 
 const nodeNeeded = [22, 18] as const;
 
 /** Looks at everything that could keep Flotilla from working. Changes nothing. */
-export async function examine(
+export async function runDoctor(
   store: Store,
   durability: Durability,
   limits?: Partial<ServerLimits>,
 ): Promise<Check[]> {
-  const place = placeOf(store);
+  const place = locateStore(store);
   const checks =
     place.kind === "sqlite"
-      ? await examineFile(place.path, durability)
-      : await examineServer(place.store, durability, limits);
+      ? await checkSqliteFile(place.path, durability)
+      : await checkPostgres(place.store, durability, limits);
   return [nodeCheck(), ...checks];
 }
 
@@ -27,5 +27,5 @@ function nodeCheck(): Check {
   const enough = major > needMajor || (major === needMajor && minor >= needMinor);
   return enough
     ? ok("node", process.versions.node)
-    : fail("node", `${process.versions.node}, and ${nodeNeeded.join(".")} or newer is needed`);
+    : failed("node", `${process.versions.node}, and ${nodeNeeded.join(".")} or newer is needed`);
 }

@@ -7,10 +7,10 @@ type Pod = { readonly podId: string; readonly ageMs: number; readonly names: rea
 
 // By the database's clock, for people. Pods themselves judge each other by beats.
 const silentAfterMs = 30_000;
-const namesShown = 5;
+const maxNamesShown = 5;
 
 /** Whether somebody is there to do the work, and whether all of it has somebody. */
-export async function lookAtFleet(database: Database): Promise<Check[]> {
+export async function checkFleet(database: Database): Promise<Check[]> {
   const pods = (
     await database.read(sql`
       select pod_id, ${now} - last_heartbeat as age_ms, metadata
@@ -43,7 +43,7 @@ function workerCheck(pending: readonly Row[], live: readonly Pod[]): Check {
   const waiting = pending.filter((row) => !known.has(row["name"]));
   if (waiting.length === 0) return ok("workers", "every pending task has a pod that knows it");
   const names = waiting
-    .slice(0, namesShown)
+    .slice(0, maxNamesShown)
     .map((row) => `${oneLine(row["name"], 60)} (${row["tasks"]})`);
   const more = waiting.length - names.length;
   return warn(

@@ -3,7 +3,7 @@ import { ago, oneLine } from "../output.ts";
 import { type Check, ok, warn } from "./check.ts";
 import { attempt } from "./schema.ts";
 
-export type SessionLimits = {
+export type ActivityLimits = {
   /** A transaction in which nothing is asked for so long holds up others. */
   readonly idleMs: number;
   /** What is this old keeps dead rows from being cleared away. */
@@ -12,16 +12,16 @@ export type SessionLimits = {
   readonly connectionsLeft: number;
 };
 
-export const sessionLimits: SessionLimits = {
+export const activityLimits: ActivityLimits = {
   idleMs: 60_000,
   snapshotMs: 300_000,
   connectionsLeft: 12,
 };
 
 /** What others do on the server that could hold up a queue. */
-export async function lookAtSessions(
+export async function checkActivity(
   connection: PlainConnection,
-  limits: SessionLimits,
+  limits: ActivityLimits,
 ): Promise<Check[]> {
   return [
     await attempt("connections", () => connectionCheck(connection, limits)),
@@ -33,7 +33,7 @@ export async function lookAtSessions(
 /** The limit that is reached first: the server's, the database's or the role's. */
 async function connectionCheck(
   { ask }: PlainConnection,
-  { connectionsLeft }: SessionLimits,
+  { connectionsLeft }: ActivityLimits,
 ): Promise<Check> {
   const [row] = await ask(`
     with used as (
@@ -54,8 +54,8 @@ async function connectionCheck(
           from pg_roles where rolname = session_user)
       ) as left_over
     from used`);
-  const { server, most, left_over: left } = row!;
-  const text = `${server} of ${most} in use, ${left} left for this role here`;
+  const { server, most: max, left_over: left } = row!;
+  const text = `${server} of ${max} in use, ${left} left for this role here`;
   return left < connectionsLeft
     ? warn(
         "connections",
@@ -64,7 +64,7 @@ async function connectionCheck(
     : ok("connections", text);
 }
 
-async function idleCheck({ ask }: PlainConnection, { idleMs }: SessionLimits): Promise<Check> {
+async function idleCheck({ ask }: PlainConnection, { idleMs }: ActivityLimits): Promise<Check> {
   const rows = await ask(
     `select pid, usename, application_name, ${milliseconds("state_change")} as ms from pg_stat_activity
       where state like 'idle in transaction%' and pid <> pg_backend_pid()
@@ -83,7 +83,7 @@ async function idleCheck({ ask }: PlainConnection, { idleMs }: SessionLimits): P
 /** Whatever keeps the server from forgetting old versions of rows: queues grow slow with them. */
 async function snapshotCheck(
   { ask }: PlainConnection,
-  { snapshotMs }: SessionLimits,
+  { snapshotMs }: ActivityLimits,
 ): Promise<Check> {
   const rows = await ask(
     `select pid::text, usename::text, application_name, ${milliseconds("xact_start")} as ms

@@ -5,21 +5,21 @@ import { schemaState } from "../../store/migrate.ts";
 import type { CheckedStore, PostgresStore } from "../../store/postgres/config.ts";
 import { openPlain, type PlainConnection } from "../../store/postgres/inspect.ts";
 import { openPostgres } from "../../store/postgres/postgres.ts";
-import { type Check, fail, ok, warn } from "./check.ts";
-import { lookAtFleet } from "./fleet.ts";
-import { lookAtSessions, type SessionLimits, sessionLimits } from "./postgres-activity.ts";
-import { attempt, isBehind, schemaCheck } from "./schema.ts";
-import { lookAtTables, type TableLimits, tableLimits } from "./tables.ts";
+import { type Check, failed, ok, warn } from "./check.ts";
+import { checkFleet } from "./fleet.ts";
+import { checkActivity, type ActivityLimits, activityLimits } from "./postgres-activity.ts";
+import { attempt, isSchemaOutdated, schemaCheck } from "./schema.ts";
+import { checkTables, type TableLimits, tableLimits } from "./tables.ts";
 
 /** Beyond these, something is worth a word. Tests bring them nearer. */
-export type ServerLimits = SessionLimits & TableLimits;
+export type ServerLimits = ActivityLimits & TableLimits;
 
 const oldestVersion = 14;
 // Due times follow the server's clock, so a second that people can't explain is worth a word.
-const clockApartMs = 1_000;
+const maxClockSkewMs = 1_000;
 
 /** Looks at a Postgres server as one connection without privileges can. */
-export async function examineServer(
+export async function checkPostgres(
   store: CheckedStore,
   durability: Durability,
   limits: Partial<ServerLimits> = {},
@@ -28,11 +28,11 @@ export async function examineServer(
   try {
     connection = await openPlain(store);
   } catch (error) {
-    return [fail("open", messageOf(error))];
+    return [failed("open", messageOf(error))];
   }
   try {
-    return await lookAround(connection, store, durability, {
-      ...sessionLimits,
+    return await checkServer(connection, store, durability, {
+      ...activityLimits,
       ...tableLimits,
       ...limits,
     });
@@ -41,7 +41,7 @@ export async function examineServer(
   }
 }
 
-async function lookAround(
+async function checkServer(
   connection: PlainConnection,
   store: CheckedStore,
   durability: Durability,
@@ -52,8 +52,8 @@ async function lookAround(
     await attempt("writable", () => writableCheck(connection)),
     await attempt("durability", () => durabilityCheck(connection, durability)),
     await attempt("clock", () => clockCheck(connection)),
-    await attempt("pooler", () => lookAtPooler(connection, store)),
-    ...(await lookAtSessions(connection, limits)),
+    await attempt("pooler", () => checkPooler(connection, store)),
+    ...(await checkActivity(connection, limits)),
   ];
   const database = await openPostgres({ ...store, connections: 1 });
   try {
@@ -61,8 +61,8 @@ async function lookAround(
     checks.push(schema);
     if (schema.verdict === "fail") return checks;
     const { version } = await schemaState(database);
-    checks.push(...(await lookAtTables(connection, store.schema, version, limits)));
-    if (!isBehind(schema)) checks.push(...(await lookAtFleet(database)));
+    checks.push(...(await checkTables(connection, store.schema, version, limits)));
+    if (!isSchemaOutdated(schema)) checks.push(...(await checkFleet(database)));
   } finally {
     await database.close();
   }
@@ -76,16 +76,16 @@ async function versionCheck({ ask }: PlainConnection): Promise<Check> {
   const { name, number } = row!;
   return number >= oldestVersion * 10_000
     ? ok("server", `Postgres ${name}`)
-    : fail("server", `Postgres ${name}, and ${oldestVersion} or newer is needed`);
+    : failed("server", `Postgres ${name}, and ${oldestVersion} or newer is needed`);
 }
 
 async function writableCheck({ ask }: PlainConnection): Promise<Check> {
   const [row] = await ask(
     "select pg_is_in_recovery() as standby, current_setting('transaction_read_only') as read_only",
   );
-  if (row!["standby"]) return fail("writable", "this is a standby: connect to the primary");
+  if (row!["standby"]) return failed("writable", "this is a standby: connect to the primary");
   return row!["read_only"] === "on"
-    ? fail(
+    ? failed(
         "writable",
         "transactions are read-only for this role: see default_transaction_read_only",
       )
@@ -100,10 +100,10 @@ async function durabilityCheck({ ask }: PlainConnection, durability: Durability)
   );
   const { fsync, pages, commits, standbys } = row!;
   if (fsync === "off") {
-    return fail("durability", "fsync is off: a crash of the machine may ruin the database");
+    return failed("durability", "fsync is off: a crash of the machine may ruin the database");
   }
   if (pages === "off") {
-    return fail(
+    return failed(
       "durability",
       "full_page_writes is off: a power cut may ruin pages, unless the file system writes whole ones",
     );
@@ -129,23 +129,23 @@ async function durabilityCheck({ ask }: PlainConnection, durability: Durability)
 }
 
 async function clockCheck({ ask }: PlainConnection): Promise<Check> {
-  let best = { apartMs: 0, unsureMs: Infinity };
+  let best = { skewMs: 0, unsureMs: Infinity };
   // The shortest of a few round trips says it best.
   for (let tries = 0; tries < 3; tries++) {
     const before = systemClock.now();
     const [row] = await ask("select extract(epoch from clock_timestamp())::float8 * 1000 as ms");
     const after = systemClock.now();
     const unsureMs = (after - before) / 2;
-    if (unsureMs < best.unsureMs) best = { apartMs: row!["ms"] - (before + after) / 2, unsureMs };
+    if (unsureMs < best.unsureMs) best = { skewMs: row!["ms"] - (before + after) / 2, unsureMs };
   }
-  const apartMs = Math.abs(best.apartMs);
-  if (apartMs - best.unsureMs <= clockApartMs) {
+  const skewMs = Math.abs(best.skewMs);
+  if (skewMs - best.unsureMs <= maxClockSkewMs) {
     return ok("clock", "the server's agrees with this machine's");
   }
-  const side = best.apartMs > 0 ? "ahead of" : "behind";
+  const side = best.skewMs > 0 ? "ahead of" : "behind";
   return warn(
     "clock",
-    `the server's is ${(apartMs / 1_000).toFixed(1)} s ${side} this machine's; tasks are due by the server's`,
+    `the server's is ${(skewMs / 1_000).toFixed(1)} s ${side} this machine's; tasks are due by the server's`,
   );
 }
 
@@ -153,19 +153,19 @@ async function clockCheck({ ask }: PlainConnection): Promise<Check> {
  * Whether something keeps connections between us and the server, and in which mode. A pooler makes
  * up the number of the session's process; one per transaction lets two sessions share a process.
  */
-async function lookAtPooler(first: PlainConnection, store: PostgresStore): Promise<Check> {
-  const told = store.pooler;
+async function checkPooler(first: PlainConnection, store: PostgresStore): Promise<Check> {
+  const configured = store.pooler;
   const process = await processOf(first);
   if (first.processId === process) {
-    return told === "transaction" || told === "session"
-      ? warn("pooler", `none, and the store says pooler=${told}: leave that out`)
+    return configured === "transaction" || configured === "session"
+      ? warn("pooler", `none, and the store says pooler=${configured}: leave that out`)
       : ok("pooler", "none, as far as can be told");
   }
   const second = await openPlain(store);
   try {
     const shared = (await processOf(second)) === process || (await processOf(first)) !== process;
     if (!shared) {
-      return told === "session"
+      return configured === "session"
         ? ok("pooler", "there is one, which keeps sessions as far as can be told")
         : ok(
             "pooler",
@@ -173,15 +173,15 @@ async function lookAtPooler(first: PlainConnection, store: PostgresStore): Promi
           );
     }
     if (!(await allowsTransactions(second))) {
-      return fail(
+      return failed(
         "pooler",
         "there is one that deals out connections per statement: it must be per transaction or session",
       );
     }
-    return told === "session" || told === "none"
+    return configured === "session" || configured === "none"
       ? warn(
           "pooler",
-          `there is one that deals out connections per transaction, and the store says pooler=${told}: hints get lost`,
+          `there is one that deals out connections per transaction, and the store says pooler=${configured}: hints get lost`,
         )
       : ok("pooler", "there is one, per transaction: new tasks are found by polling, not by hints");
   } finally {

@@ -1,7 +1,7 @@
 import { hasCode, messageOf } from "../../base/errors.ts";
 import type { Database } from "../../store/database.ts";
 import { refuseNewer, schemaState } from "../../store/migrate.ts";
-import { type Check, fail, ok, warn } from "./check.ts";
+import { type Check, failed, ok, warn } from "./check.ts";
 
 export async function schemaCheck(database: Database): Promise<Check> {
   const state = await schemaState(database);
@@ -28,11 +28,11 @@ export async function attempt(name: string, check: () => Promise<Check>): Promis
     return await check();
   } catch (error) {
     const advice = hasCode(error, "internal") ? "it can't be read: " : "";
-    return fail(name, advice + messageOf(error));
+    return failed(name, advice + messageOf(error));
   }
 }
 
 /** Whether there may be nothing yet to look at. */
-export function isBehind(schema: Check): boolean {
+export function isSchemaOutdated(schema: Check): boolean {
   return schema.verdict === "fail" || /older|no tables/.test(schema.message);
 }

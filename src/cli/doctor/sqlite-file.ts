@@ -5,12 +5,12 @@ import {
   fileFacts,
   findDamage,
   journalMode,
-  openToLook,
+  openReadOnly,
   sqliteVersion,
 } from "../../store/sqlite/inspect.ts";
-import { type Check, fail, ok, warn } from "./check.ts";
-import { lookAtFleet } from "./fleet.ts";
-import { attempt, isBehind, schemaCheck } from "./schema.ts";
+import { type Check, failed, ok, warn } from "./check.ts";
+import { checkFleet } from "./fleet.ts";
+import { attempt, isSchemaOutdated, schemaCheck } from "./schema.ts";
 
 const mib = 1024 * 1024;
 const gib = 1024 * mib;
@@ -22,25 +22,25 @@ const walWarnBytes = 128 * mib;
 const checkedBytes = 4 * gib;
 
 /** Looks at a SQLite file, from outside and from inside. */
-export async function examineFile(path: string, durability: Durability): Promise<Check[]> {
+export async function checkSqliteFile(path: string, durability: Durability): Promise<Check[]> {
   const file = fileFacts(path);
   const checks = [ok("sqlite", sqliteVersion()), fileCheck(file), spaceCheck(file)];
   if (file.kind !== "file" || !file.readable) return checks;
   let database: Database;
   try {
-    database = openToLook(file.path);
+    database = openReadOnly(file.path);
   } catch (error) {
-    return [...checks, fail("open", messageOf(error))];
+    return [...checks, failed("open", messageOf(error))];
   }
   try {
-    checks.push(...(await lookInside(database, file, durability)));
+    checks.push(...(await checkContents(database, file, durability)));
   } finally {
     await database.close();
   }
   return checks;
 }
 
-async function lookInside(
+async function checkContents(
   database: Database,
   file: FileFacts,
   durability: Durability,
@@ -55,28 +55,31 @@ async function lookInside(
   );
   const schema = await attempt("schema", () => schemaCheck(database));
   checks.push(schema);
-  if (damage.verdict === "fail" || isBehind(schema)) {
+  if (damage.verdict === "fail" || isSchemaOutdated(schema)) {
     return checks;
   }
-  return [...checks, ...(await lookAtFleet(database))];
+  return [...checks, ...(await checkFleet(database))];
 }
 
 function fileCheck({ kind, path, readable, writable, sizeBytes }: FileFacts): Check {
   if (kind === "missing") {
-    return fail("file", `there is none at ${path}: check the path, or run \`flotilla migrate\``);
+    return failed("file", `there is none at ${path}: check the path, or run \`flotilla migrate\``);
   }
-  if (kind === "other") return fail("file", `${path} isn't a file: check the path`);
-  if (!readable) return fail("file", `${path} can't be read: check its permissions`);
+  if (kind === "other") return failed("file", `${path} isn't a file: check the path`);
+  if (!readable) return failed("file", `${path} can't be read: check its permissions`);
   if (!writable) {
-    return fail("file", `${path} can't be written: check the permissions of it and of its folder`);
+    return failed(
+      "file",
+      `${path} can't be written: check the permissions of it and of its folder`,
+    );
   }
   return ok("file", `${path}, ${size(sizeBytes)}`);
 }
 
 function spaceCheck({ freeBytes }: FileFacts): Check {
-  if (freeBytes === undefined) return fail("disk", "the folder of the file isn't there");
+  if (freeBytes === undefined) return failed("disk", "the folder of the file isn't there");
   const text = `${size(freeBytes)} free`;
-  if (freeBytes < freeFailBytes) return fail("disk", `${text}: the store will soon be full`);
+  if (freeBytes < freeFailBytes) return failed("disk", `${text}: the store will soon be full`);
   return freeBytes < freeWarnBytes ? warn("disk", `${text}: that isn't much`) : ok("disk", text);
 }
 
@@ -105,7 +108,7 @@ async function damageCheck(database: Database, { path, sizeBytes }: FileFacts): 
     const damage = await findDamage(database);
     return damage === undefined
       ? ok("integrity", "quick_check found nothing")
-      : fail("integrity", `${damage}: restore the file from a back-up`);
+      : failed("integrity", `${damage}: restore the file from a back-up`);
   });
 }
 

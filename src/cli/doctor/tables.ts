@@ -1,6 +1,6 @@
 import type { Row } from "../../store/database.ts";
 import { expectedIndexes, type PlainConnection } from "../../store/postgres/inspect.ts";
-import { type Check, fail, ok, warn } from "./check.ts";
+import { type Check, failed, ok, warn } from "./check.ts";
 import { attempt } from "./schema.ts";
 
 export type TableLimits = {
@@ -13,7 +13,7 @@ export type TableLimits = {
 export const tableLimits: TableLimits = { deadRows: 10_000, unanalyzedRows: 1_000 };
 
 /** Whether our tables are as they were made, and are kept in shape. */
-export async function lookAtTables(
+export async function checkTables(
   connection: PlainConnection,
   schema: string,
   version: number,
@@ -43,14 +43,14 @@ async function indexCheck(
   if (missing.length > 0) {
     // Pods may be at work, and would have to wait for one that is made in the usual way.
     const remedies = missing.map(({ text }) => text.replace(" index ", " index concurrently "));
-    return fail("indexes", `missing, make them again: ${remedies.join("; ")}`);
+    return failed("indexes", `missing, make them again: ${remedies.join("; ")}`);
   }
   const invalid = rows.filter((row) => !row["valid"]);
   if (invalid.length > 0) {
     const remedies = invalid.map(
       ({ name }) => `reindex index concurrently ${schema}.${String(name)}`,
     );
-    return fail("indexes", `invalid, so not used: ${remedies.join("; ")}`);
+    return failed("indexes", `invalid, so not used: ${remedies.join("; ")}`);
   }
   return ok("indexes", `all ${expected.length} are there and valid`);
 }
@@ -155,7 +155,7 @@ async function vacuumCheck(
 ): Promise<Check> {
   const [setting] = await ask("select current_setting('autovacuum') as autovacuum");
   if (setting!["autovacuum"] === "off") {
-    return fail("vacuum", "autovacuum is off: dead rows pile up, and queues grow slow");
+    return failed("vacuum", "autovacuum is off: dead rows pile up, and queues grow slow");
   }
   const tables = await ask(
     `select stat.relname as name, n_live_tup as live, n_dead_tup as dead,
@@ -170,7 +170,7 @@ async function vacuumCheck(
   );
   const name = (row: Row) => `${schema}.${row["name"]}`;
   const exempt = tables.find((row) => row["exempt"]);
-  if (exempt) return fail("vacuum", `autovacuum is off for ${name(exempt)}: reset that setting`);
+  if (exempt) return failed("vacuum", `autovacuum is off for ${name(exempt)}: reset that setting`);
   const bloated = tables.find(
     ({ dead, live }) => dead >= deadRows && dead > 2 * (50 + usualShare * live),
   );

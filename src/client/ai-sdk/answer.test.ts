@@ -1,12 +1,18 @@
 import { describe, expect, test } from "vitest";
-import { movableClock, turns } from "../../base/contract/movable-clock.ts";
+import { movableClock, eventLoopTurns } from "../../base/contract/movable-clock.ts";
 import type { Chunk } from "../../protocol/chunk.ts";
 import type { Entry, SessionState, UIMessage } from "../../protocol/message.ts";
 import type { SessionEvent } from "../session/session.ts";
-import { anew, type AnswerOptions, answerTo, restOf, streamAnswer } from "./answer.ts";
+import {
+  regenerationOf,
+  type AnswerOptions,
+  answerTo,
+  continuationOf,
+  streamAnswer,
+} from "./answer.ts";
 
 /** A stream of an answer whose session says what the test says. */
-function streaming(options: Pick<AnswerOptions, "asked" | "initial"> & { isFollowed?: boolean }) {
+function streaming(options: Pick<AnswerOptions, "target" | "initial"> & { isFollowed?: boolean }) {
   const clock = movableClock();
   const { isFollowed = true, ...rest } = options;
   const ends: string[] = [];
@@ -14,8 +20,8 @@ function streaming(options: Pick<AnswerOptions, "asked" | "initial"> & { isFollo
   let take: (event: SessionEvent) => void = () => {};
   let outcome = "open";
   const stream = streamAnswer(
-    { hand: (to) => (take = to), leave: () => (take = () => {}) },
-    { ...rest, clock, isFollowed: () => isFollowed, onEnd: ({ type }) => ends.push(type) },
+    { drainTo: (to) => (take = to), leave: () => (take = () => {}) },
+    { ...rest, clock, isSynced: () => isFollowed, onEnd: ({ type }) => ends.push(type) },
   );
   const reading = (async () => {
     for await (const chunk of stream) read.push(chunk);
@@ -28,7 +34,7 @@ function streaming(options: Pick<AnswerOptions, "asked" | "initial"> & { isFollo
     clock,
     async hear(...events: SessionEvent[]) {
       for (const event of events) take(event);
-      await turns(1);
+      await eventLoopTurns(1);
     },
     read,
     ends,
@@ -86,7 +92,7 @@ const word: Chunk = { type: "text-delta", id: "t", delta: "one" };
 
 describe("the stream of an answer", () => {
   test("goes on where it is told only later that somebody is at work on it", async () => {
-    const stream = streaming({ asked: answerTo(1) });
+    const stream = streaming({ target: answerTo(1) });
     await stream.hear(joined(0, idle), entry(1));
     await stream.clock.advance(100);
     await stream.hear({ type: "state", state: working(1) }, chunks(1, true, ...start, word));
@@ -96,7 +102,7 @@ describe("the stream of an answer", () => {
   });
 
   test("isn't ended by a connection that was cut before that was told", async () => {
-    const stream = streaming({ asked: answerTo(1) });
+    const stream = streaming({ target: answerTo(1) });
     await stream.hear(joined(0, idle), entry(1), { type: "away" });
     await stream.clock.advance(60_000);
     expect(stream.outcome).toBe("open");
@@ -105,7 +111,7 @@ describe("the stream of an answer", () => {
   });
 
   test("ends where nobody answers", async () => {
-    const stream = streaming({ asked: answerTo(1) });
+    const stream = streaming({ target: answerTo(1) });
     await stream.hear(joined(0, idle), entry(1));
     expect(stream.outcome).toBe("open");
     await stream.clock.advance(1_000);
@@ -114,7 +120,7 @@ describe("the stream of an answer", () => {
 
   test("never begins in the middle", async () => {
     for (const isFollowed of [true, false]) {
-      const stream = streaming({ asked: answerTo(1), isFollowed });
+      const stream = streaming({ target: answerTo(1), isFollowed });
       await stream.hear(joined(1, working(1)), entry(1), chunks(1, false, word));
       expect([stream.ends, stream.read]).toEqual([["restarted"], []]);
       expect(stream.outcome).toMatch(isFollowed ? "closed" : "TypeError: network");
@@ -122,7 +128,7 @@ describe("the stream of an answer", () => {
   });
 
   test("ends where the answer began anew, to be shown from its start", async () => {
-    const stream = streaming({ asked: answerTo(1) });
+    const stream = streaming({ target: answerTo(1) });
     await stream.hear(joined(1, working(1)), entry(1), chunks(1, true, ...start, word));
     await stream.hear({ type: "state", state: working(1, { attempt: 2 } as object) });
     const other: Chunk = { ...word, delta: "another" };
@@ -132,7 +138,7 @@ describe("the stream of an answer", () => {
   });
 
   test("says how making it anew ended, though nothing was said and nobody here saw it", async () => {
-    const stream = streaming({ asked: anew("@1", 2) });
+    const stream = streaming({ target: regenerationOf("@1", 2) });
     await stream.hear(joined(2, idle), entry(1), answer(2, { messageId: "@1" }), { type: "away" });
     const error = { code: "failed", message: "the model is on fire" };
     await stream.hear(joined(3, idle), answer(3, { outcome: "failed", parts: [], error }));
@@ -146,7 +152,7 @@ describe("the stream of an answer", () => {
       role: "assistant",
       parts: [{ type: "text", text: "may I?", state: "done" }],
     };
-    const stream = streaming({ asked: restOf("@1", 3), initial });
+    const stream = streaming({ target: continuationOf("@1", 3), initial });
     await stream.hear(joined(3, working(2, { messageId: "@1", upToSeq: 3 } as object)));
     await stream.hear(answer(4, { epoch: 2, outcome: "failed", parts: [] }));
     expect(stream.read[0]).toEqual({ type: "start", messageId: "@1" });
@@ -155,7 +161,7 @@ describe("the stream of an answer", () => {
 });
 
 test("a turn that waits is told of beside the answer, which begins when it does", async () => {
-  const stream = streaming({ asked: answerTo(1) });
+  const stream = streaming({ target: answerTo(1) });
   const of = { type: "chunks", epoch: 1, attempt: 1 } as const;
   const waiting = (data: object | null) => ({ type: "data-waiting", transient: true, data });
   await stream.hear(joined(1, working(1)), entry(1));
@@ -177,7 +183,7 @@ test.each([
   ["while it was away", 1, [{ type: "away" } as SessionEvent, joined(1, working(1))]],
   ["of another attempt", 2, []],
 ])("an answer whose start was missed %s isn't taken for whole", async (_, attempt, between) => {
-  const stream = streaming({ asked: answerTo(1) });
+  const stream = streaming({ target: answerTo(1) });
   const waiting = { type: "data-waiting", transient: true, data: { ahead: 2 } };
   const of = { type: "chunks", epoch: 1 } as const;
   await stream.hear(joined(1, working(1)), entry(1));

@@ -8,18 +8,18 @@ import {
   type UIMessage,
 } from "../../protocol/message.ts";
 import { viewOf } from "../../protocol/view.ts";
-import { isBeside } from "../../protocol/waiting.ts";
+import { areTransient } from "../../protocol/waiting.ts";
 import type { Session, SessionEvent } from "../session/session.ts";
-import { createReader, type Reader } from "./chunk-reader.ts";
+import { createChunkReader, type ChunkReader } from "./chunk-reader.ts";
 
 /** What happens in a session from now on, kept until somebody takes it. */
-export type Listening = {
-  hand(take: (event: SessionEvent) => void): void;
+export type EventBuffer = {
+  drainTo(take: (event: SessionEvent) => void): void;
   leave(): void;
 };
 
 /** Listens before something is asked for, so that not a word of the answer is missed. */
-export function listenTo(session: Session): Listening {
+export function bufferEvents(session: Session): EventBuffer {
   const waiting: SessionEvent[] = [];
   // That there is no session is old news, which what is asked for proves or disproves.
   let take = (event: SessionEvent): void => void (event.type !== "gone" && waiting.push(event));
@@ -27,7 +27,7 @@ export function listenTo(session: Session): Listening {
   take = (event) => void waiting.push(event);
   return {
     leave,
-    hand(to) {
+    drainTo(to) {
       take = to;
       for (const event of waiting.splice(0)) to(event);
     },
@@ -35,12 +35,12 @@ export function listenTo(session: Session): Listening {
 }
 
 export type AnswerOptions = {
-  asked: Asked;
+  target: AnswerTarget;
   /** What the reader has of the message already, where the answer goes on with it. */
   initial?: UIMessage;
   signal?: AbortSignal | undefined;
   /** Whether what can't be streamed is shown by other means. */
-  isFollowed: () => boolean;
+  isSynced: () => boolean;
   clock: Clock;
   onEnd: (end: AnswerEnd) => void;
 };
@@ -52,22 +52,22 @@ export type AnswerEnd = {
 };
 
 /** How soon after an entry it is known whether somebody is at work on it. */
-const settledMs = 500;
+const settleMs = 500;
 
 /** What a reader may leave lying before it is taken for dead. */
-const waitingMost = 100_000;
+const maxWaitingChunks = 100_000;
 
 /**
  * One answer as `useChat` reads it: from `start` with an id that stays, over however many connections,
  * to how it ended. What was said while nobody was connected comes in one piece.
  */
-export function streamAnswer(listening: Listening, options: AnswerOptions): ReadableStream<Chunk> {
+export function streamAnswer(events: EventBuffer, options: AnswerOptions): ReadableStream<Chunk> {
   let stop: (how: AnswerEnd["type"]) => void = () => {};
   return new ReadableStream<Chunk>({
     start(controller) {
-      stop = follow(listening, options, {
+      stop = pipeAnswer(events, options, {
         write: (chunk) => controller.enqueue(chunk),
-        isFull: () => (controller.desiredSize ?? 0) < -waitingMost,
+        isFull: () => (controller.desiredSize ?? 0) < -maxWaitingChunks,
         close: () => controller.close(),
         fail: (error) => controller.error(error),
       });
@@ -83,25 +83,25 @@ type Output = {
   fail(error: unknown): void;
 };
 
-function follow(listening: Listening, options: AnswerOptions, output: Output) {
-  const { asked, initial, signal, isFollowed, clock, onEnd } = options;
-  let reader: Reader | undefined;
+function pipeAnswer(events: EventBuffer, options: AnswerOptions, output: Output) {
+  const { target, initial, signal, isSynced, clock, onEnd } = options;
+  let reader: ChunkReader | undefined;
   let turn: { epoch: number; attempt: number } | undefined;
   let state: SessionState = { state: "idle" };
   /** The entries that are on their way. */
-  let toCome = Infinity;
+  let historySeq = Infinity;
   let lastSeq = 0;
   let hasEnded = false;
   /** It was told of from its start, though nothing of it has come yet. */
-  let heard = false;
-  let over = false;
-  let cancelLook: (() => void) | undefined;
+  let hasStart = false;
+  let isOver = false;
+  let cancelCheck: (() => void) | undefined;
 
   const end = (type: AnswerEnd["type"], error?: unknown): void => {
-    if (over) return;
-    over = true;
-    cancelLook?.();
-    listening.leave();
+    if (isOver) return;
+    isOver = true;
+    cancelCheck?.();
+    events.leave();
     signal?.removeEventListener("abort", onAbort);
     if (error !== undefined) output.fail(error);
     else if (type !== "detached") output.close();
@@ -113,7 +113,7 @@ function follow(listening: Listening, options: AnswerOptions, output: Output) {
   };
   /** It began anew, and a reader can't go back: whoever follows the chat shows it from the start. */
   const restart = () =>
-    isFollowed()
+    isSynced()
       ? end("restarted")
       : end("restarted", new TypeError("network: the answer began anew; resume to see it"));
 
@@ -121,37 +121,37 @@ function follow(listening: Listening, options: AnswerOptions, output: Output) {
     hasEnded ||= chunk.type === "finish" || chunk.type === "abort" || chunk.type === "error";
     output.write(chunk);
   };
-  const begin = (messageId: string): Reader => {
+  const begin = (messageId: string): ChunkReader => {
     if (reader) return reader;
     write({ type: "start", messageId });
-    return (reader = createReader({ messageId, initial }));
+    return (reader = createChunkReader({ messageId, initial }));
   };
 
   const chunks = (event: Extract<SessionEvent, { type: "chunks" }>): void => {
     if (event.epoch !== turn?.epoch || !isTurn(state)) return;
     // Of another attempt nothing was heard yet.
-    heard = event.fromStart || (heard && event.attempt === turn.attempt);
+    hasStart = event.fromStart || (hasStart && event.attempt === turn.attempt);
     turn = { epoch: event.epoch, attempt: event.attempt };
-    if (!reader && heard && isBeside(event.chunks)) {
+    if (!reader && hasStart && areTransient(event.chunks)) {
       for (const chunk of event.chunks) write(chunk);
       return;
     }
     // A reader who has nothing takes it as it comes.
     const isNew = !reader && !initial;
-    const fromStart = event.fromStart || (!reader && heard);
+    const fromStart = event.fromStart || (!reader && hasStart);
     // What came before was heard when it wasn't known yet whose it is.
     if (!reader && !fromStart) return restart();
-    const mine = begin(state.messageId);
+    const ownReader = begin(state.messageId);
     if (!fromStart || isNew) {
       for (const chunk of event.chunks) {
-        mine.push(chunk);
+        ownReader.push(chunk);
         if (chunk.type !== "start") write(chunk);
         else if (chunk["messageMetadata"] !== undefined) write(chunk);
       }
     } else {
-      const next = createReader({ messageId: state.messageId });
+      const next = createChunkReader({ messageId: state.messageId });
       for (const chunk of event.chunks) next.push(chunk);
-      const missing = mine.bringTo(next.message(), next.openIds());
+      const missing = ownReader.catchUpTo(next.message(), next.openIds());
       if (!missing) return restart();
       // What belongs to no part is passed on as it is.
       const rest = event.chunks.filter(({ type, transient }) => transient === true || isEnd(type));
@@ -163,40 +163,40 @@ function follow(listening: Listening, options: AnswerOptions, output: Output) {
   const stored = (entry: Entry): void => {
     const [message] = viewOf([entry]);
     // Where nothing was said, it isn't the message that it should have gone on with.
-    const missing = message && begin(initial?.id ?? message.id).bringTo(message, new Map());
+    const missing = message && begin(initial?.id ?? message.id).catchUpTo(message, new Map());
     for (const chunk of missing ?? []) write(chunk);
     if (!hasEnded) write(endOf(entry));
     end("stored");
   };
 
-  const look = (): void => {
-    if (isTurn(state) && asked.isTurn(state)) {
+  const checkTurn = (): void => {
+    if (isTurn(state) && target.isTurn(state)) {
       const { epoch, attempt } = state;
       turn ??= { epoch, attempt };
       if (turn.epoch === epoch) return;
     }
-    if (lastSeq < toCome || (!turn && lastSeq < (asked.seq ?? Infinity))) return;
+    if (lastSeq < historySeq || (!turn && lastSeq < (target.seq ?? Infinity))) return;
     // Whoever was at it left nothing behind, or there is nobody who answers.
-    if (turn ? !isAt(state, turn.epoch) : state.state === "idle") end("over");
+    if (turn ? !isInTurn(state, turn.epoch) : state.state === "idle") end("over");
   };
 
   const take = (event: SessionEvent): void => {
-    if (over) return;
+    if (isOver) return;
     switch (event.type) {
       case "joined":
         state = event.state;
-        toCome = event.lastSeq;
-        return look();
+        historySeq = event.lastSeq;
+        return checkTurn();
       case "state":
         state = event.state;
-        return look();
+        return checkTurn();
       case "entry": {
         const { entry } = event;
         lastSeq = entry.seq;
-        if (turn ? entry.epoch === turn.epoch : asked.isAnswer(entry)) return stored(entry);
+        if (turn ? entry.epoch === turn.epoch : target.isAnswer(entry)) return stored(entry);
         // That somebody is at work on it comes right behind it, though not always with it.
-        cancelLook?.();
-        if (lastSeq >= toCome) cancelLook = clock.after(settledMs, look);
+        cancelCheck?.();
+        if (lastSeq >= historySeq) cancelCheck = clock.after(settleMs, checkTurn);
         return;
       }
       case "chunks":
@@ -207,8 +207,8 @@ function follow(listening: Listening, options: AnswerOptions, output: Output) {
         return end("gone", event.error);
       case "away":
         // What happens meanwhile is known only when it is joined again.
-        heard = false;
-        cancelLook?.();
+        hasStart = false;
+        cancelCheck?.();
     }
   };
 
@@ -216,12 +216,12 @@ function follow(listening: Listening, options: AnswerOptions, output: Output) {
     onAbort();
   } else {
     signal?.addEventListener("abort", onAbort, { once: true });
-    listening.hand(take);
+    events.drainTo(take);
   }
   return end;
 }
 
-function isAt(state: SessionState, epoch: number): boolean {
+function isInTurn(state: SessionState, epoch: number): boolean {
   return isTurn(state) && state.epoch === epoch;
 }
 
@@ -238,7 +238,7 @@ function endOf({ outcome, error }: Entry): Chunk {
 }
 
 /** Which answer is waited for. */
-type Asked = {
+type AnswerTarget = {
   isTurn(turn: TurnState): boolean;
   /** Of an answer whose turn was over before it could be seen. */
   isAnswer(entry: Entry): boolean;
@@ -247,7 +247,7 @@ type Asked = {
 };
 
 /** The answer to what was said there. */
-export function answerTo(seq: number): Asked {
+export function answerTo(seq: number): AnswerTarget {
   return {
     seq,
     isTurn: ({ upToSeq }) => upToSeq >= seq,
@@ -256,7 +256,7 @@ export function answerTo(seq: number): Asked {
 }
 
 /** The rest of a message, after what was decided there. */
-export function restOf(messageId: string, seq: number): Asked {
+export function continuationOf(messageId: string, seq: number): AnswerTarget {
   return {
     seq,
     isTurn: (turn) => turn.messageId === messageId && turn.upToSeq >= seq,
@@ -265,7 +265,7 @@ export function restOf(messageId: string, seq: number): Asked {
 }
 
 /** A message made anew. That is asked for without an entry: `after` is the last one before it. */
-export function anew(messageId: string, after: number): Asked {
+export function regenerationOf(messageId: string, after: number): AnswerTarget {
   return {
     isTurn: (turn) => turn.messageId === messageId,
     isAnswer: (entry) => isAnother(entry, messageId, after),
@@ -273,7 +273,7 @@ export function anew(messageId: string, after: number): Asked {
 }
 
 /** The answer of a turn that goes on. */
-export function answerOf(epoch: number): Asked {
+export function answerOfTurn(epoch: number): AnswerTarget {
   return { isTurn: (turn) => turn.epoch === epoch, isAnswer: (entry) => entry.epoch === epoch };
 }
 

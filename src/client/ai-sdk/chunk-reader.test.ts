@@ -5,7 +5,7 @@ import type { Chunk } from "../../protocol/chunk.ts";
 import type { UIMessage } from "../../protocol/message.ts";
 import { assembledByAi, plain } from "../../protocol/contract/oracle.ts";
 import { anyChunks } from "../../protocol/contract/random-chunks.ts";
-import { createReader } from "./chunk-reader.ts";
+import { createChunkReader } from "./chunk-reader.ts";
 
 const messageId = "answer";
 
@@ -24,11 +24,11 @@ describe("a reader that has a part of an answer", () => {
   test("is brought to the whole of it, in the AI SDK as here", async () => {
     await fc.assert(
       fc.asyncProperty(saidByAgents, fc.nat(60), async (chunks, cut) => {
-        const reader = createReader({ messageId });
-        const wanted = createReader({ messageId });
+        const reader = createChunkReader({ messageId });
+        const wanted = createChunkReader({ messageId });
         for (const chunk of chunks.slice(0, cut)) reader.push(chunk);
         for (const chunk of chunks) wanted.push(chunk);
-        const more = reader.bringTo(wanted.message(), wanted.openIds());
+        const more = reader.catchUpTo(wanted.message(), wanted.openIds());
         expect(more).toBeDefined();
         const theirs = await assembledByAi([...chunks.slice(0, cut), ...more!], { messageId });
         expect(theirs.threw).toBe(false);
@@ -42,9 +42,9 @@ describe("a reader that has a part of an answer", () => {
   test("is told nothing that it has already", () => {
     fc.assert(
       fc.property(saidByAgents, (chunks) => {
-        const reader = createReader({ messageId });
+        const reader = createChunkReader({ messageId });
         for (const chunk of chunks) reader.push(chunk);
-        expect(reader.bringTo(reader.message(), reader.openIds())).toEqual([]);
+        expect(reader.catchUpTo(reader.message(), reader.openIds())).toEqual([]);
       }),
     );
   });
@@ -54,11 +54,11 @@ describe("a reader that has a part of an answer", () => {
       fc.asyncProperty(anyChunks(20), fc.nat(20), async (said, cut) => {
         const whole = createAssembler({ messageId });
         const chunks = said.filter((chunk) => whole.push(chunk).error === undefined);
-        const reader = createReader({ messageId });
-        const wanted = createReader({ messageId });
+        const reader = createChunkReader({ messageId });
+        const wanted = createChunkReader({ messageId });
         for (const chunk of chunks.slice(0, cut)) reader.push(chunk);
         for (const chunk of chunks) wanted.push(chunk);
-        const more = reader.bringTo(wanted.message(), wanted.openIds());
+        const more = reader.catchUpTo(wanted.message(), wanted.openIds());
         if (!more) return;
         const theirs = await assembledByAi([...chunks.slice(0, cut), ...more], { messageId });
         expect(theirs.threw).toBe(false);
@@ -69,11 +69,11 @@ describe("a reader that has a part of an answer", () => {
   });
 
   test("can't be brought back from what it shouldn't have", () => {
-    const reader = createReader({ messageId });
+    const reader = createChunkReader({ messageId });
     for (const chunk of blockOf("text", "t", ["one ", "two"])) reader.push(chunk);
-    const other = createReader({ messageId });
+    const other = createChunkReader({ messageId });
     for (const chunk of blockOf("text", "t", ["two "])) other.push(chunk);
-    expect(reader.bringTo(other.message(), other.openIds())).toBeUndefined();
+    expect(reader.catchUpTo(other.message(), other.openIds())).toBeUndefined();
   });
 
   test("of a message that goes on gets only what is new in it", () => {
@@ -95,10 +95,10 @@ describe("a reader that has a part of an answer", () => {
         approval,
       }),
     };
-    const reader = createReader({ messageId, initial: shown });
+    const reader = createChunkReader({ messageId, initial: shown });
     const paid = { ...shown.parts[2]!, state: "output-available", output: "paid" };
     const parts = [...shown.parts.with(2, paid), { type: "text", text: "done", state: "done" }];
-    expect(reader.bringTo({ ...stored, parts }, new Map())).toEqual([
+    expect(reader.catchUpTo({ ...stored, parts }, new Map())).toEqual([
       { type: "tool-output-available", toolCallId: "c", output: "paid" },
       { type: "text-start", id: "part-3" },
       { type: "text-delta", id: "part-3", delta: "done" },

@@ -2,22 +2,22 @@ import { createAssembler } from "../../protocol/assembler/assembler.ts";
 import type { Chunk } from "../../protocol/chunk.ts";
 import type { Part, UIMessage } from "../../protocol/message.ts";
 import { partToChunks } from "../../protocol/to-chunks.ts";
-import { same } from "./tool-decisions.ts";
+import { isEqual } from "./tool-decisions.ts";
 
 /** A message as a reader of chunks has it, with the ids under which its texts are still open. */
-export type ReaderOptions = {
+export type ChunkReaderOptions = {
   readonly messageId: string;
   /** What the reader had before the first chunk. */
   readonly initial?: UIMessage | undefined;
 };
 
-export type Reader = ReturnType<typeof createReader>;
+export type ChunkReader = ReturnType<typeof createChunkReader>;
 
 /**
  * Knows what somebody has who reads a stream of chunks: `useChat` has no way back, so what it was told
  * once must not be told again, and what it must be told is only what is missing.
  */
-export function createReader({ messageId, initial }: ReaderOptions) {
+export function createChunkReader({ messageId, initial }: ChunkReaderOptions) {
   const assembler = createAssembler({
     messageId,
     maxParts: Infinity,
@@ -27,7 +27,7 @@ export function createReader({ messageId, initial }: ReaderOptions) {
   /** By the index of their parts. */
   const openIds = new Map<number, string>();
 
-  const note = (chunk: Chunk): void => {
+  const trackOpenIds = (chunk: Chunk): void => {
     const { type, id } = chunk;
     if (type === "text-start" || type === "reasoning-start") {
       openIds.set(assembler.parts, id as string);
@@ -37,7 +37,7 @@ export function createReader({ messageId, initial }: ReaderOptions) {
   };
 
   const push = (chunk: Chunk): void => {
-    note(chunk);
+    trackOpenIds(chunk);
     assembler.push(chunk);
     for (const index of openIds.keys()) if (index >= assembler.parts) openIds.delete(index);
   };
@@ -51,7 +51,7 @@ export function createReader({ messageId, initial }: ReaderOptions) {
      * Undefined where it has something that the message hasn't: that can't be taken back, and the
      * reader is of no more use.
      */
-    bringTo(wanted: UIMessage, wantedIds: ReadonlyMap<number, string>): Chunk[] | undefined {
+    catchUpTo(wanted: UIMessage, wantedIds: ReadonlyMap<number, string>): Chunk[] | undefined {
       const has = assembler.message();
       if (has.parts.length > wanted.parts.length) return undefined;
       const chunks: Chunk[] = [];
@@ -59,22 +59,22 @@ export function createReader({ messageId, initial }: ReaderOptions) {
         const known = has.parts[index];
         const id = wantedIds.get(index) ?? `part-${index}`;
         const more = known
-          ? bringPart(known, part, openIds.get(index), wantedIds.get(index))
+          ? catchUpPart(known, part, openIds.get(index), wantedIds.get(index))
           : partToChunks(part, id);
         if (more === undefined) return undefined;
         chunks.push(...more);
       }
-      if (wanted.metadata !== undefined && !same(has.metadata, wanted.metadata)) {
+      if (wanted.metadata !== undefined && !isEqual(has.metadata, wanted.metadata)) {
         chunks.push({ type: "message-metadata", messageMetadata: wanted.metadata });
       }
       for (const chunk of chunks) push(chunk);
       // Chunks can't say everything, such as which of two calls with one id they are about.
-      return same(assembler.message().parts, wanted.parts) ? chunks : undefined;
+      return isEqual(assembler.message().parts, wanted.parts) ? chunks : undefined;
     },
   };
 }
 
-function bringPart(
+function catchUpPart(
   known: Part,
   wanted: Part,
   openId: string | undefined,
@@ -82,15 +82,15 @@ function bringPart(
 ): Chunk[] | undefined {
   if (known.type !== wanted.type) return undefined;
   if (known.type === "text" || known.type === "reasoning") {
-    return bringText(known, wanted, openId, wantedId);
+    return catchUpText(known, wanted, openId, wantedId);
   }
-  if (typeof known["toolCallId"] === "string") return bringCall(known, wanted);
-  if (same(known, wanted)) return [];
+  if (typeof known["toolCallId"] === "string") return catchUpCall(known, wanted);
+  if (isEqual(known, wanted)) return [];
   const isData = known.type.startsWith("data-") && typeof known["id"] === "string";
   return isData && known["id"] === wanted["id"] ? [wanted] : undefined;
 }
 
-function bringText(
+function catchUpText(
   known: Part,
   wanted: Part,
   openId: string | undefined,
@@ -105,10 +105,10 @@ function bringText(
 }
 
 /** Where the input is known, only what became of the call: a stock client takes an input for a new call. */
-function bringCall(known: Part, wanted: Part): Chunk[] | undefined {
+function catchUpCall(known: Part, wanted: Part): Chunk[] | undefined {
   if (known["toolCallId"] !== wanted["toolCallId"]) return undefined;
-  if (same(known, wanted)) return [];
-  const hasInput = known["state"] !== "input-streaming" && same(known["input"], wanted["input"]);
+  if (isEqual(known, wanted)) return [];
+  const hasInput = known["state"] !== "input-streaming" && isEqual(known["input"], wanted["input"]);
   const [had, has] = [approvalOf(known), approvalOf(wanted)];
   return partToChunks(wanted, "").filter(({ type }) => {
     if (type.startsWith("tool-input-")) return !hasInput;

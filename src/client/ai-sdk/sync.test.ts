@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Part, UIMessage } from "../../protocol/message.ts";
-import { decisionsIn, idOf } from "./tool-decisions.ts";
+import { decisionsIn, toolResultId } from "./tool-decisions.ts";
 import { reconcile } from "./sync.ts";
 
 const nothing = { unsent: [] };
@@ -93,9 +93,13 @@ describe("decisions", () => {
 
   test("have an id that is the same for the same ones, and for no others", () => {
     const yes = [{ toolCallId: "c", approved: true, approvalId: "p" }];
-    const ids = [idOf("2", yes), idOf("2", [{ ...yes[0]!, approved: false }]), idOf("3", yes)];
+    const ids = [
+      toolResultId("2", yes),
+      toolResultId("2", [{ ...yes[0]!, approved: false }]),
+      toolResultId("3", yes),
+    ];
     expect(new Set(ids).size).toBe(3);
-    expect(idOf("2", [...yes])).toBe(ids[0]);
+    expect(toolResultId("2", [...yes])).toBe(ids[0]);
   });
 });
 

@@ -4,7 +4,7 @@ import { isTurn, type UIMessage } from "../../protocol/message.ts";
 import type { Session, SessionSnapshot } from "../session/session.ts";
 import { guarded } from "../observable.ts";
 import type { AnswerEnd } from "./answer.ts";
-import { knowsMore } from "./tool-decisions.ts";
+import { hasDecisions } from "./tool-decisions.ts";
 
 /** What `useChat` returns, or a `Chat` of the AI SDK. */
 export type ChatLike<Message extends ChatMessage = ChatMessage> = {
@@ -15,86 +15,89 @@ export type ChatLike<Message extends ChatMessage = ChatMessage> = {
   resumeStream(): Promise<void>;
 };
 
-type Ended = { readonly epoch: number; readonly attempt: number };
+type EndedAnswer = { readonly epoch: number; readonly attempt: number };
 
-type Follower = {
+type ChatSync = {
   /** The turn that was shown to its end here, or that somebody here wants to see no more of. */
-  ended: Ended | undefined;
-  look(): void;
+  ended: EndedAnswer | undefined;
+  update(): void;
 };
 
 /** How soon a chat is looked at again that is busy with something that we don't see. */
-const busyMs = 250;
-const failedMs = 1_000;
+const busyRetryMs = 250;
+const failedRetryMs = 1_000;
 
 /** The chats that are kept like their sessions. */
-export function createFollowers<Message extends ChatMessage>(
+export function createChatSyncs<Message extends ChatMessage>(
   sessionOf: (chatId: string) => Session,
   clock: Clock,
 ) {
-  const all = new Map<string, Set<Follower>>();
-  const of = (chatId: string) => all.get(chatId) ?? new Set<Follower>();
+  const all = new Map<string, Set<ChatSync>>();
+  const of = (chatId: string) => all.get(chatId) ?? new Set<ChatSync>();
 
   return {
     has: (chatId: string): boolean => of(chatId).size > 0,
-    ended(chatId: string, { type, turn }: AnswerEnd): void {
-      for (const follower of of(chatId)) {
-        if (turn && type !== "restarted") follower.ended = turn;
+    answerEnded(chatId: string, { type, turn }: AnswerEnd): void {
+      for (const sync of of(chatId)) {
+        if (turn && type !== "restarted") sync.ended = turn;
         // The chat learns of the end of its stream only after us.
-        clock.after(0, () => follower.look());
+        clock.after(0, () => sync.update());
       }
     },
     follow(chat: ChatLike<Message>): () => void {
       const session = sessionOf(chat.id);
-      const follower = createFollower(chat, session, clock);
-      const set = of(chat.id).add(follower);
+      const sync = createChatSync(chat, session, clock);
+      const set = of(chat.id).add(sync);
       all.set(chat.id, set);
-      follower.begin();
+      sync.begin();
       return () => {
-        set.delete(follower);
+        set.delete(sync);
         if (set.size === 0) all.delete(chat.id);
-        follower.leave();
+        sync.leave();
       };
     },
   };
 }
 
-function createFollower<Message extends ChatMessage>(
+function createChatSync<Message extends ChatMessage>(
   chat: ChatLike<Message>,
   session: Session,
   clock: Clock,
 ) {
-  let cancelLook: (() => void) | undefined;
+  let cancelUpdate: (() => void) | undefined;
   let leave: (() => void) | undefined;
   let isResuming = false;
   let isOver = false;
 
-  const follower = {
-    ended: undefined as Ended | undefined,
-    look(): void {
-      cancelLook?.();
+  const sync = {
+    ended: undefined as EndedAnswer | undefined,
+    update(): void {
+      cancelUpdate?.();
       if (isOver || isResuming) return;
       if (chat.status === "submitted" || chat.status === "streaming") {
-        cancelLook = clock.after(busyMs, follower.look);
+        cancelUpdate = clock.after(busyRetryMs, sync.update);
         return;
       }
       const snapshot = session.get();
       if (snapshot.status !== "live" && snapshot.status !== "away") return;
-      const isToCome = isToBeSeen(snapshot, follower.ended);
-      const shown = chat.messages as unknown as readonly UIMessage[];
-      if (reconcile(shown, snapshot, { isWatched: isToCome })) {
+      const hasUnseen = hasUnseenAnswer(snapshot, sync.ended);
+      const current = chat.messages as unknown as readonly UIMessage[];
+      if (reconcile(current, snapshot, { isWatched: hasUnseen })) {
         // What is shown may be older than what the chat has: something was just typed, perhaps.
-        show(chat, (current) => reconcile(current, snapshot, { isWatched: isToCome }) ?? current);
+        setMessages(
+          chat,
+          (current) => reconcile(current, snapshot, { isWatched: hasUnseen }) ?? current,
+        );
       }
-      if (isToCome && snapshot.status === "live") void resume();
+      if (hasUnseen && snapshot.status === "live") void resume();
     },
     begin(): void {
-      leave = session.subscribe(follower.look);
-      follower.look();
+      leave = session.subscribe(sync.update);
+      sync.update();
     },
     leave(): void {
       isOver = true;
-      cancelLook?.();
+      cancelUpdate?.();
       leave?.();
     },
   };
@@ -106,19 +109,19 @@ function createFollower<Message extends ChatMessage>(
       await chat.resumeStream();
     } catch (error) {
       // What the chat's own callbacks throw, at every try perhaps.
-      waitMs = failedMs;
+      waitMs = failedRetryMs;
       guarded(() => {
         throw error;
       });
     }
     isResuming = false;
-    cancelLook = clock.after(waitMs, follower.look);
+    cancelUpdate = clock.after(waitMs, sync.update);
   };
 
-  return follower;
+  return sync;
 }
 
-function show<Message extends ChatMessage>(
+function setMessages<Message extends ChatMessage>(
   chat: ChatLike<Message>,
   change: (messages: readonly UIMessage[]) => readonly UIMessage[],
 ): void {
@@ -127,7 +130,7 @@ function show<Message extends ChatMessage>(
   else chat.messages = changed(chat.messages);
 }
 
-function isToBeSeen({ state }: SessionSnapshot, ended: Ended | undefined): boolean {
+function hasUnseenAnswer({ state }: SessionSnapshot, ended: EndedAnswer | undefined): boolean {
   if (!isTurn(state) || state.attempt === 0 || state.stopping) return false;
   return ended?.epoch !== state.epoch || ended.attempt !== state.attempt;
 }
@@ -138,30 +141,30 @@ function isToBeSeen({ state }: SessionSnapshot, ended: Ended | undefined): boole
  * with in front, what couldn't be sent behind, and decisions on calls that weren't sent yet.
  */
 export function reconcile(
-  shown: readonly UIMessage[],
+  current: readonly UIMessage[],
   { messages, answer, unsent }: Pick<SessionSnapshot, "messages" | "answer" | "unsent">,
   { isWatched }: { isWatched: boolean },
 ): UIMessage[] | undefined {
-  const local = new Map(shown.map((message) => [message.id, message]));
+  const local = new Map(current.map((message) => [message.id, message]));
   const pending = new Set(unsent.map(({ id }) => id));
   // Of an answer that nobody here wants to watch, what was seen of it stays until it is stored.
-  const seen = isWatched ? undefined : answer?.messageId;
+  const seenId = isWatched ? undefined : answer?.messageId;
   const stored = messages
-    .filter(({ id }) => !pending.has(id) && (id !== seen || local.has(id)))
-    .map((message) => (message.id === seen ? local.get(message.id)! : message));
+    .filter(({ id }) => !pending.has(id) && (id !== seenId || local.has(id)))
+    .map((message) => (message.id === seenId ? local.get(message.id)! : message));
   const known = new Map(stored.map((message) => [message.id, message]));
-  const first = shown.findIndex(({ id }) => known.has(id));
+  const first = current.findIndex(({ id }) => known.has(id));
   const isOwn = (message: UIMessage) => !known.has(message.id) && !isStored(message);
-  const before = shown.slice(0, first === -1 ? undefined : first).filter(isOwn);
-  const behind = first === -1 ? [] : shown.slice(first).filter(isOwn);
+  const before = current.slice(0, first === -1 ? undefined : first).filter(isOwn);
+  const after = first === -1 ? [] : current.slice(first).filter(isOwn);
   const front = before.filter(({ role }) => role !== "user");
-  const back = [...before, ...behind].filter(({ role }) => role === "user");
+  const back = [...before, ...after].filter(({ role }) => role === "user");
   const wanted = stored.map((message) => {
     const mine = local.get(message.id);
-    return mine && knowsMore(mine, message) ? mine : message;
+    return mine && hasDecisions(mine, message) ? mine : message;
   });
   const all = [...front, ...wanted, ...back];
-  const isSame = all.length === shown.length && all.every((each, at) => each === shown[at]);
+  const isSame = all.length === current.length && all.every((each, at) => each === current[at]);
   return isSame ? undefined : all;
 }
 

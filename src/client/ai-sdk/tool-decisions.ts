@@ -5,20 +5,20 @@ import type { Part, ToolResult, UIMessage } from "../../protocol/message.ts";
  * What a user interface says of calls that the log doesn't know yet: outputs of tools that it ran, and
  * what its user has allowed.
  */
-export function decisionsIn(shown: UIMessage, stored: UIMessage | undefined): ToolResult[] {
-  return callsOf(shown).flatMap((part) => {
+export function decisionsIn(local: UIMessage, stored: UIMessage | undefined): ToolResult[] {
+  return callsOf(local).flatMap((part) => {
     const known = callsOf(stored).findLast((each) => each["toolCallId"] === part["toolCallId"]);
     return known && isAhead(part, known) ? [resultOf(part)] : [];
   });
 }
 
 /** Whether the user interface knows of a call what the log doesn't. */
-export function knowsMore(shown: UIMessage, stored: UIMessage): boolean {
-  return decisionsIn(shown, stored).length > 0;
+export function hasDecisions(local: UIMessage, stored: UIMessage): boolean {
+  return decisionsIn(local, stored).length > 0;
 }
 
 /** The same decisions have the same id, so that saying them twice says them once. */
-export function idOf(messageId: string, results: readonly ToolResult[]): string {
+export function toolResultId(messageId: string, results: readonly ToolResult[]): string {
   return `t-${hash(JSON.stringify([messageId, results]))}`;
 }
 
@@ -26,7 +26,7 @@ function callsOf(message: UIMessage | undefined): Part[] {
   return (message?.parts ?? []).filter(({ toolCallId }) => typeof toolCallId === "string");
 }
 
-const order: { readonly [state: string]: number } = {
+const stateOrder: { readonly [state: string]: number } = {
   "input-available": 1,
   "approval-requested": 1,
   "approval-responded": 2,
@@ -35,7 +35,10 @@ const order: { readonly [state: string]: number } = {
 };
 
 function isAhead(part: Part, known: Part): boolean {
-  const [is, was] = [order[String(part["state"])] ?? 0, order[String(known["state"])] ?? 4];
+  const [is, was] = [
+    stateOrder[String(part["state"])] ?? 0,
+    stateOrder[String(known["state"])] ?? 4,
+  ];
   return is > 1 && was >= 1 && is > was;
 }
 
@@ -72,12 +75,12 @@ function hash(text: string): string {
 }
 
 /** Whether two JSON values say the same. What is undefined counts as absent. */
-export function same(one: unknown, other: unknown): boolean {
+export function isEqual(one: unknown, other: unknown): boolean {
   if (one === other) return true;
   if (typeof one !== "object" || typeof other !== "object" || !one || !other) return false;
   if (Array.isArray(one) !== Array.isArray(other)) return false;
   const [a, b] = [one as Fields, other as Fields];
-  for (const name in a) if (a[name] !== undefined && !same(a[name], b[name])) return false;
+  for (const name in a) if (a[name] !== undefined && !isEqual(a[name], b[name])) return false;
   for (const name in b) if (b[name] !== undefined && a[name] === undefined) return false;
   return true;
 }

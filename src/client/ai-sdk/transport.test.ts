@@ -9,17 +9,17 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { movableClock, until } from "../../base/contract/movable-clock.ts";
 import type { Clock } from "../../base/clock.ts";
 import { textOf, type UIMessage } from "../../protocol/message.ts";
-import { serving } from "../../server/contract/serving.ts";
+import { startTestServer } from "../../server/contract/test-server.ts";
 import { chatAgents, scriptOf } from "../contract/ai-sdk-agents.ts";
 import { createChatTransport, type FlotillaTransport } from "./index.ts";
-import { createWifi, type Wifi } from "../contract/ai-sdk-network.ts";
+import { createFakeNetwork, type FakeNetwork } from "../contract/ai-sdk-network.ts";
 
-let server: Awaited<ReturnType<typeof serving>>;
+let server: Awaited<ReturnType<typeof startTestServer>>;
 const transports: FlotillaTransport[] = [];
 let chats = 0;
 
 beforeAll(async () => {
-  server = await serving({ use: chatAgents });
+  server = await startTestServer({ use: chatAgents });
 });
 afterEach(() => {
   for (const transport of transports.splice(0)) transport.close();
@@ -33,7 +33,10 @@ describe.each([
   type Options = ConstructorParameters<typeof Chat>[0];
 
   /** A tab: a chat with a connection of its own. */
-  const tab = (id: string, options: Partial<Options> & { agent?: string; wifi?: Wifi } = {}) => {
+  const tab = (
+    id: string,
+    options: Partial<Options> & { agent?: string; wifi?: FakeNetwork } = {},
+  ) => {
     const { agent: name, wifi, ...rest } = options;
     const transport = createChatTransport({
       url: server.url,
@@ -57,7 +60,7 @@ describe.each([
     const id = next();
     const { chat } = tab(id, { agent: "scripted" });
     const sent = chat.sendMessage({ text: "hello" });
-    await scriptOf(id).say("one ", "two");
+    await scriptOf(id).write("one ", "two");
     await until("the words", () => text(chat) === "one two");
     expect(chat.status).toBe("streaming");
     await scriptOf(id).end();
@@ -66,7 +69,7 @@ describe.each([
     expect(shown(chat)).toEqual(bare(await stored(id)));
     // A second message in the same chat.
     const again = chat.sendMessage({ text: "and?" });
-    await scriptOf(id).say("three");
+    await scriptOf(id).write("three");
     await scriptOf(id).end();
     await again;
     expect(shown(chat)).toEqual(bare(await stored(id)));
@@ -77,12 +80,12 @@ describe.each([
     const id = next();
     const one = tab(id, { agent: "scripted" });
     const sent = one.chat.sendMessage({ text: "hello" });
-    await scriptOf(id).say("one ", "two ");
+    await scriptOf(id).write("one ", "two ");
     await until("the words", () => text(one.chat) === "one two ");
     const two = tab(id);
     const resumed = two.chat.resumeStream();
     await until("what was said so far", () => text(two.chat) === "one two ");
-    await scriptOf(id).say("three");
+    await scriptOf(id).write("three");
     await until("the rest", () => text(two.chat) === "one two three");
     // Again, in the tab that has half of it.
     await two.chat.stop();
@@ -100,7 +103,7 @@ describe.each([
     const id = next();
     const one = tab(id, { agent: "scripted" });
     const first = one.chat.sendMessage({ text: "hello" });
-    await scriptOf(id).say("one");
+    await scriptOf(id).write("one");
     await scriptOf(id).end();
     await first;
     const two = tab(id);
@@ -108,11 +111,11 @@ describe.each([
     await until("the history", () => two.chat.messages.length === 2);
 
     const sent = one.chat.sendMessage({ text: "more" });
-    await scriptOf(id).say("two ");
+    await scriptOf(id).write("two ");
     await until("the other's answer", () => text(two.chat) === "two ");
     expect(two.chat.status).toBe("streaming");
     expect(two.chat.messages.map(({ role }) => role).join()).toBe("user,assistant,user,assistant");
-    await scriptOf(id).say("three");
+    await scriptOf(id).write("three");
     await scriptOf(id).end();
     await sent;
     const all = bare(await stored(id));
@@ -171,13 +174,13 @@ describe.each([
 
   test("gets the end of an answer that was finished while it was offline", async () => {
     const id = next();
-    const wifi = createWifi();
+    const wifi = createFakeNetwork();
     const { chat } = tab(id, { agent: "scripted", wifi });
     const sent = chat.sendMessage({ text: "hello" });
-    await scriptOf(id).say("one ");
+    await scriptOf(id).write("one ");
     await until("the beginning", () => text(chat) === "one ");
     wifi.set("offline");
-    await scriptOf(id).say("two ", "three");
+    await scriptOf(id).write("two ", "three");
     await scriptOf(id).end();
     await until("the stored answer", async () => (await stored(id)).length === 2);
     expect([chat.status, text(chat)]).toEqual(["streaming", "one "]);
@@ -192,12 +195,12 @@ describe.each([
     const one = tab(id, { agent: "scripted" });
     const two = tab(id);
     const sent = one.chat.sendMessage({ text: "hello" });
-    await scriptOf(id).say("one ");
+    await scriptOf(id).write("one ");
     await until("the beginning", () => text(one.chat) === "one ");
     two.transport.follow(two.chat);
     await one.chat.stop();
     await sent;
-    await scriptOf(id).say("two ");
+    await scriptOf(id).write("two ");
     await until("the answer goes on", () => text(two.chat) === "one two ");
     expect(text(one.chat)).toBe("one ");
     expect(await one.transport.stop(id)).toBe(true);
@@ -212,14 +215,14 @@ describe.each([
     const { chat, transport } = tab(id, { agent: "scripted" });
     transport.follow(chat);
     const sent = chat.sendMessage({ text: "hello" });
-    await scriptOf(id).say("one ");
+    await scriptOf(id).write("one ");
     await until("the first word", () => text(chat) === "one ");
     await chat.stop();
     await sent;
     const statuses = new Set<string>();
     const leave = transport.session(id).subscribe(() => statuses.add(chat.status));
     const answer = () => transport.session(id).get().answer?.message;
-    for (const word of ["two ", "three "]) await scriptOf(id).say(word);
+    for (const word of ["two ", "three "]) await scriptOf(id).write(word);
     await until("the words", () => answer() && textOf(answer()!) === "one two three ");
     expect(text(chat)).toBe("one ");
     await scriptOf(id).end();
@@ -232,11 +235,11 @@ describe.each([
     const id = next();
     const { chat } = tab(id, { agent: "scripted" });
     const sent = chat.sendMessage({ text: "hello" });
-    await scriptOf(id).say("one");
+    await scriptOf(id).write("one");
     await scriptOf(id).end();
     await sent;
     const again = chat.regenerate();
-    await scriptOf(id).say("another");
+    await scriptOf(id).write("another");
     await until("the new words", () => text(chat) === "another");
     await scriptOf(id).end();
     await again;
@@ -305,7 +308,7 @@ describe.each([
 
   test("lets go of what it asked for where nothing comes back", async () => {
     const id = next();
-    const wifi = createWifi();
+    const wifi = createFakeNetwork();
     const { chat } = tab(id, { agent: "teller", wifi });
     await chat.sendMessage({ text: "go" });
     wifi.mute();
@@ -353,9 +356,9 @@ describe.each([
     transport.follow(chat);
     await until("nobody there", () => transport.session(id).get().status === "gone");
     const sent = chat.sendMessage({ text: "go" });
-    await scriptOf(id).say("one ", "two ");
+    await scriptOf(id).write("one ", "two ");
     await until("the words", () => text(chat) === "one two ");
-    await scriptOf(id).say("three");
+    await scriptOf(id).write("three");
     await until("the rest", () => text(chat) === "one two three");
     expect(chat.status).toBe("streaming");
     await scriptOf(id).end();

@@ -8,19 +8,19 @@ import { jitteredMs } from "../backoff.ts";
 import { type Client, createClient } from "../client.ts";
 import type { ClientOptions } from "../options.ts";
 import type { Session, SessionSnapshot } from "../session/session.ts";
-import { passing } from "../socket/send-queue.ts";
+import { transientCodePattern } from "../socket/send-queue.ts";
 import {
-  anew,
-  answerOf,
+  regenerationOf,
+  answerOfTurn,
   type AnswerOptions,
   answerTo,
-  type Listening,
-  listenTo,
-  restOf,
+  type EventBuffer,
+  bufferEvents,
+  continuationOf,
   streamAnswer,
 } from "./answer.ts";
-import { type ChatLike, createFollowers } from "./sync.ts";
-import { decisionsIn, idOf, same } from "./tool-decisions.ts";
+import { type ChatLike, createChatSyncs } from "./sync.ts";
+import { decisionsIn, toolResultId, isEqual } from "./tool-decisions.ts";
 
 export type ChatTransportOptions = ClientOptions & {
   /** Default: one of its own, made of the other options. */
@@ -51,7 +51,7 @@ type SendOptions<Message extends ChatMessage> = Parameters<
 >[0];
 
 type Signal = AbortSignal | undefined;
-type Asking = Pick<AnswerOptions, "asked" | "initial">;
+type AnswerRequest = Pick<AnswerOptions, "target" | "initial">;
 
 /**
  * Puts `useChat` on a session: what is said is stored before it is answered, the answer goes on while
@@ -60,38 +60,42 @@ type Asking = Pick<AnswerOptions, "asked" | "initial">;
 export function createChatTransport<Message extends ChatMessage = ChatMessage>(
   options: ChatTransportOptions = {},
 ): FlotillaTransport<Message> {
-  const { client: given, agent, ...clientOptions } = options;
-  const client = given ?? createClient(clientOptions);
+  const { client: provided, agent, ...clientOptions } = options;
+  const client = provided ?? createClient(clientOptions);
   const { clock = systemClock, random = systemRandom } = options;
-  const followers = createFollowers<Message>((chatId) => client.session(chatId), clock);
-  const made = new Set<string>();
+  const chatSyncs = createChatSyncs<Message>((chatId) => client.session(chatId), clock);
+  const created = new Set<string>();
 
   /** A chat that is new has no session until something is said in it. */
-  const ensure = async (chatId: string, signal: Signal): Promise<void> => {
-    if (agent === undefined || made.has(chatId)) return;
+  const ensureSession = async (chatId: string, signal: Signal): Promise<void> => {
+    if (agent === undefined || created.has(chatId)) return;
     if (client.session(chatId).get().status !== "live") {
       const agents = typeof agent === "string" ? [agent] : agent;
-      await makeSession(client, { sessionId: chatId, agents, clock, random, signal });
+      await createSession(client, { sessionId: chatId, agents, clock, random, signal });
     }
-    made.add(chatId);
+    created.add(chatId);
   };
 
   const stream = (
     chatId: string,
-    listening: Listening,
-    options: Pick<AnswerOptions, "asked" | "initial" | "signal">,
+    events: EventBuffer,
+    options: Pick<AnswerOptions, "target" | "initial" | "signal">,
   ): ReadableStream<UIMessageChunk> => {
-    const isFollowed = () => followers.has(chatId);
-    const onEnd: AnswerOptions["onEnd"] = (end) => followers.ended(chatId, end);
-    return streamAnswer(listening, {
+    const isSynced = () => chatSyncs.has(chatId);
+    const onEnd: AnswerOptions["onEnd"] = (end) => chatSyncs.answerEnded(chatId, end);
+    return streamAnswer(events, {
       ...options,
-      isFollowed,
+      isSynced,
       onEnd,
       clock,
     }) as ReadableStream<never>;
   };
 
-  const say = async (chatId: string, message: UIMessage, signal: Signal): Promise<Asking> => {
+  const sendMessage = async (
+    chatId: string,
+    message: UIMessage,
+    signal: Signal,
+  ): Promise<AnswerRequest> => {
     const session = client.session(chatId);
     const metadata = ownMetadata(message.metadata);
     const sending = session.send(message.parts, {
@@ -100,13 +104,19 @@ export function createChatTransport<Message extends ChatMessage = ChatMessage>(
       ...(signal && { signal }),
     });
     const { seq, duplicate } = await sending.catch((error: unknown) => {
-      throw agent === undefined && hasCode(error, "not_found") ? notMade(chatId, error) : error;
+      throw agent === undefined && hasCode(error, "not_found")
+        ? noSessionError(chatId, error)
+        : error;
     });
     if (duplicate) checkUnchanged(message, await whenLive(session, signal));
-    return { asked: answerTo(seq) };
+    return { target: answerTo(seq) };
   };
 
-  const goOn = async (chatId: string, message: UIMessage, signal: Signal): Promise<Asking> => {
+  const continueAnswer = async (
+    chatId: string,
+    message: UIMessage,
+    signal: Signal,
+  ): Promise<AnswerRequest> => {
     const session = client.session(chatId);
     const { messages, state, lastSeq } = await whenLive(session, signal);
     const { id: messageId } = message;
@@ -114,39 +124,41 @@ export function createChatTransport<Message extends ChatMessage = ChatMessage>(
     const results = decisionsIn(message, stored);
     let seq = lastSeq;
     if (results.length > 0) {
-      ({ seq } = await session.toolResult(messageId, results, { id: idOf(messageId, results) }));
+      ({ seq } = await session.toolResult(messageId, results, {
+        id: toolResultId(messageId, results),
+      }));
     } else if (!isTurn(state) || state.messageId !== messageId) {
       throw new FlotillaError(
         "invalid_input",
         "there is nothing to go on with: no call of the last answer has got an output or an approval",
       );
     }
-    return { initial: message, asked: restOf(messageId, seq) };
+    return { initial: message, target: continuationOf(messageId, seq) };
   };
 
-  const again = async (
+  const regenerate = async (
     chatId: string,
     named: string | undefined,
     signal: Signal,
-  ): Promise<Asking> => {
+  ): Promise<AnswerRequest> => {
     const session = client.session(chatId);
     const { messages, lastSeq } = await whenLive(session, signal);
     const target = answerAt(messages, named);
     await session.regenerate({ messageId: target.id });
-    return { asked: anew(target.id, lastSeq) };
+    return { target: regenerationOf(target.id, lastSeq) };
   };
 
   /** Listens first, then asks. */
   const streamOf = async (
     chatId: string,
     signal: Signal,
-    ask: () => Promise<Asking>,
+    request: () => Promise<AnswerRequest>,
   ): Promise<ReadableStream<UIMessageChunk>> => {
-    const listening = listenTo(client.session(chatId));
+    const events = bufferEvents(client.session(chatId));
     try {
-      return stream(chatId, listening, { ...(await unlessAborted(ask(), signal)), signal });
+      return stream(chatId, events, { ...(await unlessAborted(request(), signal)), signal });
     } catch (error) {
-      listening.leave();
+      events.leave();
       throw error;
     }
   };
@@ -156,9 +168,9 @@ export function createChatTransport<Message extends ChatMessage = ChatMessage>(
     resumeStreamIsReplay: true,
     session: (chatId) => client.session(chatId),
     stop: (chatId) => client.session(chatId).stop(),
-    follow: (chat) => followers.follow(chat),
+    follow: (chat) => chatSyncs.follow(chat),
     close() {
-      if (!given) client.close();
+      if (!provided) client.close();
     },
     async sendMessages({
       trigger,
@@ -168,27 +180,28 @@ export function createChatTransport<Message extends ChatMessage = ChatMessage>(
       abortSignal,
     }: SendOptions<Message>) {
       if (trigger === "regenerate-message") {
-        return streamOf(chatId, abortSignal, () => again(chatId, messageId, abortSignal));
+        return streamOf(chatId, abortSignal, () => regenerate(chatId, messageId, abortSignal));
       }
       const named = messages.find(({ id }) => id === messageId);
       const message = named?.role === "assistant" ? named : messages.at(-1);
       if (!message) throw new FlotillaError("invalid_input", "there is no message to send");
       const plain = message as unknown as UIMessage;
-      const ask = message.role === "assistant" ? goOn : say;
-      if (ask === say) await unlessAborted(ensure(chatId, abortSignal), abortSignal);
-      return streamOf(chatId, abortSignal, () => ask(chatId, plain, abortSignal));
+      const request = message.role === "assistant" ? continueAnswer : sendMessage;
+      if (request === sendMessage)
+        await unlessAborted(ensureSession(chatId, abortSignal), abortSignal);
+      return streamOf(chatId, abortSignal, () => request(chatId, plain, abortSignal));
     },
     async reconnectToStream({ chatId, abortSignal }) {
       const session = client.session(chatId);
       const { status, state } = await whenLive(session, abortSignal, { orGone: true });
       if (status !== "live" || !isTurn(state)) return null;
-      const asked = answerOf(state.epoch);
-      return stream(chatId, listenTo(session), { asked, signal: abortSignal });
+      const target = answerOfTurn(state.epoch);
+      return stream(chatId, bufferEvents(session), { target, signal: abortSignal });
     },
   };
 }
 
-function notMade(chatId: string, cause: unknown): FlotillaError {
+function noSessionError(chatId: string, cause: unknown): FlotillaError {
   const message =
     `there is no session ${chatId}: give the transport an \`agent\`, and it is made with the first ` +
     "message, or make it by `client.sessions.create`";
@@ -198,7 +211,7 @@ function notMade(chatId: string, cause: unknown): FlotillaError {
 /** A log keeps what was said: what looks like a correction would be dropped as a repetition. */
 function checkUnchanged(message: UIMessage, { messages }: SessionSnapshot): void {
   const stored = messages.find(({ id }) => id === message.id);
-  if (!stored || same(stored.parts, message.parts)) return;
+  if (!stored || isEqual(stored.parts, message.parts)) return;
   throw new FlotillaError(
     "conflict",
     "what was said can't be changed: send the corrected text as a new message",
@@ -223,7 +236,7 @@ function ownMetadata(metadata: unknown): Json | undefined {
   return Object.keys(own).length === 0 ? undefined : own;
 }
 
-type MakeSessionOptions = {
+type NewSessionOptions = {
   sessionId: string;
   agents: readonly string[];
   clock: Clock;
@@ -235,14 +248,14 @@ type MakeSessionOptions = {
  * Makes the session of a chat that is new. What is said in it waits for a connection as it does in any
  * other: with its id a session is made once, however often it is asked for.
  */
-async function makeSession(client: Client, options: MakeSessionOptions): Promise<void> {
+async function createSession(client: Client, options: NewSessionOptions): Promise<void> {
   const { sessionId, agents, clock, random, signal } = options;
   for (let failures = 1; ; failures++) {
     try {
       await client.sessions.create({ sessionId, agents });
       return;
     } catch (error) {
-      if (!mayPass(error) || client.connection.get().status === "closed") throw error;
+      if (!isTransient(error) || client.connection.get().status === "closed") throw error;
       const waitMs = (error.retryAfterMs ?? 0) + jitteredMs(failures, fraction(random));
       await sleep(clock, waitMs, signal);
     }
@@ -250,8 +263,8 @@ async function makeSession(client: Client, options: MakeSessionOptions): Promise
 }
 
 /** Whether there is hope: not where something else answers at that address. */
-function mayPass(error: unknown): error is FlotillaError {
-  if (!(error instanceof FlotillaError) || !passing.test(error.code)) return false;
+function isTransient(error: unknown): error is FlotillaError {
+  if (!(error instanceof FlotillaError) || !transientCodePattern.test(error.code)) return false;
   const status = error.details?.["status"];
   return typeof status !== "number" || status >= 500;
 }
@@ -270,16 +283,16 @@ function whenLive(
       leave?.();
     };
     const onAbort = () => end(() => reject(abortError()));
-    const look = (): void => {
+    const check = (): void => {
       const snapshot = session.get();
       const { status, error } = snapshot;
       if (status === "live" || (status === "gone" && orGone)) end(() => resolve(snapshot));
-      else if (status === "gone") end(() => reject(error ?? gone(session)));
+      else if (status === "gone") end(() => reject(error ?? goneError(session)));
     };
     if (signal?.aborted) return reject(abortError());
     signal?.addEventListener("abort", onAbort, { once: true });
-    leave = session.subscribe(look);
-    look();
+    leave = session.subscribe(check);
+    check();
   });
 }
 
@@ -298,6 +311,6 @@ function abortError(): Error {
   return new DOMException("the wait was cut short", "AbortError");
 }
 
-function gone({ sessionId }: Session): FlotillaError {
+function goneError({ sessionId }: Session): FlotillaError {
   return new FlotillaError("not_found", `there is no session ${sessionId}`);
 }

@@ -45,34 +45,36 @@ const broken = agent("broken", function* (): Generator<Chunk | string> {
 export const chatAgents = [scripted, buyer, asker, teller, broken];
 
 function createScript() {
-  let said: Chunk[] = [];
-  let heard: (() => void) | undefined;
-  let taken: (() => void) | undefined;
-  const isTaken = () =>
-    said.length === 0 ? Promise.resolve() : new Promise<void>((resolve) => (taken = resolve));
+  let buffered: Chunk[] = [];
+  let wakeReader: (() => void) | undefined;
+  let onDrained: (() => void) | undefined;
+  const whenDrained = () =>
+    buffered.length === 0
+      ? Promise.resolve()
+      : new Promise<void>((resolve) => (onDrained = resolve));
   return {
-    async say(...words: string[]) {
-      said.push(...words.map((delta) => ({ type: "text-delta", id: "t", delta })));
-      heard?.();
-      await isTaken();
+    async write(...words: string[]) {
+      buffered.push(...words.map((delta) => ({ type: "text-delta", id: "t", delta })));
+      wakeReader?.();
+      await whenDrained();
     },
     async end() {
-      said.push({ type: "finish" });
-      heard?.();
-      await isTaken();
+      buffered.push({ type: "finish" });
+      wakeReader?.();
+      await whenDrained();
     },
     async *read(signal: AbortSignal): AsyncGenerator<Chunk> {
       yield { type: "text-start", id: "t" };
       for (;;) {
-        while (said.length === 0) {
+        while (buffered.length === 0) {
           await new Promise<void>((resolve, reject) => {
-            heard = resolve;
+            wakeReader = resolve;
             signal.addEventListener("abort", () => reject(signal.reason as Error), { once: true });
           });
         }
-        const chunks = said;
-        said = [];
-        taken?.();
+        const chunks = buffered;
+        buffered = [];
+        onDrained?.();
         for (const chunk of chunks) {
           if (chunk.type === "finish") {
             yield { type: "text-end", id: "t" };

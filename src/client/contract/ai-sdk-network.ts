@@ -1,9 +1,9 @@
 import type { Network, SocketClass } from "../index.ts";
 
-export type Wifi = ReturnType<typeof createWifi>;
+export type FakeNetwork = ReturnType<typeof createFakeNetwork>;
 
 /** A network that comes and goes as the test says. */
-export function createWifi() {
+export function createFakeNetwork() {
   let isOnline = true;
   let isMute = false;
   const callbacks = new Set<(change: "online" | "offline") => void>();

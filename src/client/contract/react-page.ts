@@ -68,24 +68,24 @@ export function usePage() {
 /** A component that uses a hook, and every value that it has got of it. */
 export function probe<Value>(use: () => Value) {
   const values: Value[] = [];
-  let shown: Value | undefined;
+  let latestValue: Value | undefined;
   function Probe() {
     const value = use();
     values.push(value);
     // What is rendered isn't shown yet: who uses it sooner has something that may be thrown away.
     useEffect(() => {
-      shown = value;
+      latestValue = value;
     });
     return null;
   }
-  return { Probe, values, latest: () => shown };
+  return { Probe, values, latest: () => latestValue };
 }
 
-export const within = (client: Client, component: () => null) =>
+export const withClient = (client: Client, component: () => null) =>
   createElement(FlotillaProvider, { client }, createElement(component));
 
 /** Sockets that note what is sent over them, and how many there were. */
-export function notedSockets() {
+export function recordingSockets() {
   const sent: { type: string; session?: string }[] = [];
   const opened: WebSocket[] = [];
   class Noted extends WebSocket {

@@ -3,28 +3,28 @@ import { seededRandom } from "../../base/random.ts";
 import type { ServerFrame } from "../../protocol/frames.ts";
 import { createClient, type ClientOptions } from "../index.ts";
 import type { SocketLike } from "../options.ts";
-import { simulate } from "./simulated.ts";
+import { simulateServer } from "./simulated-server.ts";
 
-type Sent = { readonly type: string; readonly ref: string; readonly session?: string };
+type SentFrame = { readonly type: string; readonly ref: string; readonly session?: string };
 
 /** A client of a simulated server, with what it sends, and a way to tell it what the server wouldn't. */
 export function simulatedClient(options: ClientOptions = {}) {
   const clock = movableClock();
-  const server = simulate({ clock, random: seededRandom(1) });
-  const sent: Sent[] = [];
+  const server = simulateServer({ clock, random: seededRandom(1) });
+  const sent: SentFrame[] = [];
   const sockets: SocketLike[] = [];
-  let answer: ((frame: Sent) => ServerFrame | undefined) | undefined;
-  const hear = (data: string) => sockets.at(-1)!.onmessage?.({ data } as never);
+  let answer: ((frame: SentFrame) => ServerFrame | undefined) | undefined;
+  const receive = (data: string) => sockets.at(-1)!.onmessage?.({ data } as never);
   class Noted extends server.WebSocket {
     constructor(...args: [string, string[]]) {
       super(...args);
       sockets.push(this);
     }
     override send(text: string) {
-      const frame = JSON.parse(text) as Sent;
+      const frame = JSON.parse(text) as SentFrame;
       sent.push(frame);
       const instead = answer?.(frame);
-      if (instead) clock.after(0, () => hear(JSON.stringify([instead])));
+      if (instead) clock.after(0, () => receive(JSON.stringify([instead])));
       else super.send(text);
     }
   }
@@ -44,8 +44,8 @@ export function simulatedClient(options: ClientOptions = {}) {
     sent,
     sockets,
     /** What comes over the newest connection, whatever the server says. */
-    hear,
-    tell: (...frames: ServerFrame[]) => hear(JSON.stringify(frames)),
+    hear: receive,
+    push: (...frames: ServerFrame[]) => receive(JSON.stringify(frames)),
     /** Answers in the server's place where it has something to say. */
     set answer(instead: typeof answer) {
       answer = instead;

@@ -32,7 +32,7 @@ export const calm: Faults = {
 type FakeSocket = SocketLike & { readyState: number };
 
 /** One connection, as the network knows it. */
-export type Line = {
+export type SimulatedConnection = {
   readonly sinceMs: number;
   readonly socket: FakeSocket;
   isOver: boolean;
@@ -45,17 +45,17 @@ type NetworkParts = {
   clock: Clock;
   random: Random;
   /** A client has come; what is given takes its frames. */
-  onOpen(line: Line): (frame: ClientFrame) => void;
+  onOpen(line: SimulatedConnection): (frame: ClientFrame) => void;
 };
 
 /** A network that doesn't keep anything but order. */
 export function simulateNetwork({ clock, random, onOpen }: NetworkParts) {
   let faults = calm;
   let isUp = true;
-  const lines = new Set<Line>();
+  const lines = new Set<SimulatedConnection>();
   const happens = (share: number) => fraction(random) < share;
 
-  const end = (line: Line, code: number, isHeard = true) => {
+  const end = (line: SimulatedConnection, code: number, isHeard = true) => {
     if (line.isOver) return;
     line.isOver = true;
     lines.delete(line);
@@ -72,7 +72,7 @@ export function simulateNetwork({ clock, random, onOpen }: NetworkParts) {
     onmessage: FakeSocket["onmessage"] = null;
     onerror = null;
     onclose: FakeSocket["onclose"] = null;
-    #line: Line | undefined;
+    #line: SimulatedConnection | undefined;
     #take: ((frame: ClientFrame) => void) | undefined;
 
     constructor() {
@@ -108,12 +108,12 @@ export function simulateNetwork({ clock, random, onOpen }: NetworkParts) {
 
   return {
     WebSocket: Socket as unknown as SocketClass,
-    lines: lines as ReadonlySet<Line>,
+    lines: lines as ReadonlySet<SimulatedConnection>,
     happens,
     end,
 
     /** Sends frames to the client, in one message. */
-    push(line: Line, ...frames: ServerFrame[]) {
+    push(line: SimulatedConnection, ...frames: ServerFrame[]) {
       if (line.isOver) return;
       const isLast = happens(faults.cut);
       const isSilent = happens(faults.halfOpen);

@@ -4,11 +4,11 @@ import { movableClock, until } from "../../base/contract/movable-clock.ts";
 import { textOf } from "../../protocol/message.ts";
 import { flow } from "../../flows/flow.ts";
 import { task } from "../../tasks/task.ts";
-import { serving } from "../../server/contract/serving.ts";
+import { startTestServer } from "../../server/contract/test-server.ts";
 import { agent } from "../../sessions/agents/agent.ts";
 import { type Client, type ClientOptions, createClient } from "../index.ts";
 import { useClient, useConnection, useInbox, useRun, useSession, useTask } from "./index.ts";
-import { notedSockets, probe, usePage, within } from "../contract/react-page.ts";
+import { recordingSockets, probe, usePage, withClient } from "../contract/react-page.ts";
 
 const echo = agent("echo", ({ messages }) => `you said ${textOf(messages.at(-1)!)}`);
 let letGo: () => void = () => {};
@@ -28,11 +28,11 @@ const steps = flow("steps", { version: 1 })
 
 const page = usePage();
 const clients: Client[] = [];
-let server: Awaited<ReturnType<typeof serving>>;
+let server: Awaited<ReturnType<typeof startTestServer>>;
 let sessions = 0;
 
 beforeAll(async () => {
-  server = await serving({ use: [echo, slow, steps] });
+  server = await startTestServer({ use: [echo, slow, steps] });
 });
 afterEach(() => {
   letGo();
@@ -59,7 +59,7 @@ describe("useSession", () => {
     const client = connected();
     const sessionId = await newSession(client, "one");
     const { Probe, values, latest } = probe(() => useSession(sessionId));
-    page.render(within(client, Probe));
+    page.render(withClient(client, Probe));
     await until("the history", () => latest()?.status === "live");
     expect(values[0]).toMatchObject({ sessionId, status: "idle", messages: [] });
     expect(texts(latest())).toEqual(["one", "you said one"]);
@@ -70,11 +70,11 @@ describe("useSession", () => {
 
   test("follows once however often effects run, and no longer when it is gone", async () => {
     const clock = movableClock();
-    const { Socket, opened, count } = notedSockets();
+    const { Socket, opened, count } = recordingSockets();
     const client = connected({ clock, WebSocket: Socket });
     const sessionId = await newSession(client, "one");
     const { Probe, latest } = probe(() => useSession(sessionId));
-    const shown = page.render(within(client, Probe));
+    const shown = page.render(withClient(client, Probe));
     await until("the history", () => latest()?.status === "live");
     expect([count("join", sessionId), count("leave"), opened.length]).toEqual([1, 0, 1]);
 
@@ -92,7 +92,7 @@ describe("useSession", () => {
   });
 
   test("goes from one session to another, and never shows one as the other", async () => {
-    const { Socket, count } = notedSockets();
+    const { Socket, count } = recordingSockets();
     const client = connected({ WebSocket: Socket });
     const one = await newSession(client, "one");
     const two = await newSession(client, "two");
@@ -100,13 +100,13 @@ describe("useSession", () => {
       return useSession(current);
     });
     let current = one;
-    const shown = page.render(within(client, Probe));
+    const shown = page.render(withClient(client, Probe));
     await until("the first", () => latest()?.status === "live");
     current = two;
-    shown.render(within(client, Probe));
+    shown.render(withClient(client, Probe));
     await until("the other", () => texts(latest())?.[0] === "two");
     current = one;
-    shown.render(within(client, Probe));
+    shown.render(withClient(client, Probe));
     await until(
       "the first again",
       () => latest()?.sessionId === one && latest()?.status === "live",
@@ -124,11 +124,11 @@ describe("useSession", () => {
     const client = connected();
     const sessionId = await newSession(client, "one");
     const { Probe, values, latest } = probe(() => useSession(sessionId));
-    const shown = page.render(within(client, Probe));
+    const shown = page.render(withClient(client, Probe));
     await until("the history", () => latest()?.status === "live");
     const before = latest()!;
     const count = values.length;
-    shown.render(within(client, Probe));
+    shown.render(withClient(client, Probe));
     await until("another rendering", () => values.length > count);
     expect(latest()).toBe(before);
     await before.send("two");
@@ -140,14 +140,14 @@ describe("useSession", () => {
   test("says of a session that isn't there that it is gone", async () => {
     const client = connected();
     const { Probe, latest } = probe(() => useSession("nowhere"));
-    page.render(within(client, Probe));
+    page.render(withClient(client, Probe));
     await until("the refusal", () => latest()?.status === "gone");
     expect(latest()!.error?.code).toBe("not_found");
   });
 
   test("shows a session that somebody else makes while it waits", async () => {
     const { Probe, latest } = probe(() => useSession("begun-elsewhere"));
-    page.render(within(connected(), Probe));
+    page.render(withClient(connected(), Probe));
     await until("the refusal", () => latest()?.status === "gone");
     await connected().sessions.create({ sessionId: "begun-elsewhere", agent: "echo" });
     await server.pod.sessions.open("begun-elsewhere", { user: "ada" }).ask("one");
@@ -158,14 +158,14 @@ describe("useSession", () => {
 
 describe("useInbox and useConnection", () => {
   test("show what is unread, and how the connection is doing, over one socket", async () => {
-    const { Socket, opened, count } = notedSockets();
+    const { Socket, opened, count } = recordingSockets();
     const client = connected({ WebSocket: Socket, user: "grace" });
     const inbox = probe(() => useInbox());
     const another = probe(() => useInbox({ client }));
     const connection = probe(() => useConnection());
-    page.render(within(client, connection.Probe));
+    page.render(withClient(client, connection.Probe));
     await until("no connection", () => connection.latest()?.status === "idle");
-    page.render(within(client, inbox.Probe));
+    page.render(withClient(client, inbox.Probe));
     page.render(createElement(another.Probe));
     await until("the inbox", () => inbox.latest()?.status === "live");
     const sessionId = `hooks-${++sessions}`;
@@ -185,7 +185,7 @@ describe("useTask and useRun", () => {
     const client = connected();
     const { taskId } = await client.tasks.enqueue("slow");
     const { Probe, values, latest } = probe(() => useTask(taskId));
-    page.render(within(client, Probe));
+    page.render(withClient(client, Probe));
     await until("progress", () => (latest()?.value?.progress as never)?.["percent"] === 40);
     expect(values[0]).toEqual({ status: "idle" });
     expect(latest()?.status).toBe("live");
@@ -198,7 +198,7 @@ describe("useTask and useRun", () => {
     const client = connected();
     const { runId } = await client.runs.start("steps", null);
     const { Probe, latest } = probe(() => useRun(runId));
-    page.render(within(client, Probe));
+    page.render(withClient(client, Probe));
     await until("progress", () => (latest()?.value?.progress as never)?.["percent"] === 40);
     letGo();
     await until("the end", () => latest()?.status === "ended");
@@ -216,16 +216,16 @@ describe("useTask and useRun", () => {
     let taskId: string | undefined;
     const { Probe, latest } = probe(() => useTask(taskId));
     const run = probe(() => useRun(null));
-    const shown = page.render(within(client, Probe));
-    page.render(within(client, run.Probe));
+    const shown = page.render(withClient(client, Probe));
+    page.render(withClient(client, run.Probe));
     await until("both", () => latest() && run.latest());
     expect([latest(), run.latest()]).toEqual([{ status: "idle" }, { status: "idle" }]);
     expect(asked).toEqual([]);
     ({ taskId } = await client.tasks.enqueue("nobody's", null).catch(() => ({ taskId: "gone" })));
-    shown.render(within(client, Probe));
+    shown.render(withClient(client, Probe));
     await until("something", () => latest()?.status === "gone" || latest()?.value);
     taskId = undefined;
-    shown.render(within(client, Probe));
+    shown.render(withClient(client, Probe));
     await until("nothing again", () => latest()?.status === "idle");
     expect(latest()).toEqual({ status: "idle" });
   });
@@ -242,7 +242,7 @@ describe("useTask and useRun", () => {
     });
     const { taskId } = await client.tasks.enqueue("slow");
     const { Probe, latest } = probe(() => useTask(taskId));
-    const shown = page.render(within(client, Probe));
+    const shown = page.render(withClient(client, Probe));
     await until("the task", () => latest()?.value);
     shown.unmount();
     await until("its end", async () => {
@@ -260,8 +260,8 @@ describe("useClient", () => {
     const [one, two] = [connected(), connected()];
     const provided = probe(() => useClient());
     const given = probe(() => useClient(two));
-    page.render(within(one, provided.Probe));
-    page.render(within(one, given.Probe));
+    page.render(withClient(one, provided.Probe));
+    page.render(withClient(one, given.Probe));
     await until("both", () => provided.latest() && given.latest());
     expect([provided.latest() === one, given.latest() === two]).toEqual([true, true]);
   });

@@ -1,6 +1,6 @@
 import { useMemo, useSyncExternalStore } from "react";
 import type { Client } from "../client.ts";
-import { isShown, usualNetwork } from "../environment.ts";
+import { isPageVisible, defaultNetwork } from "../environment.ts";
 import type { InboxSnapshot } from "../inbox.ts";
 import type { Store } from "../observable.ts";
 import type { Session, SessionSnapshot } from "../session/session.ts";
@@ -12,7 +12,7 @@ import { useClient } from "./provider.ts";
 export type UsedSession = SessionSnapshot &
   Pick<Session, "sessionId" | "send" | "stop" | "regenerate" | "toolResult" | "read">;
 
-const unknown: SessionSnapshot = {
+const idleSession: SessionSnapshot = {
   status: "idle",
   messages: [],
   unsent: [],
@@ -24,13 +24,13 @@ const open = (client: Client, sessionId: string) => client.session(sessionId);
 /** A session as it is now, followed while the component is there. */
 export function useSession(sessionId: string, options: { client?: Client } = {}): UsedSession {
   const client = useClient(options.client);
-  const snapshot = useStore(useOpened(open, client, sessionId), unknown);
-  const verbs = useMemo(() => verbsOf(client, sessionId), [client, sessionId]);
+  const snapshot = useStore(useOpened(open, client, sessionId), idleSession);
+  const verbs = useMemo(() => methodsOf(client, sessionId), [client, sessionId]);
   return useMemo(() => ({ ...snapshot, ...verbs }), [snapshot, verbs]);
 }
 
 /** The same functions for as long as the session is the same, so that effects may depend on them. */
-function verbsOf(client: Client, sessionId: string): Omit<UsedSession, keyof SessionSnapshot> {
+function methodsOf(client: Client, sessionId: string): Omit<UsedSession, keyof SessionSnapshot> {
   const session = () => client.session(sessionId);
   return {
     sessionId,
@@ -46,8 +46,8 @@ export type HookOptions = { client?: Client };
 
 const notConnected: ConnectionState = { status: "idle" };
 const noInbox: InboxSnapshot = { status: "idle", sessions: [] };
-const notLooked: WatchedSnapshot<never> = { status: "idle" };
-const nothing: Watched<never> = { get: () => notLooked, subscribe: () => () => {} };
+const notWatched: WatchedSnapshot<never> = { status: "idle" };
+const nothing: Watched<never> = { get: () => notWatched, subscribe: () => () => {} };
 
 const openInbox = (client: Client) => client.inbox();
 const openTask = (client: Client, taskId: string): Watched<TaskView> =>
@@ -61,24 +61,24 @@ export function useConnection({ client }: HookOptions = {}): ConnectionState {
 }
 
 /** The user's sessions with what is unread, as they change. */
-export function useInbox({ client: given }: HookOptions = {}): InboxSnapshot {
-  return useStore(useOpened(openInbox, useClient(given), ""), noInbox);
+export function useInbox({ client: provided }: HookOptions = {}): InboxSnapshot {
+  return useStore(useOpened(openInbox, useClient(provided), ""), noInbox);
 }
 
 /** A task as it goes on, its progress among it. Without an id, nothing is looked at. */
 export function useTask(
   taskId: string | null | undefined,
-  { client: given }: HookOptions = {},
+  { client: provided }: HookOptions = {},
 ): WatchedSnapshot<TaskView> {
-  return useStore(useOpened(openTask, useClient(given), taskId ?? ""), notLooked);
+  return useStore(useOpened(openTask, useClient(provided), taskId ?? ""), notWatched);
 }
 
 /** A run of a flow as it goes on. Without an id, nothing is looked at. */
 export function useRun(
   runId: string | null | undefined,
-  { client: given }: HookOptions = {},
+  { client: provided }: HookOptions = {},
 ): WatchedSnapshot<RunView> {
-  return useStore(useOpened(openRun, useClient(given), runId ?? ""), notLooked);
+  return useStore(useOpened(openRun, useClient(provided), runId ?? ""), notWatched);
 }
 
 /** A store's value. On a server, and while its page is hydrated: what it is at first. */
@@ -105,11 +105,11 @@ function useOpened<Value>(
 type Readable = Pick<Session, "get" | "read" | "subscribe">;
 
 /** Marks what a session shows as read, while its page is to be seen. */
-export function readWhileShown(session: Readable): () => void {
+export function markReadWhileVisible(session: Readable): () => void {
   let readSeq = 0;
-  const look = () => {
+  const markRead = () => {
     const { status, lastSeq } = session.get();
-    if (status !== "live" || lastSeq <= readSeq || !isShown()) return;
+    if (status !== "live" || lastSeq <= readSeq || !isPageVisible()) return;
     const before = readSeq;
     readSeq = lastSeq;
     // One that is lost is said again with the next change, at the latest when the session is live again.
@@ -117,11 +117,11 @@ export function readWhileShown(session: Readable): () => void {
       if (readSeq === lastSeq) readSeq = before;
     });
   };
-  const stop = session.subscribe(look);
-  const stopShown = usualNetwork.onChange(look);
-  look();
+  const stop = session.subscribe(markRead);
+  const stopVisibility = defaultNetwork.onChange(markRead);
+  markRead();
   return () => {
     stop();
-    stopShown();
+    stopVisibility();
   };
 }

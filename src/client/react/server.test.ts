@@ -3,18 +3,18 @@ import { renderToString } from "react-dom/server";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { until } from "../../base/contract/movable-clock.ts";
 import { textOf } from "../../protocol/message.ts";
-import { serving } from "../../server/contract/serving.ts";
+import { startTestServer } from "../../server/contract/test-server.ts";
 import { agent } from "../../sessions/agents/agent.ts";
 import { createClient } from "../index.ts";
 import { FlotillaProvider, useConnection, useInbox, useRun, useSession, useTask } from "./index.ts";
-import { notedSockets, usePage } from "../contract/react-page.ts";
+import { recordingSockets, usePage } from "../contract/react-page.ts";
 
 const echo = agent("echo", ({ messages }) => `you said ${textOf(messages.at(-1)!)}`);
 const page = usePage();
-let server: Awaited<ReturnType<typeof serving>>;
+let server: Awaited<ReturnType<typeof startTestServer>>;
 
 beforeAll(async () => {
-  server = await serving({ use: [echo] });
+  server = await startTestServer({ use: [echo] });
   await server.pod.sessions.create(["echo"], { id: "s", user: "ada" });
   await server.pod.sessions.open("s", { user: "ada" }).ask("hello");
 });
@@ -29,7 +29,7 @@ function Everything(): ReactNode {
 }
 
 function counted() {
-  const { Socket, opened } = notedSockets();
+  const { Socket, opened } = recordingSockets();
   let requests = 0;
   const client = createClient({
     url: server.url,

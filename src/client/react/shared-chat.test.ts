@@ -6,12 +6,12 @@ import { renderToString } from "react-dom/server";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { movableClock, until } from "../../base/contract/movable-clock.ts";
 import { textOf, type UIMessage } from "../../protocol/message.ts";
-import { serving } from "../../server/contract/serving.ts";
+import { startTestServer } from "../../server/contract/test-server.ts";
 import { agent } from "../../sessions/agents/agent.ts";
 import { createChatTransport, type FlotillaTransport } from "../ai-sdk/index.ts";
 import type { ClientOptions, Network } from "../index.ts";
 import { useSharedChat } from "./index.ts";
-import { notedSockets, probe, usePage } from "../contract/react-page.ts";
+import { recordingSockets, probe, usePage } from "../contract/react-page.ts";
 
 /** Answers that wait for the test's word, by session. */
 const held = new Map<string, () => void>();
@@ -26,11 +26,11 @@ const slow = agent("slow", async function* ({ sessionId, signal }) {
 
 const page = usePage();
 const transports: FlotillaTransport[] = [];
-let server: Awaited<ReturnType<typeof serving>>;
+let server: Awaited<ReturnType<typeof startTestServer>>;
 let chats = 0;
 
 beforeAll(async () => {
-  server = await serving({ use: [slow] });
+  server = await startTestServer({ use: [slow] });
 });
 afterEach(() => {
   for (const transport of transports.splice(0)) transport.close();
@@ -160,7 +160,7 @@ describe.each([
 
   test("stops waiting at once without a connection, and ends the answer when there is one", async () => {
     const id = next();
-    const { Socket, opened } = notedSockets();
+    const { Socket, opened } = recordingSockets();
     const told = new Set<(change: "online" | "offline") => void>();
     let isOnline = true;
     const network: Network = {
@@ -210,7 +210,7 @@ describe.each([
     const id = next();
     await talk(id);
     const clock = movableClock();
-    const { Socket, count } = notedSockets();
+    const { Socket, count } = recordingSockets();
     const transport = open({ clock, WebSocket: Socket });
     const { said, unmount } = tab(id, transport);
     await until("the history", async () => {
@@ -227,7 +227,7 @@ describe.each([
   });
 
   test("connects to nothing while a server renders it", () => {
-    const { Socket, opened } = notedSockets();
+    const { Socket, opened } = recordingSockets();
     const transport = open({ WebSocket: Socket });
     const messages = [{ id: "m", role: "user", parts: [{ type: "text", text: "hello" }] }];
     function Page() {

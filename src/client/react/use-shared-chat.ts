@@ -3,7 +3,7 @@ import { useCallback, useEffect, useMemo, useRef } from "react";
 import type { ChatLike } from "../ai-sdk/sync.ts";
 import type { FlotillaTransport } from "../ai-sdk/transport.ts";
 import type { ConnectionState } from "../socket/status.ts";
-import { readWhileShown, useConnection } from "./hooks.ts";
+import { markReadWhileVisible, useConnection } from "./hooks.ts";
 
 /** What this needs of what `useChat` returns. */
 type UsedChat<Message extends ChatMessage> = {
@@ -50,7 +50,7 @@ export function useSharedChat<Message extends ChatMessage, Chat extends UsedChat
       }),
     [id, transport],
   );
-  useEffect(() => readWhileShown(transport.session(id)), [id, transport]);
+  useEffect(() => markReadWhileVisible(transport.session(id)), [id, transport]);
   const connection = useConnection({ client: transport.client });
   const stop = useCallback(async () => {
     const stopped = transport.stop(id);

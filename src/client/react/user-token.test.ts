@@ -3,10 +3,10 @@ import { expect, test } from "vitest";
 import { until } from "../../base/contract/movable-clock.ts";
 import { flow } from "../../flows/flow.ts";
 import { task } from "../../tasks/task.ts";
-import { serving } from "../../server/contract/serving.ts";
+import { startTestServer } from "../../server/contract/test-server.ts";
 import { createClient } from "../index.ts";
 import { useRun, useTask } from "./index.ts";
-import { probe, usePage, within } from "../contract/react-page.ts";
+import { probe, usePage, withClient } from "../contract/react-page.ts";
 
 const secret = "a secret of thirty-two characters or more";
 const page = usePage();
@@ -16,7 +16,10 @@ const order = flow("order", { version: 1 })
   .end();
 
 test("useTask and useRun show a user what their token lets them read, to its end", async () => {
-  await using server = await serving({ use: [mail, order], server: { tokens: { secret } } });
+  await using server = await startTestServer({
+    use: [mail, order],
+    server: { tokens: { secret } },
+  });
   const { taskId } = await server.pod.enqueue(mail, null, { tenant: "acme" });
   const { runId } = await server.pod.runs.start(order, null, { tenant: "acme" });
   const shown = async (claims: Record<string, unknown>) => {
@@ -26,7 +29,7 @@ test("useTask and useRun show a user what their token lets them read, to its end
       .sign(new TextEncoder().encode(secret));
     const client = createClient({ url: server.url, token });
     const { Probe, latest } = probe(() => ({ task: useTask(taskId), run: useRun(runId) }));
-    const rendered = page.render(within(client, Probe));
+    const rendered = page.render(withClient(client, Probe));
     const isOver = (status?: string) => status === "ended" || status === "gone";
     await until("both", () => isOver(latest()?.task.status) && isOver(latest()?.run.status));
     // React goes on for a moment, which the server's end outlasts.

@@ -1,75 +1,81 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { ServerFrame } from "../../protocol/frames.ts";
-import { isCaughtUp, nowhere, type Place, type PlaceFrame, takeFrame } from "./position.ts";
+import {
+  isCaughtUp,
+  initialPosition,
+  type SessionPosition,
+  type PositionFrame,
+  applyFrame,
+} from "./position.ts";
 import type { SessionEvent, SessionSnapshot } from "./session.ts";
-import { createShown, type Shown } from "./view.ts";
-import { createListeners, guarded } from "../observable.ts";
-import { createSubscription, type FollowParts, type Subscription } from "../socket/subscription.ts";
+import { createClientView, type ClientView } from "./view.ts";
+import { createListenerSet, guarded } from "../observable.ts";
+import { createSubscription, type FeedParts, type Subscription } from "../socket/subscription.ts";
 
 /** A session as it is followed: joined on every connection, from the place that it has. */
-export type Followed = {
+export type SessionFeed = {
   readonly subscription: Subscription<SessionSnapshot>;
-  readonly shown: Shown;
-  readonly place: Place;
+  readonly view: ClientView;
+  readonly position: SessionPosition;
   on(listener: (event: SessionEvent) => void): () => void;
   /** What has happened behind a place, as somebody hears it who listens only now. */
-  known(after: number): SessionEvent[];
-  lost(): void;
+  replay(after: number): SessionEvent[];
+  onLost(): void;
   take(frame: SessionFrame): void;
   /** Forgets what it knows; where it is followed, it is joined from the first entry on. */
   forget(): void;
 };
 
-export type SessionFrame = PlaceFrame | Extract<ServerFrame, { type: "left" | "error" }>;
+export type SessionFrame = PositionFrame | Extract<ServerFrame, { type: "left" | "error" }>;
 
-export function createFollowed(sessionId: string, parts: FollowParts): Followed {
-  const { exchange } = parts;
-  let place = nowhere;
-  const shown = createShown(() => {
-    subscription.change();
+export function createSessionFeed(sessionId: string, parts: FeedParts): SessionFeed {
+  const { queue } = parts;
+  let position = initialPosition;
+  const view = createClientView(() => {
+    subscription.invalidate();
     subscription.flush();
   });
-  const watchers = createListeners<[SessionEvent]>((): void => subscription.want());
+  const listeners = createListenerSet<[SessionEvent]>((): void => subscription.want());
   const subscription: Subscription<SessionSnapshot> = createSubscription<SessionSnapshot>({
     ...parts,
-    ask() {
-      const { lastSeq, incarnation, lastMessageId } = place;
+    sendJoin() {
+      const { lastSeq, incarnation, lastMessageId } = position;
       const session = sessionId;
-      const ref = exchange.tell({ type: "join", session, lastSeq, incarnation, lastMessageId });
-      place = { ...place, phase: ref === undefined ? "away" : "joining" };
+      const ref = queue.sendOnce({ type: "join", session, lastSeq, incarnation, lastMessageId });
+      position = { ...position, phase: ref === undefined ? "away" : "joining" };
       return ref;
     },
-    leave: () => exchange.tell({ type: "leave", session: sessionId }),
+    sendLeave: () => queue.sendOnce({ type: "leave", session: sessionId }),
     detach() {
-      place = { ...place, phase: "away" };
+      position = { ...position, phase: "away" };
     },
     onGone(error) {
-      shown.endAnswer();
+      view.endAnswer();
       emit({ type: "gone", error });
     },
-    isLive: () => isCaughtUp(place),
-    hasOthers: () => watchers.size > 0,
-    show(status, error) {
-      const { state, lastSeq, incarnation } = place;
-      return shown.snapshot({ status, state, lastSeq, incarnation, error });
+    isLive: () => isCaughtUp(position),
+    hasListeners: () => listeners.size > 0,
+    snapshot(status, error) {
+      const { state, lastSeq, incarnation } = position;
+      return view.snapshot({ status, state, lastSeq, incarnation, error });
     },
   });
   const emit = (event: SessionEvent) => {
-    shown.take(event, place.state);
-    subscription.change();
-    watchers.tell(event);
+    view.take(event, position.state);
+    subscription.invalidate();
+    listeners.emit(event);
   };
 
-  const known = (after: number): SessionEvent[] => {
-    const { phase, state, lastSeq, historySeq } = place;
+  const replay = (after: number): SessionEvent[] => {
+    const { phase, state, lastSeq, historySeq } = position;
     const events: SessionEvent[] = [];
     if (phase === "joined") {
       events.push({ type: "joined", lastSeq: Math.max(lastSeq, historySeq), state });
     }
-    for (const entry of shown.entries(after)) events.push({ type: "entry", entry });
-    if (shown.live) {
-      const { epoch, attempt } = shown.live;
-      const chunks = shown.live.snapshot();
+    for (const entry of view.entries(after)) events.push({ type: "entry", entry });
+    if (view.live) {
+      const { epoch, attempt } = view.live;
+      const chunks = view.live.snapshot();
       events.push({ type: "chunks", epoch, attempt, fromStart: true, chunks });
     }
     const { error } = subscription.get();
@@ -79,43 +85,43 @@ export function createFollowed(sessionId: string, parts: FollowParts): Followed 
 
   return {
     subscription,
-    shown,
-    get place() {
-      return place;
+    view,
+    get position() {
+      return position;
     },
     on(listener) {
-      for (const event of known(0)) guarded(() => listener(event));
-      return watchers.add(listener);
+      for (const event of replay(0)) guarded(() => listener(event));
+      return listeners.add(listener);
     },
-    known,
-    lost() {
-      if (subscription.lost()) emit({ type: "away" });
+    replay,
+    onLost() {
+      if (subscription.onLost()) emit({ type: "away" });
     },
     take(frame) {
       if (frame.type === "error") {
-        if (frame.ref === subscription.ref) subscription.refused(frame);
+        if (frame.ref === subscription.ref) subscription.onRefused(frame);
       } else if (frame.type === "left") {
-        if (place.phase !== "joined" || frame.reason === "asked") return;
-        if (frame.reason === "failed") return subscription.joinAgain(frame.error?.retryAfterMs);
-        const why = frame.reason === "deleted" ? "was deleted" : "isn't yours any more";
-        subscription.end(new FlotillaError("not_found", `the session ${sessionId} ${why}`));
+        if (position.phase !== "joined" || frame.reason === "asked") return;
+        if (frame.reason === "failed") return subscription.rejoin(frame.error?.retryAfterMs);
+        const reason = frame.reason === "deleted" ? "was deleted" : "isn't yours any more";
+        subscription.end(new FlotillaError("not_found", `the session ${sessionId} ${reason}`));
       } else {
         if (frame.type === "joined") {
           if (frame.ref !== subscription.ref) return;
-          subscription.found();
+          subscription.onFound();
         }
-        const taken = takeFrame(place, frame);
-        if (taken.place !== place) subscription.change();
-        place = taken.place;
-        for (const event of taken.events) emit(event);
-        if (!place.answer) shown.endAnswer();
-        if (taken.gap) subscription.joinAgain();
+        const update = applyFrame(position, frame);
+        if (update.position !== position) subscription.invalidate();
+        position = update.position;
+        for (const event of update.events) emit(event);
+        if (!position.answer) view.endAnswer();
+        if (update.gap) subscription.rejoin();
       }
     },
     forget() {
-      const wasKnown = place.lastSeq > 0;
-      place = nowhere;
-      if (wasKnown) emit({ type: "reset", reason: "incarnation" });
+      const hadEntries = position.lastSeq > 0;
+      position = initialPosition;
+      if (hadEntries) emit({ type: "reset", reason: "incarnation" });
       subscription.revive();
       subscription.join();
     },

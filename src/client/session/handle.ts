@@ -1,60 +1,60 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { FrameMessage } from "../../protocol/frames.ts";
 import { isTurn, type Part } from "../../protocol/message.ts";
-import { errorOf } from "../http.ts";
-import type { Exchange } from "../socket/send-queue.ts";
-import type { Followed } from "./feed.ts";
+import { errorFromWire } from "../http.ts";
+import type { SendQueue } from "../socket/send-queue.ts";
+import type { SessionFeed } from "./feed.ts";
 import type { SendOptions, Sent, Session, SessionEvent } from "./session.ts";
-import { loadBeside } from "./view.ts";
+import { loadLazyModule } from "./view.ts";
 
 type SessionParts = {
-  followed: Followed;
-  exchange: Pick<Exchange, "ask">;
+  feed: SessionFeed;
+  queue: Pick<SendQueue, "submit">;
   newId: () => string;
 };
 
 /** The handle that programs have of a session. */
 export function openSession(sessionId: string, parts: SessionParts): Session {
-  const { followed, exchange, newId } = parts;
-  const { shown, subscription } = followed;
+  const { feed, queue, newId } = parts;
+  const { view, subscription } = feed;
   let readSeq = 0;
-  let askedSeq = 0;
+  let requestedSeq = 0;
   let reading: Promise<void> | undefined;
 
   const send = async (
     message: string | readonly Part[],
     { id = newId(), metadata, to, signal }: SendOptions,
   ): Promise<Sent> => {
-    const given = typeof message === "string" ? [{ type: "text", text: message }] : message;
-    const unsent = { id, parts: given, ...(metadata !== undefined && { metadata }) };
+    const messageParts = typeof message === "string" ? [{ type: "text", text: message }] : message;
+    const unsent = { id, parts: messageParts, ...(metadata !== undefined && { metadata }) };
     const frame: FrameMessage = { ...unsent, ...(to !== undefined && { to }) };
-    const show = (tell: () => void) => {
-      tell();
-      subscription.change();
+    const apply = (change: () => void) => {
+      change();
+      subscription.invalidate();
       subscription.flush();
     };
-    show(() => shown.unsent(unsent));
+    apply(() => view.unsent(unsent));
     try {
-      const ack = await exchange.ask({ type: "send", session: sessionId, message: frame }, signal);
+      const ack = await queue.submit({ type: "send", session: sessionId, message: frame }, signal);
       const { seq = 0, messageId = id, duplicate = false } = ack;
       // Where it is followed, the entry itself comes in a moment.
-      show(() => shown.stored(id, subscription.isFollowed ? seq : undefined));
+      apply(() => view.stored(id, subscription.isActive ? seq : undefined));
       subscription.revive();
       return { seq, messageId, duplicate };
     } catch (error) {
-      show(() => {
-        if (error instanceof FlotillaError) shown.unsent({ ...unsent, error });
-        else shown.stored(id);
+      apply(() => {
+        if (error instanceof FlotillaError) view.unsent({ ...unsent, error });
+        else view.stored(id);
       });
       throw error;
     }
   };
 
   /** However often it is asked for, one is on its way at a time. */
-  const readUpTo = async (): Promise<void> => {
-    while (readSeq < askedSeq) {
-      const seq = askedSeq;
-      await exchange.ask({ type: "read", session: sessionId, seq });
+  const sendRead = async (): Promise<void> => {
+    while (readSeq < requestedSeq) {
+      const seq = requestedSeq;
+      await queue.submit({ type: "read", session: sessionId, seq });
       readSeq = seq;
     }
   };
@@ -63,13 +63,13 @@ export function openSession(sessionId: string, parts: SessionParts): Session {
     sessionId,
     get: subscription.get,
     subscribe: subscription.subscribe,
-    on: followed.on,
+    on: feed.on,
     events(options = {}) {
       let reader: AsyncIterableIterator<SessionEvent> | undefined;
       // It begins with the first `next`, and so may as well be loaded then.
       const begun = async () => {
-        const { readEvents } = await loadBeside();
-        return (reader ??= readEvents(followed, options, errorOf));
+        const { readEvents } = await loadLazyModule();
+        return (reader ??= readEvents(feed, options, errorFromWire));
       };
       return {
         next: async () => (await begun()).next(),
@@ -81,26 +81,26 @@ export function openSession(sessionId: string, parts: SessionParts): Session {
     },
     send: (message, options = {}) => handled(send(message, options)),
     stop({ epoch } = {}) {
-      const { state } = followed.place;
+      const { state } = feed.position;
       // Named, the turn can be asked for again without ending another one.
       const turn = epoch ?? (isTurn(state) ? state.epoch : undefined);
-      const asked = exchange.ask({ type: "stop", session: sessionId, epoch: turn });
-      return handled(asked.then(({ done = false }) => done));
+      const ack = queue.submit({ type: "stop", session: sessionId, epoch: turn });
+      return handled(ack.then(({ done = false }) => done));
     },
     regenerate({ messageId, id = newId() } = {}) {
-      const asked = exchange.ask({ type: "regenerate", session: sessionId, id, messageId });
-      return handled(asked.then(({ seq }) => (seq === undefined ? {} : { seq })));
+      const ack = queue.submit({ type: "regenerate", session: sessionId, id, messageId });
+      return handled(ack.then(({ seq }) => (seq === undefined ? {} : { seq })));
     },
     toolResult(messageId, results, { id = newId() } = {}) {
       const frame = { type: "tool_result", session: sessionId, id, messageId, results } as const;
-      return handled(exchange.ask(frame).then(({ seq = 0 }) => ({ seq })));
+      return handled(queue.submit(frame).then(({ seq = 0 }) => ({ seq })));
     },
-    read(seq = followed.place.lastSeq) {
-      askedSeq = Math.max(askedSeq, seq);
-      reading ??= readUpTo().finally(() => {
+    read(seq = feed.position.lastSeq) {
+      requestedSeq = Math.max(requestedSeq, seq);
+      reading ??= sendRead().finally(() => {
         reading = undefined;
         // One that was refused isn't asked for again by the next.
-        askedSeq = readSeq;
+        requestedSeq = readSeq;
       });
       return handled(reading);
     },

@@ -1,6 +1,12 @@
 import { describe, expect, test } from "vitest";
 import type { Entry, SessionState } from "../../protocol/message.ts";
-import { isCaughtUp, nowhere, type Place, type PlaceFrame, takeFrame } from "./position.ts";
+import {
+  isCaughtUp,
+  initialPosition,
+  type SessionPosition,
+  type PositionFrame,
+  applyFrame,
+} from "./position.ts";
 
 const session = "s";
 const idle: SessionState = { state: "idle" };
@@ -15,11 +21,15 @@ const entry = (seq: number, more: Partial<Entry> = {}): Entry => ({
   atMs: 0,
   ...more,
 });
-const entries = (...some: Entry[]): PlaceFrame => ({ type: "entries", session, entries: some });
-const joined = (lastSeq: number, incarnation = "i", state: SessionState = idle): PlaceFrame => {
+const entries = (...some: Entry[]): PositionFrame => ({ type: "entries", session, entries: some });
+const joined = (lastSeq: number, incarnation = "i", state: SessionState = idle): PositionFrame => {
   return { type: "joined", ref: "j", session, lastSeq, incarnation, state };
 };
-const chunks = (index: number, deltas: string[], { epoch = 1, attempt = 1 } = {}): PlaceFrame => ({
+const chunks = (
+  index: number,
+  deltas: string[],
+  { epoch = 1, attempt = 1 } = {},
+): PositionFrame => ({
   type: "chunks",
   session,
   epoch,
@@ -36,16 +46,16 @@ const busy = (epoch = 1): SessionState => ({
   upToSeq: 1,
   stopping: false,
 });
-const joining: Place = { ...nowhere, phase: "joining" };
+const joining: SessionPosition = { ...initialPosition, phase: "joining" };
 
 /** Takes all of them; what was told, in short. */
-function take(start: Place, ...frames: PlaceFrame[]) {
+function take(start: SessionPosition, ...frames: PositionFrame[]) {
   let place = start;
   let gaps = 0;
   const told: string[] = [];
   for (const frame of frames) {
-    const taken = takeFrame(place, frame);
-    place = taken.place;
+    const taken = applyFrame(place, frame);
+    place = taken.position;
     if (taken.gap) gaps++;
     for (const event of taken.events) {
       const { type } = event;
@@ -81,20 +91,25 @@ describe("a place in a session", () => {
   });
 
   test("heeds nothing before the answer to its own join", () => {
-    const known: Place = { ...joining, lastSeq: 4, lastMessageId: "m4" };
+    const known: SessionPosition = { ...joining, lastSeq: 4, lastMessageId: "m4" };
     const early = [entries(entry(5)), chunks(0, ["a"]), { type: "state", session, state: busy() }];
-    const reset: PlaceFrame = { type: "reset", session, reason: "ahead" };
-    expect(take(known, ...(early as PlaceFrame[]), reset)).toEqual({
+    const reset: PositionFrame = { type: "reset", session, reason: "ahead" };
+    expect(take(known, ...(early as PositionFrame[]), reset)).toEqual({
       place: known,
       told: [],
       gaps: 0,
     });
-    const away: Place = { ...known, phase: "away" };
+    const away: SessionPosition = { ...known, phase: "away" };
     expect(take(away, joined(9)).place).toBe(away);
   });
 
   test("begins with nothing after a reset, and is of the other log only then", () => {
-    const known: Place = { ...joining, lastSeq: 4, lastMessageId: "m4", incarnation: "old" };
+    const known: SessionPosition = {
+      ...joining,
+      lastSeq: 4,
+      lastMessageId: "m4",
+      incarnation: "old",
+    };
     const before = take(known, joined(2, "new"));
     expect(before.place).toMatchObject({ incarnation: "old", lastSeq: 4 });
     const after = take(
@@ -125,7 +140,7 @@ describe("a place in a session", () => {
   });
 
   test("counts on from what a shortened beginning stands for", () => {
-    const short = { ...chunks(0, ["abc"]), nextIndex: 7 } as PlaceFrame;
+    const short = { ...chunks(0, ["abc"]), nextIndex: 7 } as PositionFrame;
     const { told, gaps } = take(joining, joined(0, "i", busy()), short, chunks(7, ["d"]));
     expect(told).toEqual(["joined", "anew abc", "on d"]);
     expect(gaps).toBe(0);
@@ -133,7 +148,7 @@ describe("a place in a session", () => {
 
   test("keeps an answer whose turn waits for a permit, and goes on with it", () => {
     const state = { ...busy(), state: "waiting" } as SessionState;
-    const frames: PlaceFrame[] = [chunks(0, ["a"]), { type: "state", session, state }];
+    const frames: PositionFrame[] = [chunks(0, ["a"]), { type: "state", session, state }];
     const taken = take(joining, joined(0, "i", busy()), ...frames, chunks(1, ["b"]));
     expect(taken).toMatchObject({ gaps: 0, place: { answer: { nextIndex: 2 } } });
     expect(taken.told).toEqual(["joined", "anew a", "state", "on b"]);
@@ -172,7 +187,7 @@ describe("a place in a session", () => {
 
   test("leaves aside what a newer server says", () => {
     const place = take(joining, joined(0)).place;
-    const strange = { type: "typing", session } as unknown as PlaceFrame;
-    expect(takeFrame(place, strange)).toEqual({ place, events: [], gap: false });
+    const strange = { type: "typing", session } as unknown as PositionFrame;
+    expect(applyFrame(place, strange)).toEqual({ place, events: [], gap: false });
   });
 });

@@ -8,7 +8,7 @@ import type { SessionEvent } from "./session.ts";
  * `away`: nothing that comes counts. `joining`: a join was sent, and what comes before its own answer is
  * of an earlier one. `joined`: entries follow from the place that the join named, without a gap.
  */
-export type Place = {
+export type SessionPosition = {
   readonly phase: "away" | "joining" | "joined";
   /** The last entry that is here. */
   readonly lastSeq: number;
@@ -21,31 +21,31 @@ export type Place = {
   /** Up to where there was history when it was joined. */
   readonly historySeq: number;
   /** The answer that chunks have told of. */
-  readonly answer?: AnswerPlace | undefined;
+  readonly answer?: AnswerPosition | undefined;
   /** Turns up to this one have their entry, so that chunks of theirs are stale. */
   readonly endedEpoch: number;
 };
 
-export type AnswerPlace = {
+export type AnswerPosition = {
   readonly epoch: number;
   readonly attempt: number;
   readonly nextIndex: number;
 };
 
 /** Frames that tell what happens in a session. */
-export type PlaceFrame = Extract<
+export type PositionFrame = Extract<
   ServerFrame,
   { type: "joined" | "reset" | "entries" | "state" | "chunks" }
 >;
 
-export type Placed = {
-  readonly place: Place;
+export type PositionUpdate = {
+  readonly position: SessionPosition;
   readonly events: readonly SessionEvent[];
   /** Something is missing: join again from what is there. */
   readonly gap: boolean;
 };
 
-export const nowhere: Place = {
+export const initialPosition: SessionPosition = {
   phase: "away",
   lastSeq: 0,
   state: { state: "idle" },
@@ -54,100 +54,113 @@ export const nowhere: Place = {
 };
 
 /** Whether all that there was when it was joined is here. */
-export function isCaughtUp({ phase, lastSeq, historySeq }: Place): boolean {
+export function isCaughtUp({ phase, lastSeq, historySeq }: SessionPosition): boolean {
   return phase === "joined" && lastSeq >= historySeq;
 }
 
 /** Decides what a frame adds to what is known. Frames of other connections must not come here. */
-export function takeFrame(place: Place, frame: PlaceFrame): Placed {
-  if (frame.type === "joined") return join(place, frame);
+export function applyFrame(position: SessionPosition, frame: PositionFrame): PositionUpdate {
+  if (frame.type === "joined") return join(position, frame);
   // What an earlier join of this connection still brings comes again after the answer to this one.
-  if (place.phase !== "joined") return same(place);
+  if (position.phase !== "joined") return unchanged(position);
   switch (frame.type) {
     case "reset": {
-      const { phase, joinedIncarnation, state, historySeq } = place;
+      const { phase, joinedIncarnation, state, historySeq } = position;
       const joined = { phase, joinedIncarnation, state, historySeq };
       return {
-        place: { ...nowhere, ...joined, incarnation: joinedIncarnation },
+        position: { ...initialPosition, ...joined, incarnation: joinedIncarnation },
         events: [{ type: "reset", reason: frame.reason }],
         gap: false,
       };
     }
     case "entries":
-      return takeEntries(place, frame.entries);
+      return applyEntries(position, frame.entries);
     case "state": {
       const { state } = frame;
-      return settled({ ...place, state }, [{ type: "state", state }]);
+      return dropVoidAnswer({ ...position, state }, [{ type: "state", state }]);
     }
     case "chunks":
-      return takeChunks(place, frame);
+      return applyChunks(position, frame);
     default:
       // A newer server may say more.
-      return same(place);
+      return unchanged(position);
   }
 }
 
-const same = (place: Place): Placed => ({ place, events: [], gap: false });
+const unchanged = (position: SessionPosition): PositionUpdate => ({
+  position,
+  events: [],
+  gap: false,
+});
 
-function join(place: Place, frame: Extract<PlaceFrame, { type: "joined" }>): Placed {
-  if (place.phase !== "joining") return same(place);
+function join(
+  position: SessionPosition,
+  frame: Extract<PositionFrame, { type: "joined" }>,
+): PositionUpdate {
+  if (position.phase !== "joining") return unchanged(position);
   const { lastSeq, incarnation: joinedIncarnation, state } = frame;
-  const incarnation = place.lastSeq === 0 ? joinedIncarnation : place.incarnation;
-  const joined: Place = {
-    ...place,
+  const incarnation = position.lastSeq === 0 ? joinedIncarnation : position.incarnation;
+  const joined: SessionPosition = {
+    ...position,
     phase: "joined",
     incarnation,
     joinedIncarnation,
     state,
     historySeq: lastSeq,
   };
-  return settled(joined, [{ type: "joined", lastSeq, state }]);
+  return dropVoidAnswer(joined, [{ type: "joined", lastSeq, state }]);
 }
 
-function takeEntries(before: Place, entries: readonly Entry[]): Placed {
-  let place = before;
+function applyEntries(start: SessionPosition, entries: readonly Entry[]): PositionUpdate {
+  let position = start;
   const events: SessionEvent[] = [];
   for (const entry of entries) {
-    if (entry.seq <= place.lastSeq) continue;
-    if (entry.seq > place.lastSeq + 1) return { place, events, gap: true };
+    if (entry.seq <= position.lastSeq) continue;
+    if (entry.seq > position.lastSeq + 1) return { position, events, gap: true };
     const { seq: lastSeq, messageId: lastMessageId } = entry;
     const { epoch = 0, outcome } = entry;
-    const endedEpoch = outcome ? Math.max(place.endedEpoch, epoch) : place.endedEpoch;
-    const isAnswered = place.answer !== undefined && place.answer.epoch <= endedEpoch;
-    const answer = isAnswered ? undefined : place.answer;
-    place = { ...place, lastSeq, lastMessageId, endedEpoch, answer };
+    const endedEpoch = outcome ? Math.max(position.endedEpoch, epoch) : position.endedEpoch;
+    const isAnswered = position.answer !== undefined && position.answer.epoch <= endedEpoch;
+    const answer = isAnswered ? undefined : position.answer;
+    position = { ...position, lastSeq, lastMessageId, endedEpoch, answer };
     events.push({ type: "entry", entry });
   }
-  return settled(place, events);
+  return dropVoidAnswer(position, events);
 }
 
-function takeChunks(place: Place, frame: Extract<PlaceFrame, { type: "chunks" }>): Placed {
+function applyChunks(
+  position: SessionPosition,
+  frame: Extract<PositionFrame, { type: "chunks" }>,
+): PositionUpdate {
   const { epoch, attempt, index } = frame;
   let { chunks } = frame;
-  const { answer } = place;
-  const nothing = same(place);
+  const { answer } = position;
+  const noChange = unchanged(position);
   // Positive where these are of a later answer than the one that is known.
   const ahead = answer ? epoch - answer.epoch || attempt - answer.attempt : 1;
-  if (ahead < 0 || epoch <= place.endedEpoch) return nothing;
+  if (ahead < 0 || epoch <= position.endedEpoch) return noChange;
   const fromStart = index === 0;
   const known = answer && ahead === 0 ? answer.nextIndex : 0;
   if (!fromStart) {
-    if (index > known) return { ...nothing, gap: true };
+    if (index > known) return { ...noChange, gap: true };
     chunks = chunks.slice(known - index);
-    if (chunks.length === 0) return nothing;
+    if (chunks.length === 0) return noChange;
   }
   const nextIndex = fromStart ? (frame.nextIndex ?? chunks.length) : known + chunks.length;
   return {
-    place: { ...place, answer: { epoch, attempt, nextIndex } },
+    position: { ...position, answer: { epoch, attempt, nextIndex } },
     events: [{ type: "chunks", epoch, attempt, fromStart, chunks }],
     gap: false,
   };
 }
 
 /** An answer that isn't made any more is forgotten, once the entry that it became would be here. */
-function settled(place: Place, events: readonly SessionEvent[]): Placed {
-  const { answer, state } = place;
+function dropVoidAnswer(
+  position: SessionPosition,
+  events: readonly SessionEvent[],
+): PositionUpdate {
+  const { answer, state } = position;
   const isMade = isTurn(state) && state.epoch === answer?.epoch;
-  const isVoid = answer !== undefined && !isMade && isCaughtUp(place);
-  return { place: isVoid ? { ...place, answer: undefined } : place, events, gap: false };
+  const isVoid = answer !== undefined && !isMade && isCaughtUp(position);
+  return { position: isVoid ? { ...position, answer: undefined } : position, events, gap: false };
 }

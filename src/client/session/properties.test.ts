@@ -5,9 +5,9 @@ import { between, seededRandom } from "../../base/random.ts";
 import type { Entry } from "../../protocol/message.ts";
 import { viewOf } from "../../protocol/view.ts";
 import { createClient, type SessionEvent } from "../index.ts";
-import { loadBeside } from "./view.ts";
+import { loadLazyModule } from "./view.ts";
 import { calm, type Faults } from "../contract/simulated-network.ts";
-import { simulate } from "../contract/simulated.ts";
+import { simulateServer } from "../contract/simulated-server.ts";
 
 const stormy: Faults = {
   closedDoor: 0.2,
@@ -19,7 +19,7 @@ const stormy: Faults = {
 };
 const sessions = ["a", "b"];
 
-beforeAll(() => loadBeside());
+beforeAll(() => loadLazyModule());
 
 describe("a client on a network that loses everything but order", () => {
   test(
@@ -37,7 +37,7 @@ describe("a client on a network that loses everything but order", () => {
 async function run(seed: number): Promise<void> {
   const clock = movableClock();
   const random = seededRandom(seed);
-  const server = simulate({ clock, random: seededRandom(seed + 1) });
+  const server = simulateServer({ clock, random: seededRandom(seed + 1) });
   const { WebSocket, fetch } = server;
   const network = { isOnline: () => true, onChange: () => () => {} };
   const token = () => "a token";
@@ -96,7 +96,7 @@ async function run(seed: number): Promise<void> {
       case 10:
       case 11:
         server.isUp = true;
-        return server.say(session);
+        return server.writeChunk(session);
       default: {
         const id = `ada ${++sent}`;
         unsettled++;

@@ -1,24 +1,24 @@
 import { FlotillaError } from "../../base/errors.ts";
-import { errorOf } from "../http.ts";
-import type { Followed } from "./feed.ts";
+import { errorFromWire } from "../http.ts";
+import type { SessionFeed } from "./feed.ts";
 import type { SessionEvent, SessionEventsOptions } from "./session.ts";
 
 // What may wait for a reader, besides what there was when it began.
-const queueMost = 20_000;
+const maxQueued = 20_000;
 
 /**
  * What there is of a session and then what happens, one after the other. It begins with the first
  * `next`, so that one that nobody reads holds nothing.
  */
 export function readEvents(
-  followed: Pick<Followed, "known" | "on">,
+  feed: Pick<SessionFeed, "replay" | "on">,
   { signal, after = 0 }: SessionEventsOptions,
   // Not imported: of a module that both files need, bundlers make a third one, loaded at once as well.
-  makeError: typeof errorOf,
+  makeError: typeof errorFromWire,
 ): AsyncIterableIterator<SessionEvent> {
   let queue: SessionEvent[] = [];
-  let at = 0;
-  let most = 0;
+  let nextIndex = 0;
+  let replayed = 0;
   let error: FlotillaError | undefined;
   let isOver = false;
   let wake = () => {};
@@ -32,14 +32,14 @@ export function readEvents(
   };
   const abort = () => {
     queue = [];
-    at = 0;
+    nextIndex = 0;
     finish();
   };
   const push = (event: SessionEvent) => {
     if (event.type === "entry" && event.entry.seq <= after) return;
-    if (queue.length - at >= queueMost + most) {
-      const message = `${queueMost} events wait to be read: read faster`;
-      error = makeError({ code: "overloaded", message, details: { queueMost } });
+    if (queue.length - nextIndex >= maxQueued + replayed) {
+      const message = `${maxQueued} events wait to be read: read faster`;
+      error = makeError({ code: "overloaded", message, details: { queueMost: maxQueued } });
       return finish();
     }
     queue.push(event);
@@ -48,16 +48,16 @@ export function readEvents(
   };
 
   const events = (async function* () {
-    most = followed.known(after).length;
-    stop = followed.on(push);
+    replayed = feed.replay(after).length;
+    stop = feed.on(push);
     signal?.addEventListener("abort", abort);
     if (signal?.aborted) abort();
     // It was gone already, and that was told before there was anything to leave.
     else if (isOver) finish();
     for (;;) {
-      while (at < queue.length) yield queue[at++]!;
+      while (nextIndex < queue.length) yield queue[nextIndex++]!;
       queue = [];
-      at = most = 0;
+      nextIndex = replayed = 0;
       if (error) throw error;
       if (isOver) return;
       await new Promise<void>((resolve) => (wake = resolve));

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { createShown, loadBeside } from "./view.ts";
+import { createClientView, loadLazyModule } from "./view.ts";
 
 const idle = { state: "idle" } as const;
 const now = { status: "live", state: idle, lastSeq: 0 } as const;
@@ -7,7 +7,7 @@ const message = { id: "m", parts: [{ type: "text", text: "hi" }] };
 
 describe("what was sent here", () => {
   test("is shown until its entry is here, and isn't unsent once it is acked", () => {
-    const shown = createShown(() => {});
+    const shown = createClientView(() => {});
     shown.unsent(message);
     expect(shown.snapshot(now)).toMatchObject({ unsent: [message], messages: [{ id: "m" }] });
     shown.stored("m", 1);
@@ -15,7 +15,7 @@ describe("what was sent here", () => {
   });
 
   test("isn't shown for ever where the log was cut back before its entry came", () => {
-    const shown = createShown(() => {});
+    const shown = createClientView(() => {});
     shown.unsent(message);
     shown.stored("m", 5);
     shown.take({ type: "joined", lastSeq: 5, state: idle }, idle);
@@ -26,8 +26,8 @@ describe("what was sent here", () => {
 });
 
 test("an answer whose turn waits is no message yet, and is shown with where it stands", async () => {
-  await loadBeside();
-  const shown = createShown(() => {});
+  await loadLazyModule();
+  const shown = createClientView(() => {});
   const of = { type: "chunks", epoch: 1, attempt: 1 } as const;
   const waiting = (data: object | null) => ({ type: "data-waiting", transient: true, data });
   shown.take({ ...of, fromStart: true, chunks: [waiting({ ahead: 3 })] }, idle);
@@ -43,7 +43,7 @@ test("an answer whose turn waits is no message yet, and is shown with where it s
 });
 
 test("where a turn stood is shown no more once another attempt has begun", () => {
-  const shown = createShown(() => {});
+  const shown = createClientView(() => {});
   const turn = { epoch: 1, agent: "helper", messageId: "a", upToSeq: 1, stopping: false };
   const waiting = { state: "waiting", attempt: 1, ...turn } as const;
   const chunks = [{ type: "data-waiting", transient: true, data: { ahead: 3 } }];

@@ -2,16 +2,16 @@ import type { FlotillaError } from "../../base/errors.ts";
 import type { Assembler } from "../../protocol/assembler/assembler.ts";
 import type { Chunk } from "../../protocol/chunk.ts";
 import { type Entry, isTurn, type SessionState, type UIMessage } from "../../protocol/message.ts";
-import { createView, type View } from "../../protocol/view.ts";
-import { isBeside, type Waiting, waitingAfter, waitingChunk } from "../../protocol/waiting.ts";
+import { createMessageView, type MessageView } from "../../protocol/view.ts";
+import { areTransient, type Waiting, waitingAfter, waitingChunk } from "../../protocol/waiting.ts";
 import { asError } from "../http.ts";
 import type { LiveAnswer, SessionEvent, SessionSnapshot, Unsent } from "./session.ts";
 
 /** What of a session is shown: its entries, the answer that is being made, what isn't stored yet. */
-export type Shown = {
+export type ClientView = {
   take(event: SessionEvent, state: SessionState): void;
   entries(after: number): readonly Entry[];
-  readonly live: Live | undefined;
+  readonly live: AnswerStream | undefined;
   /** The answer isn't made any more. */
   endAnswer(): void;
   /** Adds what is sent here, or says that it was refused. */
@@ -20,34 +20,35 @@ export type Shown = {
   stored(id: string, seq?: number): void;
   /** Forgets the log. What isn't stored yet stays. */
   clear(): void;
-  snapshot(now: Now): SessionSnapshot;
+  snapshot(now: SnapshotParts): SessionSnapshot;
 };
 
-type Now = Pick<SessionSnapshot, "status" | "state" | "lastSeq"> & {
+type SnapshotParts = Pick<SessionSnapshot, "status" | "state" | "lastSeq"> & {
   readonly incarnation?: string | undefined;
   readonly error?: FlotillaError | undefined;
 };
 
 /** Refused messages are kept for people to see, so many of them. */
-const refusedMost = 50;
+const maxRefused = 50;
 
 /** `onLoaded`: more of what is known can be shown. */
-export function createShown(onLoaded: () => void): Shown {
-  let view: View = createView();
+export function createClientView(onLoaded: () => void): ClientView {
+  let view: MessageView = createMessageView();
   let log: Entry[] = [];
   let stored: UIMessage[] | undefined;
-  let live: Live | undefined;
+  let live: AnswerStream | undefined;
   const unsent = new Map<string, Unsent & { readonly seq?: number }>();
-  let listed: readonly Unsent[] | undefined = [];
+  let unsentList: readonly Unsent[] | undefined = [];
 
   const drop = (id: string) => {
-    if (unsent.delete(id)) listed = undefined;
+    if (unsent.delete(id)) unsentList = undefined;
   };
   /** A log that was replaced may be without what was stored: nothing will come for it. */
-  const forgetLost = (isLost: (seq: number) => boolean) => {
+  const dropAcked = (isLost: (seq: number) => boolean) => {
     for (const { id, seq } of unsent.values()) if (seq !== undefined && isLost(seq)) drop(id);
   };
-  const list = () => (listed ??= [...unsent.values()].filter(({ seq }) => seq === undefined));
+  const listUnsent = () =>
+    (unsentList ??= [...unsent.values()].filter(({ seq }) => seq === undefined));
 
   const messages = (): readonly UIMessage[] => {
     stored ??= view.messages();
@@ -55,18 +56,18 @@ export function createShown(onLoaded: () => void): Shown {
       ({ id, error }) => error === undefined && view.indexOf(id) < 0,
     );
     if (!live && waiting.length === 0) return stored;
-    const shown = [...stored];
+    const all = [...stored];
     const answer = live?.answer();
     if (answer) {
       const { message } = answer;
       const index = view.indexOf(message.id);
-      if (index < 0) shown.push(message);
-      else shown[index] = message;
+      if (index < 0) all.push(message);
+      else all[index] = message;
     }
     for (const { id, parts, metadata } of waiting) {
-      shown.push({ id, role: "user", ...(metadata !== undefined && { metadata }), parts });
+      all.push({ id, role: "user", ...(metadata !== undefined && { metadata }), parts });
     }
-    return shown;
+    return all;
   };
 
   return {
@@ -77,20 +78,20 @@ export function createShown(onLoaded: () => void): Shown {
         view.add(entry);
         stored = undefined;
         drop(entry.messageId);
-        forgetLost((seq) => seq <= entry.seq);
+        dropAcked((seq) => seq <= entry.seq);
       } else if (event.type === "joined") {
         const { lastSeq } = event;
-        forgetLost((seq) => seq > lastSeq);
+        dropAcked((seq) => seq > lastSeq);
       } else if (event.type === "chunks") {
         if (!event.fromStart) return live?.push(event.chunks);
-        const isOf = isTurn(state) && state.epoch === event.epoch;
-        const said = event.chunks[0]?.["messageId"];
-        const messageId = isOf
+        const isOfTurn = isTurn(state) && state.epoch === event.epoch;
+        const announcedId = event.chunks[0]?.["messageId"];
+        const messageId = isOfTurn
           ? state.messageId
-          : typeof said === "string"
-            ? said
+          : typeof announcedId === "string"
+            ? announcedId
             : `@${event.epoch}`;
-        live = createLive(event, messageId, onLoaded);
+        live = createAnswerStream(event, messageId, onLoaded);
       } else if (event.type === "reset") this.clear();
     },
     entries: (after) => (after === 0 ? [...log] : log.filter(({ seq }) => seq > after)),
@@ -103,20 +104,20 @@ export function createShown(onLoaded: () => void): Shown {
     unsent(message) {
       unsent.delete(message.id);
       unsent.set(message.id, message);
-      listed = undefined;
+      unsentList = undefined;
       const refused = [...unsent.values()].filter(({ error }) => error !== undefined);
-      if (refused.length > refusedMost) unsent.delete(refused[0]!.id);
+      if (refused.length > maxRefused) unsent.delete(refused[0]!.id);
     },
     stored(id, seq) {
       const message = unsent.get(id);
       if (!message) return;
       if (seq === undefined || log.length >= seq) return drop(id);
       unsent.set(id, { ...message, seq });
-      listed = undefined;
+      unsentList = undefined;
     },
     clear() {
-      forgetLost(() => true);
-      view = createView();
+      dropAcked(() => true);
+      view = createMessageView();
       log = [];
       stored = undefined;
       live = undefined;
@@ -124,15 +125,15 @@ export function createShown(onLoaded: () => void): Shown {
     snapshot({ status, state, lastSeq, incarnation, error }) {
       const answer = live?.answer();
       // An attempt that was lost can't say that it waits no more.
-      const isPast =
+      const isSuperseded =
         live && isTurn(state) && state.epoch === live.epoch && state.attempt > live.attempt;
-      const waiting = isPast ? undefined : live?.waiting;
+      const waiting = isSuperseded ? undefined : live?.waiting;
       return {
         status,
         messages: messages(),
         ...(answer && { answer }),
         ...(waiting && { waiting }),
-        unsent: list(),
+        unsent: listUnsent(),
         state,
         lastSeq,
         ...(incarnation !== undefined && { incarnation }),
@@ -142,10 +143,10 @@ export function createShown(onLoaded: () => void): Shown {
   };
 }
 
-type Chunks = Extract<SessionEvent, { type: "chunks" }>;
+type ChunksEvent = Extract<SessionEvent, { type: "chunks" }>;
 
 /** The answer that is being made, put together from its chunks. */
-type Live = {
+type AnswerStream = {
   readonly epoch: number;
   readonly attempt: number;
   push(chunks: readonly Chunk[]): void;
@@ -157,59 +158,59 @@ type Live = {
   snapshot(): readonly Chunk[];
 };
 
-type Beside = typeof import("../lazy.ts");
+type LazyModule = typeof import("../lazy.ts");
 
-let make: Beside["createAssembler"] | undefined;
-let loading: Promise<Beside> | undefined;
+let makeAssembler: LazyModule["createAssembler"] | undefined;
+let loadingModule: Promise<LazyModule> | undefined;
 
 /**
  * What puts answers together is a third of the whole client, and not needed to follow, to send or to show
  * what is stored; nor is what reads events one by one. So both are loaded beside, as soon as there is a
  * connection. Rejects where that fails, and the next call tries again.
  */
-export function loadBeside(): Promise<Beside> {
-  loading ??= import("../lazy.ts").then(
+export function loadLazyModule(): Promise<LazyModule> {
+  loadingModule ??= import("../lazy.ts").then(
     (loaded) => {
-      make = loaded.createAssembler;
+      makeAssembler = loaded.createAssembler;
       return loaded;
     },
     (error: unknown) => {
-      loading = undefined;
+      loadingModule = undefined;
       throw asError(error);
     },
   );
-  return loading;
+  return loadingModule;
 }
 
 // What the server lets through is bounded there; this is against endless memory only.
-const maxBytes = 64 * 1024 * 1024;
+const maxAnswerBytes = 64 * 1024 * 1024;
 
 /** `onLoaded`: there is an answer to be shown, where there was none. */
-function createLive(
-  { epoch, attempt, chunks }: Chunks,
+function createAnswerStream(
+  { epoch, attempt, chunks }: ChunksEvent,
   messageId: string,
   onLoaded: () => void,
-): Live {
+): AnswerStream {
   let assembler: Assembler | undefined;
-  let held: Chunk[] = [];
+  let buffered: Chunk[] = [];
   let answer: LiveAnswer | undefined;
   let waiting: Waiting | undefined;
-  let begun = false;
+  let hasBegun = false;
 
   const push = (more: readonly Chunk[]) => {
     answer = undefined;
     waiting = waitingAfter(waiting, more);
-    begun ||= !isBeside(more);
-    assembler ??= make?.({ messageId, maxBytes });
+    hasBegun ||= !areTransient(more);
+    assembler ??= makeAssembler?.({ messageId, maxBytes: maxAnswerBytes });
     // As arguments, so many would be too many for some browsers.
-    held = [...held, ...more];
-    if (!assembler) return loadBeside().then(load, () => {});
+    buffered = [...buffered, ...more];
+    if (!assembler) return loadLazyModule().then(onLoad, () => {});
     // One that is refused has changed nothing: it is a preview, and the entry is what counts.
-    for (const chunk of held) assembler.push(chunk);
-    held = [];
+    for (const chunk of buffered) assembler.push(chunk);
+    buffered = [];
     return undefined;
   };
-  const load = () => {
+  const onLoad = () => {
     if (assembler) return;
     void push([]);
     onLoaded();
@@ -220,15 +221,15 @@ function createLive(
     attempt,
     push: (more) => void push(more),
     answer() {
-      if (!assembler || !begun) return undefined;
+      if (!assembler || !hasBegun) return undefined;
       return (answer ??= { messageId, epoch, attempt, message: assembler.message() });
     },
     get waiting() {
       return waiting;
     },
     snapshot() {
-      if (!begun) return waiting ? [waitingChunk(waiting)] : [];
-      return assembler?.snapshot() ?? [...held];
+      if (!hasBegun) return waiting ? [waitingChunk(waiting)] : [];
+      return assembler?.snapshot() ?? [...buffered];
     },
   };
 }

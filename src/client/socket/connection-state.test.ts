@@ -1,34 +1,34 @@
 import { describe, expect, test } from "vitest";
-import { hello, opened, start, want } from "../contract/link.ts";
+import { hello, openSocketState, startSocketState, wanted } from "../contract/socket-state.ts";
 
 describe("a link", () => {
   test("connects when something is wanted, and ends a while after nothing is", () => {
-    const link = start();
+    const link = startSocketState();
     expect(link.state).toEqual({ status: "idle" });
-    link.on(want);
+    link.on(wanted);
     expect(link.state).toEqual({ status: "connecting", attempt: 1 });
-    link.heard({ ...hello, user: "ada" });
+    link.receive({ ...hello, user: "ada" });
     expect(link.state).toEqual({ status: "open", tenant: "default", user: "ada" });
     link.on({ type: "wanted", isWanted: false });
     link.pass(9_000);
-    link.on(want);
-    link.heard({ type: "heard" });
+    link.on(wanted);
+    link.receive({ type: "heard" });
     link.pass(9_000);
     expect(link.state.status).toBe("open");
     link.on({ type: "wanted", isWanted: false });
-    link.heard({ type: "heard" });
+    link.receive({ type: "heard" });
     link.pass(10_000);
     expect(link.state).toEqual({ status: "idle" });
-    expect(link.asked()).toEqual(["open", "drop"]);
+    expect(link.effects()).toEqual(["open", "drop"]);
   });
 
   test("waits ever longer between tries, by chance, 20 seconds at most", () => {
-    const link = start();
-    link.on(want);
+    const link = startSocketState();
+    link.on(wanted);
     const waits: number[] = [];
     for (let n = 0; n < 9; n++) {
-      link.heard({ type: "ended", code: 1006 });
-      link.heard({ type: "failed", error: { message: "away" } }, 0.999999);
+      link.receive({ type: "ended", code: 1006 });
+      link.receive({ type: "failed", error: { message: "away" } }, 0.999999);
       const waitMs = link.state.status === "waiting" ? link.state.retryInMs : Number.NaN;
       waits.push(waitMs);
       link.pass(waitMs);
@@ -37,17 +37,17 @@ describe("a link", () => {
   });
 
   test("comes back sooner where a connection had held, or was open at all", () => {
-    const link = opened();
+    const link = openSocketState();
     const waits: number[] = [];
     for (let n = 0; n < 6; n++) {
-      link.heard({ type: "ended", code: 1006 }, 0.999999);
+      link.receive({ type: "ended", code: 1006 }, 0.999999);
       if (link.state.status === "waiting") waits.push(link.state.retryInMs);
       link.pass(2_000);
-      link.heard(hello);
+      link.receive(hello);
     }
     expect(waits).toEqual([250, 500, 1_000, 2_000, 2_000, 2_000]);
     link.pass(6_000);
-    link.heard({ type: "ended", code: 1006 }, 0.999999);
+    link.receive({ type: "ended", code: 1006 }, 0.999999);
     expect(link.state).toMatchObject({ status: "waiting", retryInMs: 250 });
   });
 
@@ -56,105 +56,105 @@ describe("a link", () => {
     [4408, 0.5, 125],
     [4429, 0.5, 7_500],
   ])("comes back after %i as that asks for", (code, chance, retryInMs) => {
-    const link = opened();
-    link.heard({ type: "ended", code }, chance);
+    const link = openSocketState();
+    link.receive({ type: "ended", code }, chance);
     expect(link.state).toMatchObject({ status: "waiting", retryInMs });
   });
 
   test("pings who is silent, and gives up who doesn't answer", () => {
-    const link = opened();
+    const link = openSocketState();
     link.pass(15_000);
-    expect(link.asked()).toEqual(["ping"]);
-    link.heard({ type: "heard" });
+    expect(link.effects()).toEqual(["ping"]);
+    link.receive({ type: "heard" });
     link.pass(15_000);
-    expect(link.asked()).toEqual(["ping"]);
+    expect(link.effects()).toEqual(["ping"]);
     link.pass(10_000);
-    expect(link.asked()).toEqual(["drop"]);
+    expect(link.effects()).toEqual(["drop"]);
     link.pass(250);
-    expect(link.asked()).toEqual(["open"]);
+    expect(link.effects()).toEqual(["open"]);
   });
 
   test.each(["late tick", "awake", "offline"])(
     "asks after sleep whether it still lives: %s",
     (how) => {
-      const link = opened();
+      const link = openSocketState();
       if (how === "late tick") link.on({ type: "tick", lateMs: 60_000 });
       else link.on({ type: "network", change: how as "awake" });
-      expect(link.asked()).toEqual(["ping"]);
+      expect(link.effects()).toEqual(["ping"]);
       link.pass(3_000);
-      expect(link.asked()[0]).toBe("drop");
+      expect(link.effects()[0]).toBe("drop");
     },
   );
 
   test("stops trying where there is no network, but for a try now and then", () => {
-    const link = start();
-    link.on(want);
+    const link = startSocketState();
+    link.on(wanted);
     link.on({ type: "network", change: "offline" });
     expect(link.state).toEqual({ status: "offline" });
-    link.asked();
+    link.effects();
     link.pass(29_999);
-    expect(link.asked()).toEqual([]);
+    expect(link.effects()).toEqual([]);
     link.pass(1);
-    expect(link.asked()).toEqual(["open"]);
-    link.heard({ type: "failed", error: { message: "away" } });
+    expect(link.effects()).toEqual(["open"]);
+    link.receive({ type: "failed", error: { message: "away" } });
     expect(link.state).toEqual({ status: "offline" });
     link.on({ type: "network", change: "online" });
-    expect(link.asked()).toEqual(["open"]);
+    expect(link.effects()).toEqual(["open"]);
   });
 
   test("gets another token once, and then is refused until told otherwise", () => {
-    const link = start();
+    const link = startSocketState();
     const refused = { type: "failed", error: { code: "unauthorized", message: "no" } };
-    link.on(want);
-    link.heard({ type: "ended", code: 1006 });
-    link.heard(refused);
-    link.heard({ type: "ended", code: 1006 });
-    link.heard(refused);
-    expect(link.asked()).toEqual(["open", "examine", "open fresh", "examine"]);
+    link.on(wanted);
+    link.receive({ type: "ended", code: 1006 });
+    link.receive(refused);
+    link.receive({ type: "ended", code: 1006 });
+    link.receive(refused);
+    expect(link.effects()).toEqual(["open", "examine", "open fresh", "examine"]);
     expect(link.state).toMatchObject({ status: "refused", error: { code: "unauthorized" } });
     link.pass(600_000);
-    expect(link.asked()).toEqual([]);
+    expect(link.effects()).toEqual([]);
     link.on({ type: "reconnect" });
-    expect(link.asked()).toEqual(["open"]);
+    expect(link.effects()).toEqual(["open"]);
   });
 
   /** Something answers, over and over, and it isn't a server of ours. */
-  const strayed = (link: ReturnType<typeof start>, tries: number) => {
+  const strayed = (link: ReturnType<typeof startSocketState>, tries: number) => {
     for (let n = 0; n < tries; n++) {
-      link.heard({ type: "ended", code: 1006 });
-      link.heard({ type: "failed", error: { code: "not_found", message: "/v1 answered 404" } });
+      link.receive({ type: "ended", code: 1006 });
+      link.receive({ type: "failed", error: { code: "not_found", message: "/v1 answered 404" } });
       if (link.state.status === "waiting") link.pass(link.state.retryInMs);
     }
   };
 
   test("gives up where another program answers from the first try on, and says so", () => {
-    const link = start();
-    link.on(want);
+    const link = startSocketState();
+    link.on(wanted);
     strayed(link, 7);
     expect(link.state).toMatchObject({ status: "connecting", attempt: 8 });
     strayed(link, 1);
     const error = { code: "invalid_option", message: "wrong url: /v1 answered 404" };
     expect(link.state).toMatchObject({ status: "refused", error });
-    link.asked();
+    link.effects();
     link.pass(600_000);
     link.on({ type: "network", change: "offline" });
-    expect(link.asked()).toEqual([]);
+    expect(link.effects()).toEqual([]);
     link.on({ type: "reconnect" });
-    expect(link.asked()).toEqual(["open"]);
-    link.heard(hello);
+    expect(link.effects()).toEqual(["open"]);
+    link.receive(hello);
     expect(link.state.status).toBe("open");
   });
 
   test.each(["online", "awake"] as const)(
     "tries as often again where another program answered, once the network or the page is back: %s",
     (change) => {
-      const link = start();
-      link.on(want);
+      const link = startSocketState();
+      link.on(wanted);
       strayed(link, 8);
       expect(link.state.status).toBe("refused");
-      link.asked();
+      link.effects();
       link.on({ type: "network", change });
-      expect(link.asked()).toEqual(["open"]);
+      expect(link.effects()).toEqual(["open"]);
       expect(link.state).toEqual({ status: "connecting", attempt: 1 });
       strayed(link, 7);
       expect(link.state).toMatchObject({ status: "connecting", attempt: 8 });
@@ -163,18 +163,18 @@ describe("a link", () => {
     },
   );
 
-  const unlike: [string, (link: ReturnType<typeof start>) => void][] = [
-    ["away", (link) => link.heard({ type: "failed", error: { message: "away" } })],
+  const unlike: [string, (link: ReturnType<typeof startSocketState>) => void][] = [
+    ["away", (link) => link.receive({ type: "failed", error: { message: "away" } })],
     ["silent", (link) => link.pass(10_000)],
     [
       "unauthorized",
-      (link) => link.heard({ type: "failed", error: { code: "unauthorized", message: "no" } }),
+      (link) => link.receive({ type: "failed", error: { code: "unauthorized", message: "no" } }),
     ],
     ["told to connect", (link) => link.on({ type: "reconnect" })],
   ];
   test.each(unlike)("gives up only after such answers in a row, not: %s", (_, happen) => {
-    const link = start();
-    link.on(want);
+    const link = startSocketState();
+    link.on(wanted);
     strayed(link, 7);
     happen(link);
     if (link.state.status === "waiting") link.pass(link.state.retryInMs);
@@ -185,10 +185,10 @@ describe("a link", () => {
   });
 
   test("counts no other failures towards giving up", () => {
-    const link = start();
-    link.on(want);
+    const link = startSocketState();
+    link.on(wanted);
     for (let n = 0; n < 20; n++) {
-      link.heard({ type: "failed", error: { message: "away" } });
+      link.receive({ type: "failed", error: { message: "away" } });
       if (link.state.status === "waiting") link.pass(link.state.retryInMs);
     }
     strayed(link, 1);
@@ -196,53 +196,53 @@ describe("a link", () => {
   });
 
   test("never gives up for that reason where its server was once", () => {
-    const link = opened();
+    const link = openSocketState();
     link.pass(60_000);
-    link.heard({ type: "ended", code: 1006 });
+    link.receive({ type: "ended", code: 1006 });
     link.pass(20_000);
     strayed(link, 50);
     expect(link.state).toMatchObject({ status: "connecting" });
   });
 
   test("is refused at once where there is no other token to be had", () => {
-    const link = opened({ isRenewable: false });
-    link.heard({ type: "ended", code: 4401 });
+    const link = openSocketState({ isRenewable: false });
+    link.receive({ type: "ended", code: 4401 });
     expect(link.state.status).toBe("refused");
   });
 
   test("renews a token before it expires, and again where that fails", () => {
-    const link = start();
-    link.on(want);
-    link.heard({ ...hello, expiresInMs: 12_000 });
-    link.asked();
+    const link = startSocketState();
+    link.on(wanted);
+    link.receive({ ...hello, expiresInMs: 12_000 });
+    link.effects();
     link.pass(8_999);
-    expect(link.asked()).toEqual([]);
+    expect(link.effects()).toEqual([]);
     link.pass(1);
-    expect(link.asked()).toEqual(["renew"]);
-    link.heard({ type: "renewed" });
+    expect(link.effects()).toEqual(["renew"]);
+    link.receive({ type: "renewed" });
     link.pass(5_000);
-    expect(link.asked()).toEqual(["renew"]);
-    link.heard({ type: "ended", code: 4401 });
-    expect(link.asked()).toEqual(["open fresh"]);
+    expect(link.effects()).toEqual(["renew"]);
+    link.receive({ type: "ended", code: 4401 });
+    expect(link.effects()).toEqual(["open fresh"]);
   });
 
   test("doesn't heed what an older connection says", () => {
-    const link = opened();
+    const link = openSocketState();
     const old = link.connection;
-    link.heard({ type: "ended", code: 1006 });
+    link.receive({ type: "ended", code: 1006 });
     link.pass(1_000);
-    link.heard(hello);
+    link.receive(hello);
     link.on({ type: "ended", connection: old, code: 1006 });
     expect(link.state.status).toBe("open");
   });
 
   test("does nothing any more once it is closed", () => {
-    const link = opened();
+    const link = openSocketState();
     link.on({ type: "close" });
-    link.on(want);
+    link.on(wanted);
     link.on({ type: "reconnect" });
     link.pass(60_000);
-    expect(link.asked()).toEqual(["drop"]);
+    expect(link.effects()).toEqual(["drop"]);
     expect(link.state).toEqual({ status: "closed" });
   });
 });

@@ -8,93 +8,101 @@ const expired: (typeof closeCodes)["expired"] = 4401;
 const goingAway: (typeof closeCodes)["goingAway"] = 1001;
 const tooMany: (typeof closeCodes)["tooMany"] = 4429;
 
-const openMs = 10_000;
-const heldMs = 5_000;
-const freshHeldMs = 1_000;
-const goingAwayMs = 500;
-const tooManyMs = 5_000;
-const answerMs = 10_000;
-const probeMs = 3_000;
-const asleepMs = 10_000;
-const offlineTryMs = 30_000;
-const lingerMs = 10_000;
+const openTimeoutMs = 10_000;
+const stableMs = 5_000;
+const freshStableMs = 1_000;
+const goingAwayRetryMs = 500;
+const tooManyRetryMs = 5_000;
+const pongTimeoutMs = 10_000;
+const probeTimeoutMs = 3_000;
+const sleptMs = 10_000;
+const offlineRetryMs = 30_000;
+const idleCloseMs = 10_000;
 const renewMarginMs = 60_000;
-const renewAgainMs = 5_000;
+const renewRetryMs = 5_000;
 
 /** Decides; never does. */
-export function advance(link: Link, event: LinkEvent, moment: Moment): LinkStep {
-  const { phase } = link;
-  if (phase.at === "closed") return stay(link);
-  if ("connection" in event && event.connection !== link.connection) return stay(link);
+export function advanceSocket(state: SocketState, event: SocketInput, moment: Moment): SocketStep {
+  const { phase } = state;
+  if (phase.at === "closed") return stay(state);
+  if ("connection" in event && event.connection !== state.connection) return stay(state);
   const { nowMs } = moment;
   switch (event.type) {
     case "wanted":
-      return want({ ...link, isWanted: event.isWanted }, moment);
+      return want({ ...state, isWanted: event.isWanted }, moment);
     case "network":
-      return heed(link, event.change, moment);
+      return onNetworkChange(state, event.change, moment);
     case "hello": {
-      if (phase.at !== "opening") return stay(link);
+      if (phase.at !== "opening") return stay(state);
       const { tenant, user, expiresInMs } = event;
-      const renewAtMs = renewalMs(link, expiresInMs, nowMs);
+      const renewAtMs = renewalAtMs(state, expiresInMs, nowMs);
       const open: Phase = { at: "open", tenant, user, sinceMs: nowMs, heardMs: nowMs, renewAtMs };
-      return want({ ...link, phase: open, strays: -Infinity }, moment);
+      return want({ ...state, phase: open, notFounds: -Infinity }, moment);
     }
     case "heard":
-      if (phase.at !== "open") return stay(link);
-      return stay(link, { ...phase, heardMs: nowMs, answerByMs: undefined });
+      if (phase.at !== "open") return stay(state);
+      return stay(state, { ...phase, heardMs: nowMs, answerByMs: undefined });
     case "ended":
       if (phase.at === "open")
-        return lose(link, moment, { message: `the connection ended (${event.code})` }, event.code);
+        return lose(state, moment, { message: `the connection ended (${event.code})` }, event.code);
       // Sockets don't tell why they couldn't be opened.
-      if (phase.at !== "opening" || phase.isExamined) return stay(link);
-      return act(link, "examine", { ...phase, isExamined: true });
+      if (phase.at !== "opening" || phase.isExamined) return stay(state);
+      return act(state, "examine", { ...phase, isExamined: true });
     case "failed":
-      return phase.at === "opening" ? fail(link, event.error, moment) : stay(link);
+      return phase.at === "opening" ? fail(state, event.error, moment) : stay(state);
     case "renewed": {
-      if (phase.at !== "open") return stay(link);
+      if (phase.at !== "open") return stay(state);
       const { expiresInMs } = event;
       const renewAtMs =
-        expiresInMs === undefined ? nowMs + renewAgainMs : renewalMs(link, expiresInMs, nowMs);
-      return stay(link, { ...phase, renewAtMs });
+        expiresInMs === undefined ? nowMs + renewRetryMs : renewalAtMs(state, expiresInMs, nowMs);
+      return stay(state, { ...phase, renewAtMs });
     }
     case "tick":
-      return tick(link, event.lateMs, moment);
+      return tick(state, event.lateMs, moment);
     case "reconnect": {
-      const { effects, link: ended } = end(link);
-      const again = connect(anew(ended), moment, true);
-      return { link: again.link, effects: [...effects, ...again.effects] };
+      const { effects, state: ended } = end(state);
+      const again = connect(withoutFailures(ended), moment, true);
+      return { state: again.state, effects: [...effects, ...again.effects] };
     }
     case "close":
-      return end(link, { at: "closed" });
+      return end(state, { at: "closed" });
   }
 }
 
-const stay = (link: Link, phase = link.phase): LinkStep => ({
-  link: { ...link, phase },
+const stay = (state: SocketState, phase = state.phase): SocketStep => ({
+  state: { ...state, phase },
   effects: [],
 });
-const act = (link: Link, type: LinkEffect["type"], phase = link.phase): LinkStep => ({
-  link: { ...link, phase },
-  effects: [{ type, connection: link.connection }],
+const act = (state: SocketState, type: SocketEffect["type"], phase = state.phase): SocketStep => ({
+  state: { ...state, phase },
+  effects: [{ type, connection: state.connection }],
 });
-const anew = (link: Link): Link => ({ ...link, failures: 0, strays: Math.min(link.strays, 0) });
+const withoutFailures = (state: SocketState): SocketState => ({
+  ...state,
+  failures: 0,
+  notFounds: Math.min(state.notFounds, 0),
+});
 
-function want(link: Link, moment: Moment): LinkStep {
-  const { phase, isWanted } = link;
+function want(state: SocketState, moment: Moment): SocketStep {
+  const { phase, isWanted } = state;
   if (phase.at === "open") {
-    const endAtMs = isWanted ? undefined : (phase.endAtMs ?? moment.nowMs + lingerMs);
-    return stay(link, { ...phase, endAtMs });
+    const endAtMs = isWanted ? undefined : (phase.endAtMs ?? moment.nowMs + idleCloseMs);
+    return stay(state, { ...phase, endAtMs });
   }
-  if (isWanted) return phase.at === "idle" ? connect(link, moment) : stay(link);
-  return phase.at === "refused" ? stay(link) : end(anew(link));
+  if (isWanted) return phase.at === "idle" ? connect(state, moment) : stay(state);
+  return phase.at === "refused" ? stay(state) : end(withoutFailures(state));
 }
 
-function heed(link: Link, change: "online" | "offline" | "awake", moment: Moment): LinkStep {
-  const isOnline = change === "awake" ? link.isOnline : change === "online";
-  const now: Link = { ...link, isOnline };
+function onNetworkChange(
+  state: SocketState,
+  change: "online" | "offline" | "awake",
+  moment: Moment,
+): SocketStep {
+  const isOnline = change === "awake" ? state.isOnline : change === "online";
+  const now: SocketState = { ...state, isOnline };
   const { phase } = now;
   // What the browser says of the network may be wrong, and what it says after sleep is late.
-  if (phase.at === "open") return probe(now, probeMs, moment);
+  if (phase.at === "open") return probe(now, probeTimeoutMs, moment);
   if (change === "offline") {
     if (phase.at !== "waiting" && phase.at !== "opening") return stay(now);
     return end(now, offline(moment));
@@ -102,124 +110,125 @@ function heed(link: Link, change: "online" | "offline" | "awake", moment: Moment
   // Networks that ask for a login first answer in the server's place.
   const isRefused = phase.at === "refused" && phase.error.code === "unauthorized";
   if (phase.at === "opening" || isRefused || !isOnline) return stay(now);
-  return connect(anew(now), moment);
+  return connect(withoutFailures(now), moment);
 }
 
-function tick(link: Link, lateMs: number, moment: Moment): LinkStep {
-  const { phase } = link;
+function tick(state: SocketState, lateMs: number, moment: Moment): SocketStep {
+  const { phase } = state;
   const { nowMs } = moment;
   switch (phase.at) {
     case "opening":
-      return nowMs < phase.giveUpAtMs ? stay(link) : giveUp(link, moment);
+      return nowMs < phase.giveUpAtMs ? stay(state) : giveUp(state, moment);
     case "waiting":
-      return nowMs < phase.untilMs ? stay(link) : connect(link, moment);
+      return nowMs < phase.untilMs ? stay(state) : connect(state, moment);
     case "offline":
-      return nowMs < phase.tryAtMs ? stay(link) : connect(link, moment, true);
+      return nowMs < phase.tryAtMs ? stay(state) : connect(state, moment, true);
     case "open": {
       // Asleep meanwhile, nothing could be heard: it is asked, and has a little time to answer.
-      if (lateMs > asleepMs) return probe(link, probeMs, moment);
+      if (lateMs > sleptMs) return probe(state, probeTimeoutMs, moment);
       const { answerByMs, renewAtMs, endAtMs, heardMs } = phase;
-      if (endAtMs !== undefined && nowMs >= endAtMs) return end(link);
-      if (answerByMs !== undefined && nowMs >= answerByMs) return giveUp(link, moment);
+      if (endAtMs !== undefined && nowMs >= endAtMs) return end(state);
+      if (answerByMs !== undefined && nowMs >= answerByMs) return giveUp(state, moment);
       if (renewAtMs !== undefined && nowMs >= renewAtMs) {
         // Whoever gets the token may take long, and is asked once at a time.
-        return act(link, "renew", { ...phase, renewAtMs: undefined });
+        return act(state, "renew", { ...phase, renewAtMs: undefined });
       }
       const isSilent = answerByMs === undefined && nowMs >= heardMs + silenceMs;
-      return isSilent ? probe(link, answerMs, moment) : stay(link);
+      return isSilent ? probe(state, pongTimeoutMs, moment) : stay(state);
     }
     case "idle":
     case "refused":
     case "closed":
-      return stay(link);
+      return stay(state);
   }
 }
 
-function probe(link: Link, withinMs: number, { nowMs }: Moment): LinkStep {
-  const { phase } = link;
-  if (phase.at !== "open") return stay(link);
-  return act(link, "ping", { ...phase, answerByMs: nowMs + withinMs });
+function probe(state: SocketState, withinMs: number, { nowMs }: Moment): SocketStep {
+  const { phase } = state;
+  if (phase.at !== "open") return stay(state);
+  return act(state, "ping", { ...phase, answerByMs: nowMs + withinMs });
 }
 
-function connect(link: Link, moment: Moment, isForced = false): LinkStep {
-  if (!link.isWanted) return stay(link, idle);
-  if (!link.isOnline && !isForced) return stay(link, offline(moment));
-  return open(link, moment, false);
+function connect(state: SocketState, moment: Moment, isForced = false): SocketStep {
+  if (!state.isWanted) return stay(state, idle);
+  if (!state.isOnline && !isForced) return stay(state, offline(moment));
+  return open(state, moment, false);
 }
 
-function open(link: Link, { nowMs }: Moment, isFresh: boolean): LinkStep {
-  const phase: Phase = { at: "opening", giveUpAtMs: nowMs + openMs, isExamined: false };
-  return act({ ...link, connection: link.connection + 1, isFresh }, "open", phase);
+function open(state: SocketState, { nowMs }: Moment, isFresh: boolean): SocketStep {
+  const phase: Phase = { at: "opening", giveUpAtMs: nowMs + openTimeoutMs, isExamined: false };
+  return act({ ...state, connection: state.connection + 1, isFresh }, "open", phase);
 }
 
 const idle: Phase = { at: "idle" };
-const offline = ({ nowMs }: Moment): Phase => ({ at: "offline", tryAtMs: nowMs + offlineTryMs });
+const offline = ({ nowMs }: Moment): Phase => ({ at: "offline", tryAtMs: nowMs + offlineRetryMs });
 
 /** Ends what there is, and does nothing more. */
-function end(link: Link, next = idle): LinkStep {
-  const { phase, connection } = link;
+function end(state: SocketState, next = idle): SocketStep {
+  const { phase, connection } = state;
   const hasSocket = phase.at === "open" || phase.at === "opening";
   return {
     // Whatever the old one still says is of another number.
-    link: { ...link, phase: next, connection: connection + 1 },
+    state: { ...state, phase: next, connection: connection + 1 },
     effects: hasSocket ? [{ type: "drop", connection }] : [],
   };
 }
 
-function fail(link: Link, error: ErrorLike, moment: Moment): LinkStep {
-  const strays = error.code === "not_found" ? link.strays + 1 : Math.min(link.strays, 0);
-  const now: Link = { ...link, strays };
+function fail(state: SocketState, error: ErrorLike, moment: Moment): SocketStep {
+  const notFounds = error.code === "not_found" ? state.notFounds + 1 : Math.min(state.notFounds, 0);
+  const now: SocketState = { ...state, notFounds };
   if (error.code === "unauthorized") return refuse(now, error, moment);
   // Where a server of ours never was, another try leads nowhere. One that was is being replaced.
-  if (strays > strayMost) return refused(now, "invalid_option", `wrong url: ${error.message}`);
+  if (notFounds > maxNotFounds)
+    return refused(now, "invalid_option", `wrong url: ${error.message}`);
   return lose(now, moment, error);
 }
 
-function giveUp(link: Link, moment: Moment): LinkStep {
-  return act(fail(link, { message: "the server fell silent" }, moment).link, "drop");
+function giveUp(state: SocketState, moment: Moment): SocketStep {
+  return act(fail(state, { message: "the server fell silent" }, moment).state, "drop");
 }
 
-function lose(link: Link, moment: Moment, error: ErrorLike, code?: number): LinkStep {
+function lose(state: SocketState, moment: Moment, error: ErrorLike, code?: number): SocketStep {
   const { nowMs, chance } = moment;
   if (code === expired) {
-    return refuse(link, { code: "unauthorized", message: "the token has expired" }, moment);
+    return refuse(state, { code: "unauthorized", message: "the token has expired" }, moment);
   }
-  if (!link.isWanted) return stay(anew(link), idle);
-  if (!link.isOnline) return stay(link, offline(moment));
+  if (!state.isWanted) return stay(withoutFailures(state), idle);
+  if (!state.isOnline) return stay(state, offline(moment));
   // One that was open, however briefly, is there: it is tried sooner than one that can't be reached.
-  const before = link.phase.at === "open" ? Math.min(link.failures, 3) : link.failures;
-  const failures = hasHeld(link, heldMs, nowMs) ? 1 : before + 1;
+  const before = state.phase.at === "open" ? Math.min(state.failures, 3) : state.failures;
+  const failures = wasOpenFor(state, stableMs, nowMs) ? 1 : before + 1;
   let retryInMs = jitteredMs(failures, chance);
-  if (code === goingAway && failures === 1) retryInMs = Math.round(chance * goingAwayMs);
-  if (code === tooMany) retryInMs = Math.round(tooManyMs * (1 + chance));
+  if (code === goingAway && failures === 1) retryInMs = Math.round(chance * goingAwayRetryMs);
+  if (code === tooMany) retryInMs = Math.round(tooManyRetryMs * (1 + chance));
   const untilMs = nowMs + retryInMs;
-  return stay({ ...link, failures }, { at: "waiting", untilMs, retryInMs, error });
+  return stay({ ...state, failures }, { at: "waiting", untilMs, retryInMs, error });
 }
 
 /** Another token is asked for once: were that one refused too, asking again would lead nowhere. */
-function refuse(link: Link, { message }: ErrorLike, moment: Moment): LinkStep {
-  const wasFresh = link.isFresh && !hasHeld(link, freshHeldMs, moment.nowMs);
-  if (link.isRenewable && !wasFresh) {
-    return link.isWanted ? open(link, moment, true) : stay(link, idle);
+function refuse(state: SocketState, { message }: ErrorLike, moment: Moment): SocketStep {
+  const wasFresh = state.isFresh && !wasOpenFor(state, freshStableMs, moment.nowMs);
+  if (state.isRenewable && !wasFresh) {
+    return state.isWanted ? open(state, moment, true) : stay(state, idle);
   }
   return refused(
-    link,
+    state,
     "unauthorized",
     `not let in: ${message}. With a good token, call reconnect()`,
   );
 }
 
-function refused(link: Link, code: ErrorCode, message: string): LinkStep {
-  return stay(link, { at: "refused", error: new FlotillaError(code, message) });
+function refused(state: SocketState, code: ErrorCode, message: string): SocketStep {
+  return stay(state, { at: "refused", error: new FlotillaError(code, message) });
 }
 
-function hasHeld({ phase }: Link, forMs: number, nowMs: number): boolean {
+function wasOpenFor({ phase }: SocketState, forMs: number, nowMs: number): boolean {
   return phase.at === "open" && nowMs - phase.sinceMs >= forMs;
 }
 
 /** Before it expires, by the clock of this side, which may be wrong by hours. */
-function renewalMs(
-  { isRenewable }: Link,
+function renewalAtMs(
+  { isRenewable }: SocketState,
   expiresInMs: number | undefined,
   nowMs: number,
 ): number | undefined {
@@ -237,7 +246,7 @@ function renewalMs(
  * `offline` where the network is said to be away. `refused` until `reconnect`, or, where another
  * program answered, until the network changes. `closed` for good.
  */
-export type Link = {
+export type SocketState = {
   readonly phase: Phase;
   /** The number of the newest connection. */
   readonly connection: number;
@@ -249,7 +258,7 @@ export type Link = {
   /** Tries that have failed since a connection last held. */
   readonly failures: number;
   /** How many in a row found another program there: below any number, once it was ours. */
-  readonly strays: number;
+  readonly notFounds: number;
   /** Whether this try, or the connection that it led to, is with a token got because one was refused. */
   readonly isFresh: boolean;
 };
@@ -278,7 +287,7 @@ type Phase =
   | { readonly at: "offline"; readonly tryAtMs: number }
   | { readonly at: "refused"; readonly error: FlotillaError };
 
-export type LinkEvent =
+export type SocketInput =
   | { readonly type: "wanted"; readonly isWanted: boolean }
   | { readonly type: "network"; readonly change: "online" | "offline" | "awake" }
   | {
@@ -307,7 +316,7 @@ export type LinkEvent =
   | { readonly type: "reconnect" }
   | { readonly type: "close" };
 
-export type LinkEffect = {
+export type SocketEffect = {
   /**
    * `open`: with a token that is got anew where the link `isFresh`, else with the one that there is.
    * `examine`: find out why it couldn't be opened, which sockets don't tell.
@@ -316,7 +325,7 @@ export type LinkEffect = {
   readonly connection: number;
 };
 
-type LinkStep = { readonly link: Link; readonly effects: readonly LinkEffect[] };
+type SocketStep = { readonly state: SocketState; readonly effects: readonly SocketEffect[] };
 
 /** When it is, and a fraction by chance. */
 type Moment = { readonly nowMs: number; readonly chance: number };
@@ -325,22 +334,25 @@ type Moment = { readonly nowMs: number; readonly chance: number };
 const silenceMs = 15_000;
 
 /** So many take about a quarter of a minute, in which a server that is being replaced is there again. */
-const strayMost = 7;
+const maxNotFounds = 7;
 
-export function newLink(options: { isOnline: boolean; isRenewable: boolean }): Link {
+export function initialSocketState(options: {
+  isOnline: boolean;
+  isRenewable: boolean;
+}): SocketState {
   return {
     ...options,
     phase: { at: "idle" },
     connection: 0,
     isWanted: false,
     failures: 0,
-    strays: 0,
+    notFounds: 0,
     isFresh: false,
   };
 }
 
 /** When the next `tick` is needed. */
-export function dueMs({ phase }: Link): number | undefined {
+export function dueMs({ phase }: SocketState): number | undefined {
   switch (phase.at) {
     case "opening":
       return phase.giveUpAtMs;
@@ -359,7 +371,7 @@ export function dueMs({ phase }: Link): number | undefined {
   }
 }
 
-export function stateOf({ phase, failures }: Link): ConnectionState {
+export function connectionStateOf({ phase, failures }: SocketState): ConnectionState {
   switch (phase.at) {
     case "idle":
     case "closed":

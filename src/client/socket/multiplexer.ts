@@ -1,15 +1,15 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { ServerFrame } from "../../protocol/frames.ts";
-import { createExchange } from "./send-queue.ts";
-import { createFollowed, type Followed } from "../session/feed.ts";
-import { createInbox, type Inbox } from "../inbox.ts";
-import { loadBeside } from "../session/view.ts";
+import { createSendQueue } from "./send-queue.ts";
+import { createSessionFeed, type SessionFeed } from "../session/feed.ts";
+import { createInboxFeed, type Inbox } from "../inbox.ts";
+import { loadLazyModule } from "../session/view.ts";
 import { openSession } from "../session/handle.ts";
 import type { Session } from "../session/session.ts";
 import { createSocket, type Hello, type Socket, type SocketParts } from "./socket.ts";
 
 /** All that goes over the one socket: sessions that are followed, the inbox, what is sent. */
-export type Talk = {
+export type Multiplexer = {
   session(sessionId: string): Session;
   readonly inbox: Inbox;
   readonly connection: Socket["state"];
@@ -19,38 +19,41 @@ export type Talk = {
   close(error: FlotillaError): void;
 };
 
-export type TalkParts = Omit<SocketParts, "onOpen" | "onLost" | "onFrames" | "ping" | "renew"> & {
+export type MultiplexerParts = Omit<
+  SocketParts,
+  "onOpen" | "onLost" | "onFrames" | "ping" | "renew"
+> & {
   newId: () => string;
   maxUnacked: number;
 };
 
 // What was said in sessions that nobody follows any more is kept of so many, to be there at once.
-const keptMost = 30;
+const maxIdleKept = 30;
 
-export function createTalk(parts: TalkParts): Talk {
+export function createMultiplexer(parts: MultiplexerParts): Multiplexer {
   const { clock, random, newId, maxUnacked } = parts;
-  const all = new Map<string, { followed: Followed; session: Session }>();
-  let speaksFor: string | undefined;
-  let closed: FlotillaError | undefined;
+  const sessions = new Map<string, { feed: SessionFeed; session: Session }>();
+  let identity: string | undefined;
+  let closeError: FlotillaError | undefined;
   let renewal: { ref: string | undefined; resolve(untilMs?: number): void } | undefined;
 
   /** All that is followed, or may be. */
   const subscriptions = () => [
-    ...[...all.values()].map(({ followed }) => followed.subscription),
+    ...[...sessions.values()].map(({ feed }) => feed.subscription),
     inbox.subscription,
   ];
-  const wanted = () => {
-    const isFollowing = subscriptions().some(({ isFollowed }) => isFollowed);
-    socket.want(isFollowing || exchange.size > 0);
+  const updateWanted = () => {
+    const isActive = subscriptions().some(({ isActive: isFollowed }) => isFollowed);
+    socket.want(isActive || queue.size > 0);
   };
   const refusal = () => {
     const state = socket.state.get();
-    return closed ?? (state.status === "refused" ? state.error : undefined);
+    return closeError ?? (state.status === "refused" ? state.error : undefined);
   };
-  const exchange = createExchange({
-    most: maxUnacked,
+  const queue = createSendQueue({
+    maxUnacked: maxUnacked,
     send: (text) => socket.send(text),
-    onSize: wanted,
+    onSize: updateWanted,
     refusal() {
       // It throws where there is no server to go to: what is asked would wait for good.
       parts.url();
@@ -63,21 +66,21 @@ export function createTalk(parts: TalkParts): Talk {
     const { status } = socket.state.get();
     return status !== "idle" && status !== "connecting" && status !== "open";
   };
-  const onFollow = () => {
+  const onActive = () => {
     // Whoever follows a closed client hears why nothing comes.
-    if (closed) end(closed);
-    wanted();
-    letGo();
+    if (closeError) end(closeError);
+    updateWanted();
+    trimIdle();
   };
-  const over = () => closed;
-  const followedParts = { exchange, isAway, onFollow, over, clock, random };
-  const inbox = createInbox(followedParts);
+  const closed = () => closeError;
+  const feedParts = { queue, isAway, onActive, closed, clock, random };
+  const inbox = createInboxFeed(feedParts);
 
-  const letGo = () => {
-    const idle = [...all.values()].filter(({ followed }) => {
-      return !followed.subscription.isFollowed && followed.place.lastSeq > 0;
+  const trimIdle = () => {
+    const idle = [...sessions.values()].filter(({ feed }) => {
+      return !feed.subscription.isActive && feed.position.lastSeq > 0;
     });
-    for (const { followed } of idle.slice(0, -keptMost)) followed.forget();
+    for (const { feed } of idle.slice(0, -maxIdleKept)) feed.forget();
   };
   const flush = () => {
     for (const each of subscriptions()) each.flush();
@@ -88,54 +91,54 @@ export function createTalk(parts: TalkParts): Talk {
       // Those that are let go of just now are waited for no longer.
       each.want();
     }
-    exchange.rejectAll(error);
+    queue.rejectAll(error);
     flush();
   };
 
   /** Whoever it speaks for now must not see, or say, what was another's. */
-  const change = () => {
+  const onIdentityChange = () => {
     const message = "the client speaks for another user now";
-    exchange.rejectAll(new FlotillaError("forbidden", message));
-    for (const { followed } of all.values()) followed.forget();
+    queue.rejectAll(new FlotillaError("forbidden", message));
+    for (const { feed } of sessions.values()) feed.forget();
     inbox.forget();
   };
 
   const onOpen = ({ tenant, user, maxFrameBytes }: Hello) => {
-    const now = JSON.stringify([tenant, user]);
-    if (speaksFor !== undefined && speaksFor !== now) change();
-    speaksFor = now;
-    exchange.opened(maxFrameBytes);
+    const current = JSON.stringify([tenant, user]);
+    if (identity !== undefined && identity !== current) onIdentityChange();
+    identity = current;
+    queue.onOpen(maxFrameBytes);
     // Where it fails, the first answer tries again.
-    loadBeside().catch(() => {});
-    for (const each of subscriptions()) each.opened();
+    loadLazyModule().catch(() => {});
+    for (const each of subscriptions()) each.onOpen();
     flush();
   };
   const onLost = () => {
     renewal?.resolve();
-    exchange.lost();
-    for (const { followed } of all.values()) followed.lost();
-    inbox.subscription.lost();
+    queue.onLost();
+    for (const { feed } of sessions.values()) feed.onLost();
+    inbox.subscription.onLost();
     flush();
     // Sent later, it might be sent as somebody else.
     const error = refusal();
-    if (error) exchange.rejectAll(error);
+    if (error) queue.rejectAll(error);
   };
 
   const take = (frame: ServerFrame): void => {
-    if ("session" in frame) return all.get(frame.session)?.followed.take(frame);
+    if ("session" in frame) return sessions.get(frame.session)?.feed.take(frame);
     if (frame.type === "ack" || frame.type === "error") {
       // Without one, it is about something that the server couldn't read.
       if (frame.ref === undefined) return;
-      if (typeof frame.ref === "number") return exchange.take(frame);
+      if (typeof frame.ref === "number") return queue.take(frame);
       if (frame.ref === renewal?.ref) {
         return renewal?.resolve(frame.type === "ack" ? (frame.expiresAtMs ?? Infinity) : undefined);
       }
       if (frame.type === "ack") return;
-      for (const { followed } of all.values()) followed.take(frame);
+      for (const { feed } of sessions.values()) feed.take(frame);
     }
     if (frame.type !== "hello" && frame.type !== "pong") inbox.take(frame);
     if ("sessions" in frame) {
-      for (const { sessionId } of frame.sessions) all.get(sessionId)?.followed.subscription.seek();
+      for (const { sessionId } of frame.sessions) sessions.get(sessionId)?.feed.subscription.seek();
     }
   };
 
@@ -147,32 +150,32 @@ export function createTalk(parts: TalkParts): Talk {
       for (const frame of frames) take(frame);
       flush();
     },
-    ping: () => void exchange.tell({ type: "ping" }),
+    ping: () => void queue.sendOnce({ type: "ping" }),
     renew: (token) =>
       new Promise((resolve) => {
         const settle = (untilMs?: number) => {
           renewal = undefined;
           resolve(untilMs);
         };
-        renewal = { ref: exchange.tell({ type: "token", token }), resolve: settle };
+        renewal = { ref: queue.sendOnce({ type: "token", token }), resolve: settle };
         if (renewal.ref === undefined) settle();
       }),
   });
 
   return {
     session(sessionId) {
-      let found = all.get(sessionId);
+      let found = sessions.get(sessionId);
       if (!found) {
-        const followed = createFollowed(sessionId, followedParts);
-        found = { followed, session: openSession(sessionId, { followed, exchange, newId }) };
-        all.set(sessionId, found);
+        const feed = createSessionFeed(sessionId, feedParts);
+        found = { feed, session: openSession(sessionId, { feed, queue, newId }) };
+        sessions.set(sessionId, found);
       }
       return found.session;
     },
     inbox: { get: inbox.subscription.get, subscribe: inbox.subscription.subscribe },
     connection: socket.state,
     revive(sessionId) {
-      all.get(sessionId)?.followed.subscription.revive();
+      sessions.get(sessionId)?.feed.subscription.revive();
       flush();
     },
     reconnect() {
@@ -181,7 +184,7 @@ export function createTalk(parts: TalkParts): Talk {
       flush();
     },
     close(error) {
-      closed = error;
+      closeError = error;
       socket.close();
       end(error);
     },

@@ -2,13 +2,13 @@ import { describe, expect, test } from "vitest";
 import { movableClock } from "../../base/contract/movable-clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import { seededRandom } from "../../base/random.ts";
-import { createExchange } from "./send-queue.ts";
+import { createSendQueue } from "./send-queue.ts";
 
 function start(most = 1_000) {
   const clock = movableClock();
   const sent: { type: string; ref: number | string; session?: string }[] = [];
-  const exchange = createExchange({
-    most,
+  const exchange = createSendQueue({
+    maxUnacked: most,
     send: (text) => sent.push(JSON.parse(text) as (typeof sent)[number]),
     refusal: () => undefined,
     onSize: () => {},
@@ -16,7 +16,7 @@ function start(most = 1_000) {
     random: seededRandom(1),
   });
   const say = (session: string, id: string) =>
-    exchange.ask({ type: "send", session, message: { id, parts: [] } });
+    exchange.submit({ type: "send", session, message: { id, parts: [] } });
   return { clock, sent, exchange, say };
 }
 
@@ -24,7 +24,7 @@ describe("what goes out", () => {
   test("keeps within what a server takes: 48 that aren't acked, 80 a second after 100 at once", async () => {
     const { clock, sent, exchange, say } = start();
     for (let n = 0; n < 300; n++) void say(`s${n}`, `m${n}`);
-    exchange.opened(10_000);
+    exchange.onOpen(10_000);
     await clock.advance(0);
     expect(sent).toHaveLength(48);
     let acked = 0;
@@ -46,13 +46,13 @@ describe("what goes out", () => {
 
   test("has one of each session on its way, and sends again what the connection lost", async () => {
     const { clock, sent, exchange, say } = start();
-    exchange.opened(10_000);
+    exchange.onOpen(10_000);
     const first = say("s", "a");
     void say("s", "b");
     await clock.advance(0);
     expect(sent).toMatchObject([{ message: { id: "a" } }]);
-    exchange.lost();
-    exchange.opened(10_000);
+    exchange.onLost();
+    exchange.onOpen(10_000);
     await clock.advance(0);
     expect(sent[1]).toEqual(sent[0]);
     exchange.take({ type: "ack", ref: sent[1]!.ref, seq: 1 });
@@ -69,15 +69,15 @@ describe("what goes out", () => {
     ["it is too much for now", "forbidden", "forbidden"],
   ] as const)("after %s, a refusal as %s is told as %s", async (what, code, told) => {
     const { clock, sent, exchange, say } = start();
-    exchange.opened(10_000);
+    exchange.onOpen(10_000);
     const asked = say("s", "a");
     asked.catch(() => {});
     await clock.advance(0);
     const { ref } = sent[0]!;
     const error = { type: "error", ref, message: "no", details: {} } as const;
     if (what === "the connection is lost") {
-      exchange.lost();
-      exchange.opened(10_000);
+      exchange.onLost();
+      exchange.onOpen(10_000);
     } else if (what === "the server can't tell") {
       exchange.take({ ...error, code: "unknown_outcome" });
     } else exchange.take({ ...error, code: "overloaded" });
@@ -89,13 +89,13 @@ describe("what goes out", () => {
 
   test("a stop that was refused for now isn't one that may have been done", async () => {
     const { clock, sent, exchange } = start();
-    exchange.opened(10_000);
-    const asked = exchange.ask({ type: "stop", session: "s" });
+    exchange.onOpen(10_000);
+    const asked = exchange.submit({ type: "stop", session: "s" });
     await clock.advance(0);
     const error = { type: "error", ref: 1, message: "no", details: {} } as const;
     exchange.take({ ...error, code: "overloaded" });
-    exchange.lost();
-    exchange.opened(10_000);
+    exchange.onLost();
+    exchange.onOpen(10_000);
     await clock.advance(5_000);
     expect(sent).toHaveLength(2);
     exchange.take({ type: "ack", ref: 1, done: true });
@@ -104,7 +104,7 @@ describe("what goes out", () => {
 
   test("what has gone out isn't called refused when all that waits is given up", async () => {
     const { clock, exchange, say } = start();
-    exchange.opened(10_000);
+    exchange.onOpen(10_000);
     const [sent, unsent] = [say("s", "a"), say("s", "b")].map((each) =>
       each.catch((error: FlotillaError) => error.code),
     );
@@ -115,7 +115,7 @@ describe("what goes out", () => {
 
   test("waits as long as it is asked to, and gives up what is refused for good", async () => {
     const { clock, sent, exchange, say } = start();
-    exchange.opened(10_000);
+    exchange.onOpen(10_000);
     const asked = say("s", "a");
     await clock.advance(0);
     const { ref } = sent[0]!;
@@ -132,7 +132,7 @@ describe("what goes out", () => {
 
   test("waits ever longer for what is refused again and again, and looks at nothing meanwhile", async () => {
     const { clock, sent, exchange, say } = start();
-    exchange.opened(10_000);
+    exchange.onOpen(10_000);
     void say("s", "a");
     const gapsMs: number[] = [];
     for (let n = 1; n <= 12; n++) {
@@ -150,7 +150,7 @@ describe("what goes out", () => {
 
   test("takes no more than so many, and nothing that the server wouldn't", async () => {
     const { exchange, say, clock } = start(2);
-    const large = exchange.ask({
+    const large = exchange.submit({
       type: "send",
       session: "s",
       message: { id: "a", parts: [{ type: "text", text: "x".repeat(500) }] },
@@ -158,7 +158,7 @@ describe("what goes out", () => {
     const other = say("s", "b");
     await expect(say("s", "c")).rejects.toMatchObject({ code: "overloaded" });
     const tooLarge = large.catch((error: unknown) => error);
-    exchange.opened(400);
+    exchange.onOpen(400);
     await clock.advance(0);
     expect(await tooLarge).toMatchObject({ code: "payload_too_large" });
     exchange.rejectAll(new FlotillaError("closed", "over"));
@@ -167,14 +167,14 @@ describe("what goes out", () => {
 
   test("doesn't repeat a stop that names no turn", async () => {
     const { exchange, clock, sent } = start();
-    exchange.opened(10_000);
-    const bare = exchange.ask({ type: "stop", session: "s" });
-    const named = exchange.ask({ type: "stop", session: "t", epoch: 3 });
+    exchange.onOpen(10_000);
+    const bare = exchange.submit({ type: "stop", session: "s" });
+    const named = exchange.submit({ type: "stop", session: "t", epoch: 3 });
     await clock.advance(0);
     const unknown = bare.catch((error: unknown) => error);
-    exchange.lost();
+    exchange.onLost();
     expect(await unknown).toMatchObject({ code: "unknown_outcome" });
-    exchange.opened(10_000);
+    exchange.onOpen(10_000);
     await clock.advance(0);
     expect(sent.slice(2)).toMatchObject([{ type: "stop", session: "t" }]);
     exchange.take({ type: "ack", ref: sent[2]!.ref, done: true });
@@ -184,12 +184,12 @@ describe("what goes out", () => {
   test("gives up what its signal says, before and after it was sent", async () => {
     const { exchange, clock, sent } = start();
     const signal = AbortSignal.abort(new Error("never mind"));
-    await expect(exchange.ask({ type: "read", session: "s", seq: 1 }, signal)).rejects.toThrow(
+    await expect(exchange.submit({ type: "read", session: "s", seq: 1 }, signal)).rejects.toThrow(
       "never mind",
     );
     const later = new AbortController();
-    const asked = exchange.ask({ type: "read", session: "s", seq: 1 }, later.signal);
-    exchange.opened(10_000);
+    const asked = exchange.submit({ type: "read", session: "s", seq: 1 }, later.signal);
+    exchange.onOpen(10_000);
     await clock.advance(0);
     expect(sent).toHaveLength(1);
     later.abort(new Error("enough"));

@@ -3,16 +3,16 @@ import { FlotillaError } from "../../base/errors.ts";
 import { fraction, type Random } from "../../base/random.ts";
 import type { ClientFrame, ServerFrame } from "../../protocol/frames.ts";
 import { jitteredMs } from "../backoff.ts";
-import { errorOf } from "../http.ts";
+import { errorFromWire } from "../http.ts";
 
 /** What goes out over the connection: asked-for changes until they are acked, and the rest at once. */
-export type Exchange = {
+export type SendQueue = {
   /** Resolves when it is acked, on whichever connection; rejects when it is refused for good. */
-  ask(frame: Writing, signal?: AbortSignal): Promise<Ack>;
+  submit(frame: CommandFrame, signal?: AbortSignal): Promise<Ack>;
   /** Sends ahead of what waits, where there is a connection; the ref, or undefined. */
-  tell(frame: Told): string | undefined;
-  opened(maxFrameBytes: number): void;
-  lost(): void;
+  sendOnce(frame: OneShotFrame): string | undefined;
+  onOpen(maxFrameBytes: number): void;
+  onLost(): void;
   /** Takes what answers something that was asked. */
   take(frame: Extract<ServerFrame, { type: "ack" | "error" }>): void;
   /** Gives up all that waits. */
@@ -21,12 +21,12 @@ export type Exchange = {
   readonly size: number;
 };
 
-type Told = WithoutRef<
+type OneShotFrame = WithoutRef<
   Extract<ClientFrame, { type: "join" | "leave" | "inbox" | "inbox_leave" | "ping" | "token" }>
 >;
 
-type ExchangeParts = {
-  most: number;
+type SendQueueParts = {
+  maxUnacked: number;
   send: (text: string) => void;
   /** Why nothing can be asked at all, for now. */
   refusal: () => FlotillaError | undefined;
@@ -37,35 +37,35 @@ type ExchangeParts = {
 };
 
 // A server takes 64 that aren't acked on a connection, and 100 a second, twice that at once.
-const windowMost = 48;
-const perSecond = 80;
+const maxSent = 48;
+const framesPerSecond = 80;
 const burst = 100;
 
 /** What may be different a moment later. */
-export const passing =
+export const transientCodePattern =
   /^(cancelled|closed|not_owner|overloaded|store_.*|timeout|unavailable|unknown_outcome)$/;
 
-export function createExchange(parts: ExchangeParts): Exchange {
-  const { most, send, refusal, onSize, clock, random } = parts;
-  const pending = createPending({ most, windowMost });
-  const told: string[] = [];
-  let tells = 0;
+export function createSendQueue(parts: SendQueueParts): SendQueue {
+  const { maxUnacked, send, refusal, onSize, clock, random } = parts;
+  const unacked = createUnackedFrames({ maxUnacked, maxSent });
+  const oneShots: string[] = [];
+  let oneShotRefs = 0;
   let maxBytes: number | undefined;
-  let room = burst;
-  let filledMs = 0;
+  let budget = burst;
+  let refilledMs = 0;
   let isPumping = false;
   let cancelTimer: (() => void) | undefined;
 
-  const settle = (item: Waiting): Waiting => {
-    if (pending.remove(item) && pending.size === 0) onSize();
+  const settle = (item: UnackedFrame): UnackedFrame => {
+    if (unacked.remove(item) && unacked.size === 0) onSize();
     pumpSoon();
     return item;
   };
 
   /** A refusal says nothing of an earlier try that may have been stored. */
-  const refuse = (item: Waiting, error: FlotillaError) =>
+  const refuse = (item: UnackedFrame, error: FlotillaError) =>
     settle(item).reject(
-      item.mayBeStored && !passing.test(error.code)
+      item.mayBeStored && !transientCodePattern.test(error.code)
         ? new FlotillaError("unknown_outcome", error.message, { cause: error })
         : error,
     );
@@ -85,67 +85,67 @@ export function createExchange(parts: ExchangeParts): Exchange {
     cancelTimer?.();
     cancelTimer = undefined;
     const nowMs = clock.monotonic();
-    room = Math.min(burst, room + ((nowMs - filledMs) * perSecond) / 1_000);
-    filledMs = nowMs;
+    budget = Math.min(burst, budget + ((nowMs - refilledMs) * framesPerSecond) / 1_000);
+    refilledMs = nowMs;
     // While more is told than there is room for, no room is left for what is asked.
-    const texts = told.splice(0, Math.floor(room));
-    room -= texts.length;
-    for (const item of pending.next(nowMs, Math.floor(room))) {
+    const texts = oneShots.splice(0, Math.floor(budget));
+    budget -= texts.length;
+    for (const item of unacked.next(nowMs, Math.floor(budget))) {
       const text = JSON.stringify({ ...item.frame, ref: item.ref });
       if (encoder.encode(text).length > maxBytes) {
         const message = `the server takes up to ${maxBytes} bytes: send a reference`;
         refuse(item, new FlotillaError("payload_too_large", message));
         continue;
       }
-      room--;
+      budget--;
       texts.push(text);
     }
     for (const text of texts) send(text);
-    const waitsForRoom = room < 1 && (told.length > 0 || pending.size > 0);
-    const dueMs = waitsForRoom ? nowMs + 1_000 / perSecond : pending.dueMs();
+    const isRateLimited = budget < 1 && (oneShots.length > 0 || unacked.size > 0);
+    const dueMs = isRateLimited ? nowMs + 1_000 / framesPerSecond : unacked.dueMs();
     if (dueMs !== undefined) cancelTimer = clock.after(Math.max(10, dueMs - nowMs), pump);
   };
 
   return {
-    async ask(frame, signal) {
+    async submit(frame, signal) {
       signal?.throwIfAborted();
       const refused = refusal();
       if (refused) throw refused;
-      const asked = Promise.withResolvers<Ack>();
-      const item = pending.add(frame, asked);
+      const ack = Promise.withResolvers<Ack>();
+      const item = unacked.add(frame, ack);
       if (!item) {
-        const message = `${most} things wait for the server already`;
-        throw new FlotillaError("overloaded", message, { details: { maxUnacked: most } });
+        const message = `${maxUnacked} things wait for the server already`;
+        throw new FlotillaError("overloaded", message, { details: { maxUnacked: maxUnacked } });
       }
       const onAbort = () => settle(item).reject(signal?.reason);
       signal?.addEventListener("abort", onAbort);
-      if (pending.size === 1) onSize();
+      if (unacked.size === 1) onSize();
       pumpSoon();
       try {
-        return await asked.promise;
+        return await ack.promise;
       } finally {
         signal?.removeEventListener("abort", onAbort);
       }
     },
-    tell(frame) {
+    sendOnce(frame) {
       if (maxBytes === undefined) return undefined;
-      const ref = `t${++tells}`;
-      told.push(JSON.stringify({ ...frame, ref }));
+      const ref = `t${++oneShotRefs}`;
+      oneShots.push(JSON.stringify({ ...frame, ref }));
       pumpSoon();
       return ref;
     },
-    opened(bytes) {
+    onOpen(bytes) {
       maxBytes = bytes;
-      room = burst;
-      filledMs = clock.monotonic();
+      budget = burst;
+      refilledMs = clock.monotonic();
       pumpSoon();
     },
-    lost() {
+    onLost() {
       maxBytes = undefined;
-      told.length = 0;
+      oneShots.length = 0;
       cancelTimer?.();
-      pending.lost();
-      for (const item of pending.all()) {
+      unacked.onLost();
+      for (const item of unacked.all()) {
         const { frame, mayBeStored } = item;
         // Sent again, it might end a turn that has begun since.
         if (frame.type !== "stop" || frame.epoch !== undefined || !mayBeStored) continue;
@@ -153,20 +153,20 @@ export function createExchange(parts: ExchangeParts): Exchange {
       }
     },
     take(frame) {
-      const item = pending.get(frame.ref);
+      const item = unacked.get(frame.ref);
       if (!item) return;
       if (frame.type === "ack") return settle(item).resolve(frame);
-      if (!passing.test(frame.code)) return refuse(item, errorOf(frame));
+      if (!transientCodePattern.test(frame.code)) return refuse(item, errorFromWire(frame));
       const waitMs = (frame.retryAfterMs ?? 0) + jitteredMs(item.refusals + 1, fraction(random));
-      pending.again(item, clock.monotonic() + waitMs, frame.code !== "overloaded");
+      unacked.retry(item, clock.monotonic() + waitMs, frame.code !== "overloaded");
       pumpSoon();
     },
     rejectAll(error) {
-      pending.lost();
-      for (const item of pending.all()) refuse(item, error);
+      unacked.onLost();
+      for (const item of unacked.all()) refuse(item, error);
     },
     get size() {
-      return pending.size;
+      return unacked.size;
     },
   };
 }
@@ -176,7 +176,7 @@ const encoder = new TextEncoder();
 type Ack = Extract<ServerFrame, { type: "ack" }>;
 
 /** A frame that changes a session, and that is sent until it is acked or refused. */
-type Writing = WithoutRef<
+type CommandFrame = WithoutRef<
   Extract<ClientFrame, { type: "send" | "tool_result" | "regenerate" | "stop" | "read" }>
 >;
 
@@ -187,16 +187,16 @@ type Loose<Frame> = {
 };
 
 /** Settles what was asked. */
-type Asked = { resolve: (ack: Ack) => void; reject: (error: unknown) => void };
+type AckPromise = { resolve: (ack: Ack) => void; reject: (error: unknown) => void };
 
-type Waiting = Asked & {
+type UnackedFrame = AckPromise & {
   ref: number;
-  frame: Writing;
+  frame: CommandFrame;
   /** How often it was refused for now. */
   refusals: number;
   /** Whether an earlier try may have been stored: its answer was lost, or didn't say. */
   mayBeStored: boolean;
-  isOnItsWay: boolean;
+  isSent: boolean;
   notBeforeMs: number;
 };
 
@@ -204,87 +204,93 @@ type Waiting = Asked & {
  * What was asked and isn't acked yet, in order. Of each session one is on its way at a time: were the
  * first refused for now and the second taken, they would be stored in another order than they were said.
  */
-type Pending = {
+type UnackedFrames = {
   /** Undefined where there are too many already. */
-  add(frame: Writing, asked: Asked): Waiting | undefined;
+  add(frame: CommandFrame, promise: AckPromise): UnackedFrame | undefined;
   /** Those that go out now, on this connection, so many at most. */
-  next(nowMs: number, most: number): readonly Waiting[];
+  next(nowMs: number, limit: number): readonly UnackedFrame[];
   /** It is over: acked, refused for good, or given up. False where it was so before. */
-  remove(item: Waiting): boolean;
+  remove(item: UnackedFrame): boolean;
   /** Refused for now: again at that time, and nothing of its session before. */
-  again(item: Waiting, atMs: number, mayBeStored: boolean): void;
-  get(ref: unknown): Waiting | undefined;
+  retry(item: UnackedFrame, atMs: number, mayBeStored: boolean): void;
+  get(ref: unknown): UnackedFrame | undefined;
   /** The connection is lost: all that isn't acked goes out again on the next. */
-  lost(): void;
+  onLost(): void;
   /** When something that was refused for now is due; undefined where nothing is. */
   dueMs(): number | undefined;
-  all(): readonly Waiting[];
+  all(): readonly UnackedFrame[];
   readonly size: number;
 };
 
 /** `windowMost`: how many are on their way at once, on one connection. */
-function createPending({ most, windowMost }: { most: number; windowMost: number }): Pending {
-  const items = new Map<unknown, Waiting>();
-  let refs = 0;
-  let onTheirWay = 0;
+function createUnackedFrames({
+  maxUnacked,
+  maxSent,
+}: {
+  maxUnacked: number;
+  maxSent: number;
+}): UnackedFrames {
+  const items = new Map<unknown, UnackedFrame>();
+  let lastRef = 0;
+  let sentCount = 0;
 
-  const landed = (item: Waiting) => {
-    if (item.isOnItsWay) onTheirWay--;
-    item.isOnItsWay = false;
+  const takeBack = (item: UnackedFrame) => {
+    if (item.isSent) sentCount--;
+    item.isSent = false;
   };
 
   return {
-    add(frame, asked) {
-      if (items.size >= most) return undefined;
-      const ref = ++refs;
-      const item: Waiting = {
-        ...asked,
+    add(frame, promise) {
+      if (items.size >= maxUnacked) return undefined;
+      const ref = ++lastRef;
+      const item: UnackedFrame = {
+        ...promise,
         ref,
         frame,
         refusals: 0,
         mayBeStored: false,
-        isOnItsWay: false,
+        isSent: false,
         notBeforeMs: -Infinity,
       };
       items.set(ref, item);
       return item;
     },
     next(nowMs, limit) {
-      const found: Waiting[] = [];
+      const found: UnackedFrame[] = [];
       const busy = new Set<string>();
       for (const item of items.values()) {
-        if (onTheirWay >= windowMost || found.length >= limit) break;
+        if (sentCount >= maxSent || found.length >= limit) break;
         const { session } = item.frame;
-        const isFree = !busy.has(session) && !item.isOnItsWay && item.notBeforeMs <= nowMs;
+        const isReady = !busy.has(session) && !item.isSent && item.notBeforeMs <= nowMs;
         busy.add(session);
-        if (!isFree) continue;
-        item.isOnItsWay = true;
-        onTheirWay++;
+        if (!isReady) continue;
+        item.isSent = true;
+        sentCount++;
         found.push(item);
       }
       return found;
     },
     remove(item) {
-      landed(item);
+      takeBack(item);
       return items.delete(item.ref);
     },
-    again(item, atMs, mayBeStored) {
-      landed(item);
+    retry(item, atMs, mayBeStored) {
+      takeBack(item);
       item.mayBeStored ||= mayBeStored;
       item.refusals++;
       item.notBeforeMs = atMs;
     },
     get: (ref) => items.get(ref),
-    lost() {
+    onLost() {
       for (const item of items.values()) {
-        item.mayBeStored ||= item.isOnItsWay;
-        landed(item);
+        item.mayBeStored ||= item.isSent;
+        takeBack(item);
       }
     },
     dueMs() {
       let earliest: number | undefined;
-      for (const { isOnItsWay, notBeforeMs } of items.values()) {
-        if (isOnItsWay || notBeforeMs === -Infinity) continue;
+      for (const { isSent, notBeforeMs } of items.values()) {
+        if (isSent || notBeforeMs === -Infinity) continue;
         earliest = Math.min(earliest ?? Infinity, notBeforeMs);
       }
       return earliest;

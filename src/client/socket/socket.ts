@@ -2,17 +2,17 @@ import type { Clock } from "../../base/clock.ts";
 import { fraction, type Random } from "../../base/random.ts";
 import { type ServerFrame, subprotocol } from "../../protocol/frames.ts";
 import type { ConnectionState } from "./status.ts";
-import { asError, type Credentials, type Http } from "../http.ts";
+import { asError, type ClientCredentials, type Http } from "../http.ts";
 import {
-  advance,
+  advanceSocket,
   dueMs,
-  type LinkEffect,
-  type LinkEvent,
-  newLink,
-  stateOf,
+  type SocketEffect,
+  type SocketInput,
+  initialSocketState,
+  connectionStateOf,
 } from "./connection-state.ts";
 import type { Network, SocketClass, SocketLike } from "../options.ts";
-import { createListeners, type Store } from "../observable.ts";
+import { createListenerSet, type Store } from "../observable.ts";
 
 export type Hello = Extract<ServerFrame, { type: "hello" }>;
 
@@ -29,7 +29,7 @@ export type Socket = {
 export type SocketParts = {
   url: () => string;
   WebSocket: () => SocketClass;
-  credentials: Credentials;
+  credentials: ClientCredentials;
   /** For whom a program without a token acts. */
   user?: string | undefined;
   tenant?: string | undefined;
@@ -47,40 +47,41 @@ export type SocketParts = {
 };
 
 /** What a subprotocol can carry. Other keys are exchanged for a ticket. */
-const carried = /^[\w!#$%&'*+.^`|~-]+$/;
+const subprotocolSafe = /^[\w!#$%&'*+.^`|~-]+$/;
 
 export function createSocket(parts: SocketParts): Socket {
   const { credentials, network, clock, random } = parts;
-  const listeners = createListeners();
-  let link = newLink({ isOnline: true, isRenewable: credentials.isRenewable });
-  let state = stateOf(link);
+  const listeners = createListenerSet();
+  let socketState = initialSocketState({ isOnline: true, isRenewable: credentials.isRenewable });
+  let connectionState = connectionStateOf(socketState);
   let socket: SocketLike | undefined;
   let isOpen = false;
   let cancelTick: (() => void) | undefined;
   let stopNetwork: (() => void) | undefined;
 
-  const happen = (event: LinkEvent): void => {
-    const before = link;
+  const dispatch = (event: SocketInput): void => {
+    const before = socketState;
     const moment = { nowMs: clock.monotonic(), chance: fraction(random) };
-    const step = advance(link, event, moment);
-    link = step.link;
-    if (before.phase !== link.phase) plan();
+    const step = advanceSocket(socketState, event, moment);
+    socketState = step.state;
+    if (before.phase !== socketState.phase) scheduleTick();
     for (const effect of step.effects) perform[effect.type](effect.connection);
     const wasOpen = isOpen;
-    isOpen = link.phase.at === "open";
-    const hasFailed = before.phase.at === "opening" && !isOpen && link.phase.at !== "opening";
-    const next = stateOf(link);
-    const hasChanged = JSON.stringify(next) !== JSON.stringify(state);
-    if (hasChanged) state = next;
+    isOpen = socketState.phase.at === "open";
+    const hasFailed =
+      before.phase.at === "opening" && !isOpen && socketState.phase.at !== "opening";
+    const next = connectionStateOf(socketState);
+    const hasChanged = JSON.stringify(next) !== JSON.stringify(connectionState);
+    if (hasChanged) connectionState = next;
     if (wasOpen ? !isOpen : hasFailed) parts.onLost();
-    if (hasChanged) listeners.tell();
+    if (hasChanged) listeners.emit();
   };
 
   /** Sets the one timer for whatever is next. */
-  const plan = () => {
+  const scheduleTick = () => {
     cancelTick?.();
     cancelTick = undefined;
-    const atMs = dueMs(link);
+    const atMs = dueMs(socketState);
     if (atMs === undefined) return;
     const nowMs = clock.monotonic();
     // What was due while the machine slept is done at once, and isn't late again.
@@ -89,8 +90,8 @@ export function createSocket(parts: SocketParts): Socket {
     cancelTick = clock.after(waitMs, () => {
       // Some clocks stand still while a machine sleeps, and others don't.
       const lateMs = Math.max(clock.monotonic() - nowMs - waitMs, clock.now() - wallMs);
-      happen({ type: "tick", lateMs });
-      if (cancelTick === undefined || dueMs(link) === atMs) plan();
+      dispatch({ type: "tick", lateMs });
+      if (cancelTick === undefined || dueMs(socketState) === atMs) scheduleTick();
     });
   };
 
@@ -108,14 +109,15 @@ export function createSocket(parts: SocketParts): Socket {
 
   const open = async (connection: number): Promise<void> => {
     // It may have been given up meanwhile, and keeps its number until there is another.
-    const isCurrent = () => link.connection === connection && link.phase.at === "opening";
-    const token = await (link.isFresh ? credentials.fresh() : credentials.current());
+    const isCurrent = () =>
+      socketState.connection === connection && socketState.phase.at === "opening";
+    const token = await (socketState.isFresh ? credentials.fresh() : credentials.current());
     if (!isCurrent()) return;
     const address = new URL(`${parts.url()}/v1/socket`);
     address.protocol = address.protocol.replace("http", "ws");
     const protocols: string[] = [subprotocol];
     // A ticket says for whom a key acts, which a subprotocol can't.
-    if (token !== undefined && (!carried.test(token) || parts.tenant !== undefined)) {
+    if (token !== undefined && (!subprotocolSafe.test(token) || parts.tenant !== undefined)) {
       type Ticket = { readonly ticket: string };
       const { ticket } = await parts.http<Ticket>("POST", "/v1/tickets");
       if (!isCurrent()) return;
@@ -130,81 +132,87 @@ export function createSocket(parts: SocketParts): Socket {
     own.onerror = () => {};
     own.onclose = ({ code }: { code: number }) => {
       if (socket === own) socket = undefined;
-      happen({ type: "ended", connection, code });
+      dispatch({ type: "ended", connection, code });
     };
   };
 
   /** Sockets don't tell why they can't be opened; the same credentials over HTTP do. */
-  const examine = (connection: number): Promise<void> =>
+  const diagnose = (connection: number): Promise<void> =>
     parts.http("GET", "/v1/sessions", { query: { limit: 1 } }).then(
       () => fail(connection, "the socket couldn't be opened"),
       (error: unknown) => fail(connection, error),
     );
 
   const fail = (connection: number, thrown: unknown): void => {
-    const { code: told, message, details } = asError(thrown);
+    const { code: thrownCode, message, details } = asError(thrown);
     // A server of ours has what was asked for, and says in its own words what it refuses.
-    const code = (details?.["status"] as number) < 405 ? "not_found" : told;
-    happen({ type: "failed", connection, error: { code, message } });
+    const code = (details?.["status"] as number) < 405 ? "not_found" : thrownCode;
+    dispatch({ type: "failed", connection, error: { code, message } });
   };
 
   const renew = async (connection: number): Promise<void> => {
     let expiresAtMs: number | undefined;
     try {
       const token = await credentials.fresh();
-      if (link.connection !== connection || token === undefined) return;
+      if (socketState.connection !== connection || token === undefined) return;
       expiresAtMs = await parts.renew(token);
     } catch {
       // Another try follows, and at the worst the connection expires and is made again.
     }
-    happen({ type: "renewed", connection, expiresInMs: leftMs(expiresAtMs) });
+    dispatch({ type: "renewed", connection, expiresInMs: remainingMs(expiresAtMs) });
   };
 
   const receive = (connection: number, data: unknown): void => {
-    if (connection !== link.connection) return;
+    if (connection !== socketState.connection) return;
     try {
       const frames = JSON.parse(String(data)) as ServerFrame[];
       const [hello] = frames;
       if (hello?.type === "hello") {
         const { tenant, user, expiresAtMs } = hello;
-        happen({ type: "hello", connection, tenant, user, expiresInMs: leftMs(expiresAtMs) });
+        dispatch({
+          type: "hello",
+          connection,
+          tenant,
+          user,
+          expiresInMs: remainingMs(expiresAtMs),
+        });
         if (isOpen) parts.onOpen(hello);
-      } else happen({ type: "heard", connection });
-      if (isOpen && connection === link.connection) parts.onFrames(frames);
+      } else dispatch({ type: "heard", connection });
+      if (isOpen && connection === socketState.connection) parts.onFrames(frames);
     } catch {
       // It wasn't what the protocol says: what is missing now comes again on the next connection.
       drop();
-      happen({ type: "ended", connection, code: 1002 });
+      dispatch({ type: "ended", connection, code: 1002 });
     }
   };
-  const leftMs = (expiresAtMs: number | undefined) =>
+  const remainingMs = (expiresAtMs: number | undefined) =>
     expiresAtMs === undefined ? undefined : expiresAtMs - clock.now();
 
-  const perform: Record<LinkEffect["type"], (connection: number) => unknown> = {
+  const perform: Record<SocketEffect["type"], (connection: number) => unknown> = {
     open: (connection) => open(connection).catch((error) => fail(connection, error)),
-    examine,
+    examine: diagnose,
     drop,
     ping: parts.ping,
     renew,
   };
 
   return {
-    state: { get: () => state, subscribe: listeners.add },
+    state: { get: () => connectionState, subscribe: listeners.add },
     send(text) {
       if (isOpen && socket?.readyState === 1) socket.send(text);
     },
     want(isWanted) {
-      if (link.isWanted === isWanted || link.phase.at === "closed") return;
+      if (socketState.isWanted === isWanted || socketState.phase.at === "closed") return;
       if (isWanted && !stopNetwork) {
-        if (!network.isOnline()) happen({ type: "network", change: "offline" });
-        stopNetwork = network.onChange((change) => happen({ type: "network", change }));
+        if (!network.isOnline()) dispatch({ type: "network", change: "offline" });
+        stopNetwork = network.onChange((change) => dispatch({ type: "network", change }));
       }
-      happen({ type: "wanted", isWanted });
+      dispatch({ type: "wanted", isWanted });
     },
-    reconnect: () => happen({ type: "reconnect" }),
+    reconnect: () => dispatch({ type: "reconnect" }),
     close() {
       stopNetwork?.();
-      happen({ type: "close" });
+      dispatch({ type: "close" });
     },
   };
 }

@@ -3,28 +3,28 @@ import type { FlotillaError } from "../../base/errors.ts";
 import { fraction, type Random } from "../../base/random.ts";
 import type { FrameError } from "../../protocol/frames.ts";
 import { jitteredMs } from "../backoff.ts";
-import { errorOf } from "../http.ts";
-import { createListeners, type Store } from "../observable.ts";
-import type { Exchange } from "./send-queue.ts";
+import { errorFromWire } from "../http.ts";
+import { createListenerSet, type Store } from "../observable.ts";
+import type { SendQueue } from "./send-queue.ts";
 
 /** Something that is followed while anybody listens, over whichever connection there is. */
 export type Subscription<Snapshot> = Store<Snapshot> & {
-  readonly isFollowed: boolean;
+  readonly isActive: boolean;
   /** Of the join that is under way or was answered on this connection. */
   readonly ref: string | undefined;
   /** Somebody listens otherwise than by `subscribe`, or nobody does. */
   want(): void;
-  opened(): void;
+  onOpen(): void;
   /** The connection is lost; whether that is news. */
-  lost(): boolean;
+  onLost(): boolean;
   /** It was refused: for good, or to be joined again later. */
-  refused(error: FrameError): void;
+  onRefused(error: FrameError): void;
   /** Something went wrong: joins again, after a while where that happens often. */
-  joinAgain(atLeastMs?: number): void;
+  rejoin(atLeastMs?: number): void;
   /** It isn't there for this client, and why. One that there isn't is looked for while it is wanted. */
   end(error: FlotillaError): void;
   /** It was joined, whatever was known of it before. */
-  found(): void;
+  onFound(): void;
   /** One that wasn't there seems to be: looks now, unless it is being asked for. */
   seek(): void;
   /** What was known to be gone may be there now. */
@@ -32,36 +32,36 @@ export type Subscription<Snapshot> = Store<Snapshot> & {
   /** Joins from what is known now. */
   join(): void;
   /** Something that is shown has changed. */
-  change(): void;
+  invalidate(): void;
   /** Tells listeners, if anything has changed. */
   flush(): void;
 };
 
-type FollowStatus = "idle" | "joining" | "live" | "away" | "gone";
+type FeedStatus = "idle" | "joining" | "live" | "away" | "gone";
 
-export type FollowParts = {
-  exchange: Pick<Exchange, "tell">;
+export type FeedParts = {
+  queue: Pick<SendQueue, "sendOnce">;
   /** Whether there is no hope of a connection in a moment. */
   isAway: () => boolean;
   /** It is followed from now on, or no longer. */
-  onFollow: () => void;
+  onActive: () => void;
   /** Why nothing is followed any more. */
-  over: () => FlotillaError | undefined;
+  closed: () => FlotillaError | undefined;
   clock: Clock;
   random: Random;
 };
 
-type SubscriptionParts<Snapshot> = FollowParts & {
+type SubscriptionParts<Snapshot> = FeedParts & {
   /** Sends a join; its ref, where there is a connection. */
-  ask: () => string | undefined;
-  leave: () => void;
+  sendJoin: () => string | undefined;
+  sendLeave: () => void;
   /** What comes from now on, until it is joined again, doesn't count. */
   detach: () => void;
   onGone: (error: FlotillaError) => void;
   isLive: () => boolean;
   /** Whether anybody listens otherwise than by `subscribe`. */
-  hasOthers?: () => boolean;
-  show: (status: FollowStatus, error: FlotillaError | undefined) => Snapshot;
+  hasListeners?: () => boolean;
+  snapshot: (status: FeedStatus, error: FlotillaError | undefined) => Snapshot;
 };
 
 /** Whether asking again can't change it. */
@@ -69,123 +69,123 @@ export const isDefinite = (code: string): boolean =>
   /^(not_found|forbidden|unauthorized|unsupported|invalid_.*)$/.test(code);
 
 // What isn't there may be made by somebody else: it is looked for after so long, and later ever less often.
-const missingMs = 1_000;
-const missingMoreMs = 9_000;
+const missingRejoinMs = 1_000;
+const missingRejoinJitterMs = 9_000;
 
 export function createSubscription<Snapshot>(
   parts: SubscriptionParts<Snapshot>,
 ): Subscription<Snapshot> {
   const { clock } = parts;
-  const rejoin = createRejoin(clock, parts.random);
-  let isFollowed = false;
+  const rejoinTimer = createRejoinTimer(clock, parts.random);
+  let isActive = false;
   let isLost = false;
   let ref: string | undefined;
   let error: FlotillaError | undefined;
   let snapshot: Snapshot | undefined;
   let hasChanged = false;
 
-  const want = (): void => linger(listeners.size > 0 || parts.hasOthers?.() === true);
-  const listeners = createListeners(want);
-  const linger: Want = lingering(clock, {
-    over: parts.over,
+  const want = (): void => setWanted(listeners.size > 0 || parts.hasListeners?.() === true);
+  const listeners = createListenerSet(want);
+  const setWanted: SetWanted = delayedStop(clock, {
+    closed: parts.closed,
     start() {
-      isFollowed = true;
+      isActive = true;
       isLost = parts.isAway();
-      change();
-      parts.onFollow();
+      invalidate();
+      parts.onActive();
       join();
     },
     stop() {
-      isFollowed = false;
+      isActive = false;
       error = undefined;
-      parts.leave();
+      parts.sendLeave();
       leave();
-      parts.onFollow();
+      parts.onActive();
     },
   });
-  const change = () => {
+  const invalidate = () => {
     snapshot = undefined;
     hasChanged = true;
   };
   const flush = () => {
     if (!hasChanged) return;
     hasChanged = false;
-    listeners.tell();
+    listeners.emit();
   };
   const isMissing = () => error?.code === "not_found";
   /** While nothing is there to be shown, looking for it changes nothing. */
-  const changeUnlessGone = () => {
-    if (!error) change();
+  const invalidateUnlessGone = () => {
+    if (!error) invalidate();
   };
   const join = () => {
-    rejoin.cancel();
-    if (!isFollowed || (error && !isMissing())) return;
-    ref = parts.ask();
-    changeUnlessGone();
+    rejoinTimer.cancel();
+    if (!isActive || (error && !isMissing())) return;
+    ref = parts.sendJoin();
+    invalidateUnlessGone();
   };
   const leave = () => {
-    rejoin.cancel();
+    rejoinTimer.cancel();
     ref = undefined;
     parts.detach();
-    changeUnlessGone();
+    invalidateUnlessGone();
   };
-  const joinAgain = (atLeastMs?: number, moreMs?: number) => {
+  const rejoin = (atLeastMs?: number, maxJitterMs?: number) => {
     leave();
-    rejoin.plan(
+    rejoinTimer.plan(
       () => {
         join();
         flush();
       },
       atLeastMs,
-      moreMs,
+      maxJitterMs,
     );
   };
-  const end = (why: FlotillaError) => {
-    if (!isFollowed) return;
+  const end = (reason: FlotillaError) => {
+    if (!isActive) return;
     leave();
-    if (error?.code !== why.code) {
-      error = why;
-      change();
-      parts.onGone(why);
+    if (error?.code !== reason.code) {
+      error = reason;
+      invalidate();
+      parts.onGone(reason);
     }
-    if (isMissing()) joinAgain(missingMs, missingMoreMs);
+    if (isMissing()) rejoin(missingRejoinMs, missingRejoinJitterMs);
   };
-  const status = (): FollowStatus => {
-    if (!isFollowed) return "idle";
+  const status = (): FeedStatus => {
+    if (!isActive) return "idle";
     if (error) return "gone";
     if (ref === undefined && isLost) return "away";
     return parts.isLive() ? "live" : "joining";
   };
 
   return {
-    get isFollowed() {
-      return isFollowed;
+    get isActive() {
+      return isActive;
     },
     get ref() {
       return ref;
     },
-    get: () => (snapshot ??= parts.show(status(), error)),
+    get: () => (snapshot ??= parts.snapshot(status(), error)),
     subscribe: listeners.add,
     want,
-    opened() {
+    onOpen() {
       isLost = false;
       join();
     },
-    lost() {
-      const isNews = isFollowed && !error && !isLost;
+    onLost() {
+      const isNew = isActive && !error && !isLost;
       isLost = true;
-      if (isFollowed) leave();
-      return isNews;
+      if (isActive) leave();
+      return isNew;
     },
-    refused(told) {
-      if (isDefinite(told.code)) end(errorOf(told));
-      else joinAgain(told.retryAfterMs);
+    onRefused(wire) {
+      if (isDefinite(wire.code)) end(errorFromWire(wire));
+      else rejoin(wire.retryAfterMs);
     },
-    joinAgain,
+    rejoin,
     end,
-    found() {
+    onFound() {
       // How long it was looked for says nothing of what goes wrong now that it is there.
-      if (error) rejoin.forget();
+      if (error) rejoinTimer.forget();
       error = undefined;
     },
     seek() {
@@ -194,38 +194,38 @@ export function createSubscription<Snapshot>(
     revive() {
       if (!error) return;
       error = undefined;
-      change();
+      invalidate();
       join();
     },
     join,
-    change,
+    invalidate,
     flush,
   };
 }
 
 /** When to join again after something went wrong: at once the first time, then ever later. */
-type Rejoin = {
+type RejoinTimer = {
   /** `moreMs`: how much later than `atLeastMs`, at most. */
-  plan(join: () => void, atLeastMs?: number, moreMs?: number): void;
+  plan(join: () => void, atLeastMs?: number, maxJitterMs?: number): void;
   cancel(): void;
   /** What went wrong before has nothing to do with what goes wrong next. */
   forget(): void;
 };
 
 // Trouble that is longer ago has nothing to do with what goes wrong now.
-const forgottenMs = 30_000;
+const attemptsResetMs = 30_000;
 
-function createRejoin(clock: Clock, random: Random): Rejoin {
-  let tries = 0;
+function createRejoinTimer(clock: Clock, random: Random): RejoinTimer {
+  let attempts = 0;
   let lastMs = -Infinity;
   let cancel: (() => void) | undefined;
   return {
-    plan(join, atLeastMs = 0, moreMs?: number) {
+    plan(join, atLeastMs = 0, maxJitterMs?: number) {
       const nowMs = clock.monotonic();
-      tries = nowMs - lastMs > forgottenMs ? 0 : tries + 1;
+      attempts = nowMs - lastMs > attemptsResetMs ? 0 : attempts + 1;
       lastMs = nowMs;
       cancel?.();
-      const waitMs = tries === 0 ? 0 : jitteredMs(tries, fraction(random), moreMs);
+      const waitMs = attempts === 0 ? 0 : jitteredMs(attempts, fraction(random), maxJitterMs);
       cancel = clock.after(waitMs + atLeastMs, join);
     },
     cancel: () => cancel?.(),
@@ -236,19 +236,19 @@ function createRejoin(clock: Clock, random: Random): Rejoin {
 }
 
 // Longer than user interfaces take to let go of something and take it up again.
-const lingerMs = 3_000;
+const stopDelayMs = 3_000;
 
-export type Want = (isWanted: boolean) => void;
+export type SetWanted = (isWanted: boolean) => void;
 
-type Lingering = {
+type DelayedStop = {
   start: () => void;
   stop: () => void;
   /** Why nothing comes any more: then there is nothing to stop, and nothing to wait for. */
-  over: () => FlotillaError | undefined;
+  closed: () => FlotillaError | undefined;
 };
 
 /** Starts something with the first who wants it, and stops it a while after the last has gone. */
-export function lingering(clock: Clock, { start, stop, over }: Lingering): Want {
+export function delayedStop(clock: Clock, { start, stop, closed }: DelayedStop): SetWanted {
   let isStarted = false;
   let cancel: (() => void) | undefined;
   return (isWanted) => {
@@ -257,8 +257,8 @@ export function lingering(clock: Clock, { start, stop, over }: Lingering): Want 
     if (isWanted && !isStarted) {
       isStarted = true;
       start();
-    } else if (!isWanted && isStarted && !over()) {
-      cancel = clock.after(lingerMs, () => {
+    } else if (!isWanted && isStarted && !closed()) {
+      cancel = clock.after(stopDelayMs, () => {
         isStarted = false;
         stop();
       });

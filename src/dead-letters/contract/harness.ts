@@ -1,22 +1,22 @@
 import { FlotillaError } from "../../base/errors.ts";
-import { openQueue } from "../../tasks/contract/harness.ts";
+import { openTasks } from "../../tasks/contract/harness.ts";
 import type { Database } from "../../store/database.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { now, rows, sql, table } from "../../store/sql.ts";
 import { createDeadLetters } from "../dead-letters.ts";
-import { followFailed } from "../index-sync.ts";
-import { createDeadLetterLead } from "../leader.ts";
+import { createIndexSync } from "../index-sync.ts";
+import { createDeadLetterLeader } from "../leader.ts";
 import type { DeadLetter } from "../dead-letter.ts";
-import { openView } from "../index.ts";
+import { openIndex } from "../index.ts";
 
 const tasks = table("task");
 const everything = 100_000;
 
-export type Scene = Awaited<ReturnType<typeof openScene>>;
+export type DeadLettersHarness = Awaited<ReturnType<typeof openDeadLetters>>;
 
 /** A queue with tasks that fail when they are told to, and as many leaders as are wanted. */
-export async function openScene(kind: StoreKind) {
-  const queue = await openQueue(kind);
+export async function openDeadLetters(kind: StoreKind) {
+  const queue = await openTasks(kind);
   const { clock, random, ids } = queue;
   await queue.database.write([sql`delete from ${table("redrive")}`]);
   const letters = createDeadLetters(queue);
@@ -32,7 +32,7 @@ export async function openScene(kind: StoreKind) {
     letters,
 
     lead: (database: Database = queue.database) =>
-      createDeadLetterLead({ database, clock, random, ids }),
+      createDeadLetterLeader({ database, clock, random, ids }),
 
     /** Ends tasks as failed, as a pod would. */
     async fail(taskIds: readonly string[], message: string | ((at: number) => string)) {
@@ -85,10 +85,10 @@ export async function openScene(kind: StoreKind) {
 
     /** What a view says that is built from nothing now. */
     async fresh(): Promise<DeadLetter[]> {
-      const view = openView();
-      await followFailed(queue.database, view).refresh();
-      const all = view.page({}, undefined, everything);
-      view.close();
+      const index = openIndex();
+      await createIndexSync(queue.database, index).refresh();
+      const all = index.page({}, undefined, everything);
+      index.close();
       return all;
     },
 

@@ -5,19 +5,19 @@ import type { Row } from "../../store/database.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { now, rows, sql, table } from "../../store/sql.ts";
 import { createDeadLetters } from "../dead-letters.ts";
-import { followFailed, overlapMs } from "../index-sync.ts";
+import { createIndexSync, overlapMs } from "../index-sync.ts";
 import { discardTasks, failedSince } from "../sql.ts";
-import { openScene, type Scene } from "./harness.ts";
-import { openView } from "../index.ts";
+import { openDeadLetters, type DeadLettersHarness } from "./harness.ts";
+import { openIndex } from "../index.ts";
 
 const tasks = table("task");
 
 /** What a view of failed tasks promises on every store. */
-export function viewContract(kind: StoreKind): void {
+export function indexFilesContract(kind: StoreKind): void {
   describe(`the view of failed tasks on ${kind.name}`, () => {
-    let scene: Scene;
+    let scene: DeadLettersHarness;
     beforeEach(async () => {
-      scene = await openScene(kind);
+      scene = await openDeadLetters(kind);
     });
     afterEach(() => scene.close());
 
@@ -104,11 +104,11 @@ export function viewContract(kind: StoreKind): void {
           await lead.pass();
           const other = scene.lead();
           await other.pass();
-          const rowsOf = (each: typeof lead) => each.kept!.view.page({}, undefined, 1_000);
+          const rowsOf = (each: typeof lead) => each.kept!.index.page({}, undefined, 1_000);
           expect(rowsOf(lead)).toEqual(await scene.fresh());
           expect(rowsOf(other)).toEqual(rowsOf(lead));
-          const groups = other.kept!.view.groups({ limit: 9 });
-          expect(lead.kept!.view.groups({ limit: 9 })).toEqual(groups);
+          const groups = other.kept!.index.groups({ limit: 9 });
+          expect(lead.kept!.index.groups({ limit: 9 })).toEqual(groups);
           lead.rest();
           other.rest();
         }),
@@ -118,8 +118,8 @@ export function viewContract(kind: StoreKind): void {
 
     test("finds what was committed late, and what a clock that was set back hides", async () => {
       const { queue, failed } = scene;
-      const view = openView();
-      const following = followFailed(queue.database, view);
+      const index = openIndex();
+      const following = createIndexSync(queue.database, index);
       await failed("a", 2, "boom");
       expect(await following.look(1)).toBe(true);
       const insert = (taskId: string, byMs: number) =>
@@ -129,14 +129,14 @@ export function viewContract(kind: StoreKind): void {
         ]);
       await insert("late", -overlapMs + 5_000);
       await following.look(1);
-      expect(view.count({ taskId: "late" })).toBe(1);
+      expect(index.count({ taskId: "late" })).toBe(1);
 
       // A time to come must not make it miss what happens until then.
       await insert("ahead", 100 * overlapMs);
       await following.look(1);
       await insert("before that", 0);
       await following.look(1);
-      expect(view.count({ taskId: "before that" })).toBe(1);
+      expect(index.count({ taskId: "before that" })).toBe(1);
 
       // A look that was made by a clock that was ahead is no reason to wait for that hour to come.
       const [clockMs] = await queue.database.read(sql`select ${now} as now`);
@@ -146,10 +146,10 @@ export function viewContract(kind: StoreKind): void {
 
       await insert("long ago", -10 * overlapMs);
       await following.look(1);
-      expect(view.count({ taskId: "long ago" })).toBe(0);
+      expect(index.count({ taskId: "long ago" })).toBe(0);
       await following.walk();
-      expect(view.count({ taskId: "long ago" })).toBe(1);
-      view.close();
+      expect(index.count({ taskId: "long ago" })).toBe(1);
+      index.close();
     });
 
     test("gives tasks up for good, with their errors, and leaves the others", async () => {

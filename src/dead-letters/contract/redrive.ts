@@ -4,16 +4,16 @@ import { task } from "../../tasks/task.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { now, sql, table } from "../../store/sql.ts";
 import type { DeadLetter } from "../dead-letter.ts";
-import { countStep, toStored } from "../redrive.ts";
+import { countStep, toStoredRedrive } from "../redrive.ts";
 import { getRedrive, takeStep } from "../sql.ts";
-import { forgetful, openScene, type Scene } from "./harness.ts";
+import { forgetful, openDeadLetters, type DeadLettersHarness } from "./harness.ts";
 
 /** What redrives promise on every store. */
 export function redriveContract(kind: StoreKind): void {
   describe(`a redrive on ${kind.name}`, () => {
-    let scene: Scene;
+    let scene: DeadLettersHarness;
     beforeEach(async () => {
-      scene = await openScene(kind);
+      scene = await openDeadLetters(kind);
     });
     afterEach(() => scene.close());
     const only = async (redriveId: string) => (await scene.letters.getRedrive(redriveId))!;
@@ -196,7 +196,11 @@ export function redriveContract(kind: StoreKind): void {
       const stale = await scene.fresh();
       const take = async (redriveId: string, seen: readonly DeadLetter[]) => {
         const [row] = await database.read(getRedrive(redriveId));
-        const write = { redrive: toStored(row!), step: countStep(0, []), writeId: ids.next() };
+        const write = {
+          redrive: toStoredRedrive(row!),
+          step: countStep(0, []),
+          writeId: ids.next(),
+        };
         await database.write(takeStep(write, seen, { size: seen.length, remaining: 0 }));
         return (await only(redriveId)).taken;
       };

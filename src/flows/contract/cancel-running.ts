@@ -1,18 +1,18 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { flow } from "../flow.ts";
-import { openRuns, type RunsUnderTest, soon } from "./second-harness.ts";
+import { openRunWorkers, type RunWorkersHarness, soon } from "./worker-harness.ts";
 
 /** What the cancel of a run that a pod runs is promised on every store. */
 export function cancelRunningContract(kind: StoreKind): void {
   describe(`cancelling what runs on ${kind.name}`, () => {
-    let scene: RunsUnderTest;
+    let harness: RunWorkersHarness;
     let calls: string[];
     beforeEach(async () => {
-      scene = await openRuns(kind);
+      harness = await openRunWorkers(kind);
       calls = [];
     });
-    afterEach(() => scene.close());
+    afterEach(() => harness.close());
 
     /** A run whose transition ends when the test says so. */
     const gated = (last = false) => {
@@ -32,59 +32,62 @@ export function cancelRunningContract(kind: StoreKind): void {
         flow: rest.finally("tidy", ({ outcome }) => void calls.push(`tidy ${outcome.type}`)).end(),
         finish: (value?: object) => finish(value),
         fail: (error: Error) => fail(error),
-        begun: () => scene.queue.until("the work", () => signal !== undefined),
-        told: () => scene.queue.until("the word to stop", () => signal!.aborted),
+        begun: () => harness.queue.until("the work", () => signal !== undefined),
+        told: () => harness.queue.until("the word to stop", () => signal!.aborted),
       };
     };
 
     test("what a transition returns that was told to stop is kept, and nothing follows it", async () => {
       const work = gated();
-      await scene.work("pod-1", [work.flow]);
-      const { runId } = await scene.start(work.flow, null);
+      await harness.work("pod-1", [work.flow]);
+      const { runId } = await harness.start(work.flow, null);
       await work.begun();
-      expect(await scene.cancel(runId)).toBe("cancelling");
+      expect(await harness.cancel(runId)).toBe("cancelling");
       await work.told();
       work.finish({ made: 1 });
-      expect(await scene.ended(runId)).toMatchObject({ status: "cancelled", state: { made: 1 } });
+      expect(await harness.ended(runId)).toMatchObject({ status: "cancelled", state: { made: 1 } });
       expect(calls).toEqual(["work", "tidy cancelled"]);
     });
 
     test("what a transition throws that was told to stop is the cancel, and no failed attempt", async () => {
       const work = gated();
-      await scene.work("pod-1", [work.flow]);
-      const { runId } = await scene.start(work.flow, null);
+      await harness.work("pod-1", [work.flow]);
+      const { runId } = await harness.start(work.flow, null);
       await work.begun();
-      await scene.cancel(runId);
+      await harness.cancel(runId);
       await work.told();
       work.fail(new Error("I was interrupted"));
-      expect(await scene.ended(runId)).toMatchObject({ status: "cancelled", error: null });
+      expect(await harness.ended(runId)).toMatchObject({ status: "cancelled", error: null });
       expect(calls).toEqual(["work", "tidy cancelled"]);
-      expect(await scene.noted(runId)).not.toContain("error work");
+      expect(await harness.noted(runId)).not.toContain("error work");
     });
 
     test("a transition that ignores its signal is left to itself, and isn't heard any more", async () => {
       const work = gated();
-      await scene.work("pod-1", [work.flow]);
-      const { runId } = await scene.start(work.flow, null);
+      await harness.work("pod-1", [work.flow]);
+      const { runId } = await harness.start(work.flow, null);
       await work.begun();
-      await scene.cancel(runId);
-      const run = await scene.ended(runId);
+      await harness.cancel(runId);
+      const run = await harness.ended(runId);
       expect(run).toMatchObject({ status: "cancelled", state: {} });
       work.finish({ late: true });
-      await scene.clock.advance(100);
-      expect(await scene.view(runId)).toEqual(run);
+      await harness.clock.advance(100);
+      expect(await harness.view(runId)).toEqual(run);
       expect(calls).toEqual(["work", "tidy cancelled"]);
     });
 
     test("what has run to its end is done, though it was told to stop", async () => {
       const work = gated(true);
-      await scene.work("pod-1", [work.flow]);
-      const { runId } = await scene.start(work.flow, null);
+      await harness.work("pod-1", [work.flow]);
+      const { runId } = await harness.start(work.flow, null);
       await work.begun();
-      await scene.cancel(runId);
+      await harness.cancel(runId);
       await work.told();
       work.finish({ made: 1 });
-      expect(await scene.ended(runId)).toMatchObject({ status: "completed", output: { made: 1 } });
+      expect(await harness.ended(runId)).toMatchObject({
+        status: "completed",
+        output: { made: 1 },
+      });
       expect(calls).toEqual(["work", "tidy completed"]);
     });
 
@@ -98,15 +101,18 @@ export function cancelRunningContract(kind: StoreKind): void {
           return new Promise<void>((resolve) => (letGo = resolve));
         })
         .end();
-      await scene.work("pod-1", [ending], { graceMs: 60_000 });
-      const { runId } = await scene.start(ending, null);
-      await scene.queue.until("the finalizer", () => seen !== undefined);
-      await scene.cancel(runId);
-      await scene.clock.advance(200);
+      await harness.work("pod-1", [ending], { graceMs: 60_000 });
+      const { runId } = await harness.start(ending, null);
+      await harness.queue.until("the finalizer", () => seen !== undefined);
+      await harness.cancel(runId);
+      await harness.clock.advance(200);
       expect(seen!.aborted).toBe(false);
       letGo();
-      expect(await scene.ended(runId)).toMatchObject({ status: "completed", output: { made: 1 } });
-      expect(await scene.cancel(runId)).toBe("finished");
+      expect(await harness.ended(runId)).toMatchObject({
+        status: "completed",
+        output: { made: 1 },
+      });
+      expect(await harness.cancel(runId)).toBe("finished");
     });
 
     test("one that is ending stays so, also if its finalizer waits for another try", async () => {
@@ -117,11 +123,11 @@ export function cancelRunningContract(kind: StoreKind): void {
           if (++tries < 2) throw new Error("slipped");
         })
         .end();
-      await scene.work("pod-1", [clumsy]);
-      const { runId } = await scene.start(clumsy, null);
-      await scene.doing(runId, "retrying");
-      await scene.cancel(runId);
-      expect(await scene.ended(runId)).toMatchObject({ status: "completed" });
+      await harness.work("pod-1", [clumsy]);
+      const { runId } = await harness.start(clumsy, null);
+      await harness.doing(runId, "retrying");
+      await harness.cancel(runId);
+      expect(await harness.ended(runId)).toMatchObject({ status: "completed" });
       expect(tries).toBe(2);
     });
   });

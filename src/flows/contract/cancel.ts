@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { lookAt } from "../../tasks/sql/finish.ts";
+import { readTaskStates } from "../../tasks/sql/finish.ts";
 import type { Database } from "../../store/database.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { flow } from "../flow.ts";
@@ -7,9 +7,9 @@ import {
   givesBack,
   holding,
   looksForSignal,
-  openRuns,
-  type RunsUnderTest,
-} from "./second-harness.ts";
+  openRunWorkers,
+  type RunWorkersHarness,
+} from "./worker-harness.ts";
 import { cancel } from "../decide/thrown.ts";
 
 const hourMs = 3_600_000;
@@ -17,13 +17,13 @@ const hourMs = 3_600_000;
 /** What the cancel of a run is promised on every store. */
 export function cancelContract(kind: StoreKind): void {
   describe(`cancelling runs on ${kind.name}`, () => {
-    let scene: RunsUnderTest;
+    let harness: RunWorkersHarness;
     let calls: string[];
     beforeEach(async () => {
-      scene = await openRuns(kind);
+      harness = await openRunWorkers(kind);
       calls = [];
     });
-    afterEach(() => scene.close());
+    afterEach(() => harness.close());
 
     const simple = flow("simple", { version: 1 })
       .to("work", () => void calls.push("work"))
@@ -31,13 +31,13 @@ export function cancelContract(kind: StoreKind): void {
       .end();
 
     test("before a pod has claimed it, nothing of it runs but its finalizers", async () => {
-      const { runId } = await scene.start(simple, null);
-      expect(await scene.cancel(runId)).toBe("cancelling");
-      expect(await scene.view(runId)).toMatchObject({ status: "open", cancelRequested: true });
-      await scene.work("pod-1", [simple]);
-      expect(await scene.ended(runId)).toMatchObject({ status: "cancelled", error: null });
+      const { runId } = await harness.start(simple, null);
+      expect(await harness.cancel(runId)).toBe("cancelling");
+      expect(await harness.view(runId)).toMatchObject({ status: "open", cancelRequested: true });
+      await harness.work("pod-1", [simple]);
+      expect(await harness.ended(runId)).toMatchObject({ status: "cancelled", error: null });
       expect(calls).toEqual(["tidy cancelled"]);
-      expect(await scene.noted(runId)).toEqual([
+      expect(await harness.noted(runId)).toEqual([
         "cancel_requested",
         "start",
         "cancel work",
@@ -47,21 +47,21 @@ export function cancelContract(kind: StoreKind): void {
     });
 
     test("one that is to start later doesn't wait for that", async () => {
-      const { runId } = await scene.start(simple, null, { delayMs: hourMs });
-      expect(await scene.view(runId)).toMatchObject({ doing: { type: "delayed" } });
-      await scene.cancel(runId);
-      await scene.work("pod-1", [simple]);
-      expect(await scene.ended(runId)).toMatchObject({ status: "cancelled" });
+      const { runId } = await harness.start(simple, null, { delayMs: hourMs });
+      expect(await harness.view(runId)).toMatchObject({ doing: { type: "delayed" } });
+      await harness.cancel(runId);
+      await harness.work("pod-1", [simple]);
+      expect(await harness.ended(runId)).toMatchObject({ status: "cancelled" });
       expect(calls).toEqual(["tidy cancelled"]);
     });
 
     test("one that is to start after another doesn't wait for that", async () => {
-      const other = await scene.queue.enqueue("nobody", 1);
-      const { runId } = await scene.start(simple, null, { after: [other.taskId] });
-      await scene.cancel(runId);
-      await scene.work("pod-1", [simple]);
-      expect(await scene.ended(runId)).toMatchObject({ status: "cancelled" });
-      expect(await scene.queue.get(other.taskId)).toMatchObject({ status: "pending" });
+      const other = await harness.queue.enqueue("nobody", 1);
+      const { runId } = await harness.start(simple, null, { after: [other.taskId] });
+      await harness.cancel(runId);
+      await harness.work("pod-1", [simple]);
+      expect(await harness.ended(runId)).toMatchObject({ status: "cancelled" });
+      expect(await harness.queue.get(other.taskId)).toMatchObject({ status: "pending" });
     });
 
     const child = flow<null>("child", { version: 1 }).signal("never").end();
@@ -89,15 +89,15 @@ export function cancelContract(kind: StoreKind): void {
       async (how) => {
         const waits = parked[how]();
         const [doing] = how.split(" ");
-        await scene.work("pod-1", [waits]);
-        const { runId } = await scene.start(waits, null);
-        await scene.doing(runId, doing as "sleeping");
-        await scene.folds();
-        expect(await scene.cancel(runId)).toBe("cancelling");
-        const run = await scene.ended(runId);
+        await harness.work("pod-1", [waits]);
+        const { runId } = await harness.start(waits, null);
+        await harness.doing(runId, doing as "sleeping");
+        await harness.folds();
+        expect(await harness.cancel(runId)).toBe("cancelling");
+        const run = await harness.ended(runId);
         expect(run).toMatchObject({ status: "cancelled", doing: null });
         expect(calls).toEqual(["tidy"]);
-        expect((await scene.noted(runId)).slice(-3)).toEqual([
+        expect((await harness.noted(runId)).slice(-3)).toEqual([
           "cancel wait",
           "complete tidy",
           "finish",
@@ -115,28 +115,28 @@ export function cancelContract(kind: StoreKind): void {
         })
         .finally("tidy", ({ input, outcome }) => void calls.push(`tidy ${input} ${outcome.type}`))
         .end();
-      await scene.work("pod-1", [narrow]);
-      const first = await scene.start(narrow, 1);
-      await scene.queue.until("the first", () => calls.length === 1);
-      const second = await scene.start(narrow, 2);
-      await scene.doing(second.runId, "waiting_for_room");
-      expect(await scene.cancel(second.runId)).toBe("cancelling");
+      await harness.work("pod-1", [narrow]);
+      const first = await harness.start(narrow, 1);
+      await harness.queue.until("the first", () => calls.length === 1);
+      const second = await harness.start(narrow, 2);
+      await harness.doing(second.runId, "waiting_for_room");
+      expect(await harness.cancel(second.runId)).toBe("cancelling");
       letGo();
-      expect(await scene.ended(second.runId)).toMatchObject({ status: "cancelled" });
-      expect(await scene.view(first.runId)).toMatchObject({ status: "completed" });
+      expect(await harness.ended(second.runId)).toMatchObject({ status: "cancelled" });
+      expect(await harness.view(first.runId)).toMatchObject({ status: "completed" });
       expect(calls).toEqual(["work 1", "tidy 1 completed", "tidy 2 cancelled"]);
     });
 
     test("is one however often it is asked, and nothing to ask of what isn't there", async () => {
-      const { runId } = await scene.start(simple, null);
-      await scene.cancel(runId);
-      expect(await scene.cancel(runId)).toBe("cancelling");
-      await scene.work("pod-1", [simple]);
-      await scene.ended(runId);
-      expect(await scene.cancel(runId)).toBe("finished");
-      const asked = (await scene.noted(runId)).filter((each) => each === "cancel_requested");
+      const { runId } = await harness.start(simple, null);
+      await harness.cancel(runId);
+      expect(await harness.cancel(runId)).toBe("cancelling");
+      await harness.work("pod-1", [simple]);
+      await harness.ended(runId);
+      expect(await harness.cancel(runId)).toBe("finished");
+      const asked = (await harness.noted(runId)).filter((each) => each === "cancel_requested");
       expect(asked).toHaveLength(1);
-      await expect(scene.cancel("nobody")).rejects.toMatchObject({ code: "not_found" });
+      await expect(harness.cancel("nobody")).rejects.toMatchObject({ code: "not_found" });
     });
 
     test("a transition can cancel its own run, and says why", async () => {
@@ -147,9 +147,9 @@ export function cancelContract(kind: StoreKind): void {
         })
         .finally("tidy", ({ outcome }) => void calls.push(JSON.stringify(outcome)))
         .end();
-      await scene.work("pod-1", [own]);
-      const { runId } = await scene.start(own, null);
-      expect(await scene.ended(runId)).toMatchObject({
+      await harness.work("pod-1", [own]);
+      const { runId } = await harness.start(own, null);
+      expect(await harness.ended(runId)).toMatchObject({
         status: "cancelled",
         state: { made: 1 },
         error: { code: "cancelled", message: "nobody wants it any more" },
@@ -158,36 +158,36 @@ export function cancelContract(kind: StoreKind): void {
     });
 
     test("one that comes while the run is being parked isn't missed", async () => {
-      const held = holding(scene.database, givesBack);
+      const held = holding(harness.database, givesBack);
       const waits = flow("waits", { version: 1 }).signal("word").end();
-      await scene.work("pod-1", [waits], { database: held.database, pollMs: 60_000 });
-      const { runId } = await scene.start(waits, null);
-      await scene.queue.until("the write that parks it", () => held.reached);
-      await scene.cancel(runId);
+      await harness.work("pod-1", [waits], { database: held.database, pollMs: 60_000 });
+      const { runId } = await harness.start(waits, null);
+      await harness.queue.until("the write that parks it", () => held.reached);
+      await harness.cancel(runId);
       held.letGo();
-      expect(await scene.ended(runId)).toMatchObject({ status: "cancelled" });
+      expect(await harness.ended(runId)).toMatchObject({ status: "cancelled" });
     });
 
     test("one that the pod learns of while it looks for a signal isn't missed", async () => {
-      const held = holding(scene.database, looksForSignal, "answer");
+      const held = holding(harness.database, looksForSignal, "answer");
       const waits = flow("waits", { version: 1 }).signal("word").end();
       let isTold = false;
       const listening: Database = {
         ...held.database,
         async read(statement) {
           const rows = await held.database.read(statement);
-          const isPoll = statement.strings === lookAt([]).strings;
+          const isPoll = statement.strings === readTaskStates([]).strings;
           if (isPoll && rows.some((row) => Number(row["cancel_requested"]) === 1)) isTold = true;
           return rows;
         },
       };
-      await scene.work("pod-1", [waits], { database: listening });
-      const { runId } = await scene.start(waits, null);
-      await scene.queue.until("the look", () => held.reached);
-      await scene.cancel(runId);
-      await scene.queue.until("the poll that tells of it", () => isTold);
+      await harness.work("pod-1", [waits], { database: listening });
+      const { runId } = await harness.start(waits, null);
+      await harness.queue.until("the look", () => held.reached);
+      await harness.cancel(runId);
+      await harness.queue.until("the poll that tells of it", () => isTold);
       held.letGo();
-      expect(await scene.ended(runId)).toMatchObject({ status: "cancelled" });
+      expect(await harness.ended(runId)).toMatchObject({ status: "cancelled" });
     });
 
     test("one that was cancelled and is started over goes on where it was stopped", async () => {
@@ -197,17 +197,17 @@ export function cancelContract(kind: StoreKind): void {
         .to("three", () => void calls.push("three"))
         .finally("tidy", ({ outcome }) => void calls.push(outcome.type))
         .end();
-      await scene.work("pod-1", [steps]);
-      const { runId } = await scene.start(steps, null);
-      await scene.doing(runId, "waiting_for_signal");
-      await scene.cancel(runId);
-      await scene.ended(runId);
-      await scene.resume(runId);
-      await scene.doing(runId, "waiting_for_signal");
-      expect(await scene.view(runId)).toMatchObject({ cancelRequested: false, intent: null });
-      await scene.folds();
-      await scene.signal(runId, "two", 2);
-      expect(await scene.ended(runId)).toMatchObject({ status: "completed" });
+      await harness.work("pod-1", [steps]);
+      const { runId } = await harness.start(steps, null);
+      await harness.doing(runId, "waiting_for_signal");
+      await harness.cancel(runId);
+      await harness.ended(runId);
+      await harness.resume(runId);
+      await harness.doing(runId, "waiting_for_signal");
+      expect(await harness.view(runId)).toMatchObject({ cancelRequested: false, intent: null });
+      await harness.folds();
+      await harness.signal(runId, "two", 2);
+      expect(await harness.ended(runId)).toMatchObject({ status: "completed" });
       expect(calls).toEqual(["one", "cancelled", "three", "completed"]);
     });
   });

@@ -3,16 +3,16 @@ import { task } from "../../tasks/task.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { moody, talker, waitsFor } from "./children.ts";
 import { flow } from "../flow.ts";
-import { givesBack, holding, openRuns, type RunsUnderTest } from "./second-harness.ts";
+import { givesBack, holding, openRunWorkers, type RunWorkersHarness } from "./worker-harness.ts";
 
 /** What becomes of parents and children where one of them fails or is cancelled, on every store. */
 export function childrenEndingContract(kind: StoreKind): void {
   describe(`ends of parents and children on ${kind.name}`, () => {
-    let scene: RunsUnderTest;
+    let harness: RunWorkersHarness;
     beforeEach(async () => {
-      scene = await openRuns(kind);
+      harness = await openRunWorkers(kind);
     });
-    afterEach(() => scene.close());
+    afterEach(() => harness.close());
 
     test("one that fails fails its parent, but not before all have ended", async () => {
       const parent = flow("parent", { version: 1 })
@@ -22,13 +22,13 @@ export function childrenEndingContract(kind: StoreKind): void {
         ])
         .to("never", () => ({ never: true }))
         .end();
-      await scene.work("pod-1", [parent, moody, talker]);
-      const { runId } = await scene.start(parent, null);
-      const [bad, slow] = await scene.childrenAwaited(runId);
-      await scene.ended(bad!.runId);
-      expect((await scene.doing(runId, "waiting_for_children")).status).toBe("open");
-      await scene.signal(slow!.runId, "word", 1);
-      const failed = await scene.ended(runId);
+      await harness.work("pod-1", [parent, moody, talker]);
+      const { runId } = await harness.start(parent, null);
+      const [bad, slow] = await harness.childrenAwaited(runId);
+      await harness.ended(bad!.runId);
+      expect((await harness.doing(runId, "waiting_for_children")).status).toBe("open");
+      await harness.signal(slow!.runId, "word", 1);
+      const failed = await harness.ended(runId);
       expect(failed).toMatchObject({
         status: "failed",
         state: {},
@@ -36,7 +36,7 @@ export function childrenEndingContract(kind: StoreKind): void {
       });
       expect(failed.error?.message).toContain("in a bad mood");
       // Nobody repeats it: the children wouldn't end otherwise the next time.
-      expect(await scene.noted(runId)).toEqual(["start", "park each", "error each", "finish"]);
+      expect(await harness.noted(runId)).toEqual(["start", "park each", "error each", "finish"]);
     });
 
     test("where failures are kept, the state tells how each has ended", async () => {
@@ -54,11 +54,11 @@ export function childrenEndingContract(kind: StoreKind): void {
           ok: state.each.filter((one) => one.status === "completed").length,
         }))
         .end();
-      await scene.work("pod-1", [parent, moody, talker, ill]);
-      const { runId } = await scene.start(parent, null);
-      const children = await scene.childrenAwaited(runId);
-      await scene.cancel(children.find(({ flow: name }) => name === "talker")!.runId);
-      expect(await scene.ended(runId)).toMatchObject({
+      await harness.work("pod-1", [parent, moody, talker, ill]);
+      const { runId } = await harness.start(parent, null);
+      const children = await harness.childrenAwaited(runId);
+      await harness.cancel(children.find(({ flow: name }) => name === "talker")!.runId);
+      expect(await harness.ended(runId)).toMatchObject({
         status: "completed",
         output: {
           ok: 1,
@@ -74,11 +74,11 @@ export function childrenEndingContract(kind: StoreKind): void {
 
     test("a child that is cancelled fails its parent", async () => {
       const parent = waitsFor("a");
-      await scene.work("pod-1", [parent, talker]);
-      const { runId } = await scene.start(parent, null);
-      const [child] = await scene.childrenAwaited(runId);
-      await scene.cancel(child!.runId);
-      const failed = await scene.ended(runId);
+      await harness.work("pod-1", [parent, talker]);
+      const { runId } = await harness.start(parent, null);
+      const [child] = await harness.childrenAwaited(runId);
+      await harness.cancel(child!.runId);
+      const failed = await harness.ended(runId);
       expect(failed).toMatchObject({ status: "failed", error: { taskId: child!.runId } });
       expect(failed.error?.message).toContain("was cancelled");
     });
@@ -94,13 +94,13 @@ export function childrenEndingContract(kind: StoreKind): void {
         const parent = flow("parent", { version: 1 })
           .children("each", () => [[child, null]])
           .end();
-        await scene.work("pod-1", [parent]);
-        const { runId } = await scene.start(parent, null);
-        await scene.doing(runId, "waiting_for_children");
-        const [childId] = (await scene.view(runId)).waitsFor;
-        for (let deaths = 0; deaths < 4; deaths++) await scene.die(childId!);
-        await scene.work("pod-2", [grim]);
-        const failed = await scene.ended(runId);
+        await harness.work("pod-1", [parent]);
+        const { runId } = await harness.start(parent, null);
+        await harness.doing(runId, "waiting_for_children");
+        const [childId] = (await harness.view(runId)).waitsFor;
+        for (let deaths = 0; deaths < 4; deaths++) await harness.die(childId!);
+        await harness.work("pod-2", [grim]);
+        const failed = await harness.ended(runId);
         expect(failed).toMatchObject({ status: "failed", error: { taskId: childId } });
         expect(failed.error?.message).toContain("4 pods");
       },
@@ -116,26 +116,26 @@ export function childrenEndingContract(kind: StoreKind): void {
         ])
         .finally("tidy", () => {})
         .end();
-      const worker = await scene.work("pod-1", [parent, moody]);
-      const { runId } = await scene.start(parent, null);
-      const [, good] = await scene.childrenAwaited(runId);
-      await scene.ended(good!.runId);
-      await scene.queue.outcome(worker.stop({ waitMs: 0 }));
-      expect(await scene.cancel(runId)).toBe("cancelling");
+      const worker = await harness.work("pod-1", [parent, moody]);
+      const { runId } = await harness.start(parent, null);
+      const [, good] = await harness.childrenAwaited(runId);
+      await harness.ended(good!.runId);
+      await harness.queue.outcome(worker.stop({ waitMs: 0 }));
+      expect(await harness.cancel(runId)).toBe("cancelling");
       // Every write of this pod after the one that cancels is held.
-      const held = holding(scene.database, givesBack);
-      await scene.work("pod-2", [parent], { database: held.database });
-      await scene.queue.until("the end", () => held.reached);
-      const [a] = await scene.childrenOf(runId);
+      const held = holding(harness.database, givesBack);
+      await harness.work("pod-2", [parent], { database: held.database });
+      await harness.queue.until("the end", () => held.reached);
+      const [a] = await harness.childrenOf(runId);
       expect(a).toMatchObject({ status: "open", cancelRequested: true, doing: { type: "ready" } });
-      expect(await scene.view(runId)).toMatchObject({ status: "open", intent: "cancelled" });
-      const { waitsFor: ids } = await scene.view(runId);
-      expect(await scene.queue.get(ids[2]!)).toMatchObject({ status: "cancelled" });
+      expect(await harness.view(runId)).toMatchObject({ status: "open", intent: "cancelled" });
+      const { waitsFor: ids } = await harness.view(runId);
+      expect(await harness.queue.get(ids[2]!)).toMatchObject({ status: "cancelled" });
       held.letGo();
-      expect(await scene.ended(runId)).toMatchObject({ status: "cancelled" });
-      await scene.work("pod-3", [talker]);
-      expect(await scene.ended(a!.runId)).toMatchObject({ status: "cancelled" });
-      expect(await scene.view(good!.runId)).toMatchObject({ status: "completed" });
+      expect(await harness.ended(runId)).toMatchObject({ status: "cancelled" });
+      await harness.work("pod-3", [talker]);
+      expect(await harness.ended(a!.runId)).toMatchObject({ status: "cancelled" });
+      expect(await harness.view(good!.runId)).toMatchObject({ status: "completed" });
     });
 
     test("a cancel goes down to grandchildren, and what has waited for them wakes", async () => {
@@ -148,17 +148,18 @@ export function childrenEndingContract(kind: StoreKind): void {
           [middle, "y"],
         ])
         .end();
-      await scene.work("pod-1", [top, middle, talker]);
-      const { runId } = await scene.start(top, null);
-      const middles = await scene.childrenAwaited(runId);
+      await harness.work("pod-1", [top, middle, talker]);
+      const { runId } = await harness.start(top, null);
+      const middles = await harness.childrenAwaited(runId);
       const grandchildren = [];
-      for (const each of middles) grandchildren.push(...(await scene.childrenAwaited(each.runId)));
+      for (const each of middles)
+        grandchildren.push(...(await harness.childrenAwaited(each.runId)));
       expect(grandchildren.map(({ input }) => input)).toEqual(["x", "y"]);
-      await scene.cancel(runId);
+      await harness.cancel(runId);
       for (const each of [...middles, ...grandchildren]) {
-        expect(await scene.ended(each.runId)).toMatchObject({ status: "cancelled" });
+        expect(await harness.ended(each.runId)).toMatchObject({ status: "cancelled" });
       }
-      expect(await scene.ended(runId)).toMatchObject({ status: "cancelled" });
+      expect(await harness.ended(runId)).toMatchObject({ status: "cancelled" });
     });
 
     test("a parent that is started over keeps what has completed and starts the rest over", async () => {
@@ -179,25 +180,25 @@ export function childrenEndingContract(kind: StoreKind): void {
           [talker, "c"],
         ])
         .end();
-      await scene.work("pod-1", [parent, fickle, talker]);
-      const { runId } = await scene.start(parent, null);
-      const children = await scene.childrenAwaited(runId);
-      await scene.cancel(children[2]!.runId);
-      expect(await scene.ended(runId)).toMatchObject({ status: "failed" });
+      await harness.work("pod-1", [parent, fickle, talker]);
+      const { runId } = await harness.start(parent, null);
+      const children = await harness.childrenAwaited(runId);
+      await harness.cancel(children[2]!.runId);
+      expect(await harness.ended(runId)).toMatchObject({ status: "failed" });
       expect(counts.toSorted()).toEqual(["a first", "a second", "b first", "b second"]);
       counts.length = 0;
       mood = "good";
-      await scene.resume(runId);
-      await scene.doing(runId, "waiting_for_children");
-      await scene.folds();
-      await scene.signal(children[2]!.runId, "word", "now");
-      expect(await scene.ended(runId)).toMatchObject({
+      await harness.resume(runId);
+      await harness.doing(runId, "waiting_for_children");
+      await harness.folds();
+      await harness.signal(children[2]!.runId, "word", "now");
+      expect(await harness.ended(runId)).toMatchObject({
         status: "completed",
         output: { each: [{ is: "a" }, { is: "b" }, { said: "now" }] },
       });
       // The child that had failed goes on where it stopped.
       expect(counts).toEqual(["b second"]);
-      expect((await scene.childrenOf(runId)).map((child) => child.runId)).toEqual(
+      expect((await harness.childrenOf(runId)).map((child) => child.runId)).toEqual(
         children.map((child) => child.runId),
       );
     });

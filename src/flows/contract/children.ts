@@ -5,7 +5,7 @@ import { task } from "../../tasks/task.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql } from "../../store/sql.ts";
 import { flow } from "../flow.ts";
-import { openRuns, type RunsUnderTest, soon } from "./second-harness.ts";
+import { openRunWorkers, type RunWorkersHarness, soon } from "./worker-harness.ts";
 
 export const double = flow<number>("double", { version: 1 })
   .to("double", ({ input }) => ({ twice: input * 2 }))
@@ -34,11 +34,11 @@ export const waitsFor = (...words: string[]) =>
 /** What runs that start others are promised on every store. */
 export function childrenContract(kind: StoreKind): void {
   describe(`children of runs on ${kind.name}`, () => {
-    let scene: RunsUnderTest;
+    let harness: RunWorkersHarness;
     beforeEach(async () => {
-      scene = await openRuns(kind);
+      harness = await openRunWorkers(kind);
     });
-    afterEach(() => scene.close());
+    afterEach(() => harness.close());
 
     test("a run goes on with what each of its children gave, in the order that it named them", async () => {
       const shout = task<string, string, string>("shout", {}, ({ input }) => input.toUpperCase());
@@ -53,13 +53,13 @@ export function childrenContract(kind: StoreKind): void {
           return { sum: `${state.each[0]} ${state.each[1].twice}` };
         })
         .end();
-      await scene.work("pod-1", [parent, double, shout]);
-      const { runId } = await scene.start(parent, null);
-      expect(await scene.ended(runId)).toMatchObject({
+      await harness.work("pod-1", [parent, double, shout]);
+      const { runId } = await harness.start(parent, null);
+      expect(await harness.ended(runId)).toMatchObject({
         status: "completed",
         output: { each: ["HEY", { twice: 42 }], sum: "HEY 42" },
       });
-      expect(await scene.noted(runId)).toEqual([
+      expect(await harness.noted(runId)).toEqual([
         "start",
         "complete plan",
         "park each",
@@ -67,61 +67,61 @@ export function childrenContract(kind: StoreKind): void {
         "complete after",
         "finish",
       ]);
-      const [child, ...others] = await scene.childrenOf(runId);
+      const [child, ...others] = await harness.childrenOf(runId);
       expect(others).toEqual([]);
       expect(child).toMatchObject({ flow: "double", input: 21, parentId: runId });
     });
 
     test("a run waits for the last of its children, and says so", async () => {
       const parent = waitsFor("a", "b");
-      await scene.work("pod-1", [parent, talker]);
-      const { runId } = await scene.start(parent, null);
-      const children = await scene.childrenAwaited(runId);
+      await harness.work("pod-1", [parent, talker]);
+      const { runId } = await harness.start(parent, null);
+      const children = await harness.childrenAwaited(runId);
       expect(children.map(({ input }) => input)).toEqual(["a", "b"]);
-      expect(await scene.view(runId)).toMatchObject({
+      expect(await harness.view(runId)).toMatchObject({
         at: "each",
         waitsFor: children.map((child) => child.runId),
       });
-      await scene.signal(children[1]!.runId, "word", 2);
-      await scene.ended(children[1]!.runId);
-      expect((await scene.doing(runId, "waiting_for_children")).status).toBe("open");
-      await scene.folds();
-      await scene.signal(children[0]!.runId, "word", 1);
-      expect(await scene.ended(runId)).toMatchObject({
+      await harness.signal(children[1]!.runId, "word", 2);
+      await harness.ended(children[1]!.runId);
+      expect((await harness.doing(runId, "waiting_for_children")).status).toBe("open");
+      await harness.folds();
+      await harness.signal(children[0]!.runId, "word", 1);
+      expect(await harness.ended(runId)).toMatchObject({
         output: { each: [{ said: 1 }, { said: 2 }] },
       });
     });
 
     test("a caller's key takes no open child from its parent", async () => {
       const parent = waitsFor("a", "b");
-      await scene.work("pod-1", [parent, talker]);
-      const { runId } = await scene.start(parent, null);
-      const [a, b] = await scene.childrenAwaited(runId);
-      await scene.queue.pass(10);
+      await harness.work("pod-1", [parent, talker]);
+      const { runId } = await harness.start(parent, null);
+      const [a, b] = await harness.childrenAwaited(runId);
+      await harness.queue.pass(10);
       const given = { key: `${runId}/each/0`, uniqueForMs: 1 };
       const holder = { taskId: a!.runId, created: false };
-      expect(await scene.queue.enqueue("talker", "x", given)).toEqual(holder);
-      await scene.signal(b!.runId, "word", 2);
-      await scene.ended(b!.runId);
-      expect((await scene.view(runId)).doing?.type).toBe("waiting_for_children");
-      await scene.signal(a!.runId, "word", 1);
-      expect(await scene.ended(runId)).toMatchObject({
+      expect(await harness.queue.enqueue("talker", "x", given)).toEqual(holder);
+      await harness.signal(b!.runId, "word", 2);
+      await harness.ended(b!.runId);
+      expect((await harness.view(runId)).doing?.type).toBe("waiting_for_children");
+      await harness.signal(a!.runId, "word", 1);
+      expect(await harness.ended(runId)).toMatchObject({
         output: { each: [{ said: 1 }, { said: 2 }] },
       });
     });
 
     test("nor one that has ended, whose result the parent hasn't used", async () => {
       const parent = waitsFor("a", "b");
-      await scene.work("pod-1", [parent, talker]);
-      const { runId } = await scene.start(parent, null);
-      const [a, b] = await scene.childrenAwaited(runId);
-      await scene.signal(a!.runId, "word", 1);
-      await scene.ended(a!.runId);
+      await harness.work("pod-1", [parent, talker]);
+      const { runId } = await harness.start(parent, null);
+      const [a, b] = await harness.childrenAwaited(runId);
+      await harness.signal(a!.runId, "word", 1);
+      await harness.ended(a!.runId);
       const given = { key: `${runId}/each/0`, uniqueWhile: "unfinished" } as const;
       const holder = { taskId: a!.runId, created: false };
-      expect(await scene.queue.enqueue("talker", "x", given)).toEqual(holder);
-      await scene.signal(b!.runId, "word", 2);
-      expect(await scene.ended(runId)).toMatchObject({
+      expect(await harness.queue.enqueue("talker", "x", given)).toEqual(holder);
+      await harness.signal(b!.runId, "word", 2);
+      expect(await harness.ended(runId)).toMatchObject({
         output: { each: [{ said: 1 }, { said: 2 }] },
       });
     });
@@ -131,41 +131,41 @@ export function childrenContract(kind: StoreKind): void {
       const parent = flow("parent", { version: 1 })
         .children("each", () => [[echo, "asked for"]])
         .end();
-      await scene.work("pod-1", [parent]);
-      const { runId } = await scene.start(parent, null);
-      await scene.doing(runId, "waiting_for_children");
-      const [childId] = (await scene.view(runId)).waitsFor;
+      await harness.work("pod-1", [parent]);
+      const { runId } = await harness.start(parent, null);
+      await harness.doing(runId, "waiting_for_children");
+      const [childId] = (await harness.view(runId)).waitsFor;
       const given = { key: `${runId}/each/0`, onDuplicate: "replace" } as const;
-      expect(await scene.queue.enqueue("echo", "another", given)).toEqual({
+      expect(await harness.queue.enqueue("echo", "another", given)).toEqual({
         taskId: childId,
         created: false,
         replaced: false,
       });
-      await scene.work("pod-2", [echo]);
-      expect(await scene.ended(runId)).toMatchObject({ output: { each: ["asked for"] } });
+      await harness.work("pod-2", [echo]);
+      expect(await harness.ended(runId)).toMatchObject({ output: { each: ["asked for"] } });
     });
 
     test("a run isn't woken while a child whose key is gone is open", async () => {
       const parent = waitsFor("a", "b");
-      await scene.work("pod-1", [parent, talker]);
-      const { runId } = await scene.start(parent, null);
-      const [a, b] = await scene.childrenAwaited(runId);
-      await scene.database.write([
+      await harness.work("pod-1", [parent, talker]);
+      const { runId } = await harness.start(parent, null);
+      const [a, b] = await harness.childrenAwaited(runId);
+      await harness.database.write([
         sql`update ${rowsOf} set unique_key = null where task_id = ${a!.runId}`,
       ]);
-      await scene.signal(b!.runId, "word", 2);
-      await scene.ended(b!.runId);
-      expect((await scene.view(runId)).doing?.type).toBe("waiting_for_children");
-      await scene.signal(a!.runId, "word", 1);
-      expect(await scene.ended(runId)).toMatchObject({ status: "completed" });
+      await harness.signal(b!.runId, "word", 2);
+      await harness.ended(b!.runId);
+      expect((await harness.view(runId)).doing?.type).toBe("waiting_for_children");
+      await harness.signal(a!.runId, "word", 1);
+      expect(await harness.ended(runId)).toMatchObject({ status: "completed" });
     });
 
     test("a run that starts none goes on at once", async () => {
       const parent = waitsFor();
-      await scene.work("pod-1", [parent]);
-      const { runId } = await scene.start(parent, null);
-      expect(await scene.ended(runId)).toMatchObject({ output: { each: [], after: true } });
-      expect(await scene.noted(runId)).toEqual([
+      await harness.work("pod-1", [parent]);
+      const { runId } = await harness.start(parent, null);
+      expect(await harness.ended(runId)).toMatchObject({ output: { each: [], after: true } });
+      expect(await harness.noted(runId)).toEqual([
         "start",
         "complete each",
         "complete after",
@@ -189,10 +189,10 @@ export function childrenContract(kind: StoreKind): void {
           };
         })
         .end();
-      await scene.work("pod-1", [tree]);
-      const { runId } = await scene.start(tree, 3);
-      expect(await scene.ended(runId)).toMatchObject({ state: { leaves: 8 } });
-      expect(await scene.queue.count()).toBe(15);
+      await harness.work("pod-1", [tree]);
+      const { runId } = await harness.start(tree, 3);
+      expect(await harness.ended(runId)).toMatchObject({ state: { leaves: 8 } });
+      expect(await harness.queue.count()).toBe(15);
     });
 
     test("a run can start children more than once, and each wait sees its own", async () => {
@@ -203,9 +203,9 @@ export function childrenContract(kind: StoreKind): void {
         ])
         .children("second", ({ state }) => [[double, state.first[1].twice]])
         .end();
-      await scene.work("pod-1", [twice, double]);
-      const { runId } = await scene.start(twice, null);
-      expect(await scene.ended(runId)).toMatchObject({
+      await harness.work("pod-1", [twice, double]);
+      const { runId } = await harness.start(twice, null);
+      expect(await harness.ended(runId)).toMatchObject({
         output: { first: [{ twice: 2 }, { twice: 4 }], second: [{ twice: 8 }] },
       });
     });
@@ -216,11 +216,11 @@ export function childrenContract(kind: StoreKind): void {
         .children("each", () => Array.from({ length: 1_000 }, (_, at) => [add, at] as const))
         .to("sum", ({ state }) => ({ total: state.each.reduce((sum, one) => sum + one, 0) }))
         .end();
-      await scene.work("pod-1", [wide, add], { capacity: { slots: 200, target: 1 } });
-      const { runId } = await scene.start(wide, null);
-      const run = await scene.ended(runId);
+      await harness.work("pod-1", [wide, add], { capacity: { slots: 200, target: 1 } });
+      const { runId } = await harness.start(wide, null);
+      const run = await harness.ended(runId);
       expect(run).toMatchObject({ status: "completed", state: { total: 500_500 } });
-      expect(await scene.queue.count(sql`parent_id = ${runId} and status = 'completed'`)).toBe(
+      expect(await harness.queue.count(sql`parent_id = ${runId} and status = 'completed'`)).toBe(
         1_000,
       );
     });
@@ -229,10 +229,10 @@ export function childrenContract(kind: StoreKind): void {
       const parent = flow("parent", { version: 1 })
         .children("each", () => [[double, 1, { after: ["x"] } as object]])
         .end();
-      await scene.work("pod-1", [parent, double]);
-      const { runId } = await scene.start(parent, null);
+      await harness.work("pod-1", [parent, double]);
+      const { runId } = await harness.start(parent, null);
       const message = expect.stringContaining('unknown option "after"');
-      expect(await scene.ended(runId)).toMatchObject({ status: "failed", error: { message } });
+      expect(await harness.ended(runId)).toMatchObject({ status: "failed", error: { message } });
     });
 
     test("what children give is held to the limit of the state", async () => {
@@ -242,9 +242,9 @@ export function childrenContract(kind: StoreKind): void {
       const parent = flow("parent", { version: 1 })
         .children("each", () => Array.from({ length: 3 }, () => [wordy, null] as const))
         .end();
-      await scene.work("pod-1", [parent, wordy]);
-      const { runId } = await scene.start(parent, null);
-      expect(await scene.ended(runId)).toMatchObject({
+      await harness.work("pod-1", [parent, wordy]);
+      const { runId } = await harness.start(parent, null);
+      expect(await harness.ended(runId)).toMatchObject({
         status: "failed",
         state: {},
         error: { code: "payload_too_large" },
@@ -258,10 +258,10 @@ export function childrenContract(kind: StoreKind): void {
           [double, 1n as unknown as number],
         ])
         .end();
-      await scene.work("pod-1", [parent, double]);
-      const { runId } = await scene.start(parent, null);
-      expect(await scene.ended(runId)).toMatchObject({ status: "failed", state: {} });
-      expect(await scene.queue.count()).toBe(1);
+      await harness.work("pod-1", [parent, double]);
+      const { runId } = await harness.start(parent, null);
+      expect(await harness.ended(runId)).toMatchObject({ status: "failed", state: {} });
+      expect(await harness.queue.count()).toBe(1);
     });
   });
 }

@@ -4,12 +4,12 @@ import type { StoreKind } from "../../store/contract/database.ts";
 import { sql } from "../../store/sql.ts";
 import { rowsOf } from "../../tasks/contract/harness.ts";
 import { flow } from "../flow.ts";
-import { codeOf, openRuns, type RunsUnderTest } from "./harness.ts";
+import { codeOf, openRuns, type RunsHarness } from "./harness.ts";
 
 /** What a run does that nothing gets in the way of, on every store. */
 export function drivingContract(kind: StoreKind): void {
   describe(`running flows on ${kind.name}`, () => {
-    let runs: RunsUnderTest;
+    let runs: RunsHarness;
     beforeEach(async () => {
       runs = await openRuns(kind);
     });

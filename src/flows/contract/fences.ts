@@ -3,12 +3,12 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { Database } from "../../store/database.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { type Flow, flow } from "../flow.ts";
-import { openRuns, type RunsUnderTest } from "./harness.ts";
+import { openRuns, type RunsHarness } from "./harness.ts";
 
 /** What holds when pods are taken for dead, and when answers are lost, on every store. */
 export function fencesContract(kind: StoreKind): void {
   describe(`fences of runs on ${kind.name}`, () => {
-    let runs: RunsUnderTest;
+    let runs: RunsHarness;
     beforeEach(async () => {
       runs = await openRuns(kind);
     });

@@ -3,7 +3,13 @@ import { z } from "zod";
 import { abort } from "../../base/errors.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { flow } from "../flow.ts";
-import { givesBack, holding, openRuns, type RunsUnderTest, soon } from "./second-harness.ts";
+import {
+  givesBack,
+  holding,
+  openRunWorkers,
+  type RunWorkersHarness,
+  soon,
+} from "./worker-harness.ts";
 import { cancel, unrecoverable } from "../decide/thrown.ts";
 
 /** Every way in which a run can end, and what its finalizers are told of it. */
@@ -26,13 +32,13 @@ type Ending = keyof typeof endings;
 /** What finalizers are promised on every store. */
 export function finalizersContract(kind: StoreKind): void {
   describe(`finalizers on ${kind.name}`, () => {
-    let scene: RunsUnderTest;
+    let harness: RunWorkersHarness;
     let calls: string[];
     beforeEach(async () => {
-      scene = await openRuns(kind);
+      harness = await openRunWorkers(kind);
       calls = [];
     });
-    afterEach(() => scene.close());
+    afterEach(() => harness.close());
 
     const sick = flow<null>("sick", { version: 1 })
       .to("be", () => {
@@ -77,33 +83,33 @@ export function finalizersContract(kind: StoreKind): void {
         const note = async (given: { transition: string; runId: string; outcome: unknown }) => {
           calls.push(given.transition);
           outcomes.push(given.outcome);
-          statuses.push((await scene.view(given.runId)).status);
+          statuses.push((await harness.view(given.runId)).status);
         };
         const ends = (endingIn(how) as ReturnType<typeof begunChain>)
           .finally("one", note)
           .finally("two", note)
           .end();
-        const predecessor = await scene.start(sick, null);
+        const predecessor = await harness.start(sick, null);
         const isAfter = how === "what it was to run after has failed";
         const options = isAfter ? { after: [predecessor.runId] } : {};
-        const { runId } = await scene.start(ends, "x", options);
-        if (how === "somebody has cancelled it") await scene.cancel(runId);
+        const { runId } = await harness.start(ends, "x", options);
+        if (how === "somebody has cancelled it") await harness.cancel(runId);
         if (how === "its pods have died") {
-          for (let deaths = 0; deaths < 4; deaths++) await scene.die(runId);
+          for (let deaths = 0; deaths < 4; deaths++) await harness.die(runId);
         }
-        await scene.work("pod-1", [ends, sick]);
-        const waited = scene.wait(runId).then(
+        await harness.work("pod-1", [ends, sick]);
+        const waited = harness.wait(runId).then(
           () => calls.push("ended"),
           () => calls.push("ended"),
         );
-        const run = await scene.ended(runId);
-        await scene.queue.outcome(waited);
+        const run = await harness.ended(runId);
+        await harness.queue.outcome(waited);
         expect(calls).toEqual(["one", "two", "ended"]);
         expect(statuses).toEqual(["open", "open"]);
         expect(outcomes).toEqual([outcomes[0], outcomes[0]]);
         expect(outcomes[0]).toMatchObject(expected);
         expect(run).toMatchObject({ status: expected.type, intent: expected.type });
-        expect((await scene.noted(runId)).slice(-3)).toEqual([
+        expect((await harness.noted(runId)).slice(-3)).toEqual([
           "complete one",
           "complete two",
           "finish",
@@ -123,14 +129,14 @@ export function finalizersContract(kind: StoreKind): void {
           })
           .finally("tidy", () => void calls.push("tidy"))
           .end();
-        await scene.work("pod-1", [stuck]);
-        const { runId } = await scene.start(stuck, null);
-        await scene.queue.until("the work", () => calls.length > 0);
-        if (why === "a cancel") await scene.cancel(runId);
+        await harness.work("pod-1", [stuck]);
+        const { runId } = await harness.start(stuck, null);
+        await harness.queue.until("the work", () => calls.length > 0);
+        if (why === "a cancel") await harness.cancel(runId);
         const status = why === "a cancel" ? "cancelled" : "failed";
-        expect(await scene.ended(runId)).toMatchObject({ status });
+        expect(await harness.ended(runId)).toMatchObject({ status });
         expect(calls).toEqual(["work", "tidy"]);
-        expect((await scene.queue.row(runId))["claim_token"]).toBe(1);
+        expect((await harness.queue.row(runId))["claim_token"]).toBe(1);
       },
     );
 
@@ -139,27 +145,30 @@ export function finalizersContract(kind: StoreKind): void {
         .to("work", () => void calls.push("work"))
         .finally("one", () => void calls.push("one"))
         .end();
-      await scene.work("pod-1", [strict]);
-      const { runId } = await scene.start("strict", { size: "large" });
-      expect(await scene.ended(runId)).toMatchObject({
+      await harness.work("pod-1", [strict]);
+      const { runId } = await harness.start("strict", { size: "large" });
+      expect(await harness.ended(runId)).toMatchObject({
         status: "failed",
         error: { code: "invalid_input" },
       });
       expect(calls).toEqual([]);
-      expect(await scene.noted(runId)).toEqual(["start", "error work", "error one", "finish"]);
+      expect(await harness.noted(runId)).toEqual(["start", "error work", "error one", "finish"]);
     });
 
     test("without any, a run ends in the write that decides how", async () => {
       const short = flow("short", { version: 1 })
         .to("only", () => ({ made: 1 }))
         .end();
-      const held = holding(scene.database, givesBack);
-      await scene.work("pod-1", [short], { database: held.database });
-      const { runId } = await scene.start(short, null);
-      await scene.queue.until("the end", () => held.reached);
-      expect(await scene.noted(runId)).toEqual([]);
+      const held = holding(harness.database, givesBack);
+      await harness.work("pod-1", [short], { database: held.database });
+      const { runId } = await harness.start(short, null);
+      await harness.queue.until("the end", () => held.reached);
+      expect(await harness.noted(runId)).toEqual([]);
       held.letGo();
-      expect(await scene.ended(runId)).toMatchObject({ status: "completed", output: { made: 1 } });
+      expect(await harness.ended(runId)).toMatchObject({
+        status: "completed",
+        output: { made: 1 },
+      });
     });
   });
 }

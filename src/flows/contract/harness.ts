@@ -1,7 +1,7 @@
 import { expect } from "vitest";
 import { FlotillaError } from "../../base/errors.ts";
-import { seePods, toPodSeen } from "../../pods/sql.ts";
-import { openQueue, rowsOf } from "../../tasks/contract/harness.ts";
+import { readPods, toPodSeen } from "../../pods/sql.ts";
+import { openTasks, rowsOf } from "../../tasks/contract/harness.ts";
 import { noteRecovery, recoverTasks } from "../../tasks/sql/recover.ts";
 import type { Worker, WorkerOptions } from "../../tasks/run/worker.ts";
 import type { Database, Row } from "../../store/database.ts";
@@ -12,23 +12,23 @@ import { createRuns, type StartedRun } from "../runs.ts";
 import { type EventRow, fold, type HistoryEvent, toHistory } from "../decide/run.ts";
 import { flowHandler } from "../drive/drive.ts";
 import type { RunView } from "../rows.ts";
-import { endOf } from "./second-harness.ts";
-import { takeUpAside, toColumns } from "../drive/load.ts";
+import { endOf } from "./worker-harness.ts";
+import { retrySetAsideRuns, toColumns } from "../drive/load.ts";
 
-export type RunsUnderTest = Awaited<ReturnType<typeof openRuns>>;
+export type RunsHarness = Awaited<ReturnType<typeof openRuns>>;
 
 const terminal = ["completed", "failed", "cancelled"];
 
 /** Runs on an empty store, with time in hand. What is stored when it closes must fold from the history. */
 export async function openRuns(kind: StoreKind) {
-  const queue = await openQueue(kind);
+  const queue = await openTasks(kind);
   const { database, clock, random, ids } = queue;
   const workers: Worker[] = [];
   const tampered = new Set<string>();
   const wake = () => workers.forEach((worker) => worker.wake());
   const runs = createRuns(queue, { database, clock, random, ids, onEnqueued: wake });
 
-  const scene = {
+  const harness = {
     ...runs,
     wake,
     queue,
@@ -41,7 +41,7 @@ export async function openRuns(kind: StoreKind) {
     /** Starts a pod that has these flows, as a pod does. */
     async pod(podId: string, flows: readonly Flow[], more: Partial<WorkerOptions> = {}) {
       const handlers = flows.map(flowHandler);
-      await takeUpAside(database, handlers);
+      await retrySetAsideRuns(database, handlers);
       const worker = await queue.work(podId, handlers, more);
       workers.push(worker);
       return worker;
@@ -54,7 +54,7 @@ export async function openRuns(kind: StoreKind) {
 
     async ended(run: StartedRun | string): Promise<RunView> {
       const runId = idOf(run);
-      return scene.seen(run, `the end of ${runId}`, ({ status }) => terminal.includes(status));
+      return harness.seen(run, `the end of ${runId}`, ({ status }) => terminal.includes(status));
     },
 
     async seen(run: StartedRun | string, what: string, is: (run: RunView) => boolean) {
@@ -65,7 +65,7 @@ export async function openRuns(kind: StoreKind) {
     },
 
     doing: (run: StartedRun | string, type: NonNullable<RunView["doing"]>["type"]) =>
-      scene.seen(run, `a run that is ${type}`, ({ doing }) => doing?.type === type),
+      harness.seen(run, `a run that is ${type}`, ({ doing }) => doing?.type === type),
 
     /** What was noted, each as its type and what it is about. */
     async told(run: StartedRun | string): Promise<string[]> {
@@ -75,7 +75,7 @@ export async function openRuns(kind: StoreKind) {
 
     /** Gives back whatever this pod has, as a leader does that has seen it silent. */
     async recoverFrom(podId: string): Promise<number> {
-      const pod = (await database.read(seePods())).map(toPodSeen).find(isOf(podId))!;
+      const pod = (await database.read(readPods())).map(toPodSeen).find(isOf(podId))!;
       const held = await database.read(
         sql`select task_id, claim_token from ${rowsOf} where claimed_by = ${podId} and status = 'claimed'`,
       );
@@ -102,7 +102,7 @@ export async function openRuns(kind: StoreKind) {
         ...database,
         async write(statements, options) {
           const tables = await database.write(statements, options);
-          if (!scene.writesRuns(statements) || !loses()) return tables;
+          if (!harness.writesRuns(statements) || !loses()) return tables;
           throw new FlotillaError("unknown_outcome", "the answer was lost");
         },
       };
@@ -119,7 +119,7 @@ export async function openRuns(kind: StoreKind) {
         const runId = row["task_id"] as string;
         if (tampered.has(runId)) continue;
         const history = await historyOf(runId);
-        expect(columnsOf(row)).toEqual(toldColumns(history));
+        expect(columnsOf(row)).toEqual(foldedColumns(history));
         expect(terminal.includes(row["status"]) ? row["status"] : null).toBe(endOf(history));
       }
     },
@@ -128,7 +128,7 @@ export async function openRuns(kind: StoreKind) {
       const stopping = workers.map((worker) => worker.stop({ waitMs: 0 }));
       await queue.outcome(Promise.all(stopping), { stepMs: 1_000 });
       try {
-        await scene.folded();
+        await harness.folded();
       } finally {
         await queue.close();
       }
@@ -141,10 +141,10 @@ export async function openRuns(kind: StoreKind) {
     );
     return toHistory(events as unknown as EventRow[]);
   };
-  return scene;
+  return harness;
 }
 
-function toldColumns(history: readonly HistoryEvent[]) {
+function foldedColumns(history: readonly HistoryEvent[]) {
   const columns = toColumns(fold(history));
   return {
     ...columns,

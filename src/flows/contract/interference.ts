@@ -1,22 +1,22 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { abort, FlotillaError } from "../../base/errors.ts";
 import { rowsOf } from "../../tasks/contract/harness.ts";
-import { lookForNotes, type RunFinish } from "../../tasks/sql/runs.ts";
+import { findNotedWrites, type RunFinish } from "../../tasks/sql/runs.ts";
 import { task } from "../../tasks/task.ts";
 import type { Database } from "../../store/database.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql } from "../../store/sql.ts";
 import { flow } from "../flow.ts";
-import { givesBack, openRuns, type RunsUnderTest } from "./second-harness.ts";
+import { givesBack, openRunWorkers, type RunWorkersHarness } from "./worker-harness.ts";
 
 /** What others do to the row of a run, or to what it has started, in a moment that doesn't suit it. */
 export function interferenceContract(kind: StoreKind): void {
   describe(`runs that others interfere with on ${kind.name}`, () => {
-    let scene: RunsUnderTest;
+    let harness: RunWorkersHarness;
     beforeEach(async () => {
-      scene = await openRuns(kind);
+      harness = await openRunWorkers(kind);
     });
-    afterEach(() => scene.close());
+    afterEach(() => harness.close());
 
     const napper = flow<string>("napper", { version: 1 })
       .to("lie", ({ input }) => ({ where: input }))
@@ -25,31 +25,31 @@ export function interferenceContract(kind: StoreKind): void {
       .end();
 
     test("a task that is enqueued by a flow's name replaces no run under its key", async () => {
-      await scene.work("pod-1", [napper]);
-      const { runId } = await scene.start(napper, "bed", { key: "one" });
-      await scene.doing(runId, "sleeping");
+      await harness.work("pod-1", [napper]);
+      const { runId } = await harness.start(napper, "bed", { key: "one" });
+      await harness.doing(runId, "sleeping");
       const given = { key: "one", onDuplicate: "replace" } as const;
-      expect(await scene.queue.enqueue("napper", "sofa", given)).toEqual({
+      expect(await harness.queue.enqueue("napper", "sofa", given)).toEqual({
         taskId: runId,
         created: false,
         replaced: false,
       });
-      expect(await scene.view(runId)).toMatchObject({ input: "bed", state: { where: "bed" } });
+      expect(await harness.view(runId)).toMatchObject({ input: "bed", state: { where: "bed" } });
     });
 
     test("a row that was replaced many times before a pod took it for a run tells all that the run did", async () => {
       const given = { key: "one", onDuplicate: "replace", delayMs: 60_000 } as const;
       for (let times = 0; times < 250; times++) {
-        await scene.queue.enqueue("napper", `bed ${times}`, given);
+        await harness.queue.enqueue("napper", `bed ${times}`, given);
       }
-      const { taskId: runId } = await scene.queue.enqueue("napper", "sofa", {
+      const { taskId: runId } = await harness.queue.enqueue("napper", "sofa", {
         ...given,
         delayMs: 0,
       });
-      await scene.work("pod-1", [napper]);
-      await scene.queue.until("the nap", async () => (await scene.get(runId))?.at === "nap");
-      await scene.doing(runId, "sleeping");
-      expect((await scene.noted(runId)).filter((each) => each !== "replaced")).toEqual([
+      await harness.work("pod-1", [napper]);
+      await harness.queue.until("the nap", async () => (await harness.get(runId))?.at === "nap");
+      await harness.doing(runId, "sleeping");
+      expect((await harness.noted(runId)).filter((each) => each !== "replaced")).toEqual([
         "start",
         "complete lie",
         "park nap",
@@ -67,18 +67,18 @@ export function interferenceContract(kind: StoreKind): void {
       const parent = flow("parent", { version: 1 })
         .children("each", () => [[slow, "a"]])
         .end();
-      await scene.work("pod-1", [parent]);
-      const { runId } = await scene.start(parent, null);
-      await scene.queue.until("a check", () => checks.length === 1);
-      await scene.cancel(runId);
+      await harness.work("pod-1", [parent]);
+      const { runId } = await harness.start(parent, null);
+      await harness.queue.until("a check", () => checks.length === 1);
+      await harness.cancel(runId);
       // Long enough for the pod to learn of the cancel by itself.
       for (let times = 0; times < 10; times++) {
-        await scene.queue.pass(30);
-        await scene.view(runId);
+        await harness.queue.pass(30);
+        await harness.view(runId);
       }
       checks[0]!();
-      expect(await scene.ended(runId)).toMatchObject({ status: "cancelled" });
-      expect(await scene.childrenOf(runId)).toEqual([]);
+      expect(await harness.ended(runId)).toMatchObject({ status: "cancelled" });
+      expect(await harness.childrenOf(runId)).toEqual([]);
     });
 
     const fails = { failed: true };
@@ -98,18 +98,18 @@ export function interferenceContract(kind: StoreKind): void {
         )
         .end();
       const inputs = ["a", "b", "c"];
-      const started = await Promise.all(inputs.map((input) => scene.start(parent, input)));
-      await scene.work("pod-1", [parent, child]);
+      const started = await Promise.all(inputs.map((input) => harness.start(parent, input)));
+      await harness.work("pod-1", [parent, child]);
       for (const { runId } of started) {
-        expect(await scene.ended(runId)).toMatchObject({ status: "failed" });
+        expect(await harness.ended(runId)).toMatchObject({ status: "failed" });
       }
       fails.failed = false;
       for (const [at, { runId }] of started.entries()) {
-        const last = (await scene.childrenOf(runId)).at(-1)!;
-        await scene.database.write([sql`delete from ${rowsOf} where task_id = ${last.runId}`]);
-        await scene.resume(runId);
+        const last = (await harness.childrenOf(runId)).at(-1)!;
+        await harness.database.write([sql`delete from ${rowsOf} where task_id = ${last.runId}`]);
+        await harness.resume(runId);
         const each = ["one bad", "two", "three"].map((name) => ({ was: `${inputs[at]} ${name}` }));
-        expect(await scene.ended(runId)).toMatchObject({ output: { each } });
+        expect(await harness.ended(runId)).toMatchObject({ output: { each } });
       }
     });
 
@@ -120,36 +120,36 @@ export function interferenceContract(kind: StoreKind): void {
           (fails.failed ? ["one", "two bad"] : ["one"]).map((name) => [child, name] as const),
         )
         .end();
-      await scene.work("pod-1", [parent, child]);
-      const { runId } = await scene.start(parent, null);
-      expect(await scene.ended(runId)).toMatchObject({ status: "failed" });
+      await harness.work("pod-1", [parent, child]);
+      const { runId } = await harness.start(parent, null);
+      expect(await harness.ended(runId)).toMatchObject({ status: "failed" });
       fails.failed = false;
-      await scene.resume(runId);
-      expect(await scene.ended(runId)).toMatchObject({ output: { each: [{ was: "one" }] } });
+      await harness.resume(runId);
+      expect(await harness.ended(runId)).toMatchObject({ output: { each: [{ was: "one" }] } });
     });
 
     test("a write whose outcome isn't known, and that is refused when it is sent again, leaves no run behind", async () => {
       const isRefused = { times: 0 };
       const database: Database = {
-        ...scene.database,
+        ...harness.database,
         async write(statements, options) {
           if (!statements.some(({ strings }) => strings === givesBack)) {
-            return scene.database.write(statements, options);
+            return harness.database.write(statements, options);
           }
           isRefused.times++;
           if (isRefused.times === 1) throw new FlotillaError("unknown_outcome", "no answer");
           if (isRefused.times === 2) throw new FlotillaError("internal", "refused");
-          return scene.database.write(statements, options);
+          return harness.database.write(statements, options);
         },
       };
-      await scene.work("pod-1", [napper], { database });
-      const { runId } = await scene.start(napper, "bed");
-      await scene.queue.until(
+      await harness.work("pod-1", [napper], { database });
+      const { runId } = await harness.start(napper, "bed");
+      await harness.queue.until(
         "the nap",
-        async () => (await scene.view(runId)).doing?.type === "sleeping",
+        async () => (await harness.view(runId)).doing?.type === "sleeping",
         { stepMs: 50 },
       );
-      expect(await scene.noted(runId)).toEqual(["start", "complete lie", "park nap"]);
+      expect(await harness.noted(runId)).toEqual(["start", "complete lie", "park nap"]);
     });
 
     test("a child that was set aside is cancelled behind its finalizers, when its parent was and somebody can read it", async () => {
@@ -162,27 +162,27 @@ export function interferenceContract(kind: StoreKind): void {
       const parent = flow("parent", { version: 1 })
         .children("each", () => [[kid(1), null]])
         .end();
-      const first = await scene.work("pod-1", [parent, kid(1)]);
-      const { runId } = await scene.start(parent, null);
-      const [child] = await scene.childrenAwaited(runId);
-      await scene.doing(child!.runId, "waiting_for_signal");
-      await scene.queue.outcome(first.stop({ waitMs: 0 }));
+      const first = await harness.work("pod-1", [parent, kid(1)]);
+      const { runId } = await harness.start(parent, null);
+      const [child] = await harness.childrenAwaited(runId);
+      await harness.doing(child!.runId, "waiting_for_signal");
+      await harness.queue.outcome(first.stop({ waitMs: 0 }));
       const other = flow("kid", { version: 2 })
         .to("other", () => {})
         .end();
-      const second = await scene.work("pod-2", [parent, other]);
-      await scene.signal(child!.runId, "word");
-      await scene.doing(child!.runId, "set_aside");
-      await scene.cancel(runId);
-      await scene.ended(runId);
-      expect(await scene.view(child!.runId)).toMatchObject({
+      const second = await harness.work("pod-2", [parent, other]);
+      await harness.signal(child!.runId, "word");
+      await harness.doing(child!.runId, "set_aside");
+      await harness.cancel(runId);
+      await harness.ended(runId);
+      expect(await harness.view(child!.runId)).toMatchObject({
         cancelRequested: true,
         doing: { type: "set_aside" },
       });
-      await scene.queue.outcome(second.stop({ waitMs: 0 }));
-      await scene.work("pod-3", [kid(3)]);
-      await scene.resume(child!.runId);
-      expect(await scene.ended(child!.runId)).toMatchObject({ status: "cancelled" });
+      await harness.queue.outcome(second.stop({ waitMs: 0 }));
+      await harness.work("pod-3", [kid(3)]);
+      await harness.resume(child!.runId);
+      expect(await harness.ended(child!.runId)).toMatchObject({ status: "cancelled" });
       expect(finals).toEqual(["cancelled"]);
     });
 
@@ -197,55 +197,55 @@ export function interferenceContract(kind: StoreKind): void {
           .to("two", () => void calls.push("two"))
           .signal("word")
           .end();
-      const first = await scene.work("pod-1", [made(1)]);
-      const { runId } = await scene.start(made(1), null);
-      await scene.ended(runId);
-      await scene.resume(runId);
-      await scene.doing(runId, "waiting_for_signal");
-      await scene.queue.outcome(first.stop({ waitMs: 0 }));
+      const first = await harness.work("pod-1", [made(1)]);
+      const { runId } = await harness.start(made(1), null);
+      await harness.ended(runId);
+      await harness.resume(runId);
+      await harness.doing(runId, "waiting_for_signal");
+      await harness.queue.outcome(first.stop({ waitMs: 0 }));
       const later = flow("again", { version: 2 })
         .to("one", () => {})
         .end();
-      const second = await scene.work("pod-2", [later]);
-      await scene.signal(runId, "word");
-      await scene.doing(runId, "set_aside");
-      await scene.queue.outcome(second.stop({ waitMs: 0 }));
-      expect(await scene.cancel(runId)).toBe("finished");
-      await scene.work("pod-3", [made(3)]);
-      await scene.resume(runId);
-      expect(await scene.ended(runId)).toMatchObject({ status: "completed" });
+      const second = await harness.work("pod-2", [later]);
+      await harness.signal(runId, "word");
+      await harness.doing(runId, "set_aside");
+      await harness.queue.outcome(second.stop({ waitMs: 0 }));
+      expect(await harness.cancel(runId)).toBe("finished");
+      await harness.work("pod-3", [made(3)]);
+      await harness.resume(runId);
+      expect(await harness.ended(runId)).toMatchObject({ status: "completed" });
       expect(calls).toEqual(["one", "one", "two"]);
     });
 
     test("an ending of today isn't taken for stored because the same pod has noted the like before", async () => {
       fails.failed = true;
-      await scene.work("pod-1", [child]);
-      const { runId } = await scene.start(child, "bad");
-      await scene.ended(runId);
-      const { seq, detail } = (await scene.history(runId)).at(-1)!;
+      await harness.work("pod-1", [child]);
+      const { runId } = await harness.start(child, "bad");
+      await harness.ended(runId);
+      const { seq, detail } = (await harness.history(runId)).at(-1)!;
       const event = { type: "finish", attempt: null, detail: JSON.stringify(detail) };
       const noted = (writes: number) => {
         const finish = { taskId: runId, run: { seq: writes, events: [event] } };
-        return scene.database.read(lookForNotes("pod-1", [finish as unknown as RunFinish]));
+        return harness.database.read(findNotedWrites("pod-1", [finish as unknown as RunFinish]));
       };
-      const writes = Number((await scene.queue.row(runId))["run_seq"]);
+      const writes = Number((await harness.queue.row(runId))["run_seq"]);
       expect(await noted(writes)).toEqual([]);
       // The write that did note it had other events before.
       const placed = [...Array(seq % 100).fill(event), event];
       const finish = { taskId: runId, run: { seq: writes - 1, events: placed } };
-      const stored = lookForNotes("pod-1", [finish as unknown as RunFinish]);
-      expect(await scene.database.read(stored)).toEqual([{ task_id: runId }]);
+      const stored = findNotedWrites("pod-1", [finish as unknown as RunFinish]);
+      expect(await harness.database.read(stored)).toEqual([{ task_id: runId }]);
     });
 
     test("a pod that has a task by the name of a flow leaves its runs alone", async () => {
       const other = task("other", {}, () => null);
-      await scene.work("pod-1", [task("napper", {}, () => "done"), other]);
-      const { runId } = await scene.start(napper, "bed");
-      const { taskId } = await scene.queue.enqueue(other, null);
-      await scene.queue.ended(taskId);
-      expect(await scene.view(runId)).toMatchObject({ status: "open", doing: { type: "ready" } });
-      await scene.work("pod-2", [napper]);
-      await scene.doing(runId, "sleeping");
+      await harness.work("pod-1", [task("napper", {}, () => "done"), other]);
+      const { runId } = await harness.start(napper, "bed");
+      const { taskId } = await harness.queue.enqueue(other, null);
+      await harness.queue.ended(taskId);
+      expect(await harness.view(runId)).toMatchObject({ status: "open", doing: { type: "ready" } });
+      await harness.work("pod-2", [napper]);
+      await harness.doing(runId, "sleeping");
     });
   });
 }

@@ -8,12 +8,12 @@ import type { Database } from "../../store/database.ts";
 import { sql } from "../../store/sql.ts";
 import { type Flow, flow } from "../flow.ts";
 import { createRuns } from "../runs.ts";
-import { codeOf, openRuns, type RunsUnderTest } from "./harness.ts";
+import { codeOf, openRuns, type RunsHarness } from "./harness.ts";
 
 /** What holds while pods have different versions of a flow, on every store. */
 export function mixedVersionsContract(kind: StoreKind): void {
   describe(`versions of flows on ${kind.name}`, () => {
-    let runs: RunsUnderTest;
+    let runs: RunsHarness;
     let calls: string[];
     beforeEach(async () => {
       runs = await openRuns(kind);

@@ -4,16 +4,16 @@ import type { Database } from "../../store/database.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { talker } from "./children.ts";
 import { flow } from "../flow.ts";
-import { openRuns, type RunsUnderTest } from "./second-harness.ts";
+import { openRunWorkers, type RunWorkersHarness } from "./worker-harness.ts";
 
 /** What runs are promised that wait under a name which a later version has changed, on every store. */
 export function renamedContract(kind: StoreKind): void {
   describe(`waits that are renamed on ${kind.name}`, () => {
-    let scene: RunsUnderTest;
+    let harness: RunWorkersHarness;
     beforeEach(async () => {
-      scene = await openRuns(kind);
+      harness = await openRunWorkers(kind);
     });
-    afterEach(() => scene.close());
+    afterEach(() => harness.close());
 
     test("a run goes on with the children that it has started under another name", async () => {
       const first = flow("parent", { version: 1 })
@@ -22,14 +22,14 @@ export function renamedContract(kind: StoreKind): void {
       const later = flow("parent", { version: 2, renamed: { each: "all" } })
         .children("all", () => [[talker, "a"]])
         .end();
-      const old = await scene.work("pod-1", [first, talker]);
-      const { runId } = await scene.start(first, null);
-      const [child] = await scene.childrenAwaited(runId);
-      await scene.queue.outcome(old.stop({ waitMs: 0 }));
-      await scene.work("pod-2", [later, talker]);
-      await scene.signal(child!.runId, "word", "hey");
-      expect(await scene.ended(runId)).toMatchObject({ output: { all: [{ said: "hey" }] } });
-      expect(await scene.childrenOf(runId)).toHaveLength(1);
+      const old = await harness.work("pod-1", [first, talker]);
+      const { runId } = await harness.start(first, null);
+      const [child] = await harness.childrenAwaited(runId);
+      await harness.queue.outcome(old.stop({ waitMs: 0 }));
+      await harness.work("pod-2", [later, talker]);
+      await harness.signal(child!.runId, "word", "hey");
+      expect(await harness.ended(runId)).toMatchObject({ output: { all: [{ said: "hey" }] } });
+      expect(await harness.childrenOf(runId)).toHaveLength(1);
     });
 
     test("a run that is started over keeps the children that have completed under another name", async () => {
@@ -54,19 +54,19 @@ export function renamedContract(kind: StoreKind): void {
           [part, "b"],
         ])
         .end();
-      const old = await scene.work("pod-1", [first, part]);
-      const { runId } = await scene.start(first, null);
-      expect(await scene.ended(runId)).toMatchObject({ status: "failed" });
-      await scene.queue.outcome(old.stop({ waitMs: 0 }));
+      const old = await harness.work("pod-1", [first, part]);
+      const { runId } = await harness.start(first, null);
+      expect(await harness.ended(runId)).toMatchObject({ status: "failed" });
+      await harness.queue.outcome(old.stop({ waitMs: 0 }));
       bad = false;
-      await scene.resume(runId);
-      await scene.work("pod-2", [later, part]);
-      expect(await scene.ended(runId)).toMatchObject({
+      await harness.resume(runId);
+      await harness.work("pod-2", [later, part]);
+      expect(await harness.ended(runId)).toMatchObject({
         status: "completed",
         output: { all: [{ did: "a" }, { did: "b" }] },
       });
       expect(calls).toEqual(["a", "b", "b"]);
-      expect(await scene.childrenOf(runId)).toHaveLength(2);
+      expect(await harness.childrenOf(runId)).toHaveLength(2);
     });
 
     test("a transition isn't called where its pod is told to stop while its earlier children are looked for", async () => {
@@ -80,14 +80,14 @@ export function renamedContract(kind: StoreKind): void {
         flow("parent", { version, ...(version > 1 && { renamed: { each: "all" } }) })
           .children(name, () => (calls.push(name), [[part, null]]))
           .end();
-      const old = await scene.work("pod-1", [parent(1, "each"), part]);
-      const { runId } = await scene.start(parent(1, "each"), null);
-      expect(await scene.ended(runId)).toMatchObject({ status: "failed" });
-      await scene.queue.outcome(old.stop({ waitMs: 0 }));
-      await scene.resume(runId);
+      const old = await harness.work("pod-1", [parent(1, "each"), part]);
+      const { runId } = await harness.start(parent(1, "each"), null);
+      expect(await harness.ended(runId)).toMatchObject({ status: "failed" });
+      await harness.queue.outcome(old.stop({ waitMs: 0 }));
+      await harness.resume(runId);
       const looked = Promise.withResolvers<void>();
       const isStopping = Promise.withResolvers<void>();
-      const { database } = scene.queue;
+      const { database } = harness.queue;
       const slow: Database = {
         ...database,
         async read(statement) {
@@ -99,14 +99,14 @@ export function renamedContract(kind: StoreKind): void {
           return rows;
         },
       };
-      const pod = await scene.work("pod-2", [parent(2, "all"), part], { database: slow });
-      await scene.queue.outcome(looked.promise);
+      const pod = await harness.work("pod-2", [parent(2, "all"), part], { database: slow });
+      await harness.queue.outcome(looked.promise);
       const stopped = pod.stop({ waitMs: 60_000 });
       isStopping.resolve();
-      await scene.queue.outcome(stopped);
+      await harness.queue.outcome(stopped);
       expect(calls).toEqual(["each"]);
-      await scene.work("pod-3", [parent(2, "all"), part]);
-      expect(await scene.ended(runId)).toMatchObject({ status: "failed" });
+      await harness.work("pod-3", [parent(2, "all"), part]);
+      expect(await harness.ended(runId)).toMatchObject({ status: "failed" });
       expect(calls).toEqual(["each", "all"]);
     });
 
@@ -115,13 +115,13 @@ export function renamedContract(kind: StoreKind): void {
       const later = flow("asks", { version: 2, renamed: { old: "new" } })
         .signal("new")
         .end();
-      const old = await scene.work("pod-1", [first]);
-      const { runId } = await scene.start(first, null);
-      await scene.doing(runId, "waiting_for_signal");
-      await scene.queue.outcome(old.stop({ waitMs: 0 }));
-      await scene.work("pod-2", [later]);
-      await scene.signal(runId, name, "yes");
-      expect(await scene.ended(runId)).toMatchObject({ output: { new: "yes" } });
+      const old = await harness.work("pod-1", [first]);
+      const { runId } = await harness.start(first, null);
+      await harness.doing(runId, "waiting_for_signal");
+      await harness.queue.outcome(old.stop({ waitMs: 0 }));
+      await harness.work("pod-2", [later]);
+      await harness.signal(runId, name, "yes");
+      expect(await harness.ended(runId)).toMatchObject({ output: { new: "yes" } });
     });
   });
 }

@@ -1,17 +1,17 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { silentLogger } from "../../base/log.ts";
 import { createDeadLetters } from "../../dead-letters/dead-letters.ts";
-import { createDeadLetterLead } from "../../dead-letters/leader.ts";
+import { createDeadLetterLeader } from "../../dead-letters/leader.ts";
 import { prune } from "../../tasks/leader/prune.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql, table, type TableName } from "../../store/sql.ts";
 import { type Flow, flow } from "../flow.ts";
-import { openRuns, type RunsUnderTest } from "./harness.ts";
+import { openRuns, type RunsHarness } from "./harness.ts";
 
 /** How runs go on that were stopped, interrupted or ended, on every store. */
 export function resumingContract(kind: StoreKind): void {
   describe(`going on with runs on ${kind.name}`, () => {
-    let runs: RunsUnderTest;
+    let runs: RunsHarness;
     let calls: string[];
     beforeEach(async () => {
       runs = await openRuns(kind);
@@ -42,7 +42,7 @@ export function resumingContract(kind: StoreKind): void {
           const { database, clock, random, ids } = runs.queue;
           const parts = { database, clock, random, ids, podId: "pod-1", log: silentLogger };
           const letters = createDeadLetters(parts);
-          const lead = createDeadLetterLead({ ...parts, onTaken: runs.wake });
+          const lead = createDeadLetterLeader({ ...parts, onTaken: runs.wake });
           const { redriveId } = await letters.redrive({ name: "failing" });
           await runs.until("the redrive", async () => {
             lead.beat(true);

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { abort, retryAfter, snooze } from "../../base/errors.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { flow } from "../flow.ts";
-import { openRuns, type RunsUnderTest } from "./harness.ts";
+import { openRuns, type RunsHarness } from "./harness.ts";
 import { cancel, unrecoverable } from "../decide/thrown.ts";
 
 /** Things that a transition may throw, none of which may get in the way of trying again. */
@@ -53,7 +53,7 @@ const soon = { baseMs: 0 };
 /** What becomes of transitions that fail, on every store. */
 export function retryingContract(kind: StoreKind): void {
   describe(`trying transitions again on ${kind.name}`, () => {
-    let runs: RunsUnderTest;
+    let runs: RunsHarness;
     beforeEach(async () => {
       runs = await openRuns(kind);
     });

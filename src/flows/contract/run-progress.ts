@@ -3,12 +3,12 @@ import type { Json } from "../../base/json.ts";
 import type { Database } from "../../store/database.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { flow } from "../flow.ts";
-import { openRuns, type RunsUnderTest } from "./harness.ts";
+import { openRuns, type RunsHarness } from "./harness.ts";
 
 /** What is kept of the progress of a transition, and for whom, on every store. */
 export function runProgressContract(kind: StoreKind): void {
   describe(`progress of runs on ${kind.name}`, () => {
-    let runs: RunsUnderTest;
+    let runs: RunsHarness;
     beforeEach(async () => {
       runs = await openRuns(kind);
     });

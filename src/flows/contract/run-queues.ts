@@ -3,12 +3,12 @@ import { sql } from "../../store/sql.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { type Flow, flow } from "../flow.ts";
 import type { StartedRun } from "../runs.ts";
-import { codeOf, openRuns, type RunsUnderTest } from "./harness.ts";
+import { codeOf, openRuns, type RunsHarness } from "./harness.ts";
 
 /** Which runs may begin, and when, on every store. */
 export function runQueuesContract(kind: StoreKind): void {
   describe(`queues of runs on ${kind.name}`, () => {
-    let runs: RunsUnderTest;
+    let runs: RunsHarness;
     beforeEach(async () => {
       runs = await openRuns(kind);
     });

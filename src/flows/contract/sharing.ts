@@ -2,12 +2,12 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Database } from "../../store/database.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { flow } from "../flow.ts";
-import { openRuns, type RunsUnderTest } from "./harness.ts";
+import { openRuns, type RunsHarness } from "./harness.ts";
 
 /** How many commits it takes to store what many runs do, on every store. */
 export function sharingContract(kind: StoreKind): void {
   describe(`runs of one pod on ${kind.name}`, () => {
-    let runs: RunsUnderTest;
+    let runs: RunsHarness;
     beforeEach(async () => {
       runs = await openRuns(kind);
     });

@@ -2,13 +2,13 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
 import { deathLimit } from "../../base/death-limit.ts";
-import { advance } from "./advance.ts";
-import type { Decision } from "./event.ts";
+import { advanceRun } from "./advance.ts";
+import type { RunDecision } from "./event.ts";
 import { flow } from "../flow.ts";
 import { atEnd, fold } from "./run.ts";
 import type { Machine } from "../machine.ts";
-import { play, type Played } from "../contract/play.ts";
-import { now, returned, threw } from "../contract/flows-of-suites.ts";
+import { play, type Played } from "../contract/simulated-run.ts";
+import { now, returned, threw } from "../contract/sample-flows.ts";
 import { openRun, toColumns } from "../drive/load.ts";
 
 type Shape = {
@@ -62,7 +62,7 @@ const rank = (machine: Machine) =>
     [...namesOf(machine.parts), ...namesOf(machine.finalizers)].map((name, at) => [name, at]),
   );
 
-type Stored = Extract<Decision, { readonly run: unknown }>;
+type Stored = Extract<RunDecision, { readonly run: unknown }>;
 
 /** Those that change what is stored. */
 function storing(decisions: Played["decisions"]) {
@@ -102,7 +102,7 @@ describe("whatever happens to a run", () => {
   test("a part of its history folds to what was stored then", () => {
     fc.assert(
       fc.property(anyShape, anyChances, fc.nat(20), (shape, chances, decisionsMost) => {
-        const { events, row } = play(machineOf(shape), chances, { decisionsMost });
+        const { events, row } = play(machineOf(shape), chances, { maxDecisions: decisionsMost });
         const { version, state } = row;
         const stored = { ...row, version: version ?? 0, state: state ?? "{}" };
         expect(toColumns(fold(events))).toEqual(stored);
@@ -201,7 +201,7 @@ describe("whatever happens to a run", () => {
       if (read.type !== "open") throw new Error(read.type);
       const cancel = { type: "cancel_asked", reason: null } as const;
       for (const happened of [returned({ a: 1 }), threw(), cancel, { type: "woken" } as const]) {
-        expect(advance(machine, read.run, happened, now).type).toBe("ignore");
+        expect(advanceRun(machine, read.run, happened, now).type).toBe("ignore");
       }
     });
   });

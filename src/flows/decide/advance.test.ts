@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
-import { advance } from "./advance.ts";
+import { advanceRun } from "./advance.ts";
 import { flow } from "../flow.ts";
-import type { Happened, Now } from "./event.ts";
+import type { RunEvent, Now } from "./event.ts";
 import { atEnd, type Intent, type Run } from "./run.ts";
 import {
   aborted,
@@ -14,10 +14,10 @@ import {
   runAt,
   stored,
   threw,
-} from "../contract/flows-of-suites.ts";
+} from "../contract/sample-flows.ts";
 
-const decide = (run: Run, happened: Happened, at: Now = now, machine = order) =>
-  advance(machine, run, happened, at);
+const decide = (run: Run, happened: RunEvent, at: Now = now, machine = order) =>
+  advanceRun(machine, run, happened, at);
 const types = (decision: ReturnType<typeof decide>) =>
   stored(decision).events.map(({ type }) => type);
 const failed: Intent = { type: "failed", error: { code: "aborted", message: "no" } };
@@ -48,7 +48,7 @@ describe("a transition", () => {
     expect(stored(decide(run, returned())).run.state).toBe(run.state);
   });
 
-  test.each<[string, Happened, Partial<Run>, object]>([
+  test.each<[string, RunEvent, Partial<Run>, object]>([
     ["a first error", threw(), {}, { type: "retry", untilMs: 11_000 }],
     ["a second error", threw(), { failures: 1 }, { type: "retry", untilMs: 12_000 }],
     ["one that asks for more time", threw("x", 9_000), {}, { type: "retry", untilMs: 19_000 }],
@@ -65,7 +65,7 @@ describe("a transition", () => {
     ]);
   });
 
-  test.each<[string, Happened, Partial<Run>, string, string]>([
+  test.each<[string, RunEvent, Partial<Run>, string, string]>([
     ["is out of attempts", threw(), { failures: 2 }, "reserve", "handler_failed"],
     ["has one attempt", threw(), {}, "ship", "handler_failed"],
     ["times out at last", { type: "timed_out", timeoutMs: 5 }, {}, "ship", "timeout"],
@@ -197,7 +197,7 @@ describe("the last transition", () => {
 });
 
 describe("a cancel", () => {
-  const asked: Happened = { type: "cancel_asked", reason: "changed my mind" };
+  const asked: RunEvent = { type: "cancel_asked", reason: "changed my mind" };
 
   test.each(["reserve", "cool", "approval", "ship"])(
     "leads a run at %s to its finalizers",
@@ -284,7 +284,7 @@ describe("a finalizer", () => {
     expect(decide(run, threw())).toMatchObject({ type: "retry", run: { failures: 1 } });
   });
 
-  test.each<[string, Happened, Partial<Run>]>([
+  test.each<[string, RunEvent, Partial<Run>]>([
     ["is out of attempts", threw(), { failures: 1 }],
     ["aborts", aborted, {}],
     ["throws cancel", { type: "threw", thrown: { type: "cancel", reason: "x" } }, {}],
@@ -307,7 +307,7 @@ describe("a finalizer", () => {
 });
 
 describe("a run that has ended", () => {
-  test.each<Happened>([
+  test.each<RunEvent>([
     returned({ a: 1 }),
     { type: "handed_off", output: 1 },
     threw(),

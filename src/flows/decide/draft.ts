@@ -1,6 +1,6 @@
-import type { Decision, Effect, Now } from "./event.ts";
+import type { RunDecision, RunEffect, Now } from "./event.ts";
 import {
-  applied,
+  applyEvent,
   atEnd,
   type HistoryEvent,
   type Intent,
@@ -12,26 +12,30 @@ import {
 import { firstFinalizer, type Machine, partAfter } from "../machine.ts";
 
 /** A decision in the making: what has been noted so far, and the run as that leaves it. */
-export type Draft = {
+export type DecisionDraft = {
   readonly run: Run;
   readonly events: readonly HistoryEvent[];
-  readonly effects: readonly Effect[];
+  readonly effects: readonly RunEffect[];
 };
 
-export function draftOf(run: Run): Draft {
+export function draftOf(run: Run): DecisionDraft {
   return { run: { ...run, unnoted: [] }, events: run.unnoted, effects: [] };
 }
 
-export function note(draft: Draft, event: HistoryEvent, ...effects: Effect[]): Draft {
+export function recordEvent(
+  draft: DecisionDraft,
+  event: HistoryEvent,
+  ...effects: RunEffect[]
+): DecisionDraft {
   return {
-    run: applied(draft.run, event),
+    run: applyEvent(draft.run, event),
     events: [...draft.events, event],
     effects: [...draft.effects, ...effects],
   };
 }
 
 /** The attempt at what is at the cursor. A wait has begun when it was parked, however often it is looked at. */
-export function attemptAt({ run }: Draft, now: Now) {
+export function attemptAt({ run }: DecisionDraft, now: Now) {
   return {
     transition: run.cursor!,
     attempt: run.failures + 1,
@@ -39,15 +43,20 @@ export function attemptAt({ run }: Draft, now: Now) {
   };
 }
 
-export type Done = {
+export type Completion = {
   readonly set: State | null;
   /** Where it ends the run. */
   readonly intent?: Intent;
-  readonly effect?: Effect;
+  readonly effect?: RunEffect;
 };
 
 /** A transition is done: the run goes on to the one behind it. */
-export function completing(machine: Machine, draft: Draft, done: Done, now: Now): Draft {
+export function withCompletion(
+  machine: Machine,
+  draft: DecisionDraft,
+  done: Completion,
+  now: Now,
+): DecisionDraft {
   const attempt = attemptAt(draft, now);
   const following = partAfter(machine, attempt.transition);
   // Where the output has a schema, somebody must ask it first: the run stops at the end until then.
@@ -62,12 +71,17 @@ export function completing(machine: Machine, draft: Draft, done: Done, now: Now)
     next: intent ? firstFinalizer(machine) : following,
     ...(intent && { intent }),
   };
-  return note(draft, event, ...(done.effect ? [done.effect] : []));
+  return recordEvent(draft, event, ...(done.effect ? [done.effect] : []));
 }
 
 /** The run won't succeed: it goes on to the finalizers. */
-export function failing(machine: Machine, draft: Draft, error: RunError, now: Now): Draft {
-  return note(draft, {
+export function withFailure(
+  machine: Machine,
+  draft: DecisionDraft,
+  error: RunError,
+  now: Now,
+): DecisionDraft {
+  return recordEvent(draft, {
     type: "error",
     version: machine.version,
     ...attemptAt(draft, now),
@@ -78,7 +92,11 @@ export function failing(machine: Machine, draft: Draft, error: RunError, now: No
   });
 }
 
-export function cancelling(machine: Machine, draft: Draft, reason: string | null): Draft {
+export function withCancel(
+  machine: Machine,
+  draft: DecisionDraft,
+  reason: string | null,
+): DecisionDraft {
   const { cursor, waiting } = draft.run;
   const event: HistoryEvent = {
     type: "cancel",
@@ -88,7 +106,7 @@ export function cancelling(machine: Machine, draft: Draft, reason: string | null
     intent: { type: "cancelled", reason },
   };
   const isParent = waiting?.for === "children";
-  return note(
+  return recordEvent(
     draft,
     event,
     ...(isParent ? [{ type: "cancel_children", transition: cursor! } as const] : []),
@@ -96,18 +114,25 @@ export function cancelling(machine: Machine, draft: Draft, reason: string | null
 }
 
 /** A transition is done, and what is next is run, unless somebody has asked to cancel. */
-export function done(machine: Machine, draft: Draft, what: Done, now: Now): Decision {
-  const completed = completing(machine, draft, what, now);
+export function completeTransition(
+  machine: Machine,
+  draft: DecisionDraft,
+  what: Completion,
+  now: Now,
+): RunDecision {
+  const completed = withCompletion(machine, draft, what, now);
   // What has run to its end is done, and a cancel has come too late for it.
   const isOpen = completed.run.intent === null && completed.run.cursor !== atEnd;
-  return goOn(isOpen && now.cancelRequested ? cancelling(machine, completed, null) : completed);
+  return continueRun(
+    isOpen && now.cancelRequested ? withCancel(machine, completed, null) : completed,
+  );
 }
 
 /** Stored, and on to what is next; or finished, where that is nothing. */
-export function goOn(draft: Draft): Decision {
+export function continueRun(draft: DecisionDraft): RunDecision {
   const { intent, cursor, version } = draft.run;
   if (intent === null || cursor !== atEnd) return { type: "commit", ...draft };
-  const finished = note(draft, { type: "finish", version, status: intent.type });
+  const finished = recordEvent(draft, { type: "finish", version, status: intent.type });
   const { state } = finished.run;
   switch (intent.type) {
     case "completed": {

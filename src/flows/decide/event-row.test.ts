@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { fold, type HistoryEvent, toEventRow, toHistory } from "./run.ts";
-import { play } from "../contract/play.ts";
-import { order } from "../contract/flows-of-suites.ts";
+import { play } from "../contract/simulated-run.ts";
+import { order } from "../contract/sample-flows.ts";
 
 describe("events as rows", () => {
   test.each<HistoryEvent>([

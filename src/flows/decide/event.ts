@@ -4,7 +4,7 @@ import type { HistoryEvent, Intent, Run, RunError, State } from "./run.ts";
 import type { Thrown } from "./thrown.ts";
 
 /** A child as it stands when its parent looks. */
-export type ChildSeen = { readonly taskId: string; readonly name: string } & (
+export type ChildState = { readonly taskId: string; readonly name: string } & (
   | { readonly status: "open" }
   | { readonly status: "completed"; readonly result: Json }
   | { readonly status: "failed"; readonly error: RunError }
@@ -14,7 +14,7 @@ export type ChildSeen = { readonly taskId: string; readonly name: string } & (
 );
 
 /** What has happened to a run on the pod that holds it. */
-export type Happened =
+export type RunEvent =
   /** `output` belongs to the last transition of a flow whose output has a schema. */
   | { readonly type: "returned"; readonly set: State | null; readonly output?: Json }
   | { readonly type: "handed_off"; readonly output: Json }
@@ -28,7 +28,7 @@ export type Happened =
   /** `startedBy` is the name that the transition had when it started them. */
   | {
       readonly type: "children_seen";
-      readonly children: readonly ChildSeen[];
+      readonly children: readonly ChildState[];
       readonly startedBy: string;
     }
   | {
@@ -71,7 +71,7 @@ export type NewChild = {
 };
 
 /** What is to be done in the same transaction in which the decision is stored. */
-export type Effect =
+export type RunEffect =
   /** Their place in the list makes their keys, so that they are the same if it is sent again. */
   | {
       readonly type: "start_children";
@@ -83,33 +83,33 @@ export type Effect =
   /** A signal is used once. */
   | { readonly type: "take_signal"; readonly signalId: string };
 
-type Stored = {
+type StoredDecision = {
   /** What the row says from now on. Parts that didn't change are the same objects as before. */
   readonly run: Run;
   readonly events: readonly HistoryEvent[];
-  readonly effects: readonly Effect[];
+  readonly effects: readonly RunEffect[];
 };
 
 /** What can't be read is kept as it is, out of the way, and shown to people. A higher version may try again. */
 export type SetAside = Extract<HistoryEvent, { type: "set_aside" }>;
 
 /** What is to become of a run. All but `ignore` and `refuse` are one write, fenced by the claim. */
-export type Decision =
+export type RunDecision =
   /** Stored, and the claim goes on to what is next. */
-  | ({ readonly type: "commit" } & Stored)
+  | ({ readonly type: "commit" } & StoredDecision)
   /**
    * Given back until then, or until it is woken where there is no time. As with `retry`, it is stored
    * only if the row's `wake` is still the one that was seen; else the caller looks and decides again.
    */
-  | ({ readonly type: "park"; readonly untilMs: number | null } & Stored)
+  | ({ readonly type: "park"; readonly untilMs: number | null } & StoredDecision)
   /** Given back, one failed attempt richer. */
-  | ({ readonly type: "retry"; readonly untilMs: number } & Stored)
+  | ({ readonly type: "retry"; readonly untilMs: number } & StoredDecision)
   | ({
       readonly type: "finish";
       readonly status: Intent["type"];
       readonly result: Json;
       readonly error: RunError | null;
-    } & Stored)
+    } & StoredDecision)
   /** Given back as it was, uncounted. */
   | { readonly type: "release" }
   /** Nothing of the run is changed but that nobody claims it. It is an event as it is. */
@@ -121,10 +121,10 @@ export type Decision =
 
 /** The key of a child, by which it is one run however often it is sent. */
 export function childKey(runId: string, transition: string, place: number): string {
-  return `${childKeys(runId, transition)}${place}`;
+  return `${childKeyPrefix(runId, transition)}${place}`;
 }
 
 /** What the keys of all children of a transition begin with. */
-export function childKeys(runId: string, transition: string): string {
+export function childKeyPrefix(runId: string, transition: string): string {
   return `${runId}/${transition}/`;
 }

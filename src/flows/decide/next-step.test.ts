@@ -1,13 +1,13 @@
 import { describe, expect, test } from "vitest";
 import { atEnd, type Intent, type Run } from "./run.ts";
-import { cancelling, now, order, plain, runAt } from "../contract/flows-of-suites.ts";
-import { stepOf } from "./next-step.ts";
+import { cancelling, now, order, plain, runAt } from "../contract/sample-flows.ts";
+import { findNextStep } from "./next-step.ts";
 
 const intent: Intent = { type: "completed", output: 5 };
 
 describe("what a pod does next with a run", () => {
   test("is to call the function at the cursor, which is told its attempt", () => {
-    expect(stepOf(order, runAt("reserve", { failures: 2 }), now)).toEqual({
+    expect(findNextStep(order, runAt("reserve", { failures: 2 }), now)).toEqual({
       type: "call",
       part: order.parts[0],
       attempt: 3,
@@ -17,18 +17,18 @@ describe("what a pod does next with a run", () => {
 
   test("is to call a finalizer, which is told the ending, and no cancel prevents that", () => {
     const expected = { type: "call", part: order.finalizers[0], attempt: 1, outcome: intent };
-    expect(stepOf(order, runAt("release", { intent }), now)).toEqual(expected);
-    expect(stepOf(order, runAt("release", { intent }), cancelling)).toEqual(expected);
+    expect(findNextStep(order, runAt("release", { intent }), now)).toEqual(expected);
+    expect(findNextStep(order, runAt("release", { intent }), cancelling)).toEqual(expected);
     const whole = runAt("release", { intent: { type: "completed" }, state: { a: 1 } });
-    expect(stepOf(order, whole, now)).toMatchObject({
+    expect(findNextStep(order, whole, now)).toMatchObject({
       outcome: { type: "completed", output: { a: 1 } },
     });
   });
 
   test("is to look for a signal, and to hold the state to the output at the end", () => {
-    expect(stepOf(order, runAt("approval"), now).type).toBe("see_signal");
-    expect(stepOf(order, runAt(atEnd), now)).toEqual({ type: "conclude" });
-    expect(stepOf(order, runAt(atEnd), cancelling)).toEqual({ type: "conclude" });
+    expect(findNextStep(order, runAt("approval"), now).type).toBe("see_signal");
+    expect(findNextStep(order, runAt(atEnd), now)).toEqual({ type: "conclude" });
+    expect(findNextStep(order, runAt(atEnd), cancelling)).toEqual({ type: "conclude" });
   });
 
   test.each<[string, Run, object]>([
@@ -40,29 +40,29 @@ describe("what a pod does next with a run", () => {
       { cursor: "report" },
     ],
   ])("what has killed four pods isn't run again, and %s", (_, run, expected) => {
-    expect(stepOf(order, run, now)).toMatchObject({
+    expect(findNextStep(order, run, now)).toMatchObject({
       type: "decided",
       decision: { type: "commit", run: { ...expected, deaths: 0 } },
     });
-    expect(stepOf(order, { ...run, deaths: 3 }, now).type).not.toBe("decided");
+    expect(findNextStep(order, { ...run, deaths: 3 }, now).type).not.toBe("decided");
   });
 
   test.each(["reserve", "cool", "approval", "parcels"])("is to cancel at %s", (cursor) => {
-    expect(stepOf(order, runAt(cursor, { deaths: 4 }), cancelling)).toMatchObject({
+    expect(findNextStep(order, runAt(cursor, { deaths: 4 }), cancelling)).toMatchObject({
       type: "decided",
       decision: { type: "commit", run: { cursor: "release", intent: { type: "cancelled" } } },
     });
   });
 
   test("is to finish where a later version has no finalizers left", () => {
-    expect(stepOf(plain, runAt(atEnd, { intent }), now)).toMatchObject({
+    expect(findNextStep(plain, runAt(atEnd, { intent }), now)).toMatchObject({
       type: "decided",
       decision: { type: "finish", status: "completed", result: 5 },
     });
   });
 
   test("is nothing where it has ended", () => {
-    expect(stepOf(order, runAt(null, { intent }), cancelling)).toEqual({
+    expect(findNextStep(order, runAt(null, { intent }), cancelling)).toEqual({
       type: "decided",
       decision: { type: "ignore", why: "ended" },
     });

@@ -1,10 +1,10 @@
 import type { Json } from "../../base/json.ts";
 import { deathLimit } from "../../base/death-limit.ts";
-import { advance } from "./advance.ts";
+import { advanceRun } from "./advance.ts";
 import type { Outcome } from "../drive/attempt.ts";
-import type { Decision, Now } from "./event.ts";
+import type { RunDecision, Now } from "./event.ts";
 import {
-  type Callable,
+  type CallablePart,
   type ChildrenPart,
   finalizerAt,
   type Machine,
@@ -14,11 +14,11 @@ import {
 import { atEnd, outputOf, type Run } from "./run.ts";
 
 /** What the pod that holds a run has to do next. */
-export type Step =
+export type NextStep =
   /** Call its function, and tell what came of it. Finalizers are told the ending. */
   | {
       readonly type: "call";
-      readonly part: Callable;
+      readonly part: CallablePart;
       readonly attempt: number;
       readonly outcome: Outcome<Json> | null;
     }
@@ -29,12 +29,12 @@ export type Step =
   /** Hold the state to the output. */
   | { readonly type: "conclude" }
   /** There is nothing to run. */
-  | { readonly type: "decided"; readonly decision: Decision };
+  | { readonly type: "decided"; readonly decision: RunDecision };
 
-export function stepOf(machine: Machine, run: Run, now: Now): Step {
-  const decided = (type: "woken" | "poisoned" | "finalized"): Step => ({
+export function findNextStep(machine: Machine, run: Run, now: Now): NextStep {
+  const decided = (type: "woken" | "poisoned" | "finalized"): NextStep => ({
     type: "decided",
-    decision: advance(machine, run, { type }, now),
+    decision: advanceRun(machine, run, { type }, now),
   });
   const { cursor, intent } = run;
   if (cursor === null) return decided("woken");
@@ -54,8 +54,8 @@ export function stepOf(machine: Machine, run: Run, now: Now): Step {
     return run.deaths >= deathLimit ? decided("poisoned") : { type: "conclude" };
   }
   if (now.cancelRequested) {
-    const happened = { type: "cancel_asked", reason: null } as const;
-    return { type: "decided", decision: advance(machine, run, happened, now) };
+    const event = { type: "cancel_asked", reason: null } as const;
+    return { type: "decided", decision: advanceRun(machine, run, event, now) };
   }
   if (run.deaths >= deathLimit) return decided("poisoned");
   const part = partAt(machine, cursor)!;

@@ -2,8 +2,8 @@ import { describe, expect, test } from "vitest";
 import { z } from "zod";
 import type { Schema } from "../../base/schema.ts";
 import { flow } from "../flow.ts";
-import { createHandoff, readReturned, readSignal, readState } from "./returned.ts";
-import type { Callable, Machine, SignalPart } from "../machine.ts";
+import { createHandoff, readReturned, readSignal, readOutput } from "./returned.ts";
+import type { CallablePart, Machine, SignalPart } from "../machine.ts";
 import type { State } from "./run.ts";
 
 const machine: Machine = flow("m", { version: 1, output: z.object({ n: z.coerce.number() }) })
@@ -18,7 +18,7 @@ const loose: Machine = flow("loose", { version: 1 })
   .end();
 
 function read(name: string, value: unknown, state: State = {}, of = machine) {
-  const part = [...of.parts, ...of.finalizers].find((each) => each.name === name) as Callable;
+  const part = [...of.parts, ...of.finalizers].find((each) => each.name === name) as CallablePart;
   return readReturned(of, { part, state, value, handoffCalled: false });
 }
 
@@ -43,7 +43,7 @@ describe("what a transition returned", () => {
   );
 
   test("fails the run where it, or the state with it, is too large", () => {
-    const part = machine.parts[0] as Callable;
+    const part = machine.parts[0] as CallablePart;
     const parts = { part, handoffCalled: false, maxStateBytes: 100 };
     const fits = readReturned(machine, { ...parts, state: {}, value: { a: "x".repeat(60) } });
     expect(fits).toMatchObject({ type: "returned" });
@@ -80,7 +80,7 @@ describe("what a transition returned", () => {
   });
 
   test("must be the handoff where that was called", () => {
-    const part = machine.parts[0] as Callable;
+    const part = machine.parts[0] as CallablePart;
     const forgot = { part, state: {}, value: undefined, handoffCalled: true };
     expect(readReturned(machine, forgot)).toMatchObject({
       type: "threw",
@@ -150,9 +150,9 @@ describe("what other functions returned", () => {
 
 describe("the state at the end", () => {
   test("is held to the output, and is the result where there is none", () => {
-    expect(readState(machine, { n: "5" })).toEqual({ type: "concluded", output: { n: 5 } });
-    expect(readState(machine, {})).toMatchObject({ type: "threw" });
-    expect(readState(loose, { a: 1 })).toEqual({ type: "concluded" });
+    expect(readOutput(machine, { n: "5" })).toEqual({ type: "concluded", output: { n: 5 } });
+    expect(readOutput(machine, {})).toMatchObject({ type: "threw" });
+    expect(readOutput(loose, { a: 1 })).toEqual({ type: "concluded" });
   });
 });
 

@@ -3,16 +3,16 @@ import { abort } from "../../base/errors.ts";
 import { defaultMaxBytes, encodeJson, type Json } from "../../base/json.ts";
 import { check } from "../../base/schema.ts";
 import { thrownText } from "../../tasks/finish/outcome.ts";
-import { type Callable, type Machine, partAfter, type SignalPart } from "../machine.ts";
-import type { Happened, NewChild } from "./event.ts";
+import { type CallablePart, type Machine, partAfter, type SignalPart } from "../machine.ts";
+import type { RunEvent, NewChild } from "./event.ts";
 import { atEnd, type State } from "./run.ts";
-import { classify } from "./thrown.ts";
+import { classifyThrown } from "./thrown.ts";
 
 /** More would make the write that starts them too long. */
-const childrenMost = 1_000;
+const maxChildren = 1_000;
 
 type Returned = {
-  readonly part: Callable;
+  readonly part: CallablePart;
   readonly state: State;
   readonly value: unknown;
   /** Whether `handoff` was called in this attempt. */
@@ -24,8 +24,8 @@ type Returned = {
  * What it means that a function has returned. Never throws or rejects: a value that can't be used
  * counts as thrown. A promise only where the output's schema gives one.
  */
-export function readReturned(machine: Machine, returned: Returned): Happened | Promise<Happened> {
-  return caught(() => {
+export function readReturned(machine: Machine, returned: Returned): RunEvent | Promise<RunEvent> {
+  return catchThrown(() => {
     const { part, value } = returned;
     switch (part.kind) {
       case "work":
@@ -41,8 +41,8 @@ export function readReturned(machine: Machine, returned: Returned): Happened | P
 }
 
 /** The state of a run that has no transition left, held to the output. */
-export function readState(machine: Machine, state: State): Happened | Promise<Happened> {
-  return caught(() =>
+export function readOutput(machine: Machine, state: State): RunEvent | Promise<RunEvent> {
+  return catchThrown(() =>
     machine.output
       ? whenChecked(outputOf(machine, state, "the state at the end"), (output) => ({
           type: "concluded",
@@ -56,15 +56,15 @@ export function readState(machine: Machine, state: State): Happened | Promise<Ha
 export function readSignal(
   part: SignalPart,
   signal: { readonly signalId: string; readonly payload: Json },
-): Happened | Promise<Happened> {
+): RunEvent | Promise<RunEvent> {
   const { signalId } = signal;
-  const refused = (thrown: unknown): Happened => ({
+  const refused = (thrown: unknown): RunEvent => ({
     type: "signal_refused",
     signalId,
     message: thrownText(thrown),
   });
   const what = `the signal "${part.name}"`;
-  const seen = (payload: unknown): Happened => ({
+  const seen = (payload: unknown): RunEvent => ({
     type: "signal_seen",
     signal: { signalId, payload: asJson(what, payload) },
   });
@@ -76,7 +76,7 @@ export function readSignal(
   }
 }
 
-function workReturned(machine: Machine, returned: Returned): Happened | Promise<Happened> {
+function workReturned(machine: Machine, returned: Returned): RunEvent | Promise<RunEvent> {
   const { part, value, maxStateBytes: maxBytes = defaultMaxBytes } = returned;
   const what = `what "${part.name}" returned`;
   if (isHandedOff(value)) {
@@ -124,8 +124,8 @@ function msOf(name: string, value: unknown): number {
 }
 
 function childrenOf(name: string, value: unknown): NewChild[] {
-  if (!Array.isArray(value) || value.length > childrenMost) {
-    throw abort(`"${name}" must return a list of at most ${childrenMost} [flow, input, options]`);
+  if (!Array.isArray(value) || value.length > maxChildren) {
+    throw abort(`"${name}" must return a list of at most ${maxChildren} [flow, input, options]`);
   }
   return value.map((row: unknown, place): NewChild => {
     const [flow, input, options = {}] = Array.isArray(row) ? (row as unknown[]) : [];
@@ -148,16 +148,16 @@ function checkChildOptions(what: string, options: unknown): void {
 
 function whenChecked(
   value: Json | Promise<Json>,
-  happened: (value: Json) => Happened,
-): Happened | Promise<Happened> {
-  return value instanceof Promise ? value.then(happened) : happened(value);
+  toEvent: (value: Json) => RunEvent,
+): RunEvent | Promise<RunEvent> {
+  return value instanceof Promise ? value.then(toEvent) : toEvent(value);
 }
 
-function caught(read: () => Happened | Promise<Happened>): Happened | Promise<Happened> {
-  const threw = (thrown: unknown): Happened => ({ type: "threw", thrown: classify(thrown) });
+function catchThrown(read: () => RunEvent | Promise<RunEvent>): RunEvent | Promise<RunEvent> {
+  const threw = (thrown: unknown): RunEvent => ({ type: "threw", thrown: classifyThrown(thrown) });
   try {
-    const happened = read();
-    return happened instanceof Promise ? happened.catch(threw) : happened;
+    const event = read();
+    return event instanceof Promise ? event.catch(threw) : event;
   } catch (thrown) {
     return threw(thrown);
   }

@@ -18,7 +18,7 @@ export type Intent =
   | { readonly type: "cancelled"; readonly reason: string | null };
 
 /** What a parked run waits for. A retry isn't among them: it has only a time. */
-export type Waiting = { readonly sinceMs: number } & (
+export type RunWait = { readonly sinceMs: number } & (
   | { readonly for: "sleep"; readonly untilMs: number }
   /** Null where it waits for as long as it takes. */
   | { readonly for: "signal"; readonly untilMs: number | null }
@@ -38,7 +38,7 @@ export type Run = {
   readonly deaths: number;
   /** Null for as long as transitions run. */
   readonly intent: Intent | null;
-  readonly waiting: Waiting | null;
+  readonly waiting: RunWait | null;
   /** What was at the cursor when it failed or was cancelled: there it goes on if it is started over. */
   readonly stoppedAt: string | null;
   /** What happened to it when it was read, to be noted with the next decision. */
@@ -53,7 +53,7 @@ export function outputOf(intent: Intent & { type: "completed" }, state: State): 
   return "output" in intent ? intent.output : state;
 }
 
-type Attempt = {
+type AttemptFields = {
   readonly transition: string;
   readonly attempt: number;
   readonly startedAtMs: number;
@@ -80,7 +80,7 @@ export type HistoryEvent =
       readonly set: State | null;
       readonly next: string;
       readonly intent?: Intent;
-    } & Attempt)
+    } & AttemptFields)
   | ({
       readonly type: "error";
       readonly version: number;
@@ -89,12 +89,12 @@ export type HistoryEvent =
       readonly retryAtMs: number | null;
       readonly next: string;
       readonly intent?: Intent;
-    } & Attempt)
+    } & AttemptFields)
   | {
       readonly type: "park";
       readonly version: number;
       readonly transition: string;
-      readonly waiting: Waiting | null;
+      readonly waiting: RunWait | null;
       readonly untilMs: number | null;
       /** Why, where somebody has said so: a snooze, or a signal that was refused. */
       readonly message?: string;
@@ -125,7 +125,7 @@ export type HistoryEvent =
   | { readonly type: "redriven" };
 
 /** A run that nobody has advanced yet. */
-export const untouched: Run = {
+export const newRun: Run = {
   version: 0,
   cursor: null,
   state: {},
@@ -139,14 +139,14 @@ export const untouched: Run = {
 
 /** The run that a history tells of. */
 export function fold(events: readonly HistoryEvent[]): Run {
-  return events.reduce(applied, untouched);
+  return events.reduce(applyEvent, newRun);
 }
 
 /**
  * The run after one more event. Decisions are made by the same function, so that a run can't change
  * without its history saying so.
  */
-export function applied(run: Run, event: HistoryEvent): Run {
+export function applyEvent(run: Run, event: HistoryEvent): Run {
   if (event.type === "pod_died") return { ...run, deaths: run.deaths + 1 };
   if (event.type === "set_aside" || event.type === "given_up") return run;
   if (event.type === "retried" || event.type === "redriven") {
@@ -203,7 +203,7 @@ export type EventRow = {
   readonly detail: string | null;
 };
 
-const types: ReadonlySet<string> = new Set<HistoryEvent["type"]>([
+const eventTypes: ReadonlySet<string> = new Set<HistoryEvent["type"]>([
   "start",
   "move",
   "complete",
@@ -229,7 +229,7 @@ export function toEventRow(event: HistoryEvent): EventRow {
 /** A run's row has other events too, of tasks; those say nothing about where the run stands. */
 export function toHistory(rows: readonly EventRow[]): HistoryEvent[] {
   return rows.flatMap(({ type, attempt, detail }) => {
-    if (!types.has(type)) return [];
+    if (!eventTypes.has(type)) return [];
     // Those who note these do so for tasks too, and count attempts as those do.
     if (type === "pod_died" || type === "retried" || type === "redriven") return [{ type }];
     if (type === "given_up") return [{ type }];

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { abort, FlotillaError, retryAfter, snooze } from "../../base/errors.ts";
-import { cancel, classify, type Thrown, unrecoverable } from "./thrown.ts";
+import { cancel, classifyThrown, type Thrown, unrecoverable } from "./thrown.ts";
 
 describe("what a transition throws", () => {
   test.each<[string, unknown, object]>([
@@ -36,11 +36,11 @@ describe("what a transition throws", () => {
     ],
     ["an output that doesn't fit", new FlotillaError("invalid_output", "x"), { type: "retry" }],
   ])("%s", (_, thrown, expected) => {
-    expect(classify(thrown)).toMatchObject(expected);
+    expect(classifyThrown(thrown)).toMatchObject(expected);
   });
 
   test("is stored only where databases can hold it", () => {
-    const thrown = classify(new Error("a\u0000b\ud800c")) as Thrown & { type: "retry" };
+    const thrown = classifyThrown(new Error("a\u0000b\ud800c")) as Thrown & { type: "retry" };
     expect(thrown.error.message).toBe("a\uFFFDb\uFFFDc");
     expect(thrown.error.stack).not.toContain("\u0000");
   });
@@ -51,6 +51,6 @@ describe("what a transition throws", () => {
         throw new Error("no");
       },
     });
-    expect(classify(hostile)).toMatchObject({ type: "retry" });
+    expect(classifyThrown(hostile)).toMatchObject({ type: "retry" });
   });
 });

@@ -37,16 +37,16 @@ export function cancel(reason: string, options?: ErrorOptions): FlotillaError {
 }
 
 /** Sorts whatever was thrown. What isn't known, or can't even be looked at, is tried again. Never throws. */
-export function classify(thrown: unknown): Thrown {
+export function classifyThrown(thrown: unknown): Thrown {
   try {
-    return sorted(thrown);
+    return classifyKnown(thrown);
   } catch {
     const message = "something was thrown that can't be looked at";
     return { type: "retry", error: { code: "handler_failed", message }, retryAfterMs: 0 };
   }
 }
 
-function sorted(thrown: unknown): Thrown {
+function classifyKnown(thrown: unknown): Thrown {
   const delayMs = snoozeOf(thrown);
   if (delayMs !== undefined) return { type: "snooze", delayMs, message: thrownText(thrown) };
   // The code alone isn't enough: to wait for a task that somebody has cancelled throws the same.

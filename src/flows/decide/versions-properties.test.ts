@@ -4,7 +4,7 @@ import { deathLimit } from "../../base/death-limit.ts";
 import { flow } from "../flow.ts";
 import { atEnd, fold } from "./run.ts";
 import type { Machine } from "../machine.ts";
-import { play } from "../contract/play.ts";
+import { play } from "../contract/simulated-run.ts";
 import { openRun, toColumns } from "../drive/load.ts";
 
 /** What a later version did with a transition or finalizer, and whether it put another before it. */
@@ -85,7 +85,7 @@ describe("a run that a later version goes on with, wherever it stood", () => {
     fc.assert(
       fc.property(anything, ({ parts, finalizers, far, before, after }) => {
         const [one, two] = [earlier(parts, finalizers), later(parts, finalizers)];
-        const first = play(one, before, { decisionsMost: far });
+        const first = play(one, before, { maxDecisions: far });
         const second = play(two, after, first);
         expect(second.row.cursor).toBeNull();
         expect(toColumns(fold(second.events))).toEqual(second.row);
@@ -102,7 +102,7 @@ describe("a run that a later version goes on with, wherever it stood", () => {
     fc.assert(
       fc.property(anything, ({ parts, finalizers, far, before }) => {
         const [one, two] = [earlier(parts, finalizers), later(parts, finalizers)];
-        const first = play(one, before, { decisionsMost: far });
+        const first = play(one, before, { maxDecisions: far });
         const read = openRun(two, first.row);
         if (read.type !== "open") throw new Error(`it is ${read.type}`);
         const { cursor, intent } = read.run;
@@ -125,8 +125,8 @@ describe("a run that a later version goes on with, wherever it stood", () => {
     fc.assert(
       fc.property(anything, ({ parts, finalizers, far, farther, before, after }) => {
         const [one, two] = [earlier(parts, finalizers), later(parts, finalizers)];
-        const first = play(one, before, { decisionsMost: far });
-        const second = play(two, after, { ...first, decisionsMost: farther });
+        const first = play(one, before, { maxDecisions: far });
+        const second = play(two, after, { ...first, maxDecisions: farther });
         const advanced = second.row.version === 2;
         const moved = second.row.cursor !== first.row.cursor;
         expect(moved && !advanced).toBe(false);

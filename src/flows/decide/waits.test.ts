@@ -1,13 +1,13 @@
 import { describe, expect, test } from "vitest";
-import { advance } from "./advance.ts";
+import { advanceRun } from "./advance.ts";
 import { flow } from "../flow.ts";
-import type { ChildSeen, Happened, Now } from "./event.ts";
+import type { ChildState, RunEvent, Now } from "./event.ts";
 import type { Run } from "./run.ts";
-import { cancelling, now, order, runAt, stored } from "../contract/flows-of-suites.ts";
-import { stepOf } from "./next-step.ts";
+import { cancelling, now, order, runAt, stored } from "../contract/sample-flows.ts";
+import { findNextStep } from "./next-step.ts";
 
-const decide = (run: Run, happened: Happened, at: Now = now, machine = order) =>
-  advance(machine, run, happened, at);
+const decide = (run: Run, happened: RunEvent, at: Now = now, machine = order) =>
+  advanceRun(machine, run, happened, at);
 const at = (nowMs: number): Now => ({ ...now, nowMs });
 
 describe("a sleep", () => {
@@ -23,11 +23,11 @@ describe("a sleep", () => {
   });
 
   test("is over at its time and not before, whoever wakes it", () => {
-    const early = stepOf(order, asleep, at(14_999));
+    const early = findNextStep(order, asleep, at(14_999));
     expect(early).toMatchObject({ type: "decided", decision: { type: "park", untilMs: 15_000 } });
     // A wait that goes on is noted once.
     expect(early).toMatchObject({ decision: { events: [], run: asleep } });
-    expect(stepOf(order, asleep, at(15_000))).toMatchObject({
+    expect(findNextStep(order, asleep, at(15_000))).toMatchObject({
       type: "decided",
       decision: {
         type: "commit",
@@ -46,14 +46,14 @@ describe("a sleep", () => {
   test("isn't begun, and is cut short, by a cancel", () => {
     const asked = decide(runAt("cool"), { type: "sleep_asked", ms: 5_000 }, cancelling);
     expect(asked).toMatchObject({ type: "commit", run: { intent: { type: "cancelled" } } });
-    expect(stepOf(order, asleep, cancelling)).toMatchObject({
+    expect(findNextStep(order, asleep, cancelling)).toMatchObject({
       decision: { type: "commit", run: { cursor: "release", waiting: null } },
     });
   });
 });
 
 describe("a signal", () => {
-  const none: Happened = { type: "signal_seen", signal: null };
+  const none: RunEvent = { type: "signal_seen", signal: null };
   const waiting = { for: "signal", sinceMs: 10_000, untilMs: 70_000 } as const;
 
   test("that isn't there yet parks the run until it comes or its time is over", () => {
@@ -128,21 +128,21 @@ describe("children", () => {
   const child = { flow: { name: "parcel" }, input: 1, options: {} };
   const waiting = { for: "children", sinceMs: 9_000 } as const;
   const parent = runAt("parcels", { waiting });
-  const good: ChildSeen = { taskId: "c1", name: "parcel", status: "completed", result: 1 };
-  const bad: ChildSeen = {
+  const good: ChildState = { taskId: "c1", name: "parcel", status: "completed", result: 1 };
+  const bad: ChildState = {
     taskId: "c2",
     name: "parcel",
     status: "failed",
     error: { code: "aborted", message: "lost" },
   };
-  const cancelled: ChildSeen = { taskId: "c3", name: "parcel", status: "cancelled" };
-  const open: ChildSeen = { taskId: "c4", name: "parcel", status: "open" };
-  const gone: ChildSeen = { taskId: "c5", name: "parcel", status: "gone" };
-  const see = (...children: ChildSeen[]) =>
+  const cancelled: ChildState = { taskId: "c3", name: "parcel", status: "cancelled" };
+  const open: ChildState = { taskId: "c4", name: "parcel", status: "open" };
+  const gone: ChildState = { taskId: "c5", name: "parcel", status: "gone" };
+  const see = (...children: ChildState[]) =>
     decide(parent, { type: "children_seen", startedBy: "kids", children });
 
   test("are started in the write that parks their parent", () => {
-    const asked: Happened = { type: "children_asked", children: [child, child] };
+    const asked: RunEvent = { type: "children_asked", children: [child, child] };
     expect(decide(runAt("parcels"), asked)).toMatchObject({
       type: "park",
       untilMs: null,
@@ -154,12 +154,12 @@ describe("children", () => {
   });
 
   test("aren't asked for again while they run", () => {
-    expect(stepOf(order, runAt("parcels"), now).type).toBe("call");
-    expect(stepOf(order, parent, now).type).toBe("see_children");
+    expect(findNextStep(order, runAt("parcels"), now).type).toBe("call");
+    expect(findNextStep(order, parent, now).type).toBe("see_children");
   });
 
   test("that are none need no wait", () => {
-    const asked: Happened = { type: "children_asked", children: [] };
+    const asked: RunEvent = { type: "children_asked", children: [] };
     expect(decide(runAt("parcels"), asked)).toMatchObject({
       type: "commit",
       run: { cursor: "ship", state: { parcels: [] } },

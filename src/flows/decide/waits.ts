@@ -1,93 +1,112 @@
 import type { Json } from "../../base/json.ts";
-import type { ChildSeen, Decision, Effect, Happened, NewChild, Now } from "./event.ts";
-import { attemptAt, cancelling, done, type Draft, failing, goOn, note } from "./draft.ts";
+import type { ChildState, RunDecision, RunEffect, RunEvent, NewChild, Now } from "./event.ts";
+import {
+  attemptAt,
+  withCancel,
+  completeTransition,
+  type DecisionDraft,
+  withFailure,
+  continueRun,
+  recordEvent,
+} from "./draft.ts";
 import type { ChildrenPart, Machine, SignalPart } from "../machine.ts";
-import type { RunError, Waiting } from "./run.ts";
+import type { RunError, RunWait } from "./run.ts";
 
-export function startSleep(machine: Machine, draft: Draft, ms: number, now: Now): Decision {
-  if (ms <= 0) return done(machine, draft, { set: null }, now);
+export function startSleep(
+  machine: Machine,
+  draft: DecisionDraft,
+  ms: number,
+  now: Now,
+): RunDecision {
+  if (ms <= 0) return completeTransition(machine, draft, { set: null }, now);
   const { startedAtMs: sinceMs } = attemptAt(draft, now);
-  return parked(machine, draft, { for: "sleep", sinceMs, untilMs: now.nowMs + ms }, now);
+  return parkRun(machine, draft, { for: "sleep", sinceMs, untilMs: now.nowMs + ms }, now);
 }
 
 /** A run that was claimed while it slept goes on, or sleeps on if it was woken before its time. */
-export function wake(machine: Machine, draft: Draft, now: Now): Decision {
+export function decideWake(machine: Machine, draft: DecisionDraft, now: Now): RunDecision {
   const { waiting } = draft.run;
   if (waiting?.for === "sleep" && now.nowMs < waiting.untilMs) {
-    return parked(machine, draft, waiting, now);
+    return parkRun(machine, draft, waiting, now);
   }
-  return done(machine, draft, { set: null }, now);
+  return completeTransition(machine, draft, { set: null }, now);
 }
 
-export function seeSignal(
+export function decideSignal(
   machine: Machine,
-  draft: Draft,
+  draft: DecisionDraft,
   part: SignalPart,
-  seen: Extract<Happened, { type: "signal_seen" | "signal_refused" }>,
+  event: Extract<RunEvent, { type: "signal_seen" | "signal_refused" }>,
   now: Now,
-): Decision {
-  const waiting = draft.run.waiting?.for === "signal" ? draft.run.waiting : begin(part, now);
-  if (seen.type === "signal_refused") {
+): RunDecision {
+  const waiting = draft.run.waiting?.for === "signal" ? draft.run.waiting : beginWait(part, now);
+  if (event.type === "signal_refused") {
     // It is dropped, and the claim kept: others may have come behind it.
-    const effect: Effect = { type: "take_signal", signalId: seen.signalId };
-    return { type: "commit", ...waitingFor(machine, draft, waiting, seen.message, effect) };
+    const effect: RunEffect = { type: "take_signal", signalId: event.signalId };
+    return { type: "commit", ...recordWait(machine, draft, waiting, event.message, effect) };
   }
-  if (seen.signal) {
-    const { signalId, payload } = seen.signal;
-    const effect: Effect = { type: "take_signal", signalId };
-    return done(machine, draft, { set: { [part.name]: payload }, effect }, now);
+  if (event.signal) {
+    const { signalId, payload } = event.signal;
+    const effect: RunEffect = { type: "take_signal", signalId };
+    return completeTransition(machine, draft, { set: { [part.name]: payload }, effect }, now);
   }
   if (waiting.untilMs === null || now.nowMs < waiting.untilMs) {
-    return parked(machine, draft, waiting, now);
+    return parkRun(machine, draft, waiting, now);
   }
   if (part.onTimeout !== "fail") {
-    return done(machine, draft, { set: { [part.name]: part.onTimeout.value } }, now);
+    return completeTransition(machine, draft, { set: { [part.name]: part.onTimeout.value } }, now);
   }
   const message = `no signal "${part.name}" came within ${part.timeoutMs} ms`;
-  return goOn(failing(machine, draft, { code: "timeout", message }, now));
+  return continueRun(withFailure(machine, draft, { code: "timeout", message }, now));
 }
 
-function begin(part: SignalPart, { nowMs }: Now): Waiting & { for: "signal" } {
+function beginWait(part: SignalPart, { nowMs }: Now): RunWait & { for: "signal" } {
   const untilMs = part.timeoutMs === null ? null : nowMs + part.timeoutMs;
   return { for: "signal", sinceMs: nowMs, untilMs };
 }
 
 export function startChildren(
   machine: Machine,
-  draft: Draft,
+  draft: DecisionDraft,
   children: readonly NewChild[],
   now: Now,
-): Decision {
+): RunDecision {
   const { transition, startedAtMs: sinceMs } = attemptAt(draft, now);
-  if (children.length === 0) return done(machine, draft, { set: { [transition]: [] } }, now);
-  const effect: Effect = { type: "start_children", transition, children };
-  return parked(machine, draft, { for: "children", sinceMs }, now, effect);
+  if (children.length === 0)
+    return completeTransition(machine, draft, { set: { [transition]: [] } }, now);
+  const effect: RunEffect = { type: "start_children", transition, children };
+  return parkRun(machine, draft, { for: "children", sinceMs }, now, effect);
 }
 
 /** Goes on when the last child has ended. That one has failed doesn't cut the others short. */
-export function seeChildren(
+export function decideChildren(
   machine: Machine,
-  draft: Draft,
+  draft: DecisionDraft,
   part: ChildrenPart,
-  children: readonly ChildSeen[],
+  children: readonly ChildState[],
   now: Now,
-): Decision {
+): RunDecision {
   if (children.some(({ status }) => status === "open")) {
     const { startedAtMs: sinceMs } = attemptAt(draft, now);
-    return parked(machine, draft, draft.run.waiting ?? { for: "children", sinceMs }, now);
+    return parkRun(machine, draft, draft.run.waiting ?? { for: "children", sinceMs }, now);
   }
   if (part.failures === "keep") {
-    return done(machine, draft, { set: { [part.name]: children.map(kept) } }, now);
+    return completeTransition(
+      machine,
+      draft,
+      { set: { [part.name]: children.map(childResult) } },
+      now,
+    );
   }
   const culprit = children.find(({ status }) => status !== "completed");
-  if (culprit) return goOn(failing(machine, draft, childError(culprit), now));
+  if (culprit) return continueRun(withFailure(machine, draft, childError(culprit), now));
   const outputs = children.map((child): Json =>
     child.status === "completed" ? child.result : null,
   );
-  return done(machine, draft, { set: { [part.name]: outputs } }, now);
+  return completeTransition(machine, draft, { set: { [part.name]: outputs } }, now);
 }
 
-function kept(child: ChildSeen): Json {
+function childResult(child: ChildState): Json {
   switch (child.status) {
     case "completed":
       return { status: "completed", output: child.result };
@@ -101,7 +120,7 @@ function kept(child: ChildSeen): Json {
   }
 }
 
-function childError(child: ChildSeen): RunError {
+function childError(child: ChildState): RunError {
   const became = {
     open: "hasn't ended",
     completed: "has completed",
@@ -114,30 +133,30 @@ function childError(child: ChildSeen): RunError {
 }
 
 /** Gives the run back until what it waits for is there. A wait that goes on isn't noted again. */
-function parked(
+function parkRun(
   machine: Machine,
-  draft: Draft,
-  waiting: Waiting,
+  draft: DecisionDraft,
+  waiting: RunWait,
   now: Now,
-  ...effects: Effect[]
-): Decision {
+  ...effects: RunEffect[]
+): RunDecision {
   // Nothing that a cancelled run waits for is wanted any more, nor what it was about to start.
-  if (now.cancelRequested) return goOn(cancelling(machine, draft, null));
+  if (now.cancelRequested) return continueRun(withCancel(machine, draft, null));
   const untilMs = waiting.for === "children" ? null : waiting.untilMs;
   const isNew = draft.run.waiting !== waiting;
-  const noted = isNew ? waitingFor(machine, draft, waiting, undefined, ...effects) : draft;
+  const noted = isNew ? recordWait(machine, draft, waiting, undefined, ...effects) : draft;
   return { type: "park", untilMs, ...noted };
 }
 
-function waitingFor(
+function recordWait(
   { version }: Machine,
-  draft: Draft,
-  waiting: Waiting,
+  draft: DecisionDraft,
+  waiting: RunWait,
   message?: string,
-  ...effects: Effect[]
-): Draft {
+  ...effects: RunEffect[]
+): DecisionDraft {
   const untilMs = waiting.for === "children" ? null : waiting.untilMs;
-  return note(
+  return recordEvent(
     draft,
     {
       type: "park",

@@ -1,25 +1,25 @@
 import { encodeJson, type Json } from "../../base/json.ts";
 import { type Logger, withFields } from "../../base/log.ts";
-import { sceneOf } from "../../tasks/claim/throttle.ts";
-import { type DriveParts, type Running, signalOf, stopError } from "../../tasks/run/attempt.ts";
+import { throttleScopeOf } from "../../tasks/claim/throttle.ts";
+import { type DriverHost, type TaskAttempt, signalOf, stopError } from "../../tasks/run/attempt.ts";
 import { isThenable } from "../../tasks/run/execute.ts";
 import { runAround } from "../../tasks/run/middleware.ts";
-import { runHandler as runInScene } from "../../throttles/scope.ts";
-import type { Happened } from "../decide/event.ts";
+import { runInThrottleScope } from "../../throttles/scope.ts";
+import type { RunEvent } from "../decide/event.ts";
 import { createHandoff, type Handoff, readReturned } from "../decide/returned.ts";
 import type { RunError, State } from "../decide/run.ts";
-import { classify } from "../decide/thrown.ts";
-import type { Callable, Machine } from "../machine.ts";
+import { classifyThrown } from "../decide/thrown.ts";
+import type { CallablePart, Machine } from "../machine.ts";
 
 /**
  * Calls a function of a flow. Never throws or rejects: whatever comes of it has happened. It ends when the
  * function does, or when that was told to stop and didn't; what it returns after that isn't heard.
  */
-export async function makeAttempt(
+export async function runAttempt(
   machine: Machine,
-  part: Callable,
-  attempt: Attempt,
-): Promise<Happened> {
+  part: CallablePart,
+  attempt: TransitionAttempt,
+): Promise<RunEvent> {
   const { running, parts } = attempt;
   begin(attempt, part.tries.timeoutMs);
   try {
@@ -28,10 +28,10 @@ export async function makeAttempt(
       machine.interceptors.length > 0
         ? runAround(machine.interceptors, context, part.run)
         : part.run(context);
-    const scene = parts.throttles && sceneOf(running, parts.throttles);
-    const called = scene ? runInScene(scene, run) : run();
+    const scope = parts.throttles && throttleScopeOf(running, parts.throttles);
+    const called = scope ? runInThrottleScope(scope, run) : run();
     const value = isThenable(called) ? await unlessAbandoned(attempt, called) : called;
-    if (value === abandoned) return stoppedAs(attempt, part) ?? { type: "interrupted" };
+    if (value === abandoned) return stopEventOf(attempt, part) ?? { type: "interrupted" };
     const state = attempt.state as State;
     return await readReturned(machine, {
       part,
@@ -41,7 +41,7 @@ export async function makeAttempt(
       maxStateBytes: parts.maxResultBytes,
     });
   } catch (thrown) {
-    return stoppedAs(attempt, part) ?? { type: "threw", thrown: classify(thrown) };
+    return stopEventOf(attempt, part) ?? { type: "threw", thrown: classifyThrown(thrown) };
   } finally {
     attempt.over = true;
     end(attempt);
@@ -51,9 +51,9 @@ export async function makeAttempt(
 /** Makes what initializers make. They run before the first function of a run on a pod. */
 export async function initialize(
   machine: Machine,
-  attempt: Attempt,
+  attempt: TransitionAttempt,
   timeoutMs: number,
-): Promise<{ env: object } | { happened: Happened }> {
+): Promise<{ env: object } | { happened: RunEvent }> {
   const { running, parts, input, version } = attempt;
   begin(attempt, timeoutMs);
   const env = {};
@@ -69,14 +69,14 @@ export async function initialize(
       };
       const made = await unlessAbandoned(attempt, (async () => make(context) as unknown)());
       if (made === abandoned) {
-        return { happened: stoppedBy(attempt, timeoutMs) ?? { type: "interrupted" } };
+        return { happened: stopEvent(attempt, timeoutMs) ?? { type: "interrupted" } };
       }
       Object.assign(env, made);
     }
     return { env };
   } catch (thrown) {
-    const threw = { type: "threw", thrown: classify(thrown) } as const;
-    return { happened: stoppedBy(attempt, timeoutMs) ?? threw };
+    const threw = { type: "threw", thrown: classifyThrown(thrown) } as const;
+    return { happened: stopEvent(attempt, timeoutMs) ?? threw };
   } finally {
     end(attempt);
   }
@@ -84,10 +84,10 @@ export async function initialize(
 
 const abandoned = Symbol("abandoned");
 
-function begin({ running, parts }: Attempt, timeoutMs: number): void {
+function begin({ running, parts }: TransitionAttempt, timeoutMs: number): void {
   // What an earlier attempt was stopped for isn't this one's concern.
-  if (running.stopped === "timeout" || running.stopped === "cancel") {
-    running.stopped = undefined;
+  if (running.stopReason === "timeout" || running.stopReason === "cancel") {
+    running.stopReason = undefined;
     running.controller = undefined;
   }
   running.startedMs = parts.clock.monotonic();
@@ -96,26 +96,29 @@ function begin({ running, parts }: Attempt, timeoutMs: number): void {
   parts.watch(running.actAtMs);
 }
 
-function end({ running }: Attempt): void {
+function end({ running }: TransitionAttempt): void {
   running.actAtMs = Infinity;
   running.abandon = undefined;
-  if (running.stopped === undefined) running.controller = undefined;
+  if (running.stopReason === undefined) running.controller = undefined;
 }
 
-function unlessAbandoned(attempt: Attempt, called: PromiseLike<unknown>): Promise<unknown> {
+function unlessAbandoned(
+  attempt: TransitionAttempt,
+  called: PromiseLike<unknown>,
+): Promise<unknown> {
   return new Promise((resolve, reject) => {
     attempt.running.abandon = () => resolve(abandoned);
     called.then(resolve, reject);
   });
 }
 
-function stoppedAs(attempt: Attempt, part: Callable): Happened | undefined {
-  return stoppedBy(attempt, part.tries.timeoutMs);
+function stopEventOf(attempt: TransitionAttempt, part: CallablePart): RunEvent | undefined {
+  return stopEvent(attempt, part.tries.timeoutMs);
 }
 
 /** What it means that an attempt was told to stop and hasn't returned anything. */
-function stoppedBy({ running }: Attempt, timeoutMs: number): Happened | undefined {
-  switch (running.stopped) {
+function stopEvent({ running }: TransitionAttempt, timeoutMs: number): RunEvent | undefined {
+  switch (running.stopReason) {
     case "timeout":
       return { type: "timed_out", timeoutMs };
     case "cancel":
@@ -129,9 +132,9 @@ function stoppedBy({ running }: Attempt, timeoutMs: number): Happened | undefine
 }
 
 /** One attempt at a transition or finalizer. */
-export type Attempt = {
-  readonly running: Running;
-  readonly parts: DriveParts;
+export type TransitionAttempt = {
+  readonly running: TaskAttempt;
+  readonly parts: DriverHost;
   readonly version: number;
   readonly transition: string;
   readonly attempt: number;
@@ -147,7 +150,9 @@ export type Attempt = {
   over: boolean;
 };
 
-export function startedAttempt(given: Omit<Attempt, "handoff" | "over">): Attempt {
+export function createAttempt(
+  given: Omit<TransitionAttempt, "handoff" | "over">,
+): TransitionAttempt {
   return { ...given, handoff: createHandoff(), over: false };
 }
 
@@ -167,10 +172,10 @@ class AttemptContext implements RunContext<unknown, unknown> {
   readonly attempt: number;
   readonly token: number;
   readonly handoff: Handoff["handoff"];
-  readonly #attempt: Attempt;
+  readonly #attempt: TransitionAttempt;
   #signal: AbortSignal | undefined;
 
-  constructor(attempt: Attempt) {
+  constructor(attempt: TransitionAttempt) {
     const { running } = attempt;
     this.input = attempt.input;
     this.env = attempt.env;
@@ -219,7 +224,10 @@ function fieldsOf({
   transition,
   attempt,
   traceId,
-}: Pick<Attempt, "running" | "parts" | "version" | "transition" | "attempt" | "traceId">) {
+}: Pick<
+  TransitionAttempt,
+  "running" | "parts" | "version" | "transition" | "attempt" | "traceId"
+>) {
   const { claim } = running;
   return {
     run_id: claim.taskId,

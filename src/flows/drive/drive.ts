@@ -2,40 +2,47 @@ import { backoffMs } from "../../base/backoff.ts";
 import { sleep } from "../../base/clock.ts";
 import { hasCode } from "../../base/errors.ts";
 import { encodeJson } from "../../base/json.ts";
-import { untilMended } from "../../store/retry.ts";
-import { endUnmet } from "../../tasks/dependencies.ts";
-import type { Finished } from "../../tasks/finish/finish-writer.ts";
+import { untilStoreRecovers } from "../../store/retry.ts";
+import { dependencyFailedOutcome } from "../../tasks/dependencies.ts";
+import type { FinishResult } from "../../tasks/finish/finish-writer.ts";
 import type { ClaimedRun } from "../../tasks/rows.ts";
-import type { Driven, DriveParts, Running } from "../../tasks/run/attempt.ts";
+import type { DriveResult, DriverHost, TaskAttempt } from "../../tasks/run/attempt.ts";
 import type { RunFinish } from "../../tasks/sql/runs.ts";
 import type { TaskHandler } from "../../tasks/task.ts";
 import type { Flow } from "../flow.ts";
-import { advance } from "../decide/advance.ts";
-import type { Decision, Happened, Now } from "../decide/event.ts";
+import { advanceRun } from "../decide/advance.ts";
+import type { RunDecision, RunEvent, Now } from "../decide/event.ts";
 import { draftOf } from "../decide/draft.ts";
-import { type Step, stepOf } from "../decide/next-step.ts";
-import { readState } from "../decide/returned.ts";
+import { type NextStep, findNextStep } from "../decide/next-step.ts";
+import { readOutput } from "../decide/returned.ts";
 import type { Run } from "../decide/run.ts";
-import { classify } from "../decide/thrown.ts";
-import { type Callable, type Machine, namesOf } from "../machine.ts";
-import { type Attempt, initialize, makeAttempt, startedAttempt } from "./attempt.ts";
-import { asideOf, gatedOf, type Held, releaseOf, rowsOfChildren, writeOf } from "./save.ts";
+import { classifyThrown } from "../decide/thrown.ts";
+import { type CallablePart, type Machine, allNamesOf } from "../machine.ts";
+import { type TransitionAttempt, initialize, runAttempt, createAttempt } from "./attempt.ts";
+import {
+  setAsideFinish,
+  blockedFinish,
+  type FencedRun,
+  releaseFinish,
+  prepareChildren,
+  toRunFinish,
+} from "./save.ts";
 import {
   openRun,
   readInput,
-  refusal,
+  storeRefusal,
   refuseInput,
   type RunColumns,
-  scopeOf,
+  runScopeOf,
   toColumns,
 } from "./load.ts";
-import { findChildren, lookAtChildren, lookForSignal } from "./lookup.ts";
-import { type Begun, type Telling, telling } from "./report.ts";
+import { findChildRows, readChildren, findSignal } from "./lookup.ts";
+import { type StepStart, type RunReporter, createRunReporter } from "./report.ts";
 
 /** Whether it is a look that has found nothing, or children that may be started over. */
-function hasLooked(happened: Happened | undefined): boolean {
-  if (happened?.type === "signal_seen") return happened.signal === null;
-  return happened?.type === "children_seen";
+function isBoundToWake(event: RunEvent | undefined): boolean {
+  if (event?.type === "signal_seen") return event.signal === null;
+  return event?.type === "children_seen";
 }
 
 // A run that only a later version may touch, or that the store refuses every word about.
@@ -45,24 +52,28 @@ const refusedMs = 60_000;
  * Drives a claimed run: looks what is next, does it, decides what that means, stores it, and so on until
  * the run is given back or has ended. Everything it knows of the run is what was stored last.
  */
-async function driveRun(machine: Machine, running: Running, parts: DriveParts): Promise<Driven> {
-  const tell = telling(machine, running, parts);
-  let driven: Driven;
+async function driveRun(
+  machine: Machine,
+  running: TaskAttempt,
+  parts: DriverHost,
+): Promise<DriveResult> {
+  const report = createRunReporter(machine, running, parts);
+  let result: DriveResult;
   try {
-    driven = await drive(machine, running, parts, tell);
+    result = await drive(machine, running, parts, report);
   } catch (error) {
-    driven = { type: "not_stored", error };
+    result = { type: "not_stored", error };
   }
-  tell.over(driven);
-  return driven;
+  report.claimEnded(result);
+  return result;
 }
 
 async function drive(
   machine: Machine,
-  running: Running,
-  parts: DriveParts,
-  tell: Telling,
-): Promise<Driven> {
+  running: TaskAttempt,
+  parts: DriverHost,
+  report: RunReporter,
+): Promise<DriveResult> {
   const { claim } = running;
   const { clock, random } = parts;
   const row: ClaimedRun = claim.run!;
@@ -92,50 +103,50 @@ async function drive(
     random,
     cancelRequested: running.cancelSeen,
   });
-  const held = (): Held => ({
+  const fenced = (): FencedRun => ({
     taskId: claim.taskId,
     token: claim.token,
     seq,
     wake: running.wake,
     columns,
-    awaited: claim.awaited === true,
+    hasDependents: claim.hasDependents === true,
     gate: claim.gate,
-    trace: tell.trace(),
-    traceEnded: tell.traceEnded(),
+    trace: report.trace(),
+    traceEnded: report.endedTrace(),
   });
-  const { put, leave } = createSending(running, parts, tell);
+  const { put: write, leave: release } = createRunWriter(running, parts, report);
 
   const opened = openRun(machine, columns);
-  if (opened.type === "refuse") return leave(releaseOf(held(), storeMs() + refusedMs));
+  if (opened.type === "refuse") return release(releaseFinish(fenced(), storeMs() + refusedMs));
   if (opened.type === "set_aside") {
-    tell.setAside(opened);
-    return leave(asideOf(held(), opened));
+    report.setAside(opened);
+    return release(setAsideFinish(fenced(), opened));
   }
   let run: Run = opened.run;
   const input = await readInput(machine, claim);
-  const scope = !row.version && !claim.gate ? scopeOf(machine, claim) : undefined;
-  if (scope !== undefined) return leave(gatedOf(held(), scope));
+  const scope = !row.version && !claim.gate ? runScopeOf(machine, claim) : undefined;
+  if (scope !== undefined) return release(blockedFinish(fenced(), scope));
 
   for (;;) {
-    if (running.stopped === "claim_lost") return lost(held());
-    tell.at(run);
+    if (running.stopReason === "claim_lost") return lost(fenced());
+    report.at(run);
     // Nobody can cancel what is ending already.
     if (run.intent !== null) running.cancelSeen = true;
-    if (isLeaving()) return leave(releaseOf(held()));
+    if (isStopping()) return release(releaseFinish(fenced()));
     const startedAtMs = storeMs();
     const startedMs = clock.monotonic();
     const now = nowAt(startedAtMs);
     try {
       const step = nextStep(now);
       const seenWake = running.wake;
-      const happened = await happening(step, run);
-      const driven = await store(step, happened, { startedAtMs, startedMs }, seenWake);
+      const event = await runStep(step, run);
+      const driven = await decideAndStore(step, event, { startedAtMs, startedMs }, seenWake);
       if (driven) return driven;
     } catch (error) {
-      if (parts.signal.aborted || hasCode(error, "closed", ...untilMended)) throw error;
+      if (parts.signal.aborted || hasCode(error, "closed", ...untilStoreRecovers)) throw error;
       // A fault of ours mustn't leave the run with this pod for as long as that lives.
-      tell.broken(error);
-      return leave(releaseOf(held(), storeMs() + refusedMs));
+      report.driveFailed(error);
+      return release(releaseFinish(fenced(), storeMs() + refusedMs));
     }
   }
 
@@ -143,19 +154,19 @@ async function drive(
    * Deaths belong to what is at the cursor. Where pods have died at something that is no more, that the run
    * stands elsewhere by now is stored first: nobody would count the deaths of what is there else.
    */
-  function nextStep(now: Now): Step {
-    if (columns.deaths <= run.deaths) return stepOf(machine, run, now);
+  function nextStep(now: Now): NextStep {
+    if (columns.deaths <= run.deaths) return findNextStep(machine, run, now);
     return { type: "decided", decision: { type: "commit", ...draftOf(run) } };
   }
 
   /** What comes of a step; undefined where it was decided without. */
-  async function happening(step: Step, at: Run): Promise<Happened | undefined> {
+  async function runStep(step: NextStep, at: Run): Promise<RunEvent | undefined> {
     const { taskId } = claim;
     const { database } = parts;
     if (step.type === "decided") return undefined;
     if ("error" in input) return undefined;
     if (claim.doomed && at.intent === null && !at.waiting) {
-      const ending = await endUnmet(database, taskId);
+      const ending = await dependencyFailedOutcome(database, taskId);
       return ending.type === "unmet"
         ? { type: "unmet", error: ending.error }
         : { type: "interrupted" };
@@ -163,17 +174,17 @@ async function drive(
     try {
       switch (step.type) {
         case "see_signal":
-          return await lookForSignal(database, taskId, step.part, namesOf(machine, step.part.name));
+          return await findSignal(database, taskId, step.part, allNamesOf(machine, step.part.name));
         case "see_children":
-          return await lookAtChildren(database, taskId, namesOf(machine, step.part.name));
+          return await readChildren(database, taskId, allNamesOf(machine, step.part.name));
         case "conclude":
-          return await readState(machine, at.state);
+          return await readOutput(machine, at.state);
         case "call": {
           const { part, attempt, outcome } = step;
-          const startedBy = await startedBefore(part, at);
-          const overtaken = overtakenBy(at);
-          if (overtaken) return overtaken;
-          const made = startedAttempt({
+          const startedBy = await earlierName(part, at);
+          const interrupted = interruptedBy(at);
+          if (interrupted) return interrupted;
+          const attempted = createAttempt({
             running,
             parts,
             version: machine.version,
@@ -183,17 +194,17 @@ async function drive(
             env,
             state: at.state,
             outcome,
-            traceId: tell.traceId,
+            traceId: report.traceId,
           });
-          const happened = await tell.attempting(made, () => call(part, made));
-          return startedBy !== undefined && happened.type === "children_asked"
-            ? { ...happened, startedBy }
-            : happened;
+          const event = await report.traceAttempt(attempted, () => call(part, attempted));
+          return startedBy !== undefined && event.type === "children_asked"
+            ? { ...event, startedBy }
+            : event;
         }
       }
     } catch (error) {
       // The store didn't say. Nothing was done, so the run is given back for another look.
-      tell.unseen(error);
+      report.readFailed(error);
       return { type: "interrupted" };
     }
   }
@@ -202,40 +213,40 @@ async function drive(
    * The name that a transition had when it started the children of a run that is started over: by their keys
    * they are the same runs, however it is called now.
    */
-  async function startedBefore(part: Callable, at: Run): Promise<string | undefined> {
+  async function earlierName(part: CallablePart, at: Run): Promise<string | undefined> {
     if (part.kind !== "children" || at.stoppedAt === null) return undefined;
-    const names = namesOf(machine, part.name);
+    const names = allNamesOf(machine, part.name);
     if (names.length === 1) return undefined;
-    const { found, startedBy } = await findChildren(parts.database, claim.taskId, names);
+    const { found, startedBy } = await findChildRows(parts.database, claim.taskId, names);
     return found.length > 0 ? startedBy : undefined;
   }
 
   /** Initializers belong to the first attempt that this pod makes: they fail with it, and are timed with it. */
-  async function initialized(part: Callable, made: Attempt): Promise<Happened> {
-    const ready = await initialize(machine, made, part.tries.timeoutMs);
+  async function initialized(part: CallablePart, attempt: TransitionAttempt): Promise<RunEvent> {
+    const ready = await initialize(machine, attempt, part.tries.timeoutMs);
     if ("happened" in ready) return ready.happened;
     ({ env } = ready);
-    return overtakenBy(run) ?? call(part, made);
+    return interruptedBy(run) ?? call(part, attempt);
   }
 
-  function isLeaving(): boolean {
-    return running.stopped === "shutdown" || parts.stopping();
+  function isStopping(): boolean {
+    return running.stopReason === "shutdown" || parts.stopping();
   }
 
   /**
    * Why a function isn't called any more that was to be: the pod may have been told to stop meanwhile. What an
    * earlier attempt was stopped for, its time or a cancel, keeps nothing from being called.
    */
-  function overtakenBy(at: Run): Happened | undefined {
-    if (running.stopped === "claim_lost" || isLeaving()) return { type: "interrupted" };
+  function interruptedBy(at: Run): RunEvent | undefined {
+    if (running.stopReason === "claim_lost" || isStopping()) return { type: "interrupted" };
     if (at.intent === null && running.cancelSeen) return { type: "cancel_asked", reason: null };
     return undefined;
   }
 
-  function call(part: Callable, made: Attempt): Promise<Happened> {
+  function call(part: CallablePart, attempt: TransitionAttempt): Promise<RunEvent> {
     const isReady = env !== undefined || machine.initializers.length === 0;
-    if (!isReady) return initialized(part, made);
-    return makeAttempt(machine, part, { ...made, env: env ?? {} });
+    if (!isReady) return initialized(part, attempt);
+    return runAttempt(machine, part, { ...attempt, env: env ?? {} });
   }
 
   /**
@@ -243,29 +254,31 @@ async function drive(
    * found counts only if the run's `wake` is the same as at the look: a signal may have come since, or a child
    * have been started over.
    */
-  async function store(
-    step: Step,
-    happened: Happened | undefined,
-    begun: Begun,
+  async function decideAndStore(
+    step: NextStep,
+    firstEvent: RunEvent | undefined,
+    begun: StepStart,
     seenWake: number,
-  ): Promise<Driven | undefined> {
+  ): Promise<DriveResult | undefined> {
     let refusals = 0;
-    let happens = happened;
+    let event = firstEvent;
     for (;;) {
       const now = nowAt(begun.startedAtMs);
       // What is learned of the row from here on is nothing that the decision knows of.
-      const looked = hasLooked(happens);
-      const knownWake = looked ? seenWake : running.wake;
-      const decision = decide(step, happens, now);
+      const boundToWake = isBoundToWake(event);
+      const knownWake = boundToWake ? seenWake : running.wake;
+      const decision = decide(step, event, now);
       if (decision.type === "set_aside") {
-        tell.setAside(decision);
-        return leave(asideOf(held(), decision));
+        report.setAside(decision);
+        return release(setAsideFinish(fenced(), decision));
       }
       if (!("run" in decision)) {
-        return running.stopped === "claim_lost" ? lost(held()) : leave(releaseOf(held()));
+        return running.stopReason === "claim_lost"
+          ? lost(fenced())
+          : release(releaseFinish(fenced()));
       }
       let finish: RunFinish;
-      let finished: Finished;
+      let finished: FinishResult;
       try {
         // What functions return was held to the limit already.
         if (step.type !== "call" && decision.run.state !== run.state) {
@@ -274,26 +287,29 @@ async function drive(
         }
         const { tenant } = row;
         const { ids, maxResultBytes: maxPayloadBytes } = parts;
-        const startedBy = happens && "startedBy" in happens ? happens.startedBy : undefined;
+        const startedBy = event && "startedBy" in event ? event.startedBy : undefined;
         const children = decision.effects.some(({ type }) => type === "start_children")
-          ? await rowsOfChildren(decision.effects, {
+          ? await prepareChildren(decision.effects, {
               ids,
               maxPayloadBytes,
               runId: claim.taskId,
               tenant,
-              trace: tell.carried(),
+              trace: report.childTrace(),
               startedBy,
             })
           : [];
-        finish = writeOf({ ...held(), wake: knownWake, looked }, decision, { children, startedBy });
-        finished = await put(finish);
+        finish = toRunFinish({ ...fenced(), wake: knownWake, boundToWake }, decision, {
+          children,
+          startedBy,
+        });
+        finished = await write(finish);
       } catch (error) {
-        if (parts.signal.aborted || hasCode(error, "closed", ...untilMended)) throw error;
+        if (parts.signal.aborted || hasCode(error, "closed", ...untilStoreRecovers)) throw error;
         refusals++;
-        tell.refused(error);
+        report.storeRefused(error);
         // What the store refuses for good is the fault of what was to be stored, so that counts as thrown.
-        if (refusals > 2) return leave(releaseOf(held(), storeMs() + refusedMs));
-        happens = { type: "threw", thrown: classify(refusal(error, refusals)) };
+        if (refusals > 2) return release(releaseFinish(fenced(), storeMs() + refusedMs));
+        event = { type: "threw", thrown: classifyThrown(storeRefusal(error, refusals)) };
         continue;
       }
       if (finished.type === "woken") {
@@ -304,7 +320,7 @@ async function drive(
         continue;
       }
       if (finished.type === "lost") return { type: "driven", finish, finished };
-      tell.stored(decision, begun, storeMs());
+      report.stored(decision, begun, storeMs());
       if (decision.type !== "commit") return { type: "driven", finish, finished };
       running.runSeq = ++seq;
       ({ run } = decision);
@@ -317,42 +333,44 @@ async function drive(
     }
   }
 
-  function decide(step: Step, happened: Happened | undefined, now: Now): Decision {
-    if (happened === undefined && step.type !== "decided" && "error" in input) {
+  function decide(step: NextStep, event: RunEvent | undefined, now: Now): RunDecision {
+    if (event === undefined && step.type !== "decided" && "error" in input) {
       return refuseInput(machine, run, input.error, now);
     }
     // What was decided may be decided anew, where the run was woken meanwhile.
-    if (happened === undefined) {
+    if (event === undefined) {
       const again = nextStep(now);
       if (again.type === "decided") return again.decision;
       return { type: "release" };
     }
-    return advance(machine, run, happened, now);
+    return advanceRun(machine, run, event, now);
   }
 
-  function lost(at: Held): Driven {
-    return { type: "driven", finish: releaseOf(at), finished: { type: "lost" } };
+  function lost(at: FencedRun): DriveResult {
+    return { type: "driven", finish: releaseFinish(at), finished: { type: "lost" } };
   }
 }
 
-const refusedAgain = { baseMs: 1_000, maxMs: 60_000 };
+const writeBackoff = { baseMs: 1_000, maxMs: 60_000 };
 
 /** The way of a run's writes to the store. */
-function createSending(running: Running, parts: DriveParts, tell: Telling) {
+function createRunWriter(running: TaskAttempt, parts: DriverHost, report: RunReporter) {
   const { clock, random } = parts;
 
   /** Nobody else writes what this claim has come to, so it is sent for as long as nobody knows what became of it. */
-  const send = async (finish: RunFinish): Promise<Finished> => {
+  const send = async (finish: RunFinish): Promise<FinishResult> => {
     for (let tries = 1; ; tries++) {
       try {
-        return await new Promise((resolve, reject) => parts.finishing.put(finish, resolve, reject));
+        return await new Promise((resolve, reject) =>
+          parts.finishWriter.put(finish, resolve, reject),
+        );
       } catch (error) {
-        if (parts.signal.aborted || !hasCode(error, ...untilMended)) throw error;
-        await sleep(clock, backoffMs(tries, random, refusedAgain), parts.signal);
+        if (parts.signal.aborted || !hasCode(error, ...untilStoreRecovers)) throw error;
+        await sleep(clock, backoffMs(tries, random, writeBackoff), parts.signal);
       }
     }
   };
-  const put = (finish: RunFinish) => {
+  const write = (finish: RunFinish) => {
     const { progress } = parts;
     // What another attempt may ask for is stored first; what belongs to what is done never is.
     if (!finish.run.moved && progress.isUnsaved(running)) {
@@ -363,19 +381,19 @@ function createSending(running: Running, parts: DriveParts, tell: Telling) {
   };
 
   /** Gives the run back as it is; where even that is refused, again later. */
-  const leave = async (finish: RunFinish): Promise<Driven> => {
+  const release = async (finish: RunFinish): Promise<DriveResult> => {
     for (let tries = 1; ; tries++) {
       try {
-        return { type: "driven", finish, finished: await put(finish) };
+        return { type: "driven", finish, finished: await write(finish) };
       } catch (error) {
-        if (parts.signal.aborted || hasCode(error, "closed", ...untilMended)) throw error;
-        tell.stuck(error);
-        await sleep(clock, backoffMs(tries, random, refusedAgain), parts.signal);
+        if (parts.signal.aborted || hasCode(error, "closed", ...untilStoreRecovers)) throw error;
+        report.releaseFailed(error);
+        await sleep(clock, backoffMs(tries, random, writeBackoff), parts.signal);
       }
     }
   };
 
-  return { put, leave };
+  return { put: write, leave: release };
 }
 
 /** Whether it is a flow that can be run. */

@@ -1,10 +1,10 @@
 import { describe, expect, test } from "vitest";
 import { FlotillaError } from "../../base/errors.ts";
-import { advance } from "../decide/advance.ts";
+import { advanceRun } from "../decide/advance.ts";
 import { flow } from "../flow.ts";
 import type { Machine } from "../machine.ts";
 import { atEnd, type Intent, type Run } from "../decide/run.ts";
-import { now, order, returned, runAt, stored, threw } from "../contract/flows-of-suites.ts";
+import { now, order, returned, runAt, stored, threw } from "../contract/sample-flows.ts";
 import { openRun, refuseInput, type RunColumns, toColumns } from "./load.ts";
 
 const fresh: RunColumns = {
@@ -42,7 +42,7 @@ describe("a stored run", () => {
   test("that nobody has advanced begins at the first transition, and says so with what comes next", () => {
     const run = opened(order, { ...fresh, deaths: 2 });
     expect(run).toMatchObject({ version: 2, cursor: "reserve", state: {}, deaths: 2 });
-    const decision = stored(advance(order, run, threw(), now));
+    const decision = stored(advanceRun(order, run, threw(), now));
     expect(decision.events.map(({ type }) => type)).toEqual(["start", "error"]);
     expect(decision.run.unnoted).toEqual([]);
   });
@@ -100,13 +100,13 @@ describe("a later version", () => {
   test("goes on at the same name, and leaves the run's version until it advances", () => {
     const run = open({ cursor: "store" });
     expect(run).toMatchObject({ version: 1, cursor: "store", failures: 2, unnoted: [] });
-    expect(stored(advance(later, run, returned(), now)).run.version).toBe(3);
+    expect(stored(advanceRun(later, run, returned(), now)).run.version).toBe(3);
   });
 
   test("goes on at the new name of what was renamed, with its attempts", () => {
     const run = open({ cursor: "fetch" });
     expect(run).toMatchObject({ version: 3, cursor: "download", failures: 2, deaths: 1 });
-    const decision = stored(advance(later, run, threw(), now));
+    const decision = stored(advanceRun(later, run, threw(), now));
     expect(decision.run).toMatchObject({ version: 3, cursor: "download", failures: 3 });
     expect(decision.events).toMatchObject([
       { type: "move", why: "renamed", from: "fetch", next: "download" },

@@ -1,23 +1,23 @@
 import { FlotillaError, hasCode, messageOf } from "../../base/errors.ts";
 import { check } from "../../base/schema.ts";
 import type { Database } from "../../store/database.ts";
-import { gateOf } from "../../tasks/concurrency/limits.ts";
-import type { Running } from "../../tasks/run/attempt.ts";
+import { concurrencyScopeOf } from "../../tasks/concurrency/limits.ts";
+import type { TaskAttempt } from "../../tasks/run/attempt.ts";
 import type { TaskHandler } from "../../tasks/task.ts";
-import { advance } from "../decide/advance.ts";
-import type { Decision, Now, SetAside } from "../decide/event.ts";
+import { advanceRun } from "../decide/advance.ts";
+import type { RunDecision, Now, SetAside } from "../decide/event.ts";
 import {
-  applied,
+  applyEvent,
   atEnd,
   type HistoryEvent,
   type Intent,
   type Run,
   type State,
-  type Waiting,
+  type RunWait,
 } from "../decide/run.ts";
-import { classify } from "../decide/thrown.ts";
+import { classifyThrown } from "../decide/thrown.ts";
 import { findCursor, type Machine, moveEvent } from "../machine.ts";
-import { takeUp } from "../sql.ts";
+import { retrySetAside } from "../sql.ts";
 
 /** A run as its row has it. */
 export type RunColumns = {
@@ -34,7 +34,7 @@ export type RunColumns = {
 
 type Opened =
   | { readonly type: "open"; readonly run: Run }
-  | Extract<Decision, { type: "set_aside" | "refuse" }>;
+  | Extract<RunDecision, { type: "set_aside" | "refuse" }>;
 
 /**
  * Reads a run for this version of its flow. Never throws: what can't be read is set aside, so that
@@ -43,40 +43,43 @@ type Opened =
 export function openRun(machine: Machine, stored: RunColumns): Opened {
   const version = stored.version ?? 0;
   if (version > machine.version) return { type: "refuse", version };
-  const aside = (reason: SetAside["reason"], message: string): SetAside => ({
+  const setAside = (reason: SetAside["reason"], message: string): SetAside => ({
     type: "set_aside",
     reason,
     message,
     byVersion: machine.version,
   });
   const state = parsed(stored.state ?? "{}", isState);
-  if (state === undefined) return aside("unreadable", "its state isn't a JSON object");
+  if (state === undefined) return setAside("unreadable", "its state isn't a JSON object");
   const intent = parsed(stored.intent ?? "null", isIntent);
-  if (intent === undefined) return aside("unreadable", "its intended ending can't be read");
+  if (intent === undefined) return setAside("unreadable", "its intended ending can't be read");
   const waiting = parsed(stored.waiting ?? "null", isWaiting);
-  if (waiting === undefined) return aside("unreadable", "what it waits for can't be read");
+  if (waiting === undefined) return setAside("unreadable", "what it waits for can't be read");
   const { cursor, stoppedAt, failures, deaths } = stored;
-  const kept = { version, cursor, state, intent, waiting, stoppedAt, failures, deaths };
-  const run: Run = { ...kept, unnoted: [] };
+  const columns = { version, cursor, state, intent, waiting, stoppedAt, failures, deaths };
+  const run: Run = { ...columns, unnoted: [] };
   if (cursor === null && version === 0) {
     const next = machine.parts[0]?.name ?? atEnd;
-    return { type: "open", run: unnoted(run, { type: "start", version: machine.version, next }) };
+    return {
+      type: "open",
+      run: withUnnoted(run, { type: "start", version: machine.version, next }),
+    };
   }
   if (cursor === null) return { type: "open", run };
   const found = findCursor(machine, cursor, intent !== null);
   if (!found) {
-    return aside(
+    return setAside(
       "unknown_transition",
       `it stands at "${cursor}", which version ${machine.version} of "${machine.name}" doesn't have: declare it in \`removed\` or \`renamed\``,
     );
   }
   const { why } = found;
   if (why === null) return { type: "open", run };
-  return { type: "open", run: unnoted(run, moveEvent(machine, cursor, { ...found, why })) };
+  return { type: "open", run: withUnnoted(run, moveEvent(machine, cursor, { ...found, why })) };
 }
 
-function unnoted(run: Run, event: HistoryEvent): Run {
-  return { ...applied(run, event), unnoted: [...run.unnoted, event] };
+function withUnnoted(run: Run, event: HistoryEvent): Run {
+  return { ...applyEvent(run, event), unnoted: [...run.unnoted, event] };
 }
 
 export function toColumns(run: Run): RunColumns {
@@ -97,11 +100,11 @@ export function toColumns(run: Run): RunColumns {
  * What is to become of a run whose input can't be read. A new one fails, as a task would. One that is
  * under way is set aside: the schema has changed beneath it, and what it did so far shouldn't be lost.
  */
-export function refuseInput(machine: Machine, run: Run, thrown: unknown, now: Now): Decision {
+export function refuseInput(machine: Machine, run: Run, thrown: unknown, now: Now): RunDecision {
   const isNew = run.unnoted.some(({ type }) => type === "start");
   const hasFailedSo = run.intent?.type === "failed" && run.intent.error.code === "invalid_input";
   if (isNew || hasFailedSo || !hasCode(thrown, "invalid_input")) {
-    return advance(machine, run, { type: "threw", thrown: classify(thrown) }, now);
+    return advanceRun(machine, run, { type: "threw", thrown: classifyThrown(thrown) }, now);
   }
   const byVersion = machine.version;
   return { type: "set_aside", reason: "invalid_input", message: messageOf(thrown), byVersion };
@@ -134,7 +137,7 @@ function isIntent(value: unknown): value is Intent | null {
   return type === "completed" || type === "cancelled";
 }
 
-function isWaiting(value: unknown): value is Waiting | null {
+function isWaiting(value: unknown): value is RunWait | null {
   if (value === null) return true;
   if (!isObject(value) || typeof value["sinceMs"] !== "number") return false;
   const { for: what, untilMs } = value;
@@ -144,17 +147,24 @@ function isWaiting(value: unknown): value is Waiting | null {
 }
 
 /** The limit that a run falls under which was started by somebody who had only its flow's name. */
-export function scopeOf(
+export function runScopeOf(
   machine: Machine,
-  { name, payload, run }: Running["claim"],
+  { name, payload, run }: TaskAttempt["claim"],
 ): string | undefined {
   const { queue, concurrency } = machine;
   if (queue === undefined && concurrency === undefined) return undefined;
   try {
     const input: unknown = JSON.parse(payload);
     const { tenant } = run!;
-    const gate = gateOf({ name, queue, concurrency, input, concurrencyKey: undefined, tenant });
-    return gate?.group ?? undefined;
+    const limit = concurrencyScopeOf({
+      name,
+      queue,
+      concurrency,
+      input,
+      concurrencyKey: undefined,
+      tenant,
+    });
+    return limit?.group ?? undefined;
   } catch {
     // What is wrong with the input is told when the run begins.
     return undefined;
@@ -164,7 +174,7 @@ export function scopeOf(
 type Input = { readonly value: unknown } | { readonly error: unknown };
 
 /** The input of a claimed run, as its schema makes it, or why there is none. */
-export async function readInput(machine: Machine, claim: Running["claim"]): Promise<Input> {
+export async function readInput(machine: Machine, claim: TaskAttempt["claim"]): Promise<Input> {
   const what = `the stored input of "${claim.name}"`;
   try {
     let stored: unknown;
@@ -180,7 +190,7 @@ export async function readInput(machine: Machine, claim: Running["claim"]): Prom
 }
 
 /** What the store, or the check of a child, has refused of a run, as an error of the transition. */
-export function refusal(error: unknown, refusals: number): FlotillaError {
+export function storeRefusal(error: unknown, refusals: number): FlotillaError {
   const why = refusals === 1 ? messageOf(error) : "the pod's log says why";
   const code = hasCode(
     error,
@@ -195,12 +205,12 @@ export function refusal(error: unknown, refusals: number): FlotillaError {
 }
 
 /** Lets the flows of a pod that starts try what earlier versions of them couldn't read. */
-export async function takeUpAside(
+export async function retrySetAsideRuns(
   database: Database,
   handlers: Iterable<TaskHandler>,
 ): Promise<void> {
   const statements = [...handlers].flatMap(({ name, flow }) =>
-    flow ? [takeUp(name, flow.version)] : [],
+    flow ? [retrySetAside(name, flow.version)] : [],
   );
   if (statements.length > 0) await database.write(statements, { hint: true });
 }

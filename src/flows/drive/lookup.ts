@@ -1,19 +1,19 @@
 import type { Json } from "../../base/json.ts";
 import { lenientJson } from "../../tasks/rows.ts";
 import type { Database, Row } from "../../store/database.ts";
-import type { ChildSeen, Happened } from "../decide/event.ts";
+import type { ChildState, RunEvent } from "../decide/event.ts";
 import type { SignalPart } from "../machine.ts";
 import { readSignal } from "../decide/returned.ts";
 import type { RunError } from "../decide/run.ts";
 import { childrenOf, firstSignal } from "../sql.ts";
 
 /** Whether a signal has come for a run that waits for one, by any name that it has had. */
-export async function lookForSignal(
+export async function findSignal(
   database: Database,
   runId: string,
   part: SignalPart,
   names: readonly string[],
-): Promise<Happened> {
+): Promise<RunEvent> {
   const [row] = await database.read(firstSignal(runId, names));
   if (!row) return { type: "signal_seen", signal: null };
   const signalId = row["signal_id"] as string;
@@ -25,20 +25,20 @@ export async function lookForSignal(
 }
 
 /** How the children stand that a transition of a run has started, in the order that was given. */
-export async function lookAtChildren(
+export async function readChildren(
   database: Database,
   runId: string,
   names: readonly string[],
-): Promise<Happened> {
-  const { found, startedBy } = await findChildren(database, runId, names);
-  return { type: "children_seen", children: found.map(toChild), startedBy };
+): Promise<RunEvent> {
+  const { found, startedBy } = await findChildRows(database, runId, names);
+  return { type: "children_seen", children: found.map(toChildState), startedBy };
 }
 
 /**
  * The children that a transition of a run has started. They have the name that it had then: the newest under
  * which there are any, and the oldest that it has had where there are none.
  */
-export async function findChildren(
+export async function findChildRows(
   database: Database,
   runId: string,
   names: readonly string[],
@@ -53,7 +53,7 @@ export async function findChildren(
   return { found, startedBy };
 }
 
-function toChild(row: Row): ChildSeen {
+function toChildState(row: Row): ChildState {
   const child = { taskId: row["dependency_id"] as string, name: (row["name"] ?? "") as string };
   switch (row["status"]) {
     case "pending":

@@ -1,39 +1,44 @@
 import { messageOf } from "../../base/errors.ts";
-import { type Driven, type DriveParts, type Running, taskFields } from "../../tasks/run/attempt.ts";
+import {
+  type DriveResult,
+  type DriverHost,
+  type TaskAttempt,
+  taskFields,
+} from "../../tasks/run/attempt.ts";
 import type { TransitionOutcome } from "../../tasks/run/events.ts";
-import type { Decision, SetAside } from "../decide/event.ts";
+import type { RunDecision, SetAside } from "../decide/event.ts";
 import type { HistoryEvent, Run, RunError } from "../decide/run.ts";
 import type { Machine } from "../machine.ts";
-import type { Attempt } from "./attempt.ts";
-import { type Became, traceRun } from "./trace.ts";
+import type { TransitionAttempt } from "./attempt.ts";
+import { type TracedOutcome, traceRun } from "./trace.ts";
 
-export type Telling = ReturnType<typeof telling>;
+export type RunReporter = ReturnType<typeof createRunReporter>;
 
-type Stored = Extract<Decision, { run: Run }>;
+type StorableDecision = Extract<RunDecision, { run: Run }>;
 
 /** When a step has begun: in the store's time, for the history, and by the clock that durations are of. */
-export type Begun = { readonly startedAtMs: number; readonly startedMs: number };
+export type StepStart = { readonly startedAtMs: number; readonly startedMs: number };
 
 /**
  * Says what becomes of a run, once that is stored: to those who count, in its trace, and in the log.
  * Nothing of its input, state or output is said, but the messages of errors are.
  */
-export function telling(machine: Machine, running: Running, parts: DriveParts) {
+export function createRunReporter(machine: Machine, running: TaskAttempt, parts: DriverHost) {
   const { claim } = running;
   const { log, onEvent, clock } = parts;
   const flow = machine.name;
   const spans = traceRun(machine, running, parts);
-  const claimed = taskFields(running, parts.podId);
-  const traceId = spans?.traceId ?? claimed.trace_id;
+  const claimFields = taskFields(running, parts.podId);
+  const traceId = spans?.traceId ?? claimFields.trace_id;
   let transition = claim.run!.cursor;
   let attempt = claim.failures + 1;
   /** An attempt that nothing is stored of yet, and since when it is made. */
-  let triedSinceMs: number | undefined;
-  let aside: SetAside | undefined;
+  let attemptStartedMs: number | undefined;
+  let setAsideWith: SetAside | undefined;
   let fault: RunError | null = null;
 
-  const about = (more: object) => ({
-    ...claimed,
+  const logFields = (more: object) => ({
+    ...claimFields,
     transition,
     attempt,
     ...(traceId !== undefined && { trace_id: traceId }),
@@ -41,37 +46,40 @@ export function telling(machine: Machine, running: Running, parts: DriveParts) {
   });
 
   /** Counts what came of a transition. */
-  const came = (
+  const reportTransition = (
     name: string,
     outcome: TransitionOutcome,
     { tookMs, error = null }: { tookMs: number; error?: RunError | null },
   ) => {
     onEvent({ type: "transition", flow, transition: name, outcome, tookMs });
-    spans?.noted({ transition: name, attempt }, { outcome, error }, tookMs);
+    spans?.endAttempt({ transition: name, attempt }, { outcome, error }, tookMs);
   };
 
-  const one = (event: HistoryEvent, tookMs: number, nowMs: number): void => {
+  const reportEvent = (event: HistoryEvent, tookMs: number, nowMs: number): void => {
     switch (event.type) {
       case "start":
         onEvent({ type: "run_begun", flow });
-        log.debug(about({ transition: event.next }), "the run has begun");
+        log.debug(logFields({ transition: event.next }), "the run has begun");
         return;
       case "move": {
         const { from, why } = event;
-        log.info(about({ transition: event.next, from, why }), "the run goes on at another name");
+        log.info(
+          logFields({ transition: event.next, from, why }),
+          "the run goes on at another name",
+        );
         return;
       }
       case "complete": {
-        came(event.transition, "completed", { tookMs });
+        reportTransition(event.transition, "completed", { tookMs });
         const fields = { transition: event.transition, attempt: event.attempt, took_ms: tookMs };
-        log.debug(about(fields), "a transition completed");
+        log.debug(logFields(fields), "a transition completed");
         return;
       }
       case "error": {
         const { error, retryAtMs } = event;
         const isRetry = retryAtMs !== null;
-        came(event.transition, isRetry ? "retry" : "failed", { tookMs, error });
-        const fields = about({
+        reportTransition(event.transition, isRetry ? "retry" : "failed", { tookMs, error });
+        const fields = logFields({
           transition: event.transition,
           attempt: event.attempt,
           took_ms: tookMs,
@@ -83,20 +91,20 @@ export function telling(machine: Machine, running: Running, parts: DriveParts) {
         return;
       }
       case "cancel":
-        came(event.transition, "cancelled", { tookMs });
-        log.info(about({ transition: event.transition }), "the run was cancelled");
+        reportTransition(event.transition, "cancelled", { tookMs });
+        log.info(logFields({ transition: event.transition }), "the run was cancelled");
         return;
       case "park": {
-        came(event.transition, "parked", { tookMs });
+        reportTransition(event.transition, "parked", { tookMs });
         const fields = { transition: event.transition, for: event.waiting?.for ?? "time" };
-        log.debug(about(fields), "the run waits");
+        log.debug(logFields(fields), "the run waits");
         return;
       }
       case "finish": {
         const { status } = event;
         const took = Math.max(0, nowMs - claim.run!.createdAtMs);
         onEvent({ type: "run_ended", flow, status, tookMs: took });
-        const fields = about({ status, took_ms: took });
+        const fields = logFields({ status, took_ms: took });
         if (status === "failed") log.warn(fields, "the run has failed");
         else log.info(fields, "the run has ended");
         return;
@@ -122,69 +130,72 @@ export function telling(machine: Machine, running: Running, parts: DriveParts) {
     /** The trace that the run belongs to, if that has to be stored. */
     trace: (): string | null => spans?.toStore() ?? null,
     /** The same, once the run has ended. */
-    traceEnded: (): string | null => spans?.toStoreEnded() ?? null,
+    endedTrace: (): string | null => spans?.toStoreEnded() ?? null,
     /** The trace of what the run starts now. */
-    carried: (): string | null => (spans ? spans.carried() : claim.trace),
-    attempting<Result>(made: Attempt, run: () => Result): Result {
-      triedSinceMs = clock.monotonic();
-      return spans ? spans.attempting(made, run) : run();
+    childTrace: (): string | null => (spans ? spans.childContext() : claim.trace),
+    traceAttempt<Result>(made: TransitionAttempt, run: () => Result): Result {
+      attemptStartedMs = clock.monotonic();
+      return spans ? spans.traceAttempt(made, run) : run();
     },
-    stored({ events }: Stored, begun: Begun, nowMs: number): void {
-      triedSinceMs = undefined;
+    stored({ events }: StorableDecision, begun: StepStart, nowMs: number): void {
+      attemptStartedMs = undefined;
       spans?.stored();
       let tookMs = clock.monotonic() - begun.startedMs;
       for (const event of events) {
         // A wait has begun before this claim, and ends with it.
         const isWait = "startedAtMs" in event && event.startedAtMs < begun.startedAtMs;
-        one(event, isWait ? Math.max(0, nowMs - event.startedAtMs) : tookMs, nowMs);
+        reportEvent(event, isWait ? Math.max(0, nowMs - event.startedAtMs) : tookMs, nowMs);
         // What follows in the same write took no time of its own.
         if ("transition" in event) tookMs = 0;
       }
     },
     setAside(found: SetAside): void {
-      aside = found;
+      setAsideWith = found;
     },
-    unseen(error: unknown): void {
+    readFailed(error: unknown): void {
       fault = { code: "internal", message: messageOf(error) };
-      log.warn(about({ error: messageOf(error) }), "a run couldn't be looked at");
+      log.warn(logFields({ error: messageOf(error) }), "a run couldn't be looked at");
     },
-    refused(error: unknown): void {
+    storeRefused(error: unknown): void {
       fault = { code: "internal", message: messageOf(error) };
-      log.error(about({ error: fault.message }), "the store refused what became of a run");
+      log.error(logFields({ error: fault.message }), "the store refused what became of a run");
     },
-    broken(error: unknown): void {
+    driveFailed(error: unknown): void {
       fault = { code: "internal", message: messageOf(error) };
-      log.error(about({ error: fault.message }), "a run couldn't be driven; trying again later");
+      log.error(
+        logFields({ error: fault.message }),
+        "a run couldn't be driven; trying again later",
+      );
     },
-    stuck(error: unknown): void {
-      log.error(about({ error: messageOf(error) }), "a run can't be given back");
+    releaseFailed(error: unknown): void {
+      log.error(logFields({ error: messageOf(error) }), "a run can't be given back");
     },
     /** The claim is over. */
-    over(driven: Driven): void {
+    claimEnded(driven: DriveResult): void {
       const isLost = driven.type === "driven" && driven.finished.type === "lost";
       const isStored = driven.type === "driven" && driven.finished.type === "stored";
       const left = isLost ? "lost" : isStored ? "interrupted" : undefined;
-      if (triedSinceMs !== undefined && left !== undefined) {
-        const tookMs = clock.monotonic() - triedSinceMs;
+      if (attemptStartedMs !== undefined && left !== undefined) {
+        const tookMs = clock.monotonic() - attemptStartedMs;
         onEvent({ type: "transition", flow, transition: transition!, outcome: left, tookMs });
         const what = isLost ? "another pod has the run now" : "a transition was interrupted";
-        log[isLost ? "warn" : "info"](about({ took_ms: tookMs }), what);
+        log[isLost ? "warn" : "info"](logFields({ took_ms: tookMs }), what);
       } else if (isLost) {
-        log.warn(about({}), "another pod has the run now");
+        log.warn(logFields({}), "another pod has the run now");
       }
-      if (aside !== undefined && isStored) {
-        const { reason, message } = aside;
+      if (setAsideWith !== undefined && isStored) {
+        const { reason, message } = setAsideWith;
         onEvent({ type: "run_set_aside", flow, reason });
-        const fields = about({ reason, error: message });
+        const fields = logFields({ reason, error: message });
         log.error(fields, "the run was set aside: it can't be read");
       }
-      spans?.over(endOf(driven), { outcome: left ?? "unknown", error: fault });
+      spans?.endClaim(runOutcome(driven), { outcome: left ?? "unknown", error: fault });
     },
   };
 }
 
 /** How the run ended, for its span, where that is what the claim came to. */
-function endOf(driven: Driven): Became | undefined {
+function runOutcome(driven: DriveResult): TracedOutcome | undefined {
   if (driven.type === "not_stored" || driven.finished.type === "lost") return undefined;
   const { status, error } = driven.finish;
   if (status === "failed") return { outcome: status, error: JSON.parse(error!) as RunError };

@@ -3,21 +3,21 @@ import { prepareTask } from "../../tasks/enqueue/options.ts";
 import type { NewTask } from "../../tasks/sql/enqueue.ts";
 import type { RunFinish, RunPark, RunWrite } from "../../tasks/sql/runs.ts";
 import type { TaskContract } from "../../tasks/task.ts";
-import { childKey, childKeys, type Decision, type Effect } from "../decide/event.ts";
+import { childKey, childKeyPrefix, type RunDecision, type RunEffect } from "../decide/event.ts";
 import { type HistoryEvent, type Run, type RunError, toEventRow } from "../decide/run.ts";
 import { type RunColumns, toColumns } from "./load.ts";
 
 /** A run as it was stored last, and the fences to write it with. */
-export type Held = {
+export type FencedRun = {
   readonly taskId: string;
   readonly token: number;
   readonly seq: number;
   /** The `wake` that was seen before it was decided what it waits for. */
   readonly wake: number;
   /** Whether it was decided by what wasn't there, or had ended: a later wake may say otherwise. */
-  readonly looked?: boolean;
+  readonly boundToWake?: boolean;
   readonly columns: RunColumns;
-  readonly awaited: boolean;
+  readonly hasDependents: boolean;
   readonly gate: { readonly group: string | null } | undefined;
   /** The trace that the run belongs to, where the row doesn't say yet. */
   readonly trace: string | null;
@@ -25,11 +25,11 @@ export type Held = {
   readonly traceEnded: string | null;
 };
 
-type Storable = Extract<Decision, { run: Run }>;
+type Storable = Extract<RunDecision, { run: Run }>;
 
 /** What a decision comes to in the store. */
-export function writeOf(
-  held: Held,
+export function toRunFinish(
+  fenced: FencedRun,
   decision: Storable,
   /** The runs that it starts, and the name under which it has started those that it waits for. */
   { children, startedBy }: { children: readonly NewTask[]; startedBy?: string | undefined },
@@ -37,10 +37,10 @@ export function writeOf(
   const { run: decided, events, effects } = decision;
   const columns = toColumns(decided);
   const write: RunWrite = {
-    ...unchanged(held),
+    ...unchanged(fenced),
     version: columns.version,
     cursor: columns.cursor,
-    state: columns.state === held.columns.state ? null : columns.state,
+    state: columns.state === fenced.columns.state ? null : columns.state,
     intent: columns.intent,
     waiting: columns.waiting,
     stoppedAt: columns.stoppedAt,
@@ -50,54 +50,63 @@ export function writeOf(
     children,
     cancelsChildren: effects.some(({ type }) => type === "cancel_children"),
     takes: effects.flatMap((effect) => (effect.type === "take_signal" ? [effect.signalId] : [])),
-    park: parkOf(decision, childKeys(held.taskId, startedBy ?? decided.cursor ?? "")),
+    park: toPark(decision, childKeyPrefix(fenced.taskId, startedBy ?? decided.cursor ?? "")),
   };
-  const base = { taskId: held.taskId, token: held.token, event: null, run: write } as const;
-  const gate = held.gate && { gate: held.gate };
-  const wake = held.looked ? held.wake : null;
+  const base = { taskId: fenced.taskId, token: fenced.token, event: null, run: write } as const;
+  const gate = fenced.gate && { gate: fenced.gate };
+  const wake = fenced.boundToWake ? fenced.wake : null;
   const nothing = { result: null, error: null, counted: 0, delayMs: null, wake } as const;
   switch (decision.type) {
     case "commit":
       return { ...base, ...nothing, status: "claimed" };
     case "park":
-      return { ...base, ...nothing, ...gate, status: "pending", delayMs: 1, wake: held.wake };
+      return { ...base, ...nothing, ...gate, status: "pending", delayMs: 1, wake: fenced.wake };
     case "retry": {
       const error = JSON.stringify(errorOf(events));
-      const given = { status: "pending", error, counted: 1, delayMs: 1, wake: held.wake } as const;
+      const given = {
+        status: "pending",
+        error,
+        counted: 1,
+        delayMs: 1,
+        wake: fenced.wake,
+      } as const;
       return { ...base, ...nothing, ...gate, ...given };
     }
     case "finish": {
       const { status } = decision;
       const result = status === "completed" ? JSON.stringify(decision.result) : null;
       const error = decision.error && JSON.stringify(decision.error);
-      const awaited = held.awaited && { awaited: true };
-      const run = { ...write, trace: held.traceEnded };
+      const awaited = fenced.hasDependents && { awaited: true };
+      const run = { ...write, trace: fenced.traceEnded };
       return { ...base, run, ...nothing, ...gate, ...awaited, status, result, error };
     }
   }
 }
 
 /** Given back as it was. Somebody may claim it at once, or in a while. */
-export function releaseOf(held: Held, untilMs: number | null = null): RunFinish {
-  return leavingOf(held, { for: "time", untilMs }, []);
+export function releaseFinish(fenced: FencedRun, untilMs: number | null = null): RunFinish {
+  return unchangedFinish(fenced, { for: "time", untilMs }, []);
 }
 
 /** Given back as it was, to be claimed when there is room of a limit that it wasn't started under. */
-export function gatedOf(held: Held, scope: string): RunFinish {
-  return leavingOf(held, { for: "room", scope }, []);
+export function blockedFinish(fenced: FencedRun, scope: string): RunFinish {
+  return unchangedFinish(fenced, { for: "room", scope }, []);
 }
 
 /** Kept out of the way, as it was, until somebody has looked. */
-export function asideOf(held: Held, aside: Extract<Decision, { type: "set_aside" }>): RunFinish {
-  const { reason, message, byVersion } = aside;
+export function setAsideFinish(
+  fenced: FencedRun,
+  setAside: Extract<RunDecision, { type: "set_aside" }>,
+): RunFinish {
+  const { reason, message, byVersion } = setAside;
   const why = JSON.stringify({ reason, message });
-  return leavingOf(held, { for: "people", why, byVersion }, [toEventRow(aside)]);
+  return unchangedFinish(fenced, { for: "people", why, byVersion }, [toEventRow(setAside)]);
 }
 
-function leavingOf(held: Held, park: RunPark, events: RunWrite["events"]): RunFinish {
+function unchangedFinish(fenced: FencedRun, park: RunPark, events: RunWrite["events"]): RunFinish {
   return {
-    taskId: held.taskId,
-    token: held.token,
+    taskId: fenced.taskId,
+    token: fenced.token,
     status: "pending",
     result: null,
     error: null,
@@ -105,12 +114,12 @@ function leavingOf(held: Held, park: RunPark, events: RunWrite["events"]): RunFi
     delayMs: (park.for === "time" && park.untilMs === null) || park.for === "room" ? 0 : 1,
     wake: null,
     event: null,
-    ...(held.gate && { gate: held.gate }),
-    run: { ...unchanged(held), park, events },
+    ...(fenced.gate && { gate: fenced.gate }),
+    run: { ...unchanged(fenced), park, events },
   };
 }
 
-function unchanged({ seq, columns, trace }: Held): RunWrite {
+function unchanged({ seq, columns, trace }: FencedRun): RunWrite {
   return {
     seq,
     version: null,
@@ -153,7 +162,7 @@ function moves(event: HistoryEvent): boolean {
   }
 }
 
-function parkOf(decision: Storable, keys: string): RunPark {
+function toPark(decision: Storable, keys: string): RunPark {
   if (decision.type !== "park") {
     return { for: "time", untilMs: decision.type === "retry" ? decision.untilMs : null };
   }
@@ -185,15 +194,15 @@ type ChildrenParts = {
 };
 
 /** The rows of the runs that a decision starts. Rejects where one of them can't be stored. */
-export async function rowsOfChildren(
-  effects: readonly Effect[],
+export async function prepareChildren(
+  effects: readonly RunEffect[],
   { runId, tenant, trace, startedBy, ...parts }: ChildrenParts,
 ): Promise<NewTask[]> {
   const rows: NewTask[] = [];
   for (const effect of effects) {
     if (effect.type !== "start_children") continue;
-    for (const [place, { flow, input, options }] of effect.children.entries()) {
-      const key = childKey(runId, startedBy ?? effect.transition, place);
+    for (const [position, { flow, input, options }] of effect.children.entries()) {
+      const key = childKey(runId, startedBy ?? effect.transition, position);
       const given = { tenant, ...options, key };
       const row = await prepareTask(flow as TaskContract, input, given, parts, trace);
       rows.push({ ...row, parentId: runId });

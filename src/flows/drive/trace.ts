@@ -8,24 +8,24 @@ import {
 } from "@opentelemetry/api";
 import type { Clock } from "../../base/clock.ts";
 import { contextOfText, textOfContext, type TraceContext } from "../../base/trace-context.ts";
-import type { Running } from "../../tasks/run/attempt.ts";
+import type { TaskAttempt } from "../../tasks/run/attempt.ts";
 import {
   activeTracer,
-  fail,
+  failSpan,
   inSpan,
   messaging,
   quietly,
-  remote,
-  textOf,
+  remoteContext,
+  spanText,
   traceIdOf,
 } from "../../tasks/trace.ts";
 import type { Machine } from "../machine.ts";
 import type { RunError } from "../decide/run.ts";
 
 /** Which attempt at which transition or finalizer. */
-export type Tried = { readonly transition: string; readonly attempt: number };
+export type TracedAttempt = { readonly transition: string; readonly attempt: number };
 
-export type Became = { readonly outcome: string; readonly error?: RunError | null };
+export type TracedOutcome = { readonly outcome: string; readonly error?: RunError | null };
 
 export type RunTrace = {
   readonly traceId: string | undefined;
@@ -36,13 +36,13 @@ export type RunTrace = {
   /** The row has it. */
   stored(): void;
   /** Runs an attempt within a span of its own, which stays open until something is noted of it. */
-  attempting<Result>(tried: Tried, run: () => Result): Result;
+  traceAttempt<Result>(tried: TracedAttempt, run: () => Result): Result;
   /** What is started now belongs to this context. */
-  carried(): string | null;
+  childContext(): string | null;
   /** What became of the attempt that was made, or of what needed none and took as long as this. */
-  noted(tried: Tried, became: Became, tookMs: number): void;
+  endAttempt(tried: TracedAttempt, became: TracedOutcome, tookMs: number): void;
   /** The claim is over, and so is an attempt that it has left open. Where the run has ended, so has its span. */
-  over(run: Became | undefined, attempt: Became): void;
+  endClaim(run: TracedOutcome | undefined, attempt: TracedOutcome): void;
 };
 
 /**
@@ -54,7 +54,7 @@ export type RunTrace = {
  */
 export function traceRun(
   machine: Machine,
-  { claim }: Running,
+  { claim }: TaskAttempt,
   parts: { podId: string; clock: Clock },
 ): RunTrace | undefined {
   const tracer = activeTracer();
@@ -85,17 +85,19 @@ export function traceRun(
         ...(startTime !== undefined && { startTime }),
       },
       // Never what happens to be active: a claim may have been woken by anybody's request.
-      remote(ROOT_CONTEXT, before),
+      remoteContext(ROOT_CONTEXT, before),
     );
   const startMs = parts.clock.now();
   const span = isFirst ? quietly(() => start()) : undefined;
-  const text = span && quietly(() => textOf(span));
+  const text = span && quietly(() => spanText(span));
   const own = contextOfText(text);
-  const parent: Context = span ? trace.setSpan(ROOT_CONTEXT, span) : remote(ROOT_CONTEXT, before);
+  const parent: Context = span
+    ? trace.setSpan(ROOT_CONTEXT, span)
+    : remoteContext(ROOT_CONTEXT, before);
   let isStored = text === undefined;
   let current: Span | undefined;
 
-  const begin = ({ transition, attempt }: Tried, startTime?: number) =>
+  const startAttempt = ({ transition, attempt }: TracedAttempt, startTime?: number) =>
     quietly(() =>
       tracer.startSpan(
         `transition ${name}/${transition}`,
@@ -112,11 +114,11 @@ export function traceRun(
         parent,
       ),
     );
-  const end = (ended: Span, what: "run" | "transition", { outcome, error }: Became) =>
+  const end = (ended: Span, what: "run" | "transition", { outcome, error }: TracedOutcome) =>
     quietly(() => {
       if (ended.isRecording()) {
         ended.setAttribute(`flotilla.${what}.outcome`, outcome);
-        if (error) fail(ended, error);
+        if (error) failSpan(ended, error);
       }
       ended.end();
     });
@@ -132,21 +134,21 @@ export function traceRun(
     stored() {
       isStored = true;
     },
-    attempting(tried, run) {
-      current = begin(tried);
+    traceAttempt(tried, run) {
+      current = startAttempt(tried);
       return current ? inSpan(current, run) : run();
     },
-    carried() {
+    childContext() {
       const tried = current;
       const ofRun = text ?? (before ? textOfContext(before) : claim.trace);
-      return (tried && quietly(() => textOf(tried))) ?? ofRun;
+      return (tried && quietly(() => spanText(tried))) ?? ofRun;
     },
-    noted(tried, became, tookMs) {
-      const ended = current ?? begin(tried, parts.clock.now() - tookMs);
+    endAttempt(tried, became, tookMs) {
+      const ended = current ?? startAttempt(tried, parts.clock.now() - tookMs);
       current = undefined;
       if (ended) end(ended, "transition", became);
     },
-    over(run, attempt) {
+    endClaim(run, attempt) {
       if (current) end(current, "transition", attempt);
       current = undefined;
       if (!run) {

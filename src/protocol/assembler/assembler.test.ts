@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test, vi } from "vitest";
 import { createAssembler } from "./assembler.ts";
-import { type Chunk, endsListening } from "../chunk.ts";
+import { type Chunk, isTerminal } from "../chunk.ts";
 import { assembledByAi, plain } from "../contract/oracle.ts";
 import { anyChunks } from "../contract/random-chunks.ts";
 
@@ -28,8 +28,8 @@ describe("closing an answer", () => {
           const good = all.filter((chunk) => assembler.push(chunk).error === undefined);
           const ends = assembler.close(how, "the agent is gone");
           // What ends the listening is held back until the end.
-          const sent = [...good.filter((chunk) => !endsListening(chunk)), ...ends];
-          expect(ends.findIndex(endsListening)).toBe(
+          const sent = [...good.filter((chunk) => !isTerminal(chunk)), ...ends];
+          expect(ends.findIndex(isTerminal)).toBe(
             assembler.outcome.type === "finish" ? -1 : ends.length - 1,
           );
           const theirs = await assembledByAi(sent, { messageId });

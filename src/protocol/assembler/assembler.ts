@@ -1,8 +1,8 @@
 import type { Chunk, KnownChunk } from "../chunk.ts";
-import { invalid, jsonBytes, type Refusal, tooMuch } from "../limits.ts";
+import { invalidChunk, jsonBytes, type ChunkRefusal, messageTooLarge } from "../limits.ts";
 import type { EntryError, Part, UIMessage } from "../message.ts";
 import { messageToChunks } from "../to-chunks.ts";
-import { createDraft, type OpenPart } from "./draft.ts";
+import { createMessageDraft, type OpenPart } from "./draft.ts";
 import { createTextParts, type TextChunk } from "./text-parts.ts";
 import { createToolParts, type ToolChunk } from "./tool-parts.ts";
 
@@ -57,7 +57,7 @@ export function createAssembler({
   maxParts = 10_000,
   maxBytes = 1024 * 1024,
 }: AssemblerOptions): Assembler {
-  const draft = createDraft({ maxParts, maxBytes });
+  const draft = createMessageDraft({ maxParts, maxBytes });
   const texts = createTextParts(draft);
   const tools = createToolParts(draft);
   const sizes = new Map<string, number>();
@@ -70,8 +70,8 @@ export function createAssembler({
   for (const part of initial?.parts ?? []) draft.add({ ...part }, { anyway: true });
   tools.resume();
 
-  function take(given: Chunk): Refusal {
-    const chunk = given as KnownChunk;
+  function take(raw: Chunk): ChunkRefusal {
+    const chunk = raw as KnownChunk;
     switch (chunk.type) {
       case "text-start":
       case "text-delta":
@@ -96,7 +96,7 @@ export function createAssembler({
       case "source-document":
       case "custom":
       case "steering-message":
-        return add(pick(given, fieldsOf[chunk.type]));
+        return add(pick(raw, fieldsOf[chunk.type]));
       case "start-step":
         return add({ type: "step-start" });
       case "finish-step":
@@ -118,27 +118,28 @@ export function createAssembler({
         outcome = outcomeAfter(outcome, chunk);
         return undefined;
       default:
-        return given.type.startsWith("data-") ? addData(given) : undefined;
+        return raw.type.startsWith("data-") ? addData(raw) : undefined;
     }
   }
 
-  function add(part: OpenPart): Refusal {
-    return draft.add(part) === undefined ? tooMuch : undefined;
+  function add(part: OpenPart): ChunkRefusal {
+    return draft.add(part) === undefined ? messageTooLarge : undefined;
   }
 
-  function addData(chunk: Chunk): Refusal {
+  function addData(chunk: Chunk): ChunkRefusal {
     if (chunk["transient"] === true) return undefined;
     const id = chunk["id"];
     const known = typeof id === "string" ? draft.data(chunk.type, id) : undefined;
     if (known === undefined) return add({ ...chunk });
-    return draft.set(known, { data: chunk["data"] }) ? undefined : tooMuch;
+    return draft.set(known, { data: chunk["data"] }) ? undefined : messageTooLarge;
   }
 
-  function note(more: unknown): Refusal {
+  function note(more: unknown): ChunkRefusal {
     if (more == null) return undefined;
     const merged = metadata == null ? more : mergeMetadata(metadata, more);
-    if (merged === undefined) return invalid("metadata that isn't an object can't be added to");
-    if (!draft.charge(sizes, "metadata", jsonBytes({ metadata: merged }))) return tooMuch;
+    if (merged === undefined)
+      return invalidChunk("metadata that isn't an object can't be added to");
+    if (!draft.charge(sizes, "metadata", jsonBytes({ metadata: merged }))) return messageTooLarge;
     metadata = merged;
     return undefined;
   }
@@ -151,7 +152,7 @@ export function createAssembler({
 
   return {
     push(chunk) {
-      const error = closed ? invalid("the answer has ended already") : take(chunk);
+      const error = closed ? invalidChunk("the answer has ended already") : take(chunk);
       return error === undefined ? {} : { error };
     },
     message,
@@ -178,8 +179,8 @@ export function createAssembler({
       closed = true;
       const hadFinish = outcome.type === "finish";
       outcome = outcomeAfter(outcome, endingOf(how, reason));
-      const said = outcome.type === "finish" && hadFinish ? [] : [outcome as Chunk];
-      return [...(ends as Chunk[]), ...said];
+      const last = outcome.type === "finish" && hadFinish ? [] : [outcome as Chunk];
+      return [...(ends as Chunk[]), ...last];
     },
   };
 }

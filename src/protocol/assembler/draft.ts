@@ -5,32 +5,35 @@ import { jsonBytes, textBytes } from "../limits.ts";
 export type OpenPart = { type: string; [field: string]: unknown };
 
 /** A part with its place, and what each of its fields takes, so that a value can take another's place. */
-export type Item = {
+export type DraftPart = {
   readonly part: OpenPart;
   /** Rises with the place in the message. */
   readonly order: number;
   readonly sizes: Map<string, number>;
 };
 
-export type Draft = ReturnType<typeof createDraft>;
+export type MessageDraft = ReturnType<typeof createMessageDraft>;
 
 /**
  * The parts of a message that is being made, and what is needed to find one by its id without going
  * through all of them. It holds itself to its limits: what doesn't fit changes nothing. With `anyway`
  * it isn't asked, because the message has to be ended, or was stored before.
  */
-export function createDraft(limits: { readonly maxParts: number; readonly maxBytes: number }) {
-  const items: Item[] = [];
+export function createMessageDraft(limits: {
+  readonly maxParts: number;
+  readonly maxBytes: number;
+}) {
+  const items: DraftPart[] = [];
   /** The index of the first item of the current step. */
   let stepStart = 0;
   let orders = 0;
   let bytes = 0;
   // The first of each kind in the current step; and in all steps, all of them in order.
-  const staticTools = new Map<string, Item>();
-  const dynamicTools = new Map<string, Item>();
-  const tools = new Map<string, Item[]>();
-  const approvals = new Map<string, Item[]>();
-  const data = new Map<string, Item>();
+  const staticTools = new Map<string, DraftPart>();
+  const dynamicTools = new Map<string, DraftPart>();
+  const tools = new Map<string, DraftPart[]>();
+  const approvals = new Map<string, DraftPart[]>();
+  const data = new Map<string, DraftPart>();
 
   function charge(sizes: Map<string, number>, changed: Sizes, anyway: boolean): boolean {
     let more = 0;
@@ -41,9 +44,9 @@ export function createDraft(limits: { readonly maxParts: number; readonly maxByt
     return true;
   }
 
-  function add(part: OpenPart, { anyway = false } = {}): Item | undefined {
+  function add(part: OpenPart, { anyway = false } = {}): DraftPart | undefined {
     if (!anyway && items.length >= limits.maxParts) return undefined;
-    const item: Item = { part, order: orders++, sizes: new Map() };
+    const item: DraftPart = { part, order: orders++, sizes: new Map() };
     // Of its own it has two braces and a comma.
     if (!charge(item.sizes, [["", 3], ...sizesOf(part)], anyway)) return undefined;
     items.push(item);
@@ -51,7 +54,7 @@ export function createDraft(limits: { readonly maxParts: number; readonly maxByt
     return item;
   }
 
-  function index(item: Item): void {
+  function index(item: DraftPart): void {
     const { part } = item;
     if (part.type === "step-start") {
       stepStart = items.length;
@@ -70,7 +73,7 @@ export function createDraft(limits: { readonly maxParts: number; readonly maxByt
     }
   }
 
-  function approve(item: Item, approvalId: string): void {
+  function approve(item: DraftPart, approvalId: string): void {
     const before = approvalIdOf(item.part);
     if (before === approvalId) return;
     if (before !== undefined) removeFrom(approvals, before, item);
@@ -82,7 +85,7 @@ export function createDraft(limits: { readonly maxParts: number; readonly maxByt
     add,
     /** Replaces fields, or clears those that are undefined. False where that is too much. */
     set(
-      item: Item,
+      item: DraftPart,
       fields: { readonly [field: string]: unknown },
       { anyway = false } = {},
     ): boolean {
@@ -93,7 +96,7 @@ export function createDraft(limits: { readonly maxParts: number; readonly maxByt
       return true;
     },
     /** Says what fields take that grow, and are set by the caller. False where that is too much. */
-    grow(item: Item, sizes: Sizes): boolean {
+    grow(item: DraftPart, sizes: Sizes): boolean {
       return charge(item.sizes, sizes, false);
     },
     /** The same of what is no part. */
@@ -114,23 +117,23 @@ export function createDraft(limits: { readonly maxParts: number; readonly maxByt
       dynamicTools.clear();
     },
     /** The call in the current step that a chunk of its kind is about. */
-    toolHere(id: string, { dynamic }: { readonly dynamic: boolean }): Item | undefined {
+    toolInStep(id: string, { dynamic }: { readonly dynamic: boolean }): DraftPart | undefined {
       return (dynamic ? dynamicTools : staticTools).get(id);
     },
     /** Of either kind, the first in the current step. */
-    anyToolHere(id: string): Item | undefined {
+    anyToolInStep(id: string): DraftPart | undefined {
       return earlier(staticTools.get(id), dynamicTools.get(id));
     },
     /** The call that an output is about: in the current step, else the last one before. */
-    tool(id: string): Item | undefined {
+    tool(id: string): DraftPart | undefined {
       return earlier(staticTools.get(id), dynamicTools.get(id)) ?? tools.get(id)?.at(-1);
     },
-    approved: (approvalId: string): Item | undefined =>
+    approved: (approvalId: string): DraftPart | undefined =>
       approvals.get(approvalId)?.reduce((one, other) => earlier(one, other) ?? one),
-    data: (type: string, id: string): Item | undefined => data.get(dataKey(type, id)),
-    items: (): readonly Item[] => items,
+    data: (type: string, id: string): DraftPart | undefined => data.get(dataKey(type, id)),
+    items: (): readonly DraftPart[] => items,
     /** Those of the current step. */
-    itemsHere: (): readonly Item[] => items.slice(stepStart),
+    itemsInStep: (): readonly DraftPart[] => items.slice(stepStart),
     bytes: (): number => bytes,
   };
 }
@@ -138,10 +141,10 @@ export function createDraft(limits: { readonly maxParts: number; readonly maxByt
 type Sizes = readonly (readonly [field: string, size: number])[];
 
 function sizesOf(fields: { readonly [field: string]: unknown }): Sizes {
-  return Object.entries(fields).map(([field, value]) => [field, sizeOf(field, value)]);
+  return Object.entries(fields).map(([field, value]) => [field, fieldBytes(field, value)]);
 }
 
-export function sizeOf(field: string, value: unknown): number {
+export function fieldBytes(field: string, value: unknown): number {
   return value === undefined ? 0 : textBytes(field) + 4 + jsonBytes(value);
 }
 
@@ -163,18 +166,18 @@ function dataKey(type: string, id: string): string {
   return JSON.stringify([type, id]);
 }
 
-function earlier(one: Item | undefined, other: Item | undefined): Item | undefined {
+function earlier(one: DraftPart | undefined, other: DraftPart | undefined): DraftPart | undefined {
   if (one === undefined || other === undefined) return one ?? other;
   return one.order < other.order ? one : other;
 }
 
-function pushTo(lists: Map<string, Item[]>, key: string, item: Item): void {
+function pushTo(lists: Map<string, DraftPart[]>, key: string, item: DraftPart): void {
   const list = lists.get(key);
   if (list === undefined) lists.set(key, [item]);
   else list.push(item);
 }
 
-function removeFrom(lists: Map<string, Item[]>, key: string, item: Item): void {
+function removeFrom(lists: Map<string, DraftPart[]>, key: string, item: DraftPart): void {
   const list = lists.get(key);
   // What is removed is mostly what came last.
   const at = list?.lastIndexOf(item) ?? -1;

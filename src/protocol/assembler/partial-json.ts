@@ -23,7 +23,7 @@ function parsed(text: string): { readonly value: unknown } | undefined {
 function completed(text: string): string {
   // For each thing that is open, what closes it. Within an object, `place` says what may come.
   const open: ("}" | "]")[] = [];
-  let place: Place = "value";
+  let state: ParseState = "value";
   // Where the text is cut, and what is open there.
   let end = 0;
   let openAtEnd = 0;
@@ -41,29 +41,29 @@ function completed(text: string): string {
       index++;
     } else if (char === '"') {
       const string = readString(text, index);
-      const isKey: boolean = place === "key";
+      const isKey: boolean = state === "key";
       if (!string.closed) {
         if (!isKey) keep(string.readable, '"');
         break;
       }
       index = string.end;
-      place = isKey ? "colon" : "next";
+      state = isKey ? "colon" : "next";
       if (!isKey) keep(index);
     } else if (char === "{" || char === "[") {
       open.push(char === "{" ? "}" : "]");
-      place = char === "{" ? "key" : "value";
+      state = char === "{" ? "key" : "value";
       index++;
       keep(index);
     } else if (char === "}" || char === "]") {
       if (open.pop() !== char) break;
       index++;
-      place = "next";
+      state = "next";
       keep(index);
     } else if (char === ":") {
-      place = "value";
+      state = "value";
       index++;
     } else if (char === ",") {
-      place = open.at(-1) === "}" ? "key" : "value";
+      state = open.at(-1) === "}" ? "key" : "value";
       index++;
     } else {
       const word = /[^\s,:{}[\]"]+/y;
@@ -74,13 +74,13 @@ function completed(text: string): string {
       if (known.length > 0)
         keep(index + Math.min(known.length, found.length), known.slice(found.length));
       index += found.length;
-      place = "next";
+      state = "next";
     }
   }
   return text.slice(0, end) + ending + open.slice(0, openAtEnd).reverse().join("");
 }
 
-type Place = "value" | "key" | "colon" | "next";
+type ParseState = "value" | "key" | "colon" | "next";
 
 /** The end of a string that begins at `start`, and how far it can be read where it has none. */
 function readString(

@@ -1,18 +1,18 @@
-import { type Draft, type Item, sizeOf } from "./draft.ts";
+import { type MessageDraft, type DraftPart, fieldBytes } from "./draft.ts";
 import type { KnownChunk } from "../chunk.ts";
-import { orphan, type Refusal, textBytes, tooMuch } from "../limits.ts";
+import { orphan, type ChunkRefusal, textBytes, messageTooLarge } from "../limits.ts";
 
 export type TextChunk = Extract<KnownChunk, { type: `text-${string}` | `reasoning-${string}` }> & {
   readonly id: string;
 };
 
 /** The texts and reasonings that are open, by the id that their chunks have. */
-export function createTextParts(draft: Draft) {
-  const texts = new Map<string, Item>();
-  const reasonings = new Map<string, Item>();
+export function createTextParts(draft: MessageDraft) {
+  const texts = new Map<string, DraftPart>();
+  const reasonings = new Map<string, DraftPart>();
 
   return {
-    push(chunk: TextChunk): Refusal {
+    push(chunk: TextChunk): ChunkRefusal {
       const isText = chunk.type.startsWith("text-");
       const open = isText ? texts : reasonings;
       const { id } = chunk;
@@ -20,7 +20,7 @@ export function createTextParts(draft: Draft) {
       if (chunk.type === "text-start" || chunk.type === "reasoning-start") {
         const kind = isText ? { type: "text" } : { type: "reasoning", id };
         const item = draft.add({ ...kind, text: "", state: "streaming", providerMetadata });
-        if (item === undefined) return tooMuch;
+        if (item === undefined) return messageTooLarge;
         open.set(id, item);
         return undefined;
       }
@@ -31,9 +31,9 @@ export function createTextParts(draft: Draft) {
           ["text", (item.sizes.get("text") ?? 0) + textBytes(chunk.delta)],
         ];
         if (providerMetadata !== undefined) {
-          sizes.push(["providerMetadata", sizeOf("providerMetadata", providerMetadata)]);
+          sizes.push(["providerMetadata", fieldBytes("providerMetadata", providerMetadata)]);
         }
-        if (!draft.grow(item, sizes)) return tooMuch;
+        if (!draft.grow(item, sizes)) return messageTooLarge;
         item.part["text"] = (item.part["text"] as string) + chunk.delta;
         if (providerMetadata !== undefined) item.part["providerMetadata"] = providerMetadata;
         return undefined;
@@ -49,7 +49,7 @@ export function createTextParts(draft: Draft) {
         // What was said fitted, and it has to end.
         { anyway: citations == null && providerMetadata === undefined },
       );
-      if (!fits) return tooMuch;
+      if (!fits) return messageTooLarge;
       open.delete(id);
       return undefined;
     },

@@ -1,10 +1,17 @@
-import { type Draft, type Item, isTool, type OpenPart } from "./draft.ts";
+import { type MessageDraft, type DraftPart, isTool, type OpenPart } from "./draft.ts";
 import type { KnownChunk } from "../chunk.ts";
 import { parsePartialJson } from "./partial-json.ts";
-import { chunkDepth, orphan, type Refusal, storable, textBytes, tooMuch } from "../limits.ts";
+import {
+  chunkDepth,
+  orphan,
+  type ChunkRefusal,
+  storable,
+  textBytes,
+  messageTooLarge,
+} from "../limits.ts";
 
 export type ToolChunk = Extract<KnownChunk, { type: `tool-${string}` }>;
-type Ask = { readonly anyway?: boolean };
+type PushOptions = { readonly anyway?: boolean };
 
 /** A tool's input as far as it has come, as text. */
 type Partial = {
@@ -20,18 +27,18 @@ type Partial = {
  * The calls of a message. Input that comes in pieces is only put together here, and read when
  * somebody looks at the message: reading it at every piece would cost its whole length each time.
  */
-export function createToolParts(draft: Draft) {
+export function createToolParts(draft: MessageDraft) {
   const partials = new Map<string, Partial>();
   /** Parts whose input is to be read from this text. */
   const unread = new Map<OpenPart, { readonly text: string; readonly plain: boolean }>();
 
-  function push(chunk: ToolChunk, ask: Ask = {}): Refusal {
+  function push(chunk: ToolChunk, options: PushOptions = {}): ChunkRefusal {
     switch (chunk.type) {
       case "tool-input-start": {
         const { toolCallId, toolName, inputEncoding, title, toolMetadata } = chunk;
         const dynamic = chunk.dynamic === true;
         const fields = { state: "input-streaming", inputEncoding };
-        if (!put(chunk, { dynamic, fields, ask })) return tooMuch;
+        if (!put(chunk, { dynamic, fields, ask: options })) return messageTooLarge;
         const partial = { text: "", toolName, dynamic, inputEncoding, title, toolMetadata };
         partials.set(toolCallId, partial);
         return undefined;
@@ -39,20 +46,22 @@ export function createToolParts(draft: Draft) {
       case "tool-input-delta": {
         const partial = partials.get(chunk.toolCallId);
         if (partial === undefined) return orphan(chunk, chunk.toolCallId, "tool-input-start");
-        return more(chunk.toolCallId, partial, chunk.inputTextDelta) ? undefined : tooMuch;
+        return more(chunk.toolCallId, partial, chunk.inputTextDelta) ? undefined : messageTooLarge;
       }
       case "tool-input-available": {
         const fields = { state: "input-available", input: chunk.input };
-        return put(chunk, { dynamic: chunk.dynamic === true, fields, ask }) ? undefined : tooMuch;
+        return put(chunk, { dynamic: chunk.dynamic === true, fields, ask: options })
+          ? undefined
+          : messageTooLarge;
       }
       case "tool-input-error": {
-        const known = draft.anyToolHere(chunk.toolCallId);
+        const known = draft.anyToolInStep(chunk.toolCallId);
         const dynamic =
           known === undefined ? chunk.dynamic === true : known.part.type === "dynamic-tool";
         const { title: _, ...untitled } = chunk;
         const { input, errorText } = chunk;
         const fields = { state: "output-error", input, errorText };
-        return put(untitled, { dynamic, fields, ask }) ? undefined : tooMuch;
+        return put(untitled, { dynamic, fields, ask: options }) ? undefined : messageTooLarge;
       }
       case "tool-approval-response": {
         const item = draft.approved(chunk.approvalId);
@@ -61,7 +70,7 @@ export function createToolParts(draft: Draft) {
         const approval = { ...(item.part["approval"] as object), approved, ...some({ reason }) };
         const noted = some({ providerExecuted, callProviderMetadata: providerMetadata });
         const fits = draft.set(item, { state: "approval-responded", approval, ...noted });
-        return fits ? undefined : tooMuch;
+        return fits ? undefined : messageTooLarge;
       }
       case "tool-approval-request":
       case "tool-output-available":
@@ -69,7 +78,7 @@ export function createToolParts(draft: Draft) {
       case "tool-output-denied": {
         const item = draft.tool(chunk.toolCallId);
         if (item === undefined) return orphan(chunk, chunk.toolCallId, "tool-input-available");
-        return draft.set(item, settled(chunk, item), ask) ? undefined : tooMuch;
+        return draft.set(item, settled(chunk, item), options) ? undefined : messageTooLarge;
       }
     }
   }
@@ -79,14 +88,14 @@ export function createToolParts(draft: Draft) {
   /** Puts what a chunk says of a call in its place in the current step, or adds it there. */
   function put(
     chunk: Named,
-    { dynamic, fields, ask }: { dynamic: boolean; fields: { state: string }; ask: Ask },
+    { dynamic, fields, ask }: { dynamic: boolean; fields: { state: string }; ask: PushOptions },
   ): boolean {
     const { toolCallId, toolName, title, toolMetadata, providerExecuted, providerMetadata } = chunk;
     const metadata =
       fields.state === "output-error" ? "resultProviderMetadata" : "callProviderMetadata";
     const kind = dynamic ? { type: "dynamic-tool", toolName } : { type: `tool-${toolName}` };
     const kept = some({ title, toolMetadata, providerExecuted, [metadata]: providerMetadata });
-    const item = draft.toolHere(toolCallId, { dynamic });
+    const item = draft.toolInStep(toolCallId, { dynamic });
     if (item === undefined) {
       return draft.add({ ...kind, toolCallId, ...fields, ...kept }, ask) !== undefined;
     }
@@ -101,7 +110,7 @@ export function createToolParts(draft: Draft) {
     const { toolName, dynamic, inputEncoding, title, toolMetadata } = partial;
     const kind = dynamic ? { type: "dynamic-tool", toolName } : { type: `tool-${toolName}` };
     const state = "input-streaming";
-    let item = draft.toolHere(toolCallId, { dynamic });
+    let item = draft.toolInStep(toolCallId, { dynamic });
     // A part that begins in the middle of its input, as it does in another step than the call, has no
     // raw input where its tool is dynamic: so it is in user interfaces.
     const raw = item !== undefined || !dynamic;
@@ -144,7 +153,7 @@ export function createToolParts(draft: Draft) {
     },
     /** The chunks that end the inputs that never came to their end. */
     endings(why: string): ToolChunk[] {
-      const here = new Set(draft.itemsHere());
+      const itemsInStep = new Set(draft.itemsInStep());
       return draft.items().flatMap((item): ToolChunk[] => {
         const { part } = item;
         const toolCallId = part["toolCallId"] as string;
@@ -152,7 +161,7 @@ export function createToolParts(draft: Draft) {
         const errorText = `The input of this call was interrupted: ${why}`;
         // Chunks find the newest call of an id, so an older one stays as it is, everywhere.
         if (draft.tool(toolCallId) !== item) return [];
-        if (!here.has(item)) return [{ type: "tool-output-error", toolCallId, errorText }];
+        if (!itemsInStep.has(item)) return [{ type: "tool-output-error", toolCallId, errorText }];
         const dynamic = part.type === "dynamic-tool";
         const toolName = dynamic ? (part["toolName"] as string) : part.type.slice("tool-".length);
         // Models refuse a call without any input, and would do so in every turn to come.
@@ -163,7 +172,7 @@ export function createToolParts(draft: Draft) {
     },
     /** Takes up the inputs of a stored message where they were left. */
     resume(): void {
-      for (const { part } of draft.itemsHere()) {
+      for (const { part } of draft.itemsInStep()) {
         if (!isTool(part) || part["state"] !== "input-streaming") continue;
         const dynamic = part.type === "dynamic-tool";
         const { toolCallId, rawInput, inputEncoding, title, toolMetadata } = part;
@@ -197,7 +206,7 @@ type Settling = Exclude<
   { type: `tool-input-${string}` } | { type: "tool-approval-response" }
 >;
 
-function settled(chunk: Settling, { part }: Item): { readonly [field: string]: unknown } {
+function settled(chunk: Settling, { part }: DraftPart): { readonly [field: string]: unknown } {
   if (chunk.type === "tool-output-denied") return { state: "output-denied" };
   if (chunk.type === "tool-approval-request") {
     const { approvalId: id, approvalDescriptor: descriptor, reason, signature } = chunk;

@@ -3,14 +3,14 @@ import { FlotillaError } from "../../base/errors.ts";
 import { task } from "../../tasks/task.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql } from "../../store/sql.ts";
-import { keyOf } from "../fire.ts";
-import { everyMs, mail, rows, schedulesScene } from "./harness.ts";
+import { scheduleKeyOf } from "../fire.ts";
+import { everyMs, sendMail, rows, openSchedules } from "./harness.ts";
 import { schedule } from "../schedule.ts";
 
 /** What schedules promise on every store when their times come. */
 export function firingContract(kind: StoreKind): void {
   describe(`schedules on ${kind.name}, when their times come,`, () => {
-    const scene = schedulesScene(kind);
+    const scene = openSchedules(kind);
     const { lead, letCome, tasksOf } = scene;
 
     test("make a task when a time has come, from the row alone, and go on to the next", async () => {
@@ -32,7 +32,7 @@ export function firingContract(kind: StoreKind): void {
         tenant: "acme",
         // As every task of a tenant it goes through the gate.
         limited: 1,
-        unique_key: keyOf("mail", dueMs),
+        unique_key: scheduleKeyOf("mail", dueMs),
       });
       expect(Number(made!["max_attempts"])).toBe(7);
       expect(await scene.queue.get(made!["task_id"])).toMatchObject({ scheduledAtMs: dueMs });
@@ -48,7 +48,7 @@ export function firingContract(kind: StoreKind): void {
 
     test("fire each time once, however many leaders there are", async () => {
       const ids = Array.from({ length: 8 }, (_, at) => `mail-${at}`);
-      for (const id of ids) await scene.schedules.put(mail(id, { missed: "all" }));
+      for (const id of ids) await scene.schedules.put(sendMail(id, { missed: "all" }));
       await lead();
       for (const id of ids) await letCome(id, 3);
       await Promise.all([lead(), lead(), lead()]);
@@ -57,7 +57,7 @@ export function firingContract(kind: StoreKind): void {
     });
 
     test("aren't fired again by a leader that wakes up late", async () => {
-      await scene.schedules.put(mail());
+      await scene.schedules.put(sendMail());
       await lead();
       await letCome("mail", 1);
       await lead({
@@ -72,7 +72,7 @@ export function firingContract(kind: StoreKind): void {
     });
 
     test("aren't fired again after an answer was lost, nor by the same write that comes again", async () => {
-      await scene.schedules.put(mail());
+      await scene.schedules.put(sendMail());
       await lead();
       await letCome("mail", 1);
       await lead({
@@ -91,7 +91,7 @@ export function firingContract(kind: StoreKind): void {
     });
 
     test("don't make the task of a time that has one, though the row was set back", async () => {
-      await scene.schedules.put(mail());
+      await scene.schedules.put(sendMail());
       await lead();
       for (let times = 0; times < 2; times++) {
         await letCome("mail", 1);
@@ -107,7 +107,7 @@ export function firingContract(kind: StoreKind): void {
     ] as const)(
       "that were missed three times and say %s make %i",
       async (missed, made, skipped) => {
-        await scene.schedules.put(mail("mail", { missed }));
+        await scene.schedules.put(sendMail("mail", { missed }));
         await lead();
         await letCome("mail", 3);
         await lead();
@@ -115,7 +115,7 @@ export function firingContract(kind: StoreKind): void {
         const keys = (await tasksOf("mail")).map((row) => row["unique_key"]);
         const lastMs = (await scene.schedules.get("mail"))!.nextAtMs! - everyMs;
         const times = [lastMs - 2 * everyMs, lastMs - everyMs, lastMs].slice(3 - made);
-        expect(keys).toEqual(times.map((atMs) => keyOf("mail", atMs)));
+        expect(keys).toEqual(times.map((atMs) => scheduleKeyOf("mail", atMs)));
         expect(scene.fired).toMatchObject([{ tasks: made, skipped }]);
       },
     );
@@ -136,8 +136,8 @@ export function firingContract(kind: StoreKind): void {
       ["options", `{"priority":1000}`, "priority"],
       ["options", `{"tenant":7}`, "tenant"],
     ])("with a broken %s show why, and the others go on", async (column, value, why) => {
-      await scene.schedules.put(mail("bad"));
-      await scene.schedules.put(mail("good"));
+      await scene.schedules.put(sendMail("bad"));
+      await scene.schedules.put(sendMail("good"));
       await lead();
       const name = sql([column] as unknown as TemplateStringsArray);
       await scene.queue.database.write([
@@ -154,7 +154,7 @@ export function firingContract(kind: StoreKind): void {
       expect(broken.error).toContain(why);
       expect((await scene.schedules.list()).schedules).toHaveLength(2);
 
-      await scene.schedules.put(mail("bad"));
+      await scene.schedules.put(sendMail("bad"));
       await lead();
       expect(await scene.schedules.get("bad")).toMatchObject({ state: "active", error: null });
     });
@@ -168,13 +168,13 @@ export function firingContract(kind: StoreKind): void {
     });
 
     test("that changed between a leader's look and its write aren't fired as they were", async () => {
-      await scene.schedules.put(mail());
+      await scene.schedules.put(sendMail());
       await lead();
       await letCome("mail", 1);
       await lead({
         ...scene.queue.database,
         async write(statements) {
-          await scene.schedules.put(mail("mail", { input: "new" }));
+          await scene.schedules.put(sendMail("mail", { input: "new" }));
           return scene.queue.database.write(statements);
         },
       });
@@ -184,8 +184,8 @@ export function firingContract(kind: StoreKind): void {
     });
 
     test("that were paused or removed between a leader's look and its write aren't fired", async () => {
-      await scene.schedules.put(mail("one"));
-      await scene.schedules.put(mail("two"));
+      await scene.schedules.put(sendMail("one"));
+      await scene.schedules.put(sendMail("two"));
       await lead();
       await letCome("one", 1);
       await letCome("two", 1);
@@ -234,8 +234,8 @@ export function firingContract(kind: StoreKind): void {
     test.runIf(kind.name === "Postgres")(
       "whose row somebody else holds wait, and the others are fired",
       async () => {
-        await scene.schedules.put(mail("held"));
-        await scene.schedules.put(mail("free"));
+        await scene.schedules.put(sendMail("held"));
+        await scene.schedules.put(sendMail("free"));
         await lead();
         await letCome("held", 1);
         await letCome("free", 1);

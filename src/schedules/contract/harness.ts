@@ -1,5 +1,5 @@
 import { afterEach, beforeEach } from "vitest";
-import { openQueue, type QueueUnderTest, rowsOf } from "../../tasks/contract/harness.ts";
+import { openTasks, type TasksHarness, rowsOf } from "../../tasks/contract/harness.ts";
 import type { Database } from "../../store/database.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql, table } from "../../store/sql.ts";
@@ -12,12 +12,12 @@ export const everyMs = 10 * 24 * 60 * 60_000;
 export const rows = table("schedule");
 
 /** A store without schedules before each test, and a leader that looks when it is told to. */
-export function schedulesScene(kind: StoreKind) {
-  let queue: QueueUnderTest;
+export function openSchedules(kind: StoreKind) {
+  let queue: TasksHarness;
   let schedules: Schedules;
   let fired: Fired[];
   beforeEach(async () => {
-    queue = await openQueue(kind);
+    queue = await openTasks(kind);
     await queue.database.write([sql`delete from ${rows}`]);
     schedules = createSchedules(queue);
     fired = [];
@@ -66,7 +66,7 @@ export function schedulesScene(kind: StoreKind) {
 }
 
 /** A schedule whose tasks have its own name. */
-export const mail = (
+export const sendMail = (
   id = "mail",
   more: { missed?: "skip" | "once" | "all"; input?: unknown } = {},
 ) => schedule(id, { name: id, everyMs, input: { to: "ada" }, ...more });

@@ -5,17 +5,17 @@ import type { Database } from "../../store/database.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql } from "../../store/sql.ts";
 import { createSchedules, putAll } from "../schedules.ts";
-import { everyMs, mail, rows, schedulesScene } from "./harness.ts";
+import { everyMs, sendMail, rows, openSchedules } from "./harness.ts";
 import { schedule } from "../schedule.ts";
 
 /** What those who keep schedules are promised on every store. */
 export function schedulesContract(kind: StoreKind): void {
   describe(`schedules on ${kind.name}`, () => {
-    const scene = schedulesScene(kind);
+    const scene = openSchedules(kind);
     const { lead, letCome, tasksOf } = scene;
 
     test("say what was put, once however often and by however many", async () => {
-      const first = await scene.schedules.put(mail());
+      const first = await scene.schedules.put(sendMail());
       expect(first).toMatchObject({
         revision: 1,
         name: "mail",
@@ -23,10 +23,10 @@ export function schedulesContract(kind: StoreKind): void {
         missed: "once",
       });
       expect(first.nextAtMs! % everyMs).toBe(0);
-      await Promise.all([scene.schedules.put(mail()), putAll([mail()], scene.queue)]);
+      await Promise.all([scene.schedules.put(sendMail()), putAll([sendMail()], scene.queue)]);
       expect(await scene.schedules.get("mail")).toEqual(first);
 
-      const changed = mail("mail", { input: { to: "bob" } });
+      const changed = sendMail("mail", { input: { to: "bob" } });
       await Promise.all([1, 2, 3].map(() => scene.schedules.put(changed)));
       expect(await scene.schedules.get("mail")).toMatchObject({
         revision: 2,
@@ -35,11 +35,11 @@ export function schedulesContract(kind: StoreKind): void {
     });
 
     test("keep their next time when only the input changes, and begin anew with another pattern", async () => {
-      await scene.schedules.put(mail());
+      await scene.schedules.put(sendMail());
       await lead();
       await letCome("mail", 1);
       const dueMs = (await scene.schedules.get("mail"))!.nextAtMs;
-      expect((await scene.schedules.put(mail("mail", { input: 2 }))).nextAtMs).toBe(dueMs);
+      expect((await scene.schedules.put(sendMail("mail", { input: 2 }))).nextAtMs).toBe(dueMs);
       const daily = schedule("mail", { name: "mail", pattern: "0 0 * * *", input: 2 });
       expect((await scene.schedules.put(daily)).nextAtMs).toBeGreaterThan(dueMs!);
       await lead();
@@ -47,7 +47,7 @@ export function schedulesContract(kind: StoreKind): void {
     });
 
     test("are quiet while they are paused, stay so when put again, and go on from when they are resumed", async () => {
-      await scene.schedules.put(mail("mail", { missed: "all" }));
+      await scene.schedules.put(sendMail("mail", { missed: "all" }));
       await lead();
       expect(await scene.schedules.pause("mail")).toMatchObject({
         state: "paused",
@@ -55,7 +55,7 @@ export function schedulesContract(kind: StoreKind): void {
       });
       await letCome("mail", 3);
       await lead();
-      expect((await scene.schedules.put(mail("mail", { input: 2 }))).state).toBe("paused");
+      expect((await scene.schedules.put(sendMail("mail", { input: 2 }))).state).toBe("paused");
       await lead();
       expect(await tasksOf("mail")).toEqual([]);
       expect(await scene.schedules.upcoming("mail", 2)).toHaveLength(2);
@@ -73,7 +73,7 @@ export function schedulesContract(kind: StoreKind): void {
     });
 
     test("make a task besides when they are told to, and aren't moved by that", async () => {
-      const put = await scene.schedules.put(mail());
+      const put = await scene.schedules.put(sendMail());
       const { taskId } = await scene.schedules.fire("mail");
       expect(await scene.queue.get(taskId)).toMatchObject({
         name: "mail",
@@ -84,7 +84,7 @@ export function schedulesContract(kind: StoreKind): void {
     });
 
     test("are gone once removed, and nobody finds what isn't there", async () => {
-      await scene.schedules.put(mail());
+      await scene.schedules.put(sendMail());
       expect(await scene.schedules.remove("mail")).toBe(true);
       expect(await scene.schedules.remove("mail")).toBe(false);
       expect(await scene.schedules.get("mail")).toBeUndefined();
@@ -112,13 +112,13 @@ export function schedulesContract(kind: StoreKind): void {
 
     /** One that wasn't made in this very moment. */
     const putBefore = async () => {
-      await scene.schedules.put(mail());
+      await scene.schedules.put(sendMail());
       await scene.queue.database.write([sql`update ${rows} set created_at = created_at - 1000`]);
     };
 
     test("are removed once though the answer was lost, and stay if they were put again since", async () => {
       await putBefore();
-      const removing = losing(() => scene.schedules.put(mail("mail", { input: 2 })));
+      const removing = losing(() => scene.schedules.put(sendMail("mail", { input: 2 })));
       expect(await scene.queue.outcome(removing.remove("mail"))).toBe(true);
       expect(await scene.schedules.get("mail")).toMatchObject({ input: 2 });
       expect(await scene.queue.outcome(losing().remove("mail"))).toBe(true);
@@ -147,7 +147,7 @@ export function schedulesContract(kind: StoreKind): void {
       await putBefore();
       const pausing = losing(async () => {
         await scene.schedules.remove("mail");
-        await scene.schedules.put(mail());
+        await scene.schedules.put(sendMail());
       });
       await expect(scene.queue.outcome(pausing.pause("mail"))).rejects.toMatchObject({
         code: "unknown_outcome",
@@ -174,56 +174,59 @@ export function schedulesContract(kind: StoreKind): void {
 
     test("say what was put last, also where the answer to an earlier put was lost", async () => {
       await putBefore();
-      const putting = losing(() => scene.schedules.put(mail("mail", { input: 2 })));
+      const putting = losing(() => scene.schedules.put(sendMail("mail", { input: 2 })));
       await expect(
-        scene.queue.outcome(putting.put(mail("mail", { input: 1 }))),
+        scene.queue.outcome(putting.put(sendMail("mail", { input: 1 }))),
       ).rejects.toMatchObject({ code: "unknown_outcome" });
       expect(await scene.schedules.get("mail")).toMatchObject({ input: 2 });
-      const again = losing().put(mail("mail", { input: 3 }));
+      const again = losing().put(sendMail("mail", { input: 3 }));
       expect(await scene.queue.outcome(again)).toMatchObject({ input: 3 });
     });
 
     test("aren't brought back by a put whose answer was lost", async () => {
       const putting = losing(() => scene.schedules.remove("mail"));
-      await expect(scene.queue.outcome(putting.put(mail()))).rejects.toMatchObject({
+      await expect(scene.queue.outcome(putting.put(sendMail()))).rejects.toMatchObject({
         code: "unknown_outcome",
       });
       expect(await scene.schedules.get("mail")).toBeUndefined();
-      expect(await scene.queue.outcome(losing().put(mail()))).toMatchObject({ revision: 1 });
+      expect(await scene.queue.outcome(losing().put(sendMail()))).toMatchObject({ revision: 1 });
     });
 
     test("that a pod declares are there though the answer was lost, as they were put since", async () => {
       const declare = (input: number, meanwhile: () => Promise<unknown>) => {
         // The first is its look.
         const parts = { ...scene.queue, database: losingAnswer(2, meanwhile) };
-        const declared = putAll([mail("mail", { input })], parts, { declares: true });
+        const declared = putAll([sendMail("mail", { input })], parts, { declares: true });
         return scene.queue.outcome(declared);
       };
       expect(await declare(1, () => scene.schedules.remove("mail"))).toMatchObject([{ input: 1 }]);
-      const put = () => scene.schedules.put(mail("mail", { input: 3 }));
+      const put = () => scene.schedules.put(sendMail("mail", { input: 3 }));
       expect(await declare(2, put)).toMatchObject([{ input: 3 }]);
     });
 
     test("are put though they were made, changed or removed between the look and the write", async () => {
-      const making = looking(() => scene.schedules.put(mail("mail", { input: 1 })));
-      expect(await making.put(mail("mail", { input: 2 }))).toMatchObject({ input: 2, revision: 2 });
-      const changing = looking(() => scene.schedules.put(mail("mail", { input: 3 })));
-      expect(await changing.put(mail("mail", { input: 4 }))).toMatchObject({ input: 4 });
+      const making = looking(() => scene.schedules.put(sendMail("mail", { input: 1 })));
+      expect(await making.put(sendMail("mail", { input: 2 }))).toMatchObject({
+        input: 2,
+        revision: 2,
+      });
+      const changing = looking(() => scene.schedules.put(sendMail("mail", { input: 3 })));
+      expect(await changing.put(sendMail("mail", { input: 4 }))).toMatchObject({ input: 4 });
       const removing = looking(() => scene.schedules.remove("mail"));
-      expect(await removing.put(mail("mail", { input: 5 }))).toMatchObject({
+      expect(await removing.put(sendMail("mail", { input: 5 }))).toMatchObject({
         input: 5,
         revision: 1,
       });
     });
 
     test("are told apart after each change, though the store's clock was turned back", async () => {
-      await scene.schedules.put(mail());
+      await scene.schedules.put(sendMail());
       await scene.queue.database.write([
         sql`update ${rows} set last_update = last_update + 3600000`,
       ]);
       const times = [(await scene.schedules.get("mail"))!.updatedAtMs];
       for (const change of [
-        () => scene.schedules.put(mail("mail", { input: 2 })),
+        () => scene.schedules.put(sendMail("mail", { input: 2 })),
         () => scene.schedules.pause("mail"),
         () => scene.schedules.resume("mail"),
       ]) {
@@ -234,7 +237,7 @@ export function schedulesContract(kind: StoreKind): void {
 
     test("make a task of what they say when it is stored, and none once they are gone", async () => {
       await putBefore();
-      const changing = looking(() => scene.schedules.put(mail("mail", { input: 2 })));
+      const changing = looking(() => scene.schedules.put(sendMail("mail", { input: 2 })));
       const { taskId } = await changing.fire("mail");
       expect(await scene.queue.get(taskId)).toMatchObject({ payload: 2 });
       const removing = looking(() => scene.schedules.remove("mail"));
@@ -244,13 +247,13 @@ export function schedulesContract(kind: StoreKind): void {
 
     test("are paused though they were changed between the look and the write", async () => {
       await putBefore();
-      const changing = looking(() => scene.schedules.put(mail("mail", { input: 2 })));
+      const changing = looking(() => scene.schedules.put(sendMail("mail", { input: 2 })));
       expect(await changing.pause("mail")).toMatchObject({ state: "paused", input: 2 });
     });
 
     test("make one task when told to though the answer was lost and they were changed since", async () => {
       await putBefore();
-      const firing = losing(() => scene.schedules.put(mail("mail", { input: 2 })));
+      const firing = losing(() => scene.schedules.put(sendMail("mail", { input: 2 })));
       const { taskId } = await scene.queue.outcome(firing.fire("mail"));
       expect(await tasksOf("mail")).toMatchObject([{ task_id: taskId, payload: '{"to":"ada"}' }]);
     });
@@ -270,7 +273,7 @@ export function schedulesContract(kind: StoreKind): void {
     });
 
     test("are listed in pages, with the times that come", async () => {
-      for (const id of ["c", "a", "b"]) await scene.schedules.put(mail(id));
+      for (const id of ["c", "a", "b"]) await scene.schedules.put(sendMail(id));
       const first = await scene.schedules.list({ limit: 2 });
       expect(first.schedules.map(({ scheduleId }) => scheduleId)).toEqual(["a", "b"]);
       const rest = await scene.schedules.list({ cursor: first.next! });

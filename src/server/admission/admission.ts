@@ -2,22 +2,22 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Context, MiddlewareHandler } from "hono";
 import { FlotillaError } from "../../base/errors.ts";
 import { type Authenticator, callerIn } from "../auth/authenticate.ts";
-import type { Anonymous } from "./anonymous-connections.ts";
-import type { Bodies, Coming } from "./incoming-bytes.ts";
+import type { AnonymousConnections } from "./anonymous-connections.ts";
+import type { IncomingBodies, IncomingBody } from "./incoming-bytes.ts";
 import {
   type Account,
   accountOf,
   accountOfAddress,
   type CallerLimits,
-  type Sending,
-  type Visit,
+  type OutgoingResponse,
+  type RequestSlot,
 } from "./caller-limits.ts";
 
 /**
  * Holds requests to the limits of their callers, from their beginning until their answers are sent and
  * their handlers have ended: one whose client has hung up still costs what it does.
  */
-export type Visits = {
+export type Admission = {
   /** For routes that need credentials: finds out who calls. */
   readonly known: MiddlewareHandler;
   /** For what answers anybody. */
@@ -26,41 +26,46 @@ export type Visits = {
   readonly either: MiddlewareHandler;
 };
 
-export type VisitParts = {
+export type AdmissionParts = {
   authenticator: Authenticator;
   limits: CallerLimits;
-  bodies?: Bodies | undefined;
-  anonymous?: Pick<Anonymous, "identify"> | undefined;
+  bodies?: IncomingBodies | undefined;
+  anonymous?: Pick<AnonymousConnections, "identify"> | undefined;
 };
 
 /** What the request came by; nothing of it where there is no connection. */
-type Carried = { incoming?: IncomingMessage; outgoing?: ServerResponse };
+type NodeMessages = { incoming?: IncomingMessage; outgoing?: ServerResponse };
 
-export function createVisits({ authenticator, limits, bodies, anonymous }: VisitParts): Visits {
-  const visiting =
+export function createAdmission({
+  authenticator,
+  limits,
+  bodies,
+  anonymous,
+}: AdmissionParts): Admission {
+  const admitting =
     (accountFor: (c: Context) => Promise<Account>): MiddlewareHandler =>
     async (c, next) => {
       // Listened for at once: the client may leave while it is found out who it is.
       const closed = untilClosed(c);
       const account = await accountFor(c);
-      const visit = limits.enter(account, sendingOf(c));
-      c.set("visit", visit);
+      const slot = limits.enter(account, outgoingOf(c));
+      c.set("visit", slot);
       c.set("account", account);
       c.set(
         "coming",
-        bodies?.open(() => cutOff(c)),
+        bodies?.open(() => cutConnection(c)),
       );
       try {
         await next();
       } finally {
-        void closed.then(visit.leave);
+        void closed.then(slot.leave);
         // Without a connection the visit ends here, and nothing waits for one to be read.
-        if (!carriedBy(c).outgoing) c.set("visit", undefined);
+        if (!nodeMessagesOf(c).outgoing) c.set("visit", undefined);
       }
     };
 
   const accountOfKnown = async (c: Context): Promise<Account> => {
-    const { incoming } = carriedBy(c);
+    const { incoming } = nodeMessagesOf(c);
     const caller = await callerIn(c, authenticator);
     const account = accountOf(caller);
     const user = account.kind === "user" ? account.id : undefined;
@@ -68,10 +73,10 @@ export function createVisits({ authenticator, limits, bodies, anonymous }: Visit
     return account;
   };
   const accountOfUnknown = (c: Context): Account =>
-    accountOfAddress(carriedBy(c).incoming?.socket.remoteAddress);
+    accountOfAddress(nodeMessagesOf(c).incoming?.socket.remoteAddress);
 
   return {
-    known: visiting(async (c) => {
+    known: admitting(async (c) => {
       try {
         return await accountOfKnown(c);
       } catch (error) {
@@ -81,8 +86,8 @@ export function createVisits({ authenticator, limits, bodies, anonymous }: Visit
         throw error;
       }
     }),
-    unknown: visiting(async (c) => accountOfUnknown(c)),
-    either: visiting(async (c) => {
+    unknown: admitting(async (c) => accountOfUnknown(c)),
+    either: admitting(async (c) => {
       try {
         return await accountOfKnown(c);
       } catch (error) {
@@ -106,17 +111,17 @@ export function accountIn(c: Context): string {
 }
 
 /** What counts the request's body while it comes. */
-export function comingIn(c: Context): Coming | undefined {
-  return c.get("coming") as Coming | undefined;
+export function incomingBodyIn(c: Context): IncomingBody | undefined {
+  return c.get("coming") as IncomingBody | undefined;
 }
 
 export function isGone(c: Context): boolean {
-  return sendingOf(c).isClosed;
+  return outgoingOf(c).isClosed;
 }
 
 /** Ends the connection. Its client asks again, or goes on from where it was. */
-export function cutOff(c: Context): void {
-  sendingOf(c).cut();
+export function cutConnection(c: Context): void {
+  outgoingOf(c).cut();
 }
 
 // As much as a connection takes at once, so that what it has sent shows while its client reads.
@@ -126,13 +131,13 @@ type Body = Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array>;
 
 /** The body of an answer of which all bytes are there. Throws `overloaded` where a read is refused for it. */
 export function bodyOf(c: Context, bytes: Uint8Array<ArrayBuffer>): Body {
-  counted(c, bytes.length);
+  countAnswer(c, bytes.length);
   return slicedBody(bytes);
 }
 
 /** The body of an answer that many share, and that takes no memory of its own. */
 export function sharedBody(c: Context, bytes: Uint8Array<ArrayBuffer>): Body {
-  counted(c, 0);
+  countAnswer(c, 0);
   return slicedBody(bytes);
 }
 
@@ -147,7 +152,7 @@ function slicedBody(bytes: Uint8Array<ArrayBuffer>): Body {
         else control.enqueue(value);
       },
     },
-    whenAsked,
+    pullOnly,
   );
 }
 
@@ -162,7 +167,7 @@ export async function pagedBody(
 ): Promise<ReadableStream<Uint8Array>> {
   const next = async () => {
     const page = await nextPage();
-    if (page) counted(c, page.length);
+    if (page) countAnswer(c, page.length);
     return page && slicesOf(page);
   };
   let slices = await next();
@@ -181,16 +186,16 @@ export async function pagedBody(
           if (isGone(c)) return;
           onError(error);
           // An error of the stream would be printed by what answers.
-          if (carriedBy(c).outgoing) cutOff(c);
+          if (nodeMessagesOf(c).outgoing) cutConnection(c);
           else control.error(error);
         }
       },
     },
-    whenAsked,
+    pullOnly,
   );
 }
 
-const whenAsked = { highWaterMark: 0 };
+const pullOnly = { highWaterMark: 0 };
 
 function* slicesOf(bytes: Uint8Array): Iterator<Uint8Array> {
   for (let at = 0; at < bytes.length; at += sliceBytes) yield bytes.subarray(at, at + sliceBytes);
@@ -200,26 +205,26 @@ function* slicesOf(bytes: Uint8Array): Iterator<Uint8Array> {
  * So many bytes of an answer without end wait for its connection. False where it was cut off for too
  * much that isn't read.
  */
-export function streaming(c: Context, waitingBytes: number): boolean {
-  return visitIn(c)?.stream(waitingBytes) ?? true;
+export function countWaiting(c: Context, waitingBytes: number): boolean {
+  return slotIn(c)?.stream(waitingBytes) ?? true;
 }
 
-function counted(c: Context, bytes: number): void {
+function countAnswer(c: Context, bytes: number): void {
   const isRead = c.req.method === "GET" || c.req.method === "HEAD";
-  visitIn(c)?.answer(bytes, { isRead });
+  slotIn(c)?.answer(bytes, { isRead });
 }
 
-function visitIn(c: Context): Visit | undefined {
-  return c.get("visit") as Visit | undefined;
+function slotIn(c: Context): RequestSlot | undefined {
+  return c.get("visit") as RequestSlot | undefined;
 }
 
-function carriedBy(c: Context): Carried {
-  return (c.env ?? {}) as Carried;
+function nodeMessagesOf(c: Context): NodeMessages {
+  return (c.env ?? {}) as NodeMessages;
 }
 
 /** Resolves when the answer is sent or its connection has ended. */
 function untilClosed(c: Context): Promise<void> {
-  const { incoming, outgoing } = carriedBy(c);
+  const { incoming, outgoing } = nodeMessagesOf(c);
   if (!incoming || !outgoing || isGone(c)) return Promise.resolve();
   const { socket } = incoming;
   return new Promise((resolve) => {
@@ -235,8 +240,8 @@ function untilClosed(c: Context): Promise<void> {
   });
 }
 
-function sendingOf(c: Context): Sending {
-  const { incoming, outgoing } = carriedBy(c);
+function outgoingOf(c: Context): OutgoingResponse {
+  const { incoming, outgoing } = nodeMessagesOf(c);
   return {
     get isClosed() {
       return outgoing?.destroyed === true || incoming?.socket.destroyed === true;

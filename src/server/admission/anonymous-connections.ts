@@ -6,7 +6,7 @@ import { addressRange } from "./caller-limits.ts";
  * take the room of callers who have. Where there are too many, the one that has kept silent the longest is
  * ended: a fresh one may be about to say who it is.
  */
-export type Anonymous = {
+export type AnonymousConnections = {
   /** Counts a fresh connection. */
   add(socket: Socket): void;
   /**
@@ -17,23 +17,23 @@ export type Anonymous = {
   readonly count: number;
 };
 
-export type AnonymousOptions = { most: number; mostPerAddress: number; mostPerUser: number };
+export type AnonymousOptions = { max: number; maxPerAddress: number; maxPerUser: number };
 
 // A browser opens some at once, and a small server has no room to divide.
-const mostAtLeast = 128;
-const mostPerAddressAtLeast = 64;
+const smallestMax = 128;
+const smallestMaxPerAddress = 64;
 
 /** How many there may be where the config doesn't say. */
-export function usualAnonymous(
+export function defaultAnonymousLimits(
   maxConnections: number,
-  most = Math.min(maxConnections, Math.max(mostAtLeast, Math.ceil(maxConnections / 2))),
-): Omit<AnonymousOptions, "mostPerUser"> {
-  const share = Math.max(mostPerAddressAtLeast, Math.ceil(most / 5));
-  return { most, mostPerAddress: Math.min(most, share) };
+  max = Math.min(maxConnections, Math.max(smallestMax, Math.ceil(maxConnections / 2))),
+): Omit<AnonymousOptions, "maxPerUser"> {
+  const share = Math.max(smallestMaxPerAddress, Math.ceil(max / 5));
+  return { max, maxPerAddress: Math.min(max, share) };
 }
 
-export function createAnonymous(options: AnonymousOptions): Anonymous {
-  const { most, mostPerAddress, mostPerUser } = options;
+export function createAnonymousConnections(options: AnonymousOptions): AnonymousConnections {
+  const { max, maxPerAddress, maxPerUser } = options;
   /** In the order in which they came, as those of each address are. */
   const all = new Map<Socket, string>();
   const perAddress = createGroups();
@@ -45,7 +45,7 @@ export function createAnonymous(options: AnonymousOptions): Anonymous {
     all.delete(socket);
     perAddress.remove(address, socket);
   };
-  const endFirst = ([first]: Iterable<Socket>) => {
+  const destroyOldest = ([first]: Iterable<Socket>) => {
     if (!first) return;
     remove(first);
     first.destroy();
@@ -55,8 +55,8 @@ export function createAnonymous(options: AnonymousOptions): Anonymous {
     add(socket) {
       const address = addressRange(socket.remoteAddress ?? "");
       const others = perAddress.of(address);
-      if (others.size >= mostPerAddress) endFirst(others);
-      else if (all.size >= most) endFirst(all.keys());
+      if (others.size >= maxPerAddress) destroyOldest(others);
+      else if (all.size >= max) destroyOldest(all.keys());
       all.set(socket, address);
       perAddress.add(address, socket);
       socket.once("close", () => remove(socket));
@@ -64,7 +64,7 @@ export function createAnonymous(options: AnonymousOptions): Anonymous {
     identify(socket, user) {
       if (!all.has(socket)) return;
       if (user !== undefined) {
-        if (perUser.of(user).size >= mostPerUser) return;
+        if (perUser.of(user).size >= maxPerUser) return;
         perUser.add(user, socket);
         socket.once("close", () => perUser.remove(user, socket));
       }

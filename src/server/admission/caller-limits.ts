@@ -1,9 +1,9 @@
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
-import { pageBytes } from "../../base/page.ts";
+import { maxPageBytes } from "../../base/page.ts";
 import type { ServerConfig } from "../../runtime/server-config.ts";
 import type { Caller } from "../auth/caller.ts";
-import { type Bucket, createBucket } from "../../base/token-bucket.ts";
+import { type TokenBucket, createTokenBucket } from "../../base/token-bucket.ts";
 
 /**
  * What callers may ask of this process: how often, how much at once, and how many bytes of answers they
@@ -16,7 +16,7 @@ import { type Bucket, createBucket } from "../../base/token-bucket.ts";
  */
 export type CallerLimits = {
   /** Begins a request, or a socket. */
-  enter(account: Account, sending: Sending, options?: EnterOptions): Visit;
+  enter(account: Account, outgoing: OutgoingResponse, options?: EnterOptions): RequestSlot;
   /** Counts one more without beginning anything. */
   count(account: Account): void;
 };
@@ -25,7 +25,7 @@ export type Account = { readonly kind: AccountKind; readonly id: string };
 export type AccountKind = "user" | "key" | "address";
 
 /** The connection of an answer, as far as that answer is concerned. */
-export type Sending = {
+export type OutgoingResponse = {
   readonly isClosed: boolean;
   /** What the connection was given and hasn't passed to the network yet. */
   readonly unflushedBytes: number;
@@ -40,7 +40,7 @@ export type EnterOptions = {
 };
 
 /** A request or a socket that is under way. */
-export type Visit = {
+export type RequestSlot = {
   /**
    * So many bytes are kept until its answer is sent. Only a read is refused where that is too much: what
    * was done has to be told.
@@ -60,37 +60,37 @@ export type LimitOptions = Pick<
 >;
 
 // A program that serves many users calls with one key, and one address may stand for many of them.
-const usualPerSecond = { user: 100, key: 10_000, address: 1_000 };
-export const usualAtOnce = { user: 64, key: 1_024, address: 1_024 };
-const usualUnreadBytes = 256 * 1024 * 1024;
-const usualUnreadBytesPerCaller = 16 * 1024 * 1024;
-const usualUnreadMs = 30_000;
+const defaultPerSecond = { user: 100, key: 10_000, address: 1_000 };
+export const defaultAtOnce = { user: 64, key: 1_024, address: 1_024 };
+const defaultUnreadBytes = 256 * 1024 * 1024;
+const defaultUnreadBytesPerCaller = 16 * 1024 * 1024;
+const defaultUnreadMs = 30_000;
 // Callers of the last moments are remembered; of more than these of a kind, those that were heard first
 // are not.
-const accountsMost = 100_000;
+const maxAccounts = 100_000;
 // How many of the oldest accounts are looked at for one that isn't in use.
-const looksMost = 16;
+const maxEvictionTries = 16;
 const sweepMs = 1_000;
 const retryAfterMs = 1_000;
 
-type Open = {
-  readonly bucket: Bucket;
+type AccountState = {
+  readonly bucket: TokenBucket;
   atOnce: number;
   unreadBytes: number;
   /** Answers that may wait to be read, the oldest first. */
-  readonly answers: Set<Answer>;
+  readonly answers: Set<TrackedAnswer>;
 };
 
-type Answer = {
-  readonly account: Open;
-  readonly sending: Sending;
+type TrackedAnswer = {
+  readonly account: AccountState;
+  readonly outgoing: OutgoingResponse;
   /** Of an answer that was made whole: its size, all of which is kept until the end of it is sent. */
   wholeBytes: number;
   /** Of an answer without end: what waits before the connection. */
   waitingBytes: number | undefined;
   /** What is counted of it now, and the most that was. */
   heldBytes: number;
-  mostBytes: number;
+  peakBytes: number;
   /** What the connection had sent when it was last seen to send, and when that was. */
   flushedBytes: number;
   flushedAtMs: number;
@@ -98,96 +98,98 @@ type Answer = {
 };
 
 export function createCallerLimits(clock: Clock, options: LimitOptions = {}): CallerLimits {
-  const perSecond = { ...usualPerSecond, ...options.requestsPerSecond };
-  const mostAtOnce = { ...usualAtOnce, ...options.requestsAtOnce };
-  const { unreadBytes = usualUnreadBytes, unreadMs = usualUnreadMs } = options;
-  const { unreadBytesPerCaller = usualUnreadBytesPerCaller } = options;
+  const perSecond = { ...defaultPerSecond, ...options.requestsPerSecond };
+  const maxAtOnce = { ...defaultAtOnce, ...options.requestsAtOnce };
+  const { unreadBytes = defaultUnreadBytes, unreadMs = defaultUnreadMs } = options;
+  const { unreadBytesPerCaller = defaultUnreadBytesPerCaller } = options;
   /** In the order in which they were last heard. A flood of one kind doesn't push out the others. */
-  const accounts: Record<AccountKind, Map<string, Open>> = {
+  const accounts: Record<AccountKind, Map<string, AccountState>> = {
     user: new Map(),
     key: new Map(),
     address: new Map(),
   };
   /** Accounts of which answers may wait to be read. */
-  const holders = new Set<Open>();
+  const holders = new Set<AccountState>();
   let unreadOfAll = 0;
   let cancelSweep: (() => void) | undefined;
 
-  const opened = ({ kind, id }: Account): Open => {
+  const stateOfAccount = ({ kind, id }: Account): AccountState => {
     const known = accounts[kind];
     const rate = { perSecond: perSecond[kind], burst: 2 * perSecond[kind] };
     const account = known.get(id) ?? {
-      bucket: createBucket(clock, rate),
+      bucket: createTokenBucket(clock, rate),
       atOnce: 0,
       unreadBytes: 0,
       answers: new Set(),
     };
     known.delete(id);
     known.set(id, account);
-    if (known.size > accountsMost) forgetOne(known);
+    if (known.size > maxAccounts) evictIdle(known);
     return account;
   };
 
-  const counted = (account: Account): Open => {
-    const open = opened(account);
+  const countRequest = (account: Account): AccountState => {
+    const open = stateOfAccount(account);
     const waitMs = open.bucket.take();
     if (waitMs === 0) return open;
-    const most = perSecond[account.kind];
-    throw overloaded(`more than ${most} requests a second`, { requestsPerSecond: most }, waitMs);
+    const max = perSecond[account.kind];
+    throw overloaded(`more than ${max} requests a second`, { requestsPerSecond: max }, waitMs);
   };
 
-  const hold = (answer: Answer, bytes: number): void => {
+  const setHeld = (answer: TrackedAnswer, bytes: number): void => {
     const more = bytes - answer.heldBytes;
     answer.account.unreadBytes += more;
     unreadOfAll += more;
     answer.heldBytes = bytes;
-    answer.mostBytes = Math.max(answer.mostBytes, bytes);
+    answer.peakBytes = Math.max(answer.peakBytes, bytes);
   };
   /** Counts what is held now. Connections don't tell when they have sent something, so it may be less. */
-  const measure = (answer: Answer): void => {
-    const { sending, wholeBytes, waitingBytes } = answer;
-    if (sending.isClosed) hold(answer, 0);
-    else if (waitingBytes === undefined) hold(answer, wholeBytes);
-    else hold(answer, waitingBytes + sending.unflushedBytes);
+  const measure = (answer: TrackedAnswer): void => {
+    const { outgoing, wholeBytes, waitingBytes } = answer;
+    if (outgoing.isClosed) setHeld(answer, 0);
+    else if (waitingBytes === undefined) setHeld(answer, wholeBytes);
+    else setHeld(answer, waitingBytes + outgoing.unflushedBytes);
   };
-  const measureAll = ({ answers }: Open): void => {
+  const measureAll = ({ answers }: AccountState): void => {
     for (const each of answers) measure(each);
   };
 
-  const watch = (answer: Answer): void => {
-    const { account, sending } = answer;
+  const watch = (answer: TrackedAnswer): void => {
+    const { account, outgoing } = answer;
     if (account.answers.has(answer)) return;
-    answer.flushedBytes = sending.flushedBytes;
+    answer.flushedBytes = outgoing.flushedBytes;
     answer.flushedAtMs = clock.monotonic();
     account.answers.add(answer);
     holders.add(account);
     cancelSweep ??= clock.after(Math.min(sweepMs, unreadMs / 4), sweep);
   };
-  const unwatch = (answer: Answer): void => {
+  const unwatch = (answer: TrackedAnswer): void => {
     const { account } = answer;
-    hold(answer, 0);
+    setHeld(answer, 0);
     if (account.answers.delete(answer) && account.answers.size === 0) holders.delete(account);
     if (holders.size > 0) return;
     cancelSweep?.();
     cancelSweep = undefined;
   };
-  const cut = (answer: Answer): void => {
+  const cut = (answer: TrackedAnswer): void => {
     answer.isOver = true;
     unwatch(answer);
-    answer.sending.cut();
+    answer.outgoing.cut();
   };
 
   /** Whether nothing of it is read. Sockets and the network hold some, so that reads show in leaps. */
-  const isStalled = (answer: Answer): boolean => {
-    const { sending, mostBytes } = answer;
-    const { flushedBytes } = sending;
+  const isStalled = (answer: TrackedAnswer): boolean => {
+    const { outgoing, peakBytes } = answer;
+    const { flushedBytes } = outgoing;
     const nowMs = clock.monotonic();
-    if (sending.unflushedBytes === 0 || flushedBytes !== answer.flushedBytes) {
+    if (outgoing.unflushedBytes === 0 || flushedBytes !== answer.flushedBytes) {
       answer.flushedBytes = flushedBytes;
       answer.flushedAtMs = nowMs;
       return false;
     }
-    return nowMs - answer.flushedAtMs >= unreadMs * Math.max(1, Math.ceil(mostBytes / pageBytes));
+    return (
+      nowMs - answer.flushedAtMs >= unreadMs * Math.max(1, Math.ceil(peakBytes / maxPageBytes))
+    );
   };
   const sweep = (): void => {
     cancelSweep = clock.after(Math.min(sweepMs, unreadMs / 4), sweep);
@@ -203,7 +205,7 @@ export function createCallerLimits(clock: Clock, options: LimitOptions = {}): Ca
   };
 
   /** Where all callers hold too much: takes from those that hold more than this one. False: there is none. */
-  const makeRoom = (own: Open, bytes: number): boolean => {
+  const makeSpace = (own: AccountState, bytes: number): boolean => {
     while (unreadOfAll + bytes > unreadBytes) {
       const largest = largestOf(holders, ({ unreadBytes: held }) => held);
       if (!largest || largest.unreadBytes === 0) return true;
@@ -220,7 +222,7 @@ export function createCallerLimits(clock: Clock, options: LimitOptions = {}): Ca
     return true;
   };
   /** Whether the caller's answers, with so many bytes more, are too many; one alone never is. */
-  const isTooMuch = (account: Open, bytes: number): boolean => {
+  const exceedsOwnShare = (account: AccountState, bytes: number): boolean => {
     const goesOver = () =>
       account.unreadBytes > 0 && account.unreadBytes + bytes > unreadBytesPerCaller;
     if (!goesOver()) return false;
@@ -229,21 +231,21 @@ export function createCallerLimits(clock: Clock, options: LimitOptions = {}): Ca
   };
 
   return {
-    count: (account) => void counted(account),
-    enter(who, sending, { isCounted = true } = {}) {
-      const account = counted(who);
-      const most = mostAtOnce[who.kind];
-      if (isCounted && account.atOnce >= most)
-        throw overloaded(`${most} requests are under way`, { requestsAtOnce: most });
-      if (isTooMuch(account, 1)) throw tooMuchOf({ unreadBytesPerCaller });
+    count: (account) => void countRequest(account),
+    enter(who, outgoing, { isCounted = true } = {}) {
+      const account = countRequest(who);
+      const max = maxAtOnce[who.kind];
+      if (isCounted && account.atOnce >= max)
+        throw overloaded(`${max} requests are under way`, { requestsAtOnce: max });
+      if (exceedsOwnShare(account, 1)) throw unreadError({ unreadBytesPerCaller });
       if (isCounted) account.atOnce++;
-      const answer: Answer = {
+      const answer: TrackedAnswer = {
         account,
-        sending,
+        outgoing,
         wholeBytes: 0,
         waitingBytes: undefined,
         heldBytes: 0,
-        mostBytes: 0,
+        peakBytes: 0,
         flushedBytes: 0,
         flushedAtMs: 0,
         isOver: false,
@@ -251,24 +253,25 @@ export function createCallerLimits(clock: Clock, options: LimitOptions = {}): Ca
       let isLeft = false;
       return {
         answer(bytes, { isRead }) {
-          if (answer.isOver || sending.isClosed) return;
-          hold(answer, 0);
-          if (isRead && isTooMuch(account, bytes)) throw tooMuchOf({ unreadBytesPerCaller });
-          if (!makeRoom(account, bytes) && isRead) throw tooMuchOf({ unreadBytes });
+          if (answer.isOver || outgoing.isClosed) return;
+          setHeld(answer, 0);
+          if (isRead && exceedsOwnShare(account, bytes))
+            throw unreadError({ unreadBytesPerCaller });
+          if (!makeSpace(account, bytes) && isRead) throw unreadError({ unreadBytes });
           answer.wholeBytes = bytes;
           watch(answer);
           measure(answer);
         },
         stream(waitingBytes) {
           if (answer.isOver) return false;
-          if (sending.isClosed) return true;
+          if (outgoing.isClosed) return true;
           answer.waitingBytes = waitingBytes;
           measure(answer);
           if (answer.heldBytes === 0) return true;
           watch(answer);
-          while (account.answers.size > 1 && isTooMuch(account, 0))
+          while (account.answers.size > 1 && exceedsOwnShare(account, 0))
             cut(largestOf(account.answers, ({ heldBytes }) => heldBytes)!);
-          if (!answer.isOver && !makeRoom(account, 0)) cut(answer);
+          if (!answer.isOver && !makeSpace(account, 0)) cut(answer);
           return !answer.isOver;
         },
         leave() {
@@ -284,22 +287,22 @@ export function createCallerLimits(clock: Clock, options: LimitOptions = {}): Ca
 }
 
 /** Forgets the caller that was heard first of those that aren't in use. */
-function forgetOne(accounts: Map<string, Open>): void {
-  let looks = 0;
+function evictIdle(accounts: Map<string, AccountState>): void {
+  let tries = 0;
   for (const [id, account] of accounts) {
     accounts.delete(id);
     if (account.atOnce === 0 && account.answers.size === 0) return;
     accounts.set(id, account);
-    if (++looks === looksMost) return;
+    if (++tries === maxEvictionTries) return;
   }
 }
 
 function largestOf<Item>(items: Iterable<Item>, bytesOf: (item: Item) => number): Item | undefined {
   let largest: Item | undefined;
-  let most = -1;
+  let largestBytes = -1;
   for (const item of items) {
     const bytes = bytesOf(item);
-    if (bytes > most) [largest, most] = [item, bytes];
+    if (bytes > largestBytes) [largest, largestBytes] = [item, bytes];
   }
   return largest;
 }
@@ -326,7 +329,7 @@ export function addressRange(address: string): string {
   return `${groups.slice(0, 4).join(":")}::/64`;
 }
 
-function tooMuchOf(details: { unreadBytesPerCaller: number } | { unreadBytes: number }) {
+function unreadError(details: { unreadBytesPerCaller: number } | { unreadBytes: number }) {
   const isOwn = "unreadBytesPerCaller" in details;
   const whose = isOwn ? "answers to earlier requests" : "too many answers of this server";
   return overloaded(`${whose} wait to be read`, details);

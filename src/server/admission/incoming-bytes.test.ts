@@ -1,9 +1,9 @@
 import { connect, type Socket } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
 import { silentLogger } from "../../base/log.ts";
-import { turns, until } from "../../base/contract/movable-clock.ts";
-import { createBodies } from "./incoming-bytes.ts";
-import { dial, serving } from "../contract/serving.ts";
+import { eventLoopTurns, until } from "../../base/contract/movable-clock.ts";
+import { createIncomingBodies } from "./incoming-bytes.ts";
+import { dial, startTestServer } from "../contract/test-server.ts";
 
 const key = "a-key-of-16-chars-or-more";
 const headers = { authorization: `Bearer ${key}` };
@@ -38,7 +38,7 @@ function beginning(port: number, sentBytes: number) {
 
 /** Three connections, and which of them were cut. */
 function three(mostBytes: number) {
-  const bodies = createBodies(mostBytes);
+  const bodies = createIncomingBodies(mostBytes);
   const cut: number[] = [];
   return { cut, all: [0, 1, 2].map((each) => bodies.open(() => cut.push(each))) };
 }
@@ -70,7 +70,7 @@ describe("what callers are in the middle of sending", () => {
 });
 
 describe("on a server with room for one of them", () => {
-  const serve = () => serving({ server: { apiKeys: [key] }, bodyBytes: 300_000 });
+  const serve = () => startTestServer({ server: { apiKeys: [key] }, bodyBytes: 300_000 });
   const enqueue = (url: string) =>
     fetch(`${url}/v1/tasks`, {
       method: "POST",
@@ -111,7 +111,7 @@ test("clients that hang up in the middle of a body leave no errors in the log", 
   const lines: object[] = [];
   const note = (fields: object) => void lines.push(fields);
   const log = { ...silentLogger, warn: note, error: note };
-  await using server = await serving({ server: { apiKeys: [key] }, log });
+  await using server = await startTestServer({ server: { apiKeys: [key] }, log });
   for (let n = 0; n < 5; n++) {
     const { socket } = beginning(server.port, 100);
     await until("it to be sent", () => socket.bytesWritten > 100);
@@ -120,6 +120,6 @@ test("clients that hang up in the middle of a body leave no errors in the log", 
     socket.destroy();
   }
   await fetch(`${server.url}/v1/tasks/none`, { headers });
-  await turns(20);
+  await eventLoopTurns(20);
   expect(lines).toEqual([]);
 });

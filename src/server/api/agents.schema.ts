@@ -1,14 +1,14 @@
 import { z } from "zod";
-import { named, next, paging, said, spec, taskName, time } from "./schema.ts";
+import { named, next, paging, described, spec, taskName, time } from "./schema.ts";
 
 const facts = named(
   "AgentFacts",
   z.object({
-    during: said(
+    during: described(
       z.enum(["queue", "interrupt", "merge"]),
       "What becomes of a message that comes during a turn.",
     ),
-    debounceMs: said(
+    debounceMs: described(
       z.number(),
       "With `merge`, how long nothing more must be said before it answers.",
     ).optional(),
@@ -24,14 +24,14 @@ const facts = named(
   }),
 );
 
-const signing = said(
+const signing = described(
   z
     .array(
       z
         .object({
-          id: said(z.string(), "The start of its SHA-256, to tell it from others."),
+          id: described(z.string(), "The start of its SHA-256, to tell it from others."),
           addedAtMs: time(),
-          untilMs: said(
+          untilMs: described(
             z.int().nullable(),
             "Until when one that was replaced still signs; null of the one in use.",
           ),
@@ -47,42 +47,42 @@ const agent = named(
   z.union([
     z.object({
       name: z.string(),
-      source: said(z.literal("code"), "Live pods have it in code, where it can be changed."),
+      source: described(z.literal("code"), "Live pods have it in code, where it can be changed."),
       facts: facts.readonly(),
-      shadows: said(
+      shadows: described(
         z.literal(true).optional(),
         "One of that name is stored too, and isn't used while pods have it in code.",
       ),
     }),
     z.object({
       name: z.string(),
-      source: said(z.literal("stored"), "It was made over HTTP."),
-      settings: said(
+      source: described(z.literal("stored"), "It was made over HTTP."),
+      settings: described(
         z.record(z.string(), z.unknown()).readonly(),
         "Its settings. Of headers only the names are shown, with null for their values.",
       ),
       signing,
       compactionSigning: signing,
-      revision: said(z.int(), "Rises with every change."),
+      revision: described(z.int(), "Rises with every change."),
       createdAtMs: time(),
       lastUpdateMs: time(),
     }),
   ]),
 );
 
-const settings = said(
+const settings = described(
   z.record(z.string(), z.unknown()),
   "A `url`, and what else an agent can have: `headers`, `during`, `history`, `compaction` and others. A header whose value is null keeps the value that it has.",
 );
-const secret = () => said(z.string().max(200).nullable(), "`whsec_…`; null takes it away.");
+const secret = () => described(z.string().max(200).nullable(), "`whsec_…`; null takes it away.");
 const written = {
   settings,
-  secret: said(
+  secret: described(
     secret(),
     "Signs its requests: `whsec_` and 24 to 64 bytes in base64. One that it replaces goes on signing for a while; null takes all away.",
   ).optional(),
-  compactionSecret: said(secret(), "The same for its compactor.").optional(),
-  keepOldSecretMs: said(
+  compactionSecret: described(secret(), "The same for its compactor.").optional(),
+  keepOldSecretMs: described(
     z
       .int()
       .min(0)
@@ -91,7 +91,7 @@ const written = {
   ).optional(),
 };
 
-const shown = named("AgentShown", z.object({ agent }));
+const agentAnswer = named("AgentShown", z.object({ agent }));
 const tag = "agents";
 const refusals = ["invalid_input", "invalid_option", "payload_too_large", "unsupported"] as const;
 const stored = [...refusals, "payload_too_deep", "payload_not_storable", "conflict"] as const;
@@ -116,7 +116,7 @@ export const agentSpecs = {
     tag,
     summary: "Make an agent that answers at a URL.",
     body: named("CreateAgentBody", z.strictObject({ name: taskName(), ...written })),
-    answers: { 201: shown },
+    answers: { 201: agentAnswer },
     errors: [...stored, "overloaded"],
   }),
   get: spec({
@@ -125,7 +125,7 @@ export const agentSpecs = {
     operationId: "getAgent",
     tag,
     summary: "One agent, without its secrets.",
-    answers: { 200: shown },
+    answers: { 200: agentAnswer },
     errors: ["not_found", "invalid_option"],
   }),
   replace: spec({
@@ -138,13 +138,13 @@ export const agentSpecs = {
       "ReplaceAgentBody",
       z.strictObject({
         ...written,
-        ifRevision: said(
+        ifRevision: described(
           z.int().min(1),
           "Refused with `conflict` where it has another.",
         ).optional(),
       }),
     ),
-    answers: { 200: shown },
+    answers: { 200: agentAnswer },
     errors: [...stored, "not_found"],
   }),
   remove: spec({

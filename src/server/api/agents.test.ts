@@ -1,12 +1,12 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { beat } from "../../pods/sql.ts";
 import { openStore } from "../../store/open.ts";
-import { asking, openPlace } from "../contract/asking.ts";
+import { appHarness, openTestStore } from "../contract/app-harness.ts";
 
 const signing = (letter: string) => `whsec_${Buffer.from(letter.repeat(24)).toString("base64")}`;
 const url = "https://agent.example/chat";
 
-const place = openPlace();
+const testStore = openTestStore();
 let lines: string[];
 beforeEach(() => {
   lines = [];
@@ -16,7 +16,7 @@ const told: string[] = [];
 const ask = async (method: string, path: string, body?: unknown) => {
   const write = (...said: unknown[]) => void lines.push(JSON.stringify(said));
   const log = { debug: write, info: write, warn: write, error: write };
-  const answer = await asking(place.flotilla, { log }).send(method, path, body);
+  const answer = await appHarness(testStore.flotilla, { log }).send(method, path, body);
   told.push(JSON.stringify(answer));
   return answer;
 };
@@ -50,7 +50,7 @@ describe("agents over HTTP", () => {
     for (const name of ["a/b", "c"]) {
       await ask("POST", "/v1/agents", { name, settings: { url } });
     }
-    const database = await openStore(place.store);
+    const database = await openStore(testStore.store);
     const facts = { during: "queue", attempts: 3, compaction: null };
     const metadata = JSON.stringify({ sessions: { agents: { coded: facts } } });
     await database.write([beat("pod", metadata, 0)]);

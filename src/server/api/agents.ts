@@ -2,7 +2,7 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import { route, type Route } from "../route.ts";
 import { agentSpecs } from "./agents.schema.ts";
-import { given } from "./tasks.ts";
+import { withoutUndefined } from "./tasks.ts";
 
 // Headers, and what keeps them secret, take more room than most settings.
 const maxBytes = 128 * 1024;
@@ -12,11 +12,11 @@ export function agentRoutes({ flotilla }: { flotilla: Pick<Flotilla, "agents"> }
   const { agents } = flotilla;
   return [
     route(agentSpecs.list).to(async ({ caller, query }) => {
-      return { status: 200, body: await agents.list(caller.tenant, given(query)) };
+      return { status: 200, body: await agents.list(caller.tenant, withoutUndefined(query)) };
     }),
     route(agentSpecs.create, { maxBytes }).to(async ({ caller, body }) => {
       const { name, ...settings } = await body();
-      const agent = await agents.create(caller.tenant, name, given(settings));
+      const agent = await agents.create(caller.tenant, name, withoutUndefined(settings));
       return { status: 201, body: { agent } };
     }),
     route(agentSpecs.get).to(async ({ caller, params: { name } }) => {
@@ -25,7 +25,7 @@ export function agentRoutes({ flotilla }: { flotilla: Pick<Flotilla, "agents"> }
       return { status: 200, body: { agent } };
     }),
     route(agentSpecs.replace, { maxBytes }).to(async ({ caller, params: { name }, body }) => {
-      const agent = await agents.replace(caller.tenant, name, given(await body()));
+      const agent = await agents.replace(caller.tenant, name, withoutUndefined(await body()));
       return { status: 200, body: { agent } };
     }),
     route(agentSpecs.remove).to(async ({ caller, params: { name } }) => {

@@ -8,12 +8,12 @@ import { findKeys } from "../../tasks/sql/enqueue.ts";
 import type { Database } from "../../store/database.ts";
 import { migrate } from "../../store/migrate.ts";
 import { memoryDatabase } from "../../store/sqlite/inline.ts";
-import { asking, mailOnly, openPlace } from "../contract/asking.ts";
+import { appHarness, emailContracts, openTestStore } from "../contract/app-harness.ts";
 
-const place = openPlace();
+const testStore = openTestStore();
 
 function post(body: string | Uint8Array, type = "application/x-ndjson") {
-  const { post } = asking(place.flotilla, { contracts: mailOnly });
+  const { post } = appHarness(testStore.flotilla, { contracts: emailContracts });
   return post("/v1/tasks/bulk", body, { "Content-Type": type });
 }
 
@@ -59,7 +59,7 @@ describe("many tasks in one request", () => {
     });
     const { outcomes } = answer.body;
     expect(outcomes[4].taskId).toBe(outcomes[0].taskId);
-    const stored = await place.flotilla.get(outcomes[3].taskId);
+    const stored = await testStore.flotilla.get(outcomes[3].taskId);
     expect(stored!.runAtMs).toBe(Date.UTC(2100, 0));
   });
 
@@ -67,7 +67,7 @@ describe("many tasks in one request", () => {
     const rows = [{ name: "post", input: 1 }, 5, { name: "post", input: 2 }];
     const answer = await post(JSON.stringify(rows), "application/json; charset=utf-8");
     expect(answer.body).toMatchObject({ rows: 3, created: 2, rejected: 1 });
-    expect((await place.flotilla.list()).tasks.map(({ payload }) => payload)).toEqual([2, 1]);
+    expect((await testStore.flotilla.list()).tasks.map(({ payload }) => payload)).toEqual([2, 1]);
   });
 
   test("may hold one that is far too long, which is rejected alone", async () => {
@@ -94,7 +94,7 @@ describe("many tasks in one request", () => {
     expect(await post("{}", "application/json")).toMatchObject({ status: 400 });
     expect(await post("[{", "application/json")).toMatchObject({ status: 400 });
     expect((await post("")).body).toMatchObject({ rows: 0, outcomes: [] });
-    expect((await place.flotilla.list()).tasks).toEqual([]);
+    expect((await testStore.flotilla.list()).tasks).toEqual([]);
   });
 });
 
@@ -114,7 +114,10 @@ describe("tasks whose store answers no more when some of them are stored", () =>
     const parts = { clock: systemClock, random, ids: uuidv7(systemClock, random) };
     const tasks = createTasks({ ...parts, database: refusing });
     await tasks.enqueue("mail", { to: "ada" }, { key: "k" });
-    return { tasks, post: asking({ ...place.flotilla, enqueueEach: tasks.enqueueEach }).post };
+    return {
+      tasks,
+      post: appHarness({ ...testStore.flotilla, enqueueEach: tasks.enqueueEach }).post,
+    };
   };
   const rows = [
     { name: "mail", input: { to: "ada" }, options: { key: "k" } },

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { named, next, paging, said, spec, time, wholeNumber } from "./schema.ts";
+import { named, next, paging, described, spec, time, wholeNumber } from "./schema.ts";
 
 const selection = {
   group: z.string().optional(),
@@ -20,11 +20,11 @@ const errorGroup = named(
     group: z.string(),
     name: z.string(),
     code: z.string(),
-    message: said(z.string(), "The message of the latest."),
+    message: described(z.string(), "The message of the latest."),
     tasks: z.int(),
     firstAtMs: time(),
     lastAtMs: time(),
-    taskIds: said(z.array(z.string()).readonly(), "Some of its tasks, the latest first."),
+    taskIds: described(z.array(z.string()).readonly(), "Some of its tasks, the latest first."),
   }),
 );
 
@@ -34,13 +34,13 @@ const deadLetter = named(
     taskId: z.string(),
     name: z.string(),
     tenant: z.string(),
-    group: said(z.string(), "The group of its error."),
+    group: described(z.string(), "The group of its error."),
     code: z.string(),
     message: z.string(),
     failures: z.int(),
     deaths: z.int(),
     failedAtMs: time(),
-    redriveId: said(z.string().nullable(), "The redrive that has started it over last."),
+    redriveId: described(z.string().nullable(), "The redrive that has started it over last."),
     token: z.int(),
   }),
   "A failed task.",
@@ -52,7 +52,7 @@ const redrive = named(
     redriveId: z.string(),
     selection: z.object(selection),
     state: z.enum(["running", "stopping", "done", "stopped", "cancelled"]),
-    reason: said(
+    reason: described(
       z
         .object({
           code: z.enum(["same_error", "other_errors", "cancelled"]),
@@ -65,13 +65,13 @@ const redrive = named(
     step: z.int(),
     stepSize: z.int(),
     maxStep: z.int(),
-    taken: said(z.int(), "Tasks that it has started over."),
+    taken: described(z.int(), "Tasks that it has started over."),
     succeeded: z.int(),
-    failed: said(z.int(), "Failed again, with the error that they had before."),
-    failedOtherwise: said(z.int(), "Failed again, with another error."),
-    gone: said(z.int(), "Cancelled, or deleted before they could be counted."),
-    open: said(z.int(), "Not ended yet."),
-    remaining: said(z.int().nullable(), "How many were left when it last looked."),
+    failed: described(z.int(), "Failed again, with the error that they had before."),
+    failedOtherwise: described(z.int(), "Failed again, with another error."),
+    gone: described(z.int(), "Cancelled, or deleted before they could be counted."),
+    open: described(z.int(), "Not ended yet."),
+    remaining: described(z.int().nullable(), "How many were left when it last looked."),
     createdAtMs: time(),
     updatedAtMs: time(),
   }),
@@ -131,7 +131,7 @@ export const deadLetterSpecs = {
       "RedriveBody",
       z.strictObject({
         ...selection,
-        maxStep: said(
+        maxStep: described(
           z.int().min(1).max(1_000),
           "How large its steps may become. Default 256.",
         ).optional(),
@@ -149,7 +149,10 @@ export const deadLetterSpecs = {
     summary: "A page of redrives, newest first.",
     query: z.strictObject({
       cursor: paging.cursor,
-      limit: said(wholeNumber({ min: 1, max: 1_000 }), "How many at most. Default 20.").optional(),
+      limit: described(
+        wholeNumber({ min: 1, max: 1_000 }),
+        "How many at most. Default 20.",
+      ).optional(),
     }),
     answers: { 200: named("Redrives", z.object({ redrives: z.array(redrive), next })) },
     errors: ["invalid_option"],

@@ -5,9 +5,9 @@ import { abort } from "../../base/errors.ts";
 import { task } from "../../tasks/task.ts";
 import { type Pod } from "../../runtime/pod.ts";
 import { startPod } from "../../runtime/start-pod.ts";
-import { asking, openPlace } from "../contract/asking.ts";
+import { appHarness, openTestStore } from "../contract/app-harness.ts";
 
-const place = openPlace();
+const testStore = openTestStore();
 let started: Pod | undefined;
 afterEach(() => started?.stop());
 
@@ -17,13 +17,13 @@ const flaky = task("flaky", { attempts: 1 }, ({ input }) => {
   return 1;
 });
 
-const server = (deadLetters = () => place.flotilla.deadLetters) =>
-  asking(place.flotilla, { deadLetters });
+const server = (deadLetters = () => testStore.flotilla.deadLetters) =>
+  appHarness(testStore.flotilla, { deadLetters });
 
 describe("failed tasks over HTTP", () => {
   test("are grouped and listed, by the leader's view and without it, and redriven and given up", async () => {
     const pod = await startPod({
-      store: place.store,
+      store: testStore.store,
       use: [flaky],
       log: silentLogger,
       heartbeatMs: 50,
@@ -35,7 +35,7 @@ describe("failed tasks over HTTP", () => {
     for (const { taskId } of made) await pod.settled(taskId);
     await until("its lead", () => pod.leader === pod.podId);
 
-    for (const deadLetters of [() => place.flotilla.deadLetters, () => pod.deadLetters]) {
+    for (const deadLetters of [() => testStore.flotilla.deadLetters, () => pod.deadLetters]) {
       const found = await server(deadLetters).get("/v1/dlq/groups?name=flaky&limit=5");
       expect(found).toMatchObject({ status: 200, body: { count: 1, tasks: 3 } });
       const [{ group }] = found.body.groups;
@@ -49,7 +49,7 @@ describe("failed tasks over HTTP", () => {
     const begun = await post("/v1/dlq/redrives", { name: "flaky", maxStep: 2 });
     expect(begun).toMatchObject({ status: 202, body: { state: "running", maxStep: 2, taken: 0 } });
     const { redriveId } = begun.body;
-    const ended = await place.flotilla.deadLetters.followRedrive(redriveId);
+    const ended = await testStore.flotilla.deadLetters.followRedrive(redriveId);
     expect(ended).toMatchObject({ state: "stopped", taken: 1, failed: 1 });
     expect((await get(`/v1/dlq/redrives/${redriveId}`)).body).toEqual(ended);
     expect((await get("/v1/dlq/redrives?limit=1")).body).toEqual({ redrives: [ended], next: null });
@@ -58,8 +58,8 @@ describe("failed tasks over HTTP", () => {
     mended = true;
     const { taskId } = made[0]!;
     const one = await post("/v1/dlq/redrives", { taskId });
-    await place.flotilla.deadLetters.followRedrive(one.body.redriveId);
-    expect(await place.flotilla.get(taskId)).toMatchObject({ status: "completed" });
+    await testStore.flotilla.deadLetters.followRedrive(one.body.redriveId);
+    expect(await testStore.flotilla.get(taskId)).toMatchObject({ status: "completed" });
     expect(await post("/v1/dlq/redrives", { taskId })).toMatchObject({
       status: 409,
       body: { error: { code: "conflict", details: { status: "completed" } } },

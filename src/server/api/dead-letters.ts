@@ -2,7 +2,7 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { DeadLetters } from "../../dead-letters/dead-letters.ts";
 import { route, type Route } from "../route.ts";
 import { deadLetterSpecs } from "./dead-letters.schema.ts";
-import { given } from "./tasks.ts";
+import { withoutUndefined } from "./tasks.ts";
 
 export type DeadLetterRoutes = {
   /** The leader's where it is in this process, because it has its view already. */
@@ -13,22 +13,25 @@ export type DeadLetterRoutes = {
 export function deadLetterRoutes({ deadLetters }: DeadLetterRoutes): Route[] {
   return [
     route(deadLetterSpecs.groups).to(async ({ query }) => {
-      return { status: 200, body: await deadLetters().groups(given(query)) };
+      return { status: 200, body: await deadLetters().groups(withoutUndefined(query)) };
     }),
     route(deadLetterSpecs.tasks).to(async ({ query }) => {
-      return { status: 200, body: await deadLetters().list(given(query)) };
+      return { status: 200, body: await deadLetters().list(withoutUndefined(query)) };
     }),
     route(deadLetterSpecs.discard).to(async ({ body }) => {
-      return { status: 200, body: await deadLetters().discard(given(await body())) };
+      return { status: 200, body: await deadLetters().discard(withoutUndefined(await body())) };
     }),
     route(deadLetterSpecs.redrive).to(async ({ body }) => {
       const { maxStep, ...selection } = await body();
       const options = maxStep === undefined ? {} : { maxStep };
       // What is stored now is done by the leader, bit by bit.
-      return { status: 202, body: await deadLetters().redrive(given(selection), options) };
+      return {
+        status: 202,
+        body: await deadLetters().redrive(withoutUndefined(selection), options),
+      };
     }),
     route(deadLetterSpecs.redrives).to(async ({ query }) => {
-      return { status: 200, body: await deadLetters().redrives(given(query)) };
+      return { status: 200, body: await deadLetters().redrives(withoutUndefined(query)) };
     }),
     route(deadLetterSpecs.getRedrive).to(async ({ params: { redriveId } }) => {
       const redrive = await deadLetters().getRedrive(redriveId);

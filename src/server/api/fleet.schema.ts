@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { named, said, spec, time } from "./schema.ts";
+import { named, described, spec, time } from "./schema.ts";
 
 const pod = named(
   "Pod",
@@ -9,10 +9,10 @@ const pod = named(
     birthMs: time(),
     lastHeartbeatMs: time(),
     beat: z.int(),
-    state: said(
+    state: described(
       z
         .object({
-          holds: said(z.int(), "How many tasks it takes on at most, right now."),
+          holds: described(z.int(), "How many tasks it takes on at most, right now."),
           reasons: z.array(z.object({ code: z.string(), text: z.string() })).readonly(),
         })
         .nullable(),
@@ -35,13 +35,13 @@ const depth = named(
   z.object({
     ready: z.int(),
     delayed: z.int(),
-    waiting: said(z.int(), "Waits for other tasks."),
-    blocked: said(z.int(), "Waits for room of its key."),
-    alone: said(z.int(), "Must run alone, after pods have died under it."),
+    waiting: described(z.int(), "Waits for other tasks."),
+    blocked: described(z.int(), "Waits for room of its key."),
+    alone: described(z.int(), "Must run alone, after pods have died under it."),
     running: z.int(),
     failed: z.int(),
-    oldestMs: said(z.int(), "How long the task that has been due for longest has waited."),
-    paused: said(z.boolean(), "Nobody claims any: the name is paused, or everything."),
+    oldestMs: described(z.int(), "How long the task that has been due for longest has waited."),
+    paused: described(z.boolean(), "Nobody claims any: the name is paused, or everything."),
   }),
 );
 
@@ -72,10 +72,10 @@ const overview = named(
     }),
     sessions: z.object({
       all: count(),
-      busy: said(count(), "Something goes on in them, such as an answer."),
+      busy: described(count(), "Something goes on in them, such as an answer."),
     }),
     pods: z.object({ up: count(), down: count() }),
-    waiting: said(
+    waiting: described(
       z.array(z.object({ runId: z.string(), flow: z.string(), signal: z.string() })).readonly(),
       "A few runs that wait for a signal, among the newest.",
     ),
@@ -98,16 +98,22 @@ export const fleetSpecs = {
         "Home",
         z.object({
           name: z.literal("flotilla"),
-          links: said(z.record(z.string(), z.string()), "Paths on this server, by what they are."),
-          advice: said(z.string(), "How to be told more.").optional(),
+          links: described(
+            z.record(z.string(), z.string()),
+            "Paths on this server, by what they are.",
+          ),
+          advice: described(z.string(), "How to be told more.").optional(),
           version: z.string().optional(),
           store: z.enum(["sqlite", "postgres"]).optional(),
-          docs: said(
+          docs: described(
             z.record(z.string(), z.string()),
             "Paths of the docs that came with this server, by the name of the page.",
           ).optional(),
           overview: overview.optional(),
-          trouble: said(z.string(), "The code of why the store can't be looked at.").optional(),
+          trouble: described(
+            z.string(),
+            "The code of why the store can't be looked at.",
+          ).optional(),
         }),
       ),
     },
@@ -145,7 +151,10 @@ export const fleetSpecs = {
         z.object({
           byStatus,
           byName: z.record(z.string(), byStatus).readonly(),
-          noWorker: said(z.array(z.string()).readonly(), "Names that no pod which is up works on."),
+          noWorker: described(
+            z.array(z.string()).readonly(),
+            "Names that no pod which is up works on.",
+          ),
         }),
       ),
     },
@@ -202,7 +211,7 @@ export const fleetSpecs = {
         "NotReady",
         z.object({
           status: z.literal("not ready"),
-          reason: said(z.string(), "`stopping`, or the code of what went wrong."),
+          reason: described(z.string(), "`stopping`, or the code of what went wrong."),
         }),
       ),
     },

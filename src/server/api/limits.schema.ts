@@ -1,10 +1,10 @@
 import { z } from "zod";
-import { named, next, paging, said, spec, taskName, time } from "./schema.ts";
+import { named, next, paging, described, spec, taskName, time } from "./schema.ts";
 
 const paused = named(
   "Paused",
   z.object({
-    name: said(z.string(), "A task's name, or `*` where everything is paused."),
+    name: described(z.string(), "A task's name, or `*` where everything is paused."),
     sinceMs: time(),
     reason: z.string().nullable(),
   }),
@@ -14,11 +14,11 @@ const pauses = named("Pauses", z.object({ paused: z.array(paused) }));
 const limit = named(
   "Limit",
   z.object({
-    scope: said(z.string(), "`tenant/<tenant>` or `key/<name>/<key>`."),
-    limit: said(z.int().nullable(), "How many may run at once; null where there is no limit."),
-    byHand: said(z.boolean(), "Set here, so that what the code says doesn't count."),
+    scope: described(z.string(), "`tenant/<tenant>` or `key/<name>/<key>`."),
+    limit: described(z.int().nullable(), "How many may run at once; null where there is no limit."),
+    byHand: described(z.boolean(), "Set here, so that what the code says doesn't count."),
     running: z.int(),
-    blocked: said(z.int(), "Tasks that wait for room of this scope."),
+    blocked: described(z.int(), "Tasks that wait for room of this scope."),
   }),
 );
 const limits = named("Limits", z.object({ limits: z.array(limit), next }));
@@ -37,7 +37,7 @@ const tenant = named(
 const refusals = ["invalid_input", "invalid_option", "payload_too_large", "unsupported"] as const;
 const tag = "limits and pauses";
 
-export const gateSpecs = {
+export const limitSpecs = {
   paused: spec({
     method: "get",
     path: "/v1/pauses",
@@ -56,8 +56,8 @@ export const gateSpecs = {
     body: named(
       "PauseBody",
       z.strictObject({
-        name: said(taskName(), "Default: everything.").optional(),
-        reason: said(z.string().max(500), "Why, for people.").optional(),
+        name: described(taskName(), "Default: everything.").optional(),
+        reason: described(z.string().max(500), "Why, for people.").optional(),
       }),
     ),
     answers: { 200: pauses },
@@ -71,7 +71,7 @@ export const gateSpecs = {
     summary: "End the pause of a name, or of everything.",
     body: named(
       "ResumeBody",
-      z.strictObject({ name: said(taskName(), "Default: everything.").optional() }),
+      z.strictObject({ name: described(taskName(), "Default: everything.").optional() }),
     ),
     answers: { 200: pauses },
     errors: refusals,

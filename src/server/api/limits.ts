@@ -1,35 +1,35 @@
 import { pageAfter } from "../../base/page.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import { route, type Route } from "../route.ts";
-import { gateSpecs } from "./limits.schema.ts";
-import { given } from "./tasks.ts";
+import { limitSpecs } from "./limits.schema.ts";
+import { withoutUndefined } from "./tasks.ts";
 
 /** What keeps tasks from being claimed: pauses, and limits of keys and tenants. */
-export function gateRoutes({ flotilla }: { flotilla: Flotilla }): Route[] {
+export function limitRoutes({ flotilla }: { flotilla: Flotilla }): Route[] {
   const paused = async () => ({ status: 200, body: { paused: await flotilla.paused() } }) as const;
   return [
-    route(gateSpecs.paused).to(paused),
-    route(gateSpecs.pause).to(async ({ body }) => {
+    route(limitSpecs.paused).to(paused),
+    route(limitSpecs.pause).to(async ({ body }) => {
       const { name, ...options } = await body();
-      await flotilla.pause(name, given(options));
+      await flotilla.pause(name, withoutUndefined(options));
       return paused();
     }),
-    route(gateSpecs.resume).to(async ({ body }) => {
+    route(limitSpecs.resume).to(async ({ body }) => {
       await flotilla.resume((await body()).name);
       return paused();
     }),
-    route(gateSpecs.limits).to(async ({ query: { scope, cursor } }) => {
+    route(limitSpecs.limits).to(async ({ query: { scope, cursor } }) => {
       const { limits } = flotilla;
       const found = scope === undefined ? await limits.list() : [await limits.get(scope)];
       const page = pageAfter(found, (limit) => limit.scope, cursor);
       return { status: 200, body: { limits: page.items, next: page.next } };
     }),
-    route(gateSpecs.setLimit).to(async ({ body }) => {
+    route(limitSpecs.setLimit).to(async ({ body }) => {
       const { scope, limit } = await body();
       await flotilla.limits.set(scope, limit);
       return { status: 200, body: await flotilla.limits.get(scope) };
     }),
-    route(gateSpecs.tenants).to(async ({ query: { cursor } }) => {
+    route(limitSpecs.tenants).to(async ({ query: { cursor } }) => {
       const found = await flotilla.limits.tenants();
       const page = pageAfter(found, ({ tenant }) => tenant, cursor);
       return { status: 200, body: { tenants: page.items, next: page.next } };

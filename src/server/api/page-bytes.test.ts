@@ -1,9 +1,9 @@
 import { DatabaseSync, type SQLInputValue } from "node:sqlite";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { pageBytes } from "../../base/page.ts";
+import { maxPageBytes } from "../../base/page.ts";
 import { flow } from "../../flows/flow.ts";
 import { inboxPage } from "./session-streams.ts";
-import { serving } from "../contract/serving.ts";
+import { startTestServer } from "../contract/test-server.ts";
 
 const big = "ü".repeat(60_000);
 const state = "s".repeat(100_000);
@@ -11,10 +11,10 @@ const many = flow("many", { version: 1 })
   .to("a", () => ({ one: state }))
   .to("b", () => ({ two: state }))
   .end();
-let server: Awaited<ReturnType<typeof serving>>;
+let server: Awaited<ReturnType<typeof startTestServer>>;
 
 beforeAll(async () => {
-  server = await serving({ use: [many] });
+  server = await startTestServer({ use: [many] });
 });
 afterAll(() => server[Symbol.asyncDispose]());
 
@@ -39,7 +39,7 @@ async function all(path: string, items: string, nextAs = "cursor") {
   let pages = 0;
   for (let at = path; ;) {
     const text = await (await fetch(`${server.url}${at}`, { headers })).text();
-    expect(Buffer.byteLength(text)).toBeLessThanOrEqual(pageBytes);
+    expect(Buffer.byteLength(text)).toBeLessThanOrEqual(maxPageBytes);
     const page = JSON.parse(text) as Record<string, never[]> & { next: string | number | null };
     expect(page[items]!.length).toBeGreaterThan(0);
     found.push(...page[items]!);
@@ -103,7 +103,7 @@ test("so do pages of runs, of their histories and of what happened to tasks", as
   const events = await all(`/v1/tasks/${taskId}/events`, "events", "after");
   expect(events.found.length).toBeGreaterThan(30);
   const shown = await (await fetch(`${server.url}/v1/tasks/${taskId}`)).text();
-  expect(Buffer.byteLength(shown)).toBeLessThanOrEqual(pageBytes);
+  expect(Buffer.byteLength(shown)).toBeLessThanOrEqual(maxPageBytes);
   expect((JSON.parse(shown) as { next: number }).next).toBeGreaterThan(0);
 });
 
@@ -217,7 +217,7 @@ test("so do pages of redrives, of the signals of a run and of an inbox", async (
   let pages = 0;
   for (let cursor: string | undefined | null; cursor !== null; pages++) {
     const page = inboxPage(items, cursor);
-    expect(Buffer.byteLength(JSON.stringify(page))).toBeLessThanOrEqual(pageBytes);
+    expect(Buffer.byteLength(JSON.stringify(page))).toBeLessThanOrEqual(maxPageBytes);
     shown.push(...page.sessions.map(({ sessionId }) => sessionId));
     cursor = page.next;
   }
@@ -230,9 +230,9 @@ test("so do pages of redrives, of the signals of a run and of an inbox", async (
 });
 
 test("what alone takes more than a page comes alone", async () => {
-  await using wide = await serving({ maxPayloadBytes: 4 * 1024 * 1024 });
+  await using wide = await startTestServer({ maxPayloadBytes: 4 * 1024 * 1024 });
   for (const n of numbers(3)) {
-    await wide.flotilla.enqueue("nobody", { n, text: "x".repeat(n === 1 ? 2 * pageBytes : 10) });
+    await wide.flotilla.enqueue("nobody", { n, text: "x".repeat(n === 1 ? 2 * maxPageBytes : 10) });
   }
   const sizes: number[] = [];
   for (let cursor: string | null = ""; cursor !== null;) {

@@ -6,7 +6,7 @@ import {
   next,
   nextAfter,
   paging,
-  said,
+  described,
   spec,
   taskName,
   time,
@@ -29,7 +29,7 @@ const doing = named(
       type: z.literal("waiting_for_signal"),
       name: z.string(),
       sinceMs: time(),
-      untilMs: said(time().nullable(), "Null where it waits for as long as it takes."),
+      untilMs: described(time().nullable(), "Null where it waits for as long as it takes."),
     }),
     z.object({ type: z.literal("waiting_for_children"), sinceMs: time() }),
     z.object({ type: z.literal("waiting_for_others") }),
@@ -49,7 +49,7 @@ const run = named(
   z.object({
     runId: z.string(),
     flow: z.string(),
-    version: said(
+    version: described(
       z.int(),
       "The highest version of its flow that has advanced it; 0 before any has.",
     ),
@@ -57,33 +57,33 @@ const run = named(
     key: z.string().nullable(),
     priority: z.int(),
     input: json(),
-    at: said(
+    at: described(
       z.string().nullable(),
       "The transition or finalizer that is next or runs; null before it has begun and once it has ended.",
     ),
-    state: said(
+    state: described(
       z.record(z.string(), z.unknown()).readonly(),
       "What transitions have returned so far.",
     ),
-    attempt: said(z.int(), "1 on the first try of what it stands at."),
-    deaths: said(z.int(), "Pods that have died while they ran what it stands at."),
+    attempt: described(z.int(), "1 on the first try of what it stands at."),
+    deaths: described(z.int(), "Pods that have died while they ran what it stands at."),
     status: z.enum(["open", "completed", "failed", "cancelled"]),
     doing: doing.nullable(),
-    noWorker: said(
+    noWorker: described(
       z.boolean(),
       "No pod that is up may take it: none works on its flow, or none in its version or a later one.",
     ),
-    paused: said(z.boolean(), "Its flow, or everything, is paused."),
-    intent: said(
+    paused: described(z.boolean(), "Its flow, or everything, is paused."),
+    intent: described(
       z.enum(["completed", "failed", "cancelled"]).nullable(),
       "The ending that its finalizers lead to; null while transitions run.",
     ),
     output: json("What it gives, once it has completed."),
-    error: said(taskError.nullable(), "Why it failed, or what the last attempt failed with."),
+    error: described(taskError.nullable(), "Why it failed, or what the last attempt failed with."),
     progress: json("What it said last of how far it is."),
     cancelRequested: z.boolean(),
-    parentId: said(z.string().nullable(), "The run that has started it."),
-    waitsFor: said(
+    parentId: described(z.string().nullable(), "The run that has started it."),
+    waitsFor: described(
       z.array(z.string()).readonly(),
       "What it waits or has waited for: those that it was to run after, and its children.",
     ),
@@ -97,14 +97,14 @@ const entry = named(
   z.object({
     seq: z.int(),
     atMs: time(),
-    type: said(
+    type: described(
       z.string(),
       "Such as `start`, `complete`, `error`, `park`, `cancel`, `finish`, `set_aside`, `given_up`, `resume`, `pod_died`.",
     ),
     attempt: z.int().nullable(),
     podId: z.string().nullable(),
     transition: z.string().nullable(),
-    startedAtMs: said(time().nullable(), "When the attempt began that it tells the end of."),
+    startedAtMs: described(time().nullable(), "When the attempt began that it tells the end of."),
     detail: json(),
   }),
   "Something that happened to a run.",
@@ -119,7 +119,7 @@ const signal = named(
 const startOptions = named(
   "StartOptions",
   enqueueOptions.omit({ attempts: true, onDuplicate: true }).extend({
-    onDuplicate: said(
+    onDuplicate: described(
       z.enum(["existing", "reject"]),
       "Where the key is taken. Default `existing`.",
     ).optional(),
@@ -130,8 +130,8 @@ const started = named(
   "StartedRun",
   z.object({
     runId: z.string(),
-    created: said(z.boolean(), "False where a run with that key was there already."),
-    noWorker: said(
+    created: described(z.boolean(), "False where a run with that key was there already."),
+    noWorker: described(
       z.boolean(),
       "No pod that is up works on runs of this flow: it waits until one does.",
     ).optional(),
@@ -155,10 +155,10 @@ const stuck = named(
   z.object({
     flow: z.string(),
     why: z.enum(["set_aside", "no_worker", "retrying", "waiting"]),
-    at: said(z.string().nullable(), "Where they stand; null before they have begun."),
+    at: described(z.string().nullable(), "Where they stand; null before they have begun."),
     version: z.int(),
     runs: z.int(),
-    runId: said(z.string(), "The oldest of them."),
+    runId: described(z.string(), "The oldest of them."),
     sinceMs: time(),
   }),
   "Runs that don't get on and may need somebody, counted together where they stand alike.",
@@ -168,7 +168,7 @@ const flow = named(
   "Flow",
   z.object({
     flow: z.string(),
-    machine: said(
+    machine: described(
       z
         .object({
           version: z.int(),
@@ -187,16 +187,16 @@ const flow = named(
       .array(
         z.object({
           version: z.int(),
-          pods: said(z.int(), "How many pods that are up work with this version."),
+          pods: described(z.int(), "How many pods that are up work with this version."),
           lastHeartbeatMs: time(),
         }),
       )
       .readonly(),
-    places: said(
+    places: described(
       places.readonly(),
       "How many open runs stand where. Those that haven't begun are under `start`.",
     ),
-    openByVersion: said(
+    openByVersion: described(
       z.record(z.string(), z.int()).readonly(),
       "Open runs by the version that has advanced them last; 0 before any has.",
     ),
@@ -244,11 +244,14 @@ export const runSpecs = {
     summary: "A page of runs, newest first.",
     query: z.strictObject({
       flow: anyName().optional(),
-      status: said(statuses, "`open` is pending or claimed.").optional(),
+      status: described(statuses, "`open` is pending or claimed.").optional(),
       tenant: z.string().max(500).optional(),
-      at: said(partName(), "Only those that stand at this transition or finalizer.").optional(),
-      parent: said(z.string().max(500), "Only those that this run has started.").optional(),
-      setAside: said(
+      at: described(
+        partName(),
+        "Only those that stand at this transition or finalizer.",
+      ).optional(),
+      parent: described(z.string().max(500), "Only those that this run has started.").optional(),
+      setAside: described(
         z.literal("true"),
         "Only those that can't be read, and that nobody touches.",
       ).optional(),
@@ -305,7 +308,7 @@ export const runSpecs = {
     body: named(
       "NewSignal",
       z.strictObject({
-        name: said(
+        name: described(
           z
             .string()
             .regex(
@@ -315,7 +318,7 @@ export const runSpecs = {
           "The name of a signal of its flow.",
         ),
         payload: json("What the run gets. Default null.").optional(),
-        id: said(z.string().min(1).max(200), "Default: one of its own.").optional(),
+        id: described(z.string().min(1).max(200), "Default: one of its own.").optional(),
       }),
     ),
     answers: { 202: named("SignalSent", z.object({ status: z.literal("sent") })) },
@@ -340,7 +343,7 @@ export const runSpecs = {
     body: named(
       "ResumeBody",
       z.strictObject({
-        as: said(
+        as: described(
           z.int().min(1).max(1_000_000_000),
           "Gives a run that a later version has advanced to this one.",
         ).optional(),

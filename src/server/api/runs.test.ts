@@ -8,7 +8,7 @@ import { machinesOf } from "../../runtime/flows.ts";
 import { handlersByName } from "../../runtime/handlers.ts";
 import type { Pod } from "../../runtime/pod.ts";
 import { startPod } from "../../runtime/start-pod.ts";
-import { asking, openPlace } from "../contract/asking.ts";
+import { appHarness, openTestStore } from "../contract/app-harness.ts";
 
 const parcel = flow("parcel", { version: 1 })
   .to("wrap", () => ({ wrapped: true }))
@@ -26,26 +26,25 @@ const order = flow("order", {
 const mail = task("mail", {}, () => {});
 const use = [order, parcel, mail];
 
-const place = openPlace();
+const testStore = openTestStore();
 const pods: Pod[] = [];
 afterEach(async () => {
   for (const pod of pods.splice(0)) await pod.stop();
 });
 
 const ask = (method: string, path: string, body?: unknown) =>
-  asking(place.flotilla, { contracts: handlersByName(use), machines: machinesOf(use) }).send(
-    method,
-    path,
-    body,
-  );
+  appHarness(testStore.flotilla, {
+    contracts: handlersByName(use),
+    machines: machinesOf(use),
+  }).send(method, path, body);
 const startWith = async (...flows: Parameters<typeof machinesOf>[0]) => {
-  const { store } = place;
+  const { store } = testStore;
   pods.push(await startPod({ store, use: flows, log: silentLogger, dataDir: false }));
 };
 const isDoing = (runId: string, type: string) =>
-  until(type, async () => (await place.flotilla.runs.get(runId))?.doing?.type === type);
+  until(type, async () => (await testStore.flotilla.runs.get(runId))?.doing?.type === type);
 const hasEnded = (runId: string) =>
-  until("its end", async () => (await place.flotilla.runs.get(runId))?.status !== "open");
+  until("its end", async () => (await testStore.flotilla.runs.get(runId))?.status !== "open");
 
 const book = { item: "book" };
 
@@ -98,7 +97,7 @@ describe("runs over HTTP", () => {
 
   test("of a queue's flow count among that queue", async () => {
     const { runId } = (await ask("POST", "/v1/runs", { flow: "order", input: book })).body;
-    expect(await place.flotilla.get(runId)).toMatchObject({ scope: "queue/shop" });
+    expect(await testStore.flotilla.get(runId)).toMatchObject({ scope: "queue/shop" });
   });
 
   test("with a key are started once", async () => {

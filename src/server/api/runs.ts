@@ -3,12 +3,12 @@ import type { Machine } from "../../flows/machine.ts";
 import type { TaskEventsOptions } from "../../tasks/tasks.ts";
 import type { FlowContract, TaskContract } from "../../tasks/task.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
-import { asJson, readFlows } from "../../runtime/flows.ts";
+import { flowToJson, readFlows } from "../../runtime/flows.ts";
 import { parseRow } from "../../runtime/json-rows.ts";
-import { sees } from "../auth/caller.ts";
+import { canSee } from "../auth/caller.ts";
 import { route, type Route } from "../route.ts";
 import { runSpecs } from "./runs.schema.ts";
-import { eventPage, given, noWorkerAmong, traceOf } from "./tasks.ts";
+import { eventPage, withoutUndefined, noWorkerAmong, traceOf } from "./tasks.ts";
 
 export type RunRoutes = {
   flotilla: Pick<Flotilla, "noWorker" | "pods" | "runs">;
@@ -51,12 +51,12 @@ export function runRoutes(parts: RunRoutes): Route[] {
     }),
     route(runSpecs.list).to(async ({ query: { setAside, ...query } }) => {
       const filter = setAside === undefined ? {} : { setAside: true };
-      return { status: 200, body: await runs.list({ ...given(query), ...filter }) };
+      return { status: 200, body: await runs.list({ ...withoutUndefined(query), ...filter }) };
     }),
     route(runSpecs.get).to(async ({ caller, params: { runId } }) => {
       const run = await runs.get(runId);
       // One of another tenant is as if it weren't there.
-      if (run && sees(caller, run)) return { status: 200, body: { run } };
+      if (run && canSee(caller, run)) return { status: 200, body: { run } };
       throw new FlotillaError("not_found", `there is no run ${runId.slice(0, 80)}`);
     }),
     route(runSpecs.history).to(async ({ params: { runId }, query: { after = 0, limit } }) => {
@@ -71,7 +71,7 @@ export function runRoutes(parts: RunRoutes): Route[] {
     }),
     route(runSpecs.signal, { maxBytes }).to(async ({ params: { runId }, body }) => {
       const { name, payload = null, ...options } = await body();
-      await runs.signal(runId, name, payload, given(options));
+      await runs.signal(runId, name, payload, withoutUndefined(options));
       return { status: 202, body: { status: "sent" } };
     }),
     route(runSpecs.cancel).to(async ({ params: { runId } }) => {
@@ -80,12 +80,12 @@ export function runRoutes(parts: RunRoutes): Route[] {
       throw new FlotillaError("conflict", "the run has ended already and can't be cancelled");
     }),
     route(runSpecs.resume).to(async ({ params: { runId }, body }) => {
-      await runs.resume(runId, given(await body()));
+      await runs.resume(runId, withoutUndefined(await body()));
       return { status: 200, body: { status: "open" } };
     }),
     route(runSpecs.flows).to(async () => {
       const flows = await readFlows(flotilla, machines);
-      return { status: 200, body: { flows: flows.map(asJson) } };
+      return { status: 200, body: { flows: flows.map(flowToJson) } };
     }),
   ];
 }

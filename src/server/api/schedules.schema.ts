@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { yearMs } from "../../base/durations.ts";
-import { json, named, next, paging, said, shortText, spec, taskName, time } from "./schema.ts";
+import { json, named, next, paging, described, shortText, spec, taskName, time } from "./schema.ts";
 
 const missed = z.enum(["once", "skip", "all"]);
 
@@ -14,26 +14,26 @@ const schedule = named(
   "Schedule",
   z.object({
     scheduleId: z.string(),
-    name: said(z.string(), "The name of the task that it makes."),
-    pattern: said(z.string().nullable(), "When, as cron; null where it comes at an interval."),
-    zone: said(z.string().nullable(), "The time zone of the pattern."),
-    everyMs: said(z.int().nullable(), "The interval; null where it comes by a pattern."),
+    name: described(z.string(), "The name of the task that it makes."),
+    pattern: described(z.string().nullable(), "When, as cron; null where it comes at an interval."),
+    zone: described(z.string().nullable(), "The time zone of the pattern."),
+    everyMs: described(z.int().nullable(), "The interval; null where it comes by a pattern."),
     input: json(),
     options: z.object({ ...taskOptions, group: z.string().optional() }),
     missed,
     state: z.enum(["active", "paused", "ended", "broken"]),
-    revision: said(z.int(), "Rises with every change of what it says."),
+    revision: described(z.int(), "Rises with every change of what it says."),
     nextAtMs: time().nullable(),
     lastAtMs: time().nullable(),
     lastTaskId: z.string().nullable(),
-    error: said(z.string().nullable(), "Why it is `broken`."),
+    error: described(z.string().nullable(), "Why it is `broken`."),
     createdAtMs: time(),
     updatedAtMs: time(),
-    noWorker: said(z.boolean(), "Whether no pod that is up works on its tasks."),
+    noWorker: described(z.boolean(), "Whether no pod that is up works on its tasks."),
   }),
 );
 
-const shown = named("ScheduleShown", z.object({ schedule }));
+const scheduleAnswer = named("ScheduleShown", z.object({ schedule }));
 const tag = "schedules";
 
 export const scheduleSpecs = {
@@ -69,17 +69,20 @@ export const scheduleSpecs = {
       z.strictObject({
         name: taskName(),
         input: json("What its tasks get. Default null.").optional(),
-        pattern: said(
+        pattern: described(
           z.string(),
           "Cron: minute, hour, day of month, month, day of week.",
         ).optional(),
-        zone: said(z.string(), "The time zone of the pattern. Default `UTC`.").optional(),
-        everyMs: said(z.int().min(1_000).max(yearMs), "Instead of a pattern.").optional(),
-        missed: said(missed, "What becomes of times that nobody fired. Default `once`.").optional(),
+        zone: described(z.string(), "The time zone of the pattern. Default `UTC`.").optional(),
+        everyMs: described(z.int().min(1_000).max(yearMs), "Instead of a pattern.").optional(),
+        missed: described(
+          missed,
+          "What becomes of times that nobody fired. Default `once`.",
+        ).optional(),
         options: z.strictObject(taskOptions).optional(),
       }),
     ),
-    answers: { 200: shown },
+    answers: { 200: scheduleAnswer },
     errors: [
       "invalid_input",
       "invalid_option",
@@ -105,7 +108,7 @@ export const scheduleSpecs = {
     operationId: "pauseSchedule",
     tag,
     summary: "Fire no more until it is resumed.",
-    answers: { 200: shown },
+    answers: { 200: scheduleAnswer },
     errors: ["not_found", "invalid_schedule"],
   }),
   resume: spec({
@@ -114,7 +117,7 @@ export const scheduleSpecs = {
     operationId: "resumeSchedule",
     tag,
     summary: "Go on with the next time from now.",
-    answers: { 200: shown },
+    answers: { 200: scheduleAnswer },
     errors: ["not_found", "invalid_schedule"],
   }),
   fire: spec({

@@ -2,13 +2,13 @@ import { describe, expect, test } from "vitest";
 import { silentLogger } from "../../base/log.ts";
 import { task } from "../../tasks/task.ts";
 import { startPod } from "../../runtime/start-pod.ts";
-import { asking, mailOnly, openPlace } from "../contract/asking.ts";
+import { appHarness, emailContracts, openTestStore } from "../contract/app-harness.ts";
 import { createMetrics } from "../metrics/metrics.ts";
 
-const place = openPlace();
+const testStore = openTestStore();
 
 const ask = (method: string, path: string, body?: unknown) =>
-  asking(place.flotilla, { contracts: mailOnly }).send(method, path, body);
+  appHarness(testStore.flotilla, { contracts: emailContracts }).send(method, path, body);
 
 const nightly = {
   name: "mail",
@@ -49,7 +49,7 @@ describe("schedules over HTTP", () => {
     });
     const fired = await ask("POST", "/v1/schedules/nightly/fire");
     expect(fired.status).toBe(201);
-    expect(await place.flotilla.get(fired.body.taskId)).toMatchObject({
+    expect(await testStore.flotilla.get(fired.body.taskId)).toMatchObject({
       name: "mail",
       priority: 2,
     });
@@ -98,7 +98,7 @@ describe("schedules over HTTP", () => {
     await ask("PUT", "/v1/schedules/nightly", nightly);
     const mail = task("mail", {}, () => {});
     const pod = await startPod({
-      store: place.store,
+      store: testStore.store,
       use: [mail],
       log: silentLogger,
     });

@@ -5,7 +5,7 @@ import type { Schedule } from "../../schedules/rows.ts";
 import type { ScheduleOf } from "../../schedules/schedule.ts";
 import { route, type Route } from "../route.ts";
 import { scheduleSpecs } from "./schedules.schema.ts";
-import { given } from "./tasks.ts";
+import { withoutUndefined } from "./tasks.ts";
 
 export type ScheduleRoutes = {
   flotilla: Pick<Flotilla, "noWorker" | "schedules">;
@@ -18,14 +18,14 @@ export type ScheduleRoutes = {
 /** Schedules: what they say, when they come, and whether somebody would run their tasks. */
 export function scheduleRoutes({ flotilla, contracts, maxBytes }: ScheduleRoutes): Route[] {
   const { schedules } = flotilla;
-  const shown = async (schedule: Schedule) => {
+  const withNoWorker = async (schedule: Schedule) => {
     const noWorker = await flotilla.noWorker([schedule.name]);
     return { schedule: { ...schedule, noWorker: noWorker.length > 0 } };
   };
 
   return [
     route(scheduleSpecs.list).to(async ({ query }) => {
-      const page = await schedules.list(given(query));
+      const page = await schedules.list(withoutUndefined(query));
       const noWorker = new Set(await flotilla.noWorker(page.schedules.map(({ name }) => name)));
       const all = page.schedules.map((each) => ({ ...each, noWorker: noWorker.has(each.name) }));
       return { status: 200, body: { schedules: all, next: page.next } };
@@ -35,24 +35,24 @@ export function scheduleRoutes({ flotilla, contracts, maxBytes }: ScheduleRoutes
       if (!schedule) throw missing(scheduleId);
       const broken = schedule.state === "broken";
       const upcomingMs = broken ? [] : await schedules.upcoming(scheduleId);
-      return { status: 200, body: { ...(await shown(schedule)), upcomingMs } };
+      return { status: 200, body: { ...(await withNoWorker(schedule)), upcomingMs } };
     }),
     route(scheduleSpecs.put, { maxBytes }).to(async ({ params: { scheduleId }, body }) => {
       const { name, ...rest } = await body();
       const task: TaskContract = { ...contracts?.get(name), name } as TaskContract;
       // Whether a pattern or an interval was given, and whether it makes sense, is checked there.
-      const said = { ...rest, task } as ScheduleOf<TaskContract>;
-      return { status: 200, body: await shown(await schedules.put(scheduleId, said)) };
+      const declared = { ...rest, task } as ScheduleOf<TaskContract>;
+      return { status: 200, body: await withNoWorker(await schedules.put(scheduleId, declared)) };
     }),
     route(scheduleSpecs.remove).to(async ({ params: { scheduleId } }) => {
       if (!(await schedules.remove(scheduleId))) throw missing(scheduleId);
       return { status: 200, body: { removed: true } };
     }),
     route(scheduleSpecs.pause).to(async ({ params: { scheduleId } }) => {
-      return { status: 200, body: await shown(await schedules.pause(scheduleId)) };
+      return { status: 200, body: await withNoWorker(await schedules.pause(scheduleId)) };
     }),
     route(scheduleSpecs.resume).to(async ({ params: { scheduleId } }) => {
-      return { status: 200, body: await shown(await schedules.resume(scheduleId)) };
+      return { status: 200, body: await withNoWorker(await schedules.resume(scheduleId)) };
     }),
     route(scheduleSpecs.fire).to(async ({ params: { scheduleId } }) => {
       return { status: 201, body: await schedules.fire(scheduleId) };

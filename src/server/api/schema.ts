@@ -49,15 +49,15 @@ export function named<S extends z.ZodType>(id: string, schema: S, description?: 
 }
 
 /** Describes a field. */
-export function said<S extends z.ZodType>(schema: S, description: string): S {
+export function described<S extends z.ZodType>(schema: S, description: string): S {
   documented.add(schema, { description });
   return schema;
 }
 
 /** Milliseconds since 1970. */
-export const time = () => said(z.int(), "Milliseconds since 1970.");
+export const time = () => described(z.int(), "Milliseconds since 1970.");
 
-export const json = (description = "Any JSON value.") => said(z.unknown(), description);
+export const json = (description = "Any JSON value.") => described(z.unknown(), description);
 
 /** A whole number in a query, where everything is text. */
 export function wholeNumber({ min, max }: { min: number; max: number }) {
@@ -70,28 +70,37 @@ export function wholeNumber({ min, max }: { min: number; max: number }) {
 
 /** Pages: how many at most, and where to go on. */
 export const paging = {
-  cursor: said(z.string().max(1_000), "The `next` of the page before.").optional(),
-  limit: said(wholeNumber({ min: 1, max: 1_000 }), "How many at most. Default 50.").optional(),
+  cursor: described(z.string().max(1_000), "The `next` of the page before.").optional(),
+  limit: described(wholeNumber({ min: 1, max: 1_000 }), "How many at most. Default 50.").optional(),
 };
 
-export const next = said(z.string().nullable(), "The cursor of the page that follows, or null.");
+export const next = described(
+  z.string().nullable(),
+  "The cursor of the page that follows, or null.",
+);
 
 /** Pages of what happened, by numbers. */
 export const eventPaging = z.strictObject({
-  after: said(
+  after: described(
     wholeNumber({ min: 0, max: 2 ** 31 - 1 }),
     "The `next` of the page before.",
   ).optional(),
-  limit: said(wholeNumber({ min: 1, max: 1_000 }), "How many at most. Default 1,000.").optional(),
+  limit: described(
+    wholeNumber({ min: 1, max: 1_000 }),
+    "How many at most. Default 1,000.",
+  ).optional(),
 });
 
-export const nextAfter = said(z.int().nullable(), "The `after` of the page that follows, or null.");
+export const nextAfter = described(
+  z.int().nullable(),
+  "The `after` of the page that follows, or null.",
+);
 
 /** 1 to 500 characters, as keys and tenants are. */
 export const shortText = () => z.string().min(1).max(500);
 
 export const taskName = () =>
-  said(
+  described(
     z
       .string()
       .regex(

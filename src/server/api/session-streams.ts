@@ -1,7 +1,7 @@
 import type { Context } from "hono";
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
-import type { FewAtOnce } from "../../base/semaphore.ts";
+import type { Semaphore } from "../../base/semaphore.ts";
 import type { Logger } from "../../base/log.ts";
 import { fitPage } from "../../base/page.ts";
 import type {
@@ -13,19 +13,19 @@ import type {
 } from "../../sessions/service.ts";
 import type { Authenticator } from "../auth/authenticate.ts";
 import { type Caller, userOf } from "../auth/caller.ts";
-import { type Members, ownInbox, watchMember } from "../auth/members.ts";
-import { inTurn, route, type Route } from "../route.ts";
-import { frameErrorOf, prepareEvent } from "../socket/send-buffer.ts";
+import { type Members, filterInbox, watchMembership } from "../auth/members.ts";
+import { withPageSlot, route, type Route } from "../route.ts";
+import { frameErrorOf, encodeEvent } from "../socket/send-buffer.ts";
 import { sessionSpecs } from "./sessions.schema.ts";
-import type { EventWriter, Streams } from "../event-streams.ts";
+import type { EventWriter, EventStreams } from "../event-streams.ts";
 import { pagedBody } from "../admission/admission.ts";
-import { as } from "./sessions.ts";
+import { actingAs } from "./sessions.ts";
 
-export type SessionStreams = {
+export type SessionStreamParts = {
   sessions: SessionService;
   members: Members;
-  streams: Streams;
-  pageTurns: FewAtOnce;
+  streams: EventStreams;
+  pageSemaphore: Semaphore;
   authenticator: Authenticator;
   clock: Clock;
   log: Logger;
@@ -33,27 +33,27 @@ export type SessionStreams = {
 
 // Proxies that collect an answer before they pass it on would keep it for ever.
 const unbuffered = { "X-Accel-Buffering": "no" };
-const exportPage = 200;
+const exportPageEntries = 200;
 
 /** Answers that come bit by bit: what happens in sessions and inboxes, and whole sessions. */
-export function sessionStreamRoutes(parts: SessionStreams): Route[] {
-  const { sessions, members, streams, pageTurns, authenticator, clock, log } = parts;
+export function sessionStreamRoutes(parts: SessionStreamParts): Route[] {
+  const { sessions, members, streams, pageSemaphore, authenticator, clock, log } = parts;
   return [
     route(sessionSpecs.events).to(async ({ caller, params: { sessionId }, query, context }) => {
       await members.check(caller, sessionId);
       // What isn't there is said by the status, which can't be taken back once events are sent.
       await sessions.get(caller.tenant, sessionId);
       const { lastSeq, ...rest } = query;
-      const place = { lastSeq: lastEventId(context) ?? lastSeq ?? 0, ...defined(rest) };
+      const position = { lastSeq: lastEventId(context) ?? lastSeq ?? 0, ...definedPosition(rest) };
       const body = streams.open(context, (to) => {
-        const still = watchMember({
+        const membership = watchMembership({
           members,
           clock,
           caller: () => caller,
           sessionId,
-          onRemoved: (error) => ended(to, error, log),
+          onRemoved: (error) => endWithError(to, error, log),
         });
-        const joined = sessions.join(caller.tenant, sessionId, place, {
+        const joined = sessions.join(caller.tenant, sessionId, position, {
           push(event) {
             if (event.type === "deleted") {
               to.write({ type: "deleted", data: JSON.stringify({ session: sessionId }) });
@@ -64,36 +64,36 @@ export function sessionStreamRoutes(parts: SessionStreams): Route[] {
               const data = JSON.stringify({ ...event, session: sessionId });
               return to.write({ type: "joined", data });
             }
-            still.look();
+            membership.recheck();
             const id = event.type === "entries" ? event.entries.at(-1)?.seq : undefined;
-            const { text: data } = prepareEvent(sessionId, event);
+            const { text: data } = encodeEvent(sessionId, event);
             return to.write({ type: event.type, ...(id !== undefined && { id }), data });
           },
-          fail: (error) => ended(to, error, log),
+          fail: (error) => endWithError(to, error, log),
           drained: to.drained,
         });
         joined.ready.catch(() => {});
         return () => {
-          still.stop();
+          membership.stop();
           joined.leave();
         };
       });
       return { status: 200, body, headers: unbuffered };
     }),
     route(sessionSpecs.inbox).to(async ({ caller, query: { user, cursor } }) => {
-      const whose = userOf(as(caller, user));
+      const whose = userOf(actingAs(caller, user));
       const items = await snapshotOf(sessions, caller, whose);
       return { status: 200, body: inboxPage(items, cursor) };
     }),
     route(sessionSpecs.inboxEvents).to(({ caller, query: { user }, context }) => {
-      const whose = userOf(as(caller, user));
+      const whose = userOf(actingAs(caller, user));
       const body = streams.open(context, (to) => {
         const sink: Sink<InboxEvent> = {
           push: ({ type, ...data }) => to.write({ type, data: JSON.stringify(data) }),
-          fail: (error) => ended(to, error, log),
+          fail: (error) => endWithError(to, error, log),
           drained: to.drained,
         };
-        const joined = sessions.inbox(caller.tenant, whose, ownInbox(caller, sink));
+        const joined = sessions.inbox(caller.tenant, whose, filterInbox(caller, sink));
         joined.ready.catch(() => {});
         return () => joined.leave();
       });
@@ -105,7 +105,7 @@ export function sessionStreamRoutes(parts: SessionStreams): Route[] {
       const nextPage = linesOf(sessions, session);
       const body = await pagedBody(
         context,
-        () => inTurn(context, pageTurns, nextPage),
+        () => withPageSlot(context, pageSemaphore, nextPage),
         (error) => void frameErrorOf(error, log),
       );
       return { status: 200, body };
@@ -127,7 +127,7 @@ function linesOf(
     const lines: object[] = after === undefined ? [{ session }] : [];
     after ??= 0;
     // What is added meanwhile isn't part of it, or it might never end.
-    const limit = Math.min(exportPage, lastSeq - after);
+    const limit = Math.min(exportPageEntries, lastSeq - after);
     if (limit > 0) {
       const { entries } = await sessions.entries(tenant, sessionId, { after, limit });
       after = entries.at(-1)?.seq ?? lastSeq;
@@ -151,27 +151,27 @@ function snapshotOf(
       },
       fail: reject,
     };
-    const joined = sessions.inbox(caller.tenant, user, ownInbox(caller, sink));
+    const joined = sessions.inbox(caller.tenant, user, filterInbox(caller, sink));
     joined.ready.then(() => joined.leave(), reject);
   });
 }
 
-function ended(to: EventWriter, error: unknown, log: Logger): void {
+function endWithError(to: EventWriter, error: unknown, log: Logger): void {
   to.write({ type: "error", data: JSON.stringify(frameErrorOf(error, log)) });
   to.end();
 }
 
 /** Browsers send it when they come back by themselves. */
 function lastEventId(context: Context): number | undefined {
-  const given = context.req.header("last-event-id");
-  if (given === undefined || given === "") return undefined;
-  if (/^\d{1,15}$/.test(given)) return Number(given);
+  const header = context.req.header("last-event-id");
+  if (header === undefined || header === "") return undefined;
+  if (/^\d{1,15}$/.test(header)) return Number(header);
   throw new FlotillaError("invalid_input", "Last-Event-ID must be the id of an event: a number");
 }
 
 /** A page of an inbox, the session that something happened in last first. */
 export function inboxPage(items: readonly InboxItem[], cursor?: string) {
-  const after = cursor === undefined ? undefined : inboxPlace(cursor);
+  const after = cursor === undefined ? undefined : parseInboxCursor(cursor);
   const left = items
     .toSorted(inboxOrder)
     .filter((item) => after === undefined || inboxOrder(item, after) > 0);
@@ -183,22 +183,25 @@ export function inboxPage(items: readonly InboxItem[], cursor?: string) {
   };
 }
 
-type InboxPlace = Pick<InboxItem, "activeAtMs" | "sessionId">;
+type InboxCursor = Pick<InboxItem, "activeAtMs" | "sessionId">;
 
-function inboxOrder(one: InboxPlace, other: InboxPlace): number {
+function inboxOrder(one: InboxCursor, other: InboxCursor): number {
   if (one.activeAtMs !== other.activeAtMs) return other.activeAtMs - one.activeAtMs;
   if (one.sessionId === other.sessionId) return 0;
   return one.sessionId < other.sessionId ? -1 : 1;
 }
 
-function inboxPlace(cursor: string): InboxPlace {
+function parseInboxCursor(cursor: string): InboxCursor {
   const [, atMs, sessionId] = /^(\d{1,16})\.(.+)$/s.exec(cursor) ?? [];
   if (sessionId !== undefined) return { activeAtMs: Number(atMs), sessionId };
   throw new FlotillaError("invalid_option", "cursor must be the `next` of an earlier page");
 }
 
-function defined(place: { incarnation?: string | undefined; lastMessageId?: string | undefined }) {
-  const { incarnation, lastMessageId } = place;
+function definedPosition(position: {
+  incarnation?: string | undefined;
+  lastMessageId?: string | undefined;
+}) {
+  const { incarnation, lastMessageId } = position;
   return {
     ...(incarnation !== undefined && { incarnation }),
     ...(lastMessageId !== undefined && { lastMessageId }),

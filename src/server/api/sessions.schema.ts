@@ -5,7 +5,7 @@ import {
   next,
   nextAfter,
   paging,
-  said,
+  described,
   shortText,
   spec,
   taskName,
@@ -18,7 +18,7 @@ const state = named(
   z.union([
     z.object({ state: z.literal("idle") }),
     z.object({
-      state: said(
+      state: described(
         z.enum(["catching_up", "waiting"]),
         "`waiting`: its agent isn't asked before the agent's throttle has a permit.",
       ),
@@ -26,7 +26,7 @@ const state = named(
       attempt: z.int(),
       agent: z.string(),
       messageId: z.string(),
-      upToSeq: said(z.int(), "What was said up to here is being answered."),
+      upToSeq: described(z.int(), "What was said up to here is being answered."),
       stopping: z.boolean(),
     }),
     z.object({ state: z.literal("compacting"), epoch: z.int() }),
@@ -39,12 +39,12 @@ const session = named(
   z.object({
     sessionId: z.string(),
     tenant: z.string(),
-    agents: said(z.array(z.string()), "Who answers; the first where a message names none."),
+    agents: described(z.array(z.string()), "Who answers; the first where a message names none."),
     users: z.array(z.string()),
     status: z.enum(["active", "archived"]),
     state,
     lastSeq: z.int(),
-    tokens: said(z.number(), "Tokens since the last summary."),
+    tokens: described(z.number(), "Tokens since the last summary."),
     needsCompaction: z.boolean(),
     metadata: json(),
     metadataVersion: z.int(),
@@ -56,33 +56,36 @@ const session = named(
 );
 
 const role = () => z.enum(["system", "user", "assistant"]);
-const part = () => said(z.unknown(), "A part of a message, as the AI SDK has it.");
+const part = () => described(z.unknown(), "A part of a message, as the AI SDK has it.");
 
 const entry = named(
   "Entry",
   z.object({
-    seq: said(z.int(), "Its place in the session: 1…n without gaps."),
+    seq: described(z.int(), "Its place in the session: 1…n without gaps."),
     kind: z.enum(["message", "tool_result", "summary", "stop"]),
     role: role(),
     author: z.string(),
     messageId: z.string(),
-    replaces: said(z.int(), "The entry in whose place this one is shown.").optional(),
+    replaces: described(z.int(), "The entry in whose place this one is shown.").optional(),
     epoch: z.int().optional(),
-    upToSeq: said(z.int(), "Of an answer: the last entry that it answers.").optional(),
+    upToSeq: described(z.int(), "Of an answer: the last entry that it answers.").optional(),
     outcome: z.enum(["completed", "stopped", "cut", "failed"]).optional(),
     error: z.object({ code: z.string(), message: z.string() }).optional(),
     tokens: z.number(),
     parts: z.array(part()),
     metadata: json().optional(),
     results: z
-      .object({ messageId: z.string(), results: z.array(said(z.unknown(), "A tool's result.")) })
+      .object({
+        messageId: z.string(),
+        results: z.array(described(z.unknown(), "A tool's result.")),
+      })
       .optional(),
     throughSeq: z.int().optional(),
-    stop: said(
+    stop: described(
       z.object({
         epoch: z.int(),
         messageId: z.string(),
-        by: said(z.enum(["user", "key", "program"]), "What its author is."),
+        by: described(z.enum(["user", "key", "program"]), "What its author is."),
       }),
       "Of a `stop`: the turn that was stopped, and the message that it made.",
     ).optional(),
@@ -96,7 +99,7 @@ const sent = named(
   z.object({
     seq: z.int(),
     messageId: z.string(),
-    duplicate: said(z.boolean(), "It was stored before, under the same id."),
+    duplicate: described(z.boolean(), "It was stored before, under the same id."),
   }),
 );
 
@@ -136,8 +139,8 @@ const found = [
 const stored = [...found, "payload_too_large", "payload_too_deep", "payload_not_storable"] as const;
 
 const done = z.object({ done: z.boolean() });
-const ofUser = said(id(), "Whose, where the caller isn't a user.").optional();
-const lastSeq = said(
+const ofUser = described(id(), "Whose, where the caller isn't a user.").optional();
+const lastSeq = described(
   seqText(),
   "The last entry that the client has. `Last-Event-ID` goes before it. Default 0.",
 ).optional();
@@ -153,7 +156,7 @@ export const sessionSpecs = {
     body: named(
       "CreateSessionBody",
       z.strictObject({
-        sessionId: said(id(), "Default: a fresh one.").optional(),
+        sessionId: described(id(), "Default: a fresh one.").optional(),
         agents: z.array(taskName()).max(16).optional(),
         users: z.array(id()).max(100).optional(),
         metadata: json().optional(),
@@ -210,7 +213,7 @@ export const sessionSpecs = {
       "SessionMetadataBody",
       z.strictObject({
         metadata: json(),
-        ifVersion: said(seq(), "Refused with `conflict` where it has another.").optional(),
+        ifVersion: described(seq(), "Refused with `conflict` where it has another.").optional(),
       }),
     ),
     answers: { 200: z.object({ metadataVersion: z.int() }) },
@@ -228,7 +231,7 @@ export const sessionSpecs = {
       z.strictObject({
         addUsers: z.array(id()).max(100).optional(),
         removeUsers: z.array(id()).max(100).optional(),
-        agents: said(z.array(taskName()).max(16), "All of them, in order.").optional(),
+        agents: described(z.array(taskName()).max(16), "All of them, in order.").optional(),
       }),
     ),
     answers: { 200: session },
@@ -272,8 +275,8 @@ export const sessionSpecs = {
     summary: "Entries of a session, in order.",
     verb: "sessions:read",
     query: z.strictObject({
-      after: said(seqText(), "Only those after this one. Default 0.").optional(),
-      limit: said(wholeNumber({ min: 1, max: 1_000 }), "Default 100.").optional(),
+      after: described(seqText(), "Only those after this one. Default 0.").optional(),
+      limit: described(wholeNumber({ min: 1, max: 1_000 }), "Default 100.").optional(),
     }),
     answers: {
       200: named(
@@ -299,12 +302,15 @@ export const sessionSpecs = {
       "SendMessageBody",
       z.strictObject({
         id: id().optional(),
-        role: said(role(), "Default `user`. Only a user's message starts a turn.").optional(),
-        author: said(id(), "Who writes, where the caller isn't a user.").optional(),
+        role: described(role(), "Default `user`. Only a user's message starts a turn.").optional(),
+        author: described(id(), "Who writes, where the caller isn't a user.").optional(),
         parts: z.array(part()).max(1_000),
         metadata: json().optional(),
-        to: said(taskName(), "The agent that is asked, where there are several.").optional(),
-        tokens: said(seq(), "What it takes of a model's context. Default: an estimate.").optional(),
+        to: described(taskName(), "The agent that is asked, where there are several.").optional(),
+        tokens: described(
+          seq(),
+          "What it takes of a model's context. Default: an estimate.",
+        ).optional(),
       }),
     ),
     answers: { 200: sent, 201: sent },
@@ -321,11 +327,11 @@ export const sessionSpecs = {
       "ToolResultsBody",
       z.strictObject({
         id: id().optional(),
-        author: said(id(), "Who says so, where the caller isn't a user.").optional(),
+        author: described(id(), "Who says so, where the caller isn't a user.").optional(),
         messageId: id(),
         results: z
           .array(
-            said(
+            described(
               z.unknown(),
               "`toolCallId`, and `output`, `errorText` or `approved` with `approvalId` and `reason`.",
             ),
@@ -360,7 +366,7 @@ export const sessionSpecs = {
     summary: "Stop the answer that is being made, and keep what there is of it.",
     verb: "sessions:write",
     query: z.strictObject({
-      epoch: said(seqText(), "Only this turn. Default: whatever runs now.").optional(),
+      epoch: described(seqText(), "Only this turn. Default: whatever runs now.").optional(),
     }),
     answers: { 202: done },
     errors: found,

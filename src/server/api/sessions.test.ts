@@ -2,15 +2,15 @@ import { SignJWT } from "jose";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { until } from "../../base/contract/movable-clock.ts";
 import { agent } from "../../sessions/agents/agent.ts";
-import { said, serving } from "../contract/serving.ts";
+import { textMessage, startTestServer } from "../contract/test-server.ts";
 
 const secret = "a secret of thirty-two characters or more";
 const key = "a-key-of-16-chars-or-more";
-let server: Awaited<ReturnType<typeof serving>>;
+let server: Awaited<ReturnType<typeof startTestServer>>;
 
 beforeAll(async () => {
   const echo = agent("echo", () => "as you say");
-  server = await serving({
+  server = await startTestServer({
     use: [echo],
     server: { tokens: { secret }, apiKeys: [key], origins: ["https://app.example"] },
   });
@@ -61,7 +61,7 @@ const refusal = (status: number, code: string) => ({ status, body: { error: { co
 describe("sessions over HTTP", () => {
   test("are made, written in, read, changed, archived and deleted", async () => {
     const at = await made(["ada"], ["echo"]);
-    const message = { id: "m", author: "ada", ...said("hi") };
+    const message = { id: "m", author: "ada", ...textMessage("hi") };
     expect(await program("POST", `${at}/messages`, message)).toMatchObject({
       status: 201,
       body: { seq: 1, messageId: "m", duplicate: false },
@@ -79,7 +79,7 @@ describe("sessions over HTTP", () => {
       body: { done: false },
     });
     const file = { type: "file", mediaType: "text/plain", url: "https://files.example/1" };
-    const silent = { id: "f", author: "ada", parts: [...said("").parts, file] };
+    const silent = { id: "f", author: "ada", parts: [...textMessage("").parts, file] };
     const plain = (await made(["ada"])) + "/messages";
     expect((await program("POST", plain, silent)).status).toBe(201);
     expect((await program("POST", `${at}/regenerate`)).status).toBe(202);
@@ -97,7 +97,7 @@ describe("sessions over HTTP", () => {
     expect(await program("PUT", `${at}/metadata`, change, fresh)).toMatchObject({ status: 200 });
     expect((await program("GET", at)).body).toMatchObject({ metadata: { a: 2 }, lastSeq: 3 });
     await program("POST", `${at}/archive`);
-    const late = { author: "ada", ...said("late") };
+    const late = { author: "ada", ...textMessage("late") };
     expect(await program("POST", `${at}/messages`, late)).toMatchObject(refusal(409, "conflict"));
     await program("POST", `${at}/unarchive`);
     expect((await program("POST", `${at}/messages`, late)).status).toBe(201);
@@ -110,7 +110,7 @@ describe("sessions over HTTP", () => {
     for (let n = 0; n < 450; n += 50) {
       await Promise.all(
         Array.from({ length: 50 }, () =>
-          program("POST", `${at}/messages`, { author: "ada", ...said("line") }),
+          program("POST", `${at}/messages`, { author: "ada", ...textMessage("line") }),
         ),
       );
     }
@@ -135,7 +135,7 @@ describe("sessions over HTTP", () => {
     ["/messages", { author: "a", parts: "none" }, "invalid_input"],
     ["/messages", { author: "a", parts: [7] }, "invalid_input"],
     ["/messages", { parts: [{ type: "x" }] }, "invalid_input"],
-    ["/messages", { author: "a", ...said("") }, "invalid_input"],
+    ["/messages", { author: "a", ...textMessage("") }, "invalid_input"],
     ["/messages", { author: "a", parts: [], role: "god" }, "invalid_option"],
     ["/messages", "{", "invalid_input"],
     ["/read", { user: "a", seq: -1 }, "invalid_option"],
@@ -165,7 +165,7 @@ describe("users over HTTP", () => {
       ["POST", "/unarchive"],
       ["POST", "/compact"],
       ["GET", "/messages"],
-      ["POST", "/messages", said("hi")],
+      ["POST", "/messages", textMessage("hi")],
       ["POST", "/tool-results", { messageId: "m", results: [{ toolCallId: "c", output: 1 }] }],
       ["POST", "/regenerate", {}],
       ["POST", "/stop"],
@@ -190,7 +190,7 @@ describe("users over HTTP", () => {
   test("do what their verbs allow, and nothing of an administrator", async () => {
     const at = await made();
     const ada = await as("ada");
-    expect((await ada("POST", `${at}/messages`, said("hi"))).status).toBe(201);
+    expect((await ada("POST", `${at}/messages`, textMessage("hi"))).status).toBe(201);
     for (const [method, path] of [
       ["POST", "/v1/sessions"],
       ["DELETE", at],
@@ -206,7 +206,7 @@ describe("users over HTTP", () => {
     }
     const reader = await as("ada", { verbs: ["sessions:read"] });
     expect((await reader("GET", at)).status).toBe(200);
-    expect(await reader("POST", `${at}/messages`, said("x"))).toMatchObject(
+    expect(await reader("POST", `${at}/messages`, textMessage("x"))).toMatchObject(
       refusal(403, "forbidden"),
     );
     expect(await reader("GET", "/v1/inbox")).toMatchObject(refusal(403, "forbidden"));
@@ -231,7 +231,7 @@ describe("users over HTTP", () => {
     const at = await made();
     const ada = await as("ada");
     for (const more of [{ author: "bob" }, { role: "assistant" }]) {
-      expect(await ada("POST", `${at}/messages`, { ...said("hi"), ...more })).toMatchObject(
+      expect(await ada("POST", `${at}/messages`, { ...textMessage("hi"), ...more })).toMatchObject(
         refusal(403, "forbidden"),
       );
     }
@@ -242,7 +242,7 @@ describe("users over HTTP", () => {
 
   test("have an inbox", async () => {
     const at = await made(["eve"]);
-    await program("POST", `${at}/messages`, { author: "bob", ...said("psst") });
+    await program("POST", `${at}/messages`, { author: "bob", ...textMessage("psst") });
     const eve = await as("eve");
     const inbox = await until("the message", async () => {
       const { body } = await eve("GET", "/v1/inbox");

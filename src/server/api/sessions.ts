@@ -9,11 +9,11 @@ import type {
   SessionView,
   StopTurn,
 } from "../../sessions/service.ts";
-import { type Caller, demand, localUser, may, userOf } from "../auth/caller.ts";
+import { type Caller, requireVerb, localUser, may, userOf } from "../auth/caller.ts";
 import type { CheckOptions, Members } from "../auth/members.ts";
 import { route, type Route } from "../route.ts";
 import { sessionSpecs } from "./sessions.schema.ts";
-import { given, traceOf } from "./tasks.ts";
+import { withoutUndefined, traceOf } from "./tasks.ts";
 
 type SessionRoutes = {
   sessions: SessionService;
@@ -25,43 +25,43 @@ type SessionRoutes = {
 /** Sessions: making them, asking about them, writing in them. */
 export function sessionRoutes({ sessions, members, maxBytes }: SessionRoutes): Route[] {
   /** The tenant and the id, once it is known that the caller may reach it. */
-  const reached = async (caller: Caller, sessionId: string, options?: CheckOptions) => {
+  const checkedKey = async (caller: Caller, sessionId: string, options?: CheckOptions) => {
     await members.check(caller, sessionId, options);
     return [caller.tenant, sessionId] as const;
   };
   /** The same for what is to be stored, which waits for a store that is away. */
-  const toChange = (caller: Caller, sessionId: string) =>
-    reached(caller, sessionId, { patient: true });
+  const keyForChange = (caller: Caller, sessionId: string) =>
+    checkedKey(caller, sessionId, { patient: true });
 
   return [
     route(sessionSpecs.create, { maxBytes }).to(async ({ caller, body }) => {
-      const asked = await body();
-      const users = withCaller(caller, asked.users ?? []);
-      checkNamed(caller, asked.sessionId);
-      const { metadata, ...rest } = given(asked);
+      const input = await body();
+      const users = withCaller(caller, input.users ?? []);
+      checkNamed(caller, input.sessionId);
+      const { metadata, ...rest } = withoutUndefined(input);
       const session = await sessions.create(caller.tenant, {
         ...rest,
         users,
         ...(metadata !== undefined && { metadata: metadata as Json }),
       });
-      checkTakesPart(caller, session);
-      return { status: 201, body: shown(session) };
+      checkMember(caller, session);
+      return { status: 201, body: sessionBody(session) };
     }),
     route(sessionSpecs.list).to(async ({ caller, query }) => {
       const user = listedUser(caller, query.user);
-      const filter = { ...given(query), ...(user !== undefined && { user }) };
+      const filter = { ...withoutUndefined(query), ...(user !== undefined && { user }) };
       const page = await sessions.list(caller.tenant, {
         ...filter,
         ...(caller.sessions && { only: [...caller.sessions] }),
       });
-      return { status: 200, body: { ...page, sessions: page.sessions.map(shown) } };
+      return { status: 200, body: { ...page, sessions: page.sessions.map(sessionBody) } };
     }),
     route(sessionSpecs.get).to(async ({ caller, params: { sessionId } }) => {
-      const session = await sessions.get(...(await reached(caller, sessionId)));
-      return { status: 200, body: shown(session) };
+      const session = await sessions.get(...(await checkedKey(caller, sessionId)));
+      return { status: 200, body: sessionBody(session) };
     }),
     route(sessionSpecs.remove).to(async ({ caller, params: { sessionId } }) => {
-      await sessions.remove(...(await toChange(caller, sessionId)));
+      await sessions.remove(...(await keyForChange(caller, sessionId)));
       members.forget(caller.tenant, sessionId);
       return { status: 200, body: { status: "deleted" } };
     }),
@@ -69,7 +69,7 @@ export function sessionRoutes({ sessions, members, maxBytes }: SessionRoutes): R
       async ({ caller, params: { sessionId }, body, context }) => {
         const { metadata, ifVersion = versionOf(context.req.header("if-match")) } = await body();
         const body200 = await sessions.setMetadata(
-          ...(await toChange(caller, sessionId)),
+          ...(await keyForChange(caller, sessionId)),
           (metadata ?? null) as Json,
           ifVersion === undefined ? {} : { ifVersion },
         );
@@ -78,75 +78,83 @@ export function sessionRoutes({ sessions, members, maxBytes }: SessionRoutes): R
     ),
     route(sessionSpecs.members, { maxBytes }).to(
       async ({ caller, params: { sessionId }, body }) => {
-        const change = given(await body());
-        const place = await toChange(caller, sessionId);
-        await sessions.changeMembers(...place, change);
-        members.forget(...place);
-        return { status: 200, body: shown(await sessions.get(...place, { patient: true })) };
+        const change = withoutUndefined(await body());
+        const sessionKey = await keyForChange(caller, sessionId);
+        await sessions.changeMembers(...sessionKey, change);
+        members.forget(...sessionKey);
+        return {
+          status: 200,
+          body: sessionBody(await sessions.get(...sessionKey, { patient: true })),
+        };
       },
     ),
     route(sessionSpecs.archive).to(async ({ caller, params: { sessionId } }) => {
-      await sessions.archive(...(await toChange(caller, sessionId)));
+      await sessions.archive(...(await keyForChange(caller, sessionId)));
       return { status: 200, body: { status: "archived" } };
     }),
     route(sessionSpecs.unarchive).to(async ({ caller, params: { sessionId } }) => {
-      await sessions.unarchive(...(await toChange(caller, sessionId)));
+      await sessions.unarchive(...(await keyForChange(caller, sessionId)));
       return { status: 200, body: { status: "active" } };
     }),
     route(sessionSpecs.compact).to(async ({ caller, params: { sessionId } }) => {
-      const done = await sessions.compact(...(await toChange(caller, sessionId)));
+      const done = await sessions.compact(...(await keyForChange(caller, sessionId)));
       return { status: 202, body: { done } };
     }),
     route(sessionSpecs.messages).to(async ({ caller, params: { sessionId }, query }) => {
-      const place = await reached(caller, sessionId);
-      const { entries, ...rest } = await sessions.entries(...place, given(query));
+      const sessionKey = await checkedKey(caller, sessionId);
+      const { entries, ...rest } = await sessions.entries(...sessionKey, withoutUndefined(query));
       return { status: 200, body: { entries: entries as never, ...rest } };
     }),
     route(sessionSpecs.send, { maxBytes }).to(
       async ({ caller, params: { sessionId }, body, context }) => {
-        const { metadata, parts, ...rest } = given(await body());
-        const written = asWritten(caller, {
+        const { metadata, parts, ...rest } = withoutUndefined(await body());
+        const written = messageFrom(caller, {
           ...rest,
           parts: parseParts(parts),
           ...(metadata !== undefined && { metadata: metadata as Json }),
         });
-        const message = { ...written, ...tracedBy(caller, traceOf(context)) };
-        return stored(await sessions.send(...(await toChange(caller, sessionId)), message));
+        const message = { ...written, ...traceFrom(caller, traceOf(context)) };
+        return stored(await sessions.send(...(await keyForChange(caller, sessionId)), message));
       },
     ),
     route(sessionSpecs.toolResults, { maxBytes }).to(
       async ({ caller, params: { sessionId }, body, context }) => {
-        const { author, results, ...rest } = given(await body());
+        const { author, results, ...rest } = withoutUndefined(await body());
         const result = {
           ...rest,
-          author: authorOf(as(caller, author)),
+          author: authorOf(actingAs(caller, author)),
           results: parseToolResults(results),
-          ...tracedBy(caller, traceOf(context)),
+          ...traceFrom(caller, traceOf(context)),
         };
-        return stored(await sessions.toolResult(...(await toChange(caller, sessionId)), result));
+        return stored(
+          await sessions.toolResult(...(await keyForChange(caller, sessionId)), result),
+        );
       },
     ),
     route(sessionSpecs.regenerate).to(async ({ caller, params: { sessionId }, body, context }) => {
-      const asked = { ...given(await body()), ...tracedBy(caller, traceOf(context)) };
-      const body202 = await sessions.regenerate(...(await toChange(caller, sessionId)), asked);
+      const options = { ...withoutUndefined(await body()), ...traceFrom(caller, traceOf(context)) };
+      const body202 = await sessions.regenerate(
+        ...(await keyForChange(caller, sessionId)),
+        options,
+      );
       return { status: 202, body: body202 };
     }),
     route(sessionSpecs.stop).to(async ({ caller, params: { sessionId }, query }) => {
-      const asked = { ...given(query), ...stopperOf(caller) };
-      const done = await sessions.stop(...(await toChange(caller, sessionId)), asked);
+      const options = { ...withoutUndefined(query), ...stopperOf(caller) };
+      const done = await sessions.stop(...(await keyForChange(caller, sessionId)), options);
       return { status: 202, body: { done } };
     }),
     route(sessionSpecs.read).to(async ({ caller, params: { sessionId }, body }) => {
       const { seq, user } = await body();
-      const upTo = { user: userOf(as(caller, user)), seq };
-      await sessions.read(...(await toChange(caller, sessionId)), upTo);
+      const upTo = { user: userOf(actingAs(caller, user)), seq };
+      await sessions.read(...(await keyForChange(caller, sessionId)), upTo);
       return { status: 200, body: { seq } };
     }),
   ];
 }
 
 /** Programs may say for whom they ask; a user is who the token says. */
-export function as(caller: Caller, user: string | undefined): Caller {
+export function actingAs(caller: Caller, user: string | undefined): Caller {
   if (user === undefined || user === caller.user) return caller;
   if (caller.kind !== "user") return { ...caller, user };
   throw new FlotillaError("forbidden", "this token is of another user");
@@ -156,7 +164,7 @@ function stored(sent: Sent) {
   return { status: sent.duplicate ? 200 : 201, body: sent } as const;
 }
 
-function shown(session: SessionView) {
+function sessionBody(session: SessionView) {
   return { ...session, agents: [...session.agents], users: [...session.users] };
 }
 
@@ -170,7 +178,7 @@ function withCaller(caller: Caller, users: readonly string[]): readonly string[]
   if (caller.kind === "local" && caller.user === undefined && users.length > 0) return users;
   const own = userOf(caller);
   const others = users.filter((user) => user !== own);
-  if (caller.kind === "user" && others.length > 0) demand(caller, "sessions:manage");
+  if (caller.kind === "user" && others.length > 0) requireVerb(caller, "sessions:manage");
   return [own, ...others];
 }
 
@@ -180,15 +188,15 @@ function checkNamed({ sessions }: Caller, sessionId: string | undefined): void {
 }
 
 /** An id that is taken gives what is there, which isn't everybody's to see. */
-function checkTakesPart(caller: Caller, { sessionId, users }: SessionView): void {
+function checkMember(caller: Caller, { sessionId, users }: SessionView): void {
   if (may(caller, "sessions:any") || users.includes(userOf(caller))) return;
   throw new FlotillaError("conflict", `there is a session ${sessionId} already`);
 }
 
 /** Whose sessions are listed: the caller's own, unless it may see those of all. */
-function listedUser(caller: Caller, asked: string | undefined): string | undefined {
-  if (may(caller, "sessions:any")) return asked;
-  return userOf(as(caller, asked));
+function listedUser(caller: Caller, requested: string | undefined): string | undefined {
+  if (may(caller, "sessions:any")) return requested;
+  return userOf(actingAs(caller, requested));
 }
 
 function versionOf(match: string | undefined): number | undefined {
@@ -199,7 +207,7 @@ function versionOf(match: string | undefined): number | undefined {
 }
 
 /** A message as its writer may write it: users only as themselves, programs as whom they say. */
-export function asWritten(caller: Caller, message: FrameMessage): SendMessage {
+export function messageFrom(caller: Caller, message: FrameMessage): SendMessage {
   const { role = "user", author, tokens, ...rest } = message;
   if (caller.kind !== "user") {
     const counted = tokens === undefined ? {} : { tokens };
@@ -216,7 +224,7 @@ export function asWritten(caller: Caller, message: FrameMessage): SendMessage {
  * The trace that what is asked belongs to, where a program says so. A user's token says nothing of it: it
  * would put answers below any span, and choose which of them are sampled.
  */
-export function tracedBy<Trace>({ kind }: Caller, trace: Trace | undefined): { trace?: Trace } {
+export function traceFrom<Trace>({ kind }: Caller, trace: Trace | undefined): { trace?: Trace } {
   return kind === "user" || trace === undefined ? {} : { trace };
 }
 

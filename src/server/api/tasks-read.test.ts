@@ -2,7 +2,7 @@ import { SignJWT } from "jose";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { flow } from "../../flows/flow.ts";
 import { task } from "../../tasks/task.ts";
-import { serving } from "../contract/serving.ts";
+import { startTestServer } from "../contract/test-server.ts";
 
 const secret = "a secret of thirty-two characters or more";
 const key = "a-key-of-16-chars-or-more";
@@ -12,7 +12,7 @@ const mail = task("mail", {}, () => "sent");
 const order = flow("order", { version: 1 })
   .to("reserve", () => ({ reserved: true }))
   .end();
-let server: Awaited<ReturnType<typeof serving>>;
+let server: Awaited<ReturnType<typeof startTestServer>>;
 /** Of the tenant acme, and of another. */
 let ours: { task: string; run: string };
 let theirs: { task: string; run: string };
@@ -23,7 +23,7 @@ beforeAll(async () => {
     { key: readers, verbs: ["tasks:read" as const] },
     { key: shops, tenant: "acme" },
   ];
-  server = await serving({ use: [mail, order], server: { tokens: { secret }, apiKeys } });
+  server = await startTestServer({ use: [mail, order], server: { tokens: { secret }, apiKeys } });
   [ours, theirs] = [await made("acme"), await made("other")];
 });
 afterAll(() => server[Symbol.asyncDispose]());

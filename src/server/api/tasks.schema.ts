@@ -8,7 +8,7 @@ import {
   next,
   nextAfter,
   paging,
-  said,
+  described,
   shortText,
   spec,
   taskName,
@@ -23,11 +23,11 @@ export const taskError = named(
     code: z.string(),
     message: z.string(),
     stack: z.string().optional(),
-    taskId: said(
+    taskId: described(
       z.string(),
       "With `dependency_failed`: the task that it has waited for in vain.",
     ).optional(),
-    by: said(
+    by: described(
       z.enum(["system", "user"]),
       "Of a run: whose fault it is, where it said so.",
     ).optional(),
@@ -45,48 +45,48 @@ const taskBase = {
   createdAtMs: time(),
   updatedAtMs: time(),
   runAtMs: time(),
-  scheduledAtMs: said(time().nullable(), "The time of its schedule that it was made for."),
-  failures: said(z.int(), "Attempts that have failed so far."),
-  snoozes: said(z.int(), "How often it has asked to be run again later."),
-  maxAttempts: said(z.int().nullable(), "Null where the handler's own number counts."),
-  deaths: said(z.int(), "Pods that have died while they ran it."),
+  scheduledAtMs: described(time().nullable(), "The time of its schedule that it was made for."),
+  failures: described(z.int(), "Attempts that have failed so far."),
+  snoozes: described(z.int(), "How often it has asked to be run again later."),
+  maxAttempts: described(z.int().nullable(), "Null where the handler's own number counts."),
+  deaths: described(z.int(), "Pods that have died while they ran it."),
   claimToken: z.int(),
   progress: json("What it said last of how far it is."),
   cancelRequested: z.boolean(),
-  scope: said(z.string().nullable(), "The limit by key that it counts among."),
-  waitsFor: said(z.array(z.string()).readonly(), "The tasks that it waits or has waited for."),
-  flowVersion: said(
+  scope: described(z.string().nullable(), "The limit by key that it counts among."),
+  waitsFor: described(z.array(z.string()).readonly(), "The tasks that it waits or has waited for."),
+  flowVersion: described(
     z.int().nullable(),
     "Of a run: the highest version of its flow that has advanced it, 0 before any has. Null of a task.",
   ),
 };
 
-export const task = named(
+export const taskSchema = named(
   "Task",
   z.discriminatedUnion("status", [
     z.object({
       ...taskBase,
       status: z.literal("pending"),
       error: taskError.nullable(),
-      noWorker: said(
+      noWorker: described(
         z.boolean(),
         "No pod that is up works on tasks of this name, or of a run in its version or a later one.",
       ),
-      paused: said(z.boolean(), "Its name, or everything, is paused."),
-      blockedBy: said(z.string().nullable(), "The limit whose room it waits for."),
-      throttledBy: said(
+      paused: described(z.boolean(), "Its name, or everything, is paused."),
+      blockedBy: described(z.string().nullable(), "The limit whose room it waits for."),
+      throttledBy: described(
         z
           .object({
             name: z.string(),
-            key: said(z.string().nullable(), "Null where the task's input says which."),
-            limit: said(z.int(), "How many calls all pods may have in flight at once."),
+            key: described(z.string().nullable(), "Null where the task's input says which."),
+            limit: described(z.int(), "How many calls all pods may have in flight at once."),
             inFlight: z.int(),
-            waiting: said(
+            waiting: described(
               z.int(),
               "Calls and tasks that wait for a permit; tasks of a name to 10,000.",
             ),
-            ahead: said(z.int(), "How many of those come before the task."),
-            aboutMs: said(
+            ahead: described(z.int(), "How many of those come before the task."),
+            aboutMs: described(
               z.int().nullable(),
               "About how long it will wait for them, at the rate that was learned, where it is known.",
             ),
@@ -98,7 +98,7 @@ export const task = named(
     z.object({
       ...taskBase,
       status: z.literal("claimed"),
-      claimedBy: said(z.string(), "The pod that runs it."),
+      claimedBy: described(z.string(), "The pod that runs it."),
       error: taskError.nullable(),
     }),
     z.object({ ...taskBase, status: z.literal("completed"), result: json() }),
@@ -112,7 +112,10 @@ const taskEvent = named(
   z.object({
     seq: z.int(),
     atMs: time(),
-    type: said(z.string(), "Such as `retry`, `failed`, `cancel_requested`, `pod_died`, `snoozed`."),
+    type: described(
+      z.string(),
+      "Such as `retry`, `failed`, `cancel_requested`, `pod_died`, `snoozed`.",
+    ),
     attempt: z.int().nullable(),
     podId: z.string().nullable(),
     detail: json(),
@@ -128,36 +131,39 @@ const runAt = z.union(
 export const enqueueOptions = named(
   "EnqueueOptions",
   z.strictObject({
-    priority: said(z.int().min(-100).max(100), "Higher runs first. Default 0.").optional(),
-    delayMs: said(z.int().min(0).max(yearMs), "How long before it may run. Default 0.").optional(),
-    runAt: said(
+    priority: described(z.int().min(-100).max(100), "Higher runs first. Default 0.").optional(),
+    delayMs: described(
+      z.int().min(0).max(yearMs),
+      "How long before it may run. Default 0.",
+    ).optional(),
+    runAt: described(
       runAt,
       "When it may run: milliseconds since 1970, or RFC 3339. Not with `delayMs`.",
     ).optional(),
-    attempts: said(z.int().min(1).max(1_000), "How often it is tried.").optional(),
-    tenant: said(shortText(), "Whose task it is. Default `default`.").optional(),
-    concurrencyKey: said(
+    attempts: described(z.int().min(1).max(1_000), "How often it is tried.").optional(),
+    tenant: described(shortText(), "Whose task it is. Default `default`.").optional(),
+    concurrencyKey: described(
       shortText(),
       "What it is counted with, where only so many run at once.",
     ).optional(),
-    key: said(shortText(), "Names the task, so that it isn't stored twice.").optional(),
-    onDuplicate: said(
+    key: described(shortText(), "Names the task, so that it isn't stored twice.").optional(),
+    onDuplicate: described(
       z.enum(["existing", "reject", "replace"]),
       "Where the key is taken. Default `existing`.",
     ).optional(),
-    uniqueWhile: said(
+    uniqueWhile: described(
       z.enum(["kept", "unfinished"]),
       "How long a task holds its key. Default `kept`.",
     ).optional(),
-    uniqueForMs: said(
+    uniqueForMs: described(
       z.int().min(1).max(yearMs),
       "The key is free again this long after its task was created.",
     ).optional(),
-    after: said(
+    after: described(
       z.array(shortText()).max(1_000),
       "Tasks that must have ended before this one runs.",
     ).optional(),
-    afterFailed: said(
+    afterFailed: described(
       z.enum(["fail", "run"]),
       "What if one of them fails. Default `fail`.",
     ).optional(),
@@ -177,12 +183,12 @@ const enqueued = named(
   "Enqueued",
   z.object({
     taskId: z.string(),
-    created: said(z.boolean(), "False where a task with that key was there already."),
-    replaced: said(
+    created: described(z.boolean(), "False where a task with that key was there already."),
+    replaced: described(
       z.boolean(),
       "With `onDuplicate: replace`: whether it does this now.",
     ).optional(),
-    noWorker: said(
+    noWorker: described(
       z.boolean(),
       "No pod that is up works on tasks of this name: it waits until one does.",
     ).optional(),
@@ -201,7 +207,7 @@ const rowOutcome = named(
   "RowOutcome",
   z.discriminatedUnion("outcome", [
     z.object({
-      index: said(z.int(), "Its place among the rows, from 0."),
+      index: described(z.int(), "Its place among the rows, from 0."),
       outcome: z.enum(["created", "existing", "replaced"]),
       taskId: z.string(),
     }),
@@ -218,10 +224,10 @@ const rowOutcome = named(
 export const graphRow = named(
   "GraphRow",
   z.strictObject({
-    ref: said(shortText(), "What the others call it, and what its answer is found by."),
+    ref: described(shortText(), "What the others call it, and what its answer is found by."),
     name: taskName(),
     input: json("What its handler gets. Default null.").optional(),
-    after: said(
+    after: described(
       z.array(shortText()).max(1_000),
       "Refs of this request, or ids of tasks that are there.",
     ).optional(),
@@ -265,7 +271,7 @@ export const taskSpecs = {
         z.object({
           ...counts,
           outcomes: z.array(rowOutcome).readonly(),
-          noWorker: said(
+          noWorker: described(
             z.array(z.string()),
             "Names of stored tasks that no pod which is up works on: they wait until one does.",
           ),
@@ -284,7 +290,7 @@ export const taskSpecs = {
     answers: {
       201: named(
         "GraphResult",
-        z.object({ tasks: said(z.record(z.string(), enqueued), "By their refs.") }),
+        z.object({ tasks: described(z.record(z.string(), enqueued), "By their refs.") }),
       ),
     },
     errors: [...refusals, "dependency_cycle", "duplicate_key", "not_found"],
@@ -301,7 +307,7 @@ export const taskSpecs = {
       tenant: z.string().optional(),
       ...paging,
     }),
-    answers: { 200: named("TaskPage", z.object({ tasks: z.array(task), next })) },
+    answers: { 200: named("TaskPage", z.object({ tasks: z.array(taskSchema), next })) },
     errors: ["invalid_option"],
   }),
   get: spec({
@@ -312,7 +318,10 @@ export const taskSpecs = {
     summary: "A task, and what happened to it. Without `admin`: one of the caller's tenant.",
     verb: "tasks:read",
     answers: {
-      200: named("TaskWithEvents", z.object({ task, events: z.array(taskEvent), next: nextAfter })),
+      200: named(
+        "TaskWithEvents",
+        z.object({ task: taskSchema, events: z.array(taskEvent), next: nextAfter }),
+      ),
     },
     errors: ["not_found"],
   }),

@@ -5,10 +5,10 @@ import { type JsonRow, parseLine, parseRow, readLines } from "../../runtime/json
 import type { EachResult, EnqueueRow, RowOutcome } from "../../tasks/enqueue/each.ts";
 import type { TaskContract } from "../../tasks/task.ts";
 import type { TaskEventsOptions } from "../../tasks/tasks.ts";
-import { sees } from "../auth/caller.ts";
-import { shownOf } from "../errors.ts";
-import { readBody, route, type Route, typeOf } from "../route.ts";
-import { checked } from "../validate.ts";
+import { canSee } from "../auth/caller.ts";
+import { publicErrorOf } from "../errors.ts";
+import { readRequestBody, route, type Route, contentTypeOf } from "../route.ts";
+import { validate } from "../validate.ts";
 import { newTask, taskSpecs } from "./tasks.schema.ts";
 
 type TaskRoutes = {
@@ -20,7 +20,7 @@ type TaskRoutes = {
 };
 
 // As for other bodies that hold many tasks: it is kept in memory while it is read.
-const graphBytes = 32 * 1024 * 1024;
+const maxGraphBytes = 32 * 1024 * 1024;
 
 /** Tasks: storing them, asking about them, acting on them. */
 export function taskRoutes({ flotilla, contracts, maxBytes }: TaskRoutes): Route[] {
@@ -35,27 +35,27 @@ export function taskRoutes({ flotilla, contracts, maxBytes }: TaskRoutes): Route
       const noWorker = (await noWorkerAmong(flotilla, [name])).has(name);
       return { status: enqueued.created ? 201 : 200, body: { ...enqueued, noWorker } };
     }),
-    route(taskSpecs.graph, { maxBytes: graphBytes }).to(async ({ body, context }) => {
+    route(taskSpecs.graph, { maxBytes: maxGraphBytes }).to(async ({ body, context }) => {
       const { tasks } = await body();
       const rows = tasks.map(({ ref, after, ...rest }) => {
         const { name, input, options } = parseRow(`the task ${JSON.stringify(ref)}`, rest);
         return { ref, task: contractOf(name), input, options, ...(after && { after }) };
       });
-      const made = await flotilla.enqueueGraph(rows, { trace: traceOf(context) });
+      const created = await flotilla.enqueueGraph(rows, { trace: traceOf(context) });
       const noWorker = await noWorkerAmong(flotilla, new Set(tasks.map(({ name }) => name)));
-      const shown = tasks.map(({ ref, name }) => [
+      const answers = tasks.map(({ ref, name }) => [
         ref,
-        { ...made[ref]!, noWorker: noWorker.has(name) },
+        { ...created[ref]!, noWorker: noWorker.has(name) },
       ]);
-      return { status: 201, body: { tasks: Object.fromEntries(shown) } };
+      return { status: 201, body: { tasks: Object.fromEntries(answers) } };
     }),
     route(taskSpecs.list).to(async ({ query }) => {
-      return { status: 200, body: await flotilla.list(given(query)) };
+      return { status: 200, body: await flotilla.list(withoutUndefined(query)) };
     }),
     route(taskSpecs.get).to(async ({ caller, params: { taskId } }) => {
       const task = await flotilla.get(taskId);
       // One of another tenant is as if it weren't there.
-      if (!task || !sees(caller, task)) throw missing(taskId);
+      if (!task || !canSee(caller, task)) throw missing(taskId);
       const read = (page: TaskEventsOptions) => flotilla.events(taskId, page);
       return { status: 200, body: { task, ...(await eventPage(read)) } };
     }),
@@ -80,15 +80,12 @@ export function taskRoutes({ flotilla, contracts, maxBytes }: TaskRoutes): Route
 }
 
 // As many as are shown at once at most.
-const eventsMost = 1_000;
+const maxEvents = 1_000;
 
 /** A page of what happened to a task or a run, and where to go on. */
 export async function eventPage<Event extends { readonly seq: number }>(
   read: (page: TaskEventsOptions) => Promise<Event[]>,
-  {
-    after = 0,
-    limit = eventsMost,
-  }: { after?: number | undefined; limit?: number | undefined } = {},
+  { after = 0, limit = maxEvents }: { after?: number | undefined; limit?: number | undefined } = {},
 ): Promise<{ events: Event[]; next: number | null }> {
   const events = await read({ after, limit });
   const last = events.at(-1)?.seq;
@@ -113,12 +110,14 @@ export function traceOf(c: Context) {
 }
 
 /** Without what wasn't given, as options are. */
-export function given<T extends Record<string, unknown>>(options: T): Given<T> {
+export function withoutUndefined<T extends Record<string, unknown>>(
+  options: T,
+): WithoutUndefined<T> {
   const entries = Object.entries(options).filter(([, value]) => value !== undefined);
-  return Object.fromEntries(entries) as Given<T>;
+  return Object.fromEntries(entries) as WithoutUndefined<T>;
 }
 
-type Given<T> = { [Name in keyof T]: Exclude<T[Name], undefined> };
+type WithoutUndefined<T> = { [Name in keyof T]: Exclude<T[Name], undefined> };
 
 function missing(taskId: string): FlotillaError {
   return new FlotillaError("not_found", `there is no task ${taskId.slice(0, 80)}`);
@@ -128,7 +127,7 @@ function missing(taskId: string): FlotillaError {
 const maxBodyBytes = 32 * 1024 * 1024;
 const maxRows = 100_000;
 
-const typeOfLines = "application/x-ndjson";
+const ndjsonType = "application/x-ndjson";
 
 type BulkParts = {
   flotilla: Flotilla;
@@ -165,15 +164,15 @@ export function bulkRoutes(parts: BulkParts): Route[] {
         parts.flotilla,
         new Set(stored.map(({ index }) => names.get(index)!)),
       );
-      const outcomes = result.outcomes.map(shown);
+      const outcomes = result.outcomes.map(publicOutcome);
       return { status: 200, body: { ...result, outcomes, noWorker: [...noWorker] } };
     }),
   ];
 }
 
-function shown(outcome: RowOutcome): RowOutcome {
+function publicOutcome(outcome: RowOutcome): RowOutcome {
   if (outcome.outcome !== "rejected") return outcome;
-  const { message, details } = shownOf(outcome, outcome.details);
+  const { message, details } = publicErrorOf(outcome, outcome.details);
   return { ...outcome, message, ...(outcome.details && { details }) };
 }
 
@@ -192,16 +191,16 @@ function* tasksOf(
 }
 
 async function rowsOf(c: Context, maxRowBytes: number): Promise<(() => JsonRow)[]> {
-  const type = typeOf(c);
-  if (type !== "application/json" && type !== typeOfLines) {
+  const type = contentTypeOf(c);
+  if (type !== "application/json" && type !== ndjsonType) {
     throw new FlotillaError(
       "unsupported",
-      `send rows as \`${typeOfLines}\`, one per line, or an array of them as \`application/json\``,
+      `send rows as \`${ndjsonType}\`, one per line, or an array of them as \`application/json\``,
     );
   }
-  const body = await readBody(c, maxBodyBytes);
+  const body = await readRequestBody(c, maxBodyBytes);
   const rows: (() => JsonRow)[] = [];
-  if (type === typeOfLines) {
+  if (type === ndjsonType) {
     for await (const line of readLines([body], { maxBytes: maxRowBytes })) {
       rows.push(() => checkedRow(`line ${line.number}`, parseLine(line)));
       if (rows.length > maxRows) break;
@@ -222,7 +221,7 @@ async function rowsOf(c: Context, maxRowBytes: number): Promise<(() => JsonRow)[
 
 /** Each row is held to the same as one task that comes alone. */
 function checkedRow(what: string, row: JsonRow): JsonRow {
-  checked(what, newTask, row, "body");
+  validate(what, newTask, row, "body");
   return row;
 }
 

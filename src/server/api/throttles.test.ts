@@ -3,18 +3,18 @@ import { openStore } from "../../store/open.ts";
 import type { Database } from "../../store/database.ts";
 import { noCounts } from "../../throttles/learning/sample.ts";
 import { storeThrottle } from "../../throttles/contract/shares-stored.ts";
-import { asking, openPlace } from "../contract/asking.ts";
+import { appHarness, openTestStore } from "../contract/app-harness.ts";
 
-const place = openPlace();
+const testStore = openTestStore();
 let database: Database;
 beforeAll(async () => {
-  await place.flotilla.stats();
-  database = await openStore(place.store);
+  await testStore.flotilla.stats();
+  database = await openStore(testStore.store);
 });
 afterAll(() => database.close());
 
 const ask = (method: string, path: string, body?: unknown) =>
-  asking(place.flotilla).send(method, path, body);
+  appHarness(testStore.flotilla).send(method, path, body);
 
 describe("throttles over HTTP", () => {
   test("are shown with their limits, and what each pod has of them", async () => {
@@ -109,6 +109,6 @@ describe("throttles over HTTP", () => {
     await storeThrottle(database, { name: "openai", key: "", bound: 20 });
     const refused = await ask("POST", `/v1/throttles/${path}`, body);
     expect(refused).toMatchObject({ status, body: { error: { code } } });
-    expect((await place.flotilla.throttles.get("openai"))!.bound).toBe(20);
+    expect((await testStore.flotilla.throttles.get("openai"))!.bound).toBe(20);
   });
 });

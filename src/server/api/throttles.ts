@@ -2,26 +2,32 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import { route, type Route } from "../route.ts";
 import { throttleSpecs } from "./throttles.schema.ts";
-import { given } from "./tasks.ts";
+import { withoutUndefined } from "./tasks.ts";
 
 /** What the fleet knows of its throttles, and the limits that are set by hand. */
 export function throttleRoutes({ flotilla }: { flotilla: Pick<Flotilla, "throttles"> }): Route[] {
   const { throttles } = flotilla;
   return [
     route(throttleSpecs.list).to(async ({ query }) => {
-      return { status: 200, body: await throttles.list(given(query)) };
+      return { status: 200, body: await throttles.list(withoutUndefined(query)) };
     }),
     route(throttleSpecs.get).to(async ({ params: { name }, query }) => {
-      const throttle = await throttles.get(name, given(query));
+      const throttle = await throttles.get(name, withoutUndefined(query));
       if (throttle) return { status: 200, body: { throttle } };
       throw new FlotillaError("not_found", `there is no throttle ${name.slice(0, 80)}`);
     }),
     route(throttleSpecs.pin).to(async ({ params: { name }, body }) => {
       const { limit, ...key } = await body();
-      return { status: 200, body: { throttle: await throttles.pin(name, limit, given(key)) } };
+      return {
+        status: 200,
+        body: { throttle: await throttles.pin(name, limit, withoutUndefined(key)) },
+      };
     }),
     route(throttleSpecs.unpin).to(async ({ params: { name }, body }) => {
-      return { status: 200, body: { throttle: await throttles.unpin(name, given(await body())) } };
+      return {
+        status: 200,
+        body: { throttle: await throttles.unpin(name, withoutUndefined(await body())) },
+      };
     }),
   ];
 }

@@ -6,22 +6,22 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { movableClock } from "../../base/contract/movable-clock.ts";
 import { seededRandom } from "../../base/random.ts";
 import type { TokenConfig } from "../../runtime/server-config.ts";
-import { type Asking, createAuthenticator, type Credentials } from "./authenticate.ts";
-import { type Caller, may, sees } from "./caller.ts";
+import { type AuthRequest, createAuthenticator, type AcceptedCredentials } from "./authenticate.ts";
+import { type Caller, may, canSee } from "./caller.ts";
 
 const secret = "a secret of thirty-two characters or more";
 const clock = movableClock();
 const nowSeconds = () => Math.floor(clock.now() / 1_000);
 const unauthorized = expect.objectContaining({ code: "unauthorized" });
 
-const authenticator = (credentials: Partial<Credentials>) =>
+const authenticator = (credentials: Partial<AcceptedCredentials>) =>
   createAuthenticator({ apiKeys: [], ...credentials }, { clock, random: seededRandom(1) });
 
 /** Who is found behind a request with these headers. */
 const caller = (
-  credentials: Partial<Credentials>,
+  credentials: Partial<AcceptedCredentials>,
   headers: Record<string, string>,
-  rest: Partial<Asking> = {},
+  rest: Partial<AuthRequest> = {},
 ) => authenticator(credentials).caller({ ...headed(headers), ...rest });
 
 const headed = (headers: Record<string, string>) => ({
@@ -88,7 +88,7 @@ describe("a key", () => {
         bearer(plain),
       );
       expect([may(found, "admin"), may(found, "tasks:read")]).toEqual([false, true]);
-      expect([sees(found, { tenant: "acme" }), sees(found, { tenant: "other" })]).toEqual([
+      expect([canSee(found, { tenant: "acme" }), canSee(found, { tenant: "other" })]).toEqual([
         true,
         false,
       ]);

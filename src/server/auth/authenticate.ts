@@ -5,17 +5,17 @@ import { FlotillaError } from "../../base/errors.ts";
 import { type Random, systemRandom } from "../../base/random.ts";
 import { sessionVerbs, type Verb, verbs } from "../../protocol/verbs.ts";
 import type { ApiKey, TokenConfig } from "../../runtime/server-config.ts";
-import { type Caller, checkName, nameInHeader } from "./caller.ts";
+import { type Caller, requireName, nameInHeader } from "./caller.ts";
 import { checkLocal } from "./origins.ts";
 
-export type Credentials = {
+export type AcceptedCredentials = {
   apiKeys: readonly ApiKey[];
   tokens?: TokenConfig | undefined;
   origins?: readonly string[] | undefined;
 };
 
 /** What of a request says who makes it. */
-export type Asking = {
+export type AuthRequest = {
   header(name: string): string | undefined;
   /** Of all headers that came, in lower case. */
   headerNames(): Iterable<string>;
@@ -28,7 +28,7 @@ export type Asking = {
 
 export type Authenticator = {
   /** Who asks; rejects where that can't be told. */
-  caller(asking: Asking): Promise<Caller>;
+  caller(authRequest: AuthRequest): Promise<Caller>;
   readonly tickets: Tickets;
   /** Settles when tokens can be checked; rejects where they never can, as of keys that are none. */
   readonly ready: Promise<unknown>;
@@ -39,7 +39,7 @@ export type Authenticator = {
  * they.
  */
 export function createAuthenticator(
-  { apiKeys, tokens, origins = [] }: Credentials,
+  { apiKeys, tokens, origins = [] }: AcceptedCredentials,
   { clock, random = systemRandom }: { clock: Clock; random?: Random },
 ): Authenticator {
   const holderOf = createKeyring(apiKeys);
@@ -54,24 +54,24 @@ export function createAuthenticator(
   return {
     tickets,
     ready,
-    async caller(asking) {
-      const { ticket } = asking;
+    async caller(authRequest) {
+      const { ticket } = authRequest;
       if (ticket !== undefined) {
         const caller = tickets.redeem(ticket);
         if (caller) return caller;
         throw new FlotillaError("unauthorized", "the ticket was used already, or is too old");
       }
       if (isOpen) {
-        checkLocal(asking, origins);
-        return acting({ verbs: new Set(verbs) }, "local", asking);
+        checkLocal(authRequest, origins);
+        return callerOfKey({ verbs: new Set(verbs) }, "local", authRequest);
       }
-      const bearer = bearerOf(asking);
+      const bearer = bearerOf(authRequest);
       const holder = holderOf(bearer);
-      if (holder) return acting(holder, "server", asking);
+      if (holder) return callerOfKey(holder, "server", authRequest);
       // Three parts with dots between make a token; anything else was meant to be a key.
       if (verifier && bearer.split(".").length === 3) {
         const verify = await verifier;
-        return matching(await verify(bearer), asking);
+        return callerOfToken(await verify(bearer), authRequest);
       }
       throw new FlotillaError("unauthorized", "the key isn't known here");
     },
@@ -93,9 +93,9 @@ export function callerOf(c: Context): Caller {
   return c.get("caller") as Caller;
 }
 
-function bearerOf({ header, bearer }: Asking): string {
-  const given = bearer ?? /^Bearer +(\S+)$/i.exec(header("authorization") ?? "")?.[1];
-  if (given !== undefined) return given;
+function bearerOf({ header, bearer }: AuthRequest): string {
+  const presented = bearer ?? /^Bearer +(\S+)$/i.exec(header("authorization") ?? "")?.[1];
+  if (presented !== undefined) return presented;
   throw new FlotillaError(
     "unauthorized",
     "send one of the server's keys, or a user's token: `Authorization: Bearer <key>`",
@@ -103,8 +103,12 @@ function bearerOf({ header, bearer }: Asking): string {
 }
 
 /** A program says in headers for which tenant and user it acts. */
-function acting(holder: KeyHolder, kind: "server" | "local", asking: Asking): Caller {
-  const { tenant: named, user } = namesIn(asking);
+function callerOfKey(
+  holder: KeyHolder,
+  kind: "server" | "local",
+  authRequest: AuthRequest,
+): Caller {
+  const { tenant: named, user } = claimedNames(authRequest);
   if (holder.tenant !== undefined && named !== undefined && named !== holder.tenant)
     throw new FlotillaError("forbidden", "this key is of another tenant");
   return {
@@ -118,16 +122,16 @@ function acting(holder: KeyHolder, kind: "server" | "local", asking: Asking): Ca
 }
 
 /** A token says itself who it is of; a request that says otherwise is a mistake somewhere. */
-function matching(caller: Caller, asking: Asking): Caller {
-  const { tenant = caller.tenant, user = caller.user } = namesIn(asking);
+function callerOfToken(caller: Caller, authRequest: AuthRequest): Caller {
+  const { tenant = caller.tenant, user = caller.user } = claimedNames(authRequest);
   if (tenant === caller.tenant && user === caller.user) return caller;
   throw new FlotillaError("forbidden", "this token is of another tenant or user");
 }
 
-function namesIn({ header, user }: Asking) {
+function claimedNames({ header, user }: AuthRequest) {
   return {
     tenant: nameInHeader("Flotilla-Tenant", header("flotilla-tenant")),
-    user: nameInHeader("Flotilla-User", header("flotilla-user")) ?? checkName("user", user),
+    user: nameInHeader("Flotilla-User", header("flotilla-user")) ?? requireName("user", user),
   };
 }
 
@@ -142,27 +146,27 @@ type KeyHolder = {
 };
 
 /** Finds the holder of a key. Only hashes are kept. */
-function createKeyring(apiKeys: readonly ApiKey[]): (given: string) => KeyHolder | undefined {
-  const held = apiKeys.map((each, at) => ({
+function createKeyring(apiKeys: readonly ApiKey[]): (presented: string) => KeyHolder | undefined {
+  const keys = apiKeys.map((each, at) => ({
     hash: hashOf(each),
     holder: { ...holderOf(each), id: String(at) },
   }));
-  return (given) => {
-    const hashed = hash(given);
+  return (presented) => {
+    const hashed = hash(presented);
     // Every key is compared, in full, so that the time taken tells nothing.
-    return held.filter((each) => timingSafeEqual(each.hash, hashed))[0]?.holder;
+    return keys.filter((each) => timingSafeEqual(each.hash, hashed))[0]?.holder;
   };
 }
 
-function hashOf(given: ApiKey): Buffer {
-  const { key = "", hash: hashed = key } = typeof given === "string" ? { key: given } : given;
+function hashOf(apiKey: ApiKey): Buffer {
+  const { key = "", hash: hashed = key } = typeof apiKey === "string" ? { key: apiKey } : apiKey;
   const hex = /^sha256:([0-9a-f]{64})$/i.exec(hashed)?.[1];
   return hex === undefined ? hash(hashed) : Buffer.from(hex, "hex");
 }
 
-function holderOf(given: ApiKey): KeyHolder {
-  if (typeof given === "string") return { verbs: new Set(verbs) };
-  const { name, tenant, verbs: chosen, admin } = given;
+function holderOf(apiKey: ApiKey): KeyHolder {
+  if (typeof apiKey === "string") return { verbs: new Set(verbs) };
+  const { name, tenant, verbs: chosen, admin } = apiKey;
   const isAdmin = admin ?? (tenant === undefined && chosen === undefined);
   const allowed = isAdmin ? verbs : (chosen ?? sessionVerbs);
   // An administrator acts for all tenants, so that a key of one can't be one, whatever else it says.
@@ -184,12 +188,12 @@ type Tickets = {
   redeem(ticket: string): Caller | undefined;
 };
 
-const ticketMs = 30_000;
+const ticketTtlMs = 30_000;
 // More than a user's browser ever opens sockets with at once.
-const ticketsPerUser = 100;
+const maxTicketsPerUser = 100;
 // A program gives them to many users.
-const ticketsPerKey = 10_000;
-const ticketsMost = 100_000;
+const maxTicketsPerKey = 10_000;
+const maxTickets = 100_000;
 
 /**
  * Tickets stand for a caller in the address of a socket, for those who can't send headers. A URL ends up
@@ -197,56 +201,56 @@ const ticketsMost = 100_000;
  */
 function createTickets(clock: Clock, random: Random): Tickets {
   /** In the order in which they were given, so the oldest is first. */
-  const given = new Map<string, { caller: Caller; untilMs: number }>();
+  const issued = new Map<string, { caller: Caller; untilMs: number }>();
   /** How many wait to be used, by whose they are and by which key asked for them. */
-  const waiting = new Map<string, number>();
+  const openCounts = new Map<string, number>();
 
-  const take = (ticket: string): Caller | undefined => {
-    const caller = given.get(ticket)?.caller;
+  const consume = (ticket: string): Caller | undefined => {
+    const caller = issued.get(ticket)?.caller;
     if (!caller) return undefined;
-    given.delete(ticket);
-    for (const { owner } of sharesOf(caller)) {
-      const left = waiting.get(owner)! - 1;
-      if (left > 0) waiting.set(owner, left);
-      else waiting.delete(owner);
+    issued.delete(ticket);
+    for (const { owner } of quotasOf(caller)) {
+      const left = openCounts.get(owner)! - 1;
+      if (left > 0) openCounts.set(owner, left);
+      else openCounts.delete(owner);
     }
     return caller;
   };
-  const forget = () => {
-    for (const [ticket, { untilMs }] of given) {
+  const dropExpired = () => {
+    for (const [ticket, { untilMs }] of issued) {
       if (untilMs > clock.monotonic()) return;
-      take(ticket);
+      consume(ticket);
     }
   };
 
   return {
     issue(caller) {
-      forget();
-      const shares = sharesOf(caller);
-      const isTaken = shares.some(({ owner, most }) => (waiting.get(owner) ?? 0) >= most);
-      if (isTaken || given.size >= ticketsMost) {
+      dropExpired();
+      const shares = quotasOf(caller);
+      const isTaken = shares.some(({ owner, max }) => (openCounts.get(owner) ?? 0) >= max);
+      if (isTaken || issued.size >= maxTickets) {
         throw new FlotillaError("overloaded", "too many tickets wait to be used: try again soon", {
           retryAfterMs: 1_000,
         });
       }
-      for (const { owner } of shares) waiting.set(owner, (waiting.get(owner) ?? 0) + 1);
+      for (const { owner } of shares) openCounts.set(owner, (openCounts.get(owner) ?? 0) + 1);
       const words = Array.from({ length: 8 }, () => random.uint32().toString(16).padStart(8, "0"));
       const ticket = words.join("");
-      given.set(ticket, { caller, untilMs: clock.monotonic() + ticketMs });
-      return { ticket, expiresAtMs: clock.now() + ticketMs };
+      issued.set(ticket, { caller, untilMs: clock.monotonic() + ticketTtlMs });
+      return { ticket, expiresAtMs: clock.now() + ticketTtlMs };
     },
     redeem(ticket) {
-      forget();
-      return take(ticket);
+      dropExpired();
+      return consume(ticket);
     },
   };
 }
 
 /** What a ticket counts against: its user, and the key that asks for it, whichever users that names. */
-function sharesOf({ kind, tenant, user, keyId = "" }: Caller): { owner: string; most: number }[] {
+function quotasOf({ kind, tenant, user, keyId = "" }: Caller): { owner: string; max: number }[] {
   // No part holds the character between them: no name may.
-  const ofUser = { owner: [kind, keyId, tenant, user].join("\0"), most: ticketsPerUser };
-  const ofKey = { owner: [kind, keyId].join("\0"), most: ticketsPerKey };
+  const ofUser = { owner: [kind, keyId, tenant, user].join("\0"), max: maxTicketsPerUser };
+  const ofKey = { owner: [kind, keyId].join("\0"), max: maxTicketsPerKey };
   if (kind === "user") return [ofUser];
   return user === undefined ? [ofKey] : [ofKey, ofUser];
 }

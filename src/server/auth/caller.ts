@@ -22,14 +22,14 @@ export function may(caller: Caller, verb: Verb): boolean {
   return caller.verbs.has(verb) || caller.verbs.has("admin");
 }
 
-export function demand(caller: Caller, verb: Verb): void {
+export function requireVerb(caller: Caller, verb: Verb): void {
   if (may(caller, verb)) return;
   const what = caller.kind === "user" ? "this token" : "this key";
   throw new FlotillaError("forbidden", `${what} doesn't allow \`${verb}\``, { details: { verb } });
 }
 
 /** Whether a task or run is of a tenant that the caller may look at: an administrator sees all of them. */
-export function sees(caller: Caller, { tenant }: { readonly tenant: string }): boolean {
+export function canSee(caller: Caller, { tenant }: { readonly tenant: string }): boolean {
   return may(caller, "admin") || caller.tenant === tenant;
 }
 
@@ -51,18 +51,18 @@ export function noSession(sessionId: string): FlotillaError {
   return new FlotillaError("not_found", `there is no session ${sessionId.slice(0, 80)}`);
 }
 
-const nameChars = 500;
+const maxNameChars = 500;
 
 /**
  * What a user or a tenant can be called. Databases refuse some text and change other, and neither may make
  * two names of one.
  */
 export function isName(value: unknown): value is string {
-  const fits = typeof value === "string" && value !== "" && value.length <= nameChars;
+  const fits = typeof value === "string" && value !== "" && value.length <= maxNameChars;
   return fits && !value.includes("\0") && value.isWellFormed();
 }
 
-export const nameRule = `text of 1 to ${nameChars} characters`;
+export const nameRule = `text of 1 to ${maxNameChars} characters`;
 
 /**
  * A name that came in a header. Headers carry little more than ASCII, so whatever is more is
@@ -71,14 +71,14 @@ export const nameRule = `text of 1 to ${nameChars} characters`;
 export function nameInHeader(header: string, value: string | undefined): string | undefined {
   if (value === undefined) return undefined;
   const name = decoded(value);
-  if (name !== undefined) return checkName(header, name);
+  if (name !== undefined) return requireName(header, name);
   throw new FlotillaError(
     "invalid_input",
     `${header} must be percent-encoded, as encodeURIComponent does it: \`Zo%C3%AB\`, and \`%25\` for %`,
   );
 }
 
-export function checkName(what: string, name: string | undefined): string | undefined {
+export function requireName(what: string, name: string | undefined): string | undefined {
   if (name === undefined || isName(name)) return name;
   throw new FlotillaError("invalid_input", `${what} must be ${nameRule}`);
 }

@@ -21,10 +21,10 @@ export type CheckOptions = {
 };
 
 // Whoever was removed elsewhere may go on writing for as long.
-const knownForMs = 5_000;
-const knownMost = 10_000;
+const cachedForMs = 5_000;
+const maxCached = 10_000;
 
-type Known = { readonly users: ReadonlySet<string>; readonly atMs: number };
+type CachedMembers = { readonly users: ReadonlySet<string>; readonly atMs: number };
 
 /**
  * Remembers for a moment who takes part in sessions, so that not every message asks. That somebody does
@@ -32,24 +32,24 @@ type Known = { readonly users: ReadonlySet<string>; readonly atMs: number };
  * been added.
  */
 export function createMembers(sessions: Pick<SessionService, "get">, clock: Clock): Members {
-  const known = new Map<string, Known>();
-  const asked = new Map<string, Promise<Known>>();
+  const cached = new Map<string, CachedMembers>();
+  const reads = new Map<string, Promise<CachedMembers>>();
   const watching = new Map<string, Set<() => void>>();
 
-  const ask = async (
+  const readMembers = async (
     { tenant, sessionId, key }: { tenant: string; sessionId: string; key: string },
     { patient = false }: CheckOptions,
-  ): Promise<Known> => {
+  ): Promise<CachedMembers> => {
     try {
       const atMs = clock.monotonic();
       const { users } = await sessions.get(tenant, sessionId, { patient });
       const found = { users: new Set(users), atMs };
-      known.delete(key);
-      known.set(key, found);
-      if (known.size > knownMost) known.delete(known.keys().next().value!);
+      cached.delete(key);
+      cached.set(key, found);
+      if (cached.size > maxCached) cached.delete(cached.keys().next().value!);
       return found;
     } finally {
-      asked.delete(askedKey(key, patient));
+      reads.delete(readKey(key, patient));
     }
   };
 
@@ -65,12 +65,12 @@ export function createMembers(sessions: Pick<SessionService, "get">, clock: Cloc
     // What there isn't is for the service to say.
     if (may(caller, "sessions:any")) return undefined;
     const key = keyOf(tenant, sessionId);
-    const found = known.get(key);
+    const found = cached.get(key);
     const isFresh = found !== undefined && clock.monotonic() - found.atMs < forMs;
     if (user !== undefined && isFresh && found.users.has(user)) return undefined;
-    const sharedKey = askedKey(key, options.patient);
-    let answer = asked.get(sharedKey);
-    if (!answer) asked.set(sharedKey, (answer = ask({ tenant, sessionId, key }, options)));
+    const sharedKey = readKey(key, options.patient);
+    let answer = reads.get(sharedKey);
+    if (!answer) reads.set(sharedKey, (answer = readMembers({ tenant, sessionId, key }, options)));
     return answer.then(({ users }) => {
       if (user === undefined || !users.has(user)) throw noSession(sessionId);
     });
@@ -78,10 +78,11 @@ export function createMembers(sessions: Pick<SessionService, "get">, clock: Cloc
 
   return {
     checkAgain: (caller, sessionId, forMs) => checkWithin(caller, sessionId, forMs, {}),
-    check: (caller, sessionId, options = {}) => checkWithin(caller, sessionId, knownForMs, options),
+    check: (caller, sessionId, options = {}) =>
+      checkWithin(caller, sessionId, cachedForMs, options),
     forget(tenant, sessionId) {
       const key = keyOf(tenant, sessionId);
-      known.delete(key);
+      cached.delete(key);
       for (const callback of watching.get(key) ?? []) callback();
     },
     watch(tenant, sessionId, callback) {
@@ -97,7 +98,7 @@ export function createMembers(sessions: Pick<SessionService, "get">, clock: Cloc
 }
 
 /** A read doesn't wait for what a write waits for. */
-function askedKey(key: string, patient = false): string {
+function readKey(key: string, patient = false): string {
   return `${key}\0${patient ? "patient" : ""}`;
 }
 
@@ -107,13 +108,13 @@ function keyOf(tenant: string, sessionId: string): string {
 }
 
 /** Looks whether somebody who follows a session still takes part in it. */
-export type StillMember = {
+export type MembershipWatch = {
   /** To be called when something happens. Asks only now and then. */
-  look(): void;
+  recheck(): void;
   stop(): void;
 };
 
-type StillMemberParts = {
+type MembershipWatchParts = {
   members: Members;
   clock: Clock;
   /** As it is now: a token may have been renewed. */
@@ -123,9 +124,9 @@ type StillMemberParts = {
 };
 
 // Whoever was removed by way of another server may see what happens for as long, and one thing more.
-const trustedMs = 30_000;
+const recheckMs = 30_000;
 
-export function watchMember(parts: StillMemberParts): StillMember {
+export function watchMembership(parts: MembershipWatchParts): MembershipWatch {
   const { members, clock, caller, sessionId, onRemoved } = parts;
   let checkedAtMs = clock.monotonic();
   const check = (forMs: number) => {
@@ -136,15 +137,15 @@ export function watchMember(parts: StillMemberParts): StillMember {
     });
   };
   return {
-    look() {
-      if (clock.monotonic() - checkedAtMs >= trustedMs) check(trustedMs);
+    recheck() {
+      if (clock.monotonic() - checkedAtMs >= recheckMs) check(recheckMs);
     },
     stop: members.watch(caller().tenant, sessionId, () => check(0)),
   };
 }
 
 /** An inbox as its reader may see it: a token that names the sessions it is good for shows those only. */
-export function ownInbox({ sessions: named }: Caller, sink: Sink<InboxEvent>): Sink<InboxEvent> {
+export function filterInbox({ sessions: named }: Caller, sink: Sink<InboxEvent>): Sink<InboxEvent> {
   if (!named) return sink;
   return {
     ...sink,

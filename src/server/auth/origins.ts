@@ -7,20 +7,23 @@ import type { ServerConfig } from "../../runtime/server-config.ts";
  * is on this machine too, so it must not get in by a foreign name that points here (DNS rebinding) nor
  * by a request across sites.
  */
-export function checkLocal({ header, headerNames }: Headed, origins: readonly string[]): void {
+export function checkLocal(
+  { header, headerNames }: HeaderSource,
+  origins: readonly string[],
+): void {
   checkDirect(headerNames());
   checkHost(header);
   checkSite(header, origins);
 }
 
-type Headed = {
+type HeaderSource = {
   header(name: string): string | undefined;
   /** In lower case. */
   headerNames(): Iterable<string>;
 };
 
 /** Refuses to listen where strangers could call without a key. */
-export function checkListening(
+export function checkListenHost(
   host: string,
   { apiKeys = [], tokens }: Pick<ServerConfig, "apiKeys" | "tokens">,
 ): void {
@@ -48,7 +51,7 @@ function checkDirect(names: Iterable<string>): void {
   );
 }
 
-function checkHost(header: Headed["header"]): void {
+function checkHost(header: HeaderSource["header"]): void {
   const host = header("host") ?? "";
   if (isLoopback(withoutPort(host))) return;
   throw new FlotillaError(
@@ -57,7 +60,7 @@ function checkHost(header: Headed["header"]): void {
   );
 }
 
-function checkSite(header: Headed["header"], origins: readonly string[]): void {
+function checkSite(header: HeaderSource["header"], origins: readonly string[]): void {
   const site = header("sec-fetch-site");
   const origin = header("origin");
   if (origin !== undefined && origins.includes(origin)) return;
@@ -74,8 +77,8 @@ function withoutPort(host: string): string {
 }
 
 // How long a browser needn't ask again.
-const rememberedSeconds = 600;
-const headersTaken = [
+const preflightMaxAgeSeconds = 600;
+const allowedHeaders = [
   "Authorization",
   "Content-Type",
   "If-Match",
@@ -92,15 +95,15 @@ export function allowOrigins(origins: readonly string[]): MiddlewareHandler {
   return async (c, next) => {
     const origin = c.req.header("origin");
     if (origin === undefined || !origins.includes(origin)) return next();
-    const asksFirst = c.req.method === "OPTIONS" && c.req.header("access-control-request-method");
-    if (asksFirst) c.res = new Response(null, { status: 204 });
+    const isPreflight = c.req.method === "OPTIONS" && c.req.header("access-control-request-method");
+    if (isPreflight) c.res = new Response(null, { status: 204 });
     else await next();
     c.header("Access-Control-Allow-Origin", origin);
     c.header("Vary", "Origin", { append: true });
-    if (!asksFirst) return;
+    if (!isPreflight) return;
     c.header("Access-Control-Allow-Methods", "GET, POST, PUT, DELETE");
-    c.header("Access-Control-Allow-Headers", headersTaken.join(", "));
-    c.header("Access-Control-Max-Age", String(rememberedSeconds));
+    c.header("Access-Control-Allow-Headers", allowedHeaders.join(", "));
+    c.header("Access-Control-Max-Age", String(preflightMaxAgeSeconds));
   };
 }
 

@@ -5,9 +5,9 @@ import { promisify } from "node:util";
 import { describe, expect, test } from "vitest";
 import type { ServerConfig } from "../../runtime/server-config.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
-import { turns } from "../../base/contract/movable-clock.ts";
+import { eventLoopTurns } from "../../base/contract/movable-clock.ts";
 import { openPeerCheck, type PeerCheckOptions } from "./peer-user.ts";
-import { dial, serving } from "../contract/serving.ts";
+import { dial, startTestServer } from "../contract/test-server.ts";
 
 const nobody = 65_534;
 const isKnowable = process.platform === "linux";
@@ -22,7 +22,7 @@ async function askAs(uid: number | undefined, url: string): Promise<number> {
 
 describe.runIf(isKnowable)("on a server without keys, a request over loopback", () => {
   const serve = (host: string, peers?: PeerCheckOptions) =>
-    serving({ server: { host, adminPort: 0 }, ...(peers && { peers }) });
+    startTestServer({ server: { host, adminPort: 0 }, ...(peers && { peers }) });
   /** What each of the two ports says to a process of that user. */
   const asked = async (uid: number | undefined, { url, adminUrl }: Urls) =>
     Promise.all([askAs(uid, `${url}/v1/tasks`), askAs(uid, `${adminUrl!}/health/live`)]);
@@ -80,7 +80,7 @@ describe("a server without keys, where the system doesn't tell users apart", () 
     const warn: Logger["warn"] = (fields, message) =>
       void said.push(`${message}: ${JSON.stringify(fields)}`);
     const log = { ...silentLogger, warn };
-    await using started = await serving({ server, peers: { uid: 1_000, read }, log });
+    await using started = await startTestServer({ server, peers: { uid: 1_000, read }, log });
     const { status } = await fetch(`${started.url}/health/live`);
     return { status, said: said.filter((line) => line.includes("doesn't tell whose processes")) };
   };
@@ -169,10 +169,10 @@ describe("the kernel's table", () => {
     table.reset();
     isHeld = true;
     const first = Array.from({ length: 100 }, () => whose(socket));
-    await turns();
+    await eventLoopTurns();
     expect(table.count()).toBe(1);
     const during = Array.from({ length: 100 }, () => whose(socket));
-    await turns();
+    await eventLoopTurns();
     expect(table.count()).toBe(1);
     under.resolve();
     expect(new Set(await Promise.all([...first, ...during]))).toEqual(new Set(["same"]));

@@ -3,7 +3,7 @@ import { endianness } from "node:os";
 import process from "node:process";
 
 /** Both ends of a connection, as a socket of Node names them. */
-export type Ends = {
+export type SocketEnds = {
   readonly remoteAddress?: string | undefined;
   readonly remotePort?: number | undefined;
   readonly localAddress?: string | undefined;
@@ -15,7 +15,7 @@ export type Ends = {
  * administrator's (`same`), that of any `other`, or `unknown` where the kernel's table can't be read now,
  * as for want of file descriptors.
  */
-export type PeerCheck = (ends: Ends) => Promise<"same" | "other" | "unknown">;
+export type PeerCheck = (ends: SocketEnds) => Promise<"same" | "other" | "unknown">;
 
 export type PeerCheckOptions = {
   /** Default: the user of this process. */
@@ -29,7 +29,7 @@ const tables = [
 ] as const;
 
 // The kernel lists connections bit by bit, so that one look may miss a line while others come and go.
-const looksMost = 5;
+const maxReads = 5;
 
 /**
  * Linux lists every connection with its user. Undefined where there is no such table when the server
@@ -42,22 +42,25 @@ export async function openPeerCheck({
   if (uid === undefined) return undefined;
   // A machine without IPv6 has the first table alone.
   const tried = await Promise.allSettled(tables.map(({ path }) => read(path)));
-  const there = tables
+  const readable = tables
     .filter((_, at) => tried[at]!.status === "fulfilled")
-    .map(({ form, path }) => ({ form, look: shared(async () => usersIn(await read(path))) }));
-  if (there.length === 0) return undefined;
+    .map(({ form, path }) => ({
+      form,
+      readUsers: coalesced(async () => usersIn(await read(path))),
+    }));
+  if (readable.length === 0) return undefined;
   return async (ends) => {
-    const peer = place(ends.remoteAddress, ends.remotePort);
-    const here = place(ends.localAddress, ends.localPort);
+    const peer = procAddress(ends.remoteAddress, ends.remotePort);
+    const own = procAddress(ends.localAddress, ends.localPort);
     // A connection that has ended already has no addresses any more.
-    if (!peer || !here) return "other";
+    if (!peer || !own) return "other";
     try {
-      for (let looks = 0; looks < looksMost; looks++) {
-        for (const { form, look } of there) {
-          if (peer[form] === undefined || here[form] === undefined) continue;
+      for (let reads = 0; reads < maxReads; reads++) {
+        for (const { form, readUsers } of readable) {
+          if (peer[form] === undefined || own[form] === undefined) continue;
           // The caller's end of the connection, which is another line than this server's end.
-          const user = (await look()).get(`${peer[form]} ${here[form]}`);
-          if (user !== undefined) return user === uid || user === administrator ? "same" : "other";
+          const user = (await readUsers()).get(`${peer[form]} ${own[form]}`);
+          if (user !== undefined) return user === uid || user === rootUid ? "same" : "other";
         }
       }
     } catch {
@@ -67,13 +70,13 @@ export async function openPeerCheck({
   };
 }
 
-const administrator = 0;
+const rootUid = 0;
 
 /**
  * One call for all that ask before it begins, and the next after its end: what it finds is never older
  * than the question.
  */
-function shared<Found>(act: () => Promise<Found>): () => Promise<Found> {
+function coalesced<Found>(act: () => Promise<Found>): () => Promise<Found> {
   let last: Promise<unknown> = Promise.resolve();
   let next: Promise<Found> | undefined;
   return () => {
@@ -99,23 +102,26 @@ function usersIn(table: string): Map<string, number> {
 }
 
 /** An address and port as the tables of IPv4 and IPv6 write them. */
-function place(
+function procAddress(
   address: string | undefined,
   port: number | undefined,
 ): { readonly ipv4?: string; readonly ipv6: string } | undefined {
   if (address === undefined || port === undefined) return undefined;
   const suffix = `:${hex(port, 4)}`;
   const plain = address.startsWith("::ffff:") ? address.slice("::ffff:".length) : address;
-  if (plain === "::1") return { ipv6: `${words([0, 0, 0, 1])}${suffix}` };
+  if (plain === "::1") return { ipv6: `${procWords([0, 0, 0, 1])}${suffix}` };
   const bytes = plain.split(".").map(Number);
   if (bytes.length !== 4) return undefined;
   const ipv4 = bytes.reduce((sum, byte) => sum * 256 + byte, 0);
-  return { ipv4: `${words([ipv4])}${suffix}`, ipv6: `${words([0, 0, 0xffff, ipv4])}${suffix}` };
+  return {
+    ipv4: `${procWords([ipv4])}${suffix}`,
+    ipv6: `${procWords([0, 0, 0xffff, ipv4])}${suffix}`,
+  };
 }
 
 /** Words of 32 bits that are in the order of the network, in that of this machine. */
-function words(given: readonly number[]): string {
-  return given.map((word) => hex(endianness() === "LE" ? swapped(word) : word, 8)).join("");
+function procWords(values: readonly number[]): string {
+  return values.map((word) => hex(endianness() === "LE" ? swapped(word) : word, 8)).join("");
 }
 
 function swapped(word: number): number {

@@ -17,8 +17,8 @@ export type TokenVerifier = (token: string) => Promise<Caller>;
 
 // Clocks of two machines differ by a little, and a token may be used in the second it is made.
 const toleranceSeconds = 5;
-const tokenChars = 16_384;
-const sessionsMost = 1_000;
+const maxTokenChars = 16_384;
+const maxSessions = 1_000;
 
 /** Checks tokens of users. Which algorithm is right is for us to say, never for the token. */
 export function createTokenVerifier(config: TokenConfig, clock: Clock): TokenVerifier {
@@ -27,7 +27,7 @@ export function createTokenVerifier(config: TokenConfig, clock: Clock): TokenVer
   const algorithms = [...(config.algorithms ?? byDefault)];
   const key = keyOf(config);
   return async (token) => {
-    if (token.length > tokenChars) throw refusal("the token is too long");
+    if (token.length > maxTokenChars) throw refusal("the token is too long");
     const options = {
       algorithms,
       clockTolerance: toleranceSeconds,
@@ -40,7 +40,7 @@ export function createTokenVerifier(config: TokenConfig, clock: Clock): TokenVer
       const { payload } = await jwtVerify(token, key, options);
       return callerOf(payload, config.claims);
     } catch (error) {
-      throw explained(error);
+      throw toAuthError(error);
     }
   };
 }
@@ -64,30 +64,30 @@ function callerOf(payload: JWTPayload, claims: TokenConfig["claims"] = {}): Call
     user: nameOf(userClaim, payload[userClaim]),
     verbs: new Set(verbsOf(payload, claims.verbs)),
     ...(sessions !== undefined && { sessions: new Set(idsOf(sessionsClaim, sessions)) }),
-    expiresAtMs: endOf(payload.exp!) + toleranceSeconds * 1_000,
+    expiresAtMs: expiryMs(payload.exp!) + toleranceSeconds * 1_000,
   };
 }
 
 // The last second that a date can be. JSON also has numbers above all numbers, such as 1e400.
 const lastSecond = 8.64e12;
 
-function endOf(exp: number): number {
+function expiryMs(exp: number): number {
   if (exp <= lastSecond) return exp * 1_000;
   throw refusal("the token's claim exp must be the second at which it expires");
 }
 
 function verbsOf(payload: JWTPayload, claim: string = "verbs"): readonly Verb[] {
-  const said = payload[claim];
-  if (said !== undefined) return known(said);
+  const claimed = payload[claim];
+  if (claimed !== undefined) return knownVerbs(claimed);
   // A scope is often about other things alone, and then says nothing of us.
-  const scoped = known(payload["scope"]);
+  const scoped = knownVerbs(payload["scope"]);
   return scoped.length > 0 ? scoped : usualVerbs;
 }
 
 /** Words that aren't verbs mean something to others. No user's token makes an administrator. */
-function known(said: unknown): Verb[] {
+function knownVerbs(claimed: unknown): Verb[] {
   const words: unknown[] =
-    typeof said === "string" ? said.split(" ") : Array.isArray(said) ? said : [];
+    typeof claimed === "string" ? claimed.split(" ") : Array.isArray(claimed) ? claimed : [];
   return verbs.filter((verb) => verb !== "admin" && words.includes(verb));
 }
 
@@ -97,9 +97,9 @@ function nameOf(claim: string, value: unknown): string {
 }
 
 function idsOf(claim: string, value: unknown): string[] {
-  if (Array.isArray(value) && value.length <= sessionsMost)
+  if (Array.isArray(value) && value.length <= maxSessions)
     return value.filter((each) => typeof each === "string");
-  throw refusal(`the token's claim ${claim} must be a list of at most ${sessionsMost} ids`);
+  throw refusal(`the token's claim ${claim} must be a list of at most ${maxSessions} ids`);
 }
 
 /** No keys came, or something else in their place: an error page, or one that says to come back. */
@@ -109,7 +109,7 @@ const keysMissing = new Set([
   errors.JWKSTimeout.code,
 ]);
 
-function explained(error: unknown): unknown {
+function toAuthError(error: unknown): unknown {
   if (error instanceof FlotillaError) return error;
   if (error instanceof errors.JWTExpired) return refusal("the token has expired: get a new one");
   if (error instanceof errors.JWTClaimValidationFailed && error.reason === "missing")

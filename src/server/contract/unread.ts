@@ -1,6 +1,6 @@
 import process from "node:process";
 import { agent } from "../../sessions/agents/agent.ts";
-import { said, serving } from "./serving.ts";
+import { textMessage, startTestServer } from "./test-server.ts";
 
 export const secret = "a secret of thirty-two characters or more";
 export const messageBytes = 100_000;
@@ -18,7 +18,7 @@ const hostile = agent("hostile", async function* () {
 
 /** A server in a process of its own, whose memory a test watches. */
 if (process.send) {
-  const server = await serving({
+  const server = await startTestServer({
     server: { tokens: { secret }, adminPort: 0 },
     use: [hostile],
     maxPayloadBytes: 1024 * 1024,
@@ -27,7 +27,7 @@ if (process.send) {
   const hostiles = { sessionId: "hostile", users: ["ada"], agents: ["hostile"] };
   await server.sessions.create("acme", hostiles);
   for (let n = 0; n < messages; n++) {
-    const message = { ...said("x".repeat(messageBytes)), author: "ada" };
+    const message = { ...textMessage("x".repeat(messageBytes)), author: "ada" };
     await server.sessions.send("acme", "long", message);
   }
   let mostBytes = 0;

@@ -8,8 +8,8 @@ import { flow } from "../../flows/flow.ts";
 import { connect } from "../../runtime/connect.ts";
 import { version } from "../../runtime/version.ts";
 import { agent } from "../../sessions/agents/agent.ts";
-import { asking, openPlace } from "../contract/asking.ts";
-import { serving } from "../contract/serving.ts";
+import { appHarness, openTestStore } from "../contract/app-harness.ts";
+import { startTestServer } from "../contract/test-server.ts";
 import { findDocs } from "./home.ts";
 
 // What browsers send for a page.
@@ -20,7 +20,7 @@ const helper = agent("helper", async function* () {
   yield "hello";
 });
 
-const place = openPlace();
+const testStore = openTestStore();
 let folder: string;
 beforeAll(() => {
   folder = mkdtempSync(join(tmpdir(), "flotilla-home-"));
@@ -32,7 +32,7 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 describe("/ without keys, on this machine", () => {
   test("shows a browser what the server is and what is in its store, and programs the same", async () => {
     const pages = { "/chat": join(folder, "chat") };
-    await using server = await serving({ use: [order, helper], server: { pages } });
+    await using server = await startTestServer({ use: [order, helper], server: { pages } });
     const { flotilla, url } = server;
     await flotilla.enqueueMany("mail", [1, 2, 3], { delayMs: 60_000 });
     const { runId } = await flotilla.runs.start(order, null);
@@ -82,7 +82,7 @@ describe("/ without keys, on this machine", () => {
   });
 
   test("is a page that runs and loads nothing, and that no other page may hold", async () => {
-    await using server = await serving();
+    await using server = await startTestServer();
     const { headers } = await fetch(server.url, { headers: { Accept } });
     const policy = headers.get("content-security-policy")!;
     expect(policy).toContain("default-src 'none'");
@@ -102,7 +102,7 @@ describe("/ without keys, on this machine", () => {
     { Host: "localhost", "Sec-Fetch-Site": "cross-site" },
     { Host: "localhost", "X-Forwarded-For": "10.0.0.1" },
   ])("tells nothing of the store to what isn't a program of this machine: %j", async (headers) => {
-    const { get } = asking(place.flotilla);
+    const { get } = appHarness(testStore.flotilla);
     const told = await get("/", headers);
     expect(Object.keys(told.body)).toEqual(["name", "links", "advice"]);
     const page = await get("/", { ...headers, Accept });
@@ -110,7 +110,7 @@ describe("/ without keys, on this machine", () => {
   });
 
   test("escapes what it repeats", async () => {
-    const { get } = asking(place.flotilla);
+    const { get } = appHarness(testStore.flotilla);
     const page = await get("/", { Host: "<img src=x>&", Accept });
     expect(page.body).toContain("&lt;img src=x&gt;&amp;");
     expect(page.body).not.toContain("<img");
@@ -118,7 +118,7 @@ describe("/ without keys, on this machine", () => {
 
   test("says that the store can't be looked at, and not where it is", async () => {
     await using nowhere = connect(`sqlite:${join(folder, "missing.db")}`, { create: false });
-    const { get } = asking(nowhere);
+    const { get } = appHarness(nowhere);
     expect(await get("/")).toMatchObject({ status: 200, body: { trouble: "store_missing" } });
     const page = await get("/", { Accept });
     expect(page.body).toContain("store_missing");
@@ -129,9 +129,9 @@ describe("/ without keys, on this machine", () => {
     let looks = 0;
     const depth = () => {
       looks++;
-      return place.flotilla.depth();
+      return testStore.flotilla.depth();
     };
-    const { get } = asking({ ...place.flotilla, depth });
+    const { get } = appHarness({ ...testStore.flotilla, depth });
     await Promise.all(Array.from({ length: 20 }, () => get("/")));
     await get("/", { Accept });
     expect(looks).toBe(1);
@@ -141,7 +141,7 @@ describe("/ without keys, on this machine", () => {
 describe("/ with keys", () => {
   const apiKeys = [key, { key: `${key}-of-acme`, tenant: "acme" }];
   const ask = (headers: Record<string, string>) =>
-    asking(place.flotilla, { apiKeys }).get("/", headers);
+    appHarness(testStore.flotilla, { apiKeys }).get("/", headers);
 
   test("tells strangers its name and what to do", async () => {
     const told = await ask({});

@@ -33,9 +33,16 @@ export function homeRoutes({ pagePaths, ...parts }: HomeRoutes): Route[] {
     const name = "flotilla";
     if (!caller || !may(caller, "admin"))
       return { name, links: open, ...(refusal && { advice: refusal.message }) };
-    const looked = await overview();
-    const seen = "trouble" in looked ? looked : { overview: looked };
-    return { name, version: version(), store: parts.flotilla.storeKind, links, docs, ...seen };
+    const result = await overview();
+    const overviewFields = "trouble" in result ? result : { overview: result };
+    return {
+      name,
+      version: version(),
+      store: parts.flotilla.storeKind,
+      links,
+      docs,
+      ...overviewFields,
+    };
   };
 
   return [

@@ -3,7 +3,7 @@ import { FlotillaError, messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Machine } from "../../flows/machine.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
-import { askedSeldom } from "../metrics/scrape-cache.ts";
+import { createScrapeCache } from "../metrics/scrape-cache.ts";
 
 /** What there is in the store, at a cost that doesn't grow with it: no number is exact beyond 10,000. */
 export type Overview = {
@@ -52,9 +52,9 @@ const runStates = [
 ] as const;
 
 // Where there are more, the others are found by `flotilla runs`.
-const flowsLookedAt = 20;
-const runsLookedAt = 50;
-const waitingShown = 5;
+const maxFlowsRead = 20;
+const maxRunsRead = 50;
+const maxWaitingShown = 5;
 
 /** Looks at the store when a page is asked for, once for all who ask, and not again for a while. */
 export function createOverview(
@@ -62,9 +62,9 @@ export function createOverview(
 ): () => Promise<Overview | { trouble: string }> {
   const { log } = parts;
   let last: Overview | { trouble: string };
-  const asked = askedSeldom(async () => {
+  const cache = createScrapeCache(async () => {
     try {
-      last = await look(parts);
+      last = await readOverview(parts);
     } catch (error) {
       const trouble = error instanceof FlotillaError ? error.code : "internal";
       log.warn({ code: trouble, error: messageOf(error) }, "looking at the store for / failed");
@@ -72,19 +72,19 @@ export function createOverview(
     }
   });
   return async () => {
-    await asked.refresh(parts);
+    await cache.refresh(parts);
     return last;
   };
 }
 
-async function look({ flotilla, machines = [] }: OverviewParts): Promise<Overview> {
+async function readOverview({ flotilla, machines = [] }: OverviewParts): Promise<Overview> {
   const flows = [...new Set(machines.map(({ name }) => name))];
   const [depth, doing, sessions, pods, waiting] = await Promise.all([
     flotilla.depth(),
     flotilla.runs.doing(flows),
     flotilla.sessionCounts(),
     flotilla.pods(),
-    waitingRuns(flotilla, flows.slice(0, flowsLookedAt)),
+    waitingRuns(flotilla, flows.slice(0, maxFlowsRead)),
   ]);
   const tasks = [...depth].flatMap(([name, counts]) => (flows.includes(name) ? [] : [counts]));
   const up = pods.filter(({ status }) => status === "up").length;
@@ -99,13 +99,13 @@ async function look({ flotilla, machines = [] }: OverviewParts): Promise<Overvie
 
 /** Among the newest of each flow, so that those that have ended long ago cost nothing. */
 async function waitingRuns({ runs }: Flotilla, flows: readonly string[]): Promise<WaitingRun[]> {
-  const pages = await Promise.all(flows.map((flow) => runs.list({ flow, limit: runsLookedAt })));
+  const pages = await Promise.all(flows.map((flow) => runs.list({ flow, limit: maxRunsRead })));
   const found = pages.flatMap((page) =>
     page.runs.flatMap(({ runId, flow, doing }) =>
       doing?.type === "waiting_for_signal" ? [{ runId, flow, signal: doing.name }] : [],
     ),
   );
-  return found.slice(0, waitingShown);
+  return found.slice(0, maxWaitingShown);
 }
 
 function summed<State extends string>(

@@ -2,11 +2,11 @@ import { messageOf } from "../../base/errors.ts";
 import type { DoingCounts } from "../../flows/counts.ts";
 import type { Machine } from "../../flows/machine.ts";
 import type { WorkerEvent } from "../../tasks/run/events.ts";
-import { askedSeldom } from "./scrape-cache.ts";
+import { createScrapeCache } from "./scrape-cache.ts";
 import type { Instruments, ScrapeParts } from "./metrics.ts";
 
 /** What is needed of a flow to know its series before anything has happened. */
-export type FlowSeen = Pick<Machine, "name"> & {
+export type MetricsFlow = Pick<Machine, "name"> & {
   readonly parts: readonly { readonly name: string }[];
   readonly finalizers: readonly { readonly name: string }[];
 };
@@ -24,7 +24,7 @@ type FlowEvent = Extract<
 >;
 
 /** What becomes of runs on this pod, and what all runs in the store do. Labels are names that flows declare. */
-export function createFlowMetrics(make: Instruments, flows: readonly FlowSeen[]) {
+export function createFlowMetrics(make: Instruments, flows: readonly MetricsFlow[]) {
   const transitions = make.counter(
     "flotilla_transitions_total",
     "What became of transitions and finalizers on this pod, once that was stored: one for each attempt, and one for each wait that began or ended. `lost` alone isn't stored: another pod had the run by then",
@@ -103,9 +103,9 @@ export function createFlowMetrics(make: Instruments, flows: readonly FlowSeen[])
           break;
       }
     },
-    ...askedSeldom(async ({ doing: look, log }: ScrapeParts) => {
+    ...createScrapeCache(async ({ doing: read, log }: ScrapeParts) => {
       try {
-        show((await look?.(names)) ?? new Map());
+        show((await read?.(names)) ?? new Map());
       } catch (error) {
         // What can't be had is missing, rather than wrong.
         open.reset();

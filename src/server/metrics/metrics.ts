@@ -9,7 +9,7 @@ import type { LimiterSnapshot } from "../../throttles/limiter/stats.ts";
 import type { ThrottleView } from "../../throttles/shares/admin.ts";
 import { createDepthGauges } from "./tasks.ts";
 import { createSessionMetrics } from "./sessions.ts";
-import { createFlowMetrics, type FlowSeen } from "./flows.ts";
+import { createFlowMetrics, type MetricsFlow } from "./flows.ts";
 import { createThrottleMetrics } from "./throttles.ts";
 import type { SocketEvent } from "../socket/sockets.ts";
 
@@ -34,19 +34,19 @@ export type ScrapeParts = {
   log: Logger;
 };
 
-type PodSeen = Pick<Pod, "podId" | "leader" | "running" | "capacity"> & {
+type MetricsPod = Pick<Pod, "podId" | "leader" | "running" | "capacity"> & {
   readonly throttles?: { here(): readonly LimiterSnapshot[] };
   sessionLoad?(): SessionLoad | undefined;
 };
 
 export type MetricsOptions = {
   /** The pod of this process, once it has started. */
-  pod?: () => PodSeen | undefined;
+  pod?: () => MetricsPod | undefined;
   slots?: number;
   /** The tasks that this program knows: the only names that become labels. */
   names?: readonly string[];
   /** The flows that it knows. */
-  flows?: readonly FlowSeen[];
+  flows?: readonly MetricsFlow[];
   clock?: Clock;
 };
 
@@ -240,8 +240,8 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
     async collect(parts) {
       const current = pod();
       running.set(current?.running ?? 0);
-      const { holds: most = 0, reasons = [] } = current?.capacity ?? {};
-      holds.set(most);
+      const { holds: held = 0, reasons = [] } = current?.capacity ?? {};
+      holds.set(held);
       for (const reason of reasonCodes) {
         heldBack.set({ reason }, reasons.some(({ code }) => code === reason) ? 1 : 0);
       }

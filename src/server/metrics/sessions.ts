@@ -3,7 +3,7 @@ import type { SessionLoad } from "../../sessions/start.ts";
 import type { Instruments } from "./metrics.ts";
 import type { SocketEvent } from "../socket/sockets.ts";
 
-type SessionEvent =
+type SessionMetricEvent =
   | SocketEvent
   | Extract<
       PodEvent,
@@ -73,13 +73,13 @@ export function createSessionMetrics(make: Instruments) {
     /** What is asked for when somebody scrapes. */
     show(load: SessionLoad | undefined): void {
       waiting.set(load?.turnsWaiting ?? 0);
-      followed.set(load?.followed ?? 0);
+      followed.set(load?.feeds ?? 0);
       subscribers.set(load?.subscribers ?? 0);
       ring.set(load?.ringBytes ?? 0);
       coldReads.set({ state: "under_way" }, load?.coldReads.underWay ?? 0);
       coldReads.set({ state: "waiting" }, load?.coldReads.waiting ?? 0);
     },
-    observe(event: SessionEvent): void {
+    observe(event: SessionMetricEvent): void {
       switch (event.type) {
         case "turn_started":
           return running.inc({ agent: event.agent });

@@ -1,6 +1,6 @@
 import { messageOf } from "../../base/errors.ts";
 import type { Depth } from "../../tasks/inspect/depth.ts";
-import { askedSeldom } from "./scrape-cache.ts";
+import { createScrapeCache } from "./scrape-cache.ts";
 import type { Instruments, ScrapeParts } from "./metrics.ts";
 
 // Names come from callers too, and every name is a series that the scraper keeps for long.
@@ -28,18 +28,18 @@ export function createDepthGauges(make: Instruments, names: readonly string[]) {
       oldest.set({ name }, 0);
     }
     let oldestOtherMs = 0;
-    for (const [given, of] of found) {
-      const name = known.has(given) ? given : otherNames;
+    for (const [seenName, of] of found) {
+      const name = known.has(seenName) ? seenName : otherNames;
       for (const state of states) depth.inc({ name, state }, of[state]);
-      if (name === given) oldest.set({ name }, of.oldestMs / 1_000);
+      if (name === seenName) oldest.set({ name }, of.oldestMs / 1_000);
       else oldestOtherMs = Math.max(oldestOtherMs, of.oldestMs);
     }
     if (oldestOtherMs > 0) oldest.set({ name: otherNames }, oldestOtherMs / 1_000);
   };
 
-  return askedSeldom(async ({ depth: look, log }: ScrapeParts) => {
+  return createScrapeCache(async ({ depth: read, log }: ScrapeParts) => {
     try {
-      show(await look());
+      show(await read());
     } catch (error) {
       // What can't be had is missing, rather than wrong; the rest is still worth having.
       depth.reset();

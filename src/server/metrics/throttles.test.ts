@@ -3,20 +3,20 @@ import { systemClock } from "../../base/clock.ts";
 import { silentLogger } from "../../base/log.ts";
 import { movableClock } from "../../base/contract/movable-clock.ts";
 import { seededRandom } from "../../base/random.ts";
-import { declare } from "../../throttles/declaration.ts";
+import { declareThrottle } from "../../throttles/declaration.ts";
 import { noCounts } from "../../throttles/learning/sample.ts";
-import { settingsOf } from "../../throttles/settings.ts";
+import { resolveControllerOptions } from "../../throttles/settings.ts";
 import type { ThrottleView } from "../../throttles/shares/admin.ts";
-import { createThrottles } from "../../throttles/registry.ts";
+import { createThrottleRegistry } from "../../throttles/registry.ts";
 import { parseExposition } from "../../../test/metrics/exposition.ts";
 import { createMetrics, type ScrapeParts } from "./metrics.ts";
 
-const api = declare("api", { mode: "local", initial: 2 });
+const api = declareThrottle("api", { mode: "local", initial: 2 });
 
 /** Metrics of a pod whose throttles are real, on a clock in hand. */
-function scene() {
+function harness() {
   const clock = movableClock();
-  const throttles = createThrottles({ clock, random: seededRandom(1) });
+  const throttles = createThrottleRegistry({ clock, random: seededRandom(1) });
   const pod = {
     podId: "p1",
     leader: "p1",
@@ -41,7 +41,7 @@ function viewOf(name: string, key: string): ThrottleView {
     key,
     bound: 20,
     epoch: 3,
-    settings: settingsOf(),
+    settings: resolveControllerOptions(),
     breaker: "half_open",
     holdMs: 0,
     inFlight: 15,
@@ -55,7 +55,7 @@ function viewOf(name: string, key: string): ThrottleView {
 
 describe("metrics of throttles", () => {
   test("show what this pod may do, does and has done", async () => {
-    const { clock, throttles, scrape } = scene();
+    const { clock, throttles, scrape } = harness();
     const limiter = throttles.of(api, "gpt");
     for (const latencyMs of [8, 100, 3_000]) {
       const permit = await limiter.acquire();
@@ -91,12 +91,12 @@ describe("metrics of throttles", () => {
   });
 
   test("show what all pods have and do together, as the store knows it", async () => {
-    const { scrape } = scene();
+    const { scrape } = harness();
     const text = await scrape({
       throttles: async () => [
         { ...viewOf("api", ""), pinned: 20, p95Ms: 812 },
         viewOf("mail", ""),
-        { ...viewOf("sms", ""), settings: settingsOf({ pinned: 20 }) },
+        { ...viewOf("sms", ""), settings: resolveControllerOptions({ pinned: 20 }) },
       ],
     });
     for (const line of [
@@ -115,7 +115,7 @@ describe("metrics of throttles", () => {
   });
 
   test("are there without the fleet's when the store is away", async () => {
-    const { throttles, scrape } = scene();
+    const { throttles, scrape } = harness();
     throttles.of(api);
     const text = await scrape({ throttles: () => Promise.reject(new Error("away")) });
     expect(text).toContain(`flotilla_throttle_limit{throttle="api",key=""} 2`);
@@ -123,7 +123,7 @@ describe("metrics of throttles", () => {
   });
 
   test("keep the number of series bounded, whatever keys callers invent", async () => {
-    const { throttles, scrape } = scene();
+    const { throttles, scrape } = harness();
     for (let nth = 0; nth < 150; nth++) {
       (await throttles.of(api, `key-${nth}`).acquire()).release("success");
     }

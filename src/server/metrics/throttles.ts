@@ -3,21 +3,21 @@ import { messageOf } from "../../base/errors.ts";
 import type { Histogram } from "../../throttles/learning/histogram.ts";
 import type { LimiterSnapshot } from "../../throttles/limiter/stats.ts";
 import type { ThrottleView } from "../../throttles/shares/admin.ts";
-import { askedSeldom } from "./scrape-cache.ts";
+import { createScrapeCache } from "./scrape-cache.ts";
 import type { Instruments, ScrapeParts } from "./metrics.ts";
 
 const labelNames = ["throttle", "key"];
 const breakerStates = ["closed", "half_open", "open"] as const;
 // Keys come from callers, and each is a series that the scraper keeps for long.
-const mostPlaces = 100;
+const maxLabels = 100;
 const others = { throttle: "other", key: "other" };
 
 type Labels = { readonly throttle: string; readonly key: string };
 
 /** What the throttles of this pod do, and what the fleet knows of all. */
 export function createThrottleMetrics(make: Instruments, registry: Registry) {
-  const pod = familyOf(make, "flotilla_throttle", "this pod");
-  const fleet = familyOf(make, "flotilla_fleet_throttle", "all pods together, as they reported");
+  const pod = gaugesOf(make, "flotilla_throttle", "this pod");
+  const fleet = gaugesOf(make, "flotilla_fleet_throttle", "all pods together, as they reported");
   const braked = make.gauge(
     "flotilla_throttle_braked",
     "1 where this pod stays below its share by itself, because calls were throttled",
@@ -34,15 +34,15 @@ export function createThrottleMetrics(make: Instruments, registry: Registry) {
     labelNames,
   );
   const durations = registerDurations(registry);
-  const labelsHere = createLabels();
-  const labelsInFleet = createLabels();
+  const podLabels = createLabels();
+  const fleetLabels = createLabels();
 
   const showFleet = (views: readonly ThrottleView[]): void => {
     fleet.reset();
     pinned.reset();
     p95.reset();
     for (const view of views) {
-      const labels = labelsInFleet(view);
+      const labels = fleetLabels(view);
       fleet.add(labels, { ...view, limit: view.bound });
       // Percentiles of several throttles don't add up.
       if (view.p95Ms !== undefined && labels !== others) p95.set(labels, view.p95Ms / 1_000);
@@ -50,9 +50,9 @@ export function createThrottleMetrics(make: Instruments, registry: Registry) {
     }
   };
 
-  const { refresh } = askedSeldom(async ({ throttles: look, log }: ScrapeParts) => {
+  const { refresh } = createScrapeCache(async ({ throttles: read, log }: ScrapeParts) => {
     try {
-      showFleet((await look?.()) ?? []);
+      showFleet((await read?.()) ?? []);
     } catch (error) {
       showFleet([]);
       log.warn({ error: messageOf(error) }, "looking at throttles for /metrics failed");
@@ -66,7 +66,7 @@ export function createThrottleMetrics(make: Instruments, registry: Registry) {
       braked.reset();
       durations.reset();
       for (const snapshot of snapshots) {
-        const labels = labelsHere(snapshot);
+        const labels = podLabels(snapshot);
         const waiting = snapshot.waiting + snapshot.behindGate;
         pod.add(labels, { ...snapshot, waiting });
         braked.inc(labels, snapshot.braked ? 1 : 0);
@@ -77,10 +77,13 @@ export function createThrottleMetrics(make: Instruments, registry: Registry) {
   };
 }
 
-type Shown = Pick<LimiterSnapshot, "limit" | "inFlight" | "waiting" | "breaker" | "outcomes">;
+type ThrottleFigures = Pick<
+  LimiterSnapshot,
+  "limit" | "inFlight" | "waiting" | "breaker" | "outcomes"
+>;
 
 /** What is shown alike of one pod and of the fleet. */
-function familyOf(make: Instruments, prefix: string, whose: string) {
+function gaugesOf(make: Instruments, prefix: string, whose: string) {
   const limit = make.gauge(
     `${prefix}_limit`,
     `Calls that may be in flight at once, by ${whose}`,
@@ -105,15 +108,15 @@ function familyOf(make: Instruments, prefix: string, whose: string) {
     reset(): void {
       for (const each of [limit, inFlight, waiting, calls, breaker]) each.reset();
     },
-    add(labels: Labels, shown: Shown): void {
-      limit.inc(labels, shown.limit);
-      inFlight.inc(labels, shown.inFlight);
-      waiting.inc(labels, shown.waiting);
-      for (const [outcome, count] of Object.entries(shown.outcomes)) {
+    add(labels: Labels, figures: ThrottleFigures): void {
+      limit.inc(labels, figures.limit);
+      inFlight.inc(labels, figures.inFlight);
+      waiting.inc(labels, figures.waiting);
+      for (const [outcome, count] of Object.entries(figures.outcomes)) {
         calls.inc({ ...labels, outcome }, count);
       }
       for (const state of breakerStates) {
-        breaker.inc({ ...labels, state }, shown.breaker === state ? 1 : 0);
+        breaker.inc({ ...labels, state }, figures.breaker === state ? 1 : 0);
       }
     },
   };
@@ -125,7 +128,7 @@ function createLabels() {
   return ({ name, key }: { name: string; key: string }): Labels => {
     const at = JSON.stringify([name, key]);
     const found = known.get(at);
-    if (found || known.size >= mostPlaces) return found ?? others;
+    if (found || known.size >= maxLabels) return found ?? others;
     const labels = { throttle: name, key };
     known.set(at, labels);
     return labels;

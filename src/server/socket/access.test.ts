@@ -2,16 +2,22 @@ import { SignJWT } from "jose";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { movableClock, until } from "../../base/contract/movable-clock.ts";
 import type { InboxItem } from "../../sessions/service.ts";
-import { type Client, dial, type DialOptions, said, serving } from "../contract/serving.ts";
+import {
+  type SocketClient,
+  dial,
+  type DialOptions,
+  textMessage,
+  startTestServer,
+} from "../contract/test-server.ts";
 
 const secret = "a secret of thirty-two characters or more";
 const key = "a-key-of-16-chars-or-more";
 const clock = movableClock();
-let server: Awaited<ReturnType<typeof serving>>;
-const clients: Client[] = [];
+let server: Awaited<ReturnType<typeof startTestServer>>;
+const clients: SocketClient[] = [];
 
 beforeAll(async () => {
-  server = await serving({
+  server = await startTestServer({
     clock,
     server: { tokens: { secret }, apiKeys: [key], origins: ["https://app.example"] },
   });
@@ -105,19 +111,19 @@ describe("a socket is opened", () => {
 
 test("a key that acts for one tenant finds nothing of another's", async () => {
   const id = await session(["ada"]);
-  await server.sessions.send("acme", id, { author: "ada", parts: said("secret").parts });
+  await server.sessions.send("acme", id, { author: "ada", parts: textMessage("secret").parts });
   const headers = { ...bearer(key).headers, "Flotilla-Tenant": "other", "Flotilla-User": "ada" };
   const client = await open({ headers });
   for (const frame of [
     { type: "join", session: id, lastSeq: 0 },
-    { type: "send", session: id, message: said("hi") },
+    { type: "send", session: id, message: textMessage("hi") },
     { type: "regenerate", session: id },
     { type: "stop", session: id },
     { type: "read", session: id, seq: 1 },
   ]) {
-    expect(await client.ask(frame)).toMatchObject({ type: "error", code: "not_found" });
+    expect(await client.request(frame)).toMatchObject({ type: "error", code: "not_found" });
   }
-  expect(await client.ask({ type: "inbox" })).toMatchObject({ type: "inbox", sessions: [] });
+  expect(await client.request({ type: "inbox" })).toMatchObject({ type: "inbox", sessions: [] });
   expect(client.messages.join()).not.toContain("secret");
 });
 
@@ -130,12 +136,12 @@ describe("a user", () => {
     const others = await session(["bob"]);
     const elsewhere = await session(["ada"], "other");
     const client = await as("ada");
-    expect(await client.ask(join(mine))).toMatchObject({ type: "joined" });
+    expect(await client.request(join(mine))).toMatchObject({ type: "joined" });
     const told: unknown[] = [];
     for (const id of [others, elsewhere, "nowhere"]) {
       for (const frame of [
         join(id),
-        { type: "send", session: id, message: said("hi") },
+        { type: "send", session: id, message: textMessage("hi") },
         { type: "stop", session: id },
         { type: "read", session: id, seq: 0 },
         { type: "regenerate", session: id },
@@ -146,7 +152,7 @@ describe("a user", () => {
           results: [{ toolCallId: "c", output: 1 }],
         },
       ]) {
-        const answer = await client.ask(frame);
+        const answer = await client.request(frame);
         expect(answer).toMatchObject(notFound);
         told.push({ ...answer, ref: 0, message: answer.message.replace(id, "…") });
       }
@@ -159,7 +165,7 @@ describe("a user", () => {
     const id = await session(["ada"]);
     const client = await as("ada");
     const send = (more: object) =>
-      client.ask({ type: "send", session: id, message: { ...said("hi"), ...more } });
+      client.request({ type: "send", session: id, message: { ...textMessage("hi"), ...more } });
     expect(await send({ author: "eve" })).toMatchObject({ code: "forbidden" });
     expect(await send({ role: "system" })).toMatchObject({ code: "forbidden" });
     expect(await send({})).toMatchObject({ type: "ack", seq: 1 });
@@ -170,27 +176,30 @@ describe("a user", () => {
   test("does what the token allows, in the sessions that it names", async () => {
     const [first, second] = [await session(["ada"]), await session(["ada"])];
     const reader = await as("ada", { verbs: ["sessions:read"], sessions: [first] });
-    expect(await reader.ask(join(first))).toMatchObject({ type: "joined" });
-    expect(await reader.ask(join(second))).toMatchObject(notFound);
-    const message = said("hi");
-    const answer = await reader.ask({ type: "send", session: first, message });
+    expect(await reader.request(join(first))).toMatchObject({ type: "joined" });
+    expect(await reader.request(join(second))).toMatchObject(notFound);
+    const message = textMessage("hi");
+    const answer = await reader.request({ type: "send", session: first, message });
     expect(answer).toMatchObject({ type: "error", code: "forbidden" });
-    expect(await reader.ask({ type: "inbox" })).toMatchObject({ code: "forbidden" });
+    expect(await reader.request({ type: "inbox" })).toMatchObject({ code: "forbidden" });
     const any = await as("eve", { verbs: ["sessions:read", "sessions:any"] });
-    expect(await any.ask(join(first))).toMatchObject({ type: "joined" });
+    expect(await any.request(join(first))).toMatchObject({ type: "joined" });
   });
 
   test("whose token names its sessions sees those alone in the inbox", async () => {
     const [first, second] = [await session(["sam"]), await session(["sam"])];
     const named = await as("sam", { sessions: [first] });
     const all = await as("sam");
-    const shown = async (client: Client) =>
-      (await client.ask({ type: "inbox" })).sessions.map((each: InboxItem) => each.sessionId);
+    const shown = async (client: SocketClient) =>
+      (await client.request({ type: "inbox" })).sessions.map((each: InboxItem) => each.sessionId);
     expect(await shown(named)).toEqual([first]);
     expect((await shown(all)).toSorted()).toEqual([first, second].toSorted());
     for (const id of [second, first]) {
-      await server.sessions.send("acme", id, { author: "bob", parts: said(`in ${id}`).parts });
-      const told = (client: Client) =>
+      await server.sessions.send("acme", id, {
+        author: "bob",
+        parts: textMessage(`in ${id}`).parts,
+      });
+      const told = (client: SocketClient) =>
         client.find("inbox_changed", (frame) => frame.sessions[0]?.preview === `in ${id}`);
       await told(all);
       if (id === first) await told(named);
@@ -205,32 +214,39 @@ describe("a user", () => {
   test("who is removed hears no more, at once or when something happens later", async () => {
     const id = await session(["ada", "bob"]);
     const client = await as("ada");
-    await client.ask(join(id));
+    await client.request(join(id));
     await server.sessions.changeMembers("acme", id, { removeUsers: ["ada"] });
     await clock.advance(5_001);
-    const answer = await client.ask({ type: "send", session: id, message: said("still here?") });
+    const answer = await client.request({
+      type: "send",
+      session: id,
+      message: textMessage("still here?"),
+    });
     expect(answer).toMatchObject(notFound);
     await clock.advance(30_000);
-    await server.sessions.send("acme", id, { author: "bob", parts: said("she is gone").parts });
+    await server.sessions.send("acme", id, {
+      author: "bob",
+      parts: textMessage("she is gone").parts,
+    });
     expect(await client.find("left")).toMatchObject({ session: id, reason: "removed" });
-    await server.sessions.send("acme", id, { author: "bob", parts: said("secret").parts });
-    await client.ask({ type: "ping" });
+    await server.sessions.send("acme", id, { author: "bob", parts: textMessage("secret").parts });
+    await client.request({ type: "ping" });
     expect(client.seqs(id)).toEqual([1]);
   });
 
   test("whose token expires is cut off, with nothing done in between", async () => {
     const id = await session(["ada"]);
     const client = await as("ada");
-    await client.ask(join(id));
+    await client.request(join(id));
     // The clock of a paused process: the timer is late, and the frame comes first.
     clock.jump(66_000);
-    client.send({ type: "send", ref: 1, session: id, message: said("too late") });
+    client.send({ type: "send", ref: 1, session: id, message: textMessage("too late") });
     expect(await client.closed()).toMatchObject({ code: 4401 });
     expect((await server.sessions.entries("acme", id, {})).entries).toEqual([]);
     const silent = await as("ada", soon());
     const { expiresAtMs } = await silent.find("hello");
     await clock.advance(expiresAtMs! - clock.now() - 1);
-    expect((await silent.ask({ type: "ping" })).type).toBe("pong");
+    expect((await silent.request({ type: "ping" })).type).toBe("pong");
     await clock.advance(1);
     expect(await silent.closed()).toMatchObject({ code: 4401 });
   });
@@ -239,15 +255,15 @@ describe("a user", () => {
     const client = await as("ada", soon());
     await clock.advance(8_000);
     const renew = async (claims: object) =>
-      client.ask({ type: "token", token: await token({ ...soon(), ...claims }) });
+      client.request({ type: "token", token: await token({ ...soon(), ...claims }) });
     expect(await renew({ sub: "eve" })).toMatchObject({ code: "forbidden" });
     expect(await renew({ tenant: "other" })).toMatchObject({ code: "forbidden" });
-    expect(await client.ask({ type: "token", token: "a.b.c" })).toMatchObject({
+    expect(await client.request({ type: "token", token: "a.b.c" })).toMatchObject({
       code: "unauthorized",
     });
     expect(await renew({})).toMatchObject({ type: "ack", expiresAtMs: expect.any(Number) });
     await clock.advance(8_000);
-    expect((await client.ask({ type: "ping" })).type).toBe("pong");
+    expect((await client.request({ type: "ping" })).type).toBe("pong");
     await clock.advance(8_000);
     expect(await client.closed()).toMatchObject({ code: 4401 });
   });
@@ -257,9 +273,9 @@ test("a new token that allows less ends what it doesn't allow, and nothing else"
   const [first, second] = [await session(["kim"]), await session(["kim"])];
   const client = await as("kim");
   const renew = async (claims: object) =>
-    client.ask({ type: "token", token: await token({ sub: "kim", ...claims }) });
-  for (const id of [first, second]) await client.ask({ type: "join", session: id, lastSeq: 0 });
-  await client.ask({ type: "inbox" });
+    client.request({ type: "token", token: await token({ sub: "kim", ...claims }) });
+  for (const id of [first, second]) await client.request({ type: "join", session: id, lastSeq: 0 });
+  await client.request({ type: "inbox" });
   await renew({});
   const inboxes = () => client.frames.flatMap((frame) => (frame.type === "inbox" ? [frame] : []));
   expect(inboxes()).toHaveLength(1);
@@ -268,14 +284,20 @@ test("a new token that allows less ends what it doesn't allow, and nothing else"
   expect(await client.find("left")).toMatchObject({ session: second, reason: "removed" });
   await until("the inbox of one session", () => inboxes().length === 2);
   expect(inboxes()[1]!.sessions.map((each: InboxItem) => each.sessionId)).toEqual([first]);
-  await server.sessions.send("acme", first, { author: "bob", parts: said("still heard").parts });
+  await server.sessions.send("acme", first, {
+    author: "bob",
+    parts: textMessage("still heard").parts,
+  });
   await until("what is said", () => client.seqs(first).length === 1);
 
   await renew({ verbs: ["sessions:write"] });
   await client.find("left", ({ session: id }) => id === first);
   await client.find("error", ({ code }) => code === "forbidden");
-  await server.sessions.send("acme", first, { author: "bob", parts: said("not heard").parts });
-  await client.ask({ type: "ping" });
+  await server.sessions.send("acme", first, {
+    author: "bob",
+    parts: textMessage("not heard").parts,
+  });
+  await client.request({ type: "ping" });
   expect(client.messages.join()).not.toContain("not heard");
 });
 
@@ -291,7 +313,7 @@ test("a client that answers no pings is given up, one that does stays", async ()
   for (let n = 1; n <= 4; n++) {
     await clock.advance(20_000);
     await until("a ping", () => pings.count >= n);
-    await alive.ask({ type: "ping" });
+    await alive.request({ type: "ping" });
   }
   dead.socket.resume();
   expect(await dead.closed()).toMatchObject({ code: 1006 });
@@ -301,7 +323,7 @@ test("a client that answers no pings is given up, one that does stays", async ()
 test("who is removed by way of this server hears no more from that moment", async () => {
   const id = await session(["ada", "bob"]);
   const client = await as("ada");
-  await client.ask({ type: "join", session: id, lastSeq: 0 });
+  await client.request({ type: "join", session: id, lastSeq: 0 });
   const answer = await fetch(`${server.url}/v1/sessions/${id}/members`, {
     method: "PUT",
     headers: {
@@ -313,7 +335,7 @@ test("who is removed by way of this server hears no more from that moment", asyn
   });
   expect(answer.status).toBe(200);
   expect(await client.find("left")).toMatchObject({ session: id, reason: "removed" });
-  await server.sessions.send("acme", id, { author: "bob", parts: said("secret").parts });
-  await client.ask({ type: "ping" });
+  await server.sessions.send("acme", id, { author: "bob", parts: textMessage("secret").parts });
+  await client.request({ type: "ping" });
   expect(client.seqs(id)).toEqual([]);
 });

@@ -3,15 +3,15 @@ import { connect as connectTcp, type Socket } from "node:net";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { FlotillaError } from "../../base/errors.ts";
 import { until } from "../../base/contract/movable-clock.ts";
-import { type Client, dial, said, serving } from "../contract/serving.ts";
+import { type SocketClient, dial, textMessage, startTestServer } from "../contract/test-server.ts";
 
-let server: Awaited<ReturnType<typeof serving>>;
+let server: Awaited<ReturnType<typeof startTestServer>>;
 let session: string;
-const clients: Client[] = [];
+const clients: SocketClient[] = [];
 const raws: Socket[] = [];
 
 beforeAll(async () => {
-  server = await serving({ maxPayloadBytes: 64 * 1024 });
+  server = await startTestServer({ maxPayloadBytes: 64 * 1024 });
   ({ sessionId: session } = await server.sessions.create("default", { users: ["ada"] }));
 });
 afterEach(() => {
@@ -29,7 +29,7 @@ const open = async () => {
 /** Everybody else is still served. */
 const expectServing = async () => {
   const other = await open();
-  expect((await other.ask({ type: "ping" })).type).toBe("pong");
+  expect((await other.request({ type: "ping" })).type).toBe("pong");
 };
 
 describe("a frame that makes no sense is refused, and the connection goes on", () => {
@@ -78,7 +78,7 @@ describe("a frame that makes no sense is refused, and the connection goes on", (
     const error = await client.find("error");
     expect(error).toMatchObject({ code });
     expect(error.message).not.toBe("");
-    expect((await client.ask({ type: "ping" })).type).toBe("pong");
+    expect((await client.request({ type: "ping" })).type).toBe("pong");
     expect((await server.sessions.get("default", session)).lastSeq).toBe(0);
   });
 
@@ -86,7 +86,7 @@ describe("a frame that makes no sense is refused, and the connection goes on", (
     const client = await open();
     client.socket.send(Buffer.from(`{"type":"ping","ref":1}`));
     expect(await client.find("error")).toMatchObject({ code: "invalid_input" });
-    expect((await client.ask({ type: "ping" })).type).toBe("pong");
+    expect((await client.request({ type: "ping" })).type).toBe("pong");
   });
 
   test("a key `__proto__` inside of what is said, which is stored like any other", async () => {
@@ -95,7 +95,7 @@ describe("a frame that makes no sense is refused, and the connection goes on", (
     const part = `{"type":"data-x","data":{"__proto__":{"polluted":true}}}`;
     client.send(`{"type":"send","ref":"p","session":"${sessionId}","message":{"parts":[${part}]}}`);
     await client.find("ack");
-    await client.ask({ type: "join", session: sessionId, lastSeq: 0 });
+    await client.request({ type: "join", session: sessionId, lastSeq: 0 });
     await until("the entry", () => client.seqs(sessionId).length === 1);
     expect(client.messages.join()).toContain(part);
     expect(({} as { polluted?: boolean }).polluted).toBeUndefined();
@@ -105,9 +105,13 @@ describe("a frame that makes no sense is refused, and the connection goes on", (
     const { sessionId } = await server.sessions.create("default", {});
     await server.sessions.archive("default", sessionId);
     const client = await open();
-    const answer = await client.ask({ type: "send", session: sessionId, message: said("hi") });
+    const answer = await client.request({
+      type: "send",
+      session: sessionId,
+      message: textMessage("hi"),
+    });
     expect(answer).toMatchObject({ type: "error", code: "conflict" });
-    expect(await client.ask({ type: "join", session: sessionId, lastSeq: 0 })).toMatchObject({
+    expect(await client.request({ type: "join", session: sessionId, lastSeq: 0 })).toMatchObject({
       type: "joined",
     });
   });
@@ -222,7 +226,7 @@ async function closeCodeOf(raw: Socket): Promise<number> {
 }
 
 test("trouble behind the server is an error with its code, and none of its story", async () => {
-  await using troubled = await serving({
+  await using troubled = await startTestServer({
     sessions: (real) => ({
       ...real,
       send: () => Promise.reject(new FlotillaError("store_unavailable", "the store is away")),
@@ -238,16 +242,16 @@ test("trouble behind the server is an error with its code, and none of its story
   const client = await dial(`${troubled.socketUrl}?user=ada`);
   const codes = [];
   for (const frame of [
-    { type: "send", session, message: said("hi") },
+    { type: "send", session, message: textMessage("hi") },
     { type: "stop", session },
     { type: "join", session, lastSeq: 0 },
     { type: "inbox" },
   ]) {
-    codes.push((await client.ask(frame)).code);
+    codes.push((await client.request(frame)).code);
   }
   expect(codes).toEqual(["store_unavailable", "internal", "internal", "closed"]);
   expect(client.messages.join()).not.toContain("secret");
   const answer = await fetch(`${troubled.url}/v1/inbox/events?user=ada`);
   expect(answer.status).toBe(503);
-  expect((await client.ask({ type: "ping" })).type).toBe("pong");
+  expect((await client.request({ type: "ping" })).type).toBe("pong");
 });

@@ -1,32 +1,32 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { ClientFrame, ServerFrame } from "../../protocol/frames.ts";
 import type { Sent, SessionService } from "../../sessions/service.ts";
-import { asWritten, authorOf, stopperOf, tracedBy } from "../api/sessions.ts";
+import { messageFrom, authorOf, stopperOf, traceFrom } from "../api/sessions.ts";
 import { type Caller, userOf } from "../auth/caller.ts";
 
 /** A frame that changes a session. */
-export type Writing = Extract<
+export type CommandFrame = Extract<
   ClientFrame,
   { type: "send" | "tool_result" | "regenerate" | "stop" | "read" }
 >;
 
 /** What its ack says. */
-type Written = Omit<Extract<ServerFrame, { type: "ack" }>, "type" | "ref">;
+type CommandResult = Omit<Extract<ServerFrame, { type: "ack" }>, "type" | "ref">;
 
 /** Does what a frame asks, as whoever has sent it. Resolves once it is stored. */
-export async function write(
+export async function executeCommand(
   sessions: SessionService,
   who: Caller,
-  frame: Writing,
-): Promise<Written> {
+  frame: CommandFrame,
+): Promise<CommandResult> {
   const { tenant } = who;
   const { session } = frame;
   switch (frame.type) {
     case "send":
-      return sent(
+      return resultOf(
         await sessions.send(tenant, session, {
-          ...asWritten(who, frame.message),
-          ...tracedBy(who, frame.trace),
+          ...messageFrom(who, frame.message),
+          ...traceFrom(who, frame.trace),
         }),
       );
     case "tool_result": {
@@ -36,23 +36,23 @@ export async function write(
         messageId,
         results,
         ...idOf(frame),
-        ...tracedBy(who, frame.trace),
+        ...traceFrom(who, frame.trace),
       };
-      return sent(await sessions.toolResult(tenant, session, result));
+      return resultOf(await sessions.toolResult(tenant, session, result));
     }
     case "regenerate": {
       const { messageId } = frame;
-      const asked = {
+      const options = {
         ...idOf(frame),
         ...(messageId !== undefined && { messageId }),
-        ...tracedBy(who, frame.trace),
+        ...traceFrom(who, frame.trace),
       };
-      return sent(await sessions.regenerate(tenant, session, asked));
+      return resultOf(await sessions.regenerate(tenant, session, options));
     }
     case "stop": {
       const { epoch } = frame;
-      const asked = { ...stopperOf(who), ...(epoch !== undefined && { epoch }) };
-      return { done: await sessions.stop(tenant, session, asked) };
+      const options = { ...stopperOf(who), ...(epoch !== undefined && { epoch }) };
+      return { done: await sessions.stop(tenant, session, options) };
     }
     case "read": {
       const { seq } = frame;
@@ -62,7 +62,7 @@ export async function write(
   }
 }
 
-function sent({ seq, messageId, duplicate }: Sent): Written {
+function resultOf({ seq, messageId, duplicate }: Sent): CommandResult {
   return { seq, messageId, ...(duplicate && { duplicate }) };
 }
 
@@ -74,56 +74,56 @@ function idOf({ id }: { readonly id?: string }): { id?: string } {
  * Begins what is asked of a key in the order of asking. What has begun goes on side by side: whoever it
  * is asked of keeps the order from there.
  */
-export type InOrder = {
+export type CommandQueue = {
   /**
    * `check` comes first, and what follows waits for it where it takes time; with `alone`, it waits for
    * `act` as well. Neither rejects: they say themselves what went wrong, and `check` then gives false.
    * Throws `overloaded` where too much is under way.
    */
-  add(key: string, asked: Asked): void;
+  add(key: string, command: QueuedCommand): void;
   close(): void;
 };
 
-type Asked = {
+type QueuedCommand = {
   /** Undefined where there is nothing to wait for. */
   readonly check: () => Promise<boolean> | undefined;
   readonly act: () => Promise<void>;
   readonly alone: boolean;
 };
 
-export function createInOrder({ most }: { most: number }): InOrder {
+export function createCommandQueue({ maxInFlight }: { maxInFlight: number }): CommandQueue {
   /** What the next of each key has to wait for. */
-  const gates = new Map<string, Promise<void>>();
-  let underWay = 0;
+  const tails = new Map<string, Promise<void>>();
+  let inFlight = 0;
   let closed = false;
 
   const start = async (act: () => Promise<void>): Promise<void> => {
     if (!closed) await act();
-    underWay--;
+    inFlight--;
   };
 
   return {
     add(key, { check, act, alone }) {
-      if (underWay >= most) {
+      if (inFlight >= maxInFlight) {
         throw new FlotillaError(
           "overloaded",
-          `${most} things are under way on this connection: wait for their answers`,
-          { details: { most }, retryAfterMs: 100 },
+          `${maxInFlight} things are under way on this connection: wait for their answers`,
+          { details: { most: maxInFlight }, retryAfterMs: 100 },
         );
       }
-      underWay++;
-      const before = gates.get(key);
+      inFlight++;
+      const before = tails.get(key);
       const checking = before ? before.then(check) : check();
       if (!checking && !alone) return void start(act);
       const pass = async (): Promise<void> => {
-        if ((await checking) === false) underWay--;
+        if ((await checking) === false) inFlight--;
         else if (alone) await start(act);
         else void start(act);
       };
-      const gate: Promise<void> = pass().then(() => {
-        if (gates.get(key) === gate) gates.delete(key);
+      const tail: Promise<void> = pass().then(() => {
+        if (tails.get(key) === tail) tails.delete(key);
       });
-      gates.set(key, gate);
+      tails.set(key, tail);
     },
     close() {
       closed = true;

@@ -2,18 +2,23 @@ import type { RawData, WebSocket } from "ws";
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
-import { createBucket } from "../../base/token-bucket.ts";
+import { createTokenBucket } from "../../base/token-bucket.ts";
 import { type ClientFrame, closeCodes, type Ref, type ServerFrame } from "../../protocol/frames.ts";
 import { parseClientFrame, refOf } from "../../protocol/parse-frame.ts";
 import type { Joined, SessionService } from "../../sessions/service.ts";
 import type { Authenticator } from "../auth/authenticate.ts";
-import { type Caller, demand } from "../auth/caller.ts";
+import { type Caller, requireVerb } from "../auth/caller.ts";
 import type { Members } from "../auth/members.ts";
-import { createInOrder, type InOrder, write, type Writing } from "./commands.ts";
-import { createOutbox, errorFrame, prepare } from "./send-buffer.ts";
-import { createSubscriptions, followInbox, seesSame } from "./subscriptions.ts";
+import {
+  createCommandQueue,
+  type CommandQueue,
+  executeCommand,
+  type CommandFrame,
+} from "./commands.ts";
+import { createSendBuffer, errorFrame, encodeFrame } from "./send-buffer.ts";
+import { createSubscriptions, joinInbox, hasSameView } from "./subscriptions.ts";
 
-export type ConnectionParts = {
+export type SocketConnectionParts = {
   sessions: SessionService;
   members: Members;
   authenticator: Authenticator;
@@ -26,36 +31,36 @@ export type ConnectionParts = {
   clock: Clock;
   log: Logger;
   /** A connection was ended because of its client. */
-  onCut: (why: Cut) => void;
+  onCut: (why: CutReason) => void;
   /** Has what the connection holds counted. False where it was ended for it. */
   count?: (() => boolean) | undefined;
 };
 
 /** It read too slowly, answered no pings, or sent too much. */
-export type Cut = "slow" | "silent" | "too_many";
+export type CutReason = "slow" | "silent" | "too_many";
 
-export type Connection = {
+export type SocketConnection = {
   /** Pings the client, or gives it up where it has answered none of the last pings. */
   ping(): void;
   close(code: number, reason: string): void;
 };
 
-const usualFramesPerSecond = 100;
+const defaultFramesPerSecond = 100;
 // A client that goes on after so many refusals isn't listening.
-const refusalsMost = 200;
-const framesTogether = 200;
-const inFlightMost = 64;
-const pingsMissedMost = 2;
+const maxRefusals = 200;
+const maxBatchFrames = 200;
+const maxInFlight = 64;
+const maxPingsMissed = 2;
 
 /** One client: what it sends is checked and done, what concerns it is sent. */
-export function createConnection(
+export function createSocketConnection(
   socket: WebSocket,
-  first: Caller,
-  parts: ConnectionParts,
-): Connection {
-  const { sessions, members, framesPerSecond = usualFramesPerSecond, clock, log } = parts;
+  initialCaller: Caller,
+  parts: SocketConnectionParts,
+): SocketConnection {
+  const { sessions, members, framesPerSecond = defaultFramesPerSecond, clock, log } = parts;
   const framesBurst = 2 * framesPerSecond;
-  let caller = first;
+  let caller = initialCaller;
   let inbox: (Joined & { readonly ref: Ref }) | undefined;
   let pingsMissed = 0;
   let refusals = 0;
@@ -64,13 +69,13 @@ export function createConnection(
 
   const close = (code: number, reason: string) => {
     isOver = true;
-    outbox.flush();
-    outbox.close();
+    sendBuffer.flush();
+    sendBuffer.close();
     socket.close(code, reason);
   };
-  const outbox = createOutbox({
+  const sendBuffer = createSendBuffer({
     socket,
-    limitBytes: parts.bufferBytes,
+    maxBytes: parts.bufferBytes,
     later: parts.later,
     count: parts.count,
     onFull() {
@@ -79,22 +84,22 @@ export function createConnection(
       socket.close(closeCodes.tooSlow, "too slow: join again with the last seq");
     },
   });
-  const bucket = createBucket(clock, { perSecond: framesPerSecond, burst: framesBurst });
-  let inOrder: InOrder | undefined;
-  const subscriptions = createSubscriptions({ ...parts, caller: () => caller, outbox });
+  const bucket = createTokenBucket(clock, { perSecond: framesPerSecond, burst: framesBurst });
+  let commands: CommandQueue | undefined;
+  const subscriptions = createSubscriptions({ ...parts, caller: () => caller, sendBuffer });
   const expire = () => close(closeCodes.expired, "the token has expired");
-  let stopExpiry = untilExpiry(clock, caller, expire);
+  let stopExpiry = onExpiry(clock, caller, expire);
 
-  const push = (frame: ServerFrame) => outbox.push(prepare(frame));
+  const push = (frame: ServerFrame) => sendBuffer.push(encodeFrame(frame));
   const fail = (ref: Ref | undefined, error: unknown) => push(errorFrame(ref, error, log));
 
   /** Changes a session, after everything that was asked of it before on this connection. */
-  const change = (frame: Writing) => {
+  const queueCommand = (frame: CommandFrame) => {
     const who = caller;
     const { ref, session } = frame;
-    demand(who, "sessions:write");
-    inOrder ??= createInOrder({ most: inFlightMost });
-    inOrder.add(session, {
+    requireVerb(who, "sessions:write");
+    commands ??= createCommandQueue({ maxInFlight });
+    commands.add(session, {
       check() {
         const checking = members.check(who, session, { patient: true });
         return checking?.then(
@@ -104,7 +109,7 @@ export function createConnection(
       },
       async act() {
         try {
-          push({ type: "ack", ref, ...(await write(sessions, who, frame)) });
+          push({ type: "ack", ref, ...(await executeCommand(sessions, who, frame)) });
         } catch (error) {
           fail(ref, error);
         }
@@ -128,25 +133,25 @@ export function createConnection(
       const { kind, tenant, user } = caller;
       if (next.kind !== kind || next.tenant !== tenant || next.user !== user)
         throw new FlotillaError("forbidden", "a connection stays with its tenant and user");
-      const seesOther = !seesSame(caller, next);
+      const seesOther = !hasSameView(caller, next);
       caller = next;
       stopExpiry();
-      stopExpiry = untilExpiry(clock, caller, expire);
+      stopExpiry = onExpiry(clock, caller, expire);
       const { expiresAtMs } = caller;
       push({ type: "ack", ref, ...(expiresAtMs !== undefined && { expiresAtMs }) });
       subscriptions.checkAgain();
-      if (seesOther) inboxAgain();
+      if (seesOther) reopenInbox();
     } catch (error) {
       fail(ref, error);
     }
   };
 
   const openInbox = (ref: Ref) => {
-    demand(caller, "inbox:read");
-    inbox = { ref, ...followInbox({ sessions, caller, ref, outbox, log }) };
+    requireVerb(caller, "inbox:read");
+    inbox = { ref, ...joinInbox({ sessions, caller, ref, sendBuffer, log }) };
   };
   /** A new token may show other sessions, or none: those who follow are told all anew, or why not. */
-  const inboxAgain = () => {
+  const reopenInbox = () => {
     if (!inbox) return;
     const { ref, leave } = inbox;
     leave();
@@ -166,14 +171,14 @@ export function createConnection(
       case "regenerate":
       case "stop":
       case "read":
-        return change(frame);
+        return queueCommand(frame);
       case "join":
-        demand(caller, "sessions:read");
+        requireVerb(caller, "sessions:read");
         return subscriptions.join(frame);
       case "leave":
         return subscriptions.leave(frame.session, ref);
       case "inbox":
-        demand(caller, "inbox:read");
+        requireVerb(caller, "inbox:read");
         inbox?.leave();
         return openInbox(ref);
       case "inbox_leave":
@@ -197,7 +202,7 @@ export function createConnection(
     }
     const details = { framesPerSecond, framesBurst };
     fail(ref, new FlotillaError("overloaded", "too many frames", { details, retryAfterMs }));
-    if (++refusals > refusalsMost && !isOver) {
+    if (++refusals > maxRefusals && !isOver) {
       parts.onCut("too_many");
       close(closeCodes.tooMany, "too many frames");
     }
@@ -227,9 +232,9 @@ export function createConnection(
       return void fail(undefined, error instanceof FlotillaError ? error : notJson);
     }
     if (!Array.isArray(value)) return receive(value);
-    if (value.length === 0 || value.length > framesTogether) {
+    if (value.length === 0 || value.length > maxBatchFrames) {
       if (isTooMany(undefined)) return;
-      const message = `1 to ${framesTogether} frames come in one message`;
+      const message = `1 to ${maxBatchFrames} frames come in one message`;
       return void fail(undefined, new FlotillaError("invalid_input", message));
     }
     for (const each of value as unknown[]) if (!isOver) receive(each);
@@ -250,8 +255,8 @@ export function createConnection(
   socket.once("close", () => {
     // What was to be read in a moment would join for nobody.
     isOver = true;
-    outbox.close();
-    inOrder?.close();
+    sendBuffer.close();
+    commands?.close();
     subscriptions.close();
     inbox?.leave();
     stopExpiry();
@@ -268,7 +273,7 @@ export function createConnection(
   });
   return {
     ping() {
-      if (pingsMissed >= pingsMissedMost) {
+      if (pingsMissed >= maxPingsMissed) {
         parts.onCut("silent");
         return socket.terminate();
       }
@@ -284,21 +289,17 @@ function isExpired({ expiresAtMs }: Caller, clock: Clock): boolean {
 }
 
 /** Calls back when the caller's token has expired; never where it has no end. */
-export function untilExpiry(
-  clock: Clock,
-  { expiresAtMs }: Caller,
-  callback: () => void,
-): () => void {
+export function onExpiry(clock: Clock, { expiresAtMs }: Caller, callback: () => void): () => void {
   if (expiresAtMs === undefined) return () => {};
   let cancel: () => void;
-  const look = () => {
+  const check = () => {
     const leftMs = expiresAtMs - clock.now();
     // A timer can't be set for longer than some weeks, and clocks are corrected: so look again.
     if (leftMs <= 0) callback();
-    else cancel = clock.after(Math.min(leftMs, lookAgainMs), look);
+    else cancel = clock.after(Math.min(leftMs, recheckMs), check);
   };
-  cancel = clock.after(Math.max(0, Math.min(expiresAtMs - clock.now(), lookAgainMs)), look);
+  cancel = clock.after(Math.max(0, Math.min(expiresAtMs - clock.now(), recheckMs)), check);
   return () => cancel();
 }
 
-const lookAgainMs = 3_600_000;
+const recheckMs = 3_600_000;

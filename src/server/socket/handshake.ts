@@ -3,8 +3,8 @@ import type { Duplex } from "node:stream";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import { subprotocol } from "../../protocol/frames.ts";
-import type { Asking } from "../auth/authenticate.ts";
-import { retryAfter, statusOf } from "../errors.ts";
+import type { AuthRequest } from "../auth/authenticate.ts";
+import { retryAfterHeader, statusOf } from "../errors.ts";
 import { frameErrorOf } from "./send-buffer.ts";
 
 /** Where sockets are opened. */
@@ -16,7 +16,7 @@ const bearerProtocol = "bearer.";
  * Who opens a socket. Browsers can send no headers with it, so their token comes as a subprotocol
  * (`flotilla.v1, bearer.<token>`), or is exchanged for a ticket that may be in the address.
  */
-export function askingOf(request: IncomingMessage): Asking {
+export function authRequestOf(request: IncomingMessage): AuthRequest {
   const { headers, url = "" } = request;
   const header = (name: string) => {
     const value = headers[name];
@@ -69,7 +69,7 @@ export function refuseUpgrade(socket: Duplex, thrown: unknown, log: Logger): voi
     "Cache-Control: no-store",
     `Content-Length: ${Buffer.byteLength(body)}`,
     ...(status === 401 ? ["WWW-Authenticate: Bearer"] : []),
-    ...(status === 503 ? [`Retry-After: ${retryAfter(error)}`] : []),
+    ...(status === 503 ? [`Retry-After: ${retryAfterHeader(error)}`] : []),
   ];
   socket.end(`${lines.join("\r\n")}\r\n\r\n${body}`, () => socket.destroy());
 }

@@ -3,13 +3,13 @@ import { FlotillaError, messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { FrameError, Ref, ServerFrame } from "../../protocol/frames.ts";
 import type { Entry } from "../../protocol/message.ts";
-import type { SessionEvent } from "../../sessions/service.ts";
-import { isTooMuch, shownOf, statusOf } from "../errors.ts";
+import type { FeedEvent } from "../../sessions/service.ts";
+import { isOverloadCode, publicErrorOf, statusOf } from "../errors.ts";
 
 /** What waits to be sent to one client. */
-export type Outbox = {
+export type SendBuffer = {
   /** False where the client reads too slowly; `onFull` was called then, and nothing more is taken. */
-  push(frame: Prepared): boolean;
+  push(frame: EncodedFrame): boolean;
   /** Resolves when little is left to be read. */
   drained(): Promise<void>;
   /** Sends what there is at once, before the connection ends. */
@@ -17,10 +17,10 @@ export type Outbox = {
   close(): void;
 };
 
-type OutboxParts = {
+type SendBufferParts = {
   socket: WebSocket;
   /** What may wait, here and in the socket. One frame alone may be larger. */
-  limitBytes: number;
+  maxBytes: number;
   /** Calls back at the end of this turn of the event loop. */
   later: (callback: () => void) => void;
   onFull: () => void;
@@ -31,20 +31,20 @@ type OutboxParts = {
 const asText = { binary: false };
 
 /** Sends what came up in one turn of the event loop as one message. */
-export function createOutbox(parts: OutboxParts): Outbox {
-  const { socket, limitBytes, later, onFull, count = () => true } = parts;
-  let waiting: Prepared[] = [];
+export function createSendBuffer(parts: SendBufferParts): SendBuffer {
+  const { socket, maxBytes, later, onFull, count = () => true } = parts;
+  let waiting: EncodedFrame[] = [];
   let waitingChars = 0;
   let closed = false;
-  let catchers: (() => void)[] = [];
+  let drainWaiters: (() => void)[] = [];
 
-  const held = () => waitingChars + socket.bufferedAmount;
-  const hasRoom = () => closed || held() <= limitBytes / 4;
+  const bufferedChars = () => waitingChars + socket.bufferedAmount;
+  const hasDrained = () => closed || bufferedChars() <= maxBytes / 4;
 
-  const settle = () => {
-    if (catchers.length === 0 || !hasRoom()) return;
-    const due = catchers;
-    catchers = [];
+  const resolveDrained = () => {
+    if (drainWaiters.length === 0 || !hasDrained()) return;
+    const due = drainWaiters;
+    drainWaiters = [];
     for (const resolve of due) resolve();
   };
 
@@ -52,7 +52,7 @@ export function createOutbox(parts: OutboxParts): Outbox {
     closed = true;
     waiting = [];
     waitingChars = 0;
-    settle();
+    resolveDrained();
   };
 
   const flush = () => {
@@ -60,8 +60,8 @@ export function createOutbox(parts: OutboxParts): Outbox {
     if (batch.length === 0 || closed) return;
     waiting = [];
     waitingChars = 0;
-    if (batch.length === 1) socket.send(aloneOf(batch[0]!), asText, settle);
-    else socket.send(`[${batch.map((frame) => frame.text).join(",")}]`, settle);
+    if (batch.length === 1) socket.send(asMessage(batch[0]!), asText, resolveDrained);
+    else socket.send(`[${batch.map((frame) => frame.text).join(",")}]`, resolveDrained);
     // What is pushed in one turn of the event loop is with the socket at its end.
     if (!count()) close();
   };
@@ -71,7 +71,7 @@ export function createOutbox(parts: OutboxParts): Outbox {
       if (closed) return false;
       // A page that is larger than the room is taken behind the little that may wait, such as the answer
       // to the join that asked for it: cut off there, the client would come back for the same for ever.
-      if (!hasRoom() && held() + frame.text.length > limitBytes) {
+      if (!hasDrained() && bufferedChars() + frame.text.length > maxBytes) {
         close();
         onFull();
         return false;
@@ -81,39 +81,39 @@ export function createOutbox(parts: OutboxParts): Outbox {
       return true;
     },
     drained: () =>
-      hasRoom() ? Promise.resolve() : new Promise((resolve) => catchers.push(resolve)),
+      hasDrained() ? Promise.resolve() : new Promise((resolve) => drainWaiters.push(resolve)),
     flush,
     close,
   };
 }
 
 /** A frame as text, and alone in a message as bytes, made once for all who get it. */
-type Prepared = { readonly text: string; bytes?: Buffer };
+type EncodedFrame = { readonly text: string; bytes?: Buffer };
 
-export function prepare(frame: ServerFrame): Prepared {
+export function encodeFrame(frame: ServerFrame): EncodedFrame {
   return { text: JSON.stringify(frame) };
 }
 
 /** The message that holds only this frame. */
-function aloneOf(prepared: Prepared): Buffer {
+function asMessage(prepared: EncodedFrame): Buffer {
   return (prepared.bytes ??= Buffer.from(`[${prepared.text}]`));
 }
 
-type SharedEvent = Exclude<SessionEvent, { type: "joined" | "deleted" }>;
+type SharedEvent = Exclude<FeedEvent, { type: "joined" | "deleted" }>;
 
-const ofEvents = new WeakMap<SharedEvent, { session: string; prepared: Prepared }>();
-const ofEntries = new WeakMap<Entry, string>();
+const encodedEvents = new WeakMap<SharedEvent, { session: string; prepared: EncodedFrame }>();
+const encodedEntries = new WeakMap<Entry, string>();
 
 /** What happened in a session, for whoever follows it: the same event is written out once. */
-export function prepareEvent(session: string, event: SharedEvent): Prepared {
-  const found = ofEvents.get(event);
+export function encodeEvent(session: string, event: SharedEvent): EncodedFrame {
+  const found = encodedEvents.get(event);
   if (found?.session === session) return found.prepared;
-  const prepared = { text: textOf(session, event) };
-  ofEvents.set(event, { session, prepared });
+  const prepared = { text: eventText(session, event) };
+  encodedEvents.set(event, { session, prepared });
   return prepared;
 }
 
-function textOf(session: string, event: SharedEvent): string {
+function eventText(session: string, event: SharedEvent): string {
   const id = JSON.stringify(session);
   if (event.type === "entries")
     return `{"type":"entries","session":${id},"entries":[${event.entries.map(entryText).join(",")}]}`;
@@ -123,8 +123,8 @@ function textOf(session: string, event: SharedEvent): string {
 
 /** An entry never changes, so neither does its text. */
 function entryText(entry: Entry): string {
-  let text = ofEntries.get(entry);
-  if (text === undefined) ofEntries.set(entry, (text = JSON.stringify(entry)));
+  let text = encodedEntries.get(entry);
+  if (text === undefined) encodedEntries.set(entry, (text = JSON.stringify(entry)));
   return text;
 }
 
@@ -133,14 +133,14 @@ export function frameErrorOf(thrown: unknown, log: Logger): FrameError {
   const isOurs = thrown instanceof FlotillaError;
   const code = isOurs ? thrown.code : "internal";
   // A server that stops refuses what is still coming in, and its clients go elsewhere.
-  if (isTooMuch(code)) log.debug({ code }, "a socket's frame was refused for too much");
+  if (isOverloadCode(code)) log.debug({ code }, "a socket's frame was refused for too much");
   else if (statusOf(code) >= 500 && code !== "closed")
     log.error({ code, error: messageOf(thrown) }, "a socket's frame failed");
   const error = isOurs ? thrown : new FlotillaError("internal", messageOf(thrown));
   const { details, retryAfterMs } = error;
   return {
     code,
-    ...shownOf(error, details),
+    ...publicErrorOf(error, details),
     ...(retryAfterMs !== undefined && { retryAfterMs }),
   };
 }

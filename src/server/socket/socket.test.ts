@@ -3,7 +3,7 @@ import { until } from "../../base/contract/movable-clock.ts";
 import { agent } from "../../sessions/agents/agent.ts";
 import type { SessionView } from "../../sessions/service.ts";
 import { throttle } from "../../throttles/throttle.ts";
-import { type Client, dial, said, serving } from "../contract/serving.ts";
+import { type SocketClient, dial, textMessage, startTestServer } from "../contract/test-server.ts";
 
 const echo = agent("echo", ({ messages }) => {
   const last = messages.at(-1)!.parts[0] as { text?: string };
@@ -27,11 +27,11 @@ const held = agent("held", ({ signal }) => {
   );
 });
 
-let server: Awaited<ReturnType<typeof serving>>;
-const clients: Client[] = [];
+let server: Awaited<ReturnType<typeof startTestServer>>;
+const clients: SocketClient[] = [];
 
 beforeAll(async () => {
-  server = await serving({ use: [echo, patient, held] });
+  server = await startTestServer({ use: [echo, patient, held] });
 });
 afterEach(() => {
   for (const client of clients.splice(0)) client.socket.terminate();
@@ -61,19 +61,23 @@ describe("a socket", () => {
       user: "ada",
       maxFrameBytes: 2 * 256 * 1024 + 16 * 1024,
     });
-    expect(await client.ask({ type: "ping" })).toMatchObject({ type: "pong" });
+    expect(await client.request({ type: "ping" })).toMatchObject({ type: "pong" });
   });
 
   test("follows a session: what there was, what is written, the answer as it is made", async () => {
     const id = await session(["echo"]);
     const client = await open();
-    expect(await client.ask({ type: "join", session: id, lastSeq: 0 })).toMatchObject({
+    expect(await client.request({ type: "join", session: id, lastSeq: 0 })).toMatchObject({
       type: "joined",
       session: id,
       lastSeq: 0,
       state: { state: "idle" },
     });
-    const ack = await client.ask({ type: "send", session: id, message: said("hi", "m-1") });
+    const ack = await client.request({
+      type: "send",
+      session: id,
+      message: textMessage("hi", "m-1"),
+    });
     expect(ack).toMatchObject({ type: "ack", seq: 1, messageId: "m-1" });
     const entries = await until("the answer", () => {
       const got = client.frames.flatMap((frame) => (frame.type === "entries" ? frame.entries : []));
@@ -90,10 +94,10 @@ describe("a socket", () => {
   test("shows that a turn waits for a permit until it has one, as HTTP does", async () => {
     const [first, second] = [await session(["patient"]), await session(["patient"])];
     const client = await open();
-    await client.ask({ type: "send", session: first, message: said("hi") });
+    await client.request({ type: "send", session: first, message: textMessage("hi") });
     await until("the first has the permit", () => ends.length === 1);
-    await client.ask({ type: "join", session: second, lastSeq: 0 });
-    await client.ask({ type: "send", session: second, message: said("me too") });
+    await client.request({ type: "join", session: second, lastSeq: 0 });
+    await client.request({ type: "send", session: second, message: textMessage("me too") });
 
     const get = async <Body>(path: string): Promise<Body> =>
       (await (await fetch(`${server.url}/v1/${path}`)).json()) as Body;
@@ -108,7 +112,7 @@ describe("a socket", () => {
     expect(chunks).toMatchObject([{ type: "data-waiting", transient: true, data: { ahead: 0 } }]);
     expect(await stateOf()).toEqual(waits.state);
     expect(await listed()).toEqual([second]);
-    const late = await (await open()).ask({ type: "join", session: second, lastSeq: 0 });
+    const late = await (await open()).request({ type: "join", session: second, lastSeq: 0 });
     expect(late).toMatchObject({ type: "joined", state: { state: "waiting" } });
 
     const shown = () =>
@@ -127,12 +131,12 @@ describe("a socket", () => {
     const id = await session();
     const writer = await open();
     for (let n = 1; n <= 30; n++) {
-      await writer.ask({ type: "send", session: id, message: said(`${n}`) });
+      await writer.request({ type: "send", session: id, message: textMessage(`${n}`) });
     }
     const reader = await open("bob");
     reader.send({ type: "join", ref: "j", session: id, lastSeq: 10 });
     for (let n = 31; n <= 60; n++) {
-      writer.send({ type: "send", ref: n, session: id, message: said(`${n}`) });
+      writer.send({ type: "send", ref: n, session: id, message: textMessage(`${n}`) });
     }
     await until("all of them", () => reader.seqs(id).at(-1) === 60);
     expect(reader.seqs(id)).toEqual(Array.from({ length: 50 }, (_, at) => 11 + at));
@@ -145,7 +149,7 @@ describe("a socket", () => {
       type: "send",
       ref: n,
       session: id,
-      message: said(`${n}`, `m-${n}`),
+      message: textMessage(`${n}`, `m-${n}`),
     }));
     client.send(frames.slice(0, 25));
     for (const frame of frames.slice(25)) client.send(frame);
@@ -159,9 +163,17 @@ describe("a socket", () => {
   test("stores a message once, however often and over which connection it is sent", async () => {
     const id = await session();
     const first = await open();
-    const one = await first.ask({ type: "send", session: id, message: said("hi", "same") });
+    const one = await first.request({
+      type: "send",
+      session: id,
+      message: textMessage("hi", "same"),
+    });
     const second = await open();
-    const again = await second.ask({ type: "send", session: id, message: said("hi", "same") });
+    const again = await second.request({
+      type: "send",
+      session: id,
+      message: textMessage("hi", "same"),
+    });
     expect(one).toMatchObject({ type: "ack", seq: 1 });
     expect(one.duplicate).toBeUndefined();
     expect(again).toMatchObject({ type: "ack", seq: 1, duplicate: true });
@@ -181,8 +193,8 @@ describe("a socket", () => {
   test("tells where a place is ahead of the log, and begins anew", async () => {
     const id = await session();
     const client = await open();
-    await client.ask({ type: "send", session: id, message: said("only one") });
-    await client.ask({ type: "join", session: id, lastSeq: 7 });
+    await client.request({ type: "send", session: id, message: textMessage("only one") });
+    await client.request({ type: "join", session: id, lastSeq: 7 });
     expect(await client.find("reset")).toMatchObject({ session: id, reason: "ahead" });
     await until("all from the start", () => client.seqs(id).length === 1);
   });
@@ -190,16 +202,16 @@ describe("a socket", () => {
   test("joined again, replaces what it followed; left, hears no more", async () => {
     const id = await session();
     const client = await open();
-    await client.ask({ type: "join", session: id, lastSeq: 0 });
-    await client.ask({ type: "join", session: id, lastSeq: 0 });
-    await client.ask({ type: "send", session: id, message: said("once") });
+    await client.request({ type: "join", session: id, lastSeq: 0 });
+    await client.request({ type: "join", session: id, lastSeq: 0 });
+    await client.request({ type: "send", session: id, message: textMessage("once") });
     await until("the entry", () => client.seqs(id).length > 0);
-    expect(await client.ask({ type: "leave", session: id })).toMatchObject({
+    expect(await client.request({ type: "leave", session: id })).toMatchObject({
       type: "left",
       reason: "asked",
     });
-    await client.ask({ type: "send", session: id, message: said("unheard") });
-    await client.ask({ type: "ping" });
+    await client.request({ type: "send", session: id, message: textMessage("unheard") });
+    await client.request({ type: "ping" });
     expect(client.seqs(id)).toEqual([1]);
   });
 
@@ -219,7 +231,7 @@ describe("a socket", () => {
 
   test("opened without a token, needs no other", async () => {
     const client = await open();
-    expect(await client.ask({ type: "token", token: "a.b.c" })).toMatchObject({
+    expect(await client.request({ type: "token", token: "a.b.c" })).toMatchObject({
       type: "error",
       code: "conflict",
     });
@@ -228,7 +240,7 @@ describe("a socket", () => {
   test("hears of a session that is deleted", async () => {
     const id = await session();
     const client = await open();
-    await client.ask({ type: "join", session: id, lastSeq: 0 });
+    await client.request({ type: "join", session: id, lastSeq: 0 });
     await server.sessions.remove("default", id);
     expect(await client.find("left")).toMatchObject({ session: id, reason: "deleted" });
     expect(client.isOpen).toBe(true);
@@ -237,12 +249,14 @@ describe("a socket", () => {
   test("stops an answer, has one made anew, and says what was read", async () => {
     const id = await session(["echo"]);
     const client = await open();
-    await client.ask({ type: "join", session: id, lastSeq: 0 });
-    await client.ask({ type: "send", session: id, message: said("hi") });
+    await client.request({ type: "join", session: id, lastSeq: 0 });
+    await client.request({ type: "send", session: id, message: textMessage("hi") });
     await until("the answer", () => client.seqs(id).includes(2));
-    expect(await client.ask({ type: "stop", session: id })).toMatchObject({ done: false });
-    expect(await client.ask({ type: "read", session: id, seq: 2 })).toMatchObject({ seq: 2 });
-    expect(await client.ask({ type: "regenerate", session: id })).toMatchObject({ type: "ack" });
+    expect(await client.request({ type: "stop", session: id })).toMatchObject({ done: false });
+    expect(await client.request({ type: "read", session: id, seq: 2 })).toMatchObject({ seq: 2 });
+    expect(await client.request({ type: "regenerate", session: id })).toMatchObject({
+      type: "ack",
+    });
     await until("another answer", () => client.seqs(id).includes(3));
   });
 
@@ -254,11 +268,11 @@ describe("a socket", () => {
       return entries.filter(({ kind }) => kind === "stop");
     };
     const begun = async (count: number) => {
-      await client.ask({ type: "send", session: id, message: said("go") });
+      await client.request({ type: "send", session: id, message: textMessage("go") });
       await until("the answer is begun", () => holding === count);
     };
     await begun(1);
-    expect(await client.ask({ type: "stop", session: id })).toMatchObject({ done: true });
+    expect(await client.request({ type: "stop", session: id })).toMatchObject({ done: true });
     await begun(2);
     const headers = { "Flotilla-User": "ada" };
     const stopped = await fetch(`${server.url}/v1/sessions/${id}/stop`, {
@@ -274,19 +288,19 @@ describe("a socket", () => {
 
   test("follows an inbox", async () => {
     const client = await open("carol");
-    expect(await client.ask({ type: "inbox" })).toMatchObject({ type: "inbox", sessions: [] });
+    expect(await client.request({ type: "inbox" })).toMatchObject({ type: "inbox", sessions: [] });
     const id = await session([], ["carol", "dave"]);
     const writer = await open("dave");
-    await writer.ask({ type: "send", session: id, message: said("psst") });
+    await writer.request({ type: "send", session: id, message: textMessage("psst") });
     const changed = await client.find("inbox_changed", (frame) =>
       frame.sessions.some(({ unread }) => unread === 1),
     );
     expect(changed.sessions[0]).toMatchObject({ sessionId: id, preview: "psst" });
-    expect(await client.ask({ type: "inbox_leave" })).toMatchObject({ type: "ack" });
+    expect(await client.request({ type: "inbox_leave" })).toMatchObject({ type: "ack" });
   });
 
   test("hears that the server goes, and is let go", async () => {
-    await using other = await serving();
+    await using other = await startTestServer();
     const client = await dial(other.socketUrl);
     await other.leave();
     expect(await client.closed()).toMatchObject({ code: 1001 });

@@ -4,21 +4,26 @@ import { type WebSocket, WebSocketServer } from "ws";
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import { closeCodes, subprotocol } from "../../protocol/frames.ts";
-import type { Anonymous } from "../admission/anonymous-connections.ts";
+import type { AnonymousConnections } from "../admission/anonymous-connections.ts";
 import {
   accountOf,
   accountOfAddress,
   type CallerLimits,
   createCallerLimits,
-  type Visit,
+  type RequestSlot,
 } from "../admission/caller-limits.ts";
-import type { Bodies } from "../admission/incoming-bytes.ts";
-import type { Asking } from "../auth/authenticate.ts";
+import type { IncomingBodies } from "../admission/incoming-bytes.ts";
+import type { AuthRequest } from "../auth/authenticate.ts";
 import type { Caller } from "../auth/caller.ts";
 import { isOriginAllowed } from "../auth/origins.ts";
-import { createRefusalCount, isTooMuch } from "../errors.ts";
-import { type Connection, type ConnectionParts, createConnection, type Cut } from "./connection.ts";
-import { askingOf, pathOf, refuseUpgrade, socketPath } from "./handshake.ts";
+import { createRefusalCounter, isOverloadCode } from "../errors.ts";
+import {
+  type SocketConnection,
+  type SocketConnectionParts,
+  createSocketConnection,
+  type CutReason,
+} from "./connection.ts";
+import { authRequestOf, pathOf, refuseUpgrade, socketPath } from "./handshake.ts";
 
 export type Sockets = {
   /** Makes a socket of a request that asks for one, or refuses it. */
@@ -29,27 +34,27 @@ export type Sockets = {
   close(): Promise<void>;
 };
 
-type SocketParts = Omit<ConnectionParts, "later" | "onCut" | "count"> & {
+type SocketParts = Omit<SocketConnectionParts, "later" | "onCut" | "count"> & {
   origins: readonly string[];
   limits?: CallerLimits;
   /** What callers are in the middle of sending. */
-  bodies?: Bodies | undefined;
+  bodies?: IncomingBodies | undefined;
   /** Told when the caller of a connection is known. */
-  anonymous?: Pick<Anonymous, "identify"> | undefined;
+  anonymous?: Pick<AnonymousConnections, "identify"> | undefined;
   onEvent?: (event: SocketEvent) => void;
 };
 
 export type SocketEvent =
   /** One more or less, and how many there are now. */
   | { readonly type: "sockets"; readonly open: number }
-  | { readonly type: "socket_cut"; readonly why: Cut };
+  | { readonly type: "socket_cut"; readonly why: CutReason };
 
-const pingMs = 20_000;
-const closeLimitMs = 2_000;
+const pingEveryMs = 20_000;
+const closeTimeoutMs = 2_000;
 // For a client that is cut off to read why.
-const closingMs = 5_000;
+const closeHandshakeMs = 5_000;
 // A message may come in pieces, but not in endlessly many that hold nothing.
-const fragmentsMost = 1_024;
+const maxFragments = 1_024;
 // Of a ping or a pong of a client: two bytes, and four that mask what follows.
 const controlHeadBytes = 6;
 
@@ -63,20 +68,20 @@ export function createSockets(parts: SocketParts): Sockets {
     perMessageDeflate: false,
     autoPong: false,
     maxPayload: maxFrameBytes,
-    maxFragments: fragmentsMost,
-    closeTimeout: closingMs,
+    maxFragments: maxFragments,
+    closeTimeout: closeHandshakeMs,
     handleProtocols: () => subprotocol,
   };
   const server = new WebSocketServer(options);
-  const open = new Map<WebSocket, Connection>();
-  const pings = createPings(clock, pingMs);
-  const onCut = (why: Cut) => onEvent?.({ type: "socket_cut", why });
-  const shared: ConnectionParts = { ...parts, later: createTurn(), onCut };
-  const countRefusal = createRefusalCount(parts);
+  const open = new Map<WebSocket, SocketConnection>();
+  const pings = createPings(clock, pingEveryMs);
+  const onCut = (why: CutReason) => onEvent?.({ type: "socket_cut", why });
+  const shared: SocketConnectionParts = { ...parts, later: createDeferral(), onCut };
+  const countRefusal = createRefusalCounter(parts);
   let closing: Promise<void> | undefined;
   let allLeft = () => {};
 
-  const accept = (socket: WebSocket, connection: Connection) => {
+  const accept = (socket: WebSocket, connection: SocketConnection) => {
     open.set(socket, connection);
     onEvent?.({ type: "sockets", open: open.size });
     const stopPings = pings.add(connection);
@@ -88,9 +93,12 @@ export function createSockets(parts: SocketParts): Sockets {
     });
   };
 
-  const known = async (request: IncomingMessage, asking: Asking): Promise<Caller> => {
+  const authenticate = async (
+    request: IncomingMessage,
+    authRequest: AuthRequest,
+  ): Promise<Caller> => {
     try {
-      const caller = await authenticator.caller(asking);
+      const caller = await authenticator.caller(authRequest);
       // A user's sockets are bounded as requests are.
       parts.anonymous?.identify(request.socket);
       return caller;
@@ -101,7 +109,7 @@ export function createSockets(parts: SocketParts): Sockets {
   };
 
   /** A user's sockets are counted among the user's requests; a program's may be those of all its users. */
-  const enter = (caller: Caller, { socket }: IncomingMessage): Visit => {
+  const enterLimits = (caller: Caller, { socket }: IncomingMessage): RequestSlot => {
     const sending = {
       get isClosed() {
         return socket.destroyed;
@@ -128,7 +136,7 @@ export function createSockets(parts: SocketParts): Sockets {
       if (pathOf(request.url) !== socketPath)
         throw new FlotillaError("not_found", `sockets are opened at ${socketPath}`);
       if (closing) throw new FlotillaError("closed", "the server is stopping");
-      const asking = askingOf(request);
+      const authRequest = authRequestOf(request);
       const { origin, host } = request.headers;
       if (!isOriginAllowed(origin, host, origins)) {
         throw new FlotillaError(
@@ -136,27 +144,27 @@ export function createSockets(parts: SocketParts): Sockets {
           `pages of ${JSON.stringify(origin?.slice(0, 80))} may not open sockets here: add it to server.origins`,
         );
       }
-      const caller = await known(request, asking);
+      const caller = await authenticate(request, authRequest);
       if (closing) throw new FlotillaError("closed", "the server is stopping");
       if (socket.destroyed) return;
-      const visit = enter(caller, request);
-      socket.once("close", visit.leave);
+      const slot = enterLimits(caller, request);
+      socket.once("close", slot.leave);
       server.handleUpgrade(request, socket, head, (opened) => {
         socket.off("error", ignore);
         if (parts.bodies) countMessages(socket, opened, parts.bodies);
         accept(
           opened,
-          createConnection(opened, caller, { ...shared, count: () => visit.stream(0) }),
+          createSocketConnection(opened, caller, { ...shared, count: () => slot.stream(0) }),
         );
       });
     } catch (error) {
-      if (error instanceof FlotillaError && isTooMuch(error.code)) countRefusal(error.code);
+      if (error instanceof FlotillaError && isOverloadCode(error.code)) countRefusal(error.code);
       refuseUpgrade(socket, error, log);
     }
   };
 
   /** Counts the message that a client is in the middle of sending, which is kept until its end. */
-  const countMessages = (socket: Duplex, opened: WebSocket, bodies: Bodies) => {
+  const countMessages = (socket: Duplex, opened: WebSocket, bodies: IncomingBodies) => {
     const body = bodies.open(() => {
       onCut("slow");
       socket.destroy();
@@ -177,7 +185,7 @@ export function createSockets(parts: SocketParts): Sockets {
     for (const connection of open.values()) {
       connection.close(closeCodes.goingAway, "the server is stopping");
     }
-    const cancel = clock.after(closeLimitMs, () => {
+    const cancel = clock.after(closeTimeoutMs, () => {
       for (const socket of open.keys()) socket.terminate();
     });
     await left;
@@ -199,27 +207,27 @@ type Pings = {
   add(connection: { ping(): void }): () => void;
 };
 
-const parts = 20;
+const pingTurns = 20;
 
 function createPings(clock: Clock, everyMs: number): Pings {
-  const turns = Array.from({ length: parts }, () => new Set<{ ping(): void }>());
+  const groups = Array.from({ length: pingTurns }, () => new Set<{ ping(): void }>());
   let added = 0;
   let count = 0;
   let turn = 0;
   let cancel: (() => void) | undefined;
 
   const tick = () => {
-    cancel = clock.after(everyMs / parts, tick);
-    turn = (turn + 1) % parts;
-    for (const connection of turns[turn]!) connection.ping();
+    cancel = clock.after(everyMs / pingTurns, tick);
+    turn = (turn + 1) % pingTurns;
+    for (const connection of groups[turn]!) connection.ping();
   };
 
   return {
     add(connection) {
-      const mine = turns[added++ % parts]!;
+      const mine = groups[added++ % pingTurns]!;
       mine.add(connection);
       count++;
-      cancel ??= clock.after(everyMs / parts, tick);
+      cancel ??= clock.after(everyMs / pingTurns, tick);
       return () => {
         if (!mine.delete(connection) || --count > 0) return;
         cancel?.();
@@ -233,7 +241,7 @@ function createPings(clock: Clock, everyMs: number): Pings {
  * Calls back at the end of this turn of the event loop, all that were asked for at once. Thousands of
  * connections that got something in one turn share one callback.
  */
-function createTurn(): (callback: () => void) => void {
+function createDeferral(): (callback: () => void) => void {
   let waiting: (() => void)[] = [];
   const run = () => {
     const due = waiting;

@@ -5,13 +5,24 @@ import type { ClientFrame, Ref, ServerFrame } from "../../protocol/frames.ts";
 import type {
   InboxEvent,
   Joined,
-  SessionEvent,
+  FeedEvent,
   SessionService,
   Sink,
 } from "../../sessions/service.ts";
 import { type Caller, may, noSession, userOf } from "../auth/caller.ts";
-import { type Members, ownInbox, type StillMember, watchMember } from "../auth/members.ts";
-import { errorFrame, frameErrorOf, type Outbox, prepare, prepareEvent } from "./send-buffer.ts";
+import {
+  type Members,
+  filterInbox,
+  type MembershipWatch,
+  watchMembership,
+} from "../auth/members.ts";
+import {
+  errorFrame,
+  frameErrorOf,
+  type SendBuffer,
+  encodeFrame,
+  encodeEvent,
+} from "./send-buffer.ts";
 
 type Join = Extract<ClientFrame, { type: "join" }>;
 
@@ -29,87 +40,89 @@ type SubscriptionParts = {
   sessions: SessionService;
   members: Members;
   caller: () => Caller;
-  outbox: Outbox;
+  sendBuffer: SendBuffer;
   clock: Clock;
   log: Logger;
 };
 
-const subscriptionsMost = 100;
+const maxSubscriptions = 100;
 
 type Subscription = {
   readonly ref: Ref;
   isJoined: boolean;
   isLeft: boolean;
   joined?: Joined;
-  still?: StillMember;
+  membership?: MembershipWatch;
 };
 
 export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
-  const { sessions, members, outbox, clock, log } = parts;
+  const { sessions, members, sendBuffer, clock, log } = parts;
   const all = new Map<string, Subscription>();
 
   const drop = (session: string, subscription: Subscription) => {
     subscription.isLeft = true;
     if (all.get(session) === subscription) all.delete(session);
     subscription.joined?.leave();
-    subscription.still?.stop();
+    subscription.membership?.stop();
   };
 
   /** Whoever asked for it hears that there won't be an answer. */
-  const giveUp = (session: string, subscription: Subscription) => {
+  const abandon = (session: string, subscription: Subscription) => {
     const { ref, isJoined } = subscription;
     drop(session, subscription);
     if (isJoined) return;
     const error = new FlotillaError("cancelled", "it was left or joined anew before it was joined");
-    outbox.push(prepare(errorFrame(ref, error, log)));
+    sendBuffer.push(encodeFrame(errorFrame(ref, error, log)));
   };
 
   const fail = (session: string, subscription: Subscription, error: unknown) => {
     if (subscription.isLeft) return;
     const { ref, isJoined } = subscription;
     drop(session, subscription);
-    if (!isJoined) outbox.push(prepare(errorFrame(ref, error, log)));
+    if (!isJoined) sendBuffer.push(encodeFrame(errorFrame(ref, error, log)));
     else {
       const reason = hasCode(error, "not_found") ? "removed" : "failed";
-      const shown = reason === "removed" ? {} : { error: frameErrorOf(error, log) };
-      outbox.push(prepare({ type: "left", session, reason, ...shown }));
+      const errorField = reason === "removed" ? {} : { error: frameErrorOf(error, log) };
+      sendBuffer.push(encodeFrame({ type: "left", session, reason, ...errorField }));
     }
   };
 
-  const sinkOf = (session: string, subscription: Subscription): Sink<SessionEvent> => ({
+  const sinkOf = (session: string, subscription: Subscription): Sink<FeedEvent> => ({
     push(event) {
       if (subscription.isLeft) return false;
       if (event.type === "joined") {
         subscription.isJoined = true;
         const { lastSeq, incarnation, state } = event;
         const { ref } = subscription;
-        return outbox.push(prepare({ type: "joined", ref, session, lastSeq, incarnation, state }));
+        return sendBuffer.push(
+          encodeFrame({ type: "joined", ref, session, lastSeq, incarnation, state }),
+        );
       }
       if (event.type === "deleted") {
         drop(session, subscription);
-        return outbox.push(prepare({ type: "left", session, reason: "deleted" }));
+        return sendBuffer.push(encodeFrame({ type: "left", session, reason: "deleted" }));
       }
-      subscription.still?.look();
-      return outbox.push(prepareEvent(session, event));
+      subscription.membership?.recheck();
+      return sendBuffer.push(encodeEvent(session, event));
     },
     fail: (error) => fail(session, subscription, error),
-    drained: outbox.drained,
+    drained: sendBuffer.drained,
   });
 
   return {
     join({ ref, session, lastSeq, incarnation, lastMessageId }) {
       const earlier = all.get(session);
-      if (earlier) giveUp(session, earlier);
-      if (all.size >= subscriptionsMost) {
+      if (earlier) abandon(session, earlier);
+      if (all.size >= maxSubscriptions) {
         throw new FlotillaError(
           "overloaded",
-          `a connection follows at most ${subscriptionsMost} sessions: leave some, or open another`,
-          { details: { subscriptionsMost } },
+          `a connection follows at most ${maxSubscriptions} sessions: leave some, or open another`,
+          { details: { subscriptionsMost: maxSubscriptions } },
         );
       }
       const subscription: Subscription = { ref, isJoined: false, isLeft: false };
       all.set(session, subscription);
-      const place = {
+      const position = {
         lastSeq,
         ...(incarnation !== undefined && { incarnation }),
         ...(lastMessageId !== undefined && { lastMessageId }),
@@ -118,7 +131,7 @@ export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
       const start = () => {
         if (subscription.isLeft) return;
         try {
-          subscription.still = watchMember({
+          subscription.membership = watchMembership({
             members,
             clock,
             caller: parts.caller,
@@ -126,7 +139,7 @@ export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
             onRemoved: (error) => fail(session, subscription, error),
           });
           const sink = sinkOf(session, subscription);
-          const joined = sessions.join(caller.tenant, session, place, sink);
+          const joined = sessions.join(caller.tenant, session, position, sink);
           // What goes wrong comes through the sink.
           joined.ready.catch(() => {});
           subscription.joined = joined;
@@ -142,8 +155,8 @@ export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
     },
     leave(session, ref) {
       const subscription = all.get(session);
-      if (subscription) giveUp(session, subscription);
-      outbox.push(prepare({ type: "left", ref, session, reason: "asked" }));
+      if (subscription) abandon(session, subscription);
+      sendBuffer.push(encodeFrame({ type: "left", ref, session, reason: "asked" }));
     },
     checkAgain() {
       const caller = parts.caller();
@@ -167,22 +180,22 @@ type InboxParts = {
   sessions: Pick<SessionService, "inbox">;
   caller: Caller;
   ref: Ref;
-  outbox: Outbox;
+  sendBuffer: SendBuffer;
   log: Logger;
 };
 
 /** Sends a user's inbox and what changes in it, until left. */
-export function followInbox({ sessions, caller, ref, outbox, log }: InboxParts): Joined {
+export function joinInbox({ sessions, caller, ref, sendBuffer, log }: InboxParts): Joined {
   let isLeft = false;
   const sink: Sink<InboxEvent> = {
-    push: (event) => !isLeft && outbox.push(prepare(frameOf(event, ref))),
+    push: (event) => !isLeft && sendBuffer.push(encodeFrame(frameOf(event, ref))),
     fail(error) {
-      if (!isLeft) outbox.push(prepare(errorFrame(ref, error, log)));
+      if (!isLeft) sendBuffer.push(encodeFrame(errorFrame(ref, error, log)));
       isLeft = true;
     },
-    drained: outbox.drained,
+    drained: sendBuffer.drained,
   };
-  const joined = sessions.inbox(caller.tenant, userOf(caller), ownInbox(caller, sink));
+  const joined = sessions.inbox(caller.tenant, userOf(caller), filterInbox(caller, sink));
   // What goes wrong comes through the sink.
   joined.ready.catch(() => {});
   return {
@@ -195,7 +208,7 @@ export function followInbox({ sessions, caller, ref, outbox, log }: InboxParts):
 }
 
 /** Whether two callers may see the same in an inbox. */
-export function seesSame(one: Caller, other: Caller): boolean {
+export function hasSameView(one: Caller, other: Caller): boolean {
   const [a, b] = [one.sessions, other.sessions];
   const isSame = !a || !b ? a === b : a.size === b.size && [...a].every((each) => b.has(each));
   return isSame && may(one, "inbox:read") === may(other, "inbox:read");

@@ -29,12 +29,12 @@ function isCompatible(address: ipaddr.IPv4 | ipaddr.IPv6): boolean {
 }
 
 /** Refuses a URL that agents can't have, as far as can be told before its name is looked up. */
-export function checkAgentUrl(what: string, given: unknown, allowPrivate: boolean): string {
-  const url = typeof given === "string" && URL.canParse(given) ? new URL(given) : undefined;
+export function checkAgentUrl(what: string, value: unknown, allowPrivate: boolean): string {
+  const url = typeof value === "string" && URL.canParse(value) ? new URL(value) : undefined;
   const wrong = url ? wrongWith(url, allowPrivate) : "isn't a URL";
   if (wrong) {
-    const shown = String(given).slice(0, 200);
-    throw new FlotillaError("invalid_option", `${what}: ${shown} ${wrong}`);
+    const excerpt = String(value).slice(0, 200);
+    throw new FlotillaError("invalid_option", `${what}: ${excerpt} ${wrong}`);
   }
   return url!.href;
 }

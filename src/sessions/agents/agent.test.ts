@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { throttle } from "../../throttles/throttle.ts";
-import { agent, factsOf } from "./agent.ts";
+import { agent, factsOfSpec } from "./agent.ts";
 import { checkAgentSettings, fromSettings } from "./stored-agents.ts";
 
 const secret = `whsec_${Buffer.alloc(32, 7).toString("base64")}`;
@@ -101,14 +101,14 @@ describe("an agent", () => {
   });
 
   test("tells the owner of a session only what it decides by", () => {
-    expect(factsOf(agent("helper", { during: "merge", attempts: 2 }, answer))).toEqual({
+    expect(factsOfSpec(agent("helper", { during: "merge", attempts: 2 }, answer))).toEqual({
       during: "merge",
       debounceMs: 500,
       attempts: 2,
       compaction: null,
     });
     const compaction = { fn: answer, when: "manual", tokenBudget: 9 } as const;
-    expect(factsOf(agent("helper", { compaction }, answer)).compaction).toEqual({
+    expect(factsOfSpec(agent("helper", { compaction }, answer)).compaction).toEqual({
       when: "manual",
       tokenBudget: 9,
       triggerRatio: 0.7,

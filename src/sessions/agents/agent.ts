@@ -5,7 +5,7 @@ import type { Logger } from "../../base/log.ts";
 import { checkOptions } from "../../base/options.ts";
 import type { AgentAnswer } from "../../protocol/agent-http.ts";
 import type { UIMessage } from "../../protocol/message.ts";
-import type { Declared } from "../../throttles/declaration.ts";
+import type { ThrottleDeclaration } from "../../throttles/declaration.ts";
 import type { AgentFacts } from "../conversation/command.ts";
 import {
   type AgentOptions,
@@ -129,7 +129,7 @@ export type AgentSpec = {
   readonly backoff: Backoff;
   /** How many runners may lose a turn before it is given up. */
   readonly attempts: number;
-  readonly throttle: { readonly declared: Declared; readonly key: string } | null;
+  readonly throttle: { readonly declared: ThrottleDeclaration; readonly key: string } | null;
   readonly compaction: CompactionSpec | null;
 };
 
@@ -173,7 +173,7 @@ export type CompactionSpec = {
 };
 
 /** What the owner of a session has to know of an agent to decide. */
-export function factsOf(spec: AgentSpec): AgentFacts {
+export function factsOfSpec(spec: AgentSpec): AgentFacts {
   const { during, debounceMs, attempts, compaction } = spec;
   if (!compaction) return { during, debounceMs, attempts, compaction: null };
   const { when, tokenBudget, triggerRatio } = compaction;

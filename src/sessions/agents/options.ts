@@ -65,8 +65,8 @@ export const optionNames = [
 
 const namePattern = /^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}$/;
 const tailDefault = 50;
-const messagesMost = 10_000;
-const skippedMost = 64;
+const maxMessages = 10_000;
+const maxSkippedParts = 64;
 
 export function checkAgentName(name: unknown): asserts name is string {
   if (typeof name === "string" && namePattern.test(name)) return;
@@ -79,10 +79,10 @@ export function checkAgentName(name: unknown): asserts name is string {
 /** Everything about an agent but its name and where its answers come from. */
 export function checkAgentOptions(
   what: string,
-  given: AgentOptions,
+  options: AgentOptions,
 ): Omit<AgentSpec, "name" | "source"> {
-  const { during = "queue", debounceMs = 500, idleTimeoutMs = 30_000 } = given;
-  const { deadlineMs = 300_000, retries = 3, attempts = 3, backoff = {} } = given;
+  const { during = "queue", debounceMs = 500, idleTimeoutMs = 30_000 } = options;
+  const { deadlineMs = 300_000, retries = 3, attempts = 3, backoff = {} } = options;
   checkChoice(`${what}: during`, during, ["queue", "interrupt", "merge"]);
   checkNumber(`${what}: debounceMs`, debounceMs, { min: 0, max: 60_000 });
   checkNumber(`${what}: idleTimeoutMs`, idleTimeoutMs, { min: 1, max: dayMs });
@@ -93,50 +93,51 @@ export function checkAgentOptions(
   return {
     during,
     debounceMs,
-    history: checkHistory(what, given.history ?? "tail"),
-    context: checkContext(what, given.context ?? {}),
+    history: checkHistory(what, options.history ?? "tail"),
+    context: checkContext(what, options.context ?? {}),
     idleTimeoutMs,
     deadlineMs,
     retries,
     backoff,
     attempts,
-    throttle: given.throttle === undefined ? null : declarationOf(given.throttle),
-    compaction: given.compaction === undefined ? null : checkCompaction(what, given.compaction),
+    throttle: options.throttle === undefined ? null : declarationOf(options.throttle),
+    compaction: options.compaction === undefined ? null : checkCompaction(what, options.compaction),
   };
 }
 
-function checkHistory(what: string, given: AgentHistory): HistoryMode {
-  if (given === "entire") return { mode: "entire" };
-  if (given === "tail") return { mode: "tail", count: tailDefault };
-  if (given === "last") return { mode: "last", count: 1 };
-  if (typeof given === "string") checkChoice(`${what}: history`, given, ["entire", "tail", "last"]);
-  checkOptions(`${what}: history`, given, ["tail", "last"]);
-  const [mode, ...more] = Object.keys(given) as ("tail" | "last")[];
+function checkHistory(what: string, history: AgentHistory): HistoryMode {
+  if (history === "entire") return { mode: "entire" };
+  if (history === "tail") return { mode: "tail", count: tailDefault };
+  if (history === "last") return { mode: "last", count: 1 };
+  if (typeof history === "string")
+    checkChoice(`${what}: history`, history, ["entire", "tail", "last"]);
+  checkOptions(`${what}: history`, history, ["tail", "last"]);
+  const [mode, ...more] = Object.keys(history) as ("tail" | "last")[];
   if (!mode || more.length > 0) {
     throw new FlotillaError(
       "invalid_option",
       `${what}: history must be "entire", { tail: 50 } or { last: 1 }`,
     );
   }
-  const count = (given as Record<string, number>)[mode];
+  const count = (history as Record<string, number>)[mode];
   return {
     mode,
-    count: checkNumber(`${what}: history.${mode}`, count, { min: 1, max: messagesMost }),
+    count: checkNumber(`${what}: history.${mode}`, count, { min: 1, max: maxMessages }),
   };
 }
 
-function checkContext(what: string, given: NonNullable<AgentOptions["context"]>): ContextPolicy {
-  checkOptions(`${what}: context`, given, ["skipParts", "lastN"]);
-  const { skipParts = [], lastN } = given;
+function checkContext(what: string, context: NonNullable<AgentOptions["context"]>): ContextPolicy {
+  checkOptions(`${what}: context`, context, ["skipParts", "lastN"]);
+  const { skipParts = [], lastN } = context;
   const isKind = (kind: unknown) => typeof kind === "string" && kind !== "" && kind.length <= 200;
-  if (!Array.isArray(skipParts) || skipParts.length > skippedMost || !skipParts.every(isKind)) {
+  if (!Array.isArray(skipParts) || skipParts.length > maxSkippedParts || !skipParts.every(isKind)) {
     throw new FlotillaError(
       "invalid_option",
-      `${what}: context.skipParts must be up to ${skippedMost} types of parts, such as "reasoning" or "data-*"`,
+      `${what}: context.skipParts must be up to ${maxSkippedParts} types of parts, such as "reasoning" or "data-*"`,
     );
   }
   if (lastN !== undefined) {
-    checkNumber(`${what}: context.lastN`, lastN, { min: 1, max: messagesMost });
+    checkNumber(`${what}: context.lastN`, lastN, { min: 1, max: maxMessages });
   }
   return { skipParts: [...skipParts], lastN: lastN ?? null };
 }
@@ -155,35 +156,35 @@ export type CompactionOptions = {
 
 const urlNames = ["url", "headers", "secret", "allowPrivate"];
 
-function checkCompaction(agent: string, given: CompactionOptions): CompactionSpec {
+function checkCompaction(agent: string, options: CompactionOptions): CompactionSpec {
   const what = `${agent}: compaction`;
-  checkOptions(what, given, [
+  checkOptions(what, options, [
     "when",
     "tokenBudget",
     "triggerRatio",
     "deadlineMs",
-    ...(given?.fn === undefined ? urlNames : []),
+    ...(options?.fn === undefined ? urlNames : []),
     "fn",
   ]);
-  const { when = "auto", tokenBudget = 50_000, triggerRatio = 0.7, deadlineMs = 60_000 } = given;
+  const { when = "auto", tokenBudget = 50_000, triggerRatio = 0.7, deadlineMs = 60_000 } = options;
   checkChoice(`${what}.when`, when, ["auto", "manual"]);
   checkNumber(`${what}.tokenBudget`, tokenBudget, { min: 1, max: 1e9 });
   checkNumber(`${what}.triggerRatio`, triggerRatio, { min: 0.01, max: 1, whole: false });
   checkNumber(`${what}.deadlineMs`, deadlineMs, { min: 1, max: dayMs });
-  return { when, tokenBudget, triggerRatio, deadlineMs, source: sourceOf(what, given) };
+  return { when, tokenBudget, triggerRatio, deadlineMs, source: sourceOf(what, options) };
 }
 
-function sourceOf(what: string, given: CompactionOptions): CompactionSpec["source"] {
-  if (given.fn === undefined) {
-    if (given.url === undefined) {
+function sourceOf(what: string, options: CompactionOptions): CompactionSpec["source"] {
+  if (options.fn === undefined) {
+    if (options.url === undefined) {
       throw new FlotillaError("invalid_option", `${what} needs a \`url\` or a \`fn\``);
     }
-    return { type: "url", ...checkUrlSource(what, given) };
+    return { type: "url", ...checkUrlSource(what, options) };
   }
-  if (typeof given.fn !== "function") {
+  if (typeof options.fn !== "function") {
     throw new FlotillaError("invalid_option", `${what}.fn must be a function`);
   }
-  return { type: "function", run: given.fn };
+  return { type: "function", run: options.fn };
 }
 
 export type UrlOptions = {
@@ -196,9 +197,9 @@ export type UrlOptions = {
   allowPrivate?: boolean;
 };
 
-const secretsMost = 4;
-const headersMost = 32;
-const headerBytesMost = 8_192;
+const maxSecrets = 4;
+const maxHeaders = 32;
+const maxHeaderBytes = 8_192;
 const headerName = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 const headerValue = /^[\t\x20-\x7e\x80-\xff]*$/;
 
@@ -218,19 +219,16 @@ const ownHeaders = new Set([
   "webhook-timestamp",
 ]);
 
-export function checkUrlSource(what: string, given: UrlOptions): UrlSource {
-  const { headers = {}, secret = [], allowPrivate = false } = given;
+export function checkUrlSource(what: string, options: UrlOptions): UrlSource {
+  const { headers = {}, secret = [], allowPrivate = false } = options;
   if (typeof allowPrivate !== "boolean") {
     throw new FlotillaError("invalid_option", `${what}: allowPrivate must be true or false`);
   }
-  const url = checkAgentUrl(`${what}: url`, given.url, allowPrivate);
+  const url = checkAgentUrl(`${what}: url`, options.url, allowPrivate);
   checkHeaders(what, headers);
   const secrets = Array.isArray(secret) ? [...secret] : [secret as string];
-  if (secrets.length > secretsMost) {
-    throw new FlotillaError(
-      "invalid_option",
-      `${what}: it can have ${secretsMost} secrets at most`,
-    );
+  if (secrets.length > maxSecrets) {
+    throw new FlotillaError("invalid_option", `${what}: it can have ${maxSecrets} secrets at most`);
   }
   for (const each of secrets) secretKey(what, each);
   return { url, headers: { ...headers }, secrets, allowPrivate };
@@ -242,14 +240,14 @@ function checkHeaders(what: string, headers: unknown): void {
     throw wrong("must be an object of texts");
   }
   const all = Object.entries(headers);
-  if (all.length > headersMost) throw wrong(`can be ${headersMost} at most`);
+  if (all.length > maxHeaders) throw wrong(`can be ${maxHeaders} at most`);
   for (const [name, value] of all) {
-    const shown = JSON.stringify(name.slice(0, 60));
-    if (!headerName.test(name)) throw wrong(`can't be named ${shown}`);
+    const quoted = JSON.stringify(name.slice(0, 60));
+    if (!headerName.test(name)) throw wrong(`can't be named ${quoted}`);
     if (ownHeaders.has(name.toLowerCase()))
-      throw wrong(`can't hold ${shown}, which is set for you`);
-    if (typeof value !== "string" || value.length > headerBytesMost || !headerValue.test(value)) {
-      throw wrong(`hold a value of ${shown} that can't be sent`);
+      throw wrong(`can't hold ${quoted}, which is set for you`);
+    if (typeof value !== "string" || value.length > maxHeaderBytes || !headerValue.test(value)) {
+      throw wrong(`hold a value of ${quoted} that can't be sent`);
     }
   }
 }

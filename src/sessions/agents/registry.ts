@@ -3,13 +3,13 @@ import { messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Database, Row } from "../../store/database.ts";
 import type { AgentFacts } from "../conversation/command.ts";
-import { signingNow, withValues } from "./secrets.ts";
-import { fromSettings, secretsOf, settingsOf } from "./stored-agents.ts";
-import { type AgentSpec, factsOf } from "./agent.ts";
+import { activeSecrets, restoreHeaders } from "./secrets.ts";
+import { fromSettings, secretsOf, storedSettingsOf } from "./stored-agents.ts";
+import { type AgentSpec, factsOfSpec } from "./agent.ts";
 import { readAgents, storedByNames } from "./sql.ts";
 
 /** The agents that a pod can run: its own, and those that are stored. */
-export type AgentBook = {
+export type AgentRegistry = {
   /**
    * What runs the agent, from this pod's code or from the store; undefined where there is none. It rejects
    * where what is stored can't be used.
@@ -26,7 +26,7 @@ export type AgentBook = {
   prime(tenant: string, names: readonly string[]): Promise<void>;
 };
 
-type AgentBookParts = {
+type AgentRegistryParts = {
   database: Database;
   clock: Clock;
   code: ReadonlyMap<string, AgentSpec>;
@@ -44,9 +44,9 @@ type Known = {
 const freshMs = 5_000;
 // One that somebody makes should be there soon.
 const missingMs = 1_000;
-const knownMost = 10_000;
+const maxKnown = 10_000;
 
-export function createAgentBook(parts: AgentBookParts): AgentBook {
+export function createAgentRegistry(parts: AgentRegistryParts): AgentRegistry {
   const { database, clock, code, allowPrivate = false } = parts;
   const stored = new Map<string, Known>();
   const reading = new Map<string, Promise<void>>();
@@ -62,7 +62,7 @@ export function createAgentBook(parts: AgentBookParts): AgentBook {
     // The one that was put longest ago goes first.
     stored.delete(key);
     stored.set(key, known);
-    if (stored.size > knownMost) stored.delete(stored.keys().next().value!);
+    if (stored.size > maxKnown) stored.delete(stored.keys().next().value!);
   };
 
   const readStored = async (tenant: string, names: readonly string[]): Promise<void> => {
@@ -76,8 +76,8 @@ export function createAgentBook(parts: AgentBookParts): AgentBook {
     if (!row) return { spec: undefined, error: undefined };
     try {
       const secrets = secretsOf(row);
-      const settings = withValues(settingsOf(row), secrets);
-      const signing = signingNow(secrets, clock.now());
+      const settings = restoreHeaders(storedSettingsOf(row), secrets);
+      const signing = activeSecrets(secrets, clock.now());
       return {
         spec: fromSettings(row["name"], settings, signing, { allowPrivate }),
         error: undefined,
@@ -127,10 +127,10 @@ export function createAgentBook(parts: AgentBookParts): AgentBook {
 
     facts(tenant, name) {
       const own = code.get(name);
-      if (own) return factsOf(own);
+      if (own) return factsOfSpec(own);
       const known = stored.get(keyOf(tenant, name));
       if (known && !isFresh(known)) prime(tenant, [name]).catch(() => {});
-      return known?.spec && factsOf(known.spec);
+      return known?.spec && factsOfSpec(known.spec);
     },
 
     isInCode: (name) => code.has(name),
@@ -155,7 +155,9 @@ type ShadowedParts = {
 export async function warnOfShadowed({ database, log, code }: ShadowedParts): Promise<void> {
   if (code.size === 0) return;
   try {
-    for (const { tenant, name } of await database.read(storedByNames([...code.keys()], shownMost)))
+    for (const { tenant, name } of await database.read(
+      storedByNames([...code.keys()], maxWarnings),
+    ))
       log.warn({ agent: name, tenant }, "a stored agent isn't used: code has one of that name");
   } catch (error) {
     log.debug({ error: messageOf(error) }, "stored agents weren't looked at");
@@ -163,4 +165,4 @@ export async function warnOfShadowed({ database, log, code }: ShadowedParts): Pr
 }
 
 /** More would only fill the log: who has one of each tenant's sees what is meant. */
-const shownMost = 20;
+const maxWarnings = 20;

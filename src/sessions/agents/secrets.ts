@@ -7,9 +7,12 @@ import type { AgentSecrets, AgentSettings } from "./stored-agents.ts";
  * What of a stored agent nobody gets to see again: the values of its headers, and what signs its
  * requests. It is kept apart from the settings, so that whatever shows those can't show this.
  */
-export type KeptSecrets = { readonly agent: PlaceSecrets; readonly compaction: PlaceSecrets };
+export type StoredSecrets = {
+  readonly agent: EndpointSecrets;
+  readonly compaction: EndpointSecrets;
+};
 
-export type PlaceSecrets = {
+export type EndpointSecrets = {
   readonly headers: Readonly<Record<string, string>>;
   /** The newest first. */
   readonly signing: readonly SigningSecret[];
@@ -22,10 +25,10 @@ export type SigningSecret = {
   readonly untilMs: number | null;
 };
 
-export const noSecrets: PlaceSecrets = { headers: {}, signing: [] };
+export const noSecrets: EndpointSecrets = { headers: {}, signing: [] };
 
 /** Settings as they are stored and shown: headers by their names alone. */
-export type ShownSettings = Omit<AgentSettings, "headers" | "compaction"> & {
+export type RedactedSettings = Omit<AgentSettings, "headers" | "compaction"> & {
   headers?: HeaderNames;
   compaction?: Omit<NonNullable<AgentSettings["compaction"]>, "headers"> & {
     headers?: HeaderNames;
@@ -34,17 +37,17 @@ export type ShownSettings = Omit<AgentSettings, "headers" | "compaction"> & {
 /** The values are null, which in settings that are written means: as it is. */
 export type HeaderNames = Readonly<Record<string, null>>;
 
-export type ShownSecret = {
+export type SecretView = {
   /** The start of its hash, by which two can be told apart. */
   readonly id: string;
   readonly addedAtMs: number;
   readonly untilMs: number | null;
 };
 
-const signingMost = 4;
+const maxSigningSecrets = 4;
 
 /** How a place's headers and secrets are to be, given what is asked for and what there was. */
-export type Asked = {
+export type SecretsChange = {
   readonly headers: unknown;
   /** Undefined leaves what there is, null takes it all away, text takes the place of what there is. */
   readonly secret: string | null | undefined;
@@ -54,35 +57,39 @@ export type Asked = {
   readonly keepOldMs: number;
 };
 
-export function keepSecrets(what: string, before: PlaceSecrets, asked: Asked): PlaceSecrets {
-  const { headers, secret, sameOrigin } = asked;
+export function mergeSecrets(
+  what: string,
+  before: EndpointSecrets,
+  change: SecretsChange,
+): EndpointSecrets {
+  const { headers, secret, sameOrigin } = change;
   return {
-    headers: keptHeaders(what, before, headers, sameOrigin),
-    signing: keptSigning(what, before.signing, secret, asked),
+    headers: mergedHeaders(what, before, headers, sameOrigin),
+    signing: mergedSigning(what, before.signing, secret, change),
   };
 }
 
-function keptHeaders(
+function mergedHeaders(
   what: string,
-  before: PlaceSecrets,
-  given: unknown,
+  before: EndpointSecrets,
+  headers: unknown,
   sameOrigin: boolean,
 ): Record<string, string> {
-  if (given === undefined) return {};
-  if (typeof given !== "object" || given === null || Array.isArray(given)) {
+  if (headers === undefined) return {};
+  if (typeof headers !== "object" || headers === null || Array.isArray(headers)) {
     throw new FlotillaError("invalid_option", `${what}: headers must be an object of texts`);
   }
-  const kept = Object.entries(given).map(([name, value]: [string, unknown]) => {
+  const kept = Object.entries(headers).map(([name, value]: [string, unknown]) => {
     if (value !== null) return [name, value];
-    const shown = JSON.stringify(name.slice(0, 60));
+    const quoted = JSON.stringify(name.slice(0, 60));
     if (!Object.hasOwn(before.headers, name)) {
-      throw new FlotillaError("invalid_option", `${what}: the header ${shown} has no value yet`);
+      throw new FlotillaError("invalid_option", `${what}: the header ${quoted} has no value yet`);
     }
     // Whoever may change an agent shouldn't learn its secrets by having them sent elsewhere.
     if (!sameOrigin) {
       throw new FlotillaError(
         "invalid_option",
-        `${what}: the value of the header ${shown} has to be given anew, because it goes to another host now`,
+        `${what}: the value of the header ${quoted} has to be given anew, because it goes to another host now`,
       );
     }
     return [name, before.headers[name]];
@@ -91,11 +98,11 @@ function keptHeaders(
 }
 
 /** The old one goes on signing beside the new one for a while, until the agent knows the new one. */
-function keptSigning(
+function mergedSigning(
   what: string,
   before: readonly SigningSecret[],
   secret: string | null | undefined,
-  { nowMs, keepOldMs }: Asked,
+  { nowMs, keepOldMs }: SecretsChange,
 ): SigningSecret[] {
   const inUse = before.filter(({ untilMs }) => untilMs === null || untilMs > nowMs);
   if (secret === undefined) return inUse;
@@ -106,10 +113,10 @@ function keptSigning(
     .filter((each) => each.secret !== secret)
     .map((each) => ({ ...each, untilMs: Math.min(each.untilMs ?? Infinity, nowMs + keepOldMs) }))
     .filter(({ untilMs }) => untilMs > nowMs);
-  return [{ secret, addedAtMs: nowMs, untilMs: null }, ...older].slice(0, signingMost);
+  return [{ secret, addedAtMs: nowMs, untilMs: null }, ...older].slice(0, maxSigningSecrets);
 }
 
-export function shownSecrets({ signing }: PlaceSecrets, nowMs: number): ShownSecret[] {
+export function secretViews({ signing }: EndpointSecrets, nowMs: number): SecretView[] {
   return signing
     .filter(({ untilMs }) => untilMs === null || untilMs > nowMs)
     .map(({ secret, addedAtMs, untilMs }) => ({
@@ -120,7 +127,7 @@ export function shownSecrets({ signing }: PlaceSecrets, nowMs: number): ShownSec
 }
 
 /** What is left of settings once the values of headers are taken out. */
-export function withoutValues(settings: AgentSettings): ShownSettings {
+export function redactHeaders(settings: AgentSettings): RedactedSettings {
   const { headers, compaction, ...rest } = settings;
   return {
     ...rest,
@@ -131,7 +138,7 @@ export function withoutValues(settings: AgentSettings): ShownSettings {
         ...(compaction.headers && { headers: namesOf(compaction.headers) }),
       },
     }),
-  } as ShownSettings;
+  } as RedactedSettings;
 }
 
 function namesOf(headers: Readonly<Record<string, unknown>>): HeaderNames {
@@ -139,7 +146,7 @@ function namesOf(headers: Readonly<Record<string, unknown>>): HeaderNames {
 }
 
 /** The settings whole again, as an agent that was declared in code has them. */
-export function withValues(settings: ShownSettings, kept: KeptSecrets): AgentSettings {
+export function restoreHeaders(settings: RedactedSettings, kept: StoredSecrets): AgentSettings {
   const { headers: _, compaction, ...rest } = settings;
   return {
     ...rest,
@@ -149,8 +156,8 @@ export function withValues(settings: ShownSettings, kept: KeptSecrets): AgentSet
 }
 
 /** What signs now. */
-export function signingNow({ agent, compaction }: KeptSecrets, nowMs: number): AgentSecrets {
-  const now = ({ signing }: PlaceSecrets) =>
+export function activeSecrets({ agent, compaction }: StoredSecrets, nowMs: number): AgentSecrets {
+  const now = ({ signing }: EndpointSecrets) =>
     signing.flatMap(({ secret, untilMs }) => (untilMs === null || untilMs > nowMs ? [secret] : []));
   return { secret: now(agent), compactionSecret: now(compaction) };
 }

@@ -1,10 +1,10 @@
-import { pageBytes } from "../../base/page.ts";
-import { bytesOf, pageOf } from "../../store/page.ts";
+import { maxPageBytes } from "../../base/page.ts";
+import { columnBytes, pageQuery } from "../../store/page.ts";
 import { isAmong, limit, now, rows, sql, type Statement, table } from "../../store/sql.ts";
 
 const agents = table("agent");
 
-const shown = sql`tenant, name, settings, secrets, revision, created_at, last_update`;
+const columns = sql`tenant, name, settings, secrets, revision, created_at, last_update`;
 
 export type AgentRow = {
   readonly tenant: string;
@@ -20,13 +20,13 @@ export function readAgents(tenant: string, names: readonly string[]): Statement 
     names.map((name) => [name]),
   );
   return sql`
-    select ${shown} from ${agents} agent
+    select ${columns} from ${agents} agent
     where tenant = ${tenant}
       and ${isAmong(sql`select asked.name from ${asked} asked`, sql`agent.name`)}`;
 }
 
 /** Those of any tenant that have one of these names. */
-export function storedByNames(names: readonly string[], most: number): Statement {
+export function storedByNames(names: readonly string[], maxRows: number): Statement {
   const asked = rows(
     { name: "text" },
     names.map((name) => [name]),
@@ -34,31 +34,31 @@ export function storedByNames(names: readonly string[], most: number): Statement
   return sql`
     select tenant, name from ${agents} agent
     where ${isAmong(sql`select asked.name from ${asked} asked`, sql`agent.name`)}
-    order by tenant, name ${limit(most)}`;
+    order by tenant, name ${limit(maxRows)}`;
 }
 
 export function listAgents(tenant: string, after: string, count: number): Statement {
-  const { begin, keys, found } = pageOf({
+  const { begin, keys, found } = pageQuery({
     key: sql`name`,
     order: "asc",
     from: sql`from ${agents} where tenant = ${tenant} and name > ${after}`,
-    bytes: sql`500 + ${bytesOf(sql`settings`)} + ${bytesOf(sql`secrets`)}`,
+    bytes: sql`500 + ${columnBytes(sql`settings`)} + ${columnBytes(sql`secrets`)}`,
     limit: count,
-    maxBytes: pageBytes,
+    maxBytes: maxPageBytes,
   });
   return sql`${begin}
-    select ${shown}, ${found} from ${agents}
+    select ${columns}, ${found} from ${agents}
     where tenant = ${tenant} and ${isAmong(keys, sql`name`)} order by name`;
 }
 
 /** Stores an agent unless there is one of that name, or there are as many as there may be. */
-export function createAgent(row: AgentRow, most: number): Statement {
+export function createAgent(row: AgentRow, maxAgents: number): Statement {
   const { tenant, name, settings, secrets } = row;
   return sql`
     insert into ${agents} (tenant, name, settings, secrets)
     select ${tenant}, ${name}, ${settings}, ${secrets}
     where (select count(*) from (
-      select 1 from ${agents} where tenant = ${tenant} ${limit(most)}) counted) < ${most}
+      select 1 from ${agents} where tenant = ${tenant} ${limit(maxAgents)}) counted) < ${maxAgents}
     on conflict (tenant, name) do nothing`;
 }
 

@@ -3,13 +3,13 @@ import { dayMs } from "../../base/durations.ts";
 import type { FlotillaError } from "../../base/errors.ts";
 import { silentLogger } from "../../base/log.ts";
 import { movableClock } from "../../base/contract/movable-clock.ts";
-import { beat, leave } from "../../pods/sql.ts";
+import { beat, markLeft } from "../../pods/sql.ts";
 import type { OpenStore } from "../../store/contract/database.ts";
 import type { Database } from "../../store/database.ts";
 import { storeKinds } from "../../store/contract/kinds.ts";
 import { migrate } from "../../store/migrate.ts";
 import { sql, table } from "../../store/sql.ts";
-import { type AgentBook, createAgentBook, warnOfShadowed } from "./registry.ts";
+import { type AgentRegistry, createAgentRegistry, warnOfShadowed } from "./registry.ts";
 import { agent } from "./agent.ts";
 import { createStoredAgents, type StoredAgents } from "./stored-agents.ts";
 
@@ -24,8 +24,9 @@ describe.each(storeKinds)("agents made over HTTP on $name", (kind) => {
   let store: OpenStore;
   let database: Database;
   let agents: StoredAgents;
-  const bookOf = (code: Parameters<typeof createAgentBook>[0]["code"] = new Map()): AgentBook =>
-    createAgentBook({ database, clock, code });
+  const bookOf = (
+    code: Parameters<typeof createAgentRegistry>[0]["code"] = new Map(),
+  ): AgentRegistry => createAgentRegistry({ database, clock, code });
 
   beforeAll(async () => {
     store = await kind.open();
@@ -182,7 +183,7 @@ describe.each(storeKinds)("agents made over HTTP on $name", (kind) => {
     lines.length = 0;
     await warnOfShadowed({ database, log, code });
     expect(lines).toEqual([]);
-    await database.write([leave("pod-0")]);
+    await database.write([markLeft("pod-0")]);
   });
 
   test("lose nothing where two change one at the same time", async () => {
@@ -221,7 +222,7 @@ describe.each(storeKinds)("agents made over HTTP on $name", (kind) => {
       cursor = page.next;
     }
     expect(seen).toEqual(["coded", "early", "zebra"]);
-    await database.write([leave("pod-1")]);
+    await database.write([markLeft("pod-1")]);
     expect(await agents.get("c", "early")).toMatchObject({ source: "stored" });
     expect(await agents.remove("c", "early")).toBe(true);
   });
@@ -233,7 +234,7 @@ describe.each(storeKinds)("agents made over HTTP on $name", (kind) => {
       read: (statement) => (reads++, database.read(statement)),
     };
     const own = agent("own", () => "hello");
-    const book = createAgentBook({ database: counting, clock, code: new Map([["own", own]]) });
+    const book = createAgentRegistry({ database: counting, clock, code: new Map([["own", own]]) });
     expect(await book.spec("b", "own")).toBe(own);
     expect(book.facts("b", "own")).toMatchObject({ during: "queue", attempts: 3 });
     expect(reads).toBe(0);
@@ -281,7 +282,7 @@ describe.each(storeKinds)("agents made over HTTP on $name", (kind) => {
       ...database,
       read: (statement) => (isAway ? Promise.reject(new Error("away")) : database.read(statement)),
     };
-    const book = createAgentBook({ database: away, clock, code: new Map() });
+    const book = createAgentRegistry({ database: away, clock, code: new Map() });
     await agents.create("a", "kept", { settings: { url } });
     await book.prime("a", ["kept"]);
     isAway = true;

@@ -17,14 +17,14 @@ import {
   type UrlOptions,
 } from "./options.ts";
 import {
-  keepSecrets,
-  type KeptSecrets,
+  mergeSecrets,
+  type StoredSecrets,
   noSecrets,
-  type ShownSecret,
-  shownSecrets,
-  type ShownSettings,
-  withoutValues,
-  withValues,
+  type SecretView,
+  secretViews,
+  type RedactedSettings,
+  redactHeaders,
+  restoreHeaders,
 } from "./secrets.ts";
 import { createAgent, listAgents, readAgents, removeAgent, replaceAgent } from "./sql.ts";
 
@@ -41,9 +41,9 @@ export type AgentView =
   | {
       readonly name: string;
       readonly source: "stored";
-      readonly settings: ShownSettings;
-      readonly signing: readonly ShownSecret[];
-      readonly compactionSigning: readonly ShownSecret[];
+      readonly settings: RedactedSettings;
+      readonly signing: readonly SecretView[];
+      readonly compactionSigning: readonly SecretView[];
       readonly revision: number;
       readonly createdAtMs: number;
       readonly lastUpdateMs: number;
@@ -71,11 +71,11 @@ export type AgentReplaced = AgentGiven & {
 /** Agents that are made and changed while pods run, each tenant's for itself. */
 export type StoredAgents = {
   /** To make the very same again gives what there is. */
-  create(tenant: string, name: string, given: AgentGiven): Promise<AgentView>;
+  create(tenant: string, name: string, input: AgentGiven): Promise<AgentView>;
   get(tenant: string, name: string): Promise<AgentView | undefined>;
   /** Those in code too, in the order of their names. */
   list(tenant: string, options?: { cursor?: string; limit?: number }): Promise<AgentPage>;
-  replace(tenant: string, name: string, given: AgentReplaced): Promise<AgentView>;
+  replace(tenant: string, name: string, input: AgentReplaced): Promise<AgentView>;
   /** Gives whether there was one, also where code has another of that name. Sessions keep the name, and their turns wait or fail visibly. */
   remove(tenant: string, name: string): Promise<boolean>;
 };
@@ -87,9 +87,9 @@ type StoredAgentsParts = {
   allowPrivate?: boolean;
 };
 
-const agentsMost = 10_000;
-const bytesMost = 64 * 1024;
-const replaceMost = 5;
+const maxAgents = 10_000;
+const maxSettingsBytes = 64 * 1024;
+const maxReplaceTries = 5;
 
 export function createStoredAgents(parts: StoredAgentsParts): StoredAgents {
   const { database, clock, allowPrivate = false } = parts;
@@ -107,14 +107,14 @@ export function createStoredAgents(parts: StoredAgentsParts): StoredAgents {
   };
 
   /** The columns that say what was given, where `before` is what there was. */
-  const rowOf = (tenant: string, name: string, given: AgentGiven, before?: Row) => {
-    const { kept, settings } = merged(given, before, clock.now());
-    checkAgentSettings(withValues(settings, kept), { allowPrivate });
+  const rowOf = (tenant: string, name: string, input: AgentGiven, before?: Row) => {
+    const { kept, settings } = mergeWithStored(input, before, clock.now());
+    checkAgentSettings(restoreHeaders(settings, kept), { allowPrivate });
     return {
       tenant,
       name,
-      settings: encodeJson("the agent's settings", settings, { maxBytes: bytesMost }),
-      secrets: encodeJson("the agent's secrets", kept, { maxBytes: bytesMost }),
+      settings: encodeJson("the agent's settings", settings, { maxBytes: maxSettingsBytes }),
+      secrets: encodeJson("the agent's secrets", kept, { maxBytes: maxSettingsBytes }),
     };
   };
 
@@ -122,16 +122,16 @@ export function createStoredAgents(parts: StoredAgentsParts): StoredAgents {
     row?.["settings"] === stored.settings && row["secrets"] === stored.secrets;
 
   return {
-    async create(tenant, name, given) {
+    async create(tenant, name, input) {
       checkAgentName(name);
-      checkGiven(given, []);
+      checkInput(input, []);
       await refuseInCode(name);
-      const row = rowOf(tenant, name, given);
-      const statements = [createAgent(row, agentsMost), readAgents(tenant, [name])];
+      const row = rowOf(tenant, name, input);
+      const statements = [createAgent(row, maxAgents), readAgents(tenant, [name])];
       const stored = (await database.write(statements)).at(-1)![0];
       if (stored && isSame(stored, row)) return toView(stored, clock.now());
       if (stored) throw new FlotillaError("conflict", `there is an agent ${name} already`);
-      throw new FlotillaError("overloaded", `a tenant can have ${agentsMost} agents at most`);
+      throw new FlotillaError("overloaded", `a tenant can have ${maxAgents} agents at most`);
     },
 
     async get(tenant, name) {
@@ -163,18 +163,18 @@ export function createStoredAgents(parts: StoredAgentsParts): StoredAgents {
       return { agents: page.items, next: page.hasMore ? page.items.at(-1)!.name : null };
     },
 
-    async replace(tenant, name, given) {
+    async replace(tenant, name, input) {
       checkAgentName(name);
-      checkGiven(given, ["ifRevision"]);
-      const { ifRevision } = given;
+      checkInput(input, ["ifRevision"]);
+      const { ifRevision } = input;
       if (ifRevision !== undefined) checkNumber("ifRevision", ifRevision, revisionRange);
       await refuseInCode(name);
-      for (let tries = 0; tries < replaceMost; tries++) {
+      for (let tries = 0; tries < maxReplaceTries; tries++) {
         const before = await find(tenant, name);
         if (!before) throw missingAgent(name);
         const revision = Number(before["revision"]);
         if (ifRevision !== undefined && ifRevision !== revision) throw changed(name, revision);
-        const row = rowOf(tenant, name, given, before);
+        const row = rowOf(tenant, name, input, before);
         const statements = [replaceAgent(row, revision), readAgents(tenant, [name])];
         const stored = (await database.write(statements)).at(-1)![0];
         // Somebody else was faster, and secrets that are kept must be those that there are now.
@@ -198,31 +198,31 @@ export function createStoredAgents(parts: StoredAgentsParts): StoredAgents {
 
 const revisionRange = { min: 1, max: Number.MAX_SAFE_INTEGER };
 
-function checkGiven(given: AgentGiven, more: readonly string[]): void {
+function checkInput(input: AgentGiven, more: readonly string[]): void {
   const known = ["settings", "secret", "compactionSecret", "keepOldSecretMs", ...more];
-  checkOptions("the agent", given, known);
-  if (given.keepOldSecretMs !== undefined) {
-    checkNumber("keepOldSecretMs", given.keepOldSecretMs, { min: 0, max: 30 * dayMs });
+  checkOptions("the agent", input, known);
+  if (input.keepOldSecretMs !== undefined) {
+    checkNumber("keepOldSecretMs", input.keepOldSecretMs, { min: 0, max: 30 * dayMs });
   }
-  if (typeof given.settings !== "object" || given.settings === null) {
+  if (typeof input.settings !== "object" || input.settings === null) {
     throw new FlotillaError("invalid_option", "settings must be an object with a `url`");
   }
 }
 
 /** What is asked for, with the secrets that were there and are to stay. */
-function merged(given: AgentGiven, before: Row | undefined, nowMs: number) {
-  const settings = given.settings as AgentSettings;
+function mergeWithStored(input: AgentGiven, before: Row | undefined, nowMs: number) {
+  const settings = input.settings as AgentSettings;
   const had = before && secretsOf(before);
-  const was = before && settingsOf(before);
-  const { keepOldSecretMs: keepOldMs = dayMs } = given;
-  const place = (
+  const was = before && storedSettingsOf(before);
+  const { keepOldSecretMs: keepOldMs = dayMs } = input;
+  const mergeEndpoint = (
     what: string,
-    kept: KeptSecrets["agent"] | undefined,
+    kept: StoredSecrets["agent"] | undefined,
     now: { url?: unknown; headers?: unknown },
     earlier: { url?: unknown } | undefined,
     secret: string | null | undefined,
   ) =>
-    keepSecrets(what, kept ?? noSecrets, {
+    mergeSecrets(what, kept ?? noSecrets, {
       headers: now.headers,
       secret,
       sameOrigin: originOf(now.url) === originOf(earlier?.url),
@@ -231,13 +231,19 @@ function merged(given: AgentGiven, before: Row | undefined, nowMs: number) {
     });
   const { compaction } = settings;
   const hasCompaction = typeof compaction === "object" && compaction !== null;
-  const kept: KeptSecrets = {
-    agent: place("the agent", had?.agent, settings, was, given.secret),
+  const kept: StoredSecrets = {
+    agent: mergeEndpoint("the agent", had?.agent, settings, was, input.secret),
     compaction: hasCompaction
-      ? place("compaction", had?.compaction, compaction, was?.compaction, given.compactionSecret)
+      ? mergeEndpoint(
+          "compaction",
+          had?.compaction,
+          compaction,
+          was?.compaction,
+          input.compactionSecret,
+        )
       : noSecrets,
   };
-  return { kept, settings: withoutValues(settings) };
+  return { kept, settings: redactHeaders(settings) };
 }
 
 function originOf(url: unknown): string | undefined {
@@ -253,20 +259,20 @@ function toView(row: Row, nowMs: number): AgentView {
   return {
     name: row["name"],
     source: "stored",
-    settings: settingsOf(row),
-    signing: shownSecrets(agent, nowMs),
-    compactionSigning: shownSecrets(compaction, nowMs),
+    settings: storedSettingsOf(row),
+    signing: secretViews(agent, nowMs),
+    compactionSigning: secretViews(compaction, nowMs),
     revision: Number(row["revision"]),
     createdAtMs: Number(row["created_at"]),
     lastUpdateMs: Number(row["last_update"]),
   };
 }
 
-export function settingsOf(row: Row): ShownSettings {
-  return JSON.parse(row["settings"]) as ShownSettings;
+export function storedSettingsOf(row: Row): RedactedSettings {
+  return JSON.parse(row["settings"]) as RedactedSettings;
 }
 
-export function secretsOf(row: Row): KeptSecrets {
+export function secretsOf(row: Row): StoredSecrets {
   return { agent: noSecrets, compaction: noSecrets, ...(JSON.parse(row["secrets"]) as object) };
 }
 
@@ -389,7 +395,7 @@ function agentsIn(metadata: string): Record<string, unknown> {
   }
 }
 
-function isFacts(given: unknown): given is AgentFacts {
-  const { during, attempts } = (given ?? {}) as Partial<AgentFacts>;
+function isFacts(value: unknown): value is AgentFacts {
+  const { during, attempts } = (value ?? {}) as Partial<AgentFacts>;
   return typeof during === "string" && typeof attempts === "number";
 }

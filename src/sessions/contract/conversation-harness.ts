@@ -3,25 +3,28 @@ import type {
   AgentFacts,
   Command,
   DecidedEntry,
-  Decision,
-  Effect,
+  CommandDecision,
+  SessionEffect,
   Facts,
 } from "../conversation/command.ts";
-import { decide } from "../conversation/decide.ts";
+import { decideCommand } from "../conversation/decide.ts";
 import type { Header } from "../conversation/header.ts";
 
-export type Talk = {
+export type ConversationHarness = {
   readonly header: Header;
   readonly entries: readonly DecidedEntry[];
   /** Those of the last decision. */
-  readonly effects: readonly Effect[];
+  readonly effects: readonly SessionEffect[];
   /** Who runs what is started from now on; null for nobody. */
   runner: string | null;
   nowMs: number;
-  ask(command: Command): Decision;
-  say(text: string, more?: { to?: string; tokens?: number; role?: DecidedEntry["role"] }): Decision;
+  ask(command: Command): CommandDecision;
+  say(
+    text: string,
+    more?: { to?: string; tokens?: number; role?: DecidedEntry["role"] },
+  ): CommandDecision;
   /** Ends the turn or compaction that is under way. */
-  finish(text: string, more?: { tokens?: number }): Decision;
+  finish(text: string, more?: { tokens?: number }): CommandDecision;
 };
 
 export const plain: AgentFacts = { during: "queue", attempts: 3, compaction: null };
@@ -33,16 +36,16 @@ export const compacted: AgentFacts = {
 export const textParts = (text: string) => (text === "" ? [] : [{ type: "text", text }]);
 
 /** A session that is asked one thing after the other, with every decision held to what all must keep. */
-export function startTalk(
+export function startConversation(
   agents: Readonly<Record<string, AgentFacts>> = { helper: plain },
   { users = ["ann"] }: { users?: string[] } = {},
-): Talk {
+): ConversationHarness {
   let header: Header | undefined;
-  let effects: readonly Effect[] = [];
+  let effects: readonly SessionEffect[] = [];
   const entries: DecidedEntry[] = [];
   let asked = 0;
 
-  const talk: Talk = {
+  const talk: ConversationHarness = {
     get header() {
       return header!;
     },
@@ -65,8 +68,8 @@ export function startTalk(
       };
       freeze(header);
       freeze(command);
-      const decision = decide(header, command, factsNow());
-      expect(decide(header, command, factsNow())).toEqual(decision);
+      const decision = decideCommand(header, command, factsNow());
+      expect(decideCommand(header, command, factsNow())).toEqual(decision);
       if (decision.type === "refused") return decision;
       holds(header, decision);
       ({ header, effects } = decision);
@@ -96,7 +99,10 @@ export function startTalk(
 }
 
 /** What holds of every decision, whatever was asked. */
-function holds(before: Header | undefined, decision: Extract<Decision, { type: "decided" }>): void {
+function holds(
+  before: Header | undefined,
+  decision: Extract<CommandDecision, { type: "decided" }>,
+): void {
   const { header: after, entries, answer, effects } = decision;
   const from = before?.lastSeq ?? 0;
   expect(entries.map(({ seq }) => seq)).toEqual(entries.map((_, at) => from + 1 + at));

@@ -1,20 +1,24 @@
-import { movableClock, type MovableClock, turns } from "../../base/contract/movable-clock.ts";
+import {
+  movableClock,
+  type MovableClock,
+  eventLoopTurns,
+} from "../../base/contract/movable-clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import { silentLogger } from "../../base/log.ts";
 import type { Bus } from "../../bus/bus.ts";
-import { type Carry, createLocalExchange } from "../../bus/memory-bus.ts";
+import { type Carry, createMemoryBus } from "../../bus/memory-bus.ts";
 import type { Chunk } from "../../protocol/chunk.ts";
 import type { Entry } from "../../protocol/message.ts";
 import { type Header, newHeader, type Turn } from "../conversation/header.ts";
 import type { Journal } from "../log/journal.ts";
 import { createMemoryJournal } from "../log/memory-journal.ts";
 import type { LiveChunks } from "../runner.ts";
-import type { Joined, Place, SessionEvent, Sink } from "../service.ts";
+import type { Joined, JoinPosition, FeedEvent, Sink } from "../service.ts";
 import { createHub } from "../delivery/hub.ts";
 import type { CommittedSession, Hub, HubLimits } from "../delivery/delivery.ts";
 
 /** Several hubs over one journal and one bus, with an owner and runners that a test plays by hand. */
-export type Scene = {
+export type HubHarness = {
   readonly clock: MovableClock;
   readonly journal: Journal;
   /** Reads wait while this is set, until it is resolved. */
@@ -38,7 +42,7 @@ export type Scene = {
   /** Makes another pod the owner, or none, and tells those that it concerns. */
   own(address: string | undefined): void;
   hub(address: string): Hub;
-  runner(address: string): ScenedRunner;
+  runner(address: string): FakeRunner;
   header(sessionId: string): Header;
   /** Stores a change; nobody hears of it before it is given to an owner's hub. */
   store(sessionId: string, change: Change): Promise<CommittedSession>;
@@ -57,7 +61,7 @@ export type Change = {
   bytes?: number;
 };
 
-export type ScenedRunner = {
+export type FakeRunner = {
   /** Makes so many chunks more of the turn that the header names. */
   produce(header: Header, count: number): void;
   /** The same, but they are told of later: what is asked for meanwhile has them already. */
@@ -69,7 +73,7 @@ export type ScenedRunner = {
   stop(sessionId: string): void;
 };
 
-export type SceneOptions = {
+export type HubHarnessOptions = {
   carry?: Carry;
   limits?: Partial<HubLimits>;
   /** What is read for clients that are live doesn't wait for the gate. */
@@ -78,13 +82,13 @@ export type SceneOptions = {
   between?: (bus: Bus) => Bus;
 };
 
-export async function hubScene(options: SceneOptions = {}): Promise<Scene> {
+export async function createHubHarness(options: HubHarnessOptions = {}): Promise<HubHarness> {
   const clock = movableClock();
   let made = 0;
   const stored = createMemoryJournal({ ids: { next: () => `id-${++made}` } });
   await stored.create(1);
-  const exchange = createLocalExchange(options.carry && { carry: options.carry });
-  const pods = new Map<string, { hub: Hub; runner: ScenedRunner; bus: Bus }>();
+  const exchange = createMemoryBus(options.carry && { carry: options.carry });
+  const pods = new Map<string, { hub: Hub; runner: FakeRunner; bus: Bus }>();
   const headers = new Map<string, Header>();
   const reads = { headers: 0, pages: 0, most: 0, looks: 0 };
   let underWay = 0;
@@ -109,7 +113,7 @@ export async function hubScene(options: SceneOptions = {}): Promise<Scene> {
     if (known) return known;
     const connected = exchange.connect(address, { clock });
     const bus = options.between?.(connected) ?? connected;
-    const { runner, snapshot } = scenedRunner((live) => hub.chunks(live));
+    const { runner, snapshot } = createFakeRunner((live) => hub.chunks(live));
     const hub = createHub({
       bus,
       journal,
@@ -126,7 +130,7 @@ export async function hubScene(options: SceneOptions = {}): Promise<Scene> {
         if (scene.isAway) throw new FlotillaError("store_unavailable", "the store is away");
         return scene.seenOwner === undefined ? [] : [scene.seenOwner];
       },
-      lookLocal: (sessionId) => {
+      localHeader: (sessionId) => {
         const header = headers.get(sessionId);
         return scene.isLoaded && header ? { header, incarnation: "id-1" } : undefined;
       },
@@ -139,7 +143,7 @@ export async function hubScene(options: SceneOptions = {}): Promise<Scene> {
     return pod;
   };
 
-  const scene: Scene = {
+  const scene: HubHarness = {
     clock,
     journal,
     gate: undefined,
@@ -186,7 +190,7 @@ export async function hubScene(options: SceneOptions = {}): Promise<Scene> {
 }
 
 export type Client = {
-  readonly events: SessionEvent[];
+  readonly events: FeedEvent[];
   readonly joined: Joined;
   /** The seqs that it was told of since it joined or was reset. */
   readonly seqs: number[];
@@ -200,10 +204,10 @@ export type Client = {
 export function joinAs(
   hub: Hub,
   sessionId: string,
-  place: Place = { lastSeq: 0 },
-  sink: Partial<Sink<SessionEvent>> = {},
+  place: JoinPosition = { lastSeq: 0 },
+  sink: Partial<Sink<FeedEvent>> = {},
 ): Client {
-  const events: SessionEvent[] = [];
+  const events: FeedEvent[] = [];
   let seqs: number[] = [];
   let last = place.lastSeq;
   let state = "";
@@ -212,7 +216,7 @@ export function joinAs(
   const expectThat = (holds: boolean, what: string) => {
     if (!holds) failed ??= new Error(`${what}: ${JSON.stringify(events)}`);
   };
-  const see = (event: SessionEvent) => {
+  const see = (event: FeedEvent) => {
     if (event.type === "joined" || event.type === "state") state = JSON.stringify(event.state);
     if (event.type === "reset") {
       last = 0;
@@ -267,13 +271,13 @@ export function joinAs(
 }
 
 /** Lets letters and reads come through. */
-export const settled = () => turns(8);
+export const settled = () => eventLoopTurns(8);
 
 export function upTo(last: number, first = 1): number[] {
   return Array.from({ length: Math.max(0, last - first + 1) }, (_, index) => first + index);
 }
 
-function scenedRunner(tell: (live: LiveChunks) => void) {
+function createFakeRunner(tell: (live: LiveChunks) => void) {
   const made = new Map<string, { epoch: number; attempt: number; texts: string[] }>();
   const snapshot = (sessionId: string): LiveChunks | undefined => {
     const answer = made.get(sessionId);
@@ -304,7 +308,7 @@ function scenedRunner(tell: (live: LiveChunks) => void) {
     prepared = [];
     for (const live of all) tell(live);
   };
-  const runner: ScenedRunner = {
+  const runner: FakeRunner = {
     prepare,
     flush,
     produce(header, count) {

@@ -9,19 +9,19 @@ import {
   headOf,
   nothing,
   record,
-  said,
+  messageRecord,
   take,
   turn,
-  type JournalScene,
+  type JournalHarness,
 } from "./journal-harness.ts";
 
 /** Whose records are stored, and whose are not. */
-export function fencesContract(scene: JournalScene): void {
+export function fencesContract(scene: JournalHarness): void {
   describe("owners", () => {
     test("O1: an owner begins with a record of its own, and none of an old term follows it", async () => {
       const old = await scene.own("pod-1");
       const id = fresh("session");
-      const at = headOf(await scene.journal.commit(old, said(id, 1)));
+      const at = headOf(await scene.journal.commit(old, messageRecord(id, 1)));
       const seen = (await scene.another.heads())[at.logId]!;
       const recordId = fresh("take");
       const taken = await scene.another.take(seen, { podId: "pod-2", host: "here", recordId });
@@ -35,9 +35,9 @@ export function fencesContract(scene: JournalScene): void {
         recordId,
       });
       expect(await scene.now(at)).toEqual(taken);
-      expect(await scene.journal.commit(at, said(id, 2))).toEqual({ type: "fenced" });
-      headOf(await scene.another.commit(taken!, said(id, 2)));
-      expect(await scene.journal.commit(at, said(id, 3))).toEqual({ type: "fenced" });
+      expect(await scene.journal.commit(at, messageRecord(id, 2))).toEqual({ type: "fenced" });
+      headOf(await scene.another.commit(taken!, messageRecord(id, 2)));
+      expect(await scene.journal.commit(at, messageRecord(id, 3))).toEqual({ type: "fenced" });
     });
 
     test("of two who try for a log at once, one gets it", async () => {
@@ -56,7 +56,7 @@ export function fencesContract(scene: JournalScene): void {
     test("a log that has moved since it was seen isn't taken", async () => {
       const seen = await scene.own();
       const id = fresh("session");
-      const head = headOf(await scene.journal.commit(seen, said(id, 1)));
+      const head = headOf(await scene.journal.commit(seen, messageRecord(id, 1)));
       const owner = { podId: "pod-2", host: null, recordId: fresh("take") };
       for (const other of [seen, ...elsewhere(head)]) {
         expect(await scene.journal.take(other, owner)).toBeUndefined();
@@ -122,7 +122,7 @@ export function fencesContract(scene: JournalScene): void {
     test("a beat doesn't come between an owner and its record", async () => {
       const head = await scene.own("pod-1");
       await scene.journal.beat("pod-1", [head]);
-      const committed = await scene.journal.commit(head, said(fresh("session"), 1));
+      const committed = await scene.journal.commit(head, messageRecord(fresh("session"), 1));
       expect(committed).toMatchObject({ head: { offset: head.offset + 1, beat: head.beat + 1 } });
     });
   });
@@ -143,7 +143,7 @@ export function fencesContract(scene: JournalScene): void {
     test("O3: what isn't right behind the end of its log is stored nowhere at all", async () => {
       const old = await scene.own();
       const id = fresh("session");
-      const first = said(id, 1);
+      const first = messageRecord(id, 1);
       const work = { work: turn(), epoch: 1 };
       const head = headOf(
         await scene.journal.commit(old, {
@@ -188,7 +188,7 @@ export function fencesContract(scene: JournalScene): void {
     test("O2: the same record sent many times at once is stored once", async () => {
       const head = await scene.own();
       const id = fresh("session");
-      const same = said(id, 1, 20);
+      const same = messageRecord(id, 1, 20);
       const answers = await Promise.all(
         [scene.journal, scene.another, scene.journal, scene.another].map((via) =>
           via.commit(head, same),

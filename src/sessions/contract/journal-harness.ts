@@ -1,8 +1,8 @@
 import type { DecidedEntry } from "../conversation/command.ts";
 import { type Header, newHeader, type Turn } from "../conversation/header.ts";
-import type { Committed, Head, Journal, LogRecord } from "../log/journal.ts";
+import type { CommitResult, Head, Journal, LogRecord } from "../log/journal.ts";
 
-export type JournalScene = {
+export type JournalHarness = {
   readonly journal: Journal;
   /** The same journal, as another process has it. */
   readonly another: Journal;
@@ -41,7 +41,7 @@ export function entry(sessionId: string, seq: number, facts: Partial<DecidedEntr
 }
 
 /** What is read of an entry: all but what only its owner needs. */
-export function shown({ sessionId, clientId, ...rest }: LogRecord["entries"][number]) {
+export function storedEntry({ sessionId, clientId, ...rest }: LogRecord["entries"][number]) {
   void sessionId;
   void clientId;
   return rest;
@@ -70,7 +70,7 @@ export function record(changes: Partial<LogRecord> = {}): LogRecord {
 }
 
 /** Entries `from`…`to` of one session, with the header that counts them. */
-export function said(sessionId: string, from: number, to = from): LogRecord {
+export function messageRecord(sessionId: string, from: number, to = from): LogRecord {
   const entries = [];
   for (let seq = from; seq <= to; seq++) entries.push(entry(sessionId, seq));
   return record({ entries, headers: [header(sessionId, { lastSeq: to })] });
@@ -83,7 +83,7 @@ export async function take(journal: Journal, logId: number, podId = "pod-1"): Pr
   return taken;
 }
 
-export function headOf(committed: Committed): Head {
+export function headOf(committed: CommitResult): Head {
   if (committed.type !== "committed") throw new Error(`it was ${committed.type}`);
   return committed.head;
 }

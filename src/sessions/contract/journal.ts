@@ -3,7 +3,7 @@ import { fencesContract } from "./fences.ts";
 import type { Journal } from "../log/journal.ts";
 import { readingContract } from "./reading.ts";
 import { recordsContract } from "./records.ts";
-import { type JournalScene, take } from "./journal-harness.ts";
+import { type JournalHarness, take } from "./journal-harness.ts";
 
 /** A kind of journal, for the suite that every kind passes. */
 export type JournalKind = {
@@ -23,7 +23,7 @@ export function journalContract(kind: JournalKind): void {
   let opened: Awaited<ReturnType<JournalKind["open"]>>;
   let another: Journal;
   let used = 0;
-  const scene: JournalScene = {
+  const scene: JournalHarness = {
     get journal() {
       return opened.journal;
     },

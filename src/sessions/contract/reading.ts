@@ -9,14 +9,14 @@ import {
   headOf,
   nothing,
   record,
-  said,
-  shown,
+  messageRecord,
+  storedEntry,
   turn,
-  type JournalScene,
+  type JournalHarness,
 } from "./journal-harness.ts";
 
 /** What can be read of what is stored. */
-export function readingContract(scene: JournalScene): void {
+export function readingContract(scene: JournalHarness): void {
   describe("turns", () => {
     test("what is busy is found by its log, until it isn't any more", async () => {
       const [head, other] = [await scene.own(), await scene.own()];
@@ -111,7 +111,7 @@ export function readingContract(scene: JournalScene): void {
       let head = await scene.own();
       const id = fresh("session");
       for (let from = 1; from <= 10_000; from += 1_000) {
-        head = headOf(await scene.journal.commit(head, said(id, from, from + 999)));
+        head = headOf(await scene.journal.commit(head, messageRecord(id, from, from + 999)));
       }
       const seqs: number[] = [];
       for (let after = 0; ;) {
@@ -158,7 +158,7 @@ export function readingContract(scene: JournalScene): void {
     test("the tail is the newest that are in the range, in order", async () => {
       const head = await scene.own();
       const id = fresh("session");
-      headOf(await scene.journal.commit(head, said(id, 1, 10)));
+      headOf(await scene.journal.commit(head, messageRecord(id, 1, 10)));
       const tail = async (after: number, upTo: number, limit: number) =>
         (await scene.journal.tail(id, { after, upTo, limit })).map(({ seq }) => seq);
       expect(await tail(0, 10, 3)).toEqual([8, 9, 10]);
@@ -179,7 +179,7 @@ export function readingContract(scene: JournalScene): void {
           record({ entries, headers: [header(id, { lastSeq: 3 })] }),
         ),
       );
-      expect(await scene.journal.newest(id, "same")).toEqual(shown(entries[1]!));
+      expect(await scene.journal.newest(id, "same")).toEqual(storedEntry(entries[1]!));
       expect(await scene.journal.newest(id, "none")).toBeUndefined();
     });
 
@@ -227,11 +227,11 @@ export function readingContract(scene: JournalScene): void {
       const next = headOf(await scene.journal.commit(head, record(changes)));
       expect(await all(scene.journal, id)).toStrictEqual({
         header: stored,
-        entries: [shown(made)],
+        entries: [storedEntry(made)],
         ids: [],
         checkpoint,
       });
-      expect(await scene.journal.newest(id, text)).toEqual(shown(made));
+      expect(await scene.journal.newest(id, text)).toEqual(storedEntry(made));
       const again = record({
         entries: [entry(id, 2, { clientId: text })],
         headers: [header(id, { lastSeq: 2 })],

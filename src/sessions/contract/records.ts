@@ -8,23 +8,23 @@ import {
   headOf,
   nothing,
   record,
-  said,
-  shown,
+  messageRecord,
+  storedEntry,
   turn,
-  type JournalScene,
+  type JournalHarness,
 } from "./journal-harness.ts";
 
 /** What becomes of a record that is stored. */
-export function recordsContract(scene: JournalScene): void {
+export function recordsContract(scene: JournalHarness): void {
   describe("records", () => {
     test("S1: entries are read at the places that they were given, without a gap", async () => {
       const head = await scene.own();
       const id = fresh("session");
-      const after = headOf(await scene.journal.commit(head, said(id, 1, 3)));
+      const after = headOf(await scene.journal.commit(head, messageRecord(id, 1, 3)));
       expect(after).toMatchObject({ offset: head.offset + 1, term: head.term, owner: "pod-1" });
-      headOf(await scene.journal.commit(after, said(id, 4)));
+      headOf(await scene.journal.commit(after, messageRecord(id, 4)));
       const read = await scene.another.entries(id, everything);
-      expect(read).toEqual([1, 2, 3, 4].map((seq) => shown(entry(id, seq))));
+      expect(read).toEqual([1, 2, 3, 4].map((seq) => storedEntry(entry(id, seq))));
     });
 
     test("all of an entry comes back, and nothing that wasn't there", async () => {
@@ -57,14 +57,14 @@ export function recordsContract(scene: JournalScene): void {
       ];
       const after = header(id, { lastSeq: 6 });
       headOf(await scene.journal.commit(head, record({ entries, headers: [after] })));
-      expect(await scene.journal.entries(id, everything)).toEqual(entries.map(shown));
+      expect(await scene.journal.entries(id, everything)).toEqual(entries.map(storedEntry));
       expect(await scene.journal.header(id)).toEqual(after);
     });
 
     test("S2: no record changes or takes the place of an entry", async () => {
       const head = await scene.own();
       const id = fresh("session");
-      const after = headOf(await scene.journal.commit(head, said(id, 1, 2)));
+      const after = headOf(await scene.journal.commit(head, messageRecord(id, 1, 2)));
       const before = await all(scene.journal, id);
       const over = record({
         entries: [entry(id, 3), entry(id, 2, { clientId: fresh("other"), author: "eve" })],
@@ -73,7 +73,7 @@ export function recordsContract(scene: JournalScene): void {
       await expect(scene.journal.commit(after, over)).rejects.toMatchObject({ code: "internal" });
       expect(await all(scene.journal, id)).toEqual(before);
       expect(await scene.now(head)).toEqual(after);
-      headOf(await scene.journal.commit(after, said(id, 3)));
+      headOf(await scene.journal.commit(after, messageRecord(id, 3)));
     });
 
     test("an entry without the header that counts it is refused", async () => {
@@ -119,7 +119,7 @@ export function recordsContract(scene: JournalScene): void {
           let head = taken;
           for (let seq = 1; seq <= 10; seq++) {
             const via = (at + seq) % 2 === 0 ? scene.journal : scene.another;
-            head = headOf(await via.commit(head, said(ids[at]!, seq)));
+            head = headOf(await via.commit(head, messageRecord(ids[at]!, seq)));
           }
           return head;
         }),
@@ -131,7 +131,7 @@ export function recordsContract(scene: JournalScene): void {
     test("a record of many sessions is stored as a whole", async () => {
       const head = await scene.own();
       const ids = Array.from({ length: 200 }, () => fresh("session"));
-      const each = ids.map((id) => said(id, 1, 5));
+      const each = ids.map((id) => messageRecord(id, 1, 5));
       const whole = record({
         entries: each.flatMap(({ entries }) => entries),
         headers: each.flatMap(({ headers }) => headers),
@@ -170,13 +170,13 @@ export function recordsContract(scene: JournalScene): void {
       expect(await all(scene.journal, two)).toEqual(nothing);
       expect(await scene.now(next)).toEqual(next);
       // Whoever decides again goes on at the same place.
-      headOf(await scene.journal.commit(next, said(one, 3)));
+      headOf(await scene.journal.commit(next, messageRecord(one, 3)));
     });
 
     test("a record that is behind is fenced, whatever its ids", async () => {
       const head = await scene.own();
       const id = fresh("session");
-      headOf(await scene.journal.commit(head, said(id, 1)));
+      headOf(await scene.journal.commit(head, messageRecord(id, 1)));
       const same = record({
         entries: [entry(id, 2, { clientId: `${id}/1` })],
         headers: [header(id, { lastSeq: 2 })],

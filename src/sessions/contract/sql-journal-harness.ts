@@ -13,7 +13,7 @@ import { createSqlJournal } from "../log/sql-journal.ts";
 export type Trouble = "after" | "before" | "late" | undefined;
 
 /** A journal in SQL whose answers can be lost, and a sound one on the same store. */
-export function sqlScene(kind: StoreKind, ids: Ids) {
+export function createSqlJournalHarness(kind: StoreKind, ids: Ids) {
   let store: OpenStore;
   let journal: Journal;
   let sound: Journal;

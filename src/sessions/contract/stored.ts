@@ -4,19 +4,28 @@ import type { StoreKind } from "../../store/contract/database.ts";
 import { migrate } from "../../store/migrate.ts";
 import { sql, table } from "../../store/sql.ts";
 import type { Head } from "../log/journal.ts";
-import { entry, fresh, header, headOf, record, said, take, turn } from "./journal-harness.ts";
+import {
+  entry,
+  fresh,
+  header,
+  headOf,
+  record,
+  messageRecord,
+  take,
+  turn,
+} from "./journal-harness.ts";
 import { createSqlJournal } from "../log/sql-journal.ts";
-import { rich, sqlScene } from "./sql-journal-harness.ts";
+import { rich, createSqlJournalHarness } from "./sql-journal-harness.ts";
 
 /** What is in the rows of a journal in SQL, also in those that only the database is asked for. */
 export function storedContract(kind: StoreKind, ids: Ids): void {
   describe(`what a journal in SQL stores on ${kind.name}`, () => {
-    const scene = sqlScene(kind, ids);
+    const scene = createSqlJournalHarness(kind, ids);
 
     test("O5: a header from earlier in its log never takes the place of a later one", async () => {
       const head = await scene.own();
       const id = fresh("session");
-      headOf(await scene.sound.commit(head, said(id, 1, 2)));
+      headOf(await scene.sound.commit(head, messageRecord(id, 1, 2)));
       // The log is set back by hand, as a back-up of one table alone would do it.
       await scene.store.database.write([
         sql`update ${table("session")} set last_offset = 1000 where session_id = ${id}`,
@@ -62,11 +71,12 @@ export function storedContract(kind: StoreKind, ids: Ids): void {
       const id = fresh("session");
       await made.create(2);
       let head = await take(made, 1);
-      for (let seq = 1; seq <= 5; seq++) head = headOf(await made.commit(head, said(id, seq)));
+      for (let seq = 1; seq <= 5; seq++)
+        head = headOf(await made.commit(head, messageRecord(id, seq)));
       await other.database.write([sql`delete from ${table("session_log")}`]);
       await made.create(2);
-      expect(await made.commit(head, said(id, 6))).toEqual({ type: "fenced" });
-      headOf(await made.commit(await take(made, 1), said(id, 6)));
+      expect(await made.commit(head, messageRecord(id, 6))).toEqual({ type: "fenced" });
+      headOf(await made.commit(await take(made, 1), messageRecord(id, 6)));
       expect(await made.header(id)).toMatchObject({ lastSeq: 6 });
       expect(await made.entries(id, { after: 0, limit: 10 })).toHaveLength(6);
       await other.database.close();
@@ -180,8 +190,8 @@ export function storedContract(kind: StoreKind, ids: Ids): void {
     test("what a record doesn't change isn't asked about", async () => {
       const head = await scene.own();
       const id = fresh("session");
-      const next: Head = headOf(await scene.journal.commit(head, said(id, 1)));
-      const more = said(id, 2, 50);
+      const next: Head = headOf(await scene.journal.commit(head, messageRecord(id, 1)));
+      const more = messageRecord(id, 2, 50);
       headOf(await scene.journal.commit(next, { ...more, members: [] }));
       expect(scene.sent).toBe(3);
     });

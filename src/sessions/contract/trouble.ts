@@ -1,13 +1,13 @@
 import { describe, expect, test } from "vitest";
 import type { Ids } from "../../base/ids.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
-import { fresh, headOf, said, take } from "./journal-harness.ts";
-import { rich, sqlScene } from "./sql-journal-harness.ts";
+import { fresh, headOf, messageRecord, take } from "./journal-harness.ts";
+import { rich, createSqlJournalHarness } from "./sql-journal-harness.ts";
 
 /** What a journal in SQL does when answers are lost. */
 export function troubleContract(kind: StoreKind, ids: Ids): void {
   describe(`a journal in SQL on ${kind.name}, in trouble`, () => {
-    const scene = sqlScene(kind, ids);
+    const scene = createSqlJournalHarness(kind, ids);
 
     describe.each(["after", "before", "late"] as const)("an answer is lost %s", (when) => {
       test("O2: the same record at the same place is stored once", async () => {
@@ -84,7 +84,7 @@ export function troubleContract(kind: StoreKind, ids: Ids): void {
         });
         const taken = (await scene.journal.take(seen, owner))!;
         expect(taken).toMatchObject({ term: seen.term + 1, offset: seen.offset + 1 });
-        const head = headOf(await scene.sound.commit(taken, said(fresh("session"), 1)));
+        const head = headOf(await scene.sound.commit(taken, messageRecord(fresh("session"), 1)));
         if (when === "late") await scene.land();
         expect((await scene.sound.heads())[seen.logId]).toEqual(head);
       });

@@ -5,9 +5,9 @@ import { uuidv7 } from "../../base/ids.ts";
 import type { Logger } from "../../base/log.ts";
 import { until } from "../../base/contract/movable-clock.ts";
 import { seededRandom, systemRandom } from "../../base/random.ts";
-import { createThrottles } from "../../throttles/registry.ts";
+import { createThrottleRegistry } from "../../throttles/registry.ts";
 import type { AgentSpec } from "../agents/agent.ts";
-import type { Answer, Command, DecidedEntry, Reply } from "../conversation/command.ts";
+import type { CommandResult, Command, DecidedEntry, Reply } from "../conversation/command.ts";
 import type { Header, Turn } from "../conversation/header.ts";
 import { createMemoryJournal } from "../log/memory-journal.ts";
 import { entry, fresh, header, record, take, turn } from "./journal-harness.ts";
@@ -15,7 +15,7 @@ import type { LiveChunks, Runner } from "../runner.ts";
 import type { RunnerParts, TurnEvent } from "../turns/parts.ts";
 import { createRunner } from "../turns/runner.ts";
 
-export type Scene = {
+export type RunnerHarness = {
   readonly runner: Runner;
   readonly sessionId: string;
   /** What the runner has told the owner, in order. */
@@ -33,10 +33,10 @@ export type Scene = {
   reply(epoch?: number): Promise<Reply>;
 };
 
-export type SceneOptions = {
+export type RunnerHarnessOptions = {
   clock?: Clock;
   /** What the owner says. Default: that it is done. */
-  owner?: (command: Command) => Promise<Answer> | Answer;
+  owner?: (command: Command) => Promise<CommandResult> | CommandResult;
 } & Partial<
   Pick<
     RunnerParts,
@@ -52,14 +52,17 @@ export type SceneOptions = {
 >;
 
 /** A runner with one agent, a session of its own, and an owner that writes down what it is told. */
-export function runnerScene(agent: AgentSpec | undefined, options: SceneOptions = {}): Scene {
+export function createRunnerHarness(
+  agent: AgentSpec | undefined,
+  options: RunnerHarnessOptions = {},
+): RunnerHarness {
   const { clock = systemClock, owner, ...rest } = options;
   const sessionId = fresh("session");
   const journal = createMemoryJournal({ ids: uuidv7(clock, systemRandom) });
   const told: Command[] = [];
   const live: LiveChunks[] = [];
   const events: TurnEvent[] = [];
-  const logged: Scene["logged"] = [];
+  const logged: RunnerHarness["logged"] = [];
   const write = (fields: object, message: string) =>
     void logged.push({ fields: { ...fields }, message });
   const log: Logger = { debug: write, info: write, warn: write, error: write };
@@ -67,7 +70,7 @@ export function runnerScene(agent: AgentSpec | undefined, options: SceneOptions 
   let current = header(sessionId);
   let log0: ReturnType<typeof take> | undefined;
 
-  const store: Scene["store"] = async (entries, facts = {}) => {
+  const store: RunnerHarness["store"] = async (entries, facts = {}) => {
     log0 ??= journal.create(1).then(() => take(journal, 0));
     const head = await log0;
     const stored = entries.map((each) => entry(sessionId, ++seq, each));
@@ -91,7 +94,7 @@ export function runnerScene(agent: AgentSpec | undefined, options: SceneOptions 
     },
     live: { chunks: (chunks) => void live.push(chunks) },
     agentOf: async (_tenant, name) => (name === agent?.name ? agent : undefined),
-    throttles: createThrottles({ clock, random: systemRandom }),
+    throttles: createThrottleRegistry({ clock, random: systemRandom }),
     enqueue: () => Promise.reject(new Error("nothing is enqueued here")),
     start: () => Promise.reject(new Error("nothing is started here")),
     onEvent: (event) => void events.push(event),
@@ -102,7 +105,7 @@ export function runnerScene(agent: AgentSpec | undefined, options: SceneOptions 
       const found = told.find((each) => each.type === "turn_finished" && each.epoch === epoch);
       return found?.type === "turn_finished" ? found.reply : undefined;
     });
-  const begin: Scene["begin"] = async (facts = {}) => {
+  const begin: RunnerHarness["begin"] = async (facts = {}) => {
     if (seq === 0) await store([{}]);
     const epoch = facts.epoch ?? current.epoch + 1;
     const work = turn({ agent: agent?.name ?? "nobody", upToSeq: seq, ...facts, epoch });
@@ -128,7 +131,7 @@ export function runnerScene(agent: AgentSpec | undefined, options: SceneOptions 
 }
 
 /** The text of an answer. */
-export function textOf({ parts }: Pick<Reply, "parts">): string {
+export function replyText({ parts }: Pick<Reply, "parts">): string {
   return parts.map(({ type, text }) => (type === "text" ? String(text as string) : "")).join("");
 }
 

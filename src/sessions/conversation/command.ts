@@ -170,7 +170,7 @@ export type CompactionFacts = {
 };
 
 /** What is to be done once the decision is committed. Each carries the numbers it was decided in. */
-export type Effect =
+export type SessionEffect =
   /** Also where the header names no runner yet: then one has to be asked for again, by `work_lost`. */
   | { readonly type: "start_turn"; readonly epoch: number; readonly attempt: number }
   | { readonly type: "start_compaction"; readonly epoch: number; readonly attempt: number }
@@ -185,7 +185,7 @@ export type Effect =
   | { readonly type: "debounce"; readonly epoch: number; readonly upToSeq: number };
 
 /** What the caller gets, after the commit. */
-export type Answer = {
+export type CommandResult = {
   readonly lastSeq: number;
   /** The place of what was stored, or of what was stored when the same was asked before. */
   readonly seq?: number;
@@ -195,7 +195,7 @@ export type Answer = {
   readonly metadataVersion?: number;
 };
 
-export type Decision =
+export type CommandDecision =
   | {
       readonly type: "decided";
       /** The very object that was given, where nothing in it has changed. */
@@ -209,8 +209,8 @@ export type Decision =
         readonly attempt: number;
         readonly body: string;
       };
-      readonly effects: readonly Effect[];
-      readonly answer: Answer;
+      readonly effects: readonly SessionEffect[];
+      readonly answer: CommandResult;
     }
   | {
       readonly type: "refused";

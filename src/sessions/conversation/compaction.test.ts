@@ -1,17 +1,22 @@
 import { expect, test } from "vitest";
 import type { Compaction } from "./header.ts";
-import { compacted, plain, startTalk, type Talk } from "../contract/conversation-harness.ts";
+import {
+  compacted,
+  plain,
+  startConversation,
+  type ConversationHarness,
+} from "../contract/conversation-harness.ts";
 
 // The agent's budget is 100 tokens, and 70 make a compaction due.
-const workOf = (talk: Talk) => talk.header.work as Compaction;
-const fail = (talk: Talk) => {
+const workOf = (talk: ConversationHarness) => talk.header.work as Compaction;
+const fail = (talk: ConversationHarness) => {
   const { epoch, attempt } = workOf(talk);
   const error = { code: "broken", message: "" };
   return talk.ask({ type: "compaction_failed", epoch, attempt, error });
 };
 
 test("what was said is summed up once a turn ends over the limit", () => {
-  const talk = startTalk({ helper: compacted });
+  const talk = startConversation({ helper: compacted });
   talk.say("one", { tokens: 30 });
   talk.finish("first", { tokens: 40 });
   expect(workOf(talk)).toMatchObject({ type: "compaction", epoch: 2, toSeq: 2, tokens: 70 });
@@ -22,7 +27,7 @@ test("what was said is summed up once a turn ends over the limit", () => {
 });
 
 test("a message that makes it due waits outside of the summary, and is answered then", () => {
-  const talk = startTalk({ helper: compacted });
+  const talk = startConversation({ helper: compacted });
   talk.say("one", { tokens: 10 });
   talk.finish("first", { tokens: 10 });
   talk.say("two", { tokens: 60 });
@@ -33,13 +38,13 @@ test("a message that makes it due waits outside of the summary, and is answered 
 });
 
 test("a first message that is too long for itself is answered at once", () => {
-  const talk = startTalk({ helper: compacted });
+  const talk = startConversation({ helper: compacted });
   talk.say("one", { tokens: 500 });
   expect(talk.header.work).toMatchObject({ type: "turn", epoch: 1 });
 });
 
 test("messages that come meanwhile aren't summed up, and are counted", () => {
-  const talk = startTalk({ helper: compacted });
+  const talk = startConversation({ helper: compacted });
   talk.say("one", { tokens: 30 });
   talk.say("waits", { tokens: 3 });
   talk.finish("first", { tokens: 40 });
@@ -51,7 +56,7 @@ test("messages that come meanwhile aren't summed up, and are counted", () => {
 });
 
 test("a compactor that fails holds nobody up, and is tried again after ever more was said", () => {
-  const talk = startTalk({ helper: compacted });
+  const talk = startConversation({ helper: compacted });
   talk.say("one", { tokens: 70 });
   talk.finish("first", { tokens: 0 });
   talk.say("two", { tokens: 0 });
@@ -72,7 +77,7 @@ test("a compactor that fails holds nobody up, and is tried again after ever more
 });
 
 test("a summary that is over the limit itself isn't summed up again after every turn", () => {
-  const talk = startTalk({ helper: compacted });
+  const talk = startConversation({ helper: compacted });
   talk.say("one", { tokens: 70 });
   talk.finish("first");
   talk.finish("at length", { tokens: 80 });
@@ -84,7 +89,7 @@ test("a summary that is over the limit itself isn't summed up again after every 
 });
 
 test("a compaction is never followed by another, however much came meanwhile", () => {
-  const talk = startTalk({ helper: compacted });
+  const talk = startConversation({ helper: compacted });
   talk.say("one", { tokens: 70 });
   talk.finish("first");
   talk.say("a long note", { role: "system", tokens: 90 });
@@ -93,7 +98,7 @@ test("a compaction is never followed by another, however much came meanwhile", (
 });
 
 test("nothing is summed up in a session that is archived", () => {
-  const talk = startTalk({ helper: compacted });
+  const talk = startConversation({ helper: compacted });
   talk.say("one", { tokens: 70 });
   talk.ask({ type: "archive" });
   talk.finish("half");
@@ -101,7 +106,7 @@ test("nothing is summed up in a session that is archived", () => {
 });
 
 test("a compaction whose runners are lost is given up, and so is one that nobody can make", () => {
-  const talk = startTalk({ helper: { ...compacted, attempts: 2 } });
+  const talk = startConversation({ helper: { ...compacted, attempts: 2 } });
   talk.say("one", { tokens: 70 });
   talk.finish("first");
   talk.say("two");
@@ -114,7 +119,7 @@ test("a compaction whose runners are lost is given up, and so is one that nobody
   talk.ask({ type: "work_lost", epoch: 2, attempt: 3 });
   expect(talk.header).toMatchObject({ compactionFailures: 1, work: { type: "turn" } });
 
-  const alone = startTalk({ helper: compacted });
+  const alone = startConversation({ helper: compacted });
   alone.say("one", { tokens: 70 });
   alone.runner = null;
   alone.finish("first");
@@ -129,7 +134,7 @@ test("a compaction whose runners are lost is given up, and so is one that nobody
 
 test("where it is done by hand, it is only said to be due", () => {
   const compaction = { ...compacted.compaction!, when: "manual" } as const;
-  const talk = startTalk({ helper: { ...compacted, compaction }, other: plain });
+  const talk = startConversation({ helper: { ...compacted, compaction }, other: plain });
   talk.say("one", { tokens: 40 });
   talk.finish("first", { tokens: 40 });
   expect(talk.header).toMatchObject({ work: null, needsCompaction: true });

@@ -1,11 +1,17 @@
-import type { Command, Decision, Facts } from "./command.ts";
+import type { Command, CommandDecision, Facts } from "./command.ts";
 import type { Compaction, Header } from "./header.ts";
-import { afterLoss, factsOf, goOnAfterCompaction, handedOn, startCompaction } from "./turns.ts";
+import {
+  nextAfterLoss,
+  agentFacts,
+  continueAfterCompaction,
+  nextAttempt,
+  startCompaction,
+} from "./turns.ts";
 import {
   decided,
-  firstStep,
-  refused,
-  type Step,
+  startDraft,
+  refuseCommand,
+  type DecisionDraft,
   unchanged,
   withEffect,
   withEntry,
@@ -15,17 +21,20 @@ import {
 type Of<Type extends Command["type"]> = Extract<Command, { type: Type }>;
 
 /** A compaction by hand, at once or not at all. */
-export function compact(header: Header, command: Of<"compact">, facts: Facts): Decision {
-  if (header.status === "archived") return refused("conflict", "the session is archived");
+export function compact(header: Header, command: Of<"compact">, facts: Facts): CommandDecision {
+  if (header.status === "archived") return refuseCommand("conflict", "the session is archived");
   const agent = command.agent ?? header.agents[0];
   if (agent === undefined || !header.agents.includes(agent)) {
-    return refused("invalid_input", `the session has no agent ${agent ?? "that could compact it"}`);
+    return refuseCommand(
+      "invalid_input",
+      `the session has no agent ${agent ?? "that could compact it"}`,
+    );
   }
-  if (!factsOf(facts, agent).compaction) {
-    return refused("invalid_input", `the agent ${agent} has no compaction`);
+  if (!agentFacts(facts, agent).compaction) {
+    return refuseCommand("invalid_input", `the agent ${agent} has no compaction`);
   }
   if (header.work) return unchanged(header, { done: header.work.type === "compaction" });
-  const started = startCompaction(firstStep(header), agent, facts);
+  const started = startCompaction(startDraft(header), agent, facts);
   return started ? decided(started, { done: true }) : unchanged(header, { done: false });
 }
 
@@ -38,9 +47,9 @@ export function finishCompaction(
   work: Compaction,
   { parts, tokens }: Of<"compaction_finished">,
   facts: Facts,
-): Decision {
+): CommandDecision {
   const stored = withEntry(
-    withHeader(firstStep(header), { work: null }),
+    withHeader(startDraft(header), { work: null }),
     {
       kind: "summary",
       role: "system",
@@ -54,7 +63,7 @@ export function finishCompaction(
     },
     facts,
   );
-  const policy = factsOf(facts, work.agent).compaction;
+  const policy = agentFacts(facts, work.agent).compaction;
   const isTooLong = policy !== null && tokens >= policy.triggerRatio * policy.tokenBudget;
   const left = stored.header.tokens - work.tokens;
   const summed = withHeader(stored, {
@@ -71,37 +80,38 @@ export function finishCompaction(
     })),
   });
   const seq = stored.header.lastSeq;
-  return decided(goOnAfterCompaction(summed, facts), { seq, done: true });
+  return decided(continueAfterCompaction(summed, facts), { seq, done: true });
 }
 
 /** Turns go on without a summary. When it is tried again depends on how much more is said. */
-export function failCompaction(header: Header, facts: Facts): Decision {
+export function failCompaction(header: Header, facts: Facts): CommandDecision {
   const { compactionFailures, tokens } = header;
-  const failed = withHeader(firstStep(header), {
+  const failed = withHeader(startDraft(header), {
     work: null,
     compactionFailures: compactionFailures + 1,
     failedAtTokens: tokens,
   });
-  return decided(goOnAfterCompaction(failed, facts), { done: true });
+  return decided(continueAfterCompaction(failed, facts), { done: true });
 }
 
-export function releaseCompaction(header: Header, work: Compaction, facts: Facts): Decision {
-  const next = startOver(header, handedOn(work), facts);
+export function releaseCompaction(header: Header, work: Compaction, facts: Facts): CommandDecision {
+  const next = startOver(header, nextAttempt(work), facts);
   // Nobody is there to make it now, and that isn't the compactor's fault.
-  const left = next ?? goOnAfterCompaction(withHeader(firstStep(header), { work: null }), facts);
+  const left =
+    next ?? continueAfterCompaction(withHeader(startDraft(header), { work: null }), facts);
   return decided(left, { done: true });
 }
 
-export function loseCompaction(header: Header, work: Compaction, facts: Facts): Decision {
-  const again = afterLoss(work, facts);
+export function loseCompaction(header: Header, work: Compaction, facts: Facts): CommandDecision {
+  const again = nextAfterLoss(work, facts);
   const next = again && startOver(header, again, facts);
   return next ? decided(next, { done: true }) : failCompaction(header, facts);
 }
 
-function startOver(header: Header, work: Compaction, facts: Facts): Step | undefined {
+function startOver(header: Header, work: Compaction, facts: Facts): DecisionDraft | undefined {
   const runner = facts.runnerFor(work.agent);
   if (runner === null) return undefined;
   const { epoch, attempt } = work;
-  const started = withHeader(firstStep(header), { work: { ...work, runner } });
+  const started = withHeader(startDraft(header), { work: { ...work, runner } });
   return withEffect(started, { type: "start_compaction", epoch, attempt });
 }

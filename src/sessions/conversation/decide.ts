@@ -1,4 +1,4 @@
-import type { Command, Decision, Facts } from "./command.ts";
+import type { Command, CommandDecision, Facts } from "./command.ts";
 import { append, regenerate, toolResult } from "./messages.ts";
 import {
   compact,
@@ -18,7 +18,7 @@ import {
 } from "./lifecycle.ts";
 import {
   beginSuspect,
-  countWait,
+  recordWait,
   endStopped,
   finishTurn,
   keepCheckpoint,
@@ -27,7 +27,7 @@ import {
   startDebounced,
   stopTurn,
 } from "./turns.ts";
-import { refused, unchanged } from "./decision.ts";
+import { refuseCommand, unchanged } from "./decision.ts";
 import type { Compaction, Header, Turn, Work } from "./header.ts";
 
 /**
@@ -43,9 +43,13 @@ import type { Compaction, Header, Turn, Work } from "./header.ts";
  * What comes from a turn or compaction names its epoch and attempt. Where these aren't the ones under
  * way, it comes too late and changes nothing, which the answer's `done: false` says.
  */
-export function decide(header: Header | undefined, command: Command, facts: Facts): Decision {
+export function decideCommand(
+  header: Header | undefined,
+  command: Command,
+  facts: Facts,
+): CommandDecision {
   if (command.type === "create") return create(header, command, facts);
-  if (!header) return refused("not_found", "there is no such session");
+  if (!header) return refuseCommand("not_found", "there is no such session");
   if (header.status === "deleted") return decideDeleted(header, command);
   switch (command.type) {
     case "append":
@@ -86,12 +90,15 @@ export function decide(header: Header | undefined, command: Command, facts: Fact
 }
 
 /** Pods of several releases ask each other, and a later one may ask for what this one doesn't know. */
-function unknown({ type }: { readonly type?: unknown }): Decision {
-  return refused("unsupported", `this pod's release knows no command ${String(type).slice(0, 80)}`);
+function unknown({ type }: { readonly type?: unknown }): CommandDecision {
+  return refuseCommand(
+    "unsupported",
+    `this pod's release knows no command ${String(type).slice(0, 80)}`,
+  );
 }
 
 /** Who asks for a deleted session is told that there is none; runners and timers are only too late. */
-function decideDeleted(header: Header, command: Command): Decision {
+function decideDeleted(header: Header, command: Command): CommandDecision {
   switch (command.type) {
     case "append":
     case "tool_result":
@@ -103,7 +110,7 @@ function decideDeleted(header: Header, command: Command): Decision {
     case "members":
     case "archive":
     case "unarchive":
-      return refused("not_found", "there is no such session");
+      return refuseCommand("not_found", "there is no such session");
     case "create":
     case "delete":
     case "turn_finished":
@@ -122,7 +129,7 @@ function decideDeleted(header: Header, command: Command): Decision {
   }
 }
 
-type OfWork = Extract<
+type WorkCommand = Extract<
   Command,
   {
     type:
@@ -141,7 +148,11 @@ type OfWork = Extract<
 >;
 
 /** What is about the work under way. Undefined where it is about another, or there is none. */
-function decideWork(header: Header, command: OfWork, facts: Facts): Decision | undefined {
+function decideWork(
+  header: Header,
+  command: WorkCommand,
+  facts: Facts,
+): CommandDecision | undefined {
   const { work } = header;
   if (!work || !isAbout(work, command)) return undefined;
   if (command.type === "work_begun") {
@@ -155,7 +166,7 @@ function decideWork(header: Header, command: OfWork, facts: Facts): Decision | u
   }
 }
 
-function isAbout(work: Work, command: OfWork): boolean {
+function isAbout(work: Work, command: WorkCommand): boolean {
   if (command.epoch !== undefined && command.epoch !== work.epoch) return false;
   return !("attempt" in command) || command.attempt === work.attempt;
 }
@@ -163,9 +174,9 @@ function isAbout(work: Work, command: OfWork): boolean {
 function decideTurn(
   header: Header,
   turn: Turn,
-  command: Exclude<OfWork, { type: "work_begun" }>,
+  command: Exclude<WorkCommand, { type: "work_begun" }>,
   facts: Facts,
-): Decision | undefined {
+): CommandDecision | undefined {
   // A turn that still waits for more to be said has no runner that could have finished it.
   const isRunning = turn.attempt > 0;
   switch (command.type) {
@@ -174,7 +185,7 @@ function decideTurn(
     case "turn_released":
       return isRunning ? releaseTurn(header, turn, facts) : undefined;
     case "turn_waiting":
-      return isRunning && turn.runner !== null ? countWait(header, turn, command) : undefined;
+      return isRunning && turn.runner !== null ? recordWait(header, turn, command) : undefined;
     case "checkpoint":
       return isRunning ? keepCheckpoint(header, command) : undefined;
     case "work_lost":
@@ -196,9 +207,9 @@ function decideTurn(
 function decideCompaction(
   header: Header,
   work: Compaction,
-  command: Exclude<OfWork, { type: "work_begun" }>,
+  command: Exclude<WorkCommand, { type: "work_begun" }>,
   facts: Facts,
-): Decision | undefined {
+): CommandDecision | undefined {
   switch (command.type) {
     case "compaction_finished":
       return finishCompaction(header, work, command, facts);

@@ -1,61 +1,67 @@
 import type { ErrorCode } from "../../base/errors.ts";
 import type { Part } from "../../protocol/message.ts";
-import type { Answer, DecidedEntry, Decision, Effect, Facts } from "./command.ts";
+import type {
+  CommandResult,
+  DecidedEntry,
+  CommandDecision,
+  SessionEffect,
+  Facts,
+} from "./command.ts";
 import type { Header } from "./header.ts";
 
 /** A decision in the making: each function gives the next, and none changes what it was given. */
-export type Step = {
+export type DecisionDraft = {
   readonly header: Header;
   readonly entries: readonly DecidedEntry[];
-  readonly effects: readonly Effect[];
+  readonly effects: readonly SessionEffect[];
 };
 
-export function firstStep(header: Header): Step {
+export function startDraft(header: Header): DecisionDraft {
   return { header, entries: [], effects: [] };
 }
 
-export function withHeader(step: Step, change: Partial<Header>): Step {
-  return { ...step, header: { ...step.header, ...change } };
+export function withHeader(draft: DecisionDraft, change: Partial<Header>): DecisionDraft {
+  return { ...draft, header: { ...draft.header, ...change } };
 }
 
-export function withEffect(step: Step, effect: Effect): Step {
-  return { ...step, effects: [...step.effects, effect] };
+export function withEffect(draft: DecisionDraft, effect: SessionEffect): DecisionDraft {
+  return { ...draft, effects: [...draft.effects, effect] };
 }
 
 /** Puts an entry behind the last. A pod's clock may be behind another's, so what is active stays so. */
 export function withEntry(
-  step: Step,
+  draft: DecisionDraft,
   entry: Omit<DecidedEntry, "seq" | "atMs">,
   { nowMs }: Facts,
-): Step {
-  const { header } = step;
+): DecisionDraft {
+  const { header } = draft;
   const seq = header.lastSeq + 1;
-  const said = entry.kind === "message" ? previewOf(entry.parts) : "";
+  const preview = entry.kind === "message" ? previewOf(entry.parts) : "";
   return {
-    ...step,
-    entries: [...step.entries, { ...entry, seq, atMs: nowMs }],
+    ...draft,
+    entries: [...draft.entries, { ...entry, seq, atMs: nowMs }],
     header: {
       ...header,
       lastSeq: seq,
       tokens: header.tokens + entry.tokens,
       activeAtMs: Math.max(header.activeAtMs, nowMs),
-      ...(said !== "" && { preview: said, previewAuthor: entry.author }),
+      ...(preview !== "" && { preview: preview, previewAuthor: entry.author }),
     },
   };
 }
 
-export type Decided = Extract<Decision, { type: "decided" }>;
+export type Decided = Extract<CommandDecision, { type: "decided" }>;
 
-export function decided(step: Step, answer: Omit<Answer, "lastSeq">): Decided {
-  return { type: "decided", ...step, answer: { lastSeq: step.header.lastSeq, ...answer } };
+export function decided(draft: DecisionDraft, answer: Omit<CommandResult, "lastSeq">): Decided {
+  return { type: "decided", ...draft, answer: { lastSeq: draft.header.lastSeq, ...answer } };
 }
 
 /** Nothing is changed: what was asked is so already, or came too late. */
-export function unchanged(header: Header, answer: Omit<Answer, "lastSeq">): Decided {
-  return decided(firstStep(header), answer);
+export function unchanged(header: Header, answer: Omit<CommandResult, "lastSeq">): Decided {
+  return decided(startDraft(header), answer);
 }
 
-export function refused(code: ErrorCode, message: string): Decision {
+export function refuseCommand(code: ErrorCode, message: string): CommandDecision {
   return { type: "refused", code, message };
 }
 

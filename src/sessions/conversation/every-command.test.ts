@@ -1,8 +1,13 @@
 import { describe, expect, test } from "vitest";
-import type { AgentFacts, Command, Decision } from "./command.ts";
-import { decide } from "./decide.ts";
-import { type Header, stateOf } from "./header.ts";
-import { compacted, plain, startTalk, type Talk } from "../contract/conversation-harness.ts";
+import type { AgentFacts, Command, CommandDecision } from "./command.ts";
+import { decideCommand } from "./decide.ts";
+import { type Header, sessionStateOf } from "./header.ts";
+import {
+  compacted,
+  plain,
+  startConversation,
+  type ConversationHarness,
+} from "../contract/conversation-harness.ts";
 
 type State =
   | "idle"
@@ -15,7 +20,7 @@ type State =
   | "archived"
   | "deleted";
 
-const states: Record<State, () => Talk> = {
+const states: Record<State, () => ConversationHarness> = {
   idle: () => answered(compacted),
   waiting: () => then(answered({ ...compacted, during: "merge" }), (talk) => talk.say("more")),
   running: () => then(answered(compacted), (talk) => talk.say("more")),
@@ -36,15 +41,18 @@ const states: Record<State, () => Talk> = {
 };
 
 /** Somebody has said something and was answered, in a first turn. */
-function answered(helper: AgentFacts): Talk {
-  const talk = startTalk({ helper, other: compacted });
+function answered(helper: AgentFacts): ConversationHarness {
+  const talk = startConversation({ helper, other: compacted });
   talk.say("hello");
   if (talk.header.work?.attempt === 0) talk.ask({ type: "debounced", epoch: 1, upToSeq: 1 });
   talk.finish("good day");
   return talk;
 }
 
-function then(talk: Talk, go: (talk: Talk) => unknown): Talk {
+function then(
+  talk: ConversationHarness,
+  go: (talk: ConversationHarness) => unknown,
+): ConversationHarness {
   go(talk);
   return talk;
 }
@@ -115,7 +123,7 @@ const commands = {
 } satisfies Record<string, (numbers: Numbers) => Command>;
 
 /** What is stored, what is under way then, and what is done, in short. */
-function told(before: Header, decision: Decision): string {
+function told(before: Header, decision: CommandDecision): string {
   if (decision.type === "refused") return decision.code;
   const { header, entries, effects, answer } = decision;
   if (answer.done === false) return "nothing";
@@ -140,7 +148,7 @@ function atOf({ status, work, pending }: Header): string {
   const left = status === "active" ? "" : ` ${status}`;
   if (!work) return `idle${left}${waits}`;
   const stopping = work.type === "turn" && work.stopping ? " stopping" : "";
-  const permit = stateOf({ work }).state === "waiting" ? " without a permit" : "";
+  const permit = sessionStateOf({ work }).state === "waiting" ? " without a permit" : "";
   return `${work.type} ${work.epoch}.${work.attempt}${permit}${stopping}${left}${waits}`;
 }
 
@@ -386,7 +394,7 @@ describe.each(aboutWork)("a %s", (name) => {
 test("a session that isn't there can only be created", () => {
   const facts = { nowMs: 0, newId: () => "id", agent: () => plain, runnerFor: () => null };
   for (const [name, commandOf] of Object.entries(commands)) {
-    const decision = decide(undefined, commandOf({ epoch: 1, attempt: 1 }), facts);
+    const decision = decideCommand(undefined, commandOf({ epoch: 1, attempt: 1 }), facts);
     const code = decision.type === "refused" ? decision.code : "none";
     expect(code).toBe(name === "create" ? "none" : "not_found");
   }

@@ -42,8 +42,8 @@ export type Header = {
 };
 
 /** How many take part: they are in every record that the session is in. */
-export const agentsMost = 16;
-export const usersMost = 100;
+export const maxAgents = 16;
+export const maxUsers = 100;
 
 export type Work = Turn | Compaction;
 
@@ -70,7 +70,7 @@ export type Turn = {
    * the count is odd. The attempt is named because a pod of an earlier release copies this into the next.
    */
   readonly waits?: { readonly attempt: number; readonly count: number };
-  readonly alone?: Alone;
+  readonly alone?: SuspectStage;
   /** The trace context of what started it, where that had one. */
   readonly trace?: string;
 };
@@ -80,7 +80,7 @@ export type Turn = {
  * for a while. While it waits there, what ends the pod is another's; when it has `begun`, it is to blame;
  * and once others begin `beside` it, they may be. Absent where it is no suspect.
  */
-export type Alone = "waits" | "begun" | "beside";
+export type SuspectStage = "waits" | "begun" | "beside";
 
 export type Compaction = {
   readonly type: "compaction";
@@ -93,7 +93,7 @@ export type Compaction = {
   readonly toSeq: number;
   /** How many of the header's `tokens` the summary takes the place of. */
   readonly tokens: number;
-  readonly alone?: Alone;
+  readonly alone?: SuspectStage;
 };
 
 export type Pending = {
@@ -108,16 +108,16 @@ export type Pending = {
   readonly trace?: string;
 };
 
-export function stateOf({ work }: Pick<Header, "work">): SessionState {
+export function sessionStateOf({ work }: Pick<Header, "work">): SessionState {
   if (work === null) return { state: "idle" };
   if (work.type === "compaction") return { state: "compacting", epoch: work.epoch };
   const { epoch, attempt, agent, messageId, upToSeq, stopping } = work;
-  const state = !stopping && waitsOf(work) % 2 === 1 ? "waiting" : "catching_up";
+  const state = !stopping && permitWaitsOf(work) % 2 === 1 ? "waiting" : "catching_up";
   return { state, epoch, attempt, agent, messageId, upToSeq, stopping };
 }
 
 /** How often this attempt has begun or ended to wait for a permit. */
-export function waitsOf({ waits, attempt }: Turn): number {
+export function permitWaitsOf({ waits, attempt }: Turn): number {
   return waits?.attempt === attempt ? waits.count : 0;
 }
 

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { Command } from "./command.ts";
-import { decide } from "./decide.ts";
-import { compacted, plain, startTalk } from "../contract/conversation-harness.ts";
+import { decideCommand } from "./decide.ts";
+import { compacted, plain, startConversation } from "../contract/conversation-harness.ts";
 
 const created: Extract<Command, { type: "create" }> = {
   type: "create",
@@ -13,7 +13,7 @@ const created: Extract<Command, { type: "create" }> = {
 };
 
 test("a session that is created again is the one that is there, unless it should be another", () => {
-  const talk = startTalk();
+  const talk = startConversation();
   talk.say("one");
   const again = talk.ask({ ...created, users: ["bob"] });
   expect(again).toMatchObject({
@@ -25,7 +25,7 @@ test("a session that is created again is the one that is there, unless it should
 });
 
 test("the id of a deleted session stays taken, and nothing of what was said is left", () => {
-  const talk = startTalk();
+  const talk = startConversation();
   talk.say("a secret");
   talk.say("another");
   talk.ask({ type: "delete" });
@@ -37,7 +37,7 @@ test("the id of a deleted session stays taken, and nothing of what was said is l
 });
 
 test("only those who take part have a place up to which they have read, within what there is", () => {
-  const talk = startTalk();
+  const talk = startConversation();
   talk.say("one");
   const readTo = (user: string, seq: number) => talk.ask({ type: "read", user, seq });
   expect(readTo("ann", 1)).toMatchObject({ read: { user: "ann", seq: 1 } });
@@ -46,7 +46,7 @@ test("only those who take part have a place up to which they have read, within w
 });
 
 test("metadata has a version, by which a change that didn't see another is refused", () => {
-  const talk = startTalk();
+  const talk = startConversation();
   const set = (ifVersion?: number) =>
     talk.ask({ type: "metadata", metadata: "{}", ...(ifVersion !== undefined && { ifVersion }) });
   expect(set(0)).toMatchObject({ metadata: "{}", answer: { metadataVersion: 1 } });
@@ -55,7 +55,7 @@ test("metadata has a version, by which a change that didn't see another is refus
 });
 
 test("who takes part is changed as a set, and bounded", () => {
-  const talk = startTalk();
+  const talk = startConversation();
   const { header } = talk;
   talk.ask({ type: "members", addUsers: ["ann"], removeUsers: ["nobody"] });
   expect(talk.header).toBe(header);
@@ -67,14 +67,14 @@ test("who takes part is changed as a set, and bounded", () => {
 });
 
 test("a session without agents is a log", () => {
-  const talk = startTalk({});
+  const talk = startConversation({});
   expect(talk.say("one")).toMatchObject({ answer: { seq: 1 }, effects: [] });
   expect(talk.header).toMatchObject({ lastSeq: 1, work: null });
   expect(talk.say("two", { to: "helper" })).toMatchObject({ code: "invalid_input" });
 });
 
 test("archiving ends a compaction, and unarchiving lets the conversation go on", () => {
-  const talk = startTalk({ helper: compacted });
+  const talk = startConversation({ helper: compacted });
   talk.say("one", { tokens: 70 });
   talk.finish("first");
   talk.say("two");
@@ -87,7 +87,7 @@ test("archiving ends a compaction, and unarchiving lets the conversation go on",
 });
 
 test("a turn that ends after its session was unarchived is followed by what waited", () => {
-  const talk = startTalk({ helper: plain });
+  const talk = startConversation({ helper: plain });
   talk.say("one");
   talk.say("two");
   talk.ask({ type: "archive" });
@@ -97,7 +97,7 @@ test("a turn that ends after its session was unarchived is followed by what wait
 });
 
 test("a pod whose clock is behind doesn't make a session look older", () => {
-  const talk = startTalk();
+  const talk = startConversation();
   talk.nowMs = 5_000;
   talk.say("one");
   talk.nowMs = 4_000;
@@ -108,13 +108,13 @@ test("a pod whose clock is behind doesn't make a session look older", () => {
 test("nobody is asked to talk to an agent that there isn't", () => {
   const facts = { nowMs: 0, newId: () => "id", agent: () => undefined, runnerFor: () => null };
   const named = { sessionId: "s", tenant: "t", agents: ["ghost"], users: [], metadata: null };
-  expect(decide(undefined, { type: "create", ...named }, facts)).toMatchObject({
+  expect(decideCommand(undefined, { type: "create", ...named }, facts)).toMatchObject({
     type: "refused",
     code: "not_found",
   });
-  const made = decide(undefined, { type: "create", ...named, agents: [] }, facts);
+  const made = decideCommand(undefined, { type: "create", ...named, agents: [] }, facts);
   if (made.type !== "decided") throw new Error("a session without agents was refused");
-  expect(decide(made.header, { type: "members", agents: ["ghost"] }, facts)).toMatchObject({
+  expect(decideCommand(made.header, { type: "members", agents: ["ghost"] }, facts)).toMatchObject({
     type: "refused",
     code: "not_found",
   });

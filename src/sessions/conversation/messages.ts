@@ -1,20 +1,20 @@
-import type { Command, Decision, Facts, Target, Traced } from "./command.ts";
+import type { Command, CommandDecision, Facts, Target, Traced } from "./command.ts";
 import type { Header } from "./header.ts";
 import {
   abortWork,
-  type Asked,
-  factsOf,
-  markDue,
+  type TurnRequest,
+  agentFacts,
+  markCompactionDue,
   startDebounce,
   startDueCompaction,
   startTurn,
-  waitFor,
+  addPending,
 } from "./turns.ts";
 import {
   decided,
-  firstStep,
-  refused,
-  type Step,
+  startDraft,
+  refuseCommand,
+  type DecisionDraft,
   unchanged,
   withEffect,
   withEntry,
@@ -24,39 +24,43 @@ import {
 type Of<Type extends Command["type"]> = Extract<Command, { type: Type }>;
 
 /** Only what a user says starts a turn, and only where there is an agent. */
-export function append(header: Header, command: Of<"append">, facts: Facts): Decision {
+export function append(header: Header, command: Of<"append">, facts: Facts): CommandDecision {
   const { to, clientId, messageId, role, author, parts, metadata, tokens } = command;
   if (header.status === "archived") return archived();
-  if (to !== undefined && !header.agents.includes(to)) return notHere(to);
+  if (to !== undefined && !header.agents.includes(to)) return noSuchAgent(to);
   const agent = to ?? header.agents[0];
-  const said = { kind: "message", role, author, messageId, parts, tokens, clientId } as const;
+  const entry = { kind: "message", role, author, messageId, parts, tokens, clientId } as const;
   const stored = withEntry(
-    firstStep(header),
-    metadata === undefined ? said : { ...said, metadata },
+    startDraft(header),
+    metadata === undefined ? entry : { ...entry, metadata },
     facts,
   );
   const { lastSeq: seq } = stored.header;
   if (role !== "user" || agent === undefined) return decided(stored, { seq, done: true });
 
-  const asked: Asked = {
+  const request: TurnRequest = {
     agent,
     trigger: "submit",
     replaces: null,
     messageId: facts.newId(),
     ...traceOf(command),
   };
-  const next = submit(header, markDue(stored, agent, facts), asked, facts);
-  return next ? decided(next, { seq, done: true }) : tooMuchWaits();
+  const next = submit(header, markCompactionDue(stored, agent, facts), request, facts);
+  return next ? decided(next, { seq, done: true }) : tooManyPending();
 }
 
 /** Says what became of an agent's calls, and has it go on from there. It never interrupts. */
-export function toolResult(header: Header, command: Of<"tool_result">, facts: Facts): Decision {
+export function toolResult(
+  header: Header,
+  command: Of<"tool_result">,
+  facts: Facts,
+): CommandDecision {
   const { clientId, author, messageId, results, target, tokens } = command;
   if (header.status === "archived") return archived();
-  if (!header.agents.includes(target.author)) return notHere(target.author);
+  if (!header.agents.includes(target.author)) return noSuchAgent(target.author);
   if (isStale(header, target)) return replaced();
   const stored = withEntry(
-    firstStep(header),
+    startDraft(header),
     {
       kind: "tool_result",
       role: "user",
@@ -71,65 +75,84 @@ export function toolResult(header: Header, command: Of<"tool_result">, facts: Fa
     facts,
   );
   const next = continueAt(header, stored, command, facts);
-  return next ? decided(next, { seq: stored.header.lastSeq, done: true }) : tooMuchWaits();
+  return next ? decided(next, { seq: stored.header.lastSeq, done: true }) : tooManyPending();
 }
 
 /** Has an answer made anew. It stores nothing by itself, so asked again meanwhile it is the same. */
-export function regenerate(header: Header, command: Of<"regenerate">, facts: Facts): Decision {
+export function regenerate(
+  header: Header,
+  command: Of<"regenerate">,
+  facts: Facts,
+): CommandDecision {
   const { target } = command;
   if (header.status === "archived") return archived();
-  if (!header.agents.includes(target.author)) return notHere(target.author);
+  if (!header.agents.includes(target.author)) return noSuchAgent(target.author);
   const { work, pending } = header;
-  const isAsked = [...(work?.type === "turn" ? [work] : []), ...pending].some(
+  const isPending = [...(work?.type === "turn" ? [work] : []), ...pending].some(
     (each) => each.trigger === "regenerate" && each.messageId === target.messageId,
   );
-  if (isAsked) return unchanged(header, { done: true });
+  if (isPending) return unchanged(header, { done: true });
   if (isStale(header, target)) return replaced();
-  const next = continueAt(header, firstStep(header), command, facts);
-  return next ? decided(next, { done: true }) : tooMuchWaits();
+  const next = continueAt(header, startDraft(header), command, facts);
+  return next ? decided(next, { done: true }) : tooManyPending();
 }
 
-function submit(before: Header, step: Step, asked: Asked, facts: Facts): Step | undefined {
+function submit(
+  before: Header,
+  draft: DecisionDraft,
+  request: TurnRequest,
+  facts: Facts,
+): DecisionDraft | undefined {
   const { work } = before;
-  const { during } = factsOf(facts, asked.agent);
+  const { during } = agentFacts(facts, request.agent);
   if (!work) {
     // The message waits outside of what is summed up, so that its agent sees it in full.
-    const waiting = wait(before, step, asked);
-    const compacting = waiting && startDueCompaction(waiting, asked.agent, facts);
-    return compacting ?? begin(step, asked, during, facts);
+    const waiting = queueRequest(before, draft, request);
+    const compacting = waiting && startDueCompaction(waiting, request.agent, facts);
+    return compacting ?? beginTurn(draft, request, during, facts);
   }
-  const isOwnTurn = work.type === "turn" && work.agent === asked.agent;
+  const isOwnTurn = work.type === "turn" && work.agent === request.agent;
   if (isOwnTurn && work.attempt === 0) {
     const { epoch } = work;
-    const { lastSeq: upToSeq } = step.header;
-    const moved = withHeader(step, { work: { ...work, upToSeq } });
+    const { lastSeq: upToSeq } = draft.header;
+    const moved = withHeader(draft, { work: { ...work, upToSeq } });
     return withEffect(moved, { type: "debounce", epoch, upToSeq });
   }
   // A turn that is being stopped still has its answer to store, and soon will.
-  if (!isOwnTurn || work.stopping || during === "queue") return wait(before, step, asked);
-  return begin(abortWork(step, { keep: false }), asked, during, facts);
+  if (!isOwnTurn || work.stopping || during === "queue")
+    return queueRequest(before, draft, request);
+  return beginTurn(abortWork(draft, { keep: false }), request, during, facts);
 }
 
-function begin(step: Step, asked: Asked, during: string, facts: Facts): Step {
-  return during === "merge" ? startDebounce(step, asked) : startTurn(step, asked, facts);
+function beginTurn(
+  draft: DecisionDraft,
+  request: TurnRequest,
+  during: string,
+  facts: Facts,
+): DecisionDraft {
+  return during === "merge" ? startDebounce(draft, request) : startTurn(draft, request, facts);
 }
 
 function continueAt(
   before: Header,
-  step: Step,
+  draft: DecisionDraft,
   command: Of<"tool_result" | "regenerate">,
   facts: Facts,
-): Step | undefined {
+): DecisionDraft | undefined {
   const { type: trigger, target } = command;
   const { author: agent, seq: replaces, messageId } = target;
-  const asked: Asked = { agent, trigger, replaces, messageId, ...traceOf(command) };
-  return before.work ? wait(before, step, asked) : startTurn(step, asked, facts);
+  const request: TurnRequest = { agent, trigger, replaces, messageId, ...traceOf(command) };
+  return before.work ? queueRequest(before, draft, request) : startTurn(draft, request, facts);
 }
 
-function wait(before: Header, step: Step, asked: Asked): Step | undefined {
+function queueRequest(
+  before: Header,
+  draft: DecisionDraft,
+  request: TurnRequest,
+): DecisionDraft | undefined {
   const from = { fromSeq: before.lastSeq + 1, tokensBefore: before.tokens };
-  const pending = waitFor(step.header, { ...asked, ...from });
-  return pending && withHeader(step, { pending });
+  const pending = addPending(draft.header, { ...request, ...from });
+  return pending && withHeader(draft, { pending });
 }
 
 function traceOf({ trace }: Traced): Traced {
@@ -141,19 +164,19 @@ function isStale({ replacedSeq = 0 }: Header, { seenSeq = Infinity }: Target): b
   return replacedSeq > seenSeq;
 }
 
-function replaced(): Decision {
+function replaced(): CommandDecision {
   const message = "an answer was made anew meanwhile: look at it, and ask again";
   return { type: "refused", code: "conflict", message, details: { replaced: true } };
 }
 
-function archived(): Decision {
-  return refused("conflict", "the session is archived");
+function archived(): CommandDecision {
+  return refuseCommand("conflict", "the session is archived");
 }
 
-function notHere(agent: string): Decision {
-  return refused("invalid_input", `the session has no agent ${agent}`);
+function noSuchAgent(agent: string): CommandDecision {
+  return refuseCommand("invalid_input", `the session has no agent ${agent}`);
 }
 
-function tooMuchWaits(): Decision {
-  return refused("overloaded", "too much waits for an answer in this session already");
+function tooManyPending(): CommandDecision {
+  return refuseCommand("overloaded", "too much waits for an answer in this session already");
 }

@@ -1,9 +1,13 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import type { AgentFacts, Command, DecidedEntry, Decision, Reply } from "./command.ts";
-import { type Header, stateOf, type Turn } from "./header.ts";
-import { isLater, sameState, viewOf } from "../delivery/view.ts";
-import { startTalk, type Talk, textParts } from "../contract/conversation-harness.ts";
+import type { AgentFacts, Command, DecidedEntry, CommandDecision, Reply } from "./command.ts";
+import { type Header, sessionStateOf, type Turn } from "./header.ts";
+import { isLater, sameState, headerViewOf } from "../delivery/view.ts";
+import {
+  startConversation,
+  type ConversationHarness,
+  textParts,
+} from "../contract/conversation-harness.ts";
 
 const names = ["a", "b", "c"];
 
@@ -63,23 +67,23 @@ type Question = { readonly seq: number; readonly agent: string; readonly isSubmi
 
 /** A talk with what an onlooker writes down, who knows nothing of how decisions are made. */
 type Watched = {
-  readonly talk: Talk;
+  readonly talk: ConversationHarness;
   readonly questions: Question[];
   /** What each turn was seen to answer. */
   readonly turns: Map<number, Turn>;
-  ask(command: Command): Decision;
+  ask(command: Command): CommandDecision;
   play(op: Op, pick: number): void;
 };
 
 function watch(agents: Readonly<Record<string, AgentFacts>>): Watched {
-  const talk = startTalk(agents);
+  const talk = startConversation(agents);
   const questions: Question[] = [];
   const turns = new Map<number, Turn>();
   /** How often each attempt was said to begin or end to wait for a permit. */
   const waits = new Map<string, number>();
   let asked = 0;
 
-  function ask(command: Command): Decision {
+  function ask(command: Command): CommandDecision {
     const before = talk.header;
     const stored = talk.entries.map((entry) => entry);
     const decision = talk.ask(command);
@@ -92,9 +96,9 @@ function watch(agents: Readonly<Record<string, AgentFacts>>): Watched {
     const { work } = header;
     const count = work ? (waits.get(`${work.epoch}.${work.attempt}`) ?? 0) : 0;
     const isWaiting = work?.type === "turn" && !work.stopping && count % 2 === 1;
-    expect(stateOf(header).state === "waiting").toBe(isWaiting);
+    expect(sessionStateOf(header).state === "waiting").toBe(isWaiting);
     // Clients that follow tell by the numbers alone which of two states is the later one.
-    const [was, is] = [viewOf(before, "i"), viewOf(header, "i")];
+    const [was, is] = [headerViewOf(before, "i"), headerViewOf(header, "i")];
     if (!sameState(was, is)) expect([isLater(is, was), isLater(was, is)]).toEqual([true, false]);
     if (header.work?.type === "turn") turns.set(header.work.epoch, header.work);
     // What comes from elsewhere than the work under way has no effect at all.

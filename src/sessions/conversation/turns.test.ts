@@ -2,16 +2,29 @@ import { describe, expect, test } from "vitest";
 import { deathLimit } from "../../base/death-limit.ts";
 import type { Target } from "./command.ts";
 import type { Turn } from "./header.ts";
-import { countedFromAttempt, pendingMost } from "./turns.ts";
-import { plain, startTalk, type Talk, textParts } from "../contract/conversation-harness.ts";
+import { countedFromAttempt, maxPending } from "./turns.ts";
+import {
+  plain,
+  startConversation,
+  type ConversationHarness,
+  textParts,
+} from "../contract/conversation-harness.ts";
 
-const turnOf = (talk: Talk) => talk.header.work as Turn;
-const numbersOf = ({ header: { work } }: Talk) => ({ epoch: work!.epoch, attempt: work!.attempt });
-const textsOf = (talk: Talk) => talk.entries.map(({ parts }) => parts[0]?.["text"] ?? "");
-const targetOf = (talk: Talk, seq: number) => talk.entries[seq - 1]!;
-const regenerate = (talk: Talk, seq: number, target: Target = targetOf(talk, seq)) =>
+const turnOf = (talk: ConversationHarness) => talk.header.work as Turn;
+const numbersOf = ({ header: { work } }: ConversationHarness) => ({
+  epoch: work!.epoch,
+  attempt: work!.attempt,
+});
+const textsOf = (talk: ConversationHarness) =>
+  talk.entries.map(({ parts }) => parts[0]?.["text"] ?? "");
+const targetOf = (talk: ConversationHarness, seq: number) => talk.entries[seq - 1]!;
+const regenerate = (talk: ConversationHarness, seq: number, target: Target = targetOf(talk, seq)) =>
   talk.ask({ type: "regenerate", clientId: `again-${seq}`, target });
-const giveResult = (talk: Talk, seq: number, target: Target = targetOf(talk, seq)) => {
+const giveResult = (
+  talk: ConversationHarness,
+  seq: number,
+  target: Target = targetOf(talk, seq),
+) => {
   const { messageId } = target;
   const result = { clientId: `r${talk.entries.length}`, author: "ann", messageId, results: [] };
   return talk.ask({ type: "tool_result", ...result, target, tokens: 1 });
@@ -19,7 +32,7 @@ const giveResult = (talk: Talk, seq: number, target: Target = targetOf(talk, seq
 
 describe("a message during a turn", () => {
   test("waits, together with others to the same agent, and is answered knowing the first answer", () => {
-    const talk = startTalk();
+    const talk = startConversation();
     talk.say("one");
     talk.say("two");
     talk.say("three");
@@ -32,7 +45,7 @@ describe("a message during a turn", () => {
   });
 
   test("interrupts it where the agent says so, and nothing of the old turn is stored", () => {
-    const talk = startTalk({ helper: { ...plain, during: "interrupt" } });
+    const talk = startConversation({ helper: { ...plain, during: "interrupt" } });
     talk.say("one");
     const old = numbersOf(talk);
     talk.say("two");
@@ -48,7 +61,7 @@ describe("a message during a turn", () => {
   });
 
   test("is waited for more of, where the agent merges", () => {
-    const talk = startTalk({ helper: { ...plain, during: "merge" } });
+    const talk = startConversation({ helper: { ...plain, during: "merge" } });
     talk.say("one");
     expect(talk.effects).toEqual([{ type: "debounce", epoch: 1, upToSeq: 1 }]);
     talk.say("two");
@@ -63,7 +76,7 @@ describe("a message during a turn", () => {
   });
 
   test("interrupts it together with those to the same agent that waited", () => {
-    const talk = startTalk({ helper: { ...plain, during: "interrupt" } });
+    const talk = startConversation({ helper: { ...plain, during: "interrupt" } });
     talk.say("one");
     talk.finish("first");
     talk.say("two");
@@ -78,7 +91,7 @@ describe("a message during a turn", () => {
   });
 
   test("to another agent waits, whatever the agents' policies", () => {
-    const talk = startTalk({ a: plain, b: { ...plain, during: "interrupt" } });
+    const talk = startConversation({ a: plain, b: { ...plain, during: "interrupt" } });
     talk.say("one");
     talk.say("two", { to: "b" });
     expect(turnOf(talk)).toMatchObject({ agent: "a", epoch: 1 });
@@ -87,7 +100,7 @@ describe("a message during a turn", () => {
   });
 
   test("that is being stopped waits too, so that what was said by then is kept", () => {
-    const talk = startTalk({ helper: { ...plain, during: "interrupt" } });
+    const talk = startConversation({ helper: { ...plain, during: "interrupt" } });
     talk.say("one");
     talk.ask({ type: "stop" });
     talk.say("two");
@@ -99,7 +112,7 @@ describe("a message during a turn", () => {
 
 describe("what waits", () => {
   test("keeps results and regenerations apart, in order, and one for each message", () => {
-    const talk = startTalk();
+    const talk = startConversation();
     talk.say("one");
     talk.finish("first");
     talk.say("two");
@@ -127,7 +140,7 @@ describe("what waits", () => {
     ["a result", giveResult],
     ["a regeneration", regenerate],
   ])("%s for an answer that was replaced since it was looked up is refused", (_, ask) => {
-    const talk = startTalk();
+    const talk = startConversation();
     talk.say("one");
     talk.finish("first");
     const seen = { ...targetOf(talk, 2), seenSeq: 2 };
@@ -148,21 +161,21 @@ describe("what waits", () => {
   });
 
   test("is bounded: what would be too much is refused and not stored", () => {
-    const talk = startTalk();
-    for (let at = 0; at < pendingMost; at++) {
+    const talk = startConversation();
+    for (let at = 0; at < maxPending; at++) {
       talk.say("again");
       talk.finish("an answer");
     }
     talk.say("one more");
-    for (let at = 0; at < pendingMost; at++) regenerate(talk, 2 * at + 2);
+    for (let at = 0; at < maxPending; at++) regenerate(talk, 2 * at + 2);
     const { lastSeq } = talk.header;
     expect(talk.say("too much")).toMatchObject({ type: "refused", code: "overloaded" });
     expect(giveResult(talk, 2)).toMatchObject({ type: "refused", code: "overloaded" });
-    expect(talk.header).toMatchObject({ lastSeq, pending: { length: pendingMost } });
+    expect(talk.header).toMatchObject({ lastSeq, pending: { length: maxPending } });
   });
 
   test("for an agent that left is seen to have failed", () => {
-    const talk = startTalk({ a: plain, b: plain });
+    const talk = startConversation({ a: plain, b: plain });
     talk.say("one");
     talk.say("two", { to: "b" });
     talk.ask({ type: "members", agents: ["a"] });
@@ -176,7 +189,7 @@ describe("what waits", () => {
   });
 
   test("in a session that is archived is seen to have been stopped", () => {
-    const talk = startTalk();
+    const talk = startConversation();
     talk.say("one");
     talk.say("two");
     talk.ask({ type: "archive" });
@@ -190,7 +203,7 @@ describe("what waits", () => {
 
 describe("an answer in which nothing was said", () => {
   test("leaves the one it was to replace in its place", () => {
-    const talk = startTalk();
+    const talk = startConversation();
     talk.say("one");
     talk.finish("first");
     regenerate(talk, 2);
@@ -204,7 +217,7 @@ describe("an answer in which nothing was said", () => {
   });
 
   test("shows the session as it was, and what was said keeps its start to be shown", () => {
-    const talk = startTalk();
+    const talk = startConversation();
     talk.say(`  a long\n lines ${"🙂".repeat(60)}`);
     const { preview } = talk.header;
     expect(preview).toMatch(/^a long lines 🙂/);
@@ -220,7 +233,7 @@ describe("a runner", () => {
   const checkpoint = { outcome: "completed", parts: textParts("half"), tokens: 2 } as const;
 
   test("that is lost is followed by others, until they are used up", () => {
-    const talk = startTalk({ helper: { ...plain, attempts: 2 } });
+    const talk = startConversation({ helper: { ...plain, attempts: 2 } });
     talk.say("one");
     talk.runner = "pod-2";
     talk.ask({ type: "work_lost", ...numbersOf(talk), checkpoint });
@@ -236,7 +249,7 @@ describe("a runner", () => {
   });
 
   test("is lost at most as often as under a task, whatever the agent says, and the failure is seen", () => {
-    const talk = startTalk({ helper: { ...plain, attempts: 100 } });
+    const talk = startConversation({ helper: { ...plain, attempts: 100 } });
     talk.say("one");
     for (let lost = 1; lost < deathLimit; lost++) {
       talk.ask({ type: "work_lost", ...numbersOf(talk) });
@@ -256,7 +269,7 @@ describe("a runner", () => {
   });
 
   test("that is lost under a turn which hasn't begun there isn't counted once the turn is suspect", () => {
-    const talk = startTalk();
+    const talk = startConversation();
     talk.say("one");
     for (const alone of [undefined, undefined, "waits"]) {
       expect(turnOf(talk).alone).toBe(alone);
@@ -277,7 +290,7 @@ describe("a runner", () => {
   });
 
   test("that is lost when others have begun beside a suspect isn't counted, but not for ever", () => {
-    const talk = startTalk();
+    const talk = startConversation();
     talk.say("one");
     for (let lost = 0; lost < 2; lost++) talk.ask({ type: "work_lost", ...numbersOf(talk) });
     while (turnOf(talk).attempt < countedFromAttempt) {
@@ -301,7 +314,7 @@ describe("a runner", () => {
     [3, [undefined, "waits"]],
     [100, [undefined, "waits", "waits"]],
   ])("under an agent with %s attempts runs the last of them alone", (attempts, expected) => {
-    const talk = startTalk({ helper: { ...plain, attempts } });
+    const talk = startConversation({ helper: { ...plain, attempts } });
     talk.say("one");
     const seen: unknown[] = [];
     for (;;) {
@@ -314,7 +327,7 @@ describe("a runner", () => {
   });
 
   test("that is lost for good before anything was said leaves a failure to be seen", () => {
-    const talk = startTalk({ helper: { ...plain, attempts: 1 } });
+    const talk = startConversation({ helper: { ...plain, attempts: 1 } });
     talk.say("one");
     talk.say("two");
     const nothing = { ...checkpoint, parts: [] };
@@ -324,7 +337,7 @@ describe("a runner", () => {
   });
 
   test("that hands on as often as it likes isn't lost", () => {
-    const talk = startTalk({ helper: { ...plain, attempts: 2 } });
+    const talk = startConversation({ helper: { ...plain, attempts: 2 } });
     talk.say("one");
     for (let at = 0; at < 5; at++) talk.ask({ type: "turn_released", ...numbersOf(talk) });
     expect(turnOf(talk)).toMatchObject({ epoch: 1, attempt: 6, lost: 0, runner: "pod-1" });
@@ -333,7 +346,7 @@ describe("a runner", () => {
   });
 
   test("that can't be found is asked for again, and that is no attempt", () => {
-    const talk = startTalk({ helper: { ...plain, attempts: 1 } });
+    const talk = startConversation({ helper: { ...plain, attempts: 1 } });
     talk.runner = null;
     talk.say("one");
     const none = talk.ask({ type: "work_lost", epoch: 1, attempt: 1 });
@@ -345,7 +358,7 @@ describe("a runner", () => {
   });
 
   test("that doesn't answer a stop leaves what it had said, and comes too late with the rest", () => {
-    const talk = startTalk();
+    const talk = startConversation();
     talk.say("one");
     talk.ask({ type: "stop" });
     const late = numbersOf(talk);
@@ -358,7 +371,7 @@ describe("a runner", () => {
   });
 
   test("that hands on what is being stopped leaves it to end with its checkpoint", () => {
-    const talk = startTalk();
+    const talk = startConversation();
     talk.say("one");
     talk.ask({ type: "stop" });
     talk.ask({ type: "turn_released", ...numbersOf(talk) });
@@ -369,7 +382,7 @@ describe("a runner", () => {
 });
 
 test("a regeneration that is asked for again while it runs is the same one", () => {
-  const talk = startTalk();
+  const talk = startConversation();
   talk.say("one");
   talk.finish("first");
   regenerate(talk, 2);
@@ -381,10 +394,10 @@ test("a regeneration that is asked for again while it runs is the same one", () 
 
 describe("who stops an answer", () => {
   const stop = { type: "stop", author: "bea", by: "user" } as const;
-  const stops = ({ entries }: Talk) => entries.filter(({ kind }) => kind === "stop");
+  const stops = ({ entries }: ConversationHarness) => entries.filter(({ kind }) => kind === "stop");
 
   test("is an entry of the stop's own record, before what there is of the answer", () => {
-    const talk = startTalk();
+    const talk = startConversation();
     talk.say("one");
     const { messageId } = turnOf(talk);
     const decision = talk.ask({ ...stop, epoch: 1 });
@@ -398,7 +411,7 @@ describe("who stops an answer", () => {
   });
 
   test("is told once, however often it is asked, and by whom", () => {
-    const talk = startTalk();
+    const talk = startConversation();
     talk.say("one");
     talk.ask({ ...stop, epoch: 1 });
     const { header } = talk;
@@ -411,7 +424,7 @@ describe("who stops an answer", () => {
   });
 
   test("isn't told where the answer has ended before, or is of another turn", () => {
-    const talk = startTalk();
+    const talk = startConversation();
     talk.say("one");
     talk.finish("whole");
     expect(talk.ask({ ...stop, epoch: 1 })).toMatchObject({ answer: { done: false }, entries: [] });
@@ -421,7 +434,7 @@ describe("who stops an answer", () => {
   });
 
   test("is a program where a pod of an earlier release doesn't say", () => {
-    const talk = startTalk();
+    const talk = startConversation();
     talk.say("one");
     talk.ask({ type: "stop" });
     expect(stops(talk)).toMatchObject([{ author: "program", role: "system" }]);
@@ -429,7 +442,7 @@ describe("who stops an answer", () => {
 });
 
 test("a stop ends the turn that runs, and what waits is answered then", () => {
-  const talk = startTalk();
+  const talk = startConversation();
   talk.say("one");
   talk.say("two");
   expect(talk.ask({ type: "stop", epoch: 7 })).toMatchObject({ answer: { done: false } });
@@ -441,7 +454,7 @@ test("a stop ends the turn that runs, and what waits is answered then", () => {
 
 test("a header with all that a session usually has stays under 1 KiB", () => {
   const agent = "customer-support";
-  const talk = startTalk(
+  const talk = startConversation(
     { [agent]: plain },
     { users: ["user_2pKqJc8xYb0aZr1", "user_9sLmTf4wEd7uHo6"] },
   );

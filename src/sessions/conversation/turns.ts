@@ -1,10 +1,17 @@
 import { aloneAfterDeaths, deathLimit } from "../../base/death-limit.ts";
 import type { EntryError, ReplyOutcome } from "../../protocol/message.ts";
-import type { AgentFacts, Command, CompactionFacts, Decision, Facts, Reply } from "./command.ts";
+import type {
+  AgentFacts,
+  Command,
+  CompactionFacts,
+  CommandDecision,
+  Facts,
+  Reply,
+} from "./command.ts";
 import {
   decided,
-  firstStep,
-  type Step,
+  startDraft,
+  type DecisionDraft,
   unchanged,
   withEffect,
   withEntry,
@@ -15,7 +22,7 @@ import {
   type Header,
   type Pending,
   type Turn,
-  waitsOf,
+  permitWaitsOf,
   type Work,
 } from "./header.ts";
 
@@ -26,35 +33,35 @@ export function finishTurn(
   turn: Turn,
   { reply }: Of<"turn_finished">,
   facts: Facts,
-): Decision {
-  return end(header, turn, reply, facts);
+): CommandDecision {
+  return finishWithReply(header, turn, reply, facts);
 }
 
 /** Keeps what a turn has said so far, beside the log. */
 export function keepCheckpoint(
   header: Header,
   { epoch, attempt, body }: Of<"checkpoint">,
-): Decision {
+): CommandDecision {
   return { ...unchanged(header, { done: true }), checkpoint: { epoch, attempt, body } };
 }
 
 /** Shows whether the turn waits for a permit. One that is being stopped waits for nothing any more. */
-export function countWait(
+export function recordWait(
   header: Header,
   turn: Turn,
   { attempt, count }: Of<"turn_waiting">,
-): Decision {
-  if (turn.stopping || count <= waitsOf(turn)) return unchanged(header, { done: true });
+): CommandDecision {
+  if (turn.stopping || count <= permitWaitsOf(turn)) return unchanged(header, { done: true });
   const work = { ...turn, waits: { attempt, count } };
-  return decided(withHeader(firstStep(header), { work }), { done: true });
+  return decided(withHeader(startDraft(header), { work }), { done: true });
 }
 
 /** Its runner has to go: another starts over. One that is being stopped ends with its checkpoint, soon. */
-export function releaseTurn(header: Header, turn: Turn, facts: Facts): Decision {
-  const next = handedOn(turn);
+export function releaseTurn(header: Header, turn: Turn, facts: Facts): CommandDecision {
+  const next = nextAttempt(turn);
   if (turn.stopping) {
     const work = { ...next, runner: null };
-    return decided(withHeader(firstStep(header), { work }), { done: true });
+    return decided(withHeader(startDraft(header), { work }), { done: true });
   }
   return decided(startOver(header, next, facts), { done: true });
 }
@@ -65,7 +72,7 @@ export function loseTurn(
   turn: Turn,
   { checkpoint }: Of<"work_lost">,
   facts: Facts,
-): Decision {
+): CommandDecision {
   const { runner, attempt } = turn;
   if (turn.stopping) return endStopped(header, turn, checkpoint, facts);
   // The debounce was lost with the owner that waited, or nobody was there to run it: no runner has tried.
@@ -75,17 +82,17 @@ export function loseTurn(
     const isFound = next.header.work?.runner !== null;
     return isFound ? decided(next, { done: true }) : unchanged(header, { done: false });
   }
-  const again = afterLoss(turn, facts);
+  const again = nextAfterLoss(turn, facts);
   if (again) return decided(startOver(header, again, facts), { done: true });
   const lost = turn.lost + 1;
   const outcome = checkpoint && checkpoint.parts.length > 0 ? "cut" : "failed";
   const message = `${lost === 1 ? "the pod" : `all ${lost} pods`} that made this answer died or fell silent`;
   const error = { code: "runner_lost", message };
   const reply = replySoFar(checkpoint, { outcome, error });
-  return end(header, turn, reply, facts);
+  return finishWithReply(header, turn, reply, facts);
 }
 
-export function startDebounced(header: Header, turn: Turn, facts: Facts): Decision {
+export function startDebounced(header: Header, turn: Turn, facts: Facts): CommandDecision {
   return decided(startOver(header, { ...turn, attempt: 1 }, facts), { done: true });
 }
 
@@ -98,11 +105,11 @@ export function stopTurn(
   turn: Turn,
   { author = "program", by = "program" }: Of<"stop">,
   facts: Facts,
-): Decision {
+): CommandDecision {
   if (turn.stopping) return unchanged(header, { done: true });
   const { epoch, messageId } = turn;
-  const told = withEntry(
-    firstStep(header),
+  const withStop = withEntry(
+    startDraft(header),
     {
       kind: "stop",
       role: by === "user" ? "user" : "system",
@@ -115,16 +122,16 @@ export function stopTurn(
     },
     facts,
   );
-  return decided(stopped(told, turn, facts), { done: true, seq: told.header.lastSeq });
+  return decided(stopRunner(withStop, turn, facts), { done: true, seq: withStop.header.lastSeq });
 }
 
 /** Has the runner end the turn with what it has. Where there is none, nothing was said. */
-export function stopped(step: Step, turn: Turn, facts: Facts): Step {
-  if (turn.stopping) return step;
+export function stopRunner(draft: DecisionDraft, turn: Turn, facts: Facts): DecisionDraft {
+  if (turn.stopping) return draft;
   if (turn.runner === null) {
-    return endTurn(step, turn, replySoFar(undefined, { outcome: "stopped" }), facts);
+    return endTurn(draft, turn, replySoFar(undefined, { outcome: "stopped" }), facts);
   }
-  const stopping = withHeader(step, { work: { ...turn, stopping: true } });
+  const stopping = withHeader(draft, { work: { ...turn, stopping: true } });
   return abortWork(stopping, { keep: true });
 }
 
@@ -134,32 +141,32 @@ export function endStopped(
   turn: Turn,
   checkpoint: Of<"stop_expired">["checkpoint"],
   facts: Facts,
-): Decision {
+): CommandDecision {
   const raised = { ...header, epoch: header.epoch + 1 };
-  return end(raised, turn, replySoFar(checkpoint, { outcome: "stopped" }), facts);
+  return finishWithReply(raised, turn, replySoFar(checkpoint, { outcome: "stopped" }), facts);
 }
 
-function end(
+function finishWithReply(
   header: Header,
   turn: Turn,
   reply: Of<"turn_finished">["reply"],
   facts: Facts,
-): Decision {
+): CommandDecision {
   const seq = header.lastSeq + 1;
-  return decided(endTurn(firstStep(header), turn, reply, facts), { seq, done: true });
+  return decided(endTurn(startDraft(header), turn, reply, facts), { seq, done: true });
 }
 
-function startOver(header: Header, turn: Turn, facts: Facts): Step {
+function startOver(header: Header, turn: Turn, facts: Facts): DecisionDraft {
   const { epoch, attempt, agent } = turn;
   const work = { ...turn, runner: facts.runnerFor(agent) };
-  const started = withHeader(firstStep(header), { work });
+  const started = withHeader(startDraft(header), { work });
   return withEffect(started, { type: "start_turn", epoch, attempt });
 }
 
 /** For an agent that the owner doesn't know: another pod may, and then it is served as by default. */
 const unknownAgent: AgentFacts = { during: "queue", attempts: 3, compaction: null };
 
-export function factsOf(facts: Facts, agent: string): AgentFacts {
+export function agentFacts(facts: Facts, agent: string): AgentFacts {
   return facts.agent(agent) ?? unknownAgent;
 }
 
@@ -171,19 +178,19 @@ export const countedFromAttempt = 8;
  * it, and only one piece of that may have ended it, so the last tries begin alone, and count where the pod
  * is lost before others have begun beside them.
  */
-export function afterLoss<Lost extends Work>(work: Lost, facts: Facts): Lost | undefined {
-  const again = handedOn(work);
+export function nextAfterLoss<Lost extends Work>(work: Lost, facts: Facts): Lost | undefined {
+  const again = nextAttempt(work);
   if (work.alone === "waits") return again;
   if (work.alone === "beside" && work.attempt < countedFromAttempt) return again;
   const lost = work.lost + 1;
-  const most = Math.min(factsOf(facts, work.agent).attempts, deathLimit);
-  if (lost >= most) return undefined;
-  const isSuspect = lost >= Math.min(aloneAfterDeaths, most - 1);
+  const maxLosses = Math.min(agentFacts(facts, work.agent).attempts, deathLimit);
+  if (lost >= maxLosses) return undefined;
+  const isSuspect = lost >= Math.min(aloneAfterDeaths, maxLosses - 1);
   return { ...again, lost, ...(isSuspect && { alone: "waits" }) };
 }
 
 /** The next try of work that its pod hasn't ended, through no fault of the work. */
-export function handedOn<Given extends Work>(work: Given): Given {
+export function nextAttempt<Given extends Work>(work: Given): Given {
   return { ...work, attempt: work.attempt + 1, ...(work.alone && { alone: "waits" }) };
 }
 
@@ -192,35 +199,35 @@ export function beginSuspect(
   header: Header,
   work: Work,
   { beside = false }: { readonly beside?: boolean },
-): Decision {
+): CommandDecision {
   const isKnown = work.alone === "beside" || (work.alone === "begun" && !beside);
   if (!work.alone || isKnown) return unchanged(header, { done: true });
   const begun: Work = { ...work, alone: beside ? "beside" : "begun" };
-  return decided(withHeader(firstStep(header), { work: begun }), { done: true });
+  return decided(withHeader(startDraft(header), { work: begun }), { done: true });
 }
 
-export type Asked = Pick<Turn, "agent" | "trigger" | "replaces" | "messageId" | "trace">;
+export type TurnRequest = Pick<Turn, "agent" | "trigger" | "replaces" | "messageId" | "trace">;
 
 /**
  * A turn sees all that was said up to now, so that an answer to what waited also sees what was answered
  * before it. What else was said to the agent and waits needs no turn of its own then.
  */
-export function startTurn(step: Step, asked: Asked, facts: Facts): Step {
-  const turn = newTurn(step.header, asked);
-  const runner = facts.runnerFor(asked.agent);
-  const started = withWork(step, { ...turn, attempt: 1, runner });
+export function startTurn(draft: DecisionDraft, request: TurnRequest, facts: Facts): DecisionDraft {
+  const turn = newTurn(draft.header, request);
+  const runner = facts.runnerFor(request.agent);
+  const started = withWork(draft, { ...turn, attempt: 1, runner });
   return withEffect(started, { type: "start_turn", epoch: turn.epoch, attempt: 1 });
 }
 
 /** A turn that waits for more to be said. */
-export function startDebounce(step: Step, asked: Asked): Step {
-  const turn = newTurn(step.header, asked);
+export function startDebounce(draft: DecisionDraft, request: TurnRequest): DecisionDraft {
+  const turn = newTurn(draft.header, request);
   const { epoch, upToSeq } = turn;
-  return withEffect(withWork(step, turn), { type: "debounce", epoch, upToSeq });
+  return withEffect(withWork(draft, turn), { type: "debounce", epoch, upToSeq });
 }
 
-function newTurn(header: Header, asked: Asked): Turn {
-  const { agent, trigger, replaces, messageId, trace } = asked;
+function newTurn(header: Header, request: TurnRequest): Turn {
+  const { agent, trigger, replaces, messageId, trace } = request;
   return {
     type: "turn",
     epoch: header.epoch + 1,
@@ -241,27 +248,35 @@ function newTurn(header: Header, asked: Asked): Turn {
  * Starts a compaction in the name of an agent, where one is due and a pod can make it. A session whose
  * agent is compacted by hand is only marked. Undefined where the conversation goes on as it is.
  */
-export function startDueCompaction(step: Step, agent: string, facts: Facts): Step | undefined {
-  const policy = factsOf(facts, agent).compaction;
-  if (policy?.when !== "auto" || !isDue(step.header, policy)) return undefined;
-  return startCompaction(step, agent, facts);
+export function startDueCompaction(
+  draft: DecisionDraft,
+  agent: string,
+  facts: Facts,
+): DecisionDraft | undefined {
+  const policy = agentFacts(facts, agent).compaction;
+  if (policy?.when !== "auto" || !isDue(draft.header, policy)) return undefined;
+  return startCompaction(draft, agent, facts);
 }
 
-export function startCompaction(step: Step, agent: string, facts: Facts): Step | undefined {
-  const { header } = step;
+export function startCompaction(
+  draft: DecisionDraft,
+  agent: string,
+  facts: Facts,
+): DecisionDraft | undefined {
+  const { header } = draft;
   const range = rangeOf(header);
   // Nobody waits for a summary: where no pod can make it, turns go on without.
   const runner = range && facts.runnerFor(agent);
   if (!range || runner === null || runner === undefined) return undefined;
   const epoch = header.epoch + 1;
   const work: Work = { type: "compaction", epoch, attempt: 1, lost: 0, agent, runner, ...range };
-  return withEffect(withWork(step, work), { type: "start_compaction", epoch, attempt: 1 });
+  return withEffect(withWork(draft, work), { type: "start_compaction", epoch, attempt: 1 });
 }
 
-function withWork(step: Step, work: Work): Step {
-  const { pending } = step.header;
+function withWork(draft: DecisionDraft, work: Work): DecisionDraft {
+  const { pending } = draft.header;
   const isSubmit = work.type === "turn" && work.trigger === "submit";
-  return withHeader(step, {
+  return withHeader(draft, {
     work,
     epoch: work.epoch,
     pending: isSubmit ? withoutSubmitsTo(pending, work.agent) : pending,
@@ -272,11 +287,11 @@ function withWork(step: Step, work: Work): Step {
  * Stores how a turn ended and goes on with what waits. An answer in which nothing was said doesn't take
  * the place of an earlier one: a regeneration that fails would wipe out what was there.
  */
-function endTurn(step: Step, turn: Turn, reply: Reply, facts: Facts): Step {
+function endTurn(draft: DecisionDraft, turn: Turn, reply: Reply, facts: Facts): DecisionDraft {
   const { outcome, parts, metadata, tokens, error } = reply;
   const isReplacing = turn.replaces !== null && (parts.length > 0 || outcome === "completed");
   const stored = withEntry(
-    withHeader(step, { work: null }),
+    withHeader(draft, { work: null }),
     {
       kind: "message",
       role: "assistant",
@@ -284,7 +299,7 @@ function endTurn(step: Step, turn: Turn, reply: Reply, facts: Facts): Step {
       messageId: turn.replaces === null || isReplacing ? turn.messageId : facts.newId(),
       ...(isReplacing && { replaces: turn.replaces! }),
       epoch: turn.epoch,
-      ...answered(turn),
+      ...answeredUpTo(turn),
       outcome,
       ...(error && { error }),
       tokens,
@@ -299,7 +314,7 @@ function endTurn(step: Step, turn: Turn, reply: Reply, facts: Facts): Step {
   const ended = isReplacing
     ? withHeader(stored, { pending: withReplaced(pending, replaced), replacedSeq: lastSeq })
     : stored;
-  return goOn(ended, turn.agent, facts);
+  return continueSession(ended, turn.agent, facts);
 }
 
 /** Whatever has been said so far, as an answer that ended so. */
@@ -311,16 +326,16 @@ function replySoFar(
 }
 
 /** Tells the runner to end a turn or compaction. Where none was found yet there is nobody to tell. */
-export function abortWork(step: Step, { keep }: { keep: boolean }): Step {
-  const { work } = step.header;
-  if (!work || work.runner === null) return step;
+export function abortWork(draft: DecisionDraft, { keep }: { keep: boolean }): DecisionDraft {
+  const { work } = draft.header;
+  if (!work || work.runner === null) return draft;
   const { runner, epoch, attempt } = work;
-  return withEffect(step, { type: "abort_turn", runner, epoch, attempt, keep });
+  return withEffect(draft, { type: "abort_turn", runner, epoch, attempt, keep });
 }
 
 /** What comes after an agent's turn: a compaction if one is due, else what waits. */
-function goOn(step: Step, agent: string, facts: Facts): Step {
-  const open = dropUnanswerable(markDue(step, agent, facts), facts);
+function continueSession(draft: DecisionDraft, agent: string, facts: Facts): DecisionDraft {
+  const open = dropUnanswerable(markCompactionDue(draft, agent, facts), facts);
   if (open.header.status !== "active") return open;
   const next = open.header.pending[0]?.agent;
   const due =
@@ -329,46 +344,50 @@ function goOn(step: Step, agent: string, facts: Facts): Step {
 }
 
 /** What comes after a compaction. Never another one: a summary that is too long would make them without end. */
-export function goOnAfterCompaction(step: Step, facts: Facts): Step {
-  return answerNext(dropUnanswerable(step, facts), facts);
+export function continueAfterCompaction(draft: DecisionDraft, facts: Facts): DecisionDraft {
+  return answerNext(dropUnanswerable(draft, facts), facts);
 }
 
-function answerNext(step: Step, facts: Facts): Step {
-  const [next, ...pending] = step.header.pending;
-  return next ? startTurn(withHeader(step, { pending }), next, facts) : step;
+function answerNext(draft: DecisionDraft, facts: Facts): DecisionDraft {
+  const [next, ...pending] = draft.header.pending;
+  return next ? startTurn(withHeader(draft, { pending }), next, facts) : draft;
 }
 
 /** Says that a compaction should be done, where it is done by hand. */
-export function markDue(step: Step, agent: string, facts: Facts): Step {
-  const { header } = step;
-  const policy = factsOf(facts, agent).compaction;
-  if (header.needsCompaction || policy?.when !== "manual" || !isDue(header, policy)) return step;
-  return withHeader(step, { needsCompaction: true });
+export function markCompactionDue(
+  draft: DecisionDraft,
+  agent: string,
+  facts: Facts,
+): DecisionDraft {
+  const { header } = draft;
+  const policy = agentFacts(facts, agent).compaction;
+  if (header.needsCompaction || policy?.when !== "manual" || !isDue(header, policy)) return draft;
+  return withHeader(draft, { needsCompaction: true });
 }
 
 /** What waits for an agent that left, or in a session that was archived, ends here and can be seen to. */
-function dropUnanswerable(step: Step, facts: Facts): Step {
-  const { header } = step;
+function dropUnanswerable(draft: DecisionDraft, facts: Facts): DecisionDraft {
+  const { header } = draft;
   const isAnswerable = ({ agent }: Pending) =>
     header.status === "active" && header.agents.includes(agent);
   const pending = header.pending.filter(isAnswerable);
-  if (pending.length === header.pending.length) return step;
+  if (pending.length === header.pending.length) return draft;
   return header.pending
     .filter((each) => !isAnswerable(each))
-    .reduce((to, each) => unanswered(to, each, facts), withHeader(step, { pending }));
+    .reduce((to, each) => unanswered(to, each, facts), withHeader(draft, { pending }));
 }
 
-function unanswered(step: Step, pending: Pending, facts: Facts): Step {
+function unanswered(draft: DecisionDraft, pending: Pending, facts: Facts): DecisionDraft {
   const { agent, trigger, messageId } = pending;
   return withEntry(
-    step,
+    draft,
     {
       kind: "message",
       role: "assistant",
       author: agent,
       messageId: trigger === "submit" ? messageId : facts.newId(),
-      ...answered(pending),
-      ...endOf(step.header, agent),
+      ...answeredUpTo(pending),
+      ...unansweredOutcome(draft.header, agent),
       tokens: 0,
       parts: [],
       clientId: null,
@@ -378,20 +397,25 @@ function unanswered(step: Step, pending: Pending, facts: Facts): Step {
 }
 
 /** Only what users said is answered; a regeneration is about an answer. */
-function answered({ trigger, upToSeq }: Pick<Turn, "trigger" | "upToSeq">): { upToSeq?: number } {
+function answeredUpTo({ trigger, upToSeq }: Pick<Turn, "trigger" | "upToSeq">): {
+  upToSeq?: number;
+} {
   return trigger === "submit" ? { upToSeq } : {};
 }
 
-function endOf({ status }: Header, agent: string): { outcome: ReplyOutcome; error?: EntryError } {
+function unansweredOutcome(
+  { status }: Header,
+  agent: string,
+): { outcome: ReplyOutcome; error?: EntryError } {
   if (status !== "active") return { outcome: "stopped" };
   const message = `${agent} has left the session`;
   return { outcome: "failed", error: { code: "agent_removed", message } };
 }
 
 /** Headers are bounded, so what waits is too. One agent's messages wait together and count once. */
-export const pendingMost = 16;
+export const maxPending = 16;
 
-type Waiting = Pick<Turn, "agent" | "trigger" | "replaces" | "messageId" | "trace"> & {
+type PendingRequest = Pick<Turn, "agent" | "trigger" | "replaces" | "messageId" | "trace"> & {
   /** The first entry that waits, and what was counted before it. */
   readonly fromSeq: number;
   readonly tokensBefore: number;
@@ -402,20 +426,20 @@ type Waiting = Pick<Turn, "agent" | "trigger" | "replaces" | "messageId" | "trac
  * as is a later result for the same message, or the same regeneration asked again: each keeps the place
  * of the first. Everything else waits on its own. Undefined where too much waits already.
  */
-export function waitFor(
+export function addPending(
   header: Pick<Header, "pending" | "lastSeq">,
-  waiting: Waiting,
+  request: PendingRequest,
 ): readonly Pending[] | undefined {
   const { pending, lastSeq } = header;
-  const same = pending.findIndex((each) => isSame(each, waiting));
+  const same = pending.findIndex((each) => isSame(each, request));
   if (same >= 0) {
     return pending.map((each, at) => (at === same ? { ...each, upToSeq: lastSeq } : each));
   }
-  if (pending.length >= pendingMost) return undefined;
-  return [...pending, { ...waiting, upToSeq: lastSeq }];
+  if (pending.length >= maxPending) return undefined;
+  return [...pending, { ...request, upToSeq: lastSeq }];
 }
 
-function isSame(pending: Pending, { agent, trigger, messageId }: Waiting): boolean {
+function isSame(pending: Pending, { agent, trigger, messageId }: PendingRequest): boolean {
   if (pending.agent !== agent || pending.trigger !== trigger) return false;
   return trigger === "submit" || pending.messageId === messageId;
 }

@@ -5,7 +5,7 @@ import type { Entry } from "../../protocol/message.ts";
 import type { Header } from "../conversation/header.ts";
 import type { Journal } from "../log/journal.ts";
 import type { LiveChunks, Runner } from "../runner.ts";
-import type { Joined, Place, SessionEvent, Sink } from "../service.ts";
+import type { Joined, JoinPosition, FeedEvent, Sink } from "../service.ts";
 import type { Touched } from "./remote-protocol.ts";
 
 /**
@@ -13,7 +13,7 @@ import type { Touched } from "./remote-protocol.ts";
  * delivery are one operation: a client is subscribed first, then told what it missed, then it is live.
  */
 export type Hub = {
-  join(sessionId: string, place: Place, sink: Sink<SessionEvent>): Joined;
+  join(sessionId: string, position: JoinPosition, sink: Sink<FeedEvent>): Joined;
   /** Called by the local owner after each commit, before its effects. Cheap where nobody follows. */
   committed(batch: readonly CommittedSession[]): void;
   /**
@@ -34,7 +34,7 @@ export type Hub = {
 /** How much the hub has to do right now. */
 export type HubLoad = {
   /** Sessions that are followed here, and by how many. */
-  readonly followed: number;
+  readonly feeds: number;
   readonly subscribers: number;
   /** What is kept of the newest entries. */
   readonly ringBytes: number;
@@ -68,7 +68,7 @@ export type HubParts = {
   /** All pods that own logs. */
   owners: () => Promise<readonly string[]>;
   /** What the local owner has committed, if it has it in memory. */
-  lookLocal: (sessionId: string) => { header: Header; incarnation: string } | undefined;
+  localHeader: (sessionId: string) => { header: Header; incarnation: string } | undefined;
   incarnationOf: (sessionId: string) => Promise<string>;
   /** This pod's, if it runs turns. */
   runner?: Pick<Runner, "snapshot">;

@@ -1,11 +1,11 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { Entry } from "../../protocol/message.ts";
 import type { LiveChunks } from "../runner.ts";
-import type { Joined, Place, SessionEvent, Sink } from "../service.ts";
-import { type Answers, createAnswers } from "./live-answer.ts";
+import type { Joined, JoinPosition, FeedEvent, Sink } from "../service.ts";
+import { type AnswerDelivery, createAnswerDelivery } from "./live-answer.ts";
 import { createReplay, stateFor, type Subscriber } from "./replay.ts";
 import type { Ring } from "./ring.ts";
-import { isLater, turnOf, type View } from "./view.ts";
+import { isLater, turnOf, type HeaderView } from "./view.ts";
 
 /**
  * One session as the clients of this process follow it. What happens comes in by `accept`, from
@@ -16,17 +16,17 @@ import { isLater, turnOf, type View } from "./view.ts";
 export type Feed = {
   readonly sessionId: string;
   /** The newest that is known; undefined until something is. */
-  readonly view: View | undefined;
+  readonly view: HeaderView | undefined;
   readonly subscribers: number;
   /** Since when it has had none, by the monotonic clock. */
   readonly emptySinceMs: number;
   /** Some of what it has to tell is missing, and isn't being read. */
-  readonly isBehind: boolean;
-  join(place: Place, sink: Sink<SessionEvent>): Joined;
-  accept(view: View, entries: readonly Entry[]): void;
+  readonly needsRepair: boolean;
+  join(position: JoinPosition, sink: Sink<FeedEvent>): Joined;
+  accept(view: HeaderView, entries: readonly Entry[]): void;
   chunks(live: LiveChunks): void;
   /** How far its runner has come: where somebody wasn't told so much, the answer is asked for again. */
-  heardOf(turn: { epoch: number; attempt: number; nextIndex: number }): void;
+  reportProgress(turn: { epoch: number; attempt: number; nextIndex: number }): void;
   /** Reads what is missing, where that failed before. */
   repair(): void;
   /** Keeps nothing that can be read again. */
@@ -41,33 +41,33 @@ export type FeedParts = {
   /** Entries after this one, from the journal, for a client that joins. */
   page: (sessionId: string, after: number) => Promise<Entry[]>;
   /** The same, for clients that are live: a letter was lost, or didn't hold what is large. */
-  missed: (sessionId: string, after: number) => Promise<Entry[]>;
+  readMissed: (sessionId: string, after: number) => Promise<Entry[]>;
   /** What the journal knows of the session; undefined where there is none. */
-  readView: (sessionId: string) => Promise<View | undefined>;
+  readView: (sessionId: string) => Promise<HeaderView | undefined>;
   /** The answer that is being made, from wherever its runner is. */
   answerSoFar: (
     sessionId: string,
-    view: View,
+    view: HeaderView,
   ) => LiveChunks | undefined | Promise<LiveChunks | undefined>;
-  onOver: (feed: Feed) => void;
+  onEnded: (feed: Feed) => void;
   /** It is to be looked at every second: nobody follows it, something is missing, or there is a turn. */
-  onRestless: (feed: Feed) => void;
+  onNeedsPolling: (feed: Feed) => void;
 };
 
 export function createFeed(sessionId: string, parts: FeedParts): Feed {
-  return new QuietFeed(sessionId, parts);
+  return new SessionFeed(sessionId, parts);
 }
 
 /** A class, since there may be as many as clients: functions of their own would take most of the memory. */
-class QuietFeed implements Feed {
+class SessionFeed implements Feed {
   readonly sessionId: string;
-  view: View | undefined = undefined;
+  view: HeaderView | undefined = undefined;
   emptySinceMs: number;
   private readonly parts: FeedParts;
   private readonly all = new Set<Subscriber>();
   // Most sessions that are followed are quiet, so what serves talk is made when there is some.
   private kept: Ring | undefined = undefined;
-  private answering: Answers | undefined = undefined;
+  private answering: AnswerDelivery | undefined = undefined;
   /** Until something is known of the session. */
   private opening: PromiseWithResolvers<void> | undefined = Promise.withResolvers<void>();
   private head = 0;
@@ -85,11 +85,11 @@ class QuietFeed implements Feed {
     return this.all.size;
   }
 
-  get isBehind(): boolean {
-    return this.isMissingSome() && !this.fetching;
+  get needsRepair(): boolean {
+    return this.isIncomplete() && !this.fetching;
   }
 
-  join(place: Place, sink: Sink<SessionEvent>): Joined {
+  join(position: JoinPosition, sink: Sink<FeedEvent>): Joined {
     const subscriber: Subscriber = {
       sink,
       stage: "replaying",
@@ -99,7 +99,7 @@ class QuietFeed implements Feed {
     };
     this.all.add(subscriber);
     let left: PromiseWithResolvers<void> | undefined = Promise.withResolvers<void>();
-    const ready = Promise.race([this.tell(subscriber, place), left.promise]).finally(
+    const ready = Promise.race([this.replay(subscriber, position), left.promise]).finally(
       () => (left = undefined),
     );
     ready.catch((error: unknown) => {
@@ -116,26 +116,26 @@ class QuietFeed implements Feed {
     };
   }
 
-  accept(next: View, entries: readonly Entry[]): void {
+  accept(next: HeaderView, entries: readonly Entry[]): void {
     if (this.isOver) return;
     const { view } = this;
     if (!view) return this.begin(next);
     if (next.incarnation !== view.incarnation) return void this.replaced(next);
     if (isLater(next, view)) this.view = next;
-    this.take(entries);
-    this.settle();
+    this.deliver(entries);
+    this.publishState();
   }
 
   chunks(live: LiveChunks): void {
     this.answers().chunks(live);
   }
 
-  heardOf(turn: { epoch: number; attempt: number; nextIndex: number }): void {
-    this.answers().heardOf(turn);
+  reportProgress(turn: { epoch: number; attempt: number; nextIndex: number }): void {
+    this.answers().reportProgress(turn);
   }
 
   repair(): void {
-    if (this.isBehind) this.refresh().catch(() => {});
+    if (this.needsRepair) this.refresh().catch(() => {});
   }
 
   forget(): void {
@@ -147,16 +147,16 @@ class QuietFeed implements Feed {
     this.end(error, ({ sink }) => sink.fail(error));
   }
 
-  private begin(first: View): void {
+  private begin(first: HeaderView): void {
     this.view = first;
     this.head = first.lastSeq;
     if (first.deleted) return this.deleted();
-    if (turnOf(first)) this.parts.onRestless(this);
+    if (turnOf(first)) this.parts.onNeedsPolling(this);
     this.opening?.resolve();
     this.opening = undefined;
   }
 
-  private take(entries: readonly Entry[]): void {
+  private deliver(entries: readonly Entry[]): void {
     let from = 0;
     while (from < entries.length && entries[from]!.seq <= this.head) from++;
     let to = from;
@@ -169,7 +169,7 @@ class QuietFeed implements Feed {
     const { head } = this;
     const fresh = from === 0 && to === entries.length ? entries : entries.slice(from, to);
     this.ring().add(fresh);
-    const event: SessionEvent = { type: "entries", entries: fresh };
+    const event: FeedEvent = { type: "entries", entries: fresh };
     const before = fresh[0]!.seq - 1;
     for (const subscriber of this.live()) {
       const known = subscriber.seq;
@@ -182,24 +182,24 @@ class QuietFeed implements Feed {
   }
 
   /** Tells the state, which says something only together with all entries before it. */
-  private settle(): void {
+  private publishState(): void {
     const { view } = this;
     if (this.isOver || !view) return;
     if (view.deleted) return this.deleted();
-    if (this.isMissingSome()) return void this.fill();
+    if (this.isIncomplete()) return void this.fetchMissing();
     for (const subscriber of this.live()) this.push(subscriber, stateFor(subscriber, view));
     const turn = turnOf(view);
-    if (turn) this.parts.onRestless(this);
+    if (turn) this.parts.onNeedsPolling(this);
     if (turn || this.answering) this.answers().turn(turn);
   }
 
-  private async fill(): Promise<void> {
+  private async fetchMissing(): Promise<void> {
     if (this.fetching) return;
     this.fetching = true;
     try {
-      while (this.all.size > 0 && this.isMissingSome()) {
+      while (this.all.size > 0 && this.isIncomplete()) {
         const before = this.head;
-        this.take(await this.parts.missed(this.sessionId, before));
+        this.deliver(await this.parts.readMissed(this.sessionId, before));
         if (this.head === before) break;
       }
     } catch {
@@ -207,29 +207,29 @@ class QuietFeed implements Feed {
     } finally {
       this.fetching = false;
     }
-    if (this.isMissingSome()) this.parts.onRestless(this);
-    else this.settle();
+    if (this.isIncomplete()) this.parts.onNeedsPolling(this);
+    else this.publishState();
   }
 
-  private isMissingSome(): boolean {
+  private isIncomplete(): boolean {
     return !this.isOver && this.view !== undefined && this.head < this.view.lastSeq;
   }
 
-  private end(error: unknown, tell: (subscriber: Subscriber) => void): void {
+  private end(error: unknown, notify: (subscriber: Subscriber) => void): void {
     if (this.isOver) return;
     this.isOver = true;
     this.opening?.reject(error);
     for (const subscriber of this.all) {
-      tell(subscriber);
+      notify(subscriber);
       subscriber.stage = "gone";
     }
     this.all.clear();
     this.forget();
-    this.parts.onOver(this);
+    this.parts.onEnded(this);
   }
 
   private deleted(): void {
-    const error = missing(this.sessionId);
+    const error = sessionNotFound(this.sessionId);
     this.end(error, (subscriber) =>
       // Whoever was told nothing yet has joined a session that there isn't.
       subscriber.view ? this.push(subscriber, { type: "deleted" }) : subscriber.sink.fail(error),
@@ -237,7 +237,7 @@ class QuietFeed implements Feed {
   }
 
   /** Another log in the place of this one: clients come back, and are then told to forget what they have. */
-  private async replaced(next: View): Promise<void> {
+  private async replaced(next: HeaderView): Promise<void> {
     try {
       const stored = await this.parts.readView(this.sessionId);
       if (stored && stored.incarnation === this.view?.incarnation) return;
@@ -251,10 +251,10 @@ class QuietFeed implements Feed {
   private async refresh(): Promise<void> {
     const stored = await this.parts.readView(this.sessionId);
     if (stored) this.accept(stored, []);
-    else this.fail(missing(this.sessionId));
+    else this.fail(sessionNotFound(this.sessionId));
   }
 
-  private async tell(subscriber: Subscriber, place: Place): Promise<void> {
+  private async replay(subscriber: Subscriber, position: JoinPosition): Promise<void> {
     await this.opening?.promise;
     const replay = createReplay({
       ring: () => this.ring(),
@@ -266,24 +266,24 @@ class QuietFeed implements Feed {
       goLive: () => {
         const view = this.view!;
         subscriber.stage = "live";
-        if (this.head < view.lastSeq) void this.fill();
+        if (this.head < view.lastSeq) void this.fetchMissing();
         else this.push(subscriber, stateFor(subscriber, view));
         return turnOf(view) ? this.answers().joined() : undefined;
       },
     });
-    await replay(subscriber, place);
+    await replay(subscriber, position);
   }
 
-  private answers(): Answers {
-    return (this.answering ??= createAnswers({
+  private answers(): AnswerDelivery {
+    return (this.answering ??= createAnswerDelivery({
       live: () => this.live(),
       push: (subscriber, event) => this.push(subscriber, event),
-      ask: () => {
+      readAnswer: () => {
         const { view } = this;
         return view && turnOf(view) ? this.parts.answerSoFar(this.sessionId, view) : undefined;
       },
       // Nobody sees an answer before the question.
-      isShown: ({ epoch, attempt }) => {
+      isCurrent: ({ epoch, attempt }) => {
         const { view } = this;
         const turn = view && this.head === view.lastSeq ? turnOf(view) : undefined;
         return turn?.epoch === epoch && turn.attempt === attempt;
@@ -299,7 +299,7 @@ class QuietFeed implements Feed {
     for (const subscriber of this.all) if (subscriber.stage === "live") yield subscriber;
   }
 
-  private push(subscriber: Subscriber, event: SessionEvent | undefined): void {
+  private push(subscriber: Subscriber, event: FeedEvent | undefined): void {
     if (event && subscriber.stage !== "gone" && !subscriber.sink.push(event)) this.drop(subscriber);
   }
 
@@ -307,11 +307,11 @@ class QuietFeed implements Feed {
     subscriber.stage = "gone";
     if (!this.all.delete(subscriber) || this.all.size > 0) return;
     this.emptySinceMs = this.parts.monotonic();
-    this.parts.onRestless(this);
+    this.parts.onNeedsPolling(this);
   }
 }
 
-export function missing(sessionId: string): FlotillaError {
+export function sessionNotFound(sessionId: string): FlotillaError {
   return new FlotillaError("not_found", `there is no session ${sessionId.slice(0, 200)}`, {
     details: { sessionId: sessionId.slice(0, 200) },
   });

@@ -1,19 +1,19 @@
 import { FlotillaError } from "../../base/errors.ts";
-import { createFewAtOnce } from "../../base/semaphore.ts";
+import { createSemaphore } from "../../base/semaphore.ts";
 import type { Entry } from "../../protocol/message.ts";
 import { createDigestedSet } from "./digested-set.ts";
 import { createFeed, type Feed, type FeedParts } from "./feed.ts";
-import { createFollowers, createListeners } from "./remote-publisher.ts";
+import { createEntryPublisher, createChunkPublisher } from "./remote-publisher.ts";
 import {
-  createFollowing,
-  createListening,
-  createPods,
+  createFeedSources,
+  createChunkSubscriber,
+  createEntrySubscriber,
   runnerElsewhere,
 } from "./remote-subscriber.ts";
 import type { Hub, HubLimits, HubParts } from "./delivery.ts";
-import { createRing, type Room } from "./ring.ts";
-import { createUsers } from "./watched-users.ts";
-import { turnOf, type View, viewOf } from "./view.ts";
+import { createRing, type RingBudget } from "./ring.ts";
+import { createWatchedUsers } from "./watched-users.ts";
+import { turnOf, type HeaderView, headerViewOf } from "./view.ts";
 
 export type { CommittedSession, Hub, HubLimits, HubParts } from "./delivery.ts";
 
@@ -30,48 +30,48 @@ const defaults: HubLimits = {
 
 const tickMs = 1_000;
 
-type PageAsked = { after: number; limit: number; maxBytes: number };
+type PageRequest = { after: number; limit: number; maxBytes: number };
 
 export function createHub(parts: HubParts): Hub {
   const { bus, journal, liveJournal = journal, clock, log, isLocal, isSure, runner } = parts;
   const limits = { ...defaults, ...parts.limits };
   const feeds = new Map<string, Feed>();
   // Most feeds are quiet and at their source, and there may be as many as clients: these are the others.
-  const restless = new Set<Feed>();
+  const polledFeeds = new Set<Feed>();
   const waits = { clock, waitMs: limits.coldWaitMs };
-  const coldReads = createFewAtOnce(limits.coldReads, waits);
+  const coldReads = createSemaphore(limits.coldReads, waits);
   const coldRead = coldReads.run;
-  const liveReads = createFewAtOnce(limits.liveReads, waits);
+  const liveReads = createSemaphore(limits.liveReads, waits);
   let cancelTick: (() => void) | undefined;
   let closed = false;
 
-  const room: Room = {
+  const ringBudget: RingBudget = {
     usedBytes: 0,
     maxBytes: limits.ringsBytes,
-    makeRoom() {
+    evict() {
       for (const feed of feeds.values()) {
-        if (room.usedBytes <= room.maxBytes * 0.75) return;
+        if (ringBudget.usedBytes <= ringBudget.maxBytes * 0.75) return;
         feed.forget();
       }
     },
   };
 
-  const look = (sessionId: string): View | undefined => {
-    const local = parts.lookLocal(sessionId);
-    return local && viewOf(local.header, local.incarnation);
+  const localView = (sessionId: string): HeaderView | undefined => {
+    const local = parts.localHeader(sessionId);
+    return local && headerViewOf(local.header, local.incarnation);
   };
-  const readView = (sessionId: string): Promise<View | undefined> =>
+  const readView = (sessionId: string): Promise<HeaderView | undefined> =>
     coldRead(async () => {
       const [header, incarnation] = await Promise.all([
         journal.header(sessionId),
         parts.incarnationOf(sessionId),
       ]);
-      return header && viewOf(header, incarnation);
+      return header && headerViewOf(header, incarnation);
     });
 
   const schedule = () => {
     if (cancelTick || closed) return;
-    if (feeds.size + followers.size + listeners.size + watched.size === 0) return;
+    if (feeds.size + entryPublisher.size + chunkPublisher.size + watchedKeys.size === 0) return;
     cancelTick = clock.after(tickMs, () => {
       cancelTick = undefined;
       tick();
@@ -79,39 +79,50 @@ export function createHub(parts: HubParts): Hub {
     });
   };
 
-  const followers = createFollowers({ bus, clock, isLocal, look, onFirst: schedule });
-  const listeners = createListeners({
+  const entryPublisher = createEntryPublisher({
+    bus,
+    clock,
+    isLocal,
+    localView,
+    onFirst: schedule,
+  });
+  const chunkPublisher = createChunkPublisher({
     bus,
     clock,
     snapshot: (sessionId) => runner?.snapshot(sessionId),
     onFirst: schedule,
   });
-  const listening = createListening(bus, (sessionId) => feeds.get(sessionId));
-  const watched = createDigestedSet();
-  const pods = createPods({
+  const chunkSubscriber = createChunkSubscriber(bus, (sessionId) => feeds.get(sessionId));
+  const watchedKeys = createDigestedSet();
+  const entrySubscriber = createEntrySubscriber({
     bus,
     log,
-    users: watched,
-    onNews({ sessionId, view, entries }) {
+    watchedUsers: watchedKeys,
+    onUpdate({ sessionId, view, entries }) {
       const feed = feeds.get(sessionId);
       feed?.accept(view, entries);
       return feed !== undefined;
     },
-    onTouched: (touched) => users.tell(touched),
-    onMissed: () => users.tell(undefined),
-    onSaid: (address, sessionId, said) =>
-      following.said(feeds.get(sessionId), address, sessionId, said),
+    onTouched: (touched) => watchedUsers.notify(touched),
+    onMissed: () => watchedUsers.notify(undefined),
+    onOwnerReply: (address, sessionId, reply) =>
+      feedSources.acceptReply(feeds.get(sessionId), address, sessionId, reply),
   });
-  const users = createUsers({ owners: parts.owners, followers, pods, watched });
-  const following = createFollowing({
+  const watchedUsers = createWatchedUsers({
+    owners: parts.owners,
+    publisher: entryPublisher,
+    subscriber: entrySubscriber,
+    watched: watchedKeys,
+  });
+  const feedSources = createFeedSources({
     ...parts,
-    pods,
-    look,
+    subscriber: entrySubscriber,
+    localView,
     readView,
     isCurrent: (feed) => feeds.get(feed.sessionId) === feed,
     onElsewhere(sessionId) {
       const feed = feeds.get(sessionId);
-      if (feed) restless.add(feed);
+      if (feed) polledFeeds.add(feed);
     },
   });
 
@@ -121,7 +132,7 @@ export function createHub(parts: HubParts): Hub {
     kind: "cold" | "live",
     sessionId: string,
     after: number,
-    read: (page: PageAsked) => Promise<Entry[]>,
+    read: (page: PageRequest) => Promise<Entry[]>,
   ): Promise<Entry[]> => {
     const key = `${kind} ${after} ${sessionId}`;
     const underWay = pages.get(key);
@@ -132,14 +143,14 @@ export function createHub(parts: HubParts): Hub {
     return reading;
   };
   // Shared by all feeds, of which there may be as many as clients.
-  const forFeeds: FeedParts = {
+  const feedParts: FeedParts = {
     monotonic: clock.monotonic,
-    newRing: () => createRing(room, limits.ringBytes),
+    newRing: () => createRing(ringBudget, limits.ringBytes),
     page: (sessionId, after) =>
       readPage("cold", sessionId, after, (page) =>
         coldRead(() => journal.entries(sessionId, page)),
       ),
-    missed: (sessionId, after) =>
+    readMissed: (sessionId, after) =>
       readPage("live", sessionId, after, (page) =>
         liveReads.run(() => liveJournal.entries(sessionId, page)),
       ),
@@ -148,19 +159,19 @@ export function createHub(parts: HubParts): Hub {
       const address = runnerElsewhere(view, bus);
       return address === undefined
         ? runner?.snapshot(sessionId)
-        : listening.ask(address, sessionId);
+        : chunkSubscriber.readAnswer(address, sessionId);
     },
-    onOver: (feed) => drop(feed),
-    onRestless(feed) {
-      if (feeds.get(feed.sessionId) === feed) restless.add(feed);
+    onEnded: (feed) => drop(feed),
+    onNeedsPolling(feed) {
+      if (feeds.get(feed.sessionId) === feed) polledFeeds.add(feed);
     },
   };
 
   const open = (sessionId: string): Feed => {
-    const feed = createFeed(sessionId, forFeeds);
+    const feed = createFeed(sessionId, feedParts);
     feeds.set(sessionId, feed);
-    restless.add(feed);
-    following.attach(feed);
+    polledFeeds.add(feed);
+    feedSources.attach(feed);
     schedule();
     return feed;
   };
@@ -168,82 +179,84 @@ export function createHub(parts: HubParts): Hub {
   const drop = (feed: Feed) => {
     if (feeds.get(feed.sessionId) !== feed) return;
     feeds.delete(feed.sessionId);
-    restless.delete(feed);
+    polledFeeds.delete(feed);
     feed.forget();
-    following.detach(feed.sessionId);
+    feedSources.detach(feed.sessionId);
   };
 
-  const isAtRest = ({ sessionId, view, isBehind }: Feed): boolean =>
-    view !== undefined && !isBehind && !turnOf(view) && following.isHere(sessionId);
+  const isSettled = ({ sessionId, view, needsRepair }: Feed): boolean =>
+    view !== undefined && !needsRepair && !turnOf(view) && feedSources.isLocal(sessionId);
 
   const tick = () => {
     const nowMs = clock.monotonic();
     // Another may have taken what this process has had no word of for a while.
-    for (const feed of isSure() ? restless : feeds.values()) {
+    for (const feed of isSure() ? polledFeeds : feeds.values()) {
       if (feed.subscribers > 0) {
         feed.repair();
-        following.check(feed);
-        if (isAtRest(feed)) restless.delete(feed);
+        feedSources.check(feed);
+        if (isSettled(feed)) polledFeeds.delete(feed);
       } else if (nowMs - feed.emptySinceMs >= limits.lingerMs) drop(feed);
     }
-    listening.tick(restless);
-    followers.expire();
-    listeners.expire();
-    users.tick();
+    chunkSubscriber.tick(polledFeeds);
+    entryPublisher.expire();
+    chunkPublisher.expire();
+    watchedUsers.tick();
   };
 
   return {
-    join: (sessionId, place, sink) => (feeds.get(sessionId) ?? open(sessionId)).join(place, sink),
+    join: (sessionId, position, sink) =>
+      (feeds.get(sessionId) ?? open(sessionId)).join(position, sink),
     committed(batch) {
-      const isWatched = watched.size > 0 || followers.hasWatchers;
+      const isWatched = watchedKeys.size > 0 || entryPublisher.hasWatchers;
       for (const each of batch) {
-        if (isWatched) users.committed(each);
+        if (isWatched) watchedUsers.committed(each);
         const { sessionId } = each;
         const feed = feeds.get(sessionId);
-        const others = followers.of(sessionId);
+        const others = entryPublisher.of(sessionId);
         if (!feed && !others) continue;
-        const view = viewOf(each.header, each.incarnation);
+        const view = headerViewOf(each.header, each.incarnation);
         const entries = each.entries.map(plain);
         feed?.accept(view, entries);
-        for (const follower of others ?? []) followers.news(follower, { sessionId, view, entries });
-        if (view.deleted) followers.drop(sessionId);
+        for (const subscriber of others ?? [])
+          entryPublisher.publishUpdate(subscriber, { sessionId, view, entries });
+        if (view.deleted) entryPublisher.drop(sessionId);
       }
     },
     ownersMoved() {
-      followers.renew();
-      users.tell(undefined);
+      entryPublisher.renew();
+      watchedUsers.notify(undefined);
       for (const feed of feeds.values()) {
-        following.forget(feed.sessionId);
-        if (feed.subscribers > 0) following.check(feed);
+        feedSources.forget(feed.sessionId);
+        if (feed.subscribers > 0) feedSources.check(feed);
       }
     },
     chunks(live) {
       feeds.get(live.sessionId)?.chunks(live);
-      listeners.chunks(live);
+      chunkPublisher.chunks(live);
     },
     watchUser(tenant, user) {
-      const unwatch = users.watch(tenant, user);
+      const unwatch = watchedUsers.watch(tenant, user);
       schedule();
       return unwatch;
     },
-    onTouched: users.listen,
+    onTouched: watchedUsers.listen,
     load() {
       let subscribers = 0;
       for (const feed of feeds.values()) subscribers += feed.subscribers;
       const { underWay, waiting } = coldReads;
-      const { usedBytes: ringBytes } = room;
-      return { followed: feeds.size, subscribers, ringBytes, coldReads: { underWay, waiting } };
+      const { usedBytes: ringBytes } = ringBudget;
+      return { feeds: feeds.size, subscribers, ringBytes, coldReads: { underWay, waiting } };
     },
     close() {
       closed = true;
       cancelTick?.();
       for (const feed of feeds.values()) feed.fail(ended());
       for (const line of [coldReads, liveReads]) line.refuse(ended());
-      followers.close();
-      listeners.close();
-      listening.close();
-      pods.close();
-      users.close();
+      entryPublisher.close();
+      chunkPublisher.close();
+      chunkSubscriber.close();
+      entrySubscriber.close();
+      watchedUsers.close();
     },
   };
 }

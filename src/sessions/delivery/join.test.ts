@@ -1,10 +1,10 @@
 import { describe, expect, test } from "vitest";
-import { turns } from "../../base/contract/movable-clock.ts";
-import { hubScene, joinAs, settled, upTo } from "../contract/delivery-harness.ts";
+import { eventLoopTurns } from "../../base/contract/movable-clock.ts";
+import { createHubHarness, joinAs, settled, upTo } from "../contract/delivery-harness.ts";
 
 describe("joining a session", () => {
   test("tells what there is, then what is said", async () => {
-    const scene = await hubScene();
+    const scene = await createHubHarness();
     await scene.commit("s", { say: 3 });
     const client = joinAs(scene.hub("owner"), "s");
     await client.joined.ready;
@@ -17,7 +17,7 @@ describe("joining a session", () => {
   });
 
   test("gives entries as the journal has them, without what their record had besides", async () => {
-    const scene = await hubScene();
+    const scene = await createHubHarness();
     await scene.commit("s", { say: 1 });
     const client = joinAs(scene.hub("owner"), "s", { lastSeq: 1 });
     await client.joined.ready;
@@ -28,7 +28,7 @@ describe("joining a session", () => {
   });
 
   test("is looked after every second only while there is something to look for", async () => {
-    const scene = await hubScene();
+    const scene = await createHubHarness();
     await scene.commit("s", { say: 1 });
     const client = joinAs(scene.hub("owner"), "s");
     await client.joined.ready;
@@ -54,7 +54,7 @@ describe("joining a session", () => {
     for (let storedAt = 0; storedAt < 14; storedAt++) {
       for (let toldAt = storedAt; toldAt < 14; toldAt++) {
         for (const isLoaded of [true, false]) {
-          const scene = await hubScene({ limits: { pageEntries: 2 } });
+          const scene = await createHubHarness({ limits: { pageEntries: 2 } });
           await scene.store("s", { say: 5 });
           scene.isLoaded = isLoaded;
           let client: ReturnType<typeof joinAs> | undefined;
@@ -75,17 +75,17 @@ describe("joining a session", () => {
   });
 
   test("misses nothing of what is said while pages of the past are read", async () => {
-    const scene = await hubScene({ limits: { pageEntries: 3, ringBytes: 500 } });
+    const scene = await createHubHarness({ limits: { pageEntries: 3, ringBytes: 500 } });
     await scene.commit("s", { say: 10 });
     const client = joinAs(scene.hub("owner"), "s");
     let isReady = false;
     void client.joined.ready.then(() => (isReady = true));
     for (let round = 0; round < 30 && !isReady; round++) {
       scene.gate = Promise.withResolvers();
-      await turns(2);
+      await eventLoopTurns(2);
       await scene.commit("s", { say: 1 });
       scene.gate.resolve();
-      await turns(2);
+      await eventLoopTurns(2);
       if (round > 10) scene.gate = undefined;
       if (round > 10) await settled();
     }
@@ -96,7 +96,7 @@ describe("joining a session", () => {
   });
 
   test("has no limit to what was missed", async () => {
-    const scene = await hubScene({ limits: { pageBytes: 64 * 1024 } });
+    const scene = await createHubHarness({ limits: { pageBytes: 64 * 1024 } });
     for (let said = 0; said < 12; said++) await scene.commit("s", { say: 1_000 });
     let drained = 0;
     const client = joinAs(
@@ -112,7 +112,7 @@ describe("joining a session", () => {
   });
 
   test("waits for its reader between pages", async () => {
-    const scene = await hubScene({ limits: { pageEntries: 4 } });
+    const scene = await createHubHarness({ limits: { pageEntries: 4 } });
     await scene.commit("s", { say: 10 });
     const reader = Promise.withResolvers<void>();
     const client = joinAs(
@@ -130,7 +130,7 @@ describe("joining a session", () => {
   });
 
   test("fails where there is no such session, or no more", async () => {
-    const scene = await hubScene();
+    const scene = await createHubHarness();
     const nobody = joinAs(scene.hub("owner"), "none");
     await expect(nobody.joined.ready).rejects.toMatchObject({ code: "not_found" });
     expect(nobody.failed).toMatchObject({ code: "not_found" });
@@ -146,7 +146,7 @@ describe("joining a session", () => {
   });
 
   test("is told of the deletion, and of nothing after it", async () => {
-    const scene = await hubScene();
+    const scene = await createHubHarness();
     await scene.commit("s", { say: 1 });
     const client = joinAs(scene.hub("owner"), "s");
     await client.joined.ready;
@@ -158,7 +158,7 @@ describe("joining a session", () => {
   });
 
   test("is told of the deletion while it still reads the past", async () => {
-    const scene = await hubScene({ limits: { pageEntries: 2 } });
+    const scene = await createHubHarness({ limits: { pageEntries: 2 } });
     await scene.commit("s", { say: 9 });
     scene.gate = Promise.withResolvers();
     scene.isLoaded = true;
@@ -175,7 +175,7 @@ describe("joining a session", () => {
 
 describe("a place that isn't in the log", () => {
   test("because the session was deleted meanwhile isn't reset: there is no such session", async () => {
-    const scene = await hubScene();
+    const scene = await createHubHarness();
     await scene.commit("s", { say: 3 });
     scene.gate = Promise.withResolvers();
     const client = joinAs(scene.hub("owner"), "s", { lastSeq: 2, lastMessageId: "m2" });
@@ -193,7 +193,7 @@ describe("a place that isn't in the log", () => {
     ["incarnation", { lastSeq: 2, incarnation: "another" }],
     ["mismatch", { lastSeq: 2, lastMessageId: "m7" }],
   ])("is reset: %s", async (reason, place) => {
-    const scene = await hubScene();
+    const scene = await createHubHarness();
     await scene.commit("s", { say: 3 });
     const client = joinAs(scene.hub("owner"), "s", place);
     await client.joined.ready;
@@ -205,7 +205,7 @@ describe("a place that isn't in the log", () => {
   });
 
   test("is told from one that is", async () => {
-    const scene = await hubScene({ limits: { pageEntries: 2 } });
+    const scene = await createHubHarness({ limits: { pageEntries: 2 } });
     await scene.commit("s", { say: 6 });
     const place = { lastSeq: 3, incarnation: "id-1", lastMessageId: "m3" };
     const client = joinAs(scene.hub("owner"), "s", place);
@@ -217,7 +217,7 @@ describe("a place that isn't in the log", () => {
   });
 
   test("is believed where the client has heard of more than this process", async () => {
-    const scene = await hubScene();
+    const scene = await createHubHarness();
     await scene.commit("s", { say: 2 });
     const hub = scene.hub("owner");
     const first = joinAs(hub, "s");
@@ -237,7 +237,7 @@ describe("a place that isn't in the log", () => {
 
 describe("what comes twice or in part", () => {
   test("goes out once, also to one who came with more than the others had", async () => {
-    const scene = await hubScene({ limits: { pageEntries: 1 } });
+    const scene = await createHubHarness({ limits: { pageEntries: 1 } });
     await scene.commit("s", { say: 2 });
     const hub = scene.hub("owner");
     const first = joinAs(hub, "s");
@@ -254,7 +254,7 @@ describe("what comes twice or in part", () => {
   });
 
   test("is taken from where it is new, and the rest isn't read again", async () => {
-    const scene = await hubScene();
+    const scene = await createHubHarness();
     await scene.commit("s", { say: 1 });
     const client = joinAs(scene.hub("owner"), "s", { lastSeq: 1 });
     await client.joined.ready;
@@ -268,7 +268,7 @@ describe("what comes twice or in part", () => {
   });
 
   test("isn't told to some before the others", async () => {
-    const scene = await hubScene();
+    const scene = await createHubHarness();
     await scene.commit("s", { say: 2 });
     const hub = scene.hub("owner");
     const early = joinAs(hub, "s", { lastSeq: 2 });
@@ -286,7 +286,7 @@ describe("what comes twice or in part", () => {
 
 describe("many clients", () => {
   test("read the journal a few at a time, and a page that they share once", async () => {
-    const scene = await hubScene({ limits: { coldReads: 8 } });
+    const scene = await createHubHarness({ limits: { coldReads: 8 } });
     for (let each = 0; each < 100; each++) await scene.commit(`s${each}`, { say: 2 });
     scene.isLoaded = false;
     const clients = upTo(1_000).map((each) => joinAs(scene.hub("owner"), `s${each % 100}`));
@@ -300,7 +300,7 @@ describe("many clients", () => {
   });
 
   test("that join hold up nothing that is said to those who are live, however large it is", async () => {
-    const scene = await hubScene({ limits: { coldReads: 1 }, liveApart: true });
+    const scene = await createHubHarness({ limits: { coldReads: 1 }, liveApart: true });
     for (const each of ["s", "a", "b"]) await scene.commit(each, { say: 1 });
     const hub = scene.hub("gateway");
     const live = joinAs(hub, "s");
@@ -309,7 +309,7 @@ describe("many clients", () => {
     await scene.clock.advance(2_000);
     scene.gate = Promise.withResolvers<void>();
     const strangers = ["a", "b"].map((each) => joinAs(hub, each));
-    await turns();
+    await eventLoopTurns();
     expect(hub.load().coldReads).toMatchObject({ underWay: 1, waiting: 1 });
     // More than a letter holds.
     await scene.commit("s", { say: 1, bytes: 300_000 });
@@ -321,7 +321,7 @@ describe("many clients", () => {
   });
 
   test("wait for the journal no longer than they may, nor for a hub that closes", async () => {
-    const scene = await hubScene({ limits: { coldReads: 1, coldWaitMs: 5_000 } });
+    const scene = await createHubHarness({ limits: { coldReads: 1, coldWaitMs: 5_000 } });
     for (const each of ["a", "b", "c"]) await scene.commit(each, { say: 1 });
     scene.isLoaded = false;
     scene.gate = Promise.withResolvers<void>();
@@ -330,19 +330,19 @@ describe("many clients", () => {
     await scene.clock.advance(5_000);
     expect(second!.failed).toMatchObject({ code: "store_busy" });
     const third = joinAs(hub, "c");
-    await turns();
+    await eventLoopTurns();
     hub.close();
-    await turns();
+    await eventLoopTurns();
     expect(third.failed).toMatchObject({ code: "closed" });
     scene.gate.resolve();
-    await turns();
+    await eventLoopTurns();
     expect(hub.load().coldReads).toEqual({ underWay: 0, waiting: 0 });
     expect(first!.failed).toMatchObject({ code: "closed" });
     await scene.close();
   });
 
   test("that are too slow are told no more, and others are", async () => {
-    const scene = await hubScene();
+    const scene = await createHubHarness();
     await scene.commit("s", { say: 1 });
     const hub = scene.hub("owner");
     const slow = joinAs(hub, "s", { lastSeq: 0 }, { push: (event) => event.type === "joined" });
@@ -360,7 +360,7 @@ describe("many clients", () => {
   });
 
   test("that have left are told nothing", async () => {
-    const scene = await hubScene();
+    const scene = await createHubHarness();
     await scene.commit("s", { say: 1 });
     const hub = scene.hub("owner");
     const [early, late] = [joinAs(hub, "s"), joinAs(hub, "s")];
@@ -374,7 +374,7 @@ describe("many clients", () => {
   });
 
   test("leave no timer behind, and a session that nobody follows is dropped", async () => {
-    const scene = await hubScene();
+    const scene = await createHubHarness();
     await scene.commit("s", { say: 1 });
     const hub = scene.hub("owner");
     const client = joinAs(hub, "s");
@@ -393,7 +393,7 @@ describe("many clients", () => {
 
   test("find what was said last in memory, within its bounds", async () => {
     const limits = { ringBytes: 20_000, ringsBytes: 50_000 };
-    const scene = await hubScene({ limits });
+    const scene = await createHubHarness({ limits });
     const hub = scene.hub("owner");
     const keep = [];
     for (let each = 0; each < 10; each++) {

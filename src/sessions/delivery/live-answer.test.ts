@@ -1,8 +1,13 @@
 import { describe, expect, test } from "vitest";
-import { hubScene, joinAs, type Scene, settled } from "../contract/delivery-harness.ts";
+import {
+  createHubHarness,
+  joinAs,
+  type HubHarness,
+  settled,
+} from "../contract/delivery-harness.ts";
 
 /** A session whose question is being answered. */
-async function asked(scene: Scene, turn: { runner: string }): Promise<void> {
+async function asked(scene: HubHarness, turn: { runner: string }): Promise<void> {
   await scene.commit("s", { say: 1 });
   await scene.commit("s", { turn });
 }
@@ -12,7 +17,7 @@ describe.each([
   ["at another pod", "gateway"],
 ])("a client that joins %s", (_, gateway) => {
   test("during an answer gets it so far, then the rest, without a gap", async () => {
-    const scene = await hubScene();
+    const scene = await createHubHarness();
     await asked(scene, { runner: "runner" });
     const runner = scene.runner("runner");
     runner.produce(scene.header("s"), 5);
@@ -31,7 +36,7 @@ describe.each([
   });
 
   test("before a turn sees all of it, and its end", async () => {
-    const scene = await hubScene();
+    const scene = await createHubHarness();
     await scene.commit("s", { say: 1 });
     const client = joinAs(scene.hub(gateway), "s");
     await client.joined.ready;
@@ -55,7 +60,7 @@ describe.each([
   });
 
   test("sees a higher attempt begin anew, and nothing more of a lower one", async () => {
-    const scene = await hubScene();
+    const scene = await createHubHarness();
     await asked(scene, { runner: "runner" });
     const first = scene.header("s");
     scene.runner("runner").produce(first, 3);
@@ -73,7 +78,7 @@ describe.each([
   });
 
   test("isn't shown an answer before its question", async () => {
-    const scene = await hubScene();
+    const scene = await createHubHarness();
     await scene.commit("s", { say: 1 });
     const client = joinAs(scene.hub(gateway), "s");
     await client.joined.ready;
@@ -93,7 +98,7 @@ describe.each([
 
 describe("an answer so far", () => {
   test("may hold more than was told of, which isn't told twice", async () => {
-    const scene = await hubScene();
+    const scene = await createHubHarness();
     await asked(scene, { runner: "runner" });
     const runner = scene.runner("runner");
     runner.produce(scene.header("s"), 2);
@@ -110,7 +115,7 @@ describe("an answer so far", () => {
 
   test("isn't shown while something said before it is still being read", async () => {
     let losing = false;
-    const scene = await hubScene({
+    const scene = await createHubHarness({
       carry: ({ text }, arrive) =>
         losing && text.includes("session.committed") ? "lost" : queueMicrotask(arrive),
     });
@@ -136,7 +141,7 @@ describe("an answer so far", () => {
 
   test("is followed by what came while it was on its way", async () => {
     let isLate = false;
-    const scene = await hubScene({
+    const scene = await createHubHarness({
       carry({ from, to }, arrive) {
         // The next letter on the same way brings it along.
         if (isLate && from === "runner" && to === "gateway") isLate = false;
@@ -161,7 +166,7 @@ describe("an answer so far", () => {
 describe("an answer that is made elsewhere", () => {
   test("is asked for again where a letter of it is lost", async () => {
     let losing = false;
-    const scene = await hubScene({
+    const scene = await createHubHarness({
       carry: ({ text }, arrive) =>
         losing && text.includes("session.chunks") ? "lost" : queueMicrotask(arrive),
     });
@@ -194,7 +199,7 @@ describe("an answer that is made elsewhere", () => {
 
   test("is no longer sent to those who aren't heard of", async () => {
     let letters = 0;
-    const scene = await hubScene({
+    const scene = await createHubHarness({
       carry({ text }, arrive) {
         if (text.includes("session.chunks")) letters++;
         queueMicrotask(arrive);

@@ -1,34 +1,39 @@
 import type { LiveChunks } from "../runner.ts";
-import type { SessionEvent } from "../service.ts";
+import type { FeedEvent } from "../service.ts";
 import { chunksFor, type Subscriber } from "./replay.ts";
 
 /** The answer that is being made in a session, as its live subscribers are told of it. */
-export type Answers = {
+export type AnswerDelivery = {
   /** The turn that is shown from now on, if there is one. */
   turn(turn: TurnName | undefined): void;
   /** Somebody is live from now on. Settles once the answer so far has been told. */
   joined(): Promise<void> | undefined;
   chunks(live: LiveChunks): void;
-  heardOf(turn: TurnName & { nextIndex: number }): void;
+  reportProgress(turn: TurnName & { nextIndex: number }): void;
 };
 
 type TurnName = { readonly epoch: number; readonly attempt: number };
 
-export type AnswersParts = {
+export type AnswerDeliveryParts = {
   live: () => Iterable<Subscriber>;
-  push: (subscriber: Subscriber, event: SessionEvent | undefined) => void;
+  push: (subscriber: Subscriber, event: FeedEvent | undefined) => void;
   /** The answer so far. At once where its runner is this pod. */
-  ask: () => LiveChunks | undefined | Promise<LiveChunks | undefined>;
-  isShown: (turn: TurnName) => boolean;
+  readAnswer: () => LiveChunks | undefined | Promise<LiveChunks | undefined>;
+  isCurrent: (turn: TurnName) => boolean;
 };
 
 // What comes while the answer so far is asked for is kept for after it, up to so many letters.
-const heldMost = 1_000;
+const maxHeld = 1_000;
 
-export function createAnswers({ live, push, ask, isShown }: AnswersParts): Answers {
-  let shown: TurnName | undefined;
-  let asking: Promise<void> | undefined;
-  let again = false;
+export function createAnswerDelivery({
+  live,
+  push,
+  readAnswer,
+  isCurrent,
+}: AnswerDeliveryParts): AnswerDelivery {
+  let current: TurnName | undefined;
+  let reading: Promise<void> | undefined;
+  let isStale = false;
   /** An answer came that couldn't be shown yet. */
   let missed = false;
   let held: LiveChunks[] = [];
@@ -36,7 +41,7 @@ export function createAnswers({ live, push, ask, isShown }: AnswersParts): Answe
   /** False where somebody misses what was before. */
   const offer = (chunks: LiveChunks): boolean => {
     let complete = true;
-    let shared: SessionEvent | undefined;
+    let shared: FeedEvent | undefined;
     for (const subscriber of live()) {
       const isNext = subscriber.nextIndex === chunks.index && !chunks.fromStart;
       const event = chunksFor(subscriber, chunks);
@@ -49,52 +54,52 @@ export function createAnswers({ live, push, ask, isShown }: AnswersParts): Answe
 
   const show = (answer: LiveChunks | undefined) => {
     if (!answer) return;
-    missed = !isShown(answer);
+    missed = !isCurrent(answer);
     if (!missed) offer(answer);
   };
 
-  const bring = (): Promise<void> | undefined => {
-    if (asking) {
-      again = true;
-      return asking;
+  const refresh = (): Promise<void> | undefined => {
+    if (reading) {
+      isStale = true;
+      return reading;
     }
-    const found = ask();
+    const found = readAnswer();
     if (!(found instanceof Promise)) {
       show(found);
       return undefined;
     }
-    asking = found
+    reading = found
       .catch(() => undefined)
       .then((answer) => {
-        asking = undefined;
+        reading = undefined;
         show(answer);
         const kept = held;
         held = [];
-        const complete = kept.filter(isShown).every(offer);
-        if (!again && (complete || !answer)) return undefined;
-        again = false;
-        return bring();
+        const complete = kept.filter(isCurrent).every(offer);
+        if (!isStale && (complete || !answer)) return undefined;
+        isStale = false;
+        return refresh();
       });
-    return asking;
+    return reading;
   };
 
   return {
     turn(turn) {
-      const isSame = shown?.epoch === turn?.epoch && shown?.attempt === turn?.attempt;
+      const isSame = current?.epoch === turn?.epoch && current?.attempt === turn?.attempt;
       if (isSame && !missed) return;
-      shown = turn;
+      current = turn;
       missed = false;
-      if (turn) void bring();
+      if (turn) void refresh();
     },
-    joined: bring,
+    joined: refresh,
     chunks(chunks) {
-      if (!isShown(chunks) || offer(chunks)) return;
-      if (asking && held.length < heldMost) held.push(chunks);
-      else void bring();
+      if (!isCurrent(chunks) || offer(chunks)) return;
+      if (reading && held.length < maxHeld) held.push(chunks);
+      else void refresh();
     },
-    heardOf(turn) {
-      if (asking || !isShown(turn)) return;
-      for (const { nextIndex } of live()) if (nextIndex < turn.nextIndex) return void bring();
+    reportProgress(turn) {
+      if (reading || !isCurrent(turn)) return;
+      for (const { nextIndex } of live()) if (nextIndex < turn.nextIndex) return void refresh();
     },
   };
 }

@@ -1,13 +1,13 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { turns } from "../../base/contract/movable-clock.ts";
+import { eventLoopTurns } from "../../base/contract/movable-clock.ts";
 import type { Bus } from "../../bus/bus.ts";
-import { type Header, stateOf, waitsOf } from "../conversation/header.ts";
+import { type Header, sessionStateOf, permitWaitsOf } from "../conversation/header.ts";
 import {
   type Client,
-  hubScene,
+  createHubHarness,
   joinAs,
-  type Scene,
+  type HubHarness,
   settled,
   upTo,
 } from "../contract/delivery-harness.ts";
@@ -75,7 +75,7 @@ test("every client is told every entry once and in order, and the answer as its 
 type Told = { readonly client: Client; readonly place: number; left: boolean };
 type Step = typeof step extends fc.Arbitrary<infer Found> ? Found : never;
 
-async function play(scene: Scene, steps: readonly Step[], weather: Weather): Promise<Told[]> {
+async function play(scene: HubHarness, steps: readonly Step[], weather: Weather): Promise<Told[]> {
   const told: Told[] = [];
   let before: Header | undefined;
   await scene.commit("s", { say: 1 });
@@ -91,7 +91,9 @@ async function play(scene: Scene, steps: readonly Step[], weather: Weather): Pro
     if (each.type === "finish" && isOwned) await scene.commit("s", { turn: null });
     if (each.type === "permit" && isOwned && header.work?.type === "turn") {
       const { attempt } = header.work;
-      await scene.commit("s", { turn: { waits: { attempt, count: waitsOf(header.work) + 1 } } });
+      await scene.commit("s", {
+        turn: { waits: { attempt, count: permitWaitsOf(header.work) + 1 } },
+      });
     }
     if (each.type === "produce" && header.work) {
       scene.runner(header.work.runner!).produce(header, each.count);
@@ -123,18 +125,18 @@ async function play(scene: Scene, steps: readonly Step[], weather: Weather): Pro
     }
     if (each.type === "see") scene.seenOwner = scene.owner;
     if (each.type === "wait") await scene.clock.advance(each.ms);
-    if (each.type === "turns") await turns(each.count);
+    if (each.type === "turns") await eventLoopTurns(each.count);
     if (each.type === "mail") weather.bring();
   }
   return told;
 }
 
-function judge(scene: Scene, { client, place, left }: Told): void {
+function judge(scene: HubHarness, { client, place, left }: Told): void {
   const header = scene.header("s");
   expect(client.failed).toBeUndefined();
   if (left) return;
   expect(client.seqs).toEqual(upTo(header.lastSeq, place + 1));
-  expect(client.state).toBe(JSON.stringify(stateOf(header)));
+  expect(client.state).toBe(JSON.stringify(sessionStateOf(header)));
   if (!header.work) return;
   const { epoch, attempt, runner } = header.work;
   const made = scene.runner(runner!).text("s");
@@ -145,7 +147,9 @@ function judge(scene: Scene, { client, place, left }: Told): void {
 type Weather = { bring(): void; clear(): void };
 
 /** A scene whose letters have these fates, one after the other and from the start again. */
-async function scenedIn(fates: readonly string[]): Promise<{ scene: Scene; weather: Weather }> {
+async function scenedIn(
+  fates: readonly string[],
+): Promise<{ scene: HubHarness; weather: Weather }> {
   let number = 0;
   let isClear = false;
   let late: (() => void)[] = [];
@@ -163,7 +167,7 @@ async function scenedIn(fates: readonly string[]): Promise<{ scene: Scene; weath
         return handle(body, from);
       }),
   });
-  const scene = await hubScene({
+  const scene = await createHubHarness({
     limits: { pageEntries: 3, ringBytes: 600, lingerMs: 1_000 },
     between,
     carry(_letter, arrive) {

@@ -3,7 +3,7 @@ import type { Chunk } from "../../protocol/chunk.ts";
 import type { Entry, SessionState } from "../../protocol/message.ts";
 import type { LiveChunks } from "../runner.ts";
 import type { DigestedSet } from "./digested-set.ts";
-import type { View } from "./view.ts";
+import type { HeaderView } from "./view.ts";
 
 /**
  * What hubs write to each other, and what is left of it when it was read with care: a pod of another
@@ -25,18 +25,22 @@ export const topics = {
 } as const;
 
 /** Which letter of how many to this gateway: one that is missing in between is lost. */
-export type Count = { readonly born: number; readonly letter: number };
+export type EnvelopeCount = { readonly born: number; readonly letter: number };
 
 /** The sessions and users that one process wants to hear of from another. */
 type Sets<Each> = { readonly sessions: Each; readonly users: Each };
 
 /** What is told of a set. Pods of earlier releases tell only how many there are. */
-type ToldSet = { readonly size: unknown; readonly digest: unknown };
+type ReportedSet = { readonly size: unknown; readonly digest: unknown };
 
 /** A set at one moment. */
 export type SetState = Pick<DigestedSet, "size" | "digest">;
 
-export type News = { readonly sessionId: string; readonly view: View; readonly entries: Entry[] };
+export type SessionUpdate = {
+  readonly sessionId: string;
+  readonly view: HeaderView;
+  readonly entries: Entry[];
+};
 
 /** Something happened in a session of these users. */
 export type Touched = {
@@ -46,7 +50,7 @@ export type Touched = {
   readonly offset: number;
 };
 
-export type Reach = {
+export type AnswerProgress = {
   readonly sessionId: string;
   readonly epoch: number;
   readonly attempt: number;
@@ -56,7 +60,7 @@ export type Reach = {
 type Fields = { readonly [field: string]: unknown };
 
 /** Our own types are plain data, which their letters carry as they are. */
-export function asJson(body: object): Json {
+export function asBusJson(body: object): Json {
   return body as unknown as Json;
 }
 
@@ -73,12 +77,12 @@ export function readText(value: unknown): string | undefined {
   return typeof value === "string" ? value : undefined;
 }
 
-export function readCount(body: unknown): Count | undefined {
+export function readEnvelopeCount(body: unknown): EnvelopeCount | undefined {
   const { born, letter } = fieldsOf(body);
   return isCount(born) && isCount(letter) ? { born, letter } : undefined;
 }
 
-export function tellSets({ sessions, users }: Sets<DigestedSet>): object {
+export function encodeSets({ sessions, users }: Sets<DigestedSet>): object {
   return {
     sessions: sessions.size,
     sessionsDigest: sessions.digest,
@@ -87,7 +91,7 @@ export function tellSets({ sessions, users }: Sets<DigestedSet>): object {
   };
 }
 
-export function readSets(body: unknown): Sets<ToldSet> {
+export function readSets(body: unknown): Sets<ReportedSet> {
   const { sessions, sessionsDigest, users, usersDigest } = fieldsOf(body);
   return {
     sessions: { size: sessions, digest: sessionsDigest },
@@ -95,11 +99,11 @@ export function readSets(body: unknown): Sets<ToldSet> {
   };
 }
 
-export function isSameSet(told: ToldSet, { size, digest }: SetState): boolean {
-  return told.size === size && (told.digest === undefined || told.digest === digest);
+export function isSameSet(reported: ReportedSet, { size, digest }: SetState): boolean {
+  return reported.size === size && (reported.digest === undefined || reported.digest === digest);
 }
 
-export function readView(value: unknown): View | undefined {
+export function readView(value: unknown): HeaderView | undefined {
   const { incarnation, lastSeq, epoch, attempt, runner, waits, state, deleted } = fieldsOf(value);
   if (typeof incarnation !== "string" || typeof deleted !== "boolean") return undefined;
   if (!isCount(lastSeq) || !isCount(epoch) || !isCount(attempt)) return undefined;
@@ -109,7 +113,7 @@ export function readView(value: unknown): View | undefined {
   return { incarnation, lastSeq, epoch, attempt, runner, ...counted, state, deleted };
 }
 
-export function readNews(value: unknown): News | undefined {
+export function readSessionUpdate(value: unknown): SessionUpdate | undefined {
   const { sessionId, view, entries } = fieldsOf(value);
   const read = readView(view);
   if (typeof sessionId !== "string" || !read) return undefined;
@@ -127,7 +131,7 @@ export function readTouched(value: unknown): Touched | undefined {
   };
 }
 
-export function readReach(value: unknown): Reach | undefined {
+export function readAnswerProgress(value: unknown): AnswerProgress | undefined {
   const { sessionId, epoch, attempt, nextIndex } = fieldsOf(value);
   if (typeof sessionId !== "string" || !isCount(epoch)) return undefined;
   if (!isCount(attempt) || !isCount(nextIndex)) return undefined;

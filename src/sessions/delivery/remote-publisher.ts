@@ -4,18 +4,18 @@ import type { Bus } from "../../bus/bus.ts";
 import type { LiveChunks, Runner } from "../runner.ts";
 import { createDigestedSet, type DigestedSet } from "./digested-set.ts";
 import {
-  asJson,
-  type Count,
+  asBusJson,
+  type EnvelopeCount,
   fieldsOf,
   listOf,
-  type News,
+  type SessionUpdate,
   readText,
-  tellSets,
+  encodeSets,
   topics,
   type Touched,
 } from "./remote-protocol.ts";
-import { sizeOf } from "./ring.ts";
-import type { View } from "./view.ts";
+import { estimateJsonBytes } from "./ring.ts";
+import type { HeaderView } from "./view.ts";
 
 /**
  * The owner's side of following: which other processes want to hear of which sessions and users. Each
@@ -23,14 +23,14 @@ import type { View } from "./view.ts";
  * gateway that asks how many there were sees whether it got them all. One that isn't heard of for five
  * seconds is forgotten.
  */
-export type Followers = {
+export type EntryPublisher = {
   readonly size: number;
   readonly hasWatchers: boolean;
-  of(sessionId: string): Iterable<Follower> | undefined;
+  of(sessionId: string): Iterable<RemoteSubscriber> | undefined;
   /** Those who watch this user, undefined where nobody does. */
-  watching(user: string): Iterable<Follower> | undefined;
-  news(follower: Follower, news: News): void;
-  touched(follower: Follower, touched: Touched): void;
+  watching(user: string): Iterable<RemoteSubscriber> | undefined;
+  publishUpdate(subscriber: RemoteSubscriber, update: SessionUpdate): void;
+  publishTouched(subscriber: RemoteSubscriber, touched: Touched): void;
   /** The session was deleted, so that there is nothing more to tell of it. */
   drop(sessionId: string): void;
   /** Makes everybody ask for everything again. */
@@ -39,139 +39,143 @@ export type Followers = {
   close(): void;
 };
 
-export type Follower = {
+export type RemoteSubscriber = {
   readonly address: string;
   born: number;
   letter: number;
   heardMs: number;
   readonly sessions: DigestedSet;
   readonly users: DigestedSet;
-  news: News[];
-  newsBytes: number;
+  updates: SessionUpdate[];
+  updateBytes: number;
   touched: Map<string, Touched>;
 };
 
-type FollowersParts = {
+type EntryPublisherParts = {
   bus: Bus;
   clock: Clock;
   isLocal: (sessionId: string) => boolean;
-  look: (sessionId: string) => View | undefined;
+  localView: (sessionId: string) => HeaderView | undefined;
   /** There is somebody from now on. */
   onFirst: () => void;
 };
 
-const forgottenMs = 5_000;
-const letterBytes = 256 * 1024;
+const forgetAfterMs = 5_000;
+const maxEnvelopeBytes = 256 * 1024;
 
-export function createFollowers(parts: FollowersParts): Followers {
+export function createEntryPublisher(parts: EntryPublisherParts): EntryPublisher {
   const { bus, clock } = parts;
-  const followers = new Map<string, Follower>();
-  const ofSession = new Map<string, Set<Follower>>();
-  const ofUser = new Map<string, Set<Follower>>();
-  const unsent = new Set<Follower>();
+  const subscribers = new Map<string, RemoteSubscriber>();
+  const ofSession = new Map<string, Set<RemoteSubscriber>>();
+  const ofUser = new Map<string, Set<RemoteSubscriber>>();
+  const unsent = new Set<RemoteSubscriber>();
   let born = Math.floor(clock.monotonic()) * 1_000;
 
-  const heard = (address: string): Follower => {
-    const known = followers.get(address);
+  const heard = (address: string): RemoteSubscriber => {
+    const known = subscribers.get(address);
     const heardMs = clock.monotonic();
     if (known) {
       known.heardMs = heardMs;
       return known;
     }
-    const made: Follower = {
+    const made: RemoteSubscriber = {
       address,
       born: ++born,
       letter: 0,
       heardMs,
       sessions: createDigestedSet(),
       users: createDigestedSet(),
-      news: [],
-      newsBytes: 0,
+      updates: [],
+      updateBytes: 0,
       touched: new Map(),
     };
-    followers.set(address, made);
+    subscribers.set(address, made);
     parts.onFirst();
     return made;
   };
 
-  const countOf = ({ born, letter }: Follower): Count => ({ born, letter });
+  const countOf = ({ born, letter }: RemoteSubscriber): EnvelopeCount => ({ born, letter });
 
   const flush = () => {
     const batch = [...unsent];
     unsent.clear();
-    for (const follower of batch) send(follower);
+    for (const subscriber of batch) send(subscriber);
   };
-  const later = (follower: Follower) => {
+  const later = (subscriber: RemoteSubscriber) => {
     if (unsent.size === 0) queueMicrotask(flush);
-    unsent.add(follower);
+    unsent.add(subscriber);
   };
-  const send = (follower: Follower): void => {
-    if (follower.news.length > 0) {
-      follower.letter++;
-      const sessions = follower.news;
-      bus.send(follower.address, topics.committed, asJson({ ...countOf(follower), sessions }));
-      follower.news = [];
-      follower.newsBytes = 0;
+  const send = (subscriber: RemoteSubscriber): void => {
+    if (subscriber.updates.length > 0) {
+      subscriber.letter++;
+      const sessions = subscriber.updates;
+      bus.send(
+        subscriber.address,
+        topics.committed,
+        asBusJson({ ...countOf(subscriber), sessions }),
+      );
+      subscriber.updates = [];
+      subscriber.updateBytes = 0;
     }
-    if (follower.touched.size > 0) {
-      follower.letter++;
-      const touched = [...follower.touched.values()];
-      bus.send(follower.address, topics.touched, asJson({ ...countOf(follower), touched }));
-      follower.touched = new Map();
+    if (subscriber.touched.size > 0) {
+      subscriber.letter++;
+      const touched = [...subscriber.touched.values()];
+      bus.send(subscriber.address, topics.touched, asBusJson({ ...countOf(subscriber), touched }));
+      subscriber.touched = new Map();
     }
   };
 
-  const forget = (follower: Follower) => {
-    followers.delete(follower.address);
-    unsent.delete(follower);
-    for (const sessionId of follower.sessions) remove(ofSession, sessionId, follower);
-    for (const user of follower.users) remove(ofUser, user, follower);
+  const forget = (subscriber: RemoteSubscriber) => {
+    subscribers.delete(subscriber.address);
+    unsent.delete(subscriber);
+    for (const sessionId of subscriber.sessions) remove(ofSession, sessionId, subscriber);
+    for (const user of subscriber.users) remove(ofUser, user, subscriber);
   };
-  const dropSession = (follower: Follower, sessionId: string) => {
-    follower.sessions.delete(sessionId);
-    remove(ofSession, sessionId, follower);
+  const dropSession = (subscriber: RemoteSubscriber, sessionId: string) => {
+    subscriber.sessions.delete(sessionId);
+    remove(ofSession, sessionId, subscriber);
   };
-  const dropUser = (follower: Follower, user: string) => {
-    follower.users.delete(user);
-    remove(ofUser, user, follower);
+  const dropUser = (subscriber: RemoteSubscriber, user: string) => {
+    subscriber.users.delete(user);
+    remove(ofUser, user, subscriber);
   };
 
   const follow = (body: Json, from: string): Json => {
     const { sessions, drop, only } = fieldsOf(body);
-    const follower = heard(from);
+    const subscriber = heard(from);
     const wanted = listOf(sessions, (each) => readText(fieldsOf(each)["sessionId"]));
-    const dropped = only === true ? [...follower.sessions] : listOf(drop, readText);
-    for (const sessionId of dropped) dropSession(follower, sessionId);
+    const dropped = only === true ? [...subscriber.sessions] : listOf(drop, readText);
+    for (const sessionId of dropped) dropSession(subscriber, sessionId);
     const found = wanted.map((sessionId) => {
       if (!parts.isLocal(sessionId)) return { sessionId, gone: true };
-      const view = parts.look(sessionId) ?? null;
+      const view = parts.localView(sessionId) ?? null;
       if (view?.deleted) return { sessionId, view };
-      follower.sessions.add(sessionId);
-      add(ofSession, sessionId, follower);
+      subscriber.sessions.add(sessionId);
+      add(ofSession, sessionId, subscriber);
       return { sessionId, view };
     });
     // What is known here is told in the answer; letters go on from there.
-    return asJson({ ...countOf(follower), sessions: found });
+    return asBusJson({ ...countOf(subscriber), sessions: found });
   };
 
   const watch = (body: Json, from: string): Json => {
     const { users, drop, only } = fieldsOf(body);
-    const follower = heard(from);
-    const dropped = only === true ? [...follower.users] : listOf(drop, readText);
-    for (const user of dropped) dropUser(follower, user);
+    const subscriber = heard(from);
+    const dropped = only === true ? [...subscriber.users] : listOf(drop, readText);
+    for (const user of dropped) dropUser(subscriber, user);
     for (const user of listOf(users, readText)) {
-      follower.users.add(user);
-      add(ofUser, user, follower);
+      subscriber.users.add(user);
+      add(ofUser, user, subscriber);
     }
-    return asJson(countOf(follower));
+    return asBusJson(countOf(subscriber));
   };
 
   const moved = (_body: Json, from: string): Json => {
-    const follower = heard(from);
-    for (const sessionId of follower.sessions) {
-      if (!parts.isLocal(sessionId)) dropSession(follower, sessionId);
+    const subscriber = heard(from);
+    for (const sessionId of subscriber.sessions) {
+      if (!parts.isLocal(sessionId)) dropSession(subscriber, sessionId);
     }
-    return asJson({ ...countOf(follower), ...tellSets(follower) });
+    return asBusJson({ ...countOf(subscriber), ...encodeSets(subscriber) });
   };
 
   const unserve = [
@@ -182,79 +186,87 @@ export function createFollowers(parts: FollowersParts): Followers {
 
   return {
     get size() {
-      return followers.size;
+      return subscribers.size;
     },
     get hasWatchers() {
       return ofUser.size > 0;
     },
     of: (sessionId) => ofSession.get(sessionId),
     watching: (user) => ofUser.get(user),
-    news(follower, news) {
-      const bytes = sizeOf(news.entries);
-      if (follower.newsBytes + bytes > letterBytes) send(follower);
+    publishUpdate(subscriber, update) {
+      const bytes = estimateJsonBytes(update.entries);
+      if (subscriber.updateBytes + bytes > maxEnvelopeBytes) send(subscriber);
       // What is too large for a letter is fetched by those who hear that it is there.
-      follower.news.push(bytes > letterBytes ? { ...news, entries: [] } : news);
-      follower.newsBytes += bytes;
-      later(follower);
+      subscriber.updates.push(bytes > maxEnvelopeBytes ? { ...update, entries: [] } : update);
+      subscriber.updateBytes += bytes;
+      later(subscriber);
     },
-    touched(follower, touched) {
-      const before = follower.touched.get(touched.sessionId);
+    publishTouched(subscriber, touched) {
+      const before = subscriber.touched.get(touched.sessionId);
       const users = [...new Set([...(before?.users ?? []), ...touched.users])];
-      follower.touched.set(touched.sessionId, { ...touched, users });
-      later(follower);
+      subscriber.touched.set(touched.sessionId, { ...touched, users });
+      later(subscriber);
     },
     drop(sessionId) {
-      for (const follower of ofSession.get(sessionId) ?? []) dropSession(follower, sessionId);
+      for (const subscriber of ofSession.get(sessionId) ?? []) dropSession(subscriber, sessionId);
     },
     renew() {
-      for (const follower of followers.values()) {
-        follower.born = ++born;
-        follower.letter = 0;
+      for (const subscriber of subscribers.values()) {
+        subscriber.born = ++born;
+        subscriber.letter = 0;
       }
     },
     expire() {
       const nowMs = clock.monotonic();
-      for (const follower of followers.values()) {
-        if (nowMs - follower.heardMs > forgottenMs) forget(follower);
+      for (const subscriber of subscribers.values()) {
+        if (nowMs - subscriber.heardMs > forgetAfterMs) forget(subscriber);
       }
     },
     close() {
       for (const each of unserve) each();
-      for (const follower of followers.values()) forget(follower);
+      for (const subscriber of subscribers.values()) forget(subscriber);
     },
   };
 }
 
-function add(map: Map<string, Set<Follower>>, key: string, follower: Follower): void {
-  const there = map.get(key);
-  if (there) there.add(follower);
-  else map.set(key, new Set([follower]));
+function add(
+  map: Map<string, Set<RemoteSubscriber>>,
+  key: string,
+  subscriber: RemoteSubscriber,
+): void {
+  const known = map.get(key);
+  if (known) known.add(subscriber);
+  else map.set(key, new Set([subscriber]));
 }
 
-function remove(map: Map<string, Set<Follower>>, key: string, follower: Follower): void {
-  const there = map.get(key);
-  if (there?.delete(follower) && there.size === 0) map.delete(key);
+function remove(
+  map: Map<string, Set<RemoteSubscriber>>,
+  key: string,
+  subscriber: RemoteSubscriber,
+): void {
+  const known = map.get(key);
+  if (known?.delete(subscriber) && known.size === 0) map.delete(key);
 }
 
 /**
  * The runner's side of live answers: which other processes listen to which, each told of all chunks of
  * a turn of the event loop in one letter. They say every second that they still do.
  */
-type Listeners = {
+type ChunkPublisher = {
   readonly size: number;
   chunks(live: LiveChunks): void;
   expire(): void;
   close(): void;
 };
 
-type Listened = {
+type ChunkSubscription = {
   /** When each was heard of last. */
   readonly by: Map<string, number>;
   /** How far those who listen were told. */
   reach: { epoch: number; attempt: number; nextIndex: number } | undefined;
 };
 
-type ListenersParts = {
+type ChunkPublisherParts = {
   bus: Bus;
   clock: Clock;
   snapshot: Runner["snapshot"];
@@ -262,65 +274,70 @@ type ListenersParts = {
   onFirst: () => void;
 };
 
-export function createListeners({ bus, clock, snapshot, onFirst }: ListenersParts): Listeners {
-  const listened = new Map<string, Listened>();
+export function createChunkPublisher({
+  bus,
+  clock,
+  snapshot,
+  onFirst,
+}: ChunkPublisherParts): ChunkPublisher {
+  const subscriptions = new Map<string, ChunkSubscription>();
   let unsent = new Map<string, LiveChunks[]>();
 
   const flush = () => {
-    const letters = unsent;
+    const batches = unsent;
     unsent = new Map();
-    for (const [to, live] of letters) bus.send(to, topics.chunks, asJson({ live }));
+    for (const [to, live] of batches) bus.send(to, topics.chunks, asBusJson({ live }));
   };
 
-  const listen = (from: string, asked: unknown): object | undefined => {
-    const { sessionId: id, snapshot: isAsked } = fieldsOf(asked);
+  const listen = (from: string, request: unknown): object | undefined => {
+    const { sessionId: id, snapshot: wantsSnapshot } = fieldsOf(request);
     const sessionId = readText(id);
     if (sessionId === undefined) return undefined;
-    const known = listened.get(sessionId);
-    const there: Listened = known ?? { by: new Map(), reach: undefined };
-    there.by.set(from, clock.monotonic());
-    listened.set(sessionId, there);
-    if (known && isAsked !== true) return { sessionId, ...there.reach };
+    const known = subscriptions.get(sessionId);
+    const subscription: ChunkSubscription = known ?? { by: new Map(), reach: undefined };
+    subscription.by.set(from, clock.monotonic());
+    subscriptions.set(sessionId, subscription);
+    if (known && wantsSnapshot !== true) return { sessionId, ...subscription.reach };
     const live = snapshot(sessionId);
-    if (!known && live) there.reach = reachOf(live);
-    return { sessionId, ...there.reach, ...(isAsked === true && live && { live }) };
+    if (!known && live) subscription.reach = progressOf(live);
+    return { sessionId, ...subscription.reach, ...(wantsSnapshot === true && live && { live }) };
   };
 
   const unserve = bus.serve(topics.listen, (body, from) => {
     const sessions = listOf(fieldsOf(body)["sessions"], (each) => listen(from, each));
-    if (listened.size > 0) onFirst();
-    return asJson({ sessions });
+    if (subscriptions.size > 0) onFirst();
+    return asBusJson({ sessions });
   });
 
   return {
     get size() {
-      return listened.size;
+      return subscriptions.size;
     },
     chunks(live) {
-      const there = listened.get(live.sessionId);
-      if (!there) return;
-      there.reach = reachOf(live);
-      for (const address of there.by.keys()) {
+      const subscription = subscriptions.get(live.sessionId);
+      if (!subscription) return;
+      subscription.reach = progressOf(live);
+      for (const address of subscription.by.keys()) {
         if (unsent.size === 0) queueMicrotask(flush);
-        const letter = unsent.get(address);
-        if (letter) letter.push(live);
+        const batch = unsent.get(address);
+        if (batch) batch.push(live);
         else unsent.set(address, [live]);
       }
     },
     expire() {
       const nowMs = clock.monotonic();
-      for (const [sessionId, { by }] of listened) {
-        for (const [from, heardMs] of by) if (nowMs - heardMs > forgottenMs) by.delete(from);
-        if (by.size === 0) listened.delete(sessionId);
+      for (const [sessionId, { by }] of subscriptions) {
+        for (const [from, heardMs] of by) if (nowMs - heardMs > forgetAfterMs) by.delete(from);
+        if (by.size === 0) subscriptions.delete(sessionId);
       }
     },
     close() {
       unserve();
-      listened.clear();
+      subscriptions.clear();
     },
   };
 }
 
-function reachOf({ epoch, attempt, index, nextIndex, chunks }: LiveChunks) {
+function progressOf({ epoch, attempt, index, nextIndex, chunks }: LiveChunks) {
   return { epoch, attempt, nextIndex: nextIndex ?? index + chunks.length };
 }

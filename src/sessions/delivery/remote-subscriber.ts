@@ -4,18 +4,18 @@ import type { Logger } from "../../base/log.ts";
 import type { Bus } from "../../bus/bus.ts";
 import type { LiveChunks } from "../runner.ts";
 import { createDigestedSet, type DigestedSet } from "./digested-set.ts";
-import { type Feed, missing } from "./feed.ts";
+import { type Feed, sessionNotFound } from "./feed.ts";
 import {
-  asJson,
-  type Count,
+  asBusJson,
+  type EnvelopeCount,
   fieldsOf,
   isSameSet,
   listOf,
-  type News,
-  readCount,
+  type SessionUpdate,
+  readEnvelopeCount,
   readLive,
-  readNews,
-  readReach,
+  readSessionUpdate,
+  readAnswerProgress,
   readSets,
   readText,
   readTouched,
@@ -24,16 +24,16 @@ import {
   topics,
   type Touched,
 } from "./remote-protocol.ts";
-import { turnOf, type View } from "./view.ts";
+import { turnOf, type HeaderView } from "./view.ts";
 
 /**
  * The gateway's side of following: the pods whose sessions or users this process wants to hear of, and
  * how many of their letters it has. A letter that is missing makes everything at that pod asked for
  * again, which tells how far each session is; what was in the letter comes from the journal.
  */
-export type Pods = {
+export type EntrySubscriber = {
   /** What its owner says of a session, from now on told of it: "elsewhere" where it isn't the owner. */
-  follow(address: string, sessionId: string): Promise<Said>;
+  follow(address: string, sessionId: string): Promise<OwnerReply>;
   unfollow(address: string, sessionId: string): void;
   /** Users to hear of, at all these pods. */
   watch(addresses: readonly string[], user: string): void;
@@ -46,52 +46,56 @@ export type Pods = {
   close(): void;
 };
 
-type Said = { readonly view: View | undefined } | "elsewhere";
+type OwnerReply = { readonly view: HeaderView | undefined } | "elsewhere";
 
-type PodsParts = {
+type EntrySubscriberParts = {
   bus: Bus;
   log: Logger;
   /** Those that are watched. */
-  users: DigestedSet;
-  onNews: (news: News) => boolean;
+  watchedUsers: DigestedSet;
+  onUpdate: (update: SessionUpdate) => boolean;
   onTouched: (touched: Touched) => void;
   /** Something about users may have been missed. */
   onMissed: () => void;
   /** Said of a session when it was asked for again. */
-  onSaid: (address: string, sessionId: string, said: Said) => void;
+  onOwnerReply: (address: string, sessionId: string, reply: OwnerReply) => void;
 };
 
-type Pod = {
+type RemotePublisher = {
   readonly address: string;
   readonly sessions: DigestedSet;
   /** Its users are watched, as it owns logs. */
   watched: boolean;
   /** It may have other users than those that are watched. */
   usersDiffer: boolean;
-  count: Count | undefined;
-  asking: { sessionId: string; resolve: (said: Said) => void; reject: (error: unknown) => void }[];
+  count: EnvelopeCount | undefined;
+  pendingFollows: {
+    sessionId: string;
+    resolve: (reply: OwnerReply) => void;
+    reject: (error: unknown) => void;
+  }[];
   /** Something was missed: everything has to be asked for again. */
   missed: boolean;
   repairing: boolean;
 };
 
-const followMs = 1_000;
+const requestTimeoutMs = 1_000;
 const pageSize = 500;
 
-export function createPods(parts: PodsParts): Pods {
+export function createEntrySubscriber(parts: EntrySubscriberParts): EntrySubscriber {
   const { bus, log } = parts;
-  const pods = new Map<string, Pod>();
+  const pods = new Map<string, RemotePublisher>();
 
-  const at = (address: string): Pod => {
+  const at = (address: string): RemotePublisher => {
     const known = pods.get(address);
     if (known) return known;
-    const made: Pod = {
+    const made: RemotePublisher = {
       address,
       sessions: createDigestedSet(),
       watched: false,
       usersDiffer: false,
       count: undefined,
-      asking: [],
+      pendingFollows: [],
       missed: false,
       repairing: false,
     };
@@ -99,56 +103,56 @@ export function createPods(parts: PodsParts): Pods {
     return made;
   };
 
-  const request = ({ address }: Pod, topic: string, body: object): Promise<Json> =>
-    bus.request(address, topic, asJson(body), { timeoutMs: followMs });
+  const request = ({ address }: RemotePublisher, topic: string, body: object): Promise<Json> =>
+    bus.request(address, topic, asBusJson(body), { timeoutMs: requestTimeoutMs });
 
   /** An answer stands for all letters before it. */
-  const counted = (pod: Pod, answer: Json): void => {
-    const count = readCount(answer);
+  const recordCount = (pod: RemotePublisher, answer: Json): void => {
+    const count = readEnvelopeCount(answer);
     if (!count) return;
     if (pod.count?.born === count.born && pod.count.letter >= count.letter) return;
     pod.count = count;
   };
 
-  const follow = async (pod: Pod, ids: readonly string[], only: boolean) => {
+  const follow = async (pod: RemotePublisher, ids: readonly string[], only: boolean) => {
     const sessions = ids.map((sessionId) => ({ sessionId }));
     const answer = await request(pod, topics.follow, { sessions, ...(only && { only }) });
-    const said = new Map<string, Said>();
+    const replies = new Map<string, OwnerReply>();
     listOf(fieldsOf(answer)["sessions"], (each) => {
       const { sessionId, view, gone } = fieldsOf(each);
       const id = readText(sessionId);
-      if (id !== undefined) said.set(id, gone === true ? "elsewhere" : { view: readView(view) });
+      if (id !== undefined) replies.set(id, gone === true ? "elsewhere" : { view: readView(view) });
       return undefined;
     });
-    return { answer, said };
+    return { answer, said: replies };
   };
 
-  const flush = async (pod: Pod): Promise<void> => {
-    const asked = pod.asking.splice(0, pageSize);
-    if (pod.asking.length > 0) queueMicrotask(() => void flush(pod));
-    const ids = asked.map(({ sessionId }) => sessionId);
+  const flush = async (pod: RemotePublisher): Promise<void> => {
+    const requests = pod.pendingFollows.splice(0, pageSize);
+    if (pod.pendingFollows.length > 0) queueMicrotask(() => void flush(pod));
+    const ids = requests.map(({ sessionId }) => sessionId);
     try {
       const { answer, said } = await follow(pod, ids, false);
       // Only the first answer tells where counting begins: later ones are about these sessions alone.
-      if (!pod.count) counted(pod, answer);
+      if (!pod.count) recordCount(pod, answer);
       // It has forgotten everything that it was asked for before.
-      else if (readCount(answer)?.born !== pod.count.born) void repair(pod);
-      for (const { sessionId, resolve } of asked) resolve(said.get(sessionId) ?? "elsewhere");
+      else if (readEnvelopeCount(answer)?.born !== pod.count.born) void repair(pod);
+      for (const { sessionId, resolve } of requests) resolve(said.get(sessionId) ?? "elsewhere");
     } catch (error) {
       // The owner may not have heard of these sessions: the next second asks for all.
       pod.missed = true;
-      for (const { reject } of asked) reject(error);
+      for (const { reject } of requests) reject(error);
     }
   };
 
-  const repair = async (pod: Pod): Promise<void> => {
+  const repair = async (pod: RemotePublisher): Promise<void> => {
     pod.missed = true;
     if (pod.repairing) return;
     pod.repairing = true;
     try {
       while (pod.missed) {
         pod.missed = false;
-        await askForAll(pod);
+        await followAll(pod);
       }
     } catch (error) {
       pod.missed = true;
@@ -160,18 +164,18 @@ export function createPods(parts: PodsParts): Pods {
       pod.repairing = false;
     }
   };
-  const askForAll = async (pod: Pod): Promise<void> => {
+  const followAll = async (pod: RemotePublisher): Promise<void> => {
     const ids = [...pod.sessions];
     for (let from = 0; from === 0 || from < ids.length; from += pageSize) {
       const { answer, said } = await follow(pod, ids.slice(from, from + pageSize), from === 0);
       // What happens after the first page is told by letters, which are counted from here.
-      if (from === 0) counted(pod, answer);
+      if (from === 0) recordCount(pod, answer);
       for (const [sessionId, each] of said) {
-        if (pod.sessions.has(sessionId)) parts.onSaid(pod.address, sessionId, each);
+        if (pod.sessions.has(sessionId)) parts.onOwnerReply(pod.address, sessionId, each);
       }
     }
     if (!pod.watched && !pod.usersDiffer) return;
-    const users = pod.watched ? [...parts.users] : [];
+    const users = pod.watched ? [...parts.watchedUsers] : [];
     for (let from = 0; from === 0 || from < users.length; from += pageSize) {
       const page = users.slice(from, from + pageSize);
       await request(pod, topics.watch, { users: page, ...(from === 0 && { only: true }) });
@@ -180,11 +184,11 @@ export function createPods(parts: PodsParts): Pods {
     parts.onMissed();
   };
 
-  const ask = async (pod: Pod): Promise<void> => {
+  const poll = async (pod: RemotePublisher): Promise<void> => {
     // Letters come in order, so that an owner that got all before this one has what is wanted now.
     const wanted = {
-      sessions: stateOf(pod.sessions),
-      users: pod.watched ? stateOf(parts.users) : none,
+      sessions: setStateOf(pod.sessions),
+      users: pod.watched ? setStateOf(parts.watchedUsers) : none,
     };
     let answer: Json;
     try {
@@ -193,17 +197,17 @@ export function createPods(parts: PodsParts): Pods {
       if (!hasCode(error, "unsupported")) return;
       answer = null;
     }
-    const told = readSets(answer);
-    const count = readCount(answer);
+    const reported = readSets(answer);
+    const count = readEnvelopeCount(answer);
     const hasAll = count && count.born === pod.count?.born && count.letter <= pod.count.letter;
-    pod.usersDiffer = !isSameSet(told.users, wanted.users);
-    const isSame = isSameSet(told.sessions, wanted.sessions) && !pod.usersDiffer;
+    pod.usersDiffer = !isSameSet(reported.users, wanted.users);
+    const isSame = isSameSet(reported.sessions, wanted.sessions) && !pod.usersDiffer;
     if (!hasAll || !isSame || pod.missed) await repair(pod);
   };
 
   const receive = (from: string, body: Json): void => {
     const pod = pods.get(from);
-    const count = readCount(body);
+    const count = readEnvelopeCount(body);
     if (!pod || !count) return;
     const { born, letter } = pod.count ?? { born: -1, letter: 0 };
     // One that is late or comes twice tells nothing new of how many there are.
@@ -215,8 +219,8 @@ export function createPods(parts: PodsParts): Pods {
   const unserve = [
     bus.serve(topics.committed, (body, from) => {
       const strays: string[] = [];
-      for (const news of listOf(fieldsOf(body)["sessions"], readNews)) {
-        if (!parts.onNews(news)) strays.push(news.sessionId);
+      for (const update of listOf(fieldsOf(body)["sessions"], readSessionUpdate)) {
+        if (!parts.onUpdate(update)) strays.push(update.sessionId);
       }
       receive(from, body);
       if (strays.length > 0) bus.send(from, topics.follow, { drop: strays });
@@ -236,7 +240,7 @@ export function createPods(parts: PodsParts): Pods {
       const pod = at(address);
       pod.sessions.add(sessionId);
       return new Promise((resolve, reject) => {
-        if (pod.asking.push({ sessionId, resolve, reject }) === 1) {
+        if (pod.pendingFollows.push({ sessionId, resolve, reject }) === 1) {
           queueMicrotask(() => void flush(pod));
         }
       });
@@ -266,9 +270,9 @@ export function createPods(parts: PodsParts): Pods {
       for (const address of owners ?? []) if (address !== bus.address) at(address).watched = true;
       for (const pod of pods.values()) {
         const isOwner = owners?.includes(pod.address) ?? true;
-        if (parts.users.size === 0 || !isOwner) pod.watched = false;
+        if (parts.watchedUsers.size === 0 || !isOwner) pod.watched = false;
         if (pod.sessions.size === 0 && !pod.watched) pods.delete(pod.address);
-        else void ask(pod);
+        else void poll(pod);
       }
     },
     close() {
@@ -278,27 +282,27 @@ export function createPods(parts: PodsParts): Pods {
   };
 }
 
-const none = stateOf(createDigestedSet());
+const none = setStateOf(createDigestedSet());
 
-function stateOf({ size, digest }: DigestedSet): SetState {
+function setStateOf({ size, digest }: DigestedSet): SetState {
   return { size, digest };
 }
 
 /** The gateway's side of live answers: those that runners elsewhere make. */
-type Listening = {
+type ChunkSubscriber = {
   /** The answer so far; from now on its runner tells of what comes after. */
-  ask(address: string, sessionId: string): Promise<LiveChunks | undefined>;
+  readAnswer(address: string, sessionId: string): Promise<LiveChunks | undefined>;
   /** Says to every runner that it is still listened to, and sees whether all that it said was heard. */
   tick(feeds: Iterable<Feed>): void;
   close(): void;
 };
 
-const answerMs = 1_000;
+const answerTimeoutMs = 1_000;
 
-export function createListening(
+export function createChunkSubscriber(
   bus: Bus,
   feedOf: (sessionId: string) => Feed | undefined,
-): Listening {
+): ChunkSubscriber {
   const unserve = bus.serve(topics.chunks, (body) => {
     for (const live of listOf(fieldsOf(body)["live"], readLive)) {
       feedOf(live.sessionId)?.chunks(live);
@@ -307,8 +311,8 @@ export function createListening(
   });
 
   const request = async (address: string, sessions: object[]) => {
-    const options = { timeoutMs: answerMs };
-    const answer = await bus.request(address, topics.listen, asJson({ sessions }), options);
+    const options = { timeoutMs: answerTimeoutMs };
+    const answer = await bus.request(address, topics.listen, asBusJson({ sessions }), options);
     return fieldsOf(answer)["sessions"];
   };
 
@@ -317,11 +321,12 @@ export function createListening(
       address,
       feeds.map(({ sessionId }) => ({ sessionId })),
     );
-    for (const reach of listOf(answers, readReach)) feedOf(reach.sessionId)?.heardOf(reach);
+    for (const reach of listOf(answers, readAnswerProgress))
+      feedOf(reach.sessionId)?.reportProgress(reach);
   };
 
   return {
-    async ask(address, sessionId) {
+    async readAnswer(address, sessionId) {
       const answers = await request(address, [{ sessionId, snapshot: true }]);
       return listOf(answers, (each) => readLive(fieldsOf(each)["live"]))[0];
     },
@@ -330,8 +335,8 @@ export function createListening(
       for (const feed of feeds) {
         const address = feed.subscribers > 0 && feed.view && runnerElsewhere(feed.view, bus);
         if (!address) continue;
-        const there = byRunner.get(address);
-        if (there) there.push(feed);
+        const known = byRunner.get(address);
+        if (known) known.push(feed);
         else byRunner.set(address, [feed]);
       }
       // Where none answers, the next second asks again, or the owner names another runner.
@@ -342,7 +347,10 @@ export function createListening(
 }
 
 /** The address of the runner of the turn that goes on, if that isn't here. */
-export function runnerElsewhere(view: View, { address }: Pick<Bus, "address">): string | undefined {
+export function runnerElsewhere(
+  view: HeaderView,
+  { address }: Pick<Bus, "address">,
+): string | undefined {
   return turnOf(view) && view.runner !== null && view.runner !== address ? view.runner : undefined;
 }
 
@@ -350,27 +358,27 @@ export function runnerElsewhere(view: View, { address }: Pick<Bus, "address">): 
  * Keeps every feed at its source: this process where it owns the log, else the pod that does. While
  * nobody does, nothing can happen; what the last owner did before is in the journal.
  */
-type Following = {
+type FeedSources = {
   /** Brings a new feed its first view, or fails it. */
   attach(feed: Feed): void;
   detach(sessionId: string): void;
   /** Looks whether the source of a feed is still the same. */
   check(feed: Feed): void;
   /** Whether its source is this process, as far as is known. */
-  isHere(sessionId: string): boolean;
+  isLocal(sessionId: string): boolean;
   /** This process may have another part in it than before: its source is looked for again. */
   forget(sessionId: string): void;
   /** Takes what a pod said of a session when it was asked for again. */
-  said(feed: Feed | undefined, address: string, sessionId: string, said: Said): void;
+  acceptReply(feed: Feed | undefined, address: string, sessionId: string, reply: OwnerReply): void;
 };
 
-type FollowingParts = {
+type FeedSourcesParts = {
   bus: Bus;
-  pods: Pods;
+  subscriber: EntrySubscriber;
   isLocal: (sessionId: string) => boolean;
   ownerOf: (sessionId: string) => Promise<string | undefined>;
-  look: (sessionId: string) => View | undefined;
-  readView: (sessionId: string) => Promise<View | undefined>;
+  localView: (sessionId: string) => HeaderView | undefined;
+  readView: (sessionId: string) => Promise<HeaderView | undefined>;
   /** Not dropped meanwhile. */
   isCurrent: (feed: Feed) => boolean;
   /** Its source isn't this process: whether it is still the same is to be looked at every second. */
@@ -380,11 +388,11 @@ type FollowingParts = {
 /** What is "unknown" is looked for again, and the journal is asked whatever is found. */
 type Source = "here" | "nowhere" | "unknown" | { readonly address: string };
 
-export function createFollowing(parts: FollowingParts): Following {
-  const { bus, pods } = parts;
+export function createFeedSources(parts: FeedSourcesParts): FeedSources {
+  const { bus, subscriber } = parts;
   const sources = new Map<string, Source>();
   /** Whose source is being looked for, so that each is looked for once at a time. */
-  const looking = new Set<Feed>();
+  const resolving = new Set<Feed>();
 
   const addressOf = (source: Source | undefined) =>
     typeof source === "object" ? source.address : undefined;
@@ -398,17 +406,18 @@ export function createFollowing(parts: FollowingParts): Following {
 
   const move = (sessionId: string, source: Source): void => {
     const before = addressOf(sources.get(sessionId));
-    if (before !== undefined && before !== addressOf(source)) pods.unfollow(before, sessionId);
+    if (before !== undefined && before !== addressOf(source))
+      subscriber.unfollow(before, sessionId);
     sources.set(sessionId, source);
     if (source !== "here") parts.onElsewhere(sessionId);
   };
 
   /** What the source knows; undefined where only the journal can tell. */
-  const ask = async (sessionId: string, source: Source): Promise<View | undefined> => {
-    if (source === "here") return parts.look(sessionId);
+  const readSource = async (sessionId: string, source: Source): Promise<HeaderView | undefined> => {
+    if (source === "here") return parts.localView(sessionId);
     if (typeof source !== "object") return undefined;
-    const said = await pods.follow(source.address, sessionId);
-    if (said !== "elsewhere") return said.view;
+    const reply = await subscriber.follow(source.address, sessionId);
+    if (reply !== "elsewhere") return reply.view;
     lose(sessionId, source.address);
     return undefined;
   };
@@ -417,7 +426,7 @@ export function createFollowing(parts: FollowingParts): Following {
     if (addressOf(sources.get(sessionId)) === address) move(sessionId, "unknown");
   };
 
-  const lookAgain = (feed: Feed): void => {
+  const markUnknown = (feed: Feed): void => {
     if (parts.isCurrent(feed)) move(feed.sessionId, "unknown");
   };
 
@@ -425,28 +434,28 @@ export function createFollowing(parts: FollowingParts): Following {
     const { sessionId } = feed;
     if (!parts.isCurrent(feed)) return;
     move(sessionId, source);
-    let view: View | undefined;
+    let view: HeaderView | undefined;
     try {
-      view = await ask(sessionId, source);
+      view = await readSource(sessionId, source);
     } catch (error) {
       // An owner that doesn't answer doesn't keep anybody from what the journal has.
       if (hasCode(error, "closed")) throw error;
     }
     view ??= await parts.readView(sessionId);
     if (view) feed.accept(view, []);
-    else feed.fail(missing(sessionId));
+    else feed.fail(sessionNotFound(sessionId));
   };
 
-  const once = (feed: Feed, look: () => Promise<void>): void => {
-    if (looking.has(feed)) return;
-    looking.add(feed);
-    look()
+  const once = (feed: Feed, resolve: () => Promise<void>): void => {
+    if (resolving.has(feed)) return;
+    resolving.add(feed);
+    resolve()
       .catch((error: unknown) => {
         // Where something is known already, the next second asks again.
         if (!feed.view) feed.fail(error);
-        else lookAgain(feed);
+        else markUnknown(feed);
       })
-      .finally(() => looking.delete(feed));
+      .finally(() => resolving.delete(feed));
   };
 
   return {
@@ -464,16 +473,16 @@ export function createFollowing(parts: FollowingParts): Following {
     forget(sessionId) {
       if (addressOf(sources.get(sessionId)) === undefined) move(sessionId, "unknown");
     },
-    isHere: (sessionId) => sources.get(sessionId) === "here",
+    isLocal: (sessionId) => sources.get(sessionId) === "here",
     detach(sessionId) {
       const address = addressOf(sources.get(sessionId));
       sources.delete(sessionId);
-      if (address !== undefined) pods.unfollow(address, sessionId);
+      if (address !== undefined) subscriber.unfollow(address, sessionId);
     },
-    said(feed, address, sessionId, said) {
+    acceptReply(feed, address, sessionId, reply) {
       if (!feed) return;
-      if (said === "elsewhere") lose(sessionId, address);
-      else if (said.view) feed.accept(said.view, []);
+      if (reply === "elsewhere") lose(sessionId, address);
+      else if (reply.view) feed.accept(reply.view, []);
       else refresh(feed);
     },
   };
@@ -482,7 +491,7 @@ export function createFollowing(parts: FollowingParts): Following {
     // The next second asks the pod again where this fails.
     parts.readView(feed.sessionId).then(
       (view) => view && feed.accept(view, []),
-      () => lookAgain(feed),
+      () => markUnknown(feed),
     );
   }
 }

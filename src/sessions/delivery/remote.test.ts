@@ -1,11 +1,11 @@
 import { describe, expect, test } from "vitest";
 import type { Json } from "../../base/json.ts";
 import type { Bus } from "../../bus/bus.ts";
-import { hubScene, joinAs, settled, upTo } from "../contract/delivery-harness.ts";
+import { createHubHarness, joinAs, settled, upTo } from "../contract/delivery-harness.ts";
 
 describe("a session that another pod owns", () => {
   test.each([true, false])("is followed there (in its memory: %s)", async (isLoaded) => {
-    const scene = await hubScene();
+    const scene = await createHubHarness();
     await scene.commit("s", { say: 3 });
     scene.isLoaded = isLoaded;
     const client = joinAs(scene.hub("gateway"), "s", { lastSeq: 1 });
@@ -20,7 +20,7 @@ describe("a session that another pod owns", () => {
 
   test("is told of by one letter for all that happens at once", async () => {
     let letters = 0;
-    const scene = await hubScene({
+    const scene = await createHubHarness({
       carry({ text }, arrive) {
         if (text.includes("session.committed")) letters++;
         queueMicrotask(arrive);
@@ -43,7 +43,7 @@ describe("a session that another pod owns", () => {
     "that lost a letter is complete with %s",
     async (by) => {
       let losing = false;
-      const scene = await hubScene({
+      const scene = await createHubHarness({
         carry: ({ text }, arrive) =>
           losing && text.includes("session.committed") ? "lost" : queueMicrotask(arrive),
       });
@@ -71,7 +71,7 @@ describe("a session that another pod owns", () => {
     "S5: is followed, also where its owner heard neither of it nor that another one is left, and answers %s",
     async (how) => {
       let losing = false;
-      const scene = await hubScene({
+      const scene = await createHubHarness({
         carry: ({ text }, arrive) =>
           losing && text.includes("session.follow") ? "lost" : queueMicrotask(arrive),
         ...(how !== "by what it has" && { between: (bus) => answering(bus, withoutDigests) }),
@@ -97,7 +97,7 @@ describe("a session that another pod owns", () => {
   test("S5: is asked for again where its owner has as many sessions, and others", async () => {
     let asked = 0;
     let isAnother = false;
-    const scene = await hubScene({
+    const scene = await createHubHarness({
       carry({ text }, arrive) {
         if (text.includes("session.follow")) asked++;
         queueMicrotask(arrive);
@@ -120,7 +120,7 @@ describe("a session that another pod owns", () => {
   test("that was deleted isn't kept by its owner, even where its gateway's word is lost", async () => {
     let losing = false;
     const kept: unknown[] = [];
-    const scene = await hubScene({
+    const scene = await createHubHarness({
       carry: ({ text }, arrive) =>
         losing && text.includes("session.follow") ? "lost" : queueMicrotask(arrive),
       between: (bus) => answering(bus, (answer) => (kept.push(answer["sessions"]), answer)),
@@ -139,7 +139,7 @@ describe("a session that another pod owns", () => {
 
   test("that was deleted before it was followed isn't kept by its owner either", async () => {
     const kept: unknown[] = [];
-    const scene = await hubScene({
+    const scene = await createHubHarness({
       carry: ({ text }, arrive) => (text.includes('"drop"') ? "lost" : queueMicrotask(arrive)),
       between: (bus) => answering(bus, (answer) => (kept.push(answer["sessions"]), answer)),
     });
@@ -156,7 +156,7 @@ describe("a session that another pod owns", () => {
   test("that is joined while its owner says what it has doesn't have all asked for again", async () => {
     let isJoining = false;
     let asked = 0;
-    const scene = await hubScene({
+    const scene = await createHubHarness({
       carry({ text }, arrive) {
         if (text.includes('"only"')) asked++;
         queueMicrotask(arrive);
@@ -181,7 +181,7 @@ describe("a session that another pod owns", () => {
   });
 
   test("is followed at its next owner, with what the last one never told", async () => {
-    const scene = await hubScene();
+    const scene = await createHubHarness();
     await scene.commit("s", { say: 1 });
     const client = joinAs(scene.hub("gateway"), "s");
     await client.joined.ready;
@@ -204,7 +204,7 @@ describe("a session that another pod owns", () => {
   });
 
   test("is followed elsewhere where this pod has lost it, and here where it has taken it", async () => {
-    const scene = await hubScene();
+    const scene = await createHubHarness();
     await scene.commit("s", { say: 1 });
     const here = joinAs(scene.hub("owner"), "s");
     const there = joinAs(scene.hub("next"), "s");
@@ -223,7 +223,7 @@ describe("a session that another pod owns", () => {
   });
 
   test("is read from the journal where its owner doesn't answer", async () => {
-    const scene = await hubScene();
+    const scene = await createHubHarness();
     await scene.commit("s", { say: 2 });
     scene.seenOwner = "nobody";
     const client = joinAs(scene.hub("gateway"), "s");
@@ -235,7 +235,7 @@ describe("a session that another pod owns", () => {
   });
 
   test("is read from the journal where a letter would be too large", async () => {
-    const scene = await hubScene();
+    const scene = await createHubHarness();
     await scene.commit("s", { say: 1 });
     const client = joinAs(scene.hub("gateway"), "s");
     await client.joined.ready;
@@ -249,7 +249,7 @@ describe("a session that another pod owns", () => {
   test("is told of to nobody who isn't heard of any more", async () => {
     let letters = 0;
     let cut = false;
-    const scene = await hubScene({
+    const scene = await createHubHarness({
       carry({ text, from }, arrive) {
         if (text.includes("session.committed")) letters++;
         return cut && from === "gateway" ? "lost" : queueMicrotask(arrive);
@@ -281,7 +281,7 @@ describe("a session that another pod owns", () => {
 
   test("is followed by nobody who left before its owner was found", async () => {
     let letters = 0;
-    const scene = await hubScene({
+    const scene = await createHubHarness({
       carry(_letter, arrive) {
         letters++;
         queueMicrotask(arrive);
@@ -308,7 +308,7 @@ describe("a session that another pod owns", () => {
       { touched: [{ tenant: 1 }] },
     ];
     let foreign: ((topic: string, body: never) => void) | undefined;
-    const scene = await hubScene({
+    const scene = await createHubHarness({
       between(bus) {
         foreign ??= (topic, body) => bus.send("gateway", topic, body);
         return bus;
@@ -339,7 +339,7 @@ describe("a session that another pod owns", () => {
   });
 
   test("is joined again where its log was replaced by another", async () => {
-    const scene = await hubScene();
+    const scene = await createHubHarness();
     await scene.commit("s", { say: 1 });
     const client = joinAs(scene.hub("owner"), "s");
     await client.joined.ready;

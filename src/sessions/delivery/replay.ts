@@ -1,17 +1,17 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { Entry } from "../../protocol/message.ts";
 import type { LiveChunks } from "../runner.ts";
-import type { Place, SessionEvent, Sink } from "../service.ts";
+import type { JoinPosition, FeedEvent, Sink } from "../service.ts";
 import type { Ring } from "./ring.ts";
-import { sameState, turnOf, type View } from "./view.ts";
+import { sameState, turnOf, type HeaderView } from "./view.ts";
 
 type ReplayParts = {
   ring: () => Ring;
   page: (after: number) => Promise<Entry[]>;
   /** Looks in the journal how far the session is. */
   refresh: () => Promise<void>;
-  push: (subscriber: Subscriber, event: SessionEvent) => void;
-  current: () => { readonly view: View; readonly head: number };
+  push: (subscriber: Subscriber, event: FeedEvent) => void;
+  current: () => { readonly view: HeaderView; readonly head: number };
   goLive: (subscriber: Subscriber) => Promise<void> | undefined;
 };
 
@@ -23,19 +23,19 @@ export function createReplay(parts: ReplayParts) {
   const { ring, page, push, current } = parts;
   const isGone = (subscriber: Subscriber) => subscriber.stage === "gone";
 
-  const whyReset = async (place: Place): Promise<Reset> => {
-    if (place.lastSeq === 0) return {};
+  const whyReset = async (position: JoinPosition): Promise<Reset> => {
+    if (position.lastSeq === 0) return {};
     // A client may have heard of more than this process did: the journal knows who is right.
-    if (place.lastSeq > current().view.lastSeq) await parts.refresh();
+    if (position.lastSeq > current().view.lastSeq) await parts.refresh();
     const { view } = current();
-    if (place.incarnation !== undefined && place.incarnation !== view.incarnation) {
+    if (position.incarnation !== undefined && position.incarnation !== view.incarnation) {
       return { reason: "incarnation" };
     }
-    if (place.lastSeq > view.lastSeq) return { reason: "ahead" };
-    if (place.lastMessageId === undefined) return {};
-    const recent = ring().at(place.lastSeq);
-    const [entry, ...following] = recent ? [recent] : await page(place.lastSeq - 1);
-    const fits = entry?.seq === place.lastSeq && entry.messageId === place.lastMessageId;
+    if (position.lastSeq > view.lastSeq) return { reason: "ahead" };
+    if (position.lastMessageId === undefined) return {};
+    const recent = ring().at(position.lastSeq);
+    const [entry, ...following] = recent ? [recent] : await page(position.lastSeq - 1);
+    const fits = entry?.seq === position.lastSeq && entry.messageId === position.lastMessageId;
     if (fits) return { following };
     // Where there is nothing at all, the session may have been deleted since its view was read. Looking
     // again shows that, and ends the feed, which tells the subscriber so.
@@ -66,13 +66,13 @@ export function createReplay(parts: ReplayParts) {
     );
   };
 
-  return async (subscriber: Subscriber, place: Place): Promise<void> => {
-    const { reason, following } = await whyReset(place);
+  return async (subscriber: Subscriber, position: JoinPosition): Promise<void> => {
+    const { reason, following } = await whyReset(position);
     if (isGone(subscriber)) return;
     const { view } = current();
     const { lastSeq, incarnation, state } = view;
     subscriber.view = view;
-    subscriber.seq = reason ? 0 : place.lastSeq;
+    subscriber.seq = reason ? 0 : position.lastSeq;
     push(subscriber, { type: "joined", lastSeq, incarnation, state });
     if (reason) push(subscriber, { type: "reset", reason });
     let ahead = upToHead(following ?? []);
@@ -89,26 +89,26 @@ export function createReplay(parts: ReplayParts) {
 }
 
 type Reset = {
-  readonly reason?: Extract<SessionEvent, { type: "reset" }>["reason"];
+  readonly reason?: Extract<FeedEvent, { type: "reset" }>["reason"];
   /** What was read of the entries after the place, on the way. */
   readonly following?: readonly Entry[];
 };
 
 /** One client of a session, and what it has been told. */
 export type Subscriber = {
-  readonly sink: Sink<SessionEvent>;
+  readonly sink: Sink<FeedEvent>;
   /** It gets what is live only once it has been told everything before. */
   stage: "replaying" | "live" | "gone";
   /** The last entry that it was told of. */
   seq: number;
   /** What it knows of the session's state. */
-  view: View | undefined;
+  view: HeaderView | undefined;
   /** How far it was told of the answer of the turn in `view`: the number of the next chunk. */
   nextIndex: number;
 };
 
 /** What a subscriber that is live has yet to hear of its session's state. */
-export function stateFor(subscriber: Subscriber, view: View): SessionEvent | undefined {
+export function stateFor(subscriber: Subscriber, view: HeaderView): FeedEvent | undefined {
   const before = subscriber.view;
   if (before === view) return undefined;
   subscriber.view = view;
@@ -118,10 +118,7 @@ export function stateFor(subscriber: Subscriber, view: View): SessionEvent | und
 }
 
 /** What chunks hold for a subscriber that knows of their turn; "gap" where some before them are missing. */
-export function chunksFor(
-  subscriber: Subscriber,
-  live: LiveChunks,
-): SessionEvent | "gap" | undefined {
+export function chunksFor(subscriber: Subscriber, live: LiveChunks): FeedEvent | "gap" | undefined {
   const { epoch, attempt, chunks } = live;
   const { nextIndex } = subscriber;
   if (live.fromStart) {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Entry } from "../../protocol/message.ts";
-import { createRing, type Ring, type Room, sizeOf } from "./ring.ts";
+import { createRing, type Ring, type RingBudget, estimateJsonBytes } from "./ring.ts";
 import { upTo } from "../contract/delivery-harness.ts";
 
 describe("what was said last", () => {
@@ -44,12 +44,12 @@ describe("what was said last", () => {
 
   test("is measured about as its text is", () => {
     const written = JSON.stringify(entry(3)).length;
-    expect(Math.abs(sizeOf(entry(3)) - written)).toBeLessThan(written / 3);
+    expect(Math.abs(estimateJsonBytes(entry(3)) - written)).toBeLessThan(written / 3);
   });
 });
 
-function roomOf(maxBytes: number, makeRoom = () => {}): Room {
-  return { usedBytes: 0, maxBytes, makeRoom };
+function roomOf(maxBytes: number, makeRoom = () => {}): RingBudget {
+  return { usedBytes: 0, maxBytes, evict: makeRoom };
 }
 
 function entry(seq: number): Entry {

@@ -13,16 +13,16 @@ export type Ring = {
 };
 
 /** What all rings of a process take together, and how to make room. */
-export type Room = { usedBytes: number; readonly maxBytes: number; makeRoom(): void };
+export type RingBudget = { usedBytes: number; readonly maxBytes: number; evict(): void };
 
-export function createRing(room: Room, maxBytes: number): Ring {
+export function createRing(budget: RingBudget, maxBytes: number): Ring {
   let entries: Entry[] = [];
   let sizes: number[] = [];
   let bytes = 0;
 
   const grow = (by: number) => {
     bytes += by;
-    room.usedBytes += by;
+    budget.usedBytes += by;
   };
   const trim = () => {
     let drop = 0;
@@ -35,14 +35,14 @@ export function createRing(room: Room, maxBytes: number): Ring {
   return {
     add(more) {
       for (const entry of more) {
-        const size = sizeOf(entry);
+        const size = estimateJsonBytes(entry);
         entries.push(entry);
         sizes.push(size);
         grow(size);
       }
       // An eighth more than fits is borne, so that a full ring isn't copied for every entry.
       if (bytes > maxBytes * 1.125) trim();
-      if (room.usedBytes > room.maxBytes) room.makeRoom();
+      if (budget.usedBytes > budget.maxBytes) budget.evict();
     },
     addBefore(earlier, head) {
       const first = entries[0]?.seq ?? head + 1;
@@ -51,8 +51,9 @@ export function createRing(room: Room, maxBytes: number): Ring {
       const found: number[] = [];
       let more = 0;
       while (take > 0) {
-        const size = sizeOf(earlier[take - 1]!);
-        if (bytes + more + size > maxBytes || room.usedBytes + more + size > room.maxBytes) break;
+        const size = estimateJsonBytes(earlier[take - 1]!);
+        if (bytes + more + size > maxBytes || budget.usedBytes + more + size > budget.maxBytes)
+          break;
         more += size;
         found.unshift(size);
         take--;
@@ -77,11 +78,11 @@ export function createRing(room: Room, maxBytes: number): Ring {
 }
 
 /** About what a value takes as JSON, without writing it. */
-export function sizeOf(value: unknown): number {
+export function estimateJsonBytes(value: unknown): number {
   if (typeof value === "string") return value.length + 2;
   if (typeof value !== "object" || value === null) return 8;
   let size = 2;
-  if (Array.isArray(value)) for (const each of value) size += sizeOf(each) + 1;
-  else for (const key in value) size += key.length + 4 + sizeOf((value as never)[key]);
+  if (Array.isArray(value)) for (const each of value) size += estimateJsonBytes(each) + 1;
+  else for (const key in value) size += key.length + 4 + estimateJsonBytes((value as never)[key]);
   return size;
 }

@@ -1,8 +1,8 @@
 import { isTurn, type SessionState } from "../../protocol/message.ts";
-import { type Header, stateOf, waitsOf } from "../conversation/header.ts";
+import { type Header, sessionStateOf, permitWaitsOf } from "../conversation/header.ts";
 
 /** What the clients of a session are told of its header, and what puts two of them in order. */
-export type View = {
+export type HeaderView = {
   readonly incarnation: string;
   readonly lastSeq: number;
   readonly epoch: number;
@@ -16,7 +16,7 @@ export type View = {
   readonly deleted: boolean;
 };
 
-export function viewOf(header: Header, incarnation: string): View {
+export function headerViewOf(header: Header, incarnation: string): HeaderView {
   const { lastSeq, epoch, work, status } = header;
   return {
     incarnation,
@@ -24,8 +24,8 @@ export function viewOf(header: Header, incarnation: string): View {
     epoch,
     attempt: work?.attempt ?? 0,
     runner: work?.runner ?? null,
-    waits: work?.type === "turn" ? waitsOf(work) : 0,
-    state: stateOf(header),
+    waits: work?.type === "turn" ? permitWaitsOf(work) : 0,
+    state: sessionStateOf(header),
     deleted: status === "deleted",
   };
 }
@@ -34,7 +34,7 @@ export function viewOf(header: Header, incarnation: string): View {
  * Whether `next` is the later of two headers of one log. They come by several ways, late and twice, so
  * this is told by what only ever rises: seqs, epochs, within an epoch its end, within work its attempt.
  */
-export function isLater(next: View, than: View): boolean {
+export function isLater(next: HeaderView, than: HeaderView): boolean {
   if (next.deleted !== than.deleted) return next.deleted;
   if (next.lastSeq !== than.lastSeq) return next.lastSeq > than.lastSeq;
   if (next.epoch !== than.epoch) return next.epoch > than.epoch;
@@ -48,12 +48,12 @@ export function isLater(next: View, than: View): boolean {
  * Within one attempt a runner is named at most once, a stop is asked for at most once, and what counts its
  * waits rises.
  */
-function stepsOf({ runner, waits = 0, state }: View): number {
+function stepsOf({ runner, waits = 0, state }: HeaderView): number {
   const isStopping = isTurn(state) && state.stopping;
   return (runner === null ? 0 : 1) + waits + (isStopping ? 1 : 0);
 }
 
-export function sameState(one: View, other: View): boolean {
+export function sameState(one: HeaderView, other: HeaderView): boolean {
   const [a, b] = [one.state, other.state];
   if (a.state !== b.state) return false;
   if (a.state === "idle" || b.state === "idle") return true;
@@ -63,7 +63,7 @@ export function sameState(one: View, other: View): boolean {
 }
 
 /** The turn whose answer may be shown, undefined where none is being made. */
-export function turnOf(view: View): { epoch: number; attempt: number } | undefined {
+export function turnOf(view: HeaderView): { epoch: number; attempt: number } | undefined {
   const { state } = view;
   return isTurn(state) && state.attempt > 0 ? state : undefined;
 }

@@ -1,37 +1,42 @@
 import type { DigestedSet } from "./digested-set.ts";
-import type { Follower, Followers } from "./remote-publisher.ts";
+import type { RemoteSubscriber, EntryPublisher } from "./remote-publisher.ts";
 import type { Touched } from "./remote-protocol.ts";
 import type { CommittedSession } from "./delivery.ts";
-import type { Pods } from "./remote-subscriber.ts";
+import type { EntrySubscriber } from "./remote-subscriber.ts";
 
 /** Users whose sessions are watched here: who is told that something happened in one of them. */
-export type Users = {
+export type WatchedUsers = {
   watch(tenant: string, user: string): () => void;
   listen(listener: TouchListener): () => void;
   /** Tells those here, and the processes that watch one of the session's users. */
   committed(what: CommittedSession): void;
-  tell(touched: Touched | undefined): void;
+  notify(touched: Touched | undefined): void;
   tick(): void;
   close(): void;
 };
 
 type TouchListener = (touched: Touched | undefined) => void;
 
-export type UsersParts = {
+export type WatchedUsersParts = {
   owners: () => Promise<readonly string[]>;
-  followers: Followers;
-  pods: Pods;
+  publisher: EntryPublisher;
+  subscriber: EntrySubscriber;
   /** Those that are watched, kept here. */
   watched: DigestedSet;
 };
 
-export function createUsers({ owners, followers, pods, watched }: UsersParts): Users {
+export function createWatchedUsers({
+  owners,
+  publisher,
+  subscriber,
+  watched,
+}: WatchedUsersParts): WatchedUsers {
   /** How many watch each of them. */
   const watchers = new Map<string, number>();
   const listeners = new Set<TouchListener>();
   let closed = false;
 
-  const tell = (touched: Touched | undefined): void => {
+  const notify = (touched: Touched | undefined): void => {
     for (const listener of listeners) listener(touched);
   };
 
@@ -44,7 +49,7 @@ export function createUsers({ owners, followers, pods, watched }: UsersParts): U
         watched.add(key);
         // Where this fails, the next second tells them.
         owners().then(
-          (addresses) => !closed && watched.has(key) && pods.watch(addresses, key),
+          (addresses) => !closed && watched.has(key) && subscriber.watch(addresses, key),
           () => {},
         );
       }
@@ -56,7 +61,7 @@ export function createUsers({ owners, followers, pods, watched }: UsersParts): U
         if (left > 0) return void watchers.set(key, left);
         watchers.delete(key);
         watched.delete(key);
-        if (!closed) pods.unwatch(key);
+        if (!closed) subscriber.unwatch(key);
       };
     },
     listen(listener) {
@@ -65,28 +70,28 @@ export function createUsers({ owners, followers, pods, watched }: UsersParts): U
     },
     committed({ sessionId, header, offset, formerUsers = [] }) {
       const { tenant } = header;
-      const here: string[] = [];
-      const elsewhere = new Map<Follower, string[]>();
+      const localUsers: string[] = [];
+      const remoteUsers = new Map<RemoteSubscriber, string[]>();
       for (const user of [...header.users, ...formerUsers]) {
         const key = keyOf(tenant, user);
-        if (watched.has(key)) here.push(user);
-        for (const follower of followers.watching(key) ?? []) {
-          const users = elsewhere.get(follower);
+        if (watched.has(key)) localUsers.push(user);
+        for (const subscribed of publisher.watching(key) ?? []) {
+          const users = remoteUsers.get(subscribed);
           if (users) users.push(user);
-          else elsewhere.set(follower, [user]);
+          else remoteUsers.set(subscribed, [user]);
         }
       }
-      if (here.length > 0) tell({ tenant, users: here, sessionId, offset });
-      for (const [follower, users] of elsewhere) {
-        followers.touched(follower, { tenant, users, sessionId, offset });
+      if (localUsers.length > 0) notify({ tenant, users: localUsers, sessionId, offset });
+      for (const [subscribed, users] of remoteUsers) {
+        publisher.publishTouched(subscribed, { tenant, users, sessionId, offset });
       }
     },
-    tell,
+    notify,
     tick() {
-      if (watched.size === 0) return pods.tick([]);
+      if (watched.size === 0) return subscriber.tick([]);
       owners().then(
-        (addresses) => closed || pods.tick(addresses),
-        () => closed || pods.tick(undefined),
+        (addresses) => closed || subscriber.tick(addresses),
+        () => closed || subscriber.tick(undefined),
       );
     },
     close() {

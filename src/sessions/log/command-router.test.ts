@@ -1,13 +1,21 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Json } from "../../base/json.ts";
-import { type MovableClock, movableClock, turns } from "../../base/contract/movable-clock.ts";
+import {
+  type MovableClock,
+  movableClock,
+  eventLoopTurns,
+} from "../../base/contract/movable-clock.ts";
 import { seededRandom } from "../../base/random.ts";
-import { createLocalExchange } from "../../bus/memory-bus.ts";
+import { createMemoryBus } from "../../bus/memory-bus.ts";
 import type { Bus } from "../../bus/bus.ts";
-import type { Answer, Command } from "../conversation/command.ts";
+import type { CommandResult, Command } from "../conversation/command.ts";
 import type { Head } from "./journal.ts";
-import { type Courier, createCourier, type CourierParts } from "./command-router.ts";
+import {
+  type CommandRouter,
+  createCommandRouter,
+  type CommandRouterParts,
+} from "./command-router.ts";
 import type { Owner } from "./owner.ts";
 
 const command = (clientId: string) => ({ type: "stop", clientId }) as unknown as Command;
@@ -17,7 +25,7 @@ describe("a courier", () => {
   let clock: MovableClock;
   let stored: string[];
   /** What the owner of this process does with the next commands; undefined: there is none. */
-  let submit: ((given: Command) => Promise<Answer>) | undefined;
+  let submit: ((given: Command) => Promise<CommandResult>) | undefined;
   let owner: string | null;
   /** The store that says who owns a log can't be reached. */
   let isAway: boolean;
@@ -28,8 +36,8 @@ describe("a courier", () => {
   /** What the owner of this process was told of how long its callers wait. */
   let options: unknown[];
   let bus: Bus;
-  let heads: CourierParts["heads"];
-  let courier: Courier;
+  let heads: CommandRouterParts["heads"];
+  let courier: CommandRouter;
 
   beforeEach(() => {
     clock = movableClock();
@@ -40,7 +48,7 @@ describe("a courier", () => {
     losing = 0;
     patience = [];
     options = [];
-    const exchange = createLocalExchange({
+    const exchange = createMemoryBus({
       carry(_, arrive) {
         if (losing-- > 0) return "lost";
         arrive();
@@ -64,7 +72,7 @@ describe("a courier", () => {
         return head();
       },
     };
-    courier = createCourier({
+    courier = createCommandRouter({
       bus,
       heads,
       owners: {
@@ -81,11 +89,11 @@ describe("a courier", () => {
       random: seededRandom(1),
     });
   });
-  const store = async (given: Command): Promise<Answer> => {
+  const store = async (given: Command): Promise<CommandResult> => {
     stored.push(nameOf(given));
     return { lastSeq: stored.length, seq: stored.length };
   };
-  const ask = (clientId: string) => courier.ask("default", "s", command(clientId));
+  const ask = (clientId: string) => courier.submit("default", "s", command(clientId));
 
   test("asks an owner of its own process at once, one after the other without waiting", () => {
     submit = store;
@@ -101,7 +109,7 @@ describe("a courier", () => {
     submit = undefined;
     owner = "there";
     for (const reject of lost) reject(new FlotillaError("not_owner", "moved"));
-    await turns(1);
+    await eventLoopTurns(1);
     const late = ask("d");
     await clock.advance(5_000);
     await Promise.all([...answers, late]);
@@ -137,7 +145,7 @@ describe("a courier", () => {
   test("O2: what was refused for certain isn't stored by an earlier owner that has the log again", async () => {
     // The first letter lies at a pod that stands still.
     const held: (() => void)[] = [];
-    const exchange = createLocalExchange({
+    const exchange = createMemoryBus({
       carry({ to, text }, arrive) {
         if (to === "slept" && text.includes("session.ask")) held.push(arrive);
         else queueMicrotask(arrive);
@@ -146,7 +154,7 @@ describe("a courier", () => {
     });
     let head = { owner: "slept", incarnation: "one", term: 1 } as Head;
     let isThere = false;
-    const heads: CourierParts["heads"] = {
+    const heads: CommandRouterParts["heads"] = {
       get last() {
         return [head];
       },
@@ -164,12 +172,12 @@ describe("a courier", () => {
     for (const address of ["slept", "next"]) {
       const of = () => (head.owner === address ? (own as Owner) : undefined);
       const owners = { of, awaken: async () => {} };
-      createCourier({ ...shared, bus: exchange.connect(address, { clock }), owners });
+      createCommandRouter({ ...shared, bus: exchange.connect(address, { clock }), owners });
     }
     const web = exchange.connect("web", { clock });
-    const from = createCourier({ ...shared, bus: web, owners: undefined });
+    const from = createCommandRouter({ ...shared, bus: web, owners: undefined });
     const asked = { ...command("a"), type: "append" } as Command;
-    const said = from.ask("default", "s", asked).catch((error: FlotillaError) => error.code);
+    const said = from.submit("default", "s", asked).catch((error: FlotillaError) => error.code);
     await clock.advance(1_000);
     head = { ...head, owner: "next", term: 2 };
     await clock.advance(3_000);
@@ -177,7 +185,7 @@ describe("a courier", () => {
     head = { ...head, owner: "slept", term: 3 };
     isThere = true;
     for (const arrive of held) arrive();
-    await turns();
+    await eventLoopTurns();
     expect(held).toHaveLength(1);
     expect(stored).toEqual([]);
   });
@@ -196,10 +204,12 @@ describe("a courier", () => {
   ] as const)(
     "O2: %s that is refused as %s after a try that may have been stored: %s",
     async (type, refusal, told) => {
-      const moved = Promise.withResolvers<Answer>();
+      const moved = Promise.withResolvers<CommandResult>();
       submit = () => moved.promise;
       const asked = { type, clientId: "a" } as unknown as Command;
-      const answer = courier.ask("default", "s", asked).catch((error: FlotillaError) => error.code);
+      const answer = courier
+        .submit("default", "s", asked)
+        .catch((error: FlotillaError) => error.code);
       submit = () => Promise.reject(new FlotillaError(refusal, "refused"));
       moved.reject(new FlotillaError("not_owner", "moved"));
       await clock.advance(1_000);
@@ -214,7 +224,7 @@ describe("a courier", () => {
       return Promise.reject(new FlotillaError("not_owner", "moved", { details }));
     };
     const said = courier
-      .ask("default", "s", { type: "archive" })
+      .submit("default", "s", { type: "archive" })
       .catch((error: FlotillaError) => error.code);
     await clock.advance(1_000);
     expect(await said).toBe("not_found");
@@ -222,9 +232,9 @@ describe("a courier", () => {
 
   test("a refusal is certain where the pod that was asked before never took the command", async () => {
     submit = () => Promise.reject(new FlotillaError("not_found", "none"));
-    const exchange = createLocalExchange({ carry: (_, arrive) => arrive() });
+    const exchange = createMemoryBus({ carry: (_, arrive) => arrive() });
     let owner = "before";
-    const heads: CourierParts["heads"] = {
+    const heads: CommandRouterParts["heads"] = {
       last: [{} as Head],
       all: async () => [],
       of: async () => ({ owner, incarnation: "one", term: 1 }) as Head,
@@ -238,12 +248,12 @@ describe("a courier", () => {
         return undefined;
       };
       const owners = { of, awaken: async () => {} };
-      createCourier({ ...shared, bus: exchange.connect(address, { clock }), owners });
+      createCommandRouter({ ...shared, bus: exchange.connect(address, { clock }), owners });
     }
     const web = exchange.connect("web", { clock });
-    const from = createCourier({ ...shared, bus: web, owners: undefined });
+    const from = createCommandRouter({ ...shared, bus: web, owners: undefined });
     const said = from
-      .ask("default", "s", { type: "archive" })
+      .submit("default", "s", { type: "archive" })
       .catch((error: FlotillaError) => error);
     await clock.advance(1_000);
     expect(await said).toMatchObject({ code: "not_found" });
@@ -251,7 +261,7 @@ describe("a courier", () => {
 
   test("S4: an owner that comes back meanwhile is asked in the same order", async () => {
     const first = ask("a");
-    await turns();
+    await eventLoopTurns();
     submit = store;
     const second = ask("b");
     await clock.advance(1_000);
@@ -272,11 +282,15 @@ describe("a courier", () => {
     const change: Command = { type: "metadata", metadata: "{}", ifVersion: 1 };
     const conflict = async () => Promise.reject(new FlotillaError("conflict", "version 2"));
     submit = conflict;
-    await expect(courier.ask("default", "s", change)).rejects.toMatchObject({ code: "conflict" });
+    await expect(courier.submit("default", "s", change)).rejects.toMatchObject({
+      code: "conflict",
+    });
     // It may have been stored by the one who lost the log.
-    const moved = Promise.withResolvers<Answer>();
+    const moved = Promise.withResolvers<CommandResult>();
     submit = () => moved.promise;
-    const answer = courier.ask("default", "s", change).catch((error: FlotillaError) => error.code);
+    const answer = courier
+      .submit("default", "s", change)
+      .catch((error: FlotillaError) => error.code);
     submit = conflict;
     moved.reject(new FlotillaError("not_owner", "moved"));
     await clock.advance(1_000);
@@ -343,16 +357,16 @@ describe("a courier", () => {
     const eachWayMs = 1_500;
     /** How often the owner was asked. */
     let asked: number;
-    let slow: Courier;
+    let slow: CommandRouter;
 
     beforeEach(() => {
       asked = 0;
-      const exchange = createLocalExchange({
+      const exchange = createMemoryBus({
         carry: (_, arrive) => void clock.after(eachWayMs, arrive),
       });
       exchange.connect("there", { clock }).serve("session.ask", () => ({ version: ++asked }));
       owner = "there";
-      slow = createCourier({
+      slow = createCommandRouter({
         bus: exchange.connect("here", { clock }),
         heads,
         owners: undefined,
@@ -363,7 +377,9 @@ describe("a courier", () => {
     });
 
     const answered = async (asking: Command) => {
-      const answer = slow.ask("default", "s", asking).catch((error: FlotillaError) => error.code);
+      const answer = slow
+        .submit("default", "s", asking)
+        .catch((error: FlotillaError) => error.code);
       await clock.advance(60_000);
       return answer;
     };
@@ -401,7 +417,7 @@ describe("a courier", () => {
     owner = "there";
     const next = ask("d");
     await clock.advance(1_000);
-    await turns();
+    await eventLoopTurns();
     expect(await next).toMatchObject({ seq: 1 });
   });
 

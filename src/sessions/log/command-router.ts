@@ -4,28 +4,33 @@ import { FlotillaError, hasCode } from "../../base/errors.ts";
 import type { Json } from "../../base/json.ts";
 import type { Random } from "../../base/random.ts";
 import type { Bus } from "../../bus/bus.ts";
-import type { Answer, Command } from "../conversation/command.ts";
+import type { CommandResult, Command } from "../conversation/command.ts";
 import type { Head } from "./journal.ts";
 import type { Heads, Owners } from "./ownership.ts";
-import { lateMs, patienceMs, retryMostMs, storeAway } from "./retry.ts";
+import { graceMs, patienceMs, maxRetryDelayMs, transientStoreCodes } from "./retry.ts";
 
 /**
  * Brings commands to whoever owns the session's log, wherever that is. It asks again, with the same ids,
  * for as long as it isn't known what became of them: an owner that has stored something already answers
  * with what it stored.
  */
-export type Courier = {
-  ask(tenant: string, sessionId: string, command: Command, options?: AskOptions): Promise<Answer>;
+export type CommandRouter = {
+  submit(
+    tenant: string,
+    sessionId: string,
+    command: Command,
+    options?: RouteOptions,
+  ): Promise<CommandResult>;
   close(): void;
 };
 
-type AskOptions = {
+type RouteOptions = {
   /** Default 15,000. */
   timeoutMs?: number;
   signal?: AbortSignal;
 };
 
-export type CourierParts = {
+export type CommandRouterParts = {
   bus: Bus;
   heads: Pick<Heads, "all" | "last" | "of">;
   /** Undefined in programs that are no pods. */
@@ -39,19 +44,19 @@ export type CourierParts = {
 const topic = "session.ask";
 const requestMs = 2_000;
 /** A head that was seen within this time is believed. */
-const believedMs = 1_000;
+const maxHeadAgeMs = 1_000;
 
-export function createCourier(parts: CourierParts): Courier {
+export function createCommandRouter(parts: CommandRouterParts): CommandRouter {
   const { bus, heads, owners, clock, random } = parts;
   let closed = false;
 
   const unserve = owners
     ? bus.serve(topic, async (body) => {
-        const { tenant, sessionId, command, term, patienceMs: waitedMs } = readAsked(body);
+        const { tenant, sessionId, command, term, patienceMs: waitedMs } = readEnvelope(body);
         const owner = owners.of(sessionId);
         // A letter for an earlier term may have been sent again since, and refused by a later owner.
         if (!owner || (term && !isSameTerm(term, owner.head))) {
-          throw notTaken();
+          throw notAccepted();
         }
         const patience = waitedMs === undefined ? {} : { patienceMs: waitedMs };
         return (await owner.submit(tenant, sessionId, command, patience)) as unknown as Json;
@@ -66,26 +71,26 @@ export function createCourier(parts: CourierParts): Courier {
     return heads.of(sessionId, maxAgeMs);
   };
 
-  const askRemote = async (
-    asked: Asked,
+  const submitRemote = async (
+    request: RoutedCommand,
     {
       maxAgeMs,
       limitMs,
       onAnswer,
-    }: { maxAgeMs: number; limitMs: number; onAnswer: (answer: Answer) => void },
-  ): Promise<Answer> => {
-    const head = await headOf(asked.sessionId, maxAgeMs);
+    }: { maxAgeMs: number; limitMs: number; onAnswer: (answer: CommandResult) => void },
+  ): Promise<CommandResult> => {
+    const head = await headOf(request.sessionId, maxAgeMs);
     const to = head?.owner ?? undefined;
-    if (!head || to === undefined) throw free();
-    if (to === bus.address && !owners?.of(asked.sessionId)) throw free();
+    if (!head || to === undefined) throw noOwner();
+    if (to === bus.address && !owners?.of(request.sessionId)) throw noOwner();
     const { incarnation, term } = head;
     const waitMs = Math.max(1, Math.min(requestMs, limitMs));
     // The owner gives this copy up when the next one is on its way; what it stored till then may be told later.
-    const letter = { ...asked, term: { incarnation, term }, patienceMs: waitMs };
+    const envelope = { ...request, term: { incarnation, term }, patienceMs: waitMs };
     const answer = bus
-      .request(to, topic, letter as unknown as Json, { timeoutMs: Math.max(1, limitMs) })
-      .then((given) => given as unknown as Answer);
-    if (isDoneOnce(asked.command)) answer.then(onAnswer, () => {});
+      .request(to, topic, envelope as unknown as Json, { timeoutMs: Math.max(1, limitMs) })
+      .then((reply) => reply as unknown as CommandResult);
+    if (isDoneOnce(request.command)) answer.then(onAnswer, () => {});
     return new Promise((resolve, reject) => {
       const late = new FlotillaError("timeout", `no pod has answered ${topic} within ${waitMs} ms`);
       const cancel = clock.after(waitMs, () => reject(late));
@@ -94,40 +99,50 @@ export function createCourier(parts: CourierParts): Courier {
   };
 
   /** Asks whoever has the log, until somebody answers or time is up. */
-  const persist = async (asked: Asked, { startedMs, timeoutMs, signal, ...begun }: Asking) => {
-    const { tenant, sessionId, command } = asked;
+  const submitUntilAnswered = async (
+    request: RoutedCommand,
+    { startedMs, timeoutMs, signal, ...begun }: Submission,
+  ) => {
+    const { tenant, sessionId, command } = request;
     let { mayBeStored } = begun;
     /** What any try is told was stored: where every answer is slow, no try has its own in time. */
-    const told = Promise.withResolvers<Answer>();
-    const once = (leftMs: number, maxAgeMs: number): Promise<Answer> => {
+    const stored = Promise.withResolvers<CommandResult>();
+    const submitOnce = (leftMs: number, maxAgeMs: number): Promise<CommandResult> => {
       const owner = owners?.of(sessionId);
-      if (!owner) return askRemote(asked, { maxAgeMs, limitMs: leftMs, onAnswer: told.resolve });
+      if (!owner)
+        return submitRemote(request, { maxAgeMs, limitMs: leftMs, onAnswer: stored.resolve });
       return owner.submit(tenant, sessionId, command, { patienceMs: Math.max(1, leftMs) });
     };
     for (let tries = 1; ; tries++) {
       const leftMs = timeoutMs - (clock.monotonic() - startedMs);
       const wasOpen = !closed;
       try {
-        return await Promise.race([told.promise, once(leftMs, tries === 1 ? believedMs : 0)]);
+        return await Promise.race([
+          stored.promise,
+          submitOnce(leftMs, tries === 1 ? maxHeadAgeMs : 0),
+        ]);
       } catch (error) {
         // One who has lost the log may have stored it before, without hearing of that. And what was
         // under way when this process began to leave may have got there.
         mayBeStored ||= hasCode(error, "timeout", "unknown_outcome");
-        mayBeStored ||= hasCode(error, "not_owner") && !isNotTaken(error);
+        mayBeStored ||= hasCode(error, "not_owner") && !isNotAccepted(error);
         mayBeStored ||= wasOpen && hasCode(error, "closed");
-        if (!hasCode(error, ...passing)) {
-          throw mayBeStored && !isDecided(command, error) ? unknown(error) : error;
+        if (!hasCode(error, ...transientCodes)) {
+          throw mayBeStored && !isDecided(command, error) ? outcomeUnknown(error) : error;
         }
-        if (leftMs <= 0 || signal?.aborted) throw mayBeStored ? unknown(error) : error;
+        if (leftMs <= 0 || signal?.aborted) throw mayBeStored ? outcomeUnknown(error) : error;
       }
-      await sleep(clock, Math.min(contentionMs(tries, random), retryMostMs));
+      await sleep(clock, Math.min(contentionMs(tries, random), maxRetryDelayMs));
     }
   };
 
   /** A store or an owner that says nothing at all keeps no caller for longer than its time. */
-  const inTime = (answer: Promise<Answer>, timeoutMs: number): Promise<Answer> =>
+  const withinTimeout = (
+    answer: Promise<CommandResult>,
+    timeoutMs: number,
+  ): Promise<CommandResult> =>
     new Promise((resolve, reject) => {
-      const cancel = clock.after(timeoutMs + lateMs, () => reject(unknown(undefined)));
+      const cancel = clock.after(timeoutMs + graceMs, () => reject(outcomeUnknown(undefined)));
       void answer.finally(cancel).then(resolve, reject);
     });
 
@@ -135,18 +150,21 @@ export function createCourier(parts: CourierParts): Courier {
    * The last that was asked of sessions elsewhere or in trouble. An owner of this process keeps the order
    * in which it is asked; a letter may be lost and sent again, so what follows waits until it is answered.
    */
-  const lines = new Map<string, Promise<unknown>>();
+  const queues = new Map<string, Promise<unknown>>();
 
-  const inLine = (asked: Asked, asking: Asking): Promise<Answer> => {
-    const { sessionId } = asked;
-    const before = lines.get(sessionId) ?? Promise.resolve();
-    const answer = before.then(() => persist(asked, asking));
+  const submitInOrder = (
+    request: RoutedCommand,
+    submission: Submission,
+  ): Promise<CommandResult> => {
+    const { sessionId } = request;
+    const before = queues.get(sessionId) ?? Promise.resolve();
+    const answer = before.then(() => submitUntilAnswered(request, submission));
     const settled = answer
       .catch(() => {})
       .then(() => {
-        if (lines.get(sessionId) === settled) lines.delete(sessionId);
+        if (queues.get(sessionId) === settled) queues.delete(sessionId);
       });
-    lines.set(sessionId, settled);
+    queues.set(sessionId, settled);
     return answer;
   };
 
@@ -155,30 +173,30 @@ export function createCourier(parts: CourierParts): Courier {
       closed = true;
       unserve();
     },
-    ask(tenant, sessionId, command, { timeoutMs = patienceMs, signal } = {}) {
-      const asked = { tenant, sessionId, command };
-      const asking = { startedMs: clock.monotonic(), timeoutMs, signal, mayBeStored: false };
-      const owner = lines.has(sessionId) ? undefined : owners?.of(sessionId);
-      if (!owner) return inTime(inLine(asked, asking), timeoutMs);
+    submit(tenant, sessionId, command, { timeoutMs = patienceMs, signal } = {}) {
+      const request = { tenant, sessionId, command };
+      const submission = { startedMs: clock.monotonic(), timeoutMs, signal, mayBeStored: false };
+      const owner = queues.has(sessionId) ? undefined : owners?.of(sessionId);
+      if (!owner) return withinTimeout(submitInOrder(request, submission), timeoutMs);
       const answer = owner
         .submit(tenant, sessionId, command, { patienceMs: timeoutMs })
         .catch((error: unknown) => {
           if (!hasCode(error, "not_owner")) throw error;
-          return inLine(asked, { ...asking, mayBeStored: !isNotTaken(error) });
+          return submitInOrder(request, { ...submission, mayBeStored: !isNotAccepted(error) });
         });
-      return inTime(answer, timeoutMs);
+      return withinTimeout(answer, timeoutMs);
     },
   };
 }
 
-type Asking = {
+type Submission = {
   readonly startedMs: number;
   readonly timeoutMs: number;
   readonly signal: AbortSignal | undefined;
   readonly mayBeStored: boolean;
 };
 
-type Asked = {
+type RoutedCommand = {
   readonly tenant: string;
   readonly sessionId: string;
   readonly command: Command;
@@ -191,16 +209,16 @@ function isSameTerm(one: Term, other: Term): boolean {
   return one.incarnation === other.incarnation && one.term === other.term;
 }
 
-type Letter = Asked & {
+type CommandEnvelope = RoutedCommand & {
   readonly term: Term | undefined;
   /** How long its sender waits for the answer. */
   readonly patienceMs: number | undefined;
 };
 
 /** What a command says is for the owner to judge, but it has to be one. */
-function readAsked(body: Json): Letter {
+function readEnvelope(body: Json): CommandEnvelope {
   const { tenant, sessionId, command, ...more } = (body ?? {}) as {
-    [Key in keyof Letter]?: unknown;
+    [Key in keyof CommandEnvelope]?: unknown;
   };
   const isCommand = typeof command === "object" && command !== null;
   if (typeof tenant === "string" && typeof sessionId === "string" && isCommand) {
@@ -225,7 +243,13 @@ function readTerm(value: unknown): Term | undefined {
 }
 
 /** What is asked again: the log has no owner, or another one, or its owner or the store didn't answer. */
-const passing = ["not_owner", "unavailable", "timeout", "unknown_outcome", ...storeAway] as const;
+const transientCodes = [
+  "not_owner",
+  "unavailable",
+  "timeout",
+  "unknown_outcome",
+  ...transientStoreCodes,
+] as const;
 
 /**
  * Whether a refusal is certain though an earlier try may have been stored. An owner looks for what has an
@@ -233,10 +257,10 @@ const passing = ["not_owner", "unavailable", "timeout", "unknown_outcome", ...st
  * become since, even by that very try, unless it is such that no session could take it.
  */
 function isDecided({ type }: Command, error: unknown): boolean {
-  if (type === "append" || type === "tool_result") return hasCode(error, ...decided);
+  if (type === "append" || type === "tool_result") return hasCode(error, ...decidedCodes);
   // A session that isn't there was never stored: those that were deleted keep their ids.
-  if (type === "create") return hasCode(error, ...decided) && !hasCode(error, "conflict");
-  return hasCode(error, ...neverStored);
+  if (type === "create") return hasCode(error, ...decidedCodes) && !hasCode(error, "conflict");
+  return hasCode(error, ...neverStoredCodes);
 }
 
 /**
@@ -257,23 +281,23 @@ const repeatable: ReadonlySet<Command["type"]> = new Set([
 ]);
 
 /** Not even tried, as opposed to an owner that was fenced while it stored it. */
-function notTaken(): FlotillaError {
+function notAccepted(): FlotillaError {
   const message = "another pod has this log, or has had it since";
   return new FlotillaError("not_owner", message, { details: { taken: false } });
 }
 
-function isNotTaken(error: unknown): boolean {
+function isNotAccepted(error: unknown): boolean {
   return error instanceof FlotillaError && error.details?.["taken"] === false;
 }
 
-function free(): FlotillaError {
+function noOwner(): FlotillaError {
   return new FlotillaError(
     "unavailable",
     "no pod serves this session right now: start one (`flotilla dev`, or startPod), or wait",
   );
 }
 
-function unknown(cause: unknown): FlotillaError {
+function outcomeUnknown(cause: unknown): FlotillaError {
   return new FlotillaError(
     "unknown_outcome",
     "no pod has answered in time, and it may have been stored: send it again with the same id",
@@ -282,13 +306,13 @@ function unknown(cause: unknown): FlotillaError {
 }
 
 /** Of what no session could take, whatever has become of it. */
-const neverStored = ["payload_not_storable", "payload_too_deep", "payload_too_large"] as const;
+const neverStoredCodes = ["payload_not_storable", "payload_too_deep", "payload_too_large"] as const;
 
 /** What an owner decides once it has looked whether the same was stored before. */
-export const decided = [
+export const decidedCodes = [
   "conflict",
   "forbidden",
   "invalid_input",
   "not_found",
-  ...neverStored,
+  ...neverStoredCodes,
 ] as const;

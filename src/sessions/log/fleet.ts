@@ -18,11 +18,11 @@ export type Fleet = {
 };
 
 /** What a pod says of itself. */
-export type SessionsOfPod = { readonly agents: Readonly<Record<string, AgentFacts>> };
+export type PodSessionInfo = { readonly agents: Readonly<Record<string, AgentFacts>> };
 
 type Known = { readonly sinceMs: number; readonly agents: Readonly<Record<string, AgentFacts>> };
 
-const everyMs = 1_000;
+const refreshMs = 1_000;
 
 export function createFleet(parts: { database: Database; clock: Clock; log: Logger }): Fleet {
   const { database, clock, log } = parts;
@@ -37,10 +37,10 @@ export function createFleet(parts: { database: Database; clock: Clock; log: Logg
       const found = new Map<string, Known>();
       for (const row of rows) {
         const podId = row["pod_id"] as string;
-        const said = sessionsOf(row["metadata"]);
-        if (!said) continue;
+        const reported = sessionsOf(row["metadata"]);
+        if (!reported) continue;
         const sinceMs = known.get(podId)?.sinceMs ?? clock.monotonic();
-        found.set(podId, { sinceMs, agents: said.agents });
+        found.set(podId, { sinceMs, agents: reported.agents });
       }
       known = found;
     } catch (error) {
@@ -52,7 +52,7 @@ export function createFleet(parts: { database: Database; clock: Clock; log: Logg
   const refresh = () => (refreshing ??= read());
   const again = (): void => {
     void refresh().finally(() => {
-      if (state === "started") cancel = clock.after(everyMs, again);
+      if (state === "started") cancel = clock.after(refreshMs, again);
     });
   };
 
@@ -83,9 +83,9 @@ export function createFleet(parts: { database: Database; clock: Clock; log: Logg
 }
 
 /** A row may hold anything, also what a later release says. */
-function sessionsOf(metadata: unknown): SessionsOfPod | undefined {
+function sessionsOf(metadata: unknown): PodSessionInfo | undefined {
   try {
-    const { sessions } = JSON.parse(String(metadata)) as { sessions?: SessionsOfPod };
+    const { sessions } = JSON.parse(String(metadata)) as { sessions?: PodSessionInfo };
     return typeof sessions?.agents === "object" && sessions.agents !== null ? sessions : undefined;
   } catch {
     return undefined;

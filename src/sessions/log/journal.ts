@@ -48,13 +48,13 @@ export type Checkpoint = {
  * decided again with their seqs. What can't be known is thrown as `unknown_outcome`, and resolved by
  * committing the same record at the same place again. Every other error thrown is definite.
  */
-export type Committed =
+export type CommitResult =
   | { readonly type: "committed"; readonly head: Head }
   | { readonly type: "fenced" }
-  | { readonly type: "duplicate"; readonly found: readonly FoundId[] };
+  | { readonly type: "duplicate"; readonly found: readonly StoredClientId[] };
 
-export type AskedId = { readonly sessionId: string; readonly clientId: string };
-export type FoundId = AskedId & { readonly seq: number };
+export type ClientIdRef = { readonly sessionId: string; readonly clientId: string };
+export type StoredClientId = ClientIdRef & { readonly seq: number };
 
 /** Where conversations are kept. Every implementation passes the suite in `contract/journal.ts`. */
 export type Journal = {
@@ -72,14 +72,14 @@ export type Journal = {
   /** Shows that the owner lives, and gives the numbers of those logs that are still its own. */
   beat(podId: string, logs: readonly { logId: number; term: number }[]): Promise<number[]>;
   /** Stores a record right behind `at`. */
-  commit(at: Head, record: LogRecord): Promise<Committed>;
+  commit(at: Head, record: LogRecord): Promise<CommitResult>;
 
   /** Reads need no owner: they see what is committed. */
   header(sessionId: string): Promise<Header | undefined>;
   /** Headers of a log that have work under way. */
   busy(logId: number): Promise<Header[]>;
   /** Which of these client ids are stored, and where. */
-  storedIds(asked: readonly AskedId[]): Promise<FoundId[]>;
+  storedIds(ids: readonly ClientIdRef[]): Promise<StoredClientId[]>;
   /** Entries with `seq > after`, in order. */
   entries(
     sessionId: string,

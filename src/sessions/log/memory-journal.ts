@@ -3,7 +3,7 @@ import type { Ids } from "../../base/ids.ts";
 import type { Entry } from "../../protocol/message.ts";
 import type { Header } from "../conversation/header.ts";
 import { changesOf, type Changes } from "./sql.ts";
-import type { Checkpoint, FoundId, Head, Journal, LogRecord } from "./journal.ts";
+import type { Checkpoint, StoredClientId, Head, Journal, LogRecord } from "./journal.ts";
 
 type StoredEntry = {
   readonly seq: number;
@@ -29,7 +29,7 @@ export function createMemoryJournal({ ids }: { ids: Ids }): Journal {
   const sessions = new Map<string, Stored>();
 
   /** Where a record that is to follow `seen` finds its log. */
-  const standing = (seen: Head, to: Head): "before" | "there" | "elsewhere" => {
+  const compareHead = (seen: Head, to: Head): "before" | "there" | "elsewhere" => {
     const head = heads[seen.logId];
     if (!head || head.incarnation !== seen.incarnation) return "elsewhere";
     if (isAt(head, to)) return "there";
@@ -37,7 +37,7 @@ export function createMemoryJournal({ ids }: { ids: Ids }): Journal {
   };
 
   type Named = Pick<LogRecord["entries"][number], "sessionId" | "clientId">;
-  const find = ({ sessionId, clientId }: Named): FoundId[] => {
+  const find = ({ sessionId, clientId }: Named): StoredClientId[] => {
     if (clientId === null) return [];
     const seq = sessions.get(sessionId)?.seqs.get(clientId);
     return seq === undefined ? [] : [{ sessionId, clientId, seq }];
@@ -84,10 +84,10 @@ export function createMemoryJournal({ ids }: { ids: Ids }): Journal {
 
     async take(seen, { podId, host, recordId }) {
       const record = { term: seen.term + 1, offset: seen.offset + 1, recordId };
-      const place = standing(seen, { ...seen, ...record });
-      if (place === "elsewhere") return undefined;
+      const standing = compareHead(seen, { ...seen, ...record });
+      if (standing === "elsewhere") return undefined;
       const { beat, owner } = heads[seen.logId]!;
-      if (place === "there" && owner !== podId) return undefined;
+      if (standing === "there" && owner !== podId) return undefined;
       return {
         ...(heads[seen.logId] = { ...seen, ...record, owner: podId, host, beat: beat + 1 }),
       };
@@ -108,9 +108,9 @@ export function createMemoryJournal({ ids }: { ids: Ids }): Journal {
     async commit(at, record) {
       const changes = changesOf(record);
       const moved = { offset: at.offset + 1, recordId: record.recordId };
-      const place = standing(at, { ...at, ...moved });
-      if (place === "elsewhere") return { type: "fenced" };
-      if (place === "there") return { type: "committed", head: { ...heads[at.logId]! } };
+      const standing = compareHead(at, { ...at, ...moved });
+      if (standing === "elsewhere") return { type: "fenced" };
+      if (standing === "there") return { type: "committed", head: { ...heads[at.logId]! } };
       const found = changes.entries.flatMap(find);
       if (found.length > 0) return { type: "duplicate", found };
       for (const { sessionId, seq } of changes.entries) {
@@ -133,8 +133,8 @@ export function createMemoryJournal({ ids }: { ids: Ids }): Journal {
       return own.map(headerOf).filter(({ work }) => work !== null);
     },
 
-    async storedIds(asked) {
-      return asked.flatMap(find);
+    async storedIds(ids) {
+      return ids.flatMap(find);
     },
 
     async entries(sessionId, { after, limit, maxBytes = Infinity }) {

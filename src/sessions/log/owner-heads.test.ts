@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { movableClock, turns } from "../../base/contract/movable-clock.ts";
+import { movableClock, eventLoopTurns } from "../../base/contract/movable-clock.ts";
 import type { Head, Journal } from "./journal.ts";
 import { createHeads } from "./ownership.ts";
 
@@ -24,10 +24,10 @@ describe("heads", () => {
     const { reads, heads } = scened();
     const early = heads.all(0);
     // The logs are made while the first look is under way.
-    await turns();
+    await eventLoopTurns();
     const late = heads.of("s", Infinity);
     reads[0]!.resolve([]);
-    await turns();
+    await eventLoopTurns();
     reads[1]?.resolve([headOf(1)]);
     expect(await early).toEqual([]);
     expect(await late).toMatchObject({ incarnation: "one" });
@@ -39,7 +39,7 @@ describe("heads", () => {
     await clock.advance(1_500);
     const [believing, late] = [heads.of("s", 2_000), heads.of("s", 1_000)];
     reads[0]!.resolve([headOf(1)]);
-    await turns();
+    await eventLoopTurns();
     // Both of those that ask anew share one look.
     const later = heads.of("s", 0);
     expect(reads).toHaveLength(2);

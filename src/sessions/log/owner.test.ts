@@ -2,10 +2,14 @@ import { beforeEach, describe, expect, test } from "vitest";
 import { FlotillaError } from "../../base/errors.ts";
 import { uuidv7 } from "../../base/ids.ts";
 import { silentLogger } from "../../base/log.ts";
-import { type MovableClock, movableClock, turns } from "../../base/contract/movable-clock.ts";
+import {
+  type MovableClock,
+  movableClock,
+  eventLoopTurns,
+} from "../../base/contract/movable-clock.ts";
 import { seededRandom } from "../../base/random.ts";
 import type { Command } from "../conversation/command.ts";
-import type { Committed, Head, Journal, LogRecord } from "./journal.ts";
+import type { CommitResult, Head, Journal, LogRecord } from "./journal.ts";
 import { createMemoryJournal } from "./memory-journal.ts";
 import { type CommittedRecord, createOwner, type Owner } from "./owner.ts";
 
@@ -22,14 +26,14 @@ describe("an owner", () => {
   let fenced: number;
   let isFresh: boolean;
   /** What becomes of the next commits, in order; those after it are as they should be. */
-  let commits: ((store: () => Promise<Committed>, record: LogRecord) => Promise<Committed>)[];
+  let commits: ((store: () => Promise<CommitResult>, record: LogRecord) => Promise<CommitResult>)[];
   let head: Head;
   let owner: Owner;
   const ids = uuidv7({ now: () => 1_800_000_000_000 }, seededRandom(7));
 
   const own = (taken: Head, more: { slotsMost?: number; agent?: true } = {}): Owner =>
     createOwner(taken, [], {
-      ...(more.slotsMost !== undefined && { slotsMost: more.slotsMost }),
+      ...(more.slotsMost !== undefined && { maxSlots: more.slotsMost }),
       journal: {
         ...journal,
         commit(at, record) {
@@ -91,7 +95,7 @@ describe("an owner", () => {
 
   test("S2, S4: gives out seqs in the order of asking, all that came meanwhile in one record", async () => {
     const first = say("s", "a");
-    await turns(1);
+    await eventLoopTurns(1);
     const rest = Array.from({ length: 50 }, (_, at) => say("s", `b${at}`));
     const seqs = (await Promise.all([first, ...rest])).map(({ seq }) => seq);
     expect(seqs).toEqual(Array.from({ length: 51 }, (_, at) => at + 1));
@@ -103,15 +107,20 @@ describe("an owner", () => {
     commits.push(async (store) => (await gate.promise, store()));
     const answers: string[] = [];
     const first = say("s", "a").then(() => answers.push("a"));
-    await turns();
+    await eventLoopTurns();
     const second = say("s", "b").then(() => answers.push("b"));
-    await turns();
-    expect([answers, delivered, owner.look("s")?.lastSeq, records.length]).toEqual([[], [], 0, 1]);
+    await eventLoopTurns();
+    expect([answers, delivered, owner.cachedHeader("s")?.lastSeq, records.length]).toEqual([
+      [],
+      [],
+      0,
+      1,
+    ]);
     gate.resolve();
     await Promise.all([first, second]);
     expect(answers).toEqual(["a", "b"]);
     expect(delivered.map(({ record }) => record.entries.map(({ seq }) => seq))).toEqual([[1], [2]]);
-    expect(owner.look("s")?.lastSeq).toBe(2);
+    expect(owner.cachedHeader("s")?.lastSeq).toBe(2);
   });
 
   test("O2, O7: sends the same record again until it is known, and stores it once", async () => {
@@ -121,7 +130,7 @@ describe("an owner", () => {
       async () => Promise.reject(unknown()),
     );
     const answer = say("s", "a");
-    await turns();
+    await eventLoopTurns();
     await clock.advance(10_000);
     expect(await answer).toMatchObject({ seq: 1 });
     expect(new Set(records.map(({ recordId }) => recordId)).size).toBe(1);
@@ -180,7 +189,7 @@ describe("an owner", () => {
       "not_owner",
       "not_owner",
     ]);
-    expect([fenced, delivered.length, owner.look("s")]).toEqual([1, 0, undefined]);
+    expect([fenced, delivered.length, owner.cachedHeader("s")]).toEqual([1, 0, undefined]);
     await expect(say("s", "c")).rejects.toMatchObject({ code: "not_owner" });
     expect(await journal.entries("s", { after: 0, limit: 10 })).toEqual([]);
   });
@@ -226,7 +235,7 @@ describe("an owner", () => {
     const untaken = { code: "not_owner", details: { taken: false } };
     expect(await late).toMatchObject(untaken);
     await expect(say("s", "c")).rejects.toMatchObject(untaken);
-    await turns();
+    await eventLoopTurns();
     expect(records.map(({ entries }) => entries.length)).toEqual([1]);
   });
 
@@ -251,7 +260,7 @@ describe("an owner", () => {
     owner = own(await take("pod-2"));
     await say("s", "b");
     expect(await say("s", "a")).toMatchObject({ seq: 1, duplicate: true, lastSeq: 2 });
-    expect(owner.look("s")?.lastSeq).toBe(2);
+    expect(owner.cachedHeader("s")?.lastSeq).toBe(2);
   });
 
   test("S3, O2: what was stored isn't refused when it is sent again, whatever became of the session", async () => {
@@ -307,10 +316,10 @@ describe("an owner", () => {
     void tell("s refused", say("s", "b"));
     void tell("s unarchived", owner.submit(tenant, "s", { type: "unarchive" }));
     void tell("other 1", say("other", "1"));
-    await turns();
+    await eventLoopTurns();
     void tell("s said", say("s", "c"));
     void tell("other 2", say("other", "2"));
-    await turns();
+    await eventLoopTurns();
     expect(told).toEqual(["other 1", "other 2"]);
     isAway = false;
     await clock.advance(1_000);
@@ -323,7 +332,7 @@ describe("an owner", () => {
     journal.storedIds = away;
     owner = own(await take("pod-2"));
     const asked = ["a", "b"].map((clientId) => say("s", clientId).catch((error) => error));
-    await turns();
+    await eventLoopTurns();
     asked.push(say("s", "c").catch((error) => error));
     await owner.stop();
     for (const error of await Promise.all(asked)) {
@@ -351,7 +360,7 @@ describe("an owner", () => {
   });
 
   test("only the command at fault fails, and the others get its seq", async () => {
-    const poison = async (store: () => Promise<Committed>, record: LogRecord) =>
+    const poison = async (store: () => Promise<CommitResult>, record: LogRecord) =>
       record.entries.some(({ clientId }) => clientId === "poison")
         ? Promise.reject(new FlotillaError("internal", "the store can't take this"))
         : store();
@@ -396,9 +405,9 @@ describe("an owner", () => {
     const gate = Promise.withResolvers<void>();
     commits.push(async (store) => (await gate.promise, store()));
     const others = [create("t"), create("u")];
-    await turns();
+    await eventLoopTurns();
     const asked = [create("s"), say("s", "c"), ...["v", "w", "x"].map(create)];
-    await turns();
+    await eventLoopTurns();
     gate.resolve();
     await Promise.all(others);
     expect((await Promise.all(asked)).slice(0, 2)).toMatchObject([{ duplicate: true }, { seq: 3 }]);
@@ -424,7 +433,7 @@ describe("an owner", () => {
     await Promise.all([ask(again), ask(again)]);
     await ask(finish(2));
     expect(await ask(again)).toMatchObject({ duplicate: true, lastSeq: 3 });
-    expect(owner.look("t")).toMatchObject({ work: null, epoch: 2 });
+    expect(owner.cachedHeader("t")).toMatchObject({ work: null, epoch: 2 });
     expect(await ask(message("again"))).toMatchObject({ seq: 4 });
   });
 
@@ -467,7 +476,7 @@ describe("an owner", () => {
     const gate = Promise.withResolvers<void>();
     commits.push(async (store) => (await gate.promise, store()));
     const first = say("s", "a");
-    await turns();
+    await eventLoopTurns();
     const queued = say("s", "b");
     const stopped = owner.stop();
     await expect(say("s", "c")).rejects.toMatchObject({ code: "not_owner" });

@@ -1,7 +1,11 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { uuidv7 } from "../../base/ids.ts";
 import { silentLogger } from "../../base/log.ts";
-import { type MovableClock, movableClock, turns } from "../../base/contract/movable-clock.ts";
+import {
+  type MovableClock,
+  movableClock,
+  eventLoopTurns,
+} from "../../base/contract/movable-clock.ts";
 import { seededRandom } from "../../base/random.ts";
 import type { Head, Journal } from "./journal.ts";
 import { createMemoryJournal } from "./memory-journal.ts";
@@ -52,7 +56,7 @@ describe("the owners of logs", () => {
       own: async (head) => ({ owner: ownerOf(head), end: () => {} }),
       onEvent: () => {},
       wouldTake: async (to) => up.get(to)!,
-      offer: (to) => all.get(to)?.look(),
+      offer: (to) => all.get(to)?.poll(),
       ...parts,
     });
     all.set(podId, owners);
@@ -80,7 +84,7 @@ describe("the owners of logs", () => {
 
   test("one pod takes all logs at once, and keeps them by beating", async () => {
     start("a");
-    await turns();
+    await eventLoopTurns();
     expect(held("a")).toEqual([0, 1, 2, 3]);
     await clock.advance(20_000);
     expect((await journal.heads()).map(({ term }) => term)).toEqual([1, 1, 1, 1]);
@@ -96,7 +100,7 @@ describe("the owners of logs", () => {
       return { owner: ownerOf(head), end: () => {} };
     };
     const a = start("a", { journal: { ...journal, beat }, own });
-    await turns();
+    await eventLoopTurns();
     const toldFresh = () => told.map((isFresh) => isFresh());
     expect([a.isFresh("s"), a.areFresh]).toEqual([true, true]);
     expect(toldFresh()).toEqual([true, true, true, true]);
@@ -111,7 +115,7 @@ describe("the owners of logs", () => {
 
   test("O4: two pods share the logs as placement says, and don't take them from each other in turns", async () => {
     start("a");
-    await turns();
+    await eventLoopTurns();
     start("b");
     await clock.advance(30_000);
     const places = placeLogs(logs, ["a", "b"]);
@@ -124,7 +128,7 @@ describe("the owners of logs", () => {
 
   test("L2: the logs of a pod that fell silent are taken once their heads haven't moved for two seconds", async () => {
     startMortal("a");
-    await turns();
+    await eventLoopTurns();
     start("b");
     up.delete("b");
     await clock.advance(1_000);
@@ -138,7 +142,7 @@ describe("the owners of logs", () => {
 
   test("those of a process that is seen to be gone are taken at once, and who takes them is told of it", async () => {
     startMortal("a");
-    await turns();
+    await eventLoopTurns();
     kill("a");
     // Others know it for a while longer, which mustn't keep them waiting for it.
     up.set("a", false);
@@ -149,14 +153,14 @@ describe("the owners of logs", () => {
       return { owner: ownerOf(head), end: () => {} };
     };
     start("b", { own });
-    await turns(10);
+    await eventLoopTurns(10);
     expect(await owned()).toEqual(["b", "b", "b", "b"]);
     expect(told).toEqual(["a", "a", "a", "a"]);
   });
 
   test("a pod that is paused for long takes nothing from the living when it wakes", async () => {
     startMortal("a");
-    await turns();
+    await eventLoopTurns();
     start("b");
     up.delete("b");
     await clock.advance(1_000);
@@ -169,7 +173,7 @@ describe("the owners of logs", () => {
 
   test("O3: whoever is told by a beat that another has the log drops it", async () => {
     const a = start("a");
-    await turns();
+    await eventLoopTurns();
     const [head] = await journal.heads();
     await journal.take(head!, { podId: "z", host: null, recordId: "x" });
     await clock.advance(600);
@@ -194,7 +198,7 @@ describe("the owners of logs", () => {
     journal = createMemoryJournal({ ids });
     await journal.create(32);
     startMortal("c");
-    await turns(20);
+    await eventLoopTurns(20);
     kill("c");
     up.set("c", false);
     start("a", { wouldTake });
@@ -208,7 +212,7 @@ describe("the owners of logs", () => {
 
   test("a pod that leaves gives its logs up, and others take them without waiting", async () => {
     start("a");
-    await turns();
+    await eventLoopTurns();
     start("b");
     await clock.advance(30_000);
     const a = all.get("a")!;
@@ -227,7 +231,7 @@ describe("the owners of logs", () => {
       return head;
     };
     const a = start("a", { journal: { ...journal, take } });
-    await turns();
+    await eventLoopTurns();
     expect((await owned()).filter((each) => each === "a")).toHaveLength(1);
     const stopped = a.stop();
     gate.resolve();
@@ -271,7 +275,7 @@ function ownerOf(head: Head): Owner {
   return {
     head,
     submit: () => Promise.reject(new Error("not asked here")),
-    look: () => undefined,
+    cachedHeader: () => undefined,
     stop: async () => {},
     drop: () => {},
   };

@@ -23,7 +23,7 @@ export type Owners = {
   /** Makes the logs if there are none, and looks at once. */
   awaken(): Promise<void>;
   /** Looks at once, because something may be free. */
-  look(): void;
+  poll(): void;
   stop(): Promise<void>;
 };
 
@@ -40,7 +40,7 @@ export type OwnersParts = {
   /** Pods that are up and serve sessions, and for how long that has been known, in ms. */
   pods: () => ReadonlyMap<string, number>;
   isGone: (host: string) => boolean;
-  own: (head: Head, busy: readonly Header[], taken: Taken) => Promise<Owned>;
+  own: (head: Head, busy: readonly Header[], taken: TakenLog) => Promise<Owned>;
   onEvent: (event: LogEvent) => void;
   /** Asks a pod whether it would take a log: one that is gone is still known for a while. Never rejects. */
   wouldTake: (podId: string) => Promise<boolean>;
@@ -48,7 +48,7 @@ export type OwnersParts = {
   offer: (podId: string) => void;
 };
 
-export type Taken = Pick<OwnerParts, "isFresh" | "onFenced"> & {
+export type TakenLog = Pick<OwnerParts, "isFresh" | "onFenced"> & {
   /** The pod that had the log before, where its process is known to have ended. */
   readonly gone: string | null;
 };
@@ -75,10 +75,10 @@ export function createOwners(parts: OwnersParts): Owners {
   const held = new Map<number, Held>();
   const seen = new Map<number, Seen>();
   /** Pods that are asked whether they would take a log, and when others have said that they would. */
-  const asking = new Set<string>();
+  const probing = new Set<string>();
   const willingMs = new Map<string, number>();
-  let passing: Promise<void> | undefined;
-  let again = false;
+  let currentPass: Promise<void> | undefined;
+  let isPollWanted = false;
   let cancel = () => {};
   let stopped = false;
   let lastPassMs = -Infinity;
@@ -87,7 +87,7 @@ export function createOwners(parts: OwnersParts): Owners {
     const startedMs = clock.monotonic();
     const all = await journal.heads();
     heads.put(all, startedMs);
-    notice(all);
+    recordHeads(all);
     await beat();
     if (stopped) return;
     const pods = othersAlive(all);
@@ -108,7 +108,7 @@ export function createOwners(parts: OwnersParts): Owners {
     return new Map([...parts.pods()].filter(([id]) => !ended.has(id)));
   };
 
-  const notice = (all: readonly Head[]): void => {
+  const recordHeads = (all: readonly Head[]): void => {
     const nowMs = clock.monotonic();
     const gap = nowMs - lastPassMs > gapMs;
     lastPassMs = nowMs;
@@ -132,9 +132,9 @@ export function createOwners(parts: OwnersParts): Owners {
   const beat = async (): Promise<void> => {
     if (held.size === 0) return;
     const sentMs = clock.monotonic();
-    const asked = [...held].map(([logId, { owner }]) => ({ logId, term: owner.head.term }));
-    const still = new Set(await journal.beat(podId, asked));
-    for (const { logId, term } of asked) {
+    const beats = [...held].map(([logId, { owner }]) => ({ logId, term: owner.head.term }));
+    const still = new Set(await journal.beat(podId, beats));
+    for (const { logId, term } of beats) {
       const each = held.get(logId);
       if (!each || each.owner.head.term !== term) continue;
       if (still.has(logId)) each.provenMs = sentMs;
@@ -188,7 +188,7 @@ export function createOwners(parts: OwnersParts): Owners {
       const to = desired[logId]!;
       if (to === podId || (pods.get(to) ?? 0) < settledMs) continue;
       if (clock.monotonic() - (willingMs.get(to) ?? -Infinity) >= gapMs) {
-        askWhether(to);
+        probe(to);
         continue;
       }
       willingMs.delete(to);
@@ -199,38 +199,38 @@ export function createOwners(parts: OwnersParts): Owners {
   };
 
   /** A pod that is gone doesn't answer. No pass waits for it, since every beat would be late by as much. */
-  const askWhether = (to: string): void => {
-    if (asking.has(to)) return;
-    asking.add(to);
+  const probe = (to: string): void => {
+    if (probing.has(to)) return;
+    probing.add(to);
     void parts.wouldTake(to).then((would) => {
-      asking.delete(to);
+      probing.delete(to);
       if (would) willingMs.set(to, clock.monotonic());
     });
   };
 
   const giveUp = async (logIds: readonly number[]): Promise<void> => {
-    const given = logIds.flatMap((logId) => {
+    const releasing = logIds.flatMap((logId) => {
       const each = held.get(logId);
       return each ? [{ logId, each }] : [];
     });
-    await Promise.all(given.map(({ each }) => each.owner.stop()));
-    const terms = given.map(({ logId, each }) => ({ logId, term: each.owner.head.term }));
-    for (const { logId } of given) drop(logId);
+    await Promise.all(releasing.map(({ each }) => each.owner.stop()));
+    const terms = releasing.map(({ logId, each }) => ({ logId, term: each.owner.head.term }));
+    for (const { logId } of releasing) drop(logId);
     await journal.release(podId, terms);
   };
 
   const run = (): Promise<void> =>
-    (passing ??= pass()
+    (currentPass ??= pass()
       .catch((error: unknown) => {
         if (!stopped) log.warn({ error: messageOf(error) }, "logs of sessions weren't looked at");
       })
       .finally(() => {
-        passing = undefined;
+        currentPass = undefined;
         if (stopped) return;
         const delayMs = heads.last.length === 0 ? dormantMs : passMs;
         cancel();
-        cancel = clock.after(again ? 0 : delayMs, () => void run());
-        again = false;
+        cancel = clock.after(isPollWanted ? 0 : delayMs, () => void run());
+        isPollWanted = false;
       }));
   void run();
 
@@ -256,12 +256,12 @@ export function createOwners(parts: OwnersParts): Owners {
     async awaken() {
       if (heads.last.length > 0 || stopped) return;
       await journal.create(parts.logs);
-      await passing;
+      await currentPass;
       if (!stopped) await run();
     },
-    look() {
+    poll() {
       if (stopped) return;
-      if (passing) again = true;
+      if (currentPass) isPollWanted = true;
       else {
         cancel();
         void run();
@@ -270,7 +270,7 @@ export function createOwners(parts: OwnersParts): Owners {
     async stop() {
       stopped = true;
       cancel();
-      await passing;
+      await currentPass;
       const others = [...parts.pods().keys()].filter((each) => each !== podId);
       if (held.size > 0) await giveUp([...held.keys()]).catch(() => {});
       for (const each of others) parts.offer(each);
@@ -305,14 +305,14 @@ export function createHeads({ journal, clock }: { journal: Journal; clock: Clock
   let last: readonly Head[] = [];
   let seenMs = -Infinity;
   /** When a head was seen by itself. */
-  const aloneMs = new Map<number, number>();
-  let looking: Promise<readonly Head[]> | undefined;
+  const seenAloneMs = new Map<number, number>();
+  let reading: Promise<readonly Head[]> | undefined;
 
   const put = (heads: readonly Head[], atMs: number): void => {
     if (atMs < seenMs) return;
     // A look that began before one was seen by itself may have seen that one as it was before.
     last = heads.map((head) => {
-      const isOlder = atMs <= (aloneMs.get(head.logId) ?? -Infinity);
+      const isOlder = atMs <= (seenAloneMs.get(head.logId) ?? -Infinity);
       return (isOlder && last[head.logId]) || head;
     });
     seenMs = atMs;
@@ -323,16 +323,16 @@ export function createHeads({ journal, clock }: { journal: Journal; clock: Clock
     const known = last[head.logId];
     if (known?.incarnation === head.incarnation && known.term > head.term) return;
     last = last.map((each) => (each.logId === head.logId ? head : each));
-    aloneMs.set(head.logId, atMs);
+    seenAloneMs.set(head.logId, atMs);
   };
-  const look = async (): Promise<readonly Head[]> => {
+  const readHeads = async (): Promise<readonly Head[]> => {
     const startedMs = clock.monotonic();
     try {
       const heads = await journal.heads();
       put(heads, startedMs);
       return last;
     } finally {
-      looking = undefined;
+      reading = undefined;
     }
   };
   const all: Heads["all"] = async (maxAgeMs) => {
@@ -340,12 +340,12 @@ export function createHeads({ journal, clock }: { journal: Journal; clock: Clock
     // However old it may be, it must have been seen; where there were none, there may be some by now.
     const isKnown = () => last.length > 0 && seenMs >= oldestMs;
     if (isKnown()) return last;
-    if (looking) {
+    if (reading) {
       // One that began before may have seen less than this caller may rely on.
-      await looking;
+      await reading;
       if (isKnown()) return last;
     }
-    return (looking ??= look());
+    return (reading ??= readHeads());
   };
   return {
     all,

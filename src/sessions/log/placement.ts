@@ -9,9 +9,9 @@ export function placeLogs(logs: number, pods: readonly string[]): string[] {
   let more = logs - fair * pods.length;
   const held = new Map<string, number>();
   return Array.from({ length: logs }, (_, logId) => {
-    const hasRoom = (podId: string): boolean =>
+    const hasCapacity = (podId: string): boolean =>
       (held.get(podId) ?? 0) < (more > 0 ? fair + 1 : fair);
-    const chosen = rankPods(logId, pods).find(hasRoom)!;
+    const chosen = rankPods(logId, pods).find(hasCapacity)!;
     const count = (held.get(chosen) ?? 0) + 1;
     held.set(chosen, count);
     if (count > fair) more--;
@@ -38,10 +38,10 @@ function hash(text: string): number {
 }
 
 /** How many groups the sessions of a store are spread over. It is never changed: logs are made of them. */
-export const groups = 256;
+export const sessionGroups = 256;
 
 /** The group of a session: the same on every pod, in every version, for ever. */
-export function groupOf(sessionId: string): number {
+export function sessionGroupOf(sessionId: string): number {
   let hash = 0x811c9dc5;
   // FNV-1a over UTF-16 units, both bytes of each, so that every character counts.
   for (let at = 0; at < sessionId.length; at++) {
@@ -52,10 +52,10 @@ export function groupOf(sessionId: string): number {
   // FNV leaves ids that differ in their last character close together; murmur's last step spreads them.
   hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
   hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
-  return ((hash ^ (hash >>> 16)) >>> 0) % groups;
+  return ((hash ^ (hash >>> 16)) >>> 0) % sessionGroups;
 }
 
 /** The log of a session, where there are so many. */
 export function logOf(sessionId: string, logs: number): number {
-  return groupOf(sessionId) % logs;
+  return sessionGroupOf(sessionId) % logs;
 }

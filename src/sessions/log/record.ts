@@ -1,37 +1,43 @@
 import { FlotillaError, messageOf } from "../../base/errors.ts";
-import type { Answer, Command, Decision, Effect, Facts } from "../conversation/command.ts";
-import { decide } from "../conversation/decide.ts";
+import type {
+  CommandResult,
+  Command,
+  CommandDecision,
+  SessionEffect,
+  Facts,
+} from "../conversation/command.ts";
+import { decideCommand } from "../conversation/decide.ts";
 import type { Header } from "../conversation/header.ts";
-import type { Checkpoint, FoundId, LogRecord } from "./journal.ts";
+import type { Checkpoint, StoredClientId, LogRecord } from "./journal.ts";
 
 /** Something that was asked of a session, and whom to tell. */
-export type Item = {
+export type PendingCommand = {
   readonly tenant: string;
   readonly sessionId: string;
   readonly command: Command;
   /** Agents that it names besides those of its session. */
   readonly agents: readonly string[];
-  readonly askedMs: number;
+  readonly submittedMs: number;
   /** How long its caller waits from then on. */
   readonly patienceMs: number;
-  readonly resolve: (answer: Answer) => void;
+  readonly resolve: (answer: CommandResult) => void;
   readonly reject: (error: unknown) => void;
 };
 
 /** What is decided but not yet committed. Nobody sees any of it before. */
-export type Draft = {
+export type RecordDraft = {
   readonly isEmpty: boolean;
   readonly record: LogRecord;
   readonly headers: ReadonlyMap<string, Header>;
-  readonly effects: readonly (readonly [sessionId: string, Effect])[];
+  readonly effects: readonly (readonly [sessionId: string, SessionEffect])[];
   /** Those who take part in a session no more. */
   readonly formerUsers: ReadonlyMap<string, readonly string[]>;
-  readonly outcomes: readonly (readonly [Item, Answer | FlotillaError])[];
+  readonly outcomes: readonly (readonly [PendingCommand, CommandResult | FlotillaError])[];
   /** What was asked under an id and stores no entry that would keep it. */
-  readonly unstored: readonly FoundId[];
+  readonly unstored: readonly StoredClientId[];
 };
 
-export type DraftParts = {
+export type RecordDraftParts = {
   /** What is committed. */
   header: (sessionId: string) => Header | undefined;
   /** Where something with this client id was stored, as far as is known. */
@@ -41,7 +47,10 @@ export type DraftParts = {
 };
 
 /** Decides one after the other, as if each had been committed before the next was asked. */
-export function draftRecord(items: readonly Item[], parts: DraftParts): Draft {
+export function draftRecord(
+  items: readonly PendingCommand[],
+  parts: RecordDraftParts,
+): RecordDraft {
   const headers = new Map<string, Header>();
   const ownIds = new Map<string, number>();
   const entries: LogRecord["entries"][number][] = [];
@@ -50,9 +59,9 @@ export function draftRecord(items: readonly Item[], parts: DraftParts): Draft {
   const formerUsers = new Map<string, readonly string[]>();
   const reads: LogRecord["reads"][number][] = [];
   const checkpoints = new Map<string, Checkpoint>();
-  const effects: (readonly [string, Effect])[] = [];
-  const outcomes: (readonly [Item, Answer | FlotillaError])[] = [];
-  const unstored: FoundId[] = [];
+  const effects: (readonly [string, SessionEffect])[] = [];
+  const outcomes: (readonly [PendingCommand, CommandResult | FlotillaError])[] = [];
+  const unstored: StoredClientId[] = [];
 
   for (const item of items) {
     const { tenant, sessionId, command } = item;
@@ -120,9 +129,9 @@ function idOf(command: Command): string | undefined {
 }
 
 /** A pod of another release may ask for something that can't be decided here, which concerns it alone. */
-function decideSafely(header: Header | undefined, command: Command, facts: Facts): Decision {
+function decideSafely(header: Header | undefined, command: Command, facts: Facts): CommandDecision {
   try {
-    return decide(header, command, facts);
+    return decideCommand(header, command, facts);
   } catch (error) {
     const message = `${command.type} can't be decided: ${messageOf(error)}`;
     return { type: "refused", code: "internal", message };

@@ -1,13 +1,13 @@
 import { hasCode } from "../../base/errors.ts";
 import type { Ids } from "../../base/ids.ts";
 import type { Database } from "../../store/database.ts";
-import { bytesOf, pageOf } from "../../store/page.ts";
+import { columnBytes, pageQuery } from "../../store/page.ts";
 import { isAmong, limit, rows, sql, type Statement, table } from "../../store/sql.ts";
 import {
   beatHeads,
   type Changes,
   changesOf,
-  createHeads,
+  insertHeads,
   readHeads,
   releaseHeads,
   storeRecord,
@@ -16,25 +16,25 @@ import {
   toHead,
   toHeader,
 } from "./sql.ts";
-import type { AskedId, FoundId, Journal } from "./journal.ts";
+import type { ClientIdRef, StoredClientId, Journal } from "./journal.ts";
 
 /** A journal in the shared database: each record is one transaction, in one round trip. */
 export function createSqlJournal({ database, ids }: { database: Database; ids: Ids }): Journal {
-  const storedIds: Journal["storedIds"] = async (asked) =>
-    (await database.read(findIds(asked))).map((row) => ({
+  const storedIds: Journal["storedIds"] = async (ids) =>
+    (await database.read(findIds(ids))).map((row) => ({
       sessionId: row["session_id"] as string,
       clientId: row["client_id"] as string,
       seq: Number(row["seq"]),
     }));
 
   /** Ids that were stored before under another seq. */
-  const findStored = async ({ entries }: Changes): Promise<FoundId[]> => {
-    const asked = entries.flatMap(({ sessionId, clientId }) =>
+  const findStored = async ({ entries }: Changes): Promise<StoredClientId[]> => {
+    const ids = entries.flatMap(({ sessionId, clientId }) =>
       clientId === null ? [] : [{ sessionId, clientId }],
     );
-    const found = await storedIds(asked);
-    const ours = new Set(entries.map((each) => nameOf(each)));
-    return found.filter((each) => !ours.has(nameOf(each)));
+    const found = await storedIds(ids);
+    const ours = new Set(entries.map((each) => keyOf(each)));
+    return found.filter((each) => !ours.has(keyOf(each)));
   };
 
   return {
@@ -44,7 +44,7 @@ export function createSqlJournal({ database, ids }: { database: Database; ids: I
 
     async create(logs) {
       if ((await database.read(readHeads())).length > 0) return;
-      await database.write(createHeads(Array.from({ length: logs }, () => ids.next())));
+      await database.write(insertHeads(Array.from({ length: logs }, () => ids.next())));
     },
 
     async take(seen, owner) {
@@ -110,7 +110,7 @@ export function createSqlJournal({ database, ids }: { database: Database; ids: I
   };
 }
 
-function nameOf(each: { sessionId: string; clientId: string | null; seq: number }): string {
+function keyOf(each: { sessionId: string; clientId: string | null; seq: number }): string {
   return JSON.stringify([each.sessionId, each.clientId, each.seq]);
 }
 
@@ -119,10 +119,10 @@ const messages = table("message");
 const checkpoints = table("turn_checkpoint");
 
 /** Which of these client ids are stored, and where. */
-export function findIds(asked: readonly AskedId[]): Statement {
+export function findIds(ids: readonly ClientIdRef[]): Statement {
   const wanted = rows(
     { session_id: "text", client_id: "text" },
-    asked.map(({ sessionId, clientId }) => [sessionId, clientId]),
+    ids.map(({ sessionId, clientId }) => [sessionId, clientId]),
   );
   return sql`
     select message.session_id, message.client_id, message.seq
@@ -142,12 +142,13 @@ const entryNames = sql`seq, kind, role, author, message_id, replaces, body, at`;
 
 export function readEntries(
   sessionId: string,
-  { after, limit: most, maxBytes }: { after: number; limit: number; maxBytes?: number },
+  { after, limit: maxEntries, maxBytes }: { after: number; limit: number; maxBytes?: number },
 ): Statement {
   const from = sql`from ${messages} where session_id = ${sessionId} and seq > ${after}`;
-  if (maxBytes === undefined) return sql`select ${entryNames} ${from} order by seq ${limit(most)}`;
-  const page = { ...entryPage, order: "asc", from, limit: most, maxBytes } as const;
-  const { begin, keys } = pageOf(page);
+  if (maxBytes === undefined)
+    return sql`select ${entryNames} ${from} order by seq ${limit(maxEntries)}`;
+  const page = { ...entryPage, order: "asc", from, limit: maxEntries, maxBytes } as const;
+  const { begin, keys } = pageQuery(page);
   return sql`${begin}
     select ${entryNames} from ${messages}
     where session_id = ${sessionId} and ${isAmong(keys, sql`seq`)} order by seq`;
@@ -156,20 +157,20 @@ export function readEntries(
 /** What an entry takes as it is shown. */
 const entryPage = {
   key: sql`seq`,
-  bytes: sql`200 + ${bytesOf(sql`body`)} + ${bytesOf(sql`author`)} + ${bytesOf(sql`message_id`)}`,
+  bytes: sql`200 + ${columnBytes(sql`body`)} + ${columnBytes(sql`author`)} + ${columnBytes(sql`message_id`)}`,
 };
 
 export function readTail(
   sessionId: string,
   page: { after: number; upTo: number; limit: number; maxBytes?: number },
 ): Statement {
-  const { after, upTo, limit: most, maxBytes } = page;
+  const { after, upTo, limit: maxEntries, maxBytes } = page;
   const from = sql`from ${messages}
     where session_id = ${sessionId} and seq > ${after} and seq <= ${upTo}`;
   if (maxBytes === undefined)
-    return sql`select ${entryNames} ${from} order by seq desc ${limit(most)}`;
-  const asked = { ...entryPage, order: "desc", from, limit: most, maxBytes } as const;
-  const { begin, keys } = pageOf(asked);
+    return sql`select ${entryNames} ${from} order by seq desc ${limit(maxEntries)}`;
+  const pageOptions = { ...entryPage, order: "desc", from, limit: maxEntries, maxBytes } as const;
+  const { begin, keys } = pageQuery(pageOptions);
   return sql`${begin}
     select ${entryNames} from ${messages}
     where session_id = ${sessionId} and ${isAmong(keys, sql`seq`)} order by seq desc`;

@@ -11,7 +11,7 @@ import {
   table,
   type Value,
 } from "../../store/sql.ts";
-import { type Header, stateOf } from "../conversation/header.ts";
+import { type Header, sessionStateOf } from "../conversation/header.ts";
 import type { Checkpoint, Head, LogRecord } from "./journal.ts";
 
 const heads = table("session_log");
@@ -26,9 +26,9 @@ const checkpoints = table("turn_checkpoint");
  */
 export function storeRecord(at: Head, recordId: string, changes: Changes): Statement[] {
   const { entries, headers, members, reads, ended, deleted } = changes;
-  const given = changes.checkpoints;
-  const place = { logId: at.logId, offset: at.offset + 1, recordId };
-  const when = isFirst(place, headers[0]);
+  const saved = changes.checkpoints;
+  const position = { logId: at.logId, offset: at.offset + 1, recordId };
+  const when = isFirst(position, headers[0]);
   const all = [moveHead(at, recordId)];
   if (deleted.length > 0) all.push(deleteMessages(deleted, when));
   if (entries.length > 0) all.push(insertEntries(entries, when));
@@ -36,12 +36,12 @@ export function storeRecord(at: Head, recordId: string, changes: Changes): State
   if (members.some((each) => each.users.length > 0)) all.push(addUsers(members, when));
   if (reads.length > 0) all.push(raiseReads(reads, when));
   if (ended.length > 0 || deleted.length > 0) all.push(dropCheckpoints(ended, deleted, when));
-  if (given.length > 0) all.push(saveCheckpoints(given, when));
-  if (headers.length > 0) all.push(saveHeaders(changes, place, when));
+  if (saved.length > 0) all.push(saveCheckpoints(saved, when));
+  if (headers.length > 0) all.push(saveHeaders(changes, position, when));
   return all;
 }
 
-type RecordPlace = {
+type RecordPosition = {
   readonly logId: number;
   readonly offset: number;
   readonly recordId: string;
@@ -51,7 +51,10 @@ type RecordPlace = {
  * True where the log has come to this record, which nobody can change until the transaction ends, and
  * where the record wasn't stored before. It asks nothing of any row, so it is worked out once.
  */
-function isFirst({ logId, offset, recordId }: RecordPlace, header: Header | undefined): Statement {
+function isFirst(
+  { logId, offset, recordId }: RecordPosition,
+  header: Header | undefined,
+): Statement {
   const arrived = sql`
     exists (select 1 from ${heads} where log_id = ${logId} and record_id = ${recordId})`;
   if (header === undefined) return arrived;
@@ -84,7 +87,7 @@ function insertEntries(entries: Changes["entries"], when: Statement): Statement 
 /** A header is never replaced by one from earlier in the log. */
 function saveHeaders(
   { headers, metadata, deleted }: Changes,
-  { logId, offset }: RecordPlace,
+  { logId, offset }: RecordPosition,
   when: Statement,
 ): Statement {
   // Most records leave metadata alone, so that it isn't sent.
@@ -150,10 +153,10 @@ function raiseReads(reads: Changes["reads"], when: Statement): Statement {
 }
 
 /** Of a turn only the latest is kept, and of an earlier turn or attempt none comes back. */
-function saveCheckpoints(given: Changes["checkpoints"], when: Statement): Statement {
+function saveCheckpoints(saved: Changes["checkpoints"], when: Statement): Statement {
   const fresh = rows(
     { session_id: "text", epoch: "integer", attempt: "integer", body: "text" },
-    given.map(({ sessionId, epoch, attempt, body }) => [sessionId, epoch, attempt, body]),
+    saved.map(({ sessionId, epoch, attempt, body }) => [sessionId, epoch, attempt, body]),
   );
   return sql`
     insert into ${checkpoints} (session_id, epoch, attempt, body)
@@ -208,7 +211,7 @@ export function readHeads(): Statement {
  * Makes all logs or none. Of several who try at once, all but the first find that they are there. They
  * begin behind everything that is stored, in case that there were others before.
  */
-export function createHeads(incarnations: readonly string[]): Statement[] {
+export function insertHeads(incarnations: readonly string[]): Statement[] {
   const fresh = rows(
     { log_id: "integer", incarnation: "text" },
     incarnations.map((incarnation, logId): Value[] => [logId, incarnation]),
@@ -271,9 +274,9 @@ function headOf(
       and record_id = ${recordId}`;
 }
 
-type Owned = readonly { readonly logId: number; readonly term: number }[];
+type OwnedLogs = readonly { readonly logId: number; readonly term: number }[];
 
-export function beatHeads(podId: string, logs: Owned): Statement {
+export function beatHeads(podId: string, logs: OwnedLogs): Statement {
   const own = ownRows(logs);
   return sql`
     update ${heads} set beat = beat + 1 from ${own} own
@@ -286,13 +289,13 @@ export function beatHeads(podId: string, logs: Owned): Statement {
     })}`;
 }
 
-export function releaseHeads(podId: string, logs: Owned): Statement {
+export function releaseHeads(podId: string, logs: OwnedLogs): Statement {
   return sql`
     update ${heads} set owner = null, host = null from ${ownRows(logs)} own
     where ${heads}.log_id = own.log_id and ${heads}.term = own.term and owner = ${podId}`;
 }
 
-function ownRows(logs: Owned) {
+function ownRows(logs: OwnedLogs) {
   return rows(
     { log_id: "integer", term: "integer" },
     logs.map(({ logId, term }) => [logId, term]),
@@ -453,7 +456,7 @@ const headerColumns = {
 
 function fromHeader(header: Header): Value[] {
   const { sessionId, tenant, status, agents, lastSeq, createdAtMs, activeAtMs } = header;
-  const { state } = stateOf(header);
+  const { state } = sessionStateOf(header);
   const text = JSON.stringify(header);
   const agent = agents[0] ?? null;
   return [sessionId, tenant, status, state, agent, lastSeq, text, createdAtMs, activeAtMs];

@@ -5,7 +5,7 @@ import { silentLogger } from "../../base/log.ts";
 import { type MovableClock, movableClock } from "../../base/contract/movable-clock.ts";
 import { seededRandom } from "../../base/random.ts";
 import type { Bus } from "../../bus/bus.ts";
-import { createMailbox } from "../../bus/store-bus.ts";
+import { createStoreBus } from "../../bus/store-bus.ts";
 import type { OpenStore } from "../../store/contract/database.ts";
 import { storeKinds } from "../../store/contract/kinds.ts";
 import { migrate } from "../../store/migrate.ts";
@@ -13,7 +13,7 @@ import { sql, table } from "../../store/sql.ts";
 import type { Command } from "../conversation/command.ts";
 import type { Journal } from "./journal.ts";
 import { createSqlJournal } from "./sql-journal.ts";
-import { createCourier } from "./command-router.ts";
+import { createCommandRouter } from "./command-router.ts";
 import { createHeads } from "./ownership.ts";
 import { createOwner, type Owner } from "./owner.ts";
 
@@ -60,11 +60,11 @@ describe.each(storeKinds)("letters to owners on $name", (kind) => {
 
   const courierAt = (address: string, owner?: Owner) => {
     const random = seededRandom(buses.length);
-    const bus = createMailbox({ address, database: store.database, clock, random });
+    const bus = createStoreBus({ address, database: store.database, clock, random });
     buses.push(bus);
     const heads = createHeads({ journal, clock });
     const owners = owner && { of: () => owner, awaken: async () => {} };
-    return createCourier({ bus, heads, owners, create: async () => {}, clock, random });
+    return createCommandRouter({ bus, heads, owners, create: async () => {}, clock, random });
   };
   const take = async (podId: string): Promise<Owner> => {
     const [seen] = await journal.heads();
@@ -93,7 +93,7 @@ describe.each(storeKinds)("letters to owners on $name", (kind) => {
     await take("slept");
     let told: string | undefined;
     courierAt("web")
-      .ask(tenant, "s", message)
+      .submit(tenant, "s", message)
       .catch((error: FlotillaError) => (told = error.code));
     await until("a letter to the pod that sleeps", () => lettersTo("slept"));
     courierAt("next", await take("next"));
@@ -108,7 +108,7 @@ describe.each(storeKinds)("letters to owners on $name", (kind) => {
     await until("its letters to be read", async () => (await lettersTo("slept")) === 0);
     expect(await journal.entries("s", { after: 0, limit: 10 })).toEqual([]);
     // What is meant for it is stored.
-    const stored = courierAt("later").ask(tenant, "s", { ...message, clientId: "b" });
+    const stored = courierAt("later").submit(tenant, "s", { ...message, clientId: "b" });
     let seq: number | undefined;
     void stored.then((answer) => (seq = answer.seq));
     await until("an answer", () => seq);

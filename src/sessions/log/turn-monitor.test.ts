@@ -1,9 +1,13 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { silentLogger } from "../../base/log.ts";
-import { type MovableClock, movableClock, turns } from "../../base/contract/movable-clock.ts";
+import {
+  type MovableClock,
+  movableClock,
+  eventLoopTurns,
+} from "../../base/contract/movable-clock.ts";
 import type { Command, Reply } from "../conversation/command.ts";
 import type { Header, Turn } from "../conversation/header.ts";
-import { createOverseer, type Overseer } from "./turn-monitor.ts";
+import { createTurnMonitor, type TurnMonitor } from "./turn-monitor.ts";
 
 const turn: Turn = {
   type: "turn",
@@ -24,7 +28,7 @@ const soFar: Reply = { outcome: "cut", parts: [{ type: "text", text: "so far" }]
 
 describe("an overseer", () => {
   let clock: MovableClock;
-  let overseer: Overseer;
+  let overseer: TurnMonitor;
   let asked: Command[];
   let started: string[];
 
@@ -32,7 +36,7 @@ describe("an overseer", () => {
     clock = movableClock();
     asked = [];
     started = [];
-    overseer = createOverseer({
+    overseer = createTurnMonitor({
       clock,
       log: silentLogger,
       start: (runner) => started.push(runner),
@@ -47,18 +51,18 @@ describe("an overseer", () => {
   const name = { sessionId: "s", epoch: 1, attempt: 1 };
 
   test("leaves nothing behind that would ring once it is closed", () => {
-    overseer.see(headerOf(turn));
-    overseer.see({ ...headerOf({ ...turn, attempt: 0, runner: null }), sessionId: "t" });
+    overseer.watch(headerOf(turn));
+    overseer.watch({ ...headerOf({ ...turn, attempt: 0, runner: null }), sessionId: "t" });
     expect(clock.timers).toBe(2);
     overseer.close();
     expect(clock.timers).toBe(0);
   });
 
   test("W1: tells a runner to start until it names the turn, and gives up on one that falls silent", async () => {
-    overseer.see(headerOf(turn));
+    overseer.watch(headerOf(turn));
     await clock.advance(2_600);
     expect(started).toEqual(["pod-2", "pod-2", "pod-2"]);
-    overseer.named([name]);
+    overseer.confirm([name]);
     await clock.advance(4_500);
     expect([started.length, asked]).toEqual([3, []]);
     await clock.advance(1_000);
@@ -66,15 +70,15 @@ describe("an overseer", () => {
   });
 
   test("waits for no word of a runner whose process is known to have ended", async () => {
-    overseer.see(headerOf({ ...turn, runner: "ended" }));
+    overseer.watch(headerOf({ ...turn, runner: "ended" }));
     await clock.advance(250);
     expect(asked).toEqual([{ type: "work_lost", epoch: 1, attempt: 1, checkpoint: soFar }]);
     expect(started).toEqual([]);
   });
 
   test("calls no runner lost because the process itself has stood still", async () => {
-    overseer.see(headerOf(turn));
-    overseer.named([name]);
+    overseer.watch(headerOf(turn));
+    overseer.confirm([name]);
     clock.jump(60_000);
     await clock.advance(4_000);
     expect(asked).toEqual([]);
@@ -83,17 +87,17 @@ describe("an overseer", () => {
   });
 
   test("a turn that was being stopped when its runner left ends with what is kept of it", async () => {
-    overseer.see(headerOf({ ...turn, stopping: true }));
-    overseer.see(headerOf({ ...turn, stopping: true, attempt: 2, runner: null }));
+    overseer.watch(headerOf({ ...turn, stopping: true }));
+    overseer.watch(headerOf({ ...turn, stopping: true, attempt: 2, runner: null }));
     await clock.advance(1_500);
     expect(asked).toEqual([{ type: "work_lost", epoch: 1, attempt: 2, checkpoint: soFar }]);
   });
 
   test("each turn may wait for a pod that can make it, however long the one before it has waited", async () => {
-    overseer.see(headerOf({ ...turn, runner: null }));
+    overseer.watch(headerOf({ ...turn, runner: null }));
     await clock.advance(59_000);
     expect(asked.every(({ type }) => type === "work_lost")).toBe(true);
-    overseer.see(headerOf({ ...turn, epoch: 2, runner: null }));
+    overseer.watch(headerOf({ ...turn, epoch: 2, runner: null }));
     asked = [];
     await clock.advance(30_000);
     expect(asked.every(({ type }) => type === "work_lost")).toBe(true);
@@ -102,28 +106,28 @@ describe("an overseer", () => {
   });
 
   test("W1: isn't taken in by what an earlier attempt says of itself", async () => {
-    overseer.see(headerOf({ ...turn, attempt: 2 }));
+    overseer.watch(headerOf({ ...turn, attempt: 2 }));
     for (let at = 0; at < 6; at++) {
       await clock.advance(1_000);
-      overseer.named([name]);
+      overseer.confirm([name]);
     }
     expect(asked).toMatchObject([{ type: "work_lost", attempt: 2 }]);
   });
 
   test("ends a stop that its runner doesn't answer in five seconds, though it still names the turn", async () => {
-    overseer.see(headerOf(turn));
-    overseer.see(headerOf({ ...turn, stopping: true }));
+    overseer.watch(headerOf(turn));
+    overseer.watch(headerOf({ ...turn, stopping: true }));
     for (let at = 0; at < 6; at++) {
       await clock.advance(1_000);
-      overseer.named([name]);
+      overseer.confirm([name]);
     }
     expect(asked).toEqual([{ type: "stop_expired", epoch: 1, checkpoint: soFar }]);
   });
 
   test("starts what was debounced once nothing more was said", async () => {
-    overseer.see(headerOf({ ...turn, attempt: 0, runner: null, upToSeq: 1 }));
+    overseer.watch(headerOf({ ...turn, attempt: 0, runner: null, upToSeq: 1 }));
     await clock.advance(400);
-    overseer.see(headerOf({ ...turn, attempt: 0, runner: null, upToSeq: 2 }));
+    overseer.watch(headerOf({ ...turn, attempt: 0, runner: null, upToSeq: 2 }));
     overseer.perform("s", { type: "debounce", epoch: 1, upToSeq: 2 });
     await clock.advance(400);
     expect(asked).toEqual([]);
@@ -133,7 +137,7 @@ describe("an overseer", () => {
 
   test("a debounce that couldn't be stored is asked for again", async () => {
     let failing = true;
-    const patient = createOverseer({
+    const patient = createTurnMonitor({
       clock,
       log: silentLogger,
       start: () => {},
@@ -146,10 +150,10 @@ describe("an overseer", () => {
       debounceMs: () => 500,
       isGone: (podId) => podId === "ended",
     });
-    patient.see(headerOf({ ...turn, attempt: 0, runner: null }));
+    patient.watch(headerOf({ ...turn, attempt: 0, runner: null }));
     await clock.advance(600);
     failing = false;
-    await turns();
+    await eventLoopTurns();
     await clock.advance(2_000);
     expect(asked).toEqual(
       Array.from({ length: 2 }, () => ({ type: "debounced", epoch: 1, upToSeq: 1 })),

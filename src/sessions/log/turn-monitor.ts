@@ -1,51 +1,51 @@
 import type { Clock } from "../../base/clock.ts";
 import { hasCode, messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
-import type { Command, Effect, Reply } from "../conversation/command.ts";
+import type { Command, SessionEffect, Reply } from "../conversation/command.ts";
 import type { Header, Work } from "../conversation/header.ts";
-import type { WorkName } from "../runner.ts";
+import type { WorkId } from "../runner.ts";
 
 /**
  * Sees to it that the work of a log's sessions is done: it tells runners to start until they name their
  * work, and gives up on those that name it no more. It only asks; what becomes of the work is decided in
  * the log, so that asking in vain or twice does no harm.
  */
-export type Overseer = {
+export type TurnMonitor = {
   /** What a session has under way now. */
-  see(header: Header): void;
-  perform(sessionId: string, effect: Effect): void;
+  watch(header: Header): void;
+  perform(sessionId: string, effect: SessionEffect): void;
   /** A runner says that it is at it. */
-  named(works: readonly WorkName[]): void;
+  confirm(works: readonly WorkId[]): void;
   close(): void;
 };
 
-export type OverseerParts = {
+export type TurnMonitorParts = {
   clock: Clock;
   log: Logger;
   start: (runner: string, header: Header) => void;
-  abort: (runner: string, which: WorkName, keep: boolean) => void;
+  abort: (runner: string, which: WorkId, keep: boolean) => void;
   submit: (header: Header, command: Command) => Promise<unknown>;
   /** What was stored of a turn last. */
-  checkpoint: (which: WorkName) => Promise<Reply | undefined>;
+  checkpoint: (which: WorkId) => Promise<Reply | undefined>;
   debounceMs: (tenant: string, agent: string) => number;
   /** Whether a pod's process is known to have ended: nobody need wait for its word. */
   isGone: (podId: string) => boolean;
 };
 
-type Watched = {
+type WatchedWork = {
   header: Header;
   /** When its runner was heard of last, or when it was told to somebody. */
   heardMs: number;
   sentMs: number;
-  named: boolean;
+  isConfirmed: boolean;
   stoppingMs: number | undefined;
-  unmannedMs: number | undefined;
+  noRunnerSinceMs: number | undefined;
   /** Something is being asked about it. */
-  asking: boolean;
+  isSubmitting: boolean;
   cancelDebounce: () => void;
 };
 
-const lookMs = 250;
+const pollMs = 250;
 /** A look that comes later than this: the process stood still, and nobody's silence counts. */
 const gapMs = 1_500;
 const repeatMs = 1_000;
@@ -54,39 +54,39 @@ const lostMs = 5_000;
 /** How long a runner that was told to stop has for bringing what it has. */
 const stopMs = 5_000;
 /** How long a turn waits for a pod that can make it, before it fails visibly. */
-const unmannedMs = 60_000;
+const maxNoRunnerMs = 60_000;
 
-export function createOverseer(parts: OverseerParts): Overseer {
+export function createTurnMonitor(parts: TurnMonitorParts): TurnMonitor {
   const { clock, log } = parts;
-  const watched = new Map<string, Watched>();
+  const watched = new Map<string, WatchedWork>();
   let cancel: (() => void) | undefined;
   let armedMs = 0;
   let closed = false;
 
-  const look = (): void => {
+  const poll = (): void => {
     cancel = undefined;
     const nowMs = clock.monotonic();
     // What runners have said meanwhile hasn't been read yet.
     if (nowMs - armedMs >= gapMs) for (const each of watched.values()) each.heardMs = nowMs;
-    for (const each of watched.values()) consider(each);
+    for (const each of watched.values()) check(each);
     arm();
   };
   const arm = (): void => {
     if (closed || cancel || watched.size === 0) return;
     armedMs = clock.monotonic();
-    cancel = clock.after(lookMs, look);
+    cancel = clock.after(pollMs, poll);
   };
 
-  const consider = (each: Watched): void => {
+  const check = (each: WatchedWork): void => {
     const { header } = each;
     const work = header.work;
-    if (!work || work.attempt === 0 || each.asking) return;
+    if (!work || work.attempt === 0 || each.isSubmitting) return;
     const nowMs = clock.monotonic();
     const { epoch, attempt } = work;
     const which = { sessionId: header.sessionId, epoch, attempt };
     if (each.stoppingMs !== undefined && nowMs - each.stoppingMs >= stopMs) {
       each.stoppingMs = nowMs;
-      ask(each, async () => ({
+      submit(each, async () => ({
         type: "stop_expired",
         epoch,
         ...withCheckpoint(await parts.checkpoint(which)),
@@ -94,10 +94,10 @@ export function createOverseer(parts: OverseerParts): Overseer {
     } else if (work.runner === null) {
       if (nowMs - each.heardMs < repeatMs) return;
       each.heardMs = nowMs;
-      each.unmannedMs ??= nowMs;
-      const late = nowMs - each.unmannedMs >= unmannedMs;
-      ask(each, async () => {
-        if (late) return nobody(header);
+      each.noRunnerSinceMs ??= nowMs;
+      const late = nowMs - each.noRunnerSinceMs >= maxNoRunnerMs;
+      submit(each, async () => {
+        if (late) return noRunnerCommand(header);
         // One that is being stopped ends with what its last runner has left.
         const left = isStopping(work) ? await parts.checkpoint(which) : undefined;
         return { type: "work_lost", epoch, attempt, ...withCheckpoint(left) };
@@ -105,20 +105,20 @@ export function createOverseer(parts: OverseerParts): Overseer {
     } else if (nowMs - each.heardMs >= lostMs || parts.isGone(work.runner)) {
       each.heardMs = nowMs;
       log.warn({ session: header.sessionId, runner: work.runner }, "a runner was lost");
-      ask(each, async () => ({
+      submit(each, async () => ({
         type: "work_lost",
         epoch,
         attempt,
         ...withCheckpoint(await parts.checkpoint(which)),
       }));
-    } else if (!each.named && nowMs - each.sentMs >= repeatMs) {
+    } else if (!each.isConfirmed && nowMs - each.sentMs >= repeatMs) {
       each.sentMs = nowMs;
       parts.start(work.runner, header);
     }
   };
 
-  const ask = (each: Watched, command: () => Promise<Command>): void => {
-    each.asking = true;
+  const submit = (each: WatchedWork, command: () => Promise<Command>): void => {
+    each.isSubmitting = true;
     const { header } = each;
     void command()
       .then((made) => parts.submit(header, made))
@@ -129,11 +129,11 @@ export function createOverseer(parts: OverseerParts): Overseer {
         }
       })
       .finally(() => {
-        each.asking = false;
+        each.isSubmitting = false;
       });
   };
 
-  const debounce = (each: Watched, upToSeq: number): void => {
+  const debounce = (each: WatchedWork, upToSeq: number): void => {
     const { header } = each;
     const work = header.work;
     if (work?.type !== "turn" || work.attempt !== 0) return;
@@ -149,7 +149,7 @@ export function createOverseer(parts: OverseerParts): Overseer {
   };
 
   return {
-    see(header) {
+    watch(header) {
       const { sessionId, work } = header;
       const before = watched.get(sessionId);
       if (!work) {
@@ -164,7 +164,7 @@ export function createOverseer(parts: OverseerParts): Overseer {
         const other = had.runner !== work.runner;
         before.header = header;
         before.stoppingMs ??= stoppingMs;
-        if (other) Object.assign(before, { named: false, sentMs: -Infinity, heardMs: nowMs });
+        if (other) Object.assign(before, { isConfirmed: false, sentMs: -Infinity, heardMs: nowMs });
         return;
       }
       before?.cancelDebounce();
@@ -172,10 +172,10 @@ export function createOverseer(parts: OverseerParts): Overseer {
         header,
         heardMs: nowMs,
         sentMs: -Infinity,
-        named: false,
+        isConfirmed: false,
         stoppingMs,
-        unmannedMs: had?.epoch === work.epoch ? before?.unmannedMs : undefined,
-        asking: false,
+        noRunnerSinceMs: had?.epoch === work.epoch ? before?.noRunnerSinceMs : undefined,
+        isSubmitting: false,
         cancelDebounce: () => {},
       });
       if (work.type === "turn" && work.attempt === 0) {
@@ -203,14 +203,14 @@ export function createOverseer(parts: OverseerParts): Overseer {
         }
       }
     },
-    named(works) {
+    confirm(works) {
       for (const { sessionId, epoch, attempt } of works) {
         const each = watched.get(sessionId);
         const work = each?.header.work;
         if (!each || work?.epoch !== epoch || work.attempt !== attempt) continue;
-        each.named = true;
+        each.isConfirmed = true;
         each.heardMs = clock.monotonic();
-        each.unmannedMs = undefined;
+        each.noRunnerSinceMs = undefined;
       }
     },
     close() {
@@ -231,7 +231,7 @@ function withCheckpoint(checkpoint: Reply | undefined): { checkpoint?: Reply } {
 }
 
 /** No pod that is up can do it, and none came. */
-function nobody({ work }: Header): Command {
+function noRunnerCommand({ work }: Header): Command {
   const { epoch, attempt, agent } = work!;
   const error = {
     code: "unavailable",

@@ -3,21 +3,21 @@ import type { Json } from "../../base/json.ts";
 import { type Assembler, createAssembler } from "../../protocol/assembler/assembler.ts";
 import {
   type Chunk,
-  endsListening,
+  isTerminal,
   parseChunk,
-  saysSomething,
+  hasContent,
   withMessageId,
 } from "../../protocol/chunk.ts";
 import { createRepair } from "../../protocol/limits.ts";
 import type { EntryError, Part, UIMessage } from "../../protocol/message.ts";
 import { messageToChunks } from "../../protocol/to-chunks.ts";
 import { waitingChunk } from "../../protocol/waiting.ts";
-import type { InLine } from "../../throttles/limiter/wait-queue.ts";
-import type { LiveChunks, WorkName } from "../runner.ts";
+import type { QueuePosition } from "../../throttles/limiter/wait-queue.ts";
+import type { LiveChunks, WorkId } from "../runner.ts";
 import { AgentFailure } from "./failure.ts";
 
 type AnswerOptions = {
-  readonly name: WorkName;
+  readonly name: WorkId;
   readonly messageId: string;
   /** The message that it goes on with. */
   readonly initial?: UIMessage | undefined;
@@ -43,8 +43,8 @@ export function createAnswer({ name, messageId, initial, maxBytes, clock, live }
   let sent = 0;
   let pushed = 0;
   let cancelFlush: (() => void) | undefined;
-  let wait: InLine | undefined;
-  let waitToldMs = -Infinity;
+  let wait: QueuePosition | undefined;
+  let waitReportedMs = -Infinity;
 
   const flush = (): void => {
     cancelFlush?.();
@@ -65,14 +65,14 @@ export function createAnswer({ name, messageId, initial, maxBytes, clock, live }
       else if (chunk.type !== "start") waiting.push({ type: "start", messageId });
     }
     waiting.push(chunk);
-    begun ||= saysSomething(chunk);
+    begun ||= hasContent(chunk);
     if (begun) cancelFlush ??= clock.after(0, flush);
   };
 
   return {
     /** Takes what the agent has said. Throws an `AgentFailure` where that can't be part of an answer. */
-    push(given: unknown): void {
-      const parsed = parseChunk(given);
+    push(value: unknown): void {
+      const parsed = parseChunk(value);
       if (!isChunk(parsed)) throw new AgentFailure("agent_invalid", parsed.error);
       const chunk = withMessageId(repair(parsed), messageId);
       const { error } = assembler.push(chunk);
@@ -81,19 +81,20 @@ export function createAnswer({ name, messageId, initial, maxBytes, clock, live }
         throw new AgentFailure(code, error.message);
       }
       pushed++;
-      if (!endsListening(chunk)) send(chunk);
+      if (!isTerminal(chunk)) send(chunk);
     },
 
     /**
      * Says where its turn stands in line for a permit, to the clients that watch and not too often; undefined
      * once it doesn't wait any more. Nothing of it is stored.
      */
-    waits(at: InLine | undefined): void {
+    reportWait(at: QueuePosition | undefined): void {
       const nowMs = clock.monotonic();
-      const isNews = at === undefined ? wait !== undefined : isTold(at, wait, nowMs - waitToldMs);
-      if (begun || !isNews) return;
+      const isNew =
+        at === undefined ? wait !== undefined : isWorthReporting(at, wait, nowMs - waitReportedMs);
+      if (begun || !isNew) return;
       wait = at;
-      waitToldMs = nowMs;
+      waitReportedMs = nowMs;
       const index = sent++;
       live({ ...name, index, chunks: [waitingChunk(at)] });
     },
@@ -153,11 +154,15 @@ export function createAnswer({ name, messageId, initial, maxBytes, clock, live }
 }
 
 // A long line moves all the time, and most of those in it have long to wait.
-const waitToldEveryMs = 1_000;
+const waitReportEveryMs = 1_000;
 
-function isTold(at: InLine, last: InLine | undefined, sinceMs: number): boolean {
+function isWorthReporting(
+  at: QueuePosition,
+  last: QueuePosition | undefined,
+  sinceMs: number,
+): boolean {
   if (!last) return true;
-  if (sinceMs < waitToldEveryMs) return false;
+  if (sinceMs < waitReportEveryMs) return false;
   const movedBy = Math.abs(at.ahead - last.ahead);
   const isKnownNow = (at.aboutMs === undefined) !== (last.aboutMs === undefined);
   return isKnownNow || movedBy >= Math.max(1, last.ahead / 10);
@@ -167,13 +172,13 @@ function isChunk(parsed: Chunk | { readonly error: string }): parsed is Chunk {
   return "type" in parsed;
 }
 
-export function errorOf({ code, message }: AgentFailure): EntryError {
+export function entryErrorOf({ code, message }: AgentFailure): EntryError {
   return { code, message };
 }
 
 const checkpointEveryMs = 2_000;
 /** Less than that isn't worth a write: it is said again in a moment. */
-const checkpointLeastBytes = 1_024;
+const minCheckpointBytes = 1_024;
 
 type Checkpoints = {
   /** There is more of the answer. */
@@ -205,7 +210,7 @@ export function keepCheckpoints(
 
   const due = async (): Promise<void> => {
     cancel = undefined;
-    if (underWay || answer.bytes() < checkpointLeastBytes) return;
+    if (underWay || answer.bytes() < minCheckpointBytes) return;
     underWay = true;
     changedMeanwhile = false;
     await answer.store();

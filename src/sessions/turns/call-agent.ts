@@ -1,14 +1,14 @@
 import { backoffMs } from "../../base/backoff.ts";
 import { type Clock, sleep } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
-import type { Call } from "../../throttles/limiter/permit.ts";
-import type { InLine } from "../../throttles/limiter/wait-queue.ts";
-import { runHere } from "../../throttles/run.ts";
-import { runHandler } from "../../throttles/scope.ts";
+import type { ThrottledCall } from "../../throttles/limiter/permit.ts";
+import type { QueuePosition } from "../../throttles/limiter/wait-queue.ts";
+import { runUnderPermit } from "../../throttles/run.ts";
+import { runInThrottleScope } from "../../throttles/scope.ts";
 import type { AgentSpec } from "../agents/agent.ts";
 import type { Answer } from "./answer.ts";
 import { AgentFailure, failureOf, timedOut } from "./failure.ts";
-import { type Pieces, saidItself } from "./call-function.ts";
+import { type AnswerStream, errorChunkFailure } from "./call-function.ts";
 import type { Control, RunnerParts } from "./parts.ts";
 
 /** An agent that has said how its answer ended may take so long to end it. */
@@ -25,10 +25,10 @@ type AgentCall = {
   readonly answer: Answer;
   readonly control: Control;
   /** Asks the agent. */
-  readonly open: (signal: AbortSignal, touch: () => void) => Promise<Pieces>;
+  readonly open: (signal: AbortSignal, touch: () => void) => Promise<AnswerStream>;
   readonly onChunk: () => void;
   /** Told where it stands in line for a permit; undefined once it doesn't wait any more. */
-  readonly onWaiting: (at: InLine | undefined) => void;
+  readonly onWaiting: (at: QueuePosition | undefined) => void;
 };
 
 type Parts = Pick<RunnerParts, "clock" | "log" | "throttles">;
@@ -41,32 +41,36 @@ function callAgent(parts: Parts, call: AgentCall): Promise<void> {
   const { throttle, deadlineMs } = call.spec;
   const { signal } = call.control;
   const priority = "interactive";
-  return runHandler({ throttles: parts.throttles, priority }, () => {
-    if (!throttle) return listen(parts, call, undefined);
+  return runInThrottleScope({ throttles: parts.throttles, priority }, () => {
+    if (!throttle) return receiveAnswer(parts, call, undefined);
     const { onWaiting } = call;
-    const asked = { signal, priority, maxWaitMs: deadlineMs, onWaiting } as const;
+    const options = { signal, priority, maxWaitMs: deadlineMs, onWaiting } as const;
     const { declared, key } = throttle;
-    const begin = (permit: Call) => {
+    const begin = (permit: ThrottledCall) => {
       onWaiting(undefined);
-      return listen(parts, call, permit);
+      return receiveAnswer(parts, call, permit);
     };
-    return runHere(declared, key, begin, asked).finally(() => onWaiting(undefined));
+    return runUnderPermit(declared, key, begin, options).finally(() => onWaiting(undefined));
   });
 }
 
 class GraceOver extends Error {}
 
-async function listen(parts: Parts, call: AgentCall, permit: Call | undefined): Promise<void> {
+async function receiveAnswer(
+  parts: Parts,
+  call: AgentCall,
+  permit: ThrottledCall | undefined,
+): Promise<void> {
   const { clock } = parts;
   const { spec, answer, control } = call;
   call.deadlineAtMs ??= clock.monotonic() + spec.deadlineMs;
-  const asked = new AbortController();
+  const request = new AbortController();
   const interrupt = createInterrupt();
   const end = (reason: unknown) => {
     interrupt.break(reason);
-    asked.abort(reason);
+    request.abort(reason);
   };
-  const unfollow = follow([control.signal, permit?.signal], end);
+  const stopForwarding = forwardAborts([control.signal, permit?.signal], end);
   const limits = watchLimits({
     clock,
     idleMs: spec.idleTimeoutMs,
@@ -76,23 +80,23 @@ async function listen(parts: Parts, call: AgentCall, permit: Call | undefined): 
     onDeadline: () => end(timedOut("agent_late", `it took longer than ${spec.deadlineMs} ms`)),
     onGrace: () => end(new GraceOver()),
   });
-  const opening = call.open(asked.signal, limits.touch);
+  const opening = call.open(request.signal, limits.touch);
   try {
     const pieces = await interrupt.race(opening);
-    await takeIn(pieces);
-    settle(pieces);
+    await readChunks(pieces);
+    checkOutcome(pieces);
   } catch (error) {
-    asked.abort(error);
-    leave(parts, spec.name, opening);
+    request.abort(error);
+    abandon(parts, spec.name, opening);
     // Whoever was served until somebody wanted no more was served well.
     if (control.signal.aborted && answer.begun) return;
     throw error;
   } finally {
     limits.clear();
-    unfollow();
+    stopForwarding();
   }
 
-  async function takeIn({ chunks }: Pieces): Promise<void> {
+  async function readChunks({ chunks }: AnswerStream): Promise<void> {
     try {
       for (let count = 1; ; count++) {
         const next = await interrupt.race(chunks.next());
@@ -107,13 +111,14 @@ async function listen(parts: Parts, call: AgentCall, permit: Call | undefined): 
     } catch (error) {
       // It has said all that it had to, and just didn't hang up.
       if (!(error instanceof GraceOver)) throw error;
-      leave(parts, spec.name, opening);
+      abandon(parts, spec.name, opening);
     }
   }
 
-  function settle({ endsByItself, cause }: Pieces): void {
+  function checkOutcome({ endsByItself, cause }: AnswerStream): void {
     const { outcome } = answer;
-    if (outcome.type === "error") throw saidItself(outcome.errorText, cause?.(), clock.now());
+    if (outcome.type === "error")
+      throw errorChunkFailure(outcome.errorText, cause?.(), clock.now());
     if (outcome.type !== "none" || endsByItself) return;
     throw new AgentFailure("agent_died", "the agent went away before its answer ended", {
       retryable: true,
@@ -122,7 +127,7 @@ async function listen(parts: Parts, call: AgentCall, permit: Call | undefined): 
 }
 
 /** Tells the agent that nobody listens any more, without waiting for it: it may never hear of it. */
-function leave({ clock, log }: Parts, agent: string, opening: Promise<Pieces>): void {
+function abandon({ clock, log }: Parts, agent: string, opening: Promise<AnswerStream>): void {
   const cancel = clock.after(leaveMs, () => {
     log.warn({ agent }, "an agent goes on though its signal has fired; it is left behind");
   });
@@ -132,7 +137,7 @@ function leave({ clock, log }: Parts, agent: string, opening: Promise<Pieces>): 
     .finally(cancel);
 }
 
-function follow(
+function forwardAborts(
   signals: readonly (AbortSignal | undefined)[],
   end: (reason: unknown) => void,
 ): () => void {
@@ -154,7 +159,7 @@ type TryParts = Pick<RunnerParts, "clock" | "random" | "log" | "throttles">;
  * Asks an agent until it answers, or until asking again is of no use. What it has said can't be unsaid:
  * once anything of an answer is there, there is no further try. Gives what went wrong with the last one.
  */
-export async function tryAgent(
+export async function callWithRetries(
   parts: TryParts,
   call: AgentCall,
   { retries, backoff }: Pick<AgentSpec, "retries" | "backoff">,
@@ -178,7 +183,7 @@ export async function tryAgent(
   }
 }
 
-type Limits = {
+type TimeLimits = {
   /** Something has come. */
   touch(): void;
   /** Whether it has said how it ended: then it is only waited for so long, whatever comes. */
@@ -186,7 +191,7 @@ type Limits = {
   clear(): void;
 };
 
-type LimitsOptions = {
+type TimeLimitsOptions = {
   readonly clock: Clock;
   readonly idleMs: number;
   /** Of `clock.monotonic`. */
@@ -199,7 +204,7 @@ type LimitsOptions = {
 };
 
 /** How long an answer may take between its pieces, and in all. Told of one of them, once. */
-function watchLimits(options: LimitsOptions): Limits {
+function watchLimits(options: TimeLimitsOptions): TimeLimits {
   const { clock, idleMs, deadlineAtMs, graceMs } = options;
   let touchedMs = clock.monotonic();
   let graceAtMs: number | undefined;

@@ -1,13 +1,13 @@
 import { createHash } from "node:crypto";
 import { withFields } from "../../base/log.ts";
-import { givenAnswer } from "../../protocol/agent-http.ts";
-import { classify } from "../../throttles/classify.ts";
+import { readAgentAnswer } from "../../protocol/agent-http.ts";
+import { classifyCall } from "../../throttles/classify.ts";
 import type { AgentContext, TurnCall } from "../agents/agent.ts";
 import type { Header, Turn } from "../conversation/header.ts";
 import { AgentFailure } from "./failure.ts";
 import type { History } from "./history.ts";
 import type { Keyed, RunnerParts } from "./parts.ts";
-import { readBody } from "./call-url.ts";
+import { readAnswerBody } from "./call-url.ts";
 
 /** What an agent's function is given. */
 export function contextOf(
@@ -47,9 +47,9 @@ function oncePerTurn<Made>(
 ): TurnCall<Made> {
   return (what, input, { toolCallId } = {}) => {
     const name = typeof what === "string" ? what : what.name;
-    const asked = toolCallId === undefined ? ["input", sorted(input)] : ["call", toolCallId];
+    const identity = toolCallId === undefined ? ["input", sorted(input)] : ["call", toolCallId];
     const hash = createHash("sha256");
-    hash.update(JSON.stringify([sessionId, epoch, name, ...asked]));
+    hash.update(JSON.stringify([sessionId, epoch, name, ...identity]));
     return make(what, input, { key: `turn:${hash.digest("hex")}`, tenant });
   };
 }
@@ -64,7 +64,7 @@ function sorted(value: unknown): unknown {
 }
 
 /** An answer that can be read. */
-export type Pieces = {
+export type AnswerStream = {
   /** Chunks, not looked at yet. */
   readonly chunks: AsyncIterator<unknown, unknown>;
   /** Whether its end is a good one by itself, or only behind a chunk that says so. */
@@ -74,25 +74,25 @@ export type Pieces = {
 };
 
 /** What an agent's function has given, as chunks. */
-export function piecesOf(given: unknown, touch: () => void): Pieces {
-  const answer = givenAnswer(given, (message) => new AgentFailure("agent_invalid", message));
-  if (answer.type === "response") return responsePieces(answer.response, touch);
+export function answerStreamOf(returned: unknown, touch: () => void): AnswerStream {
+  const answer = readAgentAnswer(returned, (message) => new AgentFailure("agent_invalid", message));
+  if (answer.type === "response") return responseStream(answer.response, touch);
   const { type: _, ...pieces } = answer;
   return { ...pieces, endsByItself: true };
 }
 
-function responsePieces(response: Response, touch: () => void): Pieces {
+function responseStream(response: Response, touch: () => void): AnswerStream {
   const headers = Object.fromEntries(response.headers);
   const body = (response.body ?? []) as AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
   return {
-    chunks: readBody({ status: response.status, headers, body, nowMs: 0 }, touch),
+    chunks: readAnswerBody({ status: response.status, headers, body, nowMs: 0 }, touch),
     endsByItself: false,
   };
 }
 
 /** The failure that an `error` chunk stands for. */
-export function saidItself(errorText: string, cause: unknown, nowMs: number): AgentFailure {
+export function errorChunkFailure(errorText: string, cause: unknown, nowMs: number): AgentFailure {
   // Where the error itself is known, it says whether asking again might help.
-  const kind = cause === undefined ? "ignored" : classify(cause, nowMs).kind;
+  const kind = cause === undefined ? "ignored" : classifyCall(cause, nowMs).kind;
   return new AgentFailure("agent_failed", errorText, { cause, retryable: kind !== "ignored" });
 }

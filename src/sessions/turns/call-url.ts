@@ -6,8 +6,8 @@ import { type BodyItem, createBodyReader, formatOf } from "../../protocol/stream
 import { readLimitHeaders } from "../../throttles/rate-headers.ts";
 import type { UrlSource } from "../agents/agent.ts";
 import { AgentFailure } from "./failure.ts";
-import type { Pieces } from "./call-function.ts";
-import type { AgentNetwork, Received } from "./network.ts";
+import type { AnswerStream } from "./call-function.ts";
+import type { AgentNetwork, PostResponse } from "./network.ts";
 
 type UrlCall = {
   readonly source: UrlSource;
@@ -18,12 +18,12 @@ type UrlCall = {
   /** Something has come in. */
   readonly touch: () => void;
   /** Default: as chunks. */
-  readonly read?: (answer: Body, touch: () => void) => AsyncGenerator<unknown>;
+  readonly read?: (answer: AnswerBody, touch: () => void) => AsyncGenerator<unknown>;
 };
 
 /** Asks an agent at a URL. Rejects with an `AgentFailure` where it gives no answer that can be read. */
-export async function callUrl(call: UrlCall): Promise<Pieces> {
-  const { source, request, network, clock, signal, touch, read = readBody } = call;
+export async function callUrl(call: UrlCall): Promise<AnswerStream> {
+  const { source, request, network, clock, signal, touch, read = readAnswerBody } = call;
   const body = JSON.stringify(request);
   const { sessionId, epoch } = request.flotilla;
   const headers = {
@@ -59,7 +59,7 @@ function unreachable(error: unknown): AgentFailure {
   });
 }
 
-type Signed = {
+type SignatureInput = {
   readonly webhookId: string;
   readonly nowMs: number;
   readonly body: string;
@@ -72,7 +72,7 @@ export function signatureHeaders({
   nowMs,
   body,
   secrets,
-}: Signed): Record<string, string> {
+}: SignatureInput): Record<string, string> {
   const timestamp = String(Math.floor(nowMs / 1_000));
   const signed = `${webhookId}.${timestamp}.${body}`;
   const signatures = secrets.map((secret) => {
@@ -96,23 +96,26 @@ export function webhookIdOf(sessionId: string, epoch: number): string {
   return createHash("sha256").update(plain).digest("hex");
 }
 
-export type Body = Omit<Received, "body"> & {
+export type AnswerBody = Omit<PostResponse, "body"> & {
   readonly body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
   /** Since 1970, to read what it says about when to come back. */
   readonly nowMs: number;
 };
 
 // A message takes far less, but what is shown on the way to it may be replaced many times.
-const bodyBytesMost = 64 * 1024 * 1024;
+const maxBodyBytes = 64 * 1024 * 1024;
 const lineFeed = 0x0a;
 
 /** The chunks of an answer's body. Throws an `AgentFailure` where it is no answer, or stops being one. */
-export async function* readBody(answer: Body, touch: () => void): AsyncGenerator<unknown> {
+export async function* readAnswerBody(
+  answer: AnswerBody,
+  touch: () => void,
+): AsyncGenerator<unknown> {
   checkStatus(answer);
   const format = formatOf(headerOf(answer, "content-type"));
-  if (!format || !isPlain(answer)) throw notAnAnswer(answer);
+  if (!format || !isUncompressed(answer)) throw notAnAnswer(answer);
   const reader = createBodyReader({ format });
-  for await (const bytes of bytesOf(answer)) {
+  for await (const bytes of limitedBytes(answer)) {
     // A line that never ends counts for nothing, or it could drip in for ever.
     if (bytes.includes(lineFeed)) touch();
     for (const item of reader.push(bytes)) {
@@ -123,13 +126,13 @@ export async function* readBody(answer: Body, touch: () => void): AsyncGenerator
   for (const item of reader.end()) {
     if (item.type === "done") return;
     // What can't be read at the very end is what was cut off.
-    if (item.type === "error" && !item.fatal) throw diedInside();
+    if (item.type === "error" && !item.fatal) throw agentDied();
     yield chunkOf(item);
   }
 }
 
 /** Refuses every status but those of success, and says whether another try might help. */
-export function checkStatus({ status, headers, nowMs }: Body): void {
+export function checkStatus({ status, headers, nowMs }: AnswerBody): void {
   if (status >= 200 && status < 300) return;
   if (status >= 300 && status < 400) {
     const message = `the agent answered with a redirect (${status}), which isn't followed`;
@@ -144,34 +147,39 @@ export function checkStatus({ status, headers, nowMs }: Body): void {
 }
 
 /** The bytes as they come, up to a limit. A connection that breaks is an agent that has died. */
-export async function* bytesOf({ body }: Body, most = bodyBytesMost): AsyncGenerator<Uint8Array> {
+export async function* limitedBytes(
+  { body }: AnswerBody,
+  maxBytes = maxBodyBytes,
+): AsyncGenerator<Uint8Array> {
   let total = 0;
   try {
     for await (const bytes of body) {
       total += bytes.length;
-      if (total > most) {
-        throw new AgentFailure("answer_too_large", `the answer is longer than ${most} bytes`);
+      if (total > maxBytes) {
+        throw new AgentFailure("answer_too_large", `the answer is longer than ${maxBytes} bytes`);
       }
       yield bytes;
     }
   } catch (error) {
-    throw error instanceof AgentFailure ? error : diedInside(error);
+    throw error instanceof AgentFailure ? error : agentDied(error);
   }
 }
 
-export function headerOf({ headers }: Body, name: string): string | undefined {
+export function headerOf({ headers }: AnswerBody, name: string): string | undefined {
   const value = headers[name];
   return Array.isArray(value) ? value[0] : value;
 }
 
 /** Whether it is written as was asked, not compressed: a few bytes could stand for more than there is room. */
-export function isPlain(answer: Body): boolean {
+export function isUncompressed(answer: AnswerBody): boolean {
   return (headerOf(answer, "content-encoding") ?? "identity") === "identity";
 }
 
-export function notAnAnswer(answer: Body): AgentFailure {
+export function notAnAnswer(answer: AnswerBody): AgentFailure {
   const type = headerOf(answer, "content-type") ?? "nothing";
-  const encoding = isPlain(answer) ? "" : `, compressed by ${headerOf(answer, "content-encoding")}`;
+  const encoding = isUncompressed(answer)
+    ? ""
+    : `, compressed by ${headerOf(answer, "content-encoding")}`;
   return new AgentFailure(
     "agent_invalid",
     `an answer is text/event-stream or application/x-ndjson, not ${messageOf(type, 100)}${encoding}`,
@@ -184,7 +192,7 @@ function chunkOf(item: Exclude<BodyItem, { type: "done" }>): unknown {
   throw new AgentFailure(code, item.error.message);
 }
 
-function diedInside(cause?: unknown): AgentFailure {
+function agentDied(cause?: unknown): AgentFailure {
   return new AgentFailure("agent_died", "the agent went away before its answer ended", {
     retryable: true,
     cause,

@@ -6,20 +6,20 @@ import type { Command } from "../conversation/command.ts";
 import type { Header } from "../conversation/header.ts";
 import {
   events,
-  runnerScene,
+  createRunnerHarness,
   saying,
-  type SceneOptions,
+  type RunnerHarnessOptions,
   serve,
   sse,
 } from "../contract/turns-harness.ts";
 
-function sceneWith(compaction?: CompactionOptions, options: SceneOptions = {}) {
+function sceneWith(compaction?: CompactionOptions, options: RunnerHarnessOptions = {}) {
   const spec = agent(
     "helper",
     { backoff: { baseMs: 1, jitter: 0 }, ...(compaction && { compaction }) },
     () => "unused",
   );
-  const scene = runnerScene(spec, options);
+  const scene = createRunnerHarness(spec, options);
   const ended = () =>
     until("it ends", () =>
       scene.told.find(({ type }) => type.startsWith("compaction_")),

@@ -1,28 +1,28 @@
 import { messageOf } from "../../base/errors.ts";
 import { withFields } from "../../base/log.ts";
-import { estimateTokens } from "../../protocol/message.ts";
+import { estimateMessageTokens } from "../../protocol/message.ts";
 import type { AgentSpec, CompactionSpec } from "../agents/agent.ts";
 import type { Compaction, Header } from "../conversation/header.ts";
 import { createAnswer } from "./answer.ts";
 import {
-  type Body,
-  bytesOf,
+  type AnswerBody,
+  limitedBytes,
   callUrl,
   checkStatus,
   headerOf,
-  isPlain,
+  isUncompressed,
   notAnAnswer,
-  readBody,
+  readAnswerBody,
 } from "./call-url.ts";
 import { AgentFailure, failureOf } from "./failure.ts";
-import { type Pieces, piecesOf } from "./call-function.ts";
+import { type AnswerStream, answerStreamOf } from "./call-function.ts";
 import { readRange } from "./history.ts";
 import type { Control } from "./parts.ts";
-import { patiently, tell, type TurnParts } from "./turn.ts";
-import { tryAgent } from "./call-agent.ts";
+import { readUntilAvailable, reportToOwner, type TurnParts } from "./turn.ts";
+import { callWithRetries } from "./call-agent.ts";
 
 // A summary stands for far more than itself, or it is of no use.
-const summaryBytes = 256 * 1024;
+const maxSummaryBytes = 256 * 1024;
 
 /** Has what was said summed up, and stores the summary. Never rejects. */
 export async function runCompaction(
@@ -37,9 +37,13 @@ export async function runCompaction(
   const command =
     made instanceof AgentFailure
       ? ({ type: "compaction_failed", error: { code: made.code, message: made.message } } as const)
-      : ({ type: "compaction_finished", parts: made, tokens: estimateTokens(made) } as const);
+      : ({
+          type: "compaction_finished",
+          parts: made,
+          tokens: estimateMessageTokens(made),
+        } as const);
   try {
-    await tell(parts, header, { ...command, epoch, attempt }, control.signal);
+    await reportToOwner(parts, header, { ...command, epoch, attempt }, control.signal);
   } catch (error) {
     const fields = { session: header.sessionId, epoch, attempt, error: messageOf(error) };
     parts.log.error(fields, "a summary couldn't be stored");
@@ -54,24 +58,24 @@ async function summarize(
 ): Promise<ReturnType<ReturnType<typeof createAnswer>["content"]>["parts"] | AgentFailure> {
   const { sessionId, tenant } = header;
   const { epoch, attempt, agent, toSeq } = work;
-  const told = await patiently(parts, control, async () => ({
+  const input = await readUntilAvailable(parts, control, async () => ({
     spec: await parts.agentOf(tenant, agent),
     range: await readRange(parts.journal, header, toSeq),
   }));
-  const spec = told?.spec;
+  const spec = input?.spec;
   const compaction = spec?.compaction;
-  if (!told || !spec || !compaction) {
+  if (!input || !spec || !compaction) {
     return new AgentFailure("agent_missing", `${JSON.stringify(agent)} has no compactor here`);
   }
-  const { range } = told;
+  const { range } = input;
   const answer = createAnswer({
     name: { sessionId, epoch, attempt },
     messageId: `summary-${epoch}`,
-    maxBytes: summaryBytes,
+    maxBytes: maxSummaryBytes,
     clock: parts.clock,
     live: () => {},
   });
-  const failure = await tryAgent(
+  const failure = await callWithRetries(
     { ...parts, log: withFields(parts.log, { session: sessionId, epoch, attempt }) },
     {
       spec: { ...spec, idleTimeoutMs: compaction.deadlineMs, deadlineMs: compaction.deadlineMs },
@@ -93,7 +97,7 @@ async function summarize(
   return new AgentFailure("agent_invalid", "the summary is empty");
 }
 
-type Asked = {
+type CompactionCall = {
   readonly spec: AgentSpec;
   readonly compaction: CompactionSpec;
   readonly header: Header;
@@ -103,10 +107,10 @@ type Asked = {
 
 async function open(
   { network, clock, log }: TurnParts,
-  { spec, compaction: { source }, header, work, range }: Asked,
+  { spec, compaction: { source }, header, work, range }: CompactionCall,
   signal: AbortSignal,
   touch: () => void,
-): Promise<Pieces> {
+): Promise<AnswerStream> {
   const { sessionId, tenant } = header;
   const { epoch, attempt, agent, toSeq } = work;
   const { messages, summary } = range;
@@ -114,27 +118,27 @@ async function open(
   if (source.type === "function") {
     const fields = { session: sessionId, agent: spec.name, epoch, attempt };
     const context = { messages, ...before, sessionId, tenant, epoch, attempt, signal };
-    return piecesOf(await source.run({ ...context, log: withFields(log, fields) }), touch);
+    return answerStreamOf(await source.run({ ...context, log: withFields(log, fields) }), touch);
   }
   const flotilla = { sessionId, tenant, agent, epoch, attempt, ...before, seq: toSeq };
   const request = { id: sessionId, messages, trigger: "compact", flotilla } as const;
   return callUrl({ source, request, network, clock, signal, touch, read: readSummaryBody });
 }
 
-const plainBytesMost = 1024 * 1024;
+const maxPlainBytes = 1024 * 1024;
 
 /** A compactor may answer as agents do, or with the summary as it is: text, or JSON that holds it. */
-async function* readSummaryBody(answer: Body, touch: () => void): AsyncGenerator<unknown> {
+async function* readSummaryBody(answer: AnswerBody, touch: () => void): AsyncGenerator<unknown> {
   const type = headerOf(answer, "content-type")?.split(";")[0]?.trim().toLowerCase();
   if (type !== "text/plain" && type !== "application/json") {
-    yield* readBody(answer, touch);
+    yield* readAnswerBody(answer, touch);
     return;
   }
   checkStatus(answer);
-  if (!isPlain(answer)) throw notAnAnswer(answer);
+  if (!isUncompressed(answer)) throw notAnAnswer(answer);
   const decoder = new TextDecoder();
   let text = "";
-  for await (const bytes of bytesOf(answer, plainBytesMost)) {
+  for await (const bytes of limitedBytes(answer, maxPlainBytes)) {
     touch();
     text += decoder.decode(bytes, { stream: true });
   }

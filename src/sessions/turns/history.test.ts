@@ -3,7 +3,7 @@ import type { UIMessage } from "../../protocol/message.ts";
 import { agent } from "../agents/agent.ts";
 import type { AgentOptions } from "../agents/options.ts";
 import type { DecidedEntry } from "../conversation/command.ts";
-import { runnerScene } from "../contract/turns-harness.ts";
+import { createRunnerHarness } from "../contract/turns-harness.ts";
 
 /** What an agent with these options is told. */
 function sceneWith(options: AgentOptions = {}) {
@@ -13,7 +13,7 @@ function sceneWith(options: AgentOptions = {}) {
     told.push({ messages, summary, ...(user !== undefined && { user }) });
     return "fine";
   });
-  return { ...runnerScene(spec), told };
+  return { ...createRunnerHarness(spec), told };
 }
 
 const text = (said: string) => [{ type: "text", text: said }];
@@ -243,7 +243,7 @@ describe("an answer that goes on", () => {
     const spec = agent("helper", { retries: 1 }, () => {
       throw new Error("no");
     });
-    const { store, answer } = runnerScene(spec);
+    const { store, answer } = createRunnerHarness(spec);
     await store([{}, asking, result]);
     expect(await answer(facts)).toMatchObject({
       outcome: "cut",

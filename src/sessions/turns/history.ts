@@ -18,10 +18,10 @@ export type History = {
 type Reads = Pick<Journal, "tail" | "entries">;
 
 // What one agent is told is held in memory, and sent in one piece.
-const entriesMost = 10_000;
-const bytesMost = 32 * 1024 * 1024;
-const pageFirst = 100;
-const pageMost = 1_000;
+const maxHistoryEntries = 10_000;
+const maxHistoryBytes = 32 * 1024 * 1024;
+const firstPageEntries = 100;
+const maxPageEntries = 1_000;
 
 /** What an agent is told when it is asked for an answer. */
 export async function readHistory(
@@ -36,14 +36,14 @@ export async function readHistory(
     applyPolicy(upToTarget(messages, turn).messages, { history, context }).length >= history.count;
   const range = { sessionId: header.sessionId, upTo: turn.upToSeq, isEnough, target };
   const read = (after: number) => readBack(journal, { ...range, after });
-  let told = await read(header.compactedSeq);
+  let loaded = await read(header.compactedSeq);
   let summarySeq = history.mode === "last" ? 0 : header.summarySeq;
-  if (target !== undefined && !told.found && header.compactedSeq > 0) {
+  if (target !== undefined && !loaded.found && header.compactedSeq > 0) {
     // It is about something that was summed up since, and that the summary can't stand for.
-    told = await read(0);
+    loaded = await read(0);
     summarySeq = 0;
   }
-  const { messages, continued } = upToTarget(told.messages, turn);
+  const { messages, continued } = upToTarget(loaded.messages, turn);
   const summary = summarySeq > 0 ? await readSummary(journal, header) : undefined;
   const kept = applyPolicy(messages, { history, context });
   const last = kept.findLast(({ role }) => role === "user");
@@ -83,7 +83,7 @@ type Range = {
   readonly target: string | undefined;
 };
 
-type Told = {
+type LoadedMessages = {
   readonly messages: readonly UIMessage[];
   /** Whether the target's first entry is among them. */
   readonly found: boolean;
@@ -93,17 +93,17 @@ type Told = {
 async function readBack(
   journal: Reads,
   { sessionId, after, upTo, isEnough, target }: Range,
-): Promise<Told> {
+): Promise<LoadedMessages> {
   let entries: Entry[] = [];
   let bytes = 0;
-  let limit = pageFirst;
+  let limit = firstPageEntries;
   for (let oldest = upTo + 1; ;) {
-    const left = { limit, maxBytes: bytesMost - bytes };
+    const left = { limit, maxBytes: maxHistoryBytes - bytes };
     const page = await journal.tail(sessionId, { after, upTo: oldest - 1, ...left });
     entries = [...page, ...entries];
     oldest = page[0]?.seq ?? after + 1;
     for (const { parts } of page) bytes += jsonBytes(parts);
-    const first = placesOf(entries);
+    const first = positionsOf(entries);
     const found = target === undefined || first.has(target);
     // One that was only said anew here has its place further back.
     const messages = viewOf(entries)
@@ -113,12 +113,12 @@ async function readBack(
     if (
       (found && isEnough(messages)) ||
       end ||
-      entries.length >= entriesMost ||
-      bytes >= bytesMost
+      entries.length >= maxHistoryEntries ||
+      bytes >= maxHistoryBytes
     ) {
       return { messages, found };
     }
-    limit = Math.min(pageMost, limit * 2, entriesMost - entries.length);
+    limit = Math.min(maxPageEntries, limit * 2, maxHistoryEntries - entries.length);
   }
 }
 
@@ -127,13 +127,13 @@ async function readBack(
  * answers: something that was said while it was made, and waits, would otherwise stand before it, and the
  * agent that is asked about it would be told its own last answer last.
  */
-function placesOf(entries: readonly Entry[]): Map<string, number> {
-  const places = new Map<string, number>();
+function positionsOf(entries: readonly Entry[]): Map<string, number> {
+  const positions = new Map<string, number>();
   for (const { kind, replaces, messageId, seq, upToSeq } of entries) {
     if (kind !== "message" || replaces !== undefined) continue;
-    places.set(messageId, upToSeq === undefined ? seq : upToSeq + 0.5);
+    positions.set(messageId, upToSeq === undefined ? seq : upToSeq + 0.5);
   }
-  return places;
+  return positions;
 }
 
 /** A regeneration is told what was before the message, a continuation the message last. */
@@ -183,8 +183,8 @@ function applyPolicy(
     if (parts.every(({ type }) => type === "step-start")) continue;
     left.push(parts.length === message.parts.length ? message : { ...message, parts });
   }
-  const most = history.mode === "entire" ? Infinity : history.count;
-  const count = Math.min(most, context.lastN ?? Infinity, left.length);
+  const maxMessages = history.mode === "entire" ? Infinity : history.count;
+  const count = Math.min(maxMessages, context.lastN ?? Infinity, left.length);
   return left.slice(left.length - count);
 }
 

@@ -5,16 +5,16 @@ import type { UrlAgentOptions } from "../agents/agent.ts";
 import { type AgentNetwork, createAgentNetwork } from "./network.ts";
 import {
   events,
-  runnerScene,
+  createRunnerHarness,
   saying,
-  type Scene,
+  type RunnerHarness,
   serve,
   sse,
-  textOf,
+  replyText,
 } from "../contract/turns-harness.ts";
 
 const quick = { backoff: { baseMs: 1, jitter: 0 } };
-const scenes: Scene[] = [];
+const scenes: RunnerHarness[] = [];
 let servers: AsyncDisposableStack;
 beforeEach(() => {
   servers = new AsyncDisposableStack();
@@ -27,11 +27,11 @@ afterEach(async () => {
 async function sceneWith(
   handle: Parameters<typeof serve>[0],
   options: Partial<UrlAgentOptions> = {},
-  sceneOptions: Parameters<typeof runnerScene>[1] = {},
+  sceneOptions: Parameters<typeof createRunnerHarness>[1] = {},
 ) {
   const server = servers.use(await serve(handle));
   const spec = agent("helper", { url: server.url, allowPrivate: true, ...quick, ...options });
-  const scene = runnerScene(spec, sceneOptions);
+  const scene = createRunnerHarness(spec, sceneOptions);
   scenes.push(scene);
   return { ...scene, server };
 }
@@ -85,7 +85,7 @@ describe("an agent at a URL", () => {
       response.write(body.subarray(0, cut));
       response.end(body.subarray(cut));
     });
-    expect(textOf(await answer())).toBe("grüße 🚢");
+    expect(replyText(await answer())).toBe("grüße 🚢");
   });
 
   test.each([
@@ -219,7 +219,7 @@ describe("an agent at a URL", () => {
     );
     const reply = await answer();
     expect(reply).toMatchObject({ outcome: "cut", error: { code: "answer_too_large" } });
-    expect(textOf(reply).length).toBeGreaterThan(90_000);
+    expect(replyText(reply).length).toBeGreaterThan(90_000);
     expect(JSON.stringify(reply.parts).length).toBeLessThan(100_000);
   });
 
@@ -250,8 +250,8 @@ describe("an agent at a URL", () => {
     });
     const reply = await answer();
     expect(reply).toMatchObject({ outcome: "completed" });
-    expect(textOf(reply)).toMatch(/^a\ufffd+b\ufffdc\ufffdd$/);
-    expect(JSON.stringify(live)).toContain(JSON.stringify(textOf(reply)));
+    expect(replyText(reply)).toMatch(/^a\ufffd+b\ufffdc\ufffdd$/);
+    expect(JSON.stringify(live)).toContain(JSON.stringify(replyText(reply)));
   });
 
   test("whose first tries fail has its answer, under one webhook id, when it said to come back", async () => {

@@ -18,11 +18,11 @@ import { agent, type AgentSpec } from "../agents/agent.ts";
 import type { AgentOptions } from "../agents/options.ts";
 import type { AgentRequest } from "../../protocol/agent-http.ts";
 import {
-  runnerScene,
-  type Scene,
+  createRunnerHarness,
+  type RunnerHarness,
   serve,
   type TestServer,
-  textOf,
+  replyText,
 } from "../contract/turns-harness.ts";
 
 const secret = `whsec_${Buffer.alloc(32, 5).toString("base64")}`;
@@ -77,7 +77,7 @@ function answeringWith(
 }
 
 const open: AsyncDisposable[] = [];
-const scenes: Scene[] = [];
+const scenes: RunnerHarness[] = [];
 afterEach(async () => {
   for (const scene of scenes.splice(0)) await scene.runner.stop({ waitMs: 0 });
   for (const each of open.splice(0)) await each[Symbol.asyncDispose]();
@@ -124,7 +124,7 @@ const places: Record<
 describe.each(Object.entries(places))("a model of the AI SDK %s", (_, place) => {
   const sceneOf = async (answering: Answering, options?: AgentOptions) => {
     const { spec } = await place(answering, { backoff: { baseMs: 1 }, ...options });
-    const scene = runnerScene(spec);
+    const scene = createRunnerHarness(spec);
     scenes.push(scene);
     return scene;
   };
@@ -205,7 +205,7 @@ describe.each(Object.entries(places))("a model of the AI SDK %s", (_, place) => 
     ]);
     const reply = await scene.answer({ trigger: "tool_result", replaces: 2 });
     expect(reply.outcome).toBe("completed");
-    expect(textOf(reply)).toBe("it is calm");
+    expect(replyText(reply)).toBe("it is calm");
     expect(reply.parts.filter(({ type }) => type === "tool-weather")).toMatchObject([
       { state: "output-available", output: "calm" },
     ]);

@@ -6,11 +6,11 @@ import { AgentFailure } from "./failure.ts";
 /** The way to agents at URLs. */
 export type AgentNetwork = {
   /** Rejects where no answer came at all; one with any status is an answer. */
-  post(sent: Sent): Promise<Received>;
+  post(request: PostRequest): Promise<PostResponse>;
   close(): Promise<void>;
 };
 
-export type Sent = {
+export type PostRequest = {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
@@ -19,17 +19,17 @@ export type Sent = {
   readonly signal: AbortSignal;
 };
 
-export type Received = {
+export type PostResponse = {
   readonly status: number;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
   readonly body: AsyncIterable<Uint8Array>;
 };
 
-type Looked = (error: NodeJS.ErrnoException | null, found: LookupAddress[]) => void;
+type LookupCallback = (error: NodeJS.ErrnoException | null, found: LookupAddress[]) => void;
 export type Lookup = (
   host: string,
   options: LookupOptions & { readonly all: true },
-  looked: Looked,
+  callback: LookupCallback,
 ) => void;
 
 const connectTimeoutMs = 10_000;
@@ -42,7 +42,7 @@ const connectTimeoutMs = 10_000;
 export function createAgentNetwork({
   lookup = systemLookup as Lookup,
 }: { lookup?: Lookup } = {}): AgentNetwork {
-  let ways: Promise<Ways> | undefined;
+  let dispatchers: Promise<Dispatchers> | undefined;
   let closed = false;
   return {
     async post({ url, headers, body, allowPrivate, signal }) {
@@ -52,8 +52,9 @@ export function createAgentNetwork({
         throw forbidden(error as Error);
       }
       if (closed) throw new Error("the way to agents was closed");
-      const { ask, publicOnly, alsoPrivate } = await (ways ??= openWays(lookup));
-      const answer = await ask(url, {
+      const { sendRequest, publicOnly, alsoPrivate } = await (dispatchers ??=
+        openDispatchers(lookup));
+      const answer = await sendRequest(url, {
         dispatcher: allowPrivate ? alsoPrivate : publicOnly,
         method: "POST",
         headers,
@@ -66,28 +67,28 @@ export function createAgentNetwork({
     },
     async close() {
       closed = true;
-      const opened = await ways;
+      const opened = await dispatchers;
       await Promise.all([opened?.publicOnly.destroy(), opened?.alsoPrivate.destroy()]);
     },
   };
 }
 
-type Ways = {
-  readonly ask: typeof request;
+type Dispatchers = {
+  readonly sendRequest: typeof request;
   readonly publicOnly: Agent;
   readonly alsoPrivate: Agent;
 };
 
 /** Loads what it takes only now: every program would take a fifth longer to start by it. */
-async function openWays(lookup: Lookup): Promise<Ways> {
+async function openDispatchers(lookup: Lookup): Promise<Dispatchers> {
   const undici = await import("undici");
   const open = (allowPrivate: boolean) =>
     new undici.Agent({
-      connect: { lookup: guarded(lookup, allowPrivate), timeout: connectTimeoutMs },
+      connect: { lookup: guardedLookup(lookup, allowPrivate), timeout: connectTimeoutMs },
       headersTimeout: 0,
       bodyTimeout: 0,
     });
-  return { ask: undici.request, publicOnly: open(false), alsoPrivate: open(true) };
+  return { sendRequest: undici.request, publicOnly: open(false), alsoPrivate: open(true) };
 }
 
 /** Where agents are is for the log: whoever takes part in a session sees only that one can't be asked. */
@@ -96,10 +97,14 @@ function forbidden(cause: Error): AgentFailure {
   return new AgentFailure("agent_forbidden", message, { cause });
 }
 
-type Found = (error: Error | null, address: string | LookupAddress[], family?: number) => void;
+type ConnectCallback = (
+  error: Error | null,
+  address: string | LookupAddress[],
+  family?: number,
+) => void;
 
-function guarded(lookup: Lookup, allowPrivate: boolean) {
-  return (host: string, options: LookupOptions, found: Found): void => {
+function guardedLookup(lookup: Lookup, allowPrivate: boolean) {
+  return (host: string, options: LookupOptions, found: ConnectCallback): void => {
     lookup(host, { ...options, all: true }, (error, addresses) => {
       if (error) return found(error, []);
       const first = addresses[0];

@@ -1,9 +1,9 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
-import type { Throttles } from "../../throttles/registry.ts";
+import type { ThrottleRegistry } from "../../throttles/registry.ts";
 import type { AgentSpec } from "../agents/agent.ts";
-import type { Answer, Command } from "../conversation/command.ts";
+import type { CommandResult, Command } from "../conversation/command.ts";
 import type { Journal } from "../log/journal.ts";
 import type { LiveChunks } from "../runner.ts";
 import type { AgentNetwork } from "./network.ts";
@@ -21,11 +21,11 @@ export type RunnerParts = {
     sessionId: string,
     command: Command,
     options?: { timeoutMs?: number; signal?: AbortSignal },
-  ) => Promise<Answer>;
+  ) => Promise<CommandResult>;
   readonly live: { readonly chunks: (chunks: LiveChunks) => void };
   readonly agentOf: (tenant: string, name: string) => Promise<AgentSpec | undefined>;
   /** The pod's own. */
-  readonly throttles: Throttles;
+  readonly throttles: ThrottleRegistry;
   readonly enqueue: Keyed<{ readonly taskId: string }>;
   readonly start: Keyed<{ readonly runId: string }>;
   /** Default: the real one. */
@@ -37,7 +37,7 @@ export type RunnerParts = {
   /** Whether a task that pods died under runs on this pod. Default: none does. */
   readonly runsSuspectTask?: () => boolean;
   /** Traces an attempt at an answer, where somebody traces. */
-  readonly traced?: (turn: TurnTraced) => TurnSpan | undefined;
+  readonly traced?: (turn: TurnTrace) => TurnSpan | undefined;
   readonly onEvent?: (event: TurnEvent) => void;
 };
 
@@ -61,7 +61,7 @@ export type TurnEvent =
       readonly chunks: number;
     };
 
-export type TurnTraced = {
+export type TurnTrace = {
   readonly sessionId: string;
   readonly tenant: string;
   readonly agent: string;
@@ -99,13 +99,13 @@ export function createControl(): Control {
     },
     end({ keep }) {
       kept = keep && (kept || !controller.signal.aborted);
-      controller.abort(new Ended());
+      controller.abort(new WorkEnded());
     },
   };
 }
 
 /** What waits are cut short with when the work has to end. */
-export class Ended extends Error {
+export class WorkEnded extends Error {
   override readonly name = "AbortError";
   constructor() {
     super("nobody waits for the answer any more");

@@ -8,16 +8,16 @@ import type { Command } from "../conversation/command.ts";
 import { header, turn } from "../contract/journal-harness.ts";
 import { aloneMs } from "./runner.ts";
 import {
-  runnerScene,
-  type SceneOptions,
+  createRunnerHarness,
+  type RunnerHarnessOptions,
   serve,
   sse,
   events,
-  textOf,
+  replyText,
 } from "../contract/turns-harness.ts";
 
 /** An agent that says what the test lets it say, when it does. */
-function spoken(options: AgentOptions = {}, sceneOptions: SceneOptions = {}) {
+function spoken(options: AgentOptions = {}, sceneOptions: RunnerHarnessOptions = {}) {
   const clock = movableClock();
   const contexts: AgentContext[] = [];
   let say: ((text: string | null) => void) | undefined;
@@ -31,7 +31,7 @@ function spoken(options: AgentOptions = {}, sceneOptions: SceneOptions = {}) {
       yield text;
     }
   });
-  const scene = runnerScene(spec, { clock, ...sceneOptions });
+  const scene = createRunnerHarness(spec, { clock, ...sceneOptions });
   return {
     ...scene,
     clock,
@@ -75,7 +75,7 @@ describe("a pod with as many turns as it may have", () => {
 
 describe("a turn under which pods were lost", () => {
   /** One that has to be alone, behind another that has begun. */
-  const besideAnother = async (options: SceneOptions = {}) => {
+  const besideAnother = async (options: RunnerHarnessOptions = {}) => {
     const scene = spoken({}, options);
     const { begin, contexts, runner, clock } = scene;
     const work = turn({ agent: "helper" });
@@ -99,7 +99,7 @@ describe("a turn under which pods were lost", () => {
     expect(begun()).toEqual([{ type: "work_begun", epoch: 1, attempt: 1 }]);
     await say("alone");
     await say(null);
-    expect(textOf(await reply())).toBe("alone");
+    expect(replyText(await reply())).toBe("alone");
     await ended();
   });
 
@@ -174,7 +174,7 @@ describe("a turn", () => {
     await say("hel");
     await say("lo");
     await say(null);
-    expect(textOf(await reply())).toBe("hello");
+    expect(replyText(await reply())).toBe("hello");
     await ended();
     const name = { sessionId, epoch: 4, attempt: 2 };
     expect(live).toEqual([
@@ -228,7 +228,7 @@ describe("a turn", () => {
   });
 
   test("of an agent that nobody knows fails visibly", async () => {
-    const { answer } = runnerScene(undefined);
+    const { answer } = createRunnerHarness(undefined);
     expect(await answer()).toMatchObject({ outcome: "failed", error: { code: "agent_missing" } });
   });
 
@@ -239,7 +239,7 @@ describe("a turn", () => {
       if (away-- > 0) throw new FlotillaError("store_unavailable", "it is away");
       return agent("helper", () => "back");
     };
-    const scene = runnerScene(
+    const scene = createRunnerHarness(
       agent("helper", () => "unused"),
       { clock, agentOf },
     );
@@ -248,7 +248,7 @@ describe("a turn", () => {
       await clock.advance(1_000);
       return scene.runner.running().length === 0;
     });
-    expect(textOf(await scene.reply(1))).toBe("back");
+    expect(replyText(await scene.reply(1))).toBe("back");
     away = Infinity;
     await scene.begin({ epoch: 2 });
     await clock.advance(100_000);
@@ -324,7 +324,7 @@ describe("a turn", () => {
   test("whose agent never heeds its signal is left behind, and the log says so", async () => {
     const clock = movableClock();
     const spec = agent("helper", {}, () => new Promise<string>(() => {}));
-    const { begin, runner, reply, logged } = runnerScene(spec, { clock });
+    const { begin, runner, reply, logged } = createRunnerHarness(spec, { clock });
     await begin();
     await clock.advance(0);
     runner.abort(runner.running()[0]!, { keep: true });
@@ -385,7 +385,7 @@ describe("an answer that is being made", () => {
     for (const chunk of [...snapshot.chunks, ...later.flatMap(({ chunks }) => chunks)]) {
       expect(assembler.push(chunk)).toEqual({});
     }
-    expect(textOf(assembler.message())).toBe("one two three");
+    expect(replyText(assembler.message())).toBe("one two three");
     expect(runner.snapshot("another")).toBeUndefined();
   });
 
@@ -408,9 +408,9 @@ describe("an answer that is being made", () => {
     expect(kept()).toHaveLength(2);
     const last = kept()[1]!;
     if (last.type !== "checkpoint") throw new Error("not reached");
-    const body = JSON.parse(last.body) as Parameters<typeof textOf>[0];
+    const body = JSON.parse(last.body) as Parameters<typeof replyText>[0];
     expect(body).toMatchObject({ outcome: "cut" });
-    expect(textOf(body)).toBe(`short${"x".repeat(2_000)}y`);
+    expect(replyText(body)).toBe(`short${"x".repeat(2_000)}y`);
   });
 
   test("ends where its owner says that it is another's by now", async () => {
@@ -470,7 +470,7 @@ test("a stop closes the connection to an agent at a URL, and keeps what it said"
         events({ type: "text-start", id: "t" }, { type: "text-delta", id: "t", delta: "half" }),
       );
   });
-  const scene = runnerScene(agent("helper", { url: server.url, allowPrivate: true }));
+  const scene = createRunnerHarness(agent("helper", { url: server.url, allowPrivate: true }));
   await scene.begin();
   await until("it speaks", () => scene.live.length > 0);
   scene.runner.abort(scene.runner.running()[0]!, { keep: true });

@@ -1,16 +1,16 @@
 import type { Clock } from "../../base/clock.ts";
 import { hasCode } from "../../base/errors.ts";
-import { runAs } from "../../pods/unhandled-errors.ts";
+import { runWithOrigin } from "../../pods/unhandled-errors.ts";
 import type { Header } from "../conversation/header.ts";
-import type { Runner, WorkName } from "../runner.ts";
+import type { Runner, WorkId } from "../runner.ts";
 import type { Answer } from "./answer.ts";
 import { runCompaction } from "./compaction.ts";
 import { createAgentNetwork } from "./network.ts";
 import { type Control, createControl, type RunnerParts } from "./parts.ts";
-import { runTurn, tell } from "./turn.ts";
+import { runTurn, reportToOwner } from "./turn.ts";
 
-type Running = {
-  readonly name: WorkName;
+type RunningWork = {
+  readonly name: WorkId;
   readonly tenant: string;
   readonly control: Control;
   answer: Answer | undefined;
@@ -20,36 +20,36 @@ type Running = {
 };
 
 /** Of so many sessions it is remembered which work was the last here, as letters may come late. */
-const pastMost = 10_000;
+const maxPast = 10_000;
 /** Releasing work is a courtesy: without it, it is missed a moment later. */
 const releaseMs = 2_000;
 
-const aloneFirstMs = 5_000;
-const aloneMostMs = 60_000;
+const minAloneMs = 5_000;
+const maxAloneMs = 60_000;
 
 /**
  * How long a suspect is alone: long enough for what ends a pod at once, and four times as long with each
  * further attempt for what takes its time, so that many suspects don't wait for each other for hours.
  */
 export function aloneMs(attempt: number): number {
-  return Math.min(aloneMostMs, aloneFirstMs * 4 ** Math.min(10, Math.max(0, attempt - 3)));
+  return Math.min(maxAloneMs, minAloneMs * 4 ** Math.min(10, Math.max(0, attempt - 3)));
 }
 
 /** What makes answers and summaries on a pod. */
-export function createRunner(given: RunnerParts): Runner {
-  const { podId, clock, log, network = createAgentNetwork() } = given;
-  const parts = { ...given, network };
-  const bySession = new Map<string, Running>();
-  const past = new Map<string, WorkName>();
-  const gate = createGate(given.maxTurns ?? Infinity, clock);
+export function createRunner(runnerParts: RunnerParts): Runner {
+  const { podId, clock, log, network = createAgentNetwork() } = runnerParts;
+  const parts = { ...runnerParts, network };
+  const bySession = new Map<string, RunningWork>();
+  const past = new Map<string, WorkId>();
+  const slots = createTurnSlots(runnerParts.maxTurns ?? Infinity, clock);
   let stopping = false;
 
-  const remember = (name: WorkName): void => {
+  const remember = (name: WorkId): void => {
     const last = past.get(name.sessionId);
     if (last && !isAfter(name, last)) return;
     past.delete(name.sessionId);
     past.set(name.sessionId, name);
-    if (past.size > pastMost) past.delete(past.keys().next().value!);
+    if (past.size > maxPast) past.delete(past.keys().next().value!);
   };
 
   const start = (header: Header): void => {
@@ -66,7 +66,7 @@ export function createRunner(given: RunnerParts): Runner {
     }
     had?.control.end({ keep: false });
     const control = createControl();
-    const running: Running = {
+    const running: RunningWork = {
       name,
       tenant,
       control,
@@ -79,11 +79,12 @@ export function createRunner(given: RunnerParts): Runner {
     const begin = async (begun: () => void) => {
       running.begun = true;
       // A suspect among tasks may end the pod as well.
-      if (work.alone) await sayBegun(running, { beside: given.runsSuspectTask?.() ?? false });
+      if (work.alone)
+        await reportBegun(running, { beside: runnerParts.runsSuspectTask?.() ?? false });
       begun();
       const { sessionId: session, ...numbers } = name;
       const fields = { session, agent: work.agent, ...numbers, pod: podId };
-      return runAs({ by: "agent", fields, log }, () =>
+      return runWithOrigin({ by: "agent", fields, log }, () =>
         work.type === "turn"
           ? runTurn(parts, header, work, { control, show })
           : runCompaction(parts, header, work, control),
@@ -92,10 +93,10 @@ export function createRunner(given: RunnerParts): Runner {
     const suspect = work.alone && {
       aloneMs: aloneMs(work.attempt),
       // Stored before others begin: one of them may end the pod at once, and the suspect isn't to blame.
-      onOver: () => sayBegun(running, { beside: true }).catch(() => {}),
+      onOver: () => reportBegun(running, { beside: true }).catch(() => {}),
     };
-    running.ended = gate
-      .within({ tenant, signal: control.signal, suspect }, begin)
+    running.ended = slots
+      .run({ tenant, signal: control.signal, suspect }, begin)
       .catch((error: unknown) => log.error({ session: sessionId, error }, "a turn broke down"))
       .finally(() => {
         remember(name);
@@ -104,16 +105,16 @@ export function createRunner(given: RunnerParts): Runner {
   };
 
   /** Stored before it begins, since afterwards the pod may be gone. */
-  const sayBegun = async (
-    { name, tenant, control }: Running,
+  const reportBegun = async (
+    { name, tenant, control }: RunningWork,
     { beside }: { beside: boolean },
   ): Promise<void> => {
     const { sessionId, epoch, attempt } = name;
     if (control.signal.aborted) return;
     try {
       const command = { type: "work_begun", epoch, attempt, ...(beside && { beside }) } as const;
-      const told = await tell(parts, { sessionId, tenant }, command, control.signal);
-      if (told.done === false) control.end({ keep: false });
+      const result = await reportToOwner(parts, { sessionId, tenant }, command, control.signal);
+      if (result.done === false) control.end({ keep: false });
     } catch (error) {
       // An owner of an earlier release doesn't know it, and counts every loss.
       if (control.signal.aborted || hasCode(error, "unsupported")) return;
@@ -121,12 +122,12 @@ export function createRunner(given: RunnerParts): Runner {
     }
   };
 
-  const release = async ({ name, tenant }: Pick<Running, "name" | "tenant">): Promise<void> => {
+  const release = async ({ name, tenant }: Pick<RunningWork, "name" | "tenant">): Promise<void> => {
     const { sessionId, epoch, attempt } = name;
     const command = { type: "turn_released", epoch, attempt } as const;
     const limit = new AbortController();
     const cancel = clock.after(releaseMs, () => limit.abort());
-    await tell(parts, { sessionId, tenant }, command, limit.signal).catch(() => {});
+    await reportToOwner(parts, { sessionId, tenant }, command, limit.signal).catch(() => {});
     cancel();
   };
 
@@ -143,10 +144,10 @@ export function createRunner(given: RunnerParts): Runner {
     running: () => [...bySession.values()].map(({ name }) => name),
 
     get waiting() {
-      return gate.waiting;
+      return slots.waiting;
     },
     get hasSuspect() {
-      return gate.hasSuspect;
+      return slots.hasSuspect;
     },
 
     snapshot(sessionId) {
@@ -182,11 +183,11 @@ export function createRunner(given: RunnerParts): Runner {
   }
 }
 
-function isSame(one: WorkName, other: WorkName): boolean {
+function isSame(one: WorkId, other: WorkId): boolean {
   return one.epoch === other.epoch && one.attempt === other.attempt;
 }
 
-function isAfter(one: WorkName, other: WorkName): boolean {
+function isAfter(one: WorkId, other: WorkId): boolean {
   return one.epoch > other.epoch || (one.epoch === other.epoch && one.attempt > other.attempt);
 }
 
@@ -198,15 +199,15 @@ function isAfter(one: WorkName, other: WorkName): boolean {
  * the gate is closed for as long after it: a pod that is lost in that time was most likely ended by it.
  * Those that came to the closed gate go before the next suspect.
  */
-type Gate = {
+type TurnSlots = {
   readonly waiting: number;
   /** A suspect is in its time alone, or about to begin it. */
   readonly hasSuspect: boolean;
   /** Does it once there is room, or at once where its signal fires: then it has only to end itself. */
-  within<Result>(asked: Asked, work: (begun: () => void) => Promise<Result>): Promise<Result>;
+  run<Result>(request: SlotRequest, work: (begun: () => void) => Promise<Result>): Promise<Result>;
 };
 
-type Asked = {
+type SlotRequest = {
   tenant: string;
   signal: AbortSignal;
   suspect?: Suspect | undefined;
@@ -219,7 +220,7 @@ export type Suspect = {
   readonly onOver: () => Promise<void>;
 };
 
-export function createGate(most: number, clock: Clock): Gate {
+export function createTurnSlots(maxTurns: number, clock: Clock): TurnSlots {
   /** In the order in which tenants are served next. */
   const queues = new Map<string, Set<() => void>>();
   const suspects = new Map<() => void, Suspect>();
@@ -228,14 +229,14 @@ export function createGate(most: number, clock: Clock): Gate {
   /** When something began last. */
   let begunMs = -Infinity;
   /** How many others are let in before the gate closes for the next suspect. */
-  let before = 0;
+  let aheadOfSuspect = 0;
   /** The suspect that the gate is closed behind. */
-  let present: Suspect | undefined;
+  let aloneSuspect: Suspect | undefined;
   let cancelTimer = () => {};
 
-  const remove = (tenant: string, come: () => void): void => {
+  const remove = (tenant: string, enter: () => void): void => {
     const queue = queues.get(tenant);
-    if (!queue?.delete(come)) return;
+    if (!queue?.delete(enter)) return;
     waiting--;
     if (queue.size === 0) queues.delete(tenant);
   };
@@ -244,14 +245,14 @@ export function createGate(most: number, clock: Clock): Gate {
     const next = queues.entries().next().value;
     if (!next) return undefined;
     const [tenant, queue] = next;
-    const come = queue.values().next().value!;
-    remove(tenant, come);
+    const enter = queue.values().next().value!;
+    remove(tenant, enter);
     // It goes behind all others that wait.
     if (queues.delete(tenant)) queues.set(tenant, queue);
-    return come;
+    return enter;
   };
 
-  const letIn = (): void => {
+  const occupySlot = (): void => {
     underWay++;
     begunMs = clock.monotonic();
   };
@@ -262,54 +263,54 @@ export function createGate(most: number, clock: Clock): Gate {
   };
 
   const admit = (): void => {
-    if (present) return;
+    if (aloneSuspect) return;
     cancelTimer();
-    while (underWay < most) {
+    while (underWay < maxTurns) {
       const next = suspects.entries().next().value;
-      if (next && (before === 0 || waiting === 0)) {
-        const [come, suspect] = next;
+      if (next && (aheadOfSuspect === 0 || waiting === 0)) {
+        const [enter, suspect] = next;
         const leftMs = underWay === 0 ? 0 : begunMs + suspect.aloneMs - clock.monotonic();
         if (leftMs > 0) return setTimer(leftMs, admit);
-        suspects.delete(come);
-        present = suspect;
-        letIn();
-        return come();
+        suspects.delete(enter);
+        aloneSuspect = suspect;
+        occupySlot();
+        return enter();
       }
-      const come = takeNext();
-      if (!come) return;
-      before = Math.max(0, before - 1);
-      letIn();
-      come();
+      const enter = takeNext();
+      if (!enter) return;
+      aheadOfSuspect = Math.max(0, aheadOfSuspect - 1);
+      occupySlot();
+      enter();
     }
   };
 
-  const open = (suspect: Suspect): void => {
-    if (present !== suspect) return;
-    present = undefined;
-    before = waiting;
+  const reopen = (suspect: Suspect): void => {
+    if (aloneSuspect !== suspect) return;
+    aloneSuspect = undefined;
+    aheadOfSuspect = waiting;
     admit();
   };
 
   /** Whether it has a place: not where its signal has fired before there was one. */
-  const enter = ({ tenant, signal, suspect }: Asked): Promise<boolean> =>
+  const enter = ({ tenant, signal, suspect }: SlotRequest): Promise<boolean> =>
     new Promise((resolve) => {
-      const settle = (hasPlace: boolean) => {
+      const settle = (hasSlot: boolean) => {
         signal.removeEventListener("abort", onAbort);
-        resolve(hasPlace);
+        resolve(hasSlot);
       };
-      const come = () => settle(true);
+      const enter = () => settle(true);
       const onAbort = () => {
-        if (!suspects.delete(come)) remove(tenant, come);
+        if (!suspects.delete(enter)) remove(tenant, enter);
         settle(false);
         admit();
       };
       signal.addEventListener("abort", onAbort, { once: true });
       if (suspect) {
-        if (suspects.size === 0 && !present) before = waiting;
-        suspects.set(come, suspect);
+        if (suspects.size === 0 && !aloneSuspect) aheadOfSuspect = waiting;
+        suspects.set(enter, suspect);
       } else {
         const queue = queues.get(tenant) ?? new Set();
-        queues.set(tenant, queue.add(come));
+        queues.set(tenant, queue.add(enter));
         waiting++;
       }
       admit();
@@ -320,25 +321,25 @@ export function createGate(most: number, clock: Clock): Gate {
       return waiting + suspects.size;
     },
     get hasSuspect() {
-      return present !== undefined;
+      return aloneSuspect !== undefined;
     },
-    async within(asked, work) {
-      const { signal, suspect } = asked;
+    async run(request, work) {
+      const { signal, suspect } = request;
       const ignore = () => {};
       if (signal.aborted) return work(ignore);
-      const isShut = present !== undefined || suspects.size > 0 || waiting > 0;
-      if (!suspect && !isShut && underWay < most) letIn();
-      else if (!(await enter(asked))) return work(ignore);
+      const isClosed = aloneSuspect !== undefined || suspects.size > 0 || waiting > 0;
+      if (!suspect && !isClosed && underWay < maxTurns) occupySlot();
+      else if (!(await enter(request))) return work(ignore);
       const begun = () => {
-        if (!suspect || present !== suspect) return;
+        if (!suspect || aloneSuspect !== suspect) return;
         begunMs = clock.monotonic();
-        setTimer(suspect.aloneMs, () => void suspect.onOver().then(() => open(suspect)));
+        setTimer(suspect.aloneMs, () => void suspect.onOver().then(() => reopen(suspect)));
       };
       try {
         return await work(begun);
       } finally {
         underWay--;
-        if (suspect && present === suspect) open(suspect);
+        if (suspect && aloneSuspect === suspect) reopen(suspect);
         else admit();
       }
     },

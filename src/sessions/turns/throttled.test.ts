@@ -4,19 +4,19 @@ import { FlotillaError } from "../../base/errors.ts";
 import { movableClock, until } from "../../base/contract/movable-clock.ts";
 import { systemRandom } from "../../base/random.ts";
 import { declarationOf, throttle } from "../../throttles/throttle.ts";
-import { createThrottles } from "../../throttles/registry.ts";
+import { createThrottleRegistry } from "../../throttles/registry.ts";
 import { agent } from "../agents/agent.ts";
-import type { Answer, Command } from "../conversation/command.ts";
-import { events, runnerScene, saying, serve, sse } from "../contract/turns-harness.ts";
+import type { CommandResult, Command } from "../conversation/command.ts";
+import { events, createRunnerHarness, saying, serve, sse } from "../contract/turns-harness.ts";
 
 const model = throttle("model-of-turns", { pinned: 1 });
 const { declared } = declarationOf(model);
 
 describe("an agent's throttle", () => {
   test("is held while an answer streams, and others wait for it", async () => {
-    const throttles = createThrottles({ clock: systemClock, random: systemRandom });
+    const throttles = createThrottleRegistry({ clock: systemClock, random: systemRandom });
     let end: (() => void) | undefined;
-    const first = runnerScene(
+    const first = createRunnerHarness(
       agent("helper", { throttle: model }, async function* () {
         yield "a";
         await new Promise<void>((resolve) => {
@@ -26,7 +26,7 @@ describe("an agent's throttle", () => {
       { throttles },
     );
     let asked = false;
-    const second = runnerScene(
+    const second = createRunnerHarness(
       agent("helper", { throttle: model }, () => {
         asked = true;
         return "b";
@@ -46,13 +46,13 @@ describe("an agent's throttle", () => {
 
   test("counts the agent's own calls under the same permit", async () => {
     const spec = agent("helper", { throttle: model }, async () => model.run(() => "inside"));
-    expect(await runnerScene(spec).answer()).toMatchObject({ parts: [{ text: "inside" }] });
+    expect(await createRunnerHarness(spec).answer()).toMatchObject({ parts: [{ text: "inside" }] });
   });
 
   test("that has no permit lets a turn be stopped", async () => {
-    const throttles = createThrottles({ clock: systemClock, random: systemRandom });
+    const throttles = createThrottleRegistry({ clock: systemClock, random: systemRandom });
     const permit = await throttles.of(declared).acquire();
-    const scene = runnerScene(
+    const scene = createRunnerHarness(
       agent("helper", { throttle: model }, () => "never"),
       { throttles },
     );
@@ -65,10 +65,10 @@ describe("an agent's throttle", () => {
 
   test("that has no permit is waited for visibly, and nothing of that is in the answer", async () => {
     const clock = movableClock();
-    const throttles = createThrottles({ clock, random: systemRandom });
+    const throttles = createThrottleRegistry({ clock, random: systemRandom });
     const limiter = throttles.of(declared);
     const [permit, next] = [await limiter.acquire(), limiter.acquire({ priority: "interactive" })];
-    const scene = runnerScene(
+    const scene = createRunnerHarness(
       agent("helper", { throttle: model }, () => "said"),
       { throttles, clock },
     );
@@ -111,7 +111,7 @@ describe("an agent's throttle", () => {
 
   test("that has no permit is waited for with an estimate where calls have ended", async () => {
     const clock = movableClock();
-    const throttles = createThrottles({ clock, random: systemRandom });
+    const throttles = createThrottleRegistry({ clock, random: systemRandom });
     const limiter = throttles.of(declared);
     const ended = await limiter.acquire();
     await clock.advance(400);
@@ -119,7 +119,7 @@ describe("an agent's throttle", () => {
     const permit = await limiter.acquire();
     void limiter.acquire({ priority: "interactive" });
     const spec = agent("helper", { throttle: model }, () => "said");
-    const scene = runnerScene(spec, { throttles, clock });
+    const scene = createRunnerHarness(spec, { throttles, clock });
     await scene.begin();
     await until("it waits", () => limiter.snapshot().waiting === 2);
     await clock.advance(250);
@@ -132,12 +132,14 @@ describe("an agent's throttle", () => {
 
   describe("that has no permit", () => {
     /** A turn whose agent's throttle has no permit before `give`. */
-    const waitingTurn = async (owner?: (command: Command) => Answer | Promise<Answer>) => {
+    const waitingTurn = async (
+      owner?: (command: Command) => CommandResult | Promise<CommandResult>,
+    ) => {
       const clock = movableClock();
-      const throttles = createThrottles({ clock, random: systemRandom });
+      const throttles = createThrottleRegistry({ clock, random: systemRandom });
       const permit = await throttles.of(declared).acquire();
       const spec = agent("helper", { throttle: model }, () => "said");
-      const scene = runnerScene(spec, { throttles, clock, ...(owner && { owner }) });
+      const scene = createRunnerHarness(spec, { throttles, clock, ...(owner && { owner }) });
       await scene.begin();
       await until("it waits", () => throttles.of(declared).snapshot().waiting === 1);
       const counts = () =>
@@ -238,14 +240,14 @@ describe("an agent's throttle", () => {
       else if (count === 2) response.writeHead(500).end();
       else response.writeHead(200, sse).end(events(...saying("hello"), { type: "finish" }));
     });
-    const throttles = createThrottles({ clock: systemClock, random: systemRandom });
+    const throttles = createThrottleRegistry({ clock: systemClock, random: systemRandom });
     const spec = agent("helper", {
       url: server.url,
       allowPrivate: true,
       throttle: model,
       backoff: { baseMs: 1 },
     });
-    const scene = runnerScene(spec, { throttles });
+    const scene = createRunnerHarness(spec, { throttles });
     expect(await scene.answer()).toMatchObject({ outcome: "completed" });
     expect(throttles.of(declared).snapshot().outcomes).toMatchObject({
       throttled: 1,

@@ -2,24 +2,24 @@ import { contentionMs } from "../../base/backoff.ts";
 import { sleep } from "../../base/clock.ts";
 import { FlotillaError, hasCode, messageOf } from "../../base/errors.ts";
 import { withFields } from "../../base/log.ts";
-import { estimateTokens } from "../../protocol/message.ts";
+import { estimateMessageTokens } from "../../protocol/message.ts";
 import type { AgentSpec } from "../agents/agent.ts";
-import type { Command, Answer as CommandAnswer, Reply } from "../conversation/command.ts";
+import type { Command, CommandResult, Reply } from "../conversation/command.ts";
 import type { Header, Turn } from "../conversation/header.ts";
-import { decided } from "../log/command-router.ts";
-import { storeAway } from "../log/retry.ts";
-import { type Answer, createAnswer, errorOf, keepCheckpoints } from "./answer.ts";
-import { contextOf, type Pieces, piecesOf, triggerOf } from "./call-function.ts";
+import { decidedCodes } from "../log/command-router.ts";
+import { transientStoreCodes } from "../log/retry.ts";
+import { type Answer, createAnswer, entryErrorOf, keepCheckpoints } from "./answer.ts";
+import { contextOf, type AnswerStream, answerStreamOf, triggerOf } from "./call-function.ts";
 import { callUrl } from "./call-url.ts";
 import { AgentFailure, failureOf } from "./failure.ts";
 import { type History, readHistory } from "./history.ts";
 import type { AgentNetwork } from "./network.ts";
 import type { Control, RunnerParts, TurnEvent } from "./parts.ts";
-import { tryAgent } from "./call-agent.ts";
+import { callWithRetries } from "./call-agent.ts";
 
 export type TurnParts = RunnerParts & { readonly network: AgentNetwork };
 
-const replyBytes = 1024 * 1024;
+const defaultMaxReplyBytes = 1024 * 1024;
 
 /** Makes one answer and stores it. Never rejects: what goes wrong is stored as well, or logged. */
 export async function runTurn(
@@ -37,7 +37,7 @@ export async function runTurn(
   const { trigger, trace } = turn;
   const span = parts.traced?.({ sessionId, tenant, agent, epoch, attempt, trigger, trace });
   const make = () => makeAnswer(parts, header, turn, { control, show });
-  const made: Made = await (span ? span.run(make) : make()).catch((error: unknown) => ({
+  const made: MadeAnswer = await (span ? span.run(make) : make()).catch((error: unknown) => ({
     failure: failureOf(error),
   }));
   const { answer, ttftMs, failure } = made;
@@ -62,19 +62,19 @@ export async function runTurn(
   const reply = replyOf(made, control);
   ended(reply.outcome);
   try {
-    const told = await finish(parts, header, turn, reply);
-    if (told.done !== false) return;
+    const result = await finish(parts, header, turn, reply);
+    if (result.done !== false) return;
     log.info({ session: sessionId, epoch, attempt }, "an answer came too late and isn't stored");
   } catch (error) {
     const fields = { session: sessionId, epoch, attempt, error: messageOf(error) };
     log.error(fields, "an answer couldn't be stored");
   }
 
-  async function finish(to: TurnParts, of: Header, { epoch: at }: Turn, said: Reply) {
-    const command = { type: "turn_finished", epoch: at, attempt, reply: said } as const;
+  async function finish(to: TurnParts, of: Header, { epoch: at }: Turn, finalReply: Reply) {
+    const command = { type: "turn_finished", epoch: at, attempt, reply: finalReply } as const;
     const gone = dropped(control);
     try {
-      return await tell(to, of, command, gone);
+      return await reportToOwner(to, of, command, gone);
     } catch (error) {
       if (!hasCode(error, "payload_too_large", "payload_not_storable", "payload_too_deep")) {
         throw error;
@@ -82,12 +82,12 @@ export async function runTurn(
       // Somebody waits for an answer, so there has to be one.
       const why = { code: "answer_too_large", message: messageOf(error, 300) };
       const nothing = { outcome: "failed", parts: [], tokens: 0, error: why } as const;
-      return tell(to, of, { ...command, reply: nothing }, gone);
+      return reportToOwner(to, of, { ...command, reply: nothing }, gone);
     }
   }
 }
 
-type Made = {
+type MadeAnswer = {
   readonly answer?: Answer;
   readonly failure?: AgentFailure | undefined;
   readonly ttftMs?: number | undefined;
@@ -98,7 +98,7 @@ async function makeAnswer(
   header: Header,
   turn: Turn,
   { control, show }: { control: Control; show: (answer: Answer) => void },
-): Promise<Made> {
+): Promise<MadeAnswer> {
   if (turn.stopping || control.signal.aborted) {
     control.end({ keep: true });
     return {};
@@ -106,12 +106,12 @@ async function makeAnswer(
   const { clock } = parts;
   const { sessionId, tenant } = header;
   const { epoch, attempt } = turn;
-  const told = await patiently(parts, control, async () => {
+  const input = await readUntilAvailable(parts, control, async () => {
     const spec = await parts.agentOf(tenant, turn.agent);
     return { spec, history: spec && (await readHistory(parts.journal, header, turn, spec)) };
   });
-  if (!told) return {};
-  const { spec, history } = told;
+  if (!input) return {};
+  const { spec, history } = input;
   if (!spec || !history) {
     const message = `no agent is called ${JSON.stringify(turn.agent)} on this pod`;
     return { failure: new AgentFailure("agent_missing", message) };
@@ -120,7 +120,7 @@ async function makeAnswer(
     name: { sessionId, epoch, attempt },
     messageId: turn.messageId,
     initial: history.continued,
-    maxBytes: parts.maxReplyBytes ?? replyBytes,
+    maxBytes: parts.maxReplyBytes ?? defaultMaxReplyBytes,
     clock,
     live: parts.live.chunks,
   });
@@ -129,10 +129,10 @@ async function makeAnswer(
     bytes: () => answer.bytes,
     store: () => checkpoint(parts, header, turn, { answer, control }),
   });
-  const waits = tellWaits(parts, header, turn, control);
+  const waits = reportWaits(parts, header, turn, control);
   const beganMs = clock.monotonic();
   let ttftMs: number | undefined;
-  const failure = await tryAgent(
+  const failure = await callWithRetries(
     { ...parts, log: withFields(parts.log, { session: sessionId, epoch, attempt }) },
     {
       spec,
@@ -146,7 +146,7 @@ async function makeAnswer(
         checkpoints.changed();
       },
       onWaiting(at) {
-        answer.waits(at);
+        answer.reportWait(at);
         waits.set(at !== undefined);
       },
     },
@@ -157,7 +157,7 @@ async function makeAnswer(
   return { answer, failure, ttftMs };
 }
 
-type Asked = {
+type AnswerRequest = {
   readonly spec: AgentSpec;
   readonly header: Header;
   readonly turn: Turn;
@@ -166,14 +166,14 @@ type Asked = {
 
 async function open(
   parts: TurnParts,
-  { spec, header, turn, history }: Asked,
+  { spec, header, turn, history }: AnswerRequest,
   signal: AbortSignal,
   touch: () => void,
-): Promise<Pieces> {
+): Promise<AnswerStream> {
   const { source } = spec;
   if (source.type === "function") {
-    const given = await source.run(contextOf(parts, { header, turn, history }, signal));
-    return piecesOf(given, touch);
+    const returned = await source.run(contextOf(parts, { header, turn, history }, signal));
+    return answerStreamOf(returned, touch);
   }
   const { sessionId, tenant } = header;
   const { epoch, attempt, agent, upToSeq, messageId } = turn;
@@ -206,39 +206,39 @@ async function checkpoint(
   { answer, control }: { answer: Answer; control: Control },
 ): Promise<void> {
   const content = answer.content();
-  const soFar: Reply = { outcome: "cut", ...content, tokens: estimateTokens(content.parts) };
+  const soFar: Reply = { outcome: "cut", ...content, tokens: estimateMessageTokens(content.parts) };
   const body = JSON.stringify(soFar);
   try {
-    const told = await ask(tenant, sessionId, { type: "checkpoint", epoch, attempt, body });
-    if (told.done === false) control.end({ keep: false });
+    const result = await ask(tenant, sessionId, { type: "checkpoint", epoch, attempt, body });
+    if (result.done === false) control.end({ keep: false });
   } catch (error) {
     log.debug({ session: sessionId, error: messageOf(error) }, "a checkpoint wasn't stored");
   }
 }
 
 /** Ends the answer for whoever watches, and gives what is stored of it. */
-function replyOf({ answer, failure }: Made, control: Control): Reply {
+function replyOf({ answer, failure }: MadeAnswer, control: Control): Reply {
   const stopped = control.signal.aborted || answer?.outcome.type === "abort";
   if (failure) answer?.close("error", failure.message);
   else answer?.close(stopped ? "abort" : "finish");
   const content = answer?.content() ?? { parts: [] };
-  const reply = { ...content, tokens: estimateTokens(content.parts) };
+  const reply = { ...content, tokens: estimateMessageTokens(content.parts) };
   if (!failure) return { outcome: stopped ? "stopped" : "completed", ...reply };
   const outcome = content.parts.length > 0 ? "cut" : "failed";
-  return { outcome, ...reply, error: errorOf(failure) };
+  return { outcome, ...reply, error: entryErrorOf(failure) };
 }
 
 /** Fires once nobody wants even the end of it; a stop that keeps what there is isn't that. */
 function dropped(control: Control): AbortSignal {
   const gone = new AbortController();
-  const look = () => {
+  const check = () => {
     if (!control.kept) gone.abort(new FlotillaError("cancelled", "the turn is another's now"));
   };
-  if (!control.signal.aborted) control.signal.addEventListener("abort", look, { once: true });
+  if (!control.signal.aborted) control.signal.addEventListener("abort", check, { once: true });
   return gone.signal;
 }
 
-type Told = Extract<
+type WorkReport = Extract<
   Command,
   {
     type:
@@ -252,23 +252,23 @@ type Told = Extract<
 >;
 
 /** What can't be helped by asking again. */
-const definite = ["closed", "unsupported", ...decided] as const;
+const finalCodes = ["closed", "unsupported", ...decidedCodes] as const;
 
 /**
  * Tells the session's owner what became of its work, for as long as that isn't heard: a model was paid
  * for it. Rejects where it was refused for good.
  */
-export async function tell(
+export async function reportToOwner(
   { ask, clock, random, log }: Pick<RunnerParts, "ask" | "clock" | "random" | "log">,
   { tenant, sessionId }: Pick<Header, "tenant" | "sessionId">,
-  command: Told,
+  command: WorkReport,
   signal: AbortSignal,
-): Promise<CommandAnswer> {
+): Promise<CommandResult> {
   for (let tries = 1; ; tries++) {
     try {
       return await ask(tenant, sessionId, command, { signal });
     } catch (error) {
-      if (signal.aborted || hasCode(error, ...definite)) throw error;
+      if (signal.aborted || hasCode(error, ...finalCodes)) throw error;
       const fields = { session: sessionId, tries, error: messageOf(error) };
       log.warn(fields, `${command.type} isn't stored yet`);
     }
@@ -280,7 +280,7 @@ export async function tell(
  * Reads until the store gives something: that it is away for a moment is no reason for an answer to fail.
  * Undefined where nobody waits for it any more.
  */
-export async function patiently<Found>(
+export async function readUntilAvailable<Found>(
   { clock, random }: Pick<RunnerParts, "clock" | "random">,
   { signal }: Pick<Control, "signal">,
   read: () => Promise<Found>,
@@ -289,14 +289,14 @@ export async function patiently<Found>(
     try {
       return await read();
     } catch (error) {
-      if (!hasCode(error, ...storeAway)) throw error;
+      if (!hasCode(error, ...transientStoreCodes)) throw error;
     }
     await sleep(clock, contentionMs(tries, random), signal).catch(() => {});
   }
   return undefined;
 }
 
-type WaitTold = {
+type WaitReporter = {
   /** Whether the turn waits for a permit now. */
   set(waits: boolean): void;
   stop(): void;
@@ -308,21 +308,21 @@ type WaitTold = {
  * the owner takes only a higher one: what comes late or twice changes nothing. A count that never arrives
  * is made good by the next one, or by the end of the attempt, which ends the wait in any case.
  */
-function tellWaits(
+function reportWaits(
   parts: Pick<RunnerParts, "ask" | "clock" | "random" | "log">,
   header: Pick<Header, "tenant" | "sessionId">,
   { epoch, attempt }: Pick<Turn, "epoch" | "attempt">,
   control: Control,
-): WaitTold {
+): WaitReporter {
   let count = 0;
   let last = new AbortController();
 
-  const say = async (signal: AbortSignal): Promise<void> => {
+  const report = async (signal: AbortSignal): Promise<void> => {
     const command = { type: "turn_waiting", epoch, attempt, count } as const;
     try {
-      const told = await tell(parts, header, command, signal);
+      const result = await reportToOwner(parts, header, command, signal);
       // The turn is another's now; once it has ended here, that it is over is no news.
-      if (told.done === false && !signal.aborted) control.end({ keep: false });
+      if (result.done === false && !signal.aborted) control.end({ keep: false });
     } catch (error) {
       // An owner of an earlier release doesn't know it, and shows the turn as one that is answered.
       if (signal.aborted) return;
@@ -338,7 +338,7 @@ function tellWaits(
       last.abort();
       last = new AbortController();
       // What ends the turn ends its wait.
-      if (!control.signal.aborted) void say(AbortSignal.any([last.signal, control.signal]));
+      if (!control.signal.aborted) void report(AbortSignal.any([last.signal, control.signal]));
     },
     stop: () => last.abort(),
   };

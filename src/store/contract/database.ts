@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { FlotillaError } from "../../base/errors.ts";
-import { type MovableClock, turns, until } from "../../base/contract/movable-clock.ts";
+import { type MovableClock, eventLoopTurns, until } from "../../base/contract/movable-clock.ts";
 import type { Database } from "../database.ts";
 import { migrate } from "../migrate.ts";
 import { now, returning, rows, sql, type Statement, table, type TableName } from "../sql.ts";
@@ -271,11 +271,11 @@ export function databaseContract(kind: StoreKind): void {
       await database.write([put(1)], { hint: true });
       await until("a hint", () => hints > 0);
       stop();
-      await turns(10);
+      await eventLoopTurns(10);
       const before = hints;
       await database.write([put(2)], { hint: true });
       await database.read(sql`select 1 as one`);
-      await turns(10);
+      await eventLoopTurns(10);
       expect(hints).toBe(before);
     });
 
@@ -310,18 +310,18 @@ export function databaseContract(kind: StoreKind): void {
       database.subscribe(() => told.bob++, "bob");
       // A store that had to begin to listen tells everybody once, because it may have missed something.
       await until("hints for both", async () => {
-        await database.write([put(1), sql`delete from scratch`], { mail: ["alice", "bob"] });
+        await database.write([put(1), sql`delete from scratch`], { channels: ["alice", "bob"] });
         return told.alice > 0 && told.bob > 0;
       });
       await settled(told);
       const before = { ...told };
-      await database.write([put(1)], { mail: ["alice", "somebody else"] });
+      await database.write([put(1)], { channels: ["alice", "somebody else"] });
       await until("a hint for alice", () => told.alice > before.alice);
       await settled(told);
       expect(told).toEqual({ ...before, alice: told.alice });
       stop();
       const stopped = { ...told };
-      await database.write([put(2)], { mail: ["alice", "bob"] });
+      await database.write([put(2)], { channels: ["alice", "bob"] });
       await until("a hint for bob", () => told.bob > stopped.bob);
       await settled(told);
       expect(told).toEqual({ ...stopped, bob: told.bob });
@@ -333,10 +333,10 @@ export function databaseContract(kind: StoreKind): void {
       let hints = 0;
       database.subscribe(() => hints++, "the last of many");
       const many = Array.from({ length: 1_000 }, (_, nth) => `somebody ${nth}`);
-      for (const mail of [["the last of many"], [...many, "the last of many"]]) {
+      for (const channels of [["the last of many"], [...many, "the last of many"]]) {
         for (let id = 0; id < 3; id++) {
           const before = hints;
-          await other.write([put(id), sql`delete from scratch`], { mail, lossy: true });
+          await other.write([put(id), sql`delete from scratch`], { channels, lossy: true });
           expect(await until("a hint", () => hints > before)).toBe(true);
         }
       }
@@ -344,12 +344,12 @@ export function databaseContract(kind: StoreKind): void {
     });
 
     test("commits what may be lost like everything else", async () => {
-      const refused = database.write([put(1), sql`nonsense`], { lossy: true, mail: ["alice"] });
+      const refused = database.write([put(1), sql`nonsense`], { lossy: true, channels: ["alice"] });
       await expect(refused).rejects.toBeInstanceOf(FlotillaError);
       await migrate(database);
       const tables = await database.write(
         [put(1), sql`select count(*) as count from scratch`, put(2)],
-        { lossy: true, mail: ["alice"], hint: true },
+        { lossy: true, channels: ["alice"], hint: true },
       );
       expect(tables).toEqual([[], [{ count: 1 }], []]);
       expect(await ids()).toEqual([1, 2]);

@@ -8,7 +8,7 @@ import { inject } from "vitest";
 import { movableClock } from "../../base/contract/movable-clock.ts";
 import type { Database } from "../database.ts";
 import type { CallerConnection, OpenStore, StoreKind } from "./database.ts";
-import { openLesser } from "./reduced-postgres.ts";
+import { openReduced } from "./reduced-postgres.ts";
 import { openPostgres } from "../postgres/postgres.ts";
 import { sql, table, type TableName } from "../sql.ts";
 import { memoryDatabase } from "../sqlite/inline.ts";
@@ -59,7 +59,7 @@ const reducedPostgresKind: StoreKind = {
   callers: true,
   async open() {
     const { url, remove } = await temporaryDatabase();
-    const open = () => openLesser(url);
+    const open = () => openReduced(url);
     const database = await open();
     return {
       database,

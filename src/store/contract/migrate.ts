@@ -3,7 +3,7 @@ import type { Database } from "../database.ts";
 import type { OpenStore, StoreKind } from "./database.ts";
 import { migrate, schemaState } from "../migrate.ts";
 import { type Migration, migrations as ours } from "../schema.ts";
-import { home, sql, table } from "../sql.ts";
+import { createSchema, sql, table } from "../sql.ts";
 
 const first: Migration = {
   name: "first",
@@ -143,7 +143,7 @@ export function migrateContract(kind: StoreKind): void {
       ["another's table of a name that we use", sql`create table ${table("session")} (id integer)`],
       ["another's history of migrations", sql`create table ${table("migration")} (id text)`],
     ])("refuse a place that holds %s, before the first write", async (_, theirs) => {
-      await database.write([sql`${home}`, theirs]);
+      await database.write([sql`${createSchema}`, theirs]);
       for (const mode of ["auto", "check"] as const) {
         await expect(migrate(database, { mode })).rejects.toMatchObject({
           code: "invalid_option",

@@ -5,13 +5,13 @@ import { openPostgres } from "../postgres/postgres.ts";
 
 const without: readonly Feature[] = ["skip locked", "returning", "notify"];
 
-export const lesserDialect = postgresDialect({ schema: "flotilla", without });
+export const reducedDialect = postgresDialect({ schema: "flotilla", without });
 
 /** A stand-in for databases that have less than Postgres: it refuses what they wouldn't understand. */
-export async function openLesser(url: string): Promise<Database> {
+export async function openReduced(url: string): Promise<Database> {
   const database = await openPostgres({ url, without });
   const understood = (statements: readonly Statement[]) => {
-    for (const { text } of renderAll(statements, lesserDialect).queries) {
+    for (const { text } of renderAll(statements, reducedDialect).queries) {
       const unknown = /\b(skip locked|returning|pg_notify)\b/i.exec(text);
       if (unknown) throw new Error(`a lesser database doesn't know \`${unknown[0]}\`: ${text}`);
     }

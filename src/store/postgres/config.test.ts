@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import {
-  apartFromPool,
+  withoutPool,
   checkStore,
   forThread,
   type PostgresPool,
@@ -68,19 +68,19 @@ describe("a Postgres store", () => {
 describe("a connection of our own beside a caller's pool", () => {
   test("is opened as the pool opens its", () => {
     const options = { host: "db", port: 6543, user: "a b", database: "my app", password: "p" };
-    expect(apartFromPool({ pool: pool({ ...options, max: 3 }), schema: "jobs" })).toEqual({
+    expect(withoutPool({ pool: pool({ ...options, max: 3 }), schema: "jobs" })).toEqual({
       url: "postgres:///my%20app?host=db&port=6543&user=a+b",
       password: "p",
       schema: "jobs",
     });
-    expect(apartFromPool({ pool: pool({ connectionString: url, ssl: true }) })).toEqual({
+    expect(withoutPool({ pool: pool({ connectionString: url, ssl: true }) })).toEqual({
       url,
       ssl: true,
     });
   });
 
   test("is opened with a URL that is given beside it", () => {
-    expect(apartFromPool({ pool: pool({ host: "db" }), url })).toEqual({ url });
+    expect(withoutPool({ pool: pool({ host: "db" }), url })).toEqual({ url });
   });
 });
 

@@ -109,7 +109,7 @@ export function checkStore(given: string | PostgresStore): CheckedStore {
 }
 
 const ours = [...words, ...Object.keys(numbers)];
-const aboutTls = ["ssl", "sslmode", "sslcert", "sslkey", "sslrootcert"];
+const tlsParameters = ["ssl", "sslmode", "sslcert", "sslkey", "sslrootcert"];
 
 /** The options of ours that a URL names. */
 function fromUrl(url = ""): Record<string, string | number> {
@@ -118,13 +118,13 @@ function fromUrl(url = ""): Record<string, string | number> {
     if (words.includes(name)) found[name] = value;
     // What is no number stays a text, which is refused with the rest.
     else if (name in numbers) found[name] = /^\d+$/.test(value) ? Number(value) : value;
-    else refuseSlip(name);
+    else refuseTypo(name);
   }
   return found;
 }
 
 /** What isn't ours is the driver's, which takes no notice of what it doesn't know. */
-function refuseSlip(name: string): void {
+function refuseTypo(name: string): void {
   // Its own that resemble ours are written like this_one.
   const meant = name.includes("_") ? undefined : nearest(name, ours);
   if (meant === undefined) return;
@@ -140,7 +140,7 @@ function plainUrl(url: string, withoutTls: boolean): string {
   if (query === undefined) return url;
   const kept = query.split("&").filter((each) => {
     const name = each.replace(/=.*$/s, "");
-    return each !== "" && !ours.includes(name) && !(withoutTls && aboutTls.includes(name));
+    return each !== "" && !ours.includes(name) && !(withoutTls && tlsParameters.includes(name));
   });
   return kept.length > 0 ? `${place}?${kept.join("&")}` : place;
 }
@@ -183,7 +183,7 @@ type PoolOptions = Pick<PostgresStore, "password" | "ssl"> & {
 };
 
 /** The same store on connections of our own, opened as a caller's pool opens its. */
-export function apartFromPool({ pool, ...store }: PostgresStore): PostgresStore & { url: string } {
+export function withoutPool({ pool, ...store }: PostgresStore): PostgresStore & { url: string } {
   if (store.url !== undefined || !pool) return { url: "", ...store };
   const options = (pool.options ?? {}) as PoolOptions;
   const { connectionString: url, password, ssl } = options;
@@ -210,13 +210,13 @@ function urlOf({ host, port, user, database }: PoolOptions): string {
 }
 
 /** A store that can be sent to another thread, and what can't: a function that knows the password. */
-export type SentStore<Sent = PostgresStore> = {
+export type ThreadStore<Sent = PostgresStore> = {
   readonly store: Sent;
   readonly password?: () => string | Promise<string>;
 };
 
-export function forThread(given: PostgresStore): SentStore {
-  const { password, ssl, ...store } = apartFromPool(given);
+export function forThread(given: PostgresStore): ThreadStore {
+  const { password, ssl, ...store } = withoutPool(given);
   // The driver hides a key from whoever copies the rest.
   const key = typeof ssl === "object" ? ssl.key : undefined;
   const plain: PostgresStore = {

@@ -1,11 +1,11 @@
 import type pg from "pg";
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
-import { createFewAtOnce } from "../../base/semaphore.ts";
+import { createSemaphore } from "../../base/semaphore.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Durability, Row } from "../database.ts";
 import type { Query } from "../sql.ts";
-import { apartFromPool, type PostgresStore } from "./config.ts";
+import { withoutPool, type PostgresStore } from "./config.ts";
 import {
   beginWithSettings,
   clientClass,
@@ -15,8 +15,8 @@ import {
   startUpConfig,
   timeoutsOf,
 } from "./driver.ts";
-import { isStalePlan, preparedElsewhere, refusesSettings, storeError } from "./errors.ts";
-import { type Manner, transact } from "./transaction.ts";
+import { isStalePlan, preparedElsewhere, refusesSettings, postgresError } from "./errors.ts";
+import { type TransactOptions, transact } from "./transaction.ts";
 
 /** The ways to the server, and what is known about what stands in between. */
 export type Connections = {
@@ -41,14 +41,14 @@ type Parts = {
 };
 type Pools = Readonly<Record<Kind, pg.Pool>>;
 
-const usualConnections = 4;
+const defaultConnections = 4;
 // Pages of what was said, for clients that can wait a moment: enough that one long page isn't all.
-const coldMost = 2;
+const maxColdConnections = 2;
 // As many as a pool of `pg` has unless told.
-const poolMost = 10;
+const defaultPoolMax = 10;
 
 // Each time something is learnt that makes the next try different.
-const triesMost = 4;
+const maxTries = 4;
 
 // What was planned for an empty table is a disaster for a full one, and a queue may go from the one to
 // the other in a second, long before the server looks at it again. To plan all our statements anew
@@ -66,16 +66,22 @@ export function openConnections(parts: Parts): Connections {
   const { answerTimeoutMs, connectTimeoutMs } = timeoutsOf(store);
   const types = plainNumbers(driver);
   const perTransaction = beginWithSettings(store, durability);
-  const told = store.pooler === "transaction";
-  let begin = store.pool || told ? perTransaction : undefined;
-  let prepared: number | undefined = told ? undefined : 0;
-  let pooled = told;
+  const isDeclaredPooled = store.pooler === "transaction";
+  let begin = store.pool || isDeclaredPooled ? perTransaction : undefined;
+  let prepared: number | undefined = isDeclaredPooled ? undefined : 0;
+  let pooled = isDeclaredPooled;
   let pools = begin === undefined ? openPools(parts, "session") : openPools(parts, "plain");
   const retired: Pools[] = [];
 
   const plannedMs = new WeakMap<pg.PoolClient, number>();
 
-  const manner = (): Manner => ({ driver, begin, prepared, types, answerTimeoutMs });
+  const transactOptions = (): TransactOptions => ({
+    driver,
+    begin,
+    prepared,
+    types,
+    answerTimeoutMs,
+  });
 
   /** Whether what this connection has planned is too old. */
   const isStale = (client: pg.PoolClient): boolean => {
@@ -91,7 +97,7 @@ export function openConnections(parts: Parts): Connections {
     try {
       return await pools[kind].connect();
     } catch (error) {
-      if (!refusesSettings(error)) throw storeError(error, { sent: false });
+      if (!refusesSettings(error)) throw postgresError(error, { sent: false });
       if (begin === undefined) {
         log.info({}, "something between us and the database takes no settings; sending them along");
         begin = perTransaction;
@@ -101,7 +107,7 @@ export function openConnections(parts: Parts): Connections {
       try {
         return await pools[kind].connect();
       } catch (again) {
-        throw storeError(again, { sent: false });
+        throw postgresError(again, { sent: false });
       }
     }
   };
@@ -121,12 +127,12 @@ export function openConnections(parts: Parts): Connections {
     return preparedElsewhere(cause);
   };
 
-  const look = async (): Promise<void> => {
+  const inspect = async (): Promise<void> => {
     const client = await take("read");
     const ask = `select pg_backend_pid() as pid, current_setting('${sessionMark}', true) as mark`;
     const processId = (client as { processID?: number | null }).processID ?? undefined;
     const [rows] = await transact(client, [{ text: ask, values: [] }], {
-      ...manner(),
+      ...transactOptions(),
       prepared: undefined,
     });
     const { pid, mark } = rows![0]!;
@@ -134,11 +140,11 @@ export function openConnections(parts: Parts): Connections {
     pooled = processId !== undefined && processId !== pid;
     if (mark !== "on") begin = perTransaction;
   };
-  let looked: Promise<void> | undefined;
-  const lookOnce = (): Promise<void> | undefined => {
-    if (told) return undefined;
-    return (looked ??= look().catch((error: unknown) => {
-      looked = undefined;
+  let inspected: Promise<void> | undefined;
+  const inspectOnce = (): Promise<void> | undefined => {
+    if (isDeclaredPooled) return undefined;
+    return (inspected ??= inspect().catch((error: unknown) => {
+      inspected = undefined;
       throw error;
     }));
   };
@@ -146,14 +152,14 @@ export function openConnections(parts: Parts): Connections {
   // In a line of our own, since a pool of the caller's is one for all kinds, which cold reads mustn't take
   // all of. They wait there for as long as for a connection, so that those behind others that a silent
   // server holds up are told no later than these.
-  const cold = createFewAtOnce(coldConnections(store), { clock, waitMs: connectTimeoutMs });
+  const cold = createSemaphore(coldConnections(store), { clock, waitMs: connectTimeoutMs });
   const ask = async (kind: Kind, queries: readonly Query[]): Promise<Row[][]> => {
     for (let tries = 1; ; tries++) {
       const client = await take(kind);
       try {
-        return await transact(client, queries, { ...manner(), replan: isStale(client) });
+        return await transact(client, queries, { ...transactOptions(), replan: isStale(client) });
       } catch (error) {
-        if (tries >= triesMost || !learn(error)) throw error;
+        if (tries >= maxTries || !learn(error)) throw error;
       }
     }
   };
@@ -164,15 +170,15 @@ export function openConnections(parts: Parts): Connections {
 
   return {
     async run(kind, queries) {
-      await lookOnce();
+      await inspectOnce();
       return kind === "cold" ? cold.run(() => ask(kind, queries)) : ask(kind, queries);
     },
     refuseWaiting: cold.refuse,
     async listener() {
-      await lookOnce();
+      await inspectOnce();
       const keepsSessions = store.pooler === "session" || store.pooler === "none";
       if (pooled && !keepsSessions) return undefined;
-      const own = apartFromPool(store);
+      const own = withoutPool(store);
       return new (clientClass(driver, own))(connectionConfig(own));
     },
     async end() {
@@ -189,7 +195,7 @@ function openPools({ driver, store, durability, log }: Parts, how: "session" | "
     const pool = store.pool as pg.Pool;
     return { read: pool, write: pool, cold: pool };
   }
-  const open = (max = store.connections ?? usualConnections) => {
+  const open = (max = store.connections ?? defaultConnections) => {
     const made = new driver.Pool({
       ...connectionConfig(store),
       ...(how === "session" && startUpConfig(store, durability)),
@@ -207,8 +213,8 @@ function openPools({ driver, store, durability, log }: Parts, how: "session" | "
 }
 
 /** Of a pool of the caller's, one at least is left for the rest, where it has more than one. */
-function coldConnections({ pool, connections = usualConnections }: PostgresStore): number {
-  if (!pool) return Math.min(connections, coldMost);
-  const { max = poolMost } = (pool.options ?? {}) as { max?: number };
-  return Math.max(1, Math.min(max - 1, coldMost));
+function coldConnections({ pool, connections = defaultConnections }: PostgresStore): number {
+  if (!pool) return Math.min(connections, maxColdConnections);
+  const { max = defaultPoolMax } = (pool.options ?? {}) as { max?: number };
+  return Math.max(1, Math.min(max - 1, maxColdConnections));
 }

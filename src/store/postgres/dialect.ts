@@ -43,7 +43,7 @@ export function postgresDialect({ schema, without = [] }: PostgresDialectOptions
     dropIndex: (name) => `drop index ${schema}.${name}`,
     placeholder: (position) => `$${position}`,
     // A task has three versions in its life. Side by side they take fewer pages than far apart.
-    leaveRoom: (table) => `alter table ${table} set (fillfactor = 50)`,
+    leaveSpace: (table) => `alter table ${table} set (fillfactor = 50)`,
     among: (column, found) => `${column} = any(array(${found}))`,
     rows: (values, columns, bind) => {
       const arrays = Object.values(columns).map((type, at) => {

@@ -105,7 +105,7 @@ export function isSpoken(error: unknown): boolean {
  * The driver's error in our words. `sent` says whether the server may have got the statement: then
  * it is definite where the server has `refused` it, and everything else leaves the outcome unknown.
  */
-export function storeError(
+export function postgresError(
   error: unknown,
   { sent, refused = isSpoken(error) }: { sent: boolean; refused?: boolean },
 ): FlotillaError {

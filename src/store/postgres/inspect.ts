@@ -1,10 +1,10 @@
 import type { Row } from "../database.ts";
 import { migrations } from "../schema.ts";
 import { render } from "../sql.ts";
-import { apartFromPool, checkStore, type PostgresStore } from "./config.ts";
+import { withoutPool, checkStore, type PostgresStore } from "./config.ts";
 import { postgresDialect } from "./dialect.ts";
 import { clientClass, connectionConfig, loadDriver, plainNumbers } from "./driver.ts";
-import { storeError } from "./errors.ts";
+import { postgresError } from "./errors.ts";
 
 /** One connection as it comes, with none of our settings: what shows on it is the server's own. */
 export type PlainConnection = {
@@ -16,7 +16,7 @@ export type PlainConnection = {
 
 export async function openPlain(store: PostgresStore): Promise<PlainConnection> {
   const driver = await loadDriver();
-  const own = apartFromPool(store);
+  const own = withoutPool(store);
   let sent = false;
   try {
     const client = new (clientClass(driver, own))({
@@ -32,13 +32,13 @@ export async function openPlain(store: PostgresStore): Promise<PlainConnection> 
         try {
           return (await client.query(text, values)).rows as Row[];
         } catch (error) {
-          throw storeError(error, { sent });
+          throw postgresError(error, { sent });
         }
       },
       end: () => client.end().catch(() => {}),
     };
   } catch (error) {
-    throw storeError(error, { sent });
+    throw postgresError(error, { sent });
   }
 }
 

@@ -1,7 +1,7 @@
 import crypto from "node:crypto";
 import type pg from "pg";
 import { contentionMs } from "../../base/backoff.ts";
-import { afterUnlessOver, systemClock } from "../../base/clock.ts";
+import { afterUnref, systemClock } from "../../base/clock.ts";
 import type { Logger } from "../../base/log.ts";
 import { systemRandom } from "../../base/random.ts";
 import type { Listener, WriteOptions } from "../database.ts";
@@ -12,11 +12,11 @@ const checkMs = 30_000;
 // Whoever waits for one task after the other shouldn't connect for each.
 const lingerMs = 2_000;
 // A server that is out of reach says no goodbye, and nobody should wait for it.
-const goodbyeMs = 1_000;
+const closeTimeoutMs = 1_000;
 
-type HintParts = {
+type NotificationParts = {
   schema: string;
-  mailKey: () => Promise<MailKey>;
+  channelKey: () => Promise<ChannelKey>;
   /** A client that has yet to connect, or undefined where no hint would arrive. */
   open: () => Promise<pg.Client | undefined>;
   log: Logger;
@@ -30,61 +30,68 @@ type HintParts = {
  * that deals out connections per transaction nothing would arrive, so there nobody listens, and polling
  * has to do.
  */
-export function listenForHints({ schema, mailKey, open, log, onForged }: HintParts) {
-  const workers = new Set<Listener>();
+export function listenForNotifications({
+  schema,
+  channelKey,
+  open,
+  log,
+  onForged,
+}: NotificationParts) {
+  const taskListeners = new Set<Listener>();
   /** Those who wait for letters, by their address. */
-  const mail = new Map<string, Set<Listener>>();
+  const channelListeners = new Map<string, Set<Listener>>();
   /** The channels that the present connection listens to, and who is told of what comes there. */
-  let heard = new Map<string, Set<Listener>>();
-  let tuning = Promise.resolve();
+  let listening = new Map<string, Set<Listener>>();
+  let tuneChain = Promise.resolve();
   let secret: string | undefined;
   let client: pg.Client | undefined;
   let state: "idle" | "opening" | "listening" | "resting" | "pointless" | "closed" = "idle";
   let failures = 0;
   let cancel = () => {};
 
-  const tell = (channel: string, letters?: string) => {
-    for (const listener of heard.get(channel) ?? []) listener(undefined, letters);
+  const notify = (channel: string, payload?: string) => {
+    for (const listener of listening.get(channel) ?? []) listener(undefined, payload);
   };
-  const hear = (channel: string, payload: string) => {
-    if (payload === "") return tell(channel);
-    const letters = secret === undefined ? undefined : openLetters(secret, channel, payload);
-    if (letters === undefined) onForged();
-    else tell(channel, letters);
+  const receive = (channel: string, payload: string) => {
+    if (payload === "") return notify(channel);
+    const verified = secret === undefined ? undefined : verifyPayload(secret, channel, payload);
+    if (verified === undefined) onForged();
+    else notify(channel, verified);
   };
-  const subscribers = () => workers.size + mail.size;
+  const subscribers = () => taskListeners.size + channelListeners.size;
 
-  const wanted = (key: MailKey | undefined) => {
+  const wanted = (key: ChannelKey | undefined) => {
     const channels = new Map<string, Set<Listener>>();
-    if (workers.size > 0) channels.set(channelOf(schema), workers);
-    for (const [address, there] of key ? mail : [])
-      channels.set(mailChannelOf(key!, address), there);
+    if (taskListeners.size > 0) channels.set(taskChannel(schema), taskListeners);
+    for (const [address, there] of key ? channelListeners : [])
+      channels.set(addressChannel(key!, address), there);
     return channels;
   };
 
   /** Listens to what is wanted and isn't heard yet, and no longer to what isn't wanted, one by one. */
-  const tune = (tuned: pg.Client): Promise<void> => (tuning = tuning.then(() => retune(tuned)));
+  const tune = (tuned: pg.Client): Promise<void> =>
+    (tuneChain = tuneChain.then(() => retune(tuned)));
   const retune = async (tuned: pg.Client): Promise<void> => {
-    let key: MailKey | undefined;
+    let key: ChannelKey | undefined;
     while (client === tuned) {
       // Somebody may have come for letters while another channel was tuned to.
-      if (mail.size > 0 && !key) {
-        key = await mailKey();
+      if (channelListeners.size > 0 && !key) {
+        key = await channelKey();
         secret = key.secret;
         continue;
       }
       const channels = wanted(key);
-      const over = [...heard.keys()].find((name) => heard.get(name) !== channels.get(name));
-      const missing = [...channels].find(([name]) => !heard.has(name));
+      const over = [...listening.keys()].find((name) => listening.get(name) !== channels.get(name));
+      const missing = [...channels].find(([name]) => !listening.has(name));
       if (over !== undefined) {
-        heard.delete(over);
+        listening.delete(over);
         await tuned.query(`unlisten ${over}`);
       } else if (missing !== undefined) {
         const [name, listeners] = missing;
-        heard.set(name, listeners);
+        listening.set(name, listeners);
         await tuned.query(`listen ${name}`);
         // Something may have been committed while nobody listened.
-        if (client === tuned) tell(name);
+        if (client === tuned) notify(name);
       } else return;
     }
   };
@@ -103,13 +110,13 @@ export function listenForHints({ schema, mailKey, open, log, onForged }: HintPar
       }
       const opened = made;
       client = opened;
-      opened.on("notification", ({ channel, payload = "" }) => hear(channel, payload));
+      opened.on("notification", ({ channel, payload = "" }) => receive(channel, payload));
       opened.on("error", () => again(opened));
       opened.on("end", () => again(opened));
       await opened.connect();
       if (client !== opened) return;
-      heard = new Map();
-      tuning = Promise.resolve();
+      listening = new Map();
+      tuneChain = Promise.resolve();
       await tune(opened);
       if (client !== opened) return;
       failures = 0;
@@ -137,7 +144,7 @@ export function listenForHints({ schema, mailKey, open, log, onForged }: HintPar
 
   const check = (asked: pg.Client) => {
     cancel();
-    cancel = afterUnlessOver(checkMs, () => {
+    cancel = afterUnref(checkMs, () => {
       asked.query("select 1").then(
         () => state === "listening" && client === asked && subscribers() > 0 && check(asked),
         () => again(asked),
@@ -148,8 +155,8 @@ export function listenForHints({ schema, mailKey, open, log, onForged }: HintPar
   /** Nobody subscribes: the process may end now, and the connection is closed before long. */
   const linger = () => {
     cancel();
-    refer(client, false);
-    cancel = afterUnlessOver(lingerMs, () => void leave());
+    setRef(client, false);
+    cancel = afterUnref(lingerMs, () => void leave());
   };
 
   const leave = async (): Promise<void> => {
@@ -157,7 +164,7 @@ export function listenForHints({ schema, mailKey, open, log, onForged }: HintPar
     const left = client;
     client = undefined;
     if (state !== "closed") state = "idle";
-    if (left) await parted(left);
+    if (left) await endWithin(left);
   };
 
   const retuneSoon = () => {
@@ -165,26 +172,26 @@ export function listenForHints({ schema, mailKey, open, log, onForged }: HintPar
     tune(tuned).catch(() => again(tuned));
   };
 
-  const add = (listener: Listener, mailOf: string | undefined): (() => void) => {
-    if (mailOf === undefined) {
-      workers.add(listener);
-      return () => workers.delete(listener);
+  const add = (listener: Listener, channel: string | undefined): (() => void) => {
+    if (channel === undefined) {
+      taskListeners.add(listener);
+      return () => taskListeners.delete(listener);
     }
-    const there = mail.get(mailOf) ?? new Set();
-    mail.set(mailOf, there.add(listener));
+    const there = channelListeners.get(channel) ?? new Set();
+    channelListeners.set(channel, there.add(listener));
     return () => {
-      if (there.delete(listener) && there.size === 0) mail.delete(mailOf);
+      if (there.delete(listener) && there.size === 0) channelListeners.delete(channel);
     };
   };
 
   return {
-    subscribe(listener: Listener, mailOf?: string): () => void {
-      const remove = add(listener, mailOf);
+    subscribe(listener: Listener, channel?: string): () => void {
+      const remove = add(listener, channel);
       if (state === "idle") void start();
       else if (state === "listening") {
         retuneSoon();
         if (subscribers() === 1) {
-          refer(client, true);
+          setRef(client, true);
           check(client!);
         }
       }
@@ -200,41 +207,41 @@ export function listenForHints({ schema, mailKey, open, log, onForged }: HintPar
     },
     async close(): Promise<void> {
       state = "closed";
-      workers.clear();
-      mail.clear();
+      taskListeners.clear();
+      channelListeners.clear();
       await leave();
     },
   };
 }
 
 /** Ends a connection, and waits for that only so long. */
-function parted(client: pg.Client): Promise<void> {
-  refer(client, false);
+function endWithin(client: pg.Client): Promise<void> {
+  setRef(client, false);
   let cancel = () => {};
   const longEnough = new Promise<void>((resolve) => {
-    cancel = afterUnlessOver(goodbyeMs, resolve);
+    cancel = afterUnref(closeTimeoutMs, resolve);
   });
   const ended = client.end().catch(() => {});
   return Promise.race([ended, longEnough]).finally(cancel);
 }
 
 /** Whether a connection keeps the process from ending. The driver's types don't know of this. */
-function refer(client: pg.Client | undefined, needed: boolean): void {
+function setRef(client: pg.Client | undefined, needed: boolean): void {
   const socket = client as { ref?: () => void; unref?: () => void } | undefined;
   if (needed) socket?.ref?.();
   else socket?.unref?.();
 }
 
-export const channelOf = (schema: string) => `${schema}_hint`;
+export const taskChannel = (schema: string) => `${schema}_hint`;
 /** Everybody hears only what is for them; names of channels are short, and addresses may be long. */
-export const mailChannelOf = (key: MailKey, address: string) =>
+export const addressChannel = (key: ChannelKey, address: string) =>
   `flotilla_mail_${crypto.hash("sha256", JSON.stringify([key.schema, key.secret, address]), "hex").slice(0, 32)}`;
 
 /**
  * What it takes to know the channel of an address, and to sign what is sent there. Without a secret, the pod at
  * the address is told that there are letters, and gets none.
  */
-export type MailKey = { readonly schema: string; readonly secret: string | undefined };
+export type ChannelKey = { readonly schema: string; readonly secret: string | undefined };
 
 export function secretTableQuery(schema: string): Query {
   return { text: `select to_regclass($1)::text as there`, values: [`${schema}.bus_secret`] };
@@ -248,10 +255,10 @@ export function secretQuery(schema: string): Query {
  * Tells those who listen, once the transaction that it is sent in has committed, if any of them waits:
  * transactions that tell something commit one after the other, in all databases of the server.
  */
-export function hintQuery(schema: string): Query {
+export function notifyQuery(schema: string): Query {
   const text = `select pg_notify($1, '')
     where exists (select 1 from ${schema}.pod where waiting = 1 and status = 'up')`;
-  return { text, values: [channelOf(schema)] };
+  return { text, values: [taskChannel(schema)] };
 }
 
 /**
@@ -259,18 +266,18 @@ export function hintQuery(schema: string): Query {
  * Where it is lossy, the transaction that it is sent in is answered before it is on the disk. All in one
  * statement: each costs as much as a letter.
  */
-export function mailQuery(
-  key: MailKey,
-  { mail = [], letters, lossy = false }: WriteOptions,
+export function notifyChannelsQuery(
+  key: ChannelKey,
+  { channels = [], payloads, lossy = false }: WriteOptions,
 ): Query {
   const answeredEarly = "set_config('synchronous_commit', 'off', true)";
-  if (mail.length === 0) return { text: `select ${answeredEarly}`, values: [] };
-  const told = mail.map((address) => {
-    const channel = mailChannelOf(key, address);
-    return { channel, payload: signed(key, channel, letters?.get(address) ?? "") };
+  if (channels.length === 0) return { text: `select ${answeredEarly}`, values: [] };
+  const notifications = channels.map((address) => {
+    const channel = addressChannel(key, address);
+    return { channel, payload: signPayload(key, channel, payloads?.get(address) ?? "") };
   });
-  const [first] = told;
-  if (told.length === 1) {
+  const [first] = notifications;
+  if (notifications.length === 1) {
     return {
       text: `select pg_notify($1, $2)${lossy ? `, ${answeredEarly}` : ""}`,
       values: [first!.channel, first!.payload],
@@ -279,37 +286,36 @@ export function mailQuery(
   return {
     text: `select pg_notify(told ->> 'channel', told ->> 'payload')${lossy ? `, ${answeredEarly}` : ""}
       from jsonb_array_elements($1::jsonb) told`,
-    values: [JSON.stringify(told)],
+    values: [JSON.stringify(notifications)],
   };
 }
 
 const signatureChars = 22;
 // The server refuses 8,000 bytes and more. Whoever hears of letters without them looks for them.
-const letterBytes = 7_999 - signatureChars;
+const maxEnvelopeBytes = 7_999 - signatureChars;
 
 /**
  * A role that may only connect can notify any channel whose name it learns, so letters are signed with what only
  * pods may read. A plain hint carries nothing.
  */
-function signed({ secret }: MailKey, channel: string, letters: string): string {
-  if (secret === undefined || letters === "" || Buffer.byteLength(letters) > letterBytes) return "";
-  return signatureOf(secret, channel, letters) + letters;
+function signPayload({ secret }: ChannelKey, channel: string, payload: string): string {
+  if (secret === undefined || payload === "" || Buffer.byteLength(payload) > maxEnvelopeBytes)
+    return "";
+  return signatureOf(secret, channel, payload) + payload;
 }
 
 /** The letters that a notification brings; undefined where no pod signed them for this channel. */
-function openLetters(secret: string, channel: string, payload: string): string | undefined {
-  const letters = payload.slice(signatureChars);
+function verifyPayload(secret: string, channel: string, payload: string): string | undefined {
+  const body = payload.slice(signatureChars);
   const given = Buffer.from(payload.slice(0, signatureChars));
-  const right = Buffer.from(signatureOf(secret, channel, letters));
-  return given.length === right.length && crypto.timingSafeEqual(given, right)
-    ? letters
-    : undefined;
+  const right = Buffer.from(signatureOf(secret, channel, body));
+  return given.length === right.length && crypto.timingSafeEqual(given, right) ? body : undefined;
 }
 
-function signatureOf(secret: string, channel: string, letters: string): string {
+function signatureOf(secret: string, channel: string, payload: string): string {
   const whole = crypto
     .createHmac("sha256", secret)
-    .update(`${channel}\n${letters}`)
+    .update(`${channel}\n${payload}`)
     .digest("base64url");
   return whole.slice(0, signatureChars);
 }

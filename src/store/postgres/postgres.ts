@@ -11,10 +11,10 @@ import { type Feature, postgresDialect } from "./dialect.ts";
 import { loadDriver } from "./driver.ts";
 import { undoneBy, wasUndone } from "./errors.ts";
 import {
-  hintQuery,
-  listenForHints,
-  type MailKey,
-  mailQuery,
+  notifyQuery,
+  listenForNotifications,
+  type ChannelKey,
+  notifyChannelsQuery,
   secretQuery,
   secretTableQuery,
 } from "./notifications.ts";
@@ -30,7 +30,7 @@ export type PostgresOptions = PostgresStore & {
   onEvent?: OnStoreEvent;
 };
 
-const retriesOfUndone = 5;
+const maxUndoneRetries = 5;
 
 /** A Postgres database, shared by any number of pods. Needs no state in the session. */
 export async function openPostgres(options: PostgresOptions): Promise<Database> {
@@ -43,7 +43,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
   const notifies = !without.includes("notify");
   const connections = openConnections({ driver, store, durability, clock, log });
   let secret: string | undefined;
-  const mailKey = async (): Promise<MailKey> => {
+  const channelKey = async (): Promise<ChannelKey> => {
     if (secret !== undefined) return { schema, secret };
     // A store that has yet to get its tables has none, and nobody has letters there.
     const [found] = await connections.run("read", [secretTableQuery(schema)]);
@@ -51,9 +51,9 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
     const [rows] = await connections.run("read", [secretQuery(schema)]);
     return { schema, secret: (secret = rows![0]?.["secret"] as string | undefined) };
   };
-  const hints = listenForHints({
+  const notifications = listenForNotifications({
     schema,
-    mailKey,
+    channelKey,
     open: connections.listener,
     log,
     onForged: () => onEvent?.({ type: "forged" }),
@@ -82,21 +82,21 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
       guarded(async () => {
         const { queries, answerAt } = renderAll(statements, dialect);
         const { hint = false, lossy = false } = options;
-        const mail = (notifies && options.mail) || [];
-        if (hint && notifies) queries.push(hintQuery(schema));
-        if (mail.length > 0 || lossy) {
-          const key = mail.length > 0 ? await mailKey() : { schema, secret: undefined };
-          queries.push(mailQuery(key, { ...options, mail }));
+        const channels = (notifies && options.channels) || [];
+        if (hint && notifies) queries.push(notifyQuery(schema));
+        if (channels.length > 0 || lossy) {
+          const key = channels.length > 0 ? await channelKey() : { schema, secret: undefined };
+          queries.push(notifyChannelsQuery(key, { ...options, channels }));
         }
-        const tables = await patiently(() => connections.run("write", queries), onEvent);
+        const tables = await retryUndone(() => connections.run("write", queries), onEvent);
         return answerAt.map((at) => tables[at]!);
       }),
-    announces: notifies,
-    subscribe: notifies ? hints.subscribe : () => () => {},
+    notifiesOnlyIdle: notifies,
+    subscribe: notifies ? notifications.subscribe : () => () => {},
     within: (handle) => postgresTransaction(handle, { schema, without }),
     async close() {
       connections.refuseWaiting(closedError());
-      closing ??= awake(Promise.all([hints.close(), ...underWay]).then(connections.end));
+      closing ??= awake(Promise.all([notifications.close(), ...underWay]).then(connections.end));
       await closing;
     },
   };
@@ -112,7 +112,7 @@ function awake<Answer>(closing: Promise<Answer>): Promise<Answer> {
 }
 
 /** A transaction that was undone for another's sake is made again. */
-async function patiently<Answer>(
+async function retryUndone<Answer>(
   ask: () => Promise<Answer>,
   onEvent: OnStoreEvent = () => {},
 ): Promise<Answer> {
@@ -121,7 +121,7 @@ async function patiently<Answer>(
       return await ask();
     } catch (error) {
       const undone = error instanceof FlotillaError && wasUndone(error.cause);
-      if (!undone || tries >= retriesOfUndone) throw error;
+      if (!undone || tries >= maxUndoneRetries) throw error;
       const waitMs = contentionMs(tries, systemRandom) / 10;
       onEvent({ type: "contended", cause: undoneBy(error.cause), waitMs });
       await sleep(systemClock, waitMs);

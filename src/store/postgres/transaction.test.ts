@@ -7,7 +7,7 @@ import { temporaryDatabase } from "../contract/kinds.ts";
 import { sql } from "../sql.ts";
 import { plainNumbers } from "./driver.ts";
 import { openPostgres } from "./postgres.ts";
-import { type Manner, transact } from "./transaction.ts";
+import { type TransactOptions, transact } from "./transaction.ts";
 
 let url: string;
 let remove: () => Promise<void>;
@@ -90,7 +90,7 @@ describe("a transaction on Postgres", () => {
   });
 });
 
-const manner: Manner = {
+const manner: TransactOptions = {
   driver: pg,
   begin: undefined,
   prepared: 0,

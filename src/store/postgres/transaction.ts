@@ -3,9 +3,9 @@ import type pg from "pg";
 import { systemClock } from "../../base/clock.ts";
 import type { Row } from "../database.ts";
 import type { Query } from "../sql.ts";
-import { isReadOnly, isSpoken, storeError } from "./errors.ts";
+import { isReadOnly, isSpoken, postgresError } from "./errors.ts";
 
-export type Manner = BatchOptions & {
+export type TransactOptions = BatchOptions & {
   readonly driver: typeof pg;
   /** What begins a transaction where the session doesn't have our settings. */
   readonly begin: readonly string[] | undefined;
@@ -21,28 +21,28 @@ const ignored = () => {};
 export async function transact(
   client: pg.PoolClient,
   queries: readonly Query[],
-  manner: Manner,
+  options: TransactOptions,
 ): Promise<Row[][]> {
-  const { driver, begin = [], prepared, replan = false } = manner;
+  const { driver, begin = [], prepared, replan = false } = options;
   const preface = replan ? [...begin, "discard plans"] : begin;
   const before = preface.map((text): Step => ({ text, values: [] }));
   const after: Step[] = begin.length > 0 ? [{ text: "commit", values: [] }] : [];
-  const asked = queries.map((query) => stepOf(query, prepared));
+  const steps = queries.map((query) => stepOf(query, prepared));
   // Without a listener, a connection that breaks would end the process.
   client.on("error", ignored);
-  const outcome = await sendBatch(driver, client, [...before, ...asked, ...after], manner);
+  const outcome = await sendBatch(driver, client, [...before, ...steps, ...after], options);
   if ("results" in outcome) {
     client.off("error", ignored);
     client.release();
     const tables = outcome.results.map((result) => result.rows as Row[]);
     return tables.slice(before.length, before.length + queries.length);
   }
-  const failure = storeError(outcome.error, { sent: true, refused: outcome.refused });
+  const failure = postgresError(outcome.error, { sent: true, refused: outcome.refused });
   // One that takes no writes may lead to a server that was the primary once.
   let usable = outcome.refused && !isReadOnly(outcome.error);
   // What we have begun ourselves is open yet, though nothing of it can be stored any more.
   if (usable && begin.length > 0) {
-    usable = "results" in (await sendBatch(driver, client, [rollback], manner));
+    usable = "results" in (await sendBatch(driver, client, [rollback], options));
   }
   // A connection in an unknown state isn't given to anybody else, and may have more to complain of.
   if (usable) client.off("error", ignored);

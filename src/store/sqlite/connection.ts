@@ -3,25 +3,25 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { Durability, Row } from "../database.ts";
 import type { Dialect, Query, Value } from "../sql.ts";
 import { sqliteDialect } from "./dialect.ts";
-import { isBusy, isTooWide, storeError } from "./errors.ts";
+import { isBusy, isTooWide, sqliteError } from "./errors.ts";
 import { DatabaseSync, type StatementSync } from "./driver.ts";
 import { makePrivate } from "./private-file.ts";
 
 /** The rows of one statement, as arrays because they may cross threads by the thousand. */
 export type Table = { readonly columns: readonly string[]; readonly rows: readonly Value[][] };
 
-export type Outcome = { readonly tables: Table[] } | { readonly error: unknown };
+export type CommitOutcome = { readonly tables: Table[] } | { readonly error: unknown };
 
 /** One synchronous connection to one file. Lives on a thread of its own, or in tests inline. */
-export type Connection = {
+export type SqliteConnection = {
   readonly dialect: Dialect;
   /** Whether this SQLite unpacks rows the faster way. */
   readonly jsonbEach: boolean;
   read(query: Query): Table;
   /** One commit for all; a request that fails takes none of the others with it. */
-  commit(requests: readonly (readonly Query[])[]): Outcome[];
+  commit(requests: readonly (readonly Query[])[]): CommitOutcome[];
   /** Makes those who watch the file look again, if anything was committed since the last time. */
-  hint(): void;
+  touchLog(): void;
   /** Whether anybody else has committed since this was last asked; true where that can't be known. */
   othersCommitted(): boolean;
   /** How long it had to wait for others since this was last asked; undefined where it hadn't. */
@@ -49,7 +49,7 @@ const statementsKept = 200;
 const checkpointPages = 4_000;
 const cacheKib = 32_768;
 
-export function openConnection(options: ConnectionOptions): Connection {
+export function openConnection(options: ConnectionOptions): SqliteConnection {
   const { path, durability = "full", readOnly = false, create = false, nowMs } = options;
   const { functions = {} } = options;
   const inMemory = path === ":memory:";
@@ -59,11 +59,11 @@ export function openConnection(options: ConnectionOptions): Connection {
     if (!inMemory && create) makePrivate(path);
     db = new DatabaseSync(path, { readOnly });
   } catch (error) {
-    throw storeError(error, path);
+    throw sqliteError(error, path);
   }
   const statements = new Map<string, StatementSync>();
   let waitedMs: number | undefined;
-  const patiently = <Result>(action: () => Result): Result =>
+  const waiting = <Result>(action: () => Result): Result =>
     waitForOthers(action, (ms) => (waitedMs = (waitedMs ?? 0) + ms));
   // Integers that a number can't hold make a whole statement fail, and with it every claim that meets
   // such a row. Reading them is slower, so it begins with the first one that is met.
@@ -103,14 +103,14 @@ export function openConnection(options: ConnectionOptions): Connection {
 
   const read = (query: Query): Table => {
     try {
-      return patiently(() => run(query));
+      return waiting(() => run(query));
     } catch (error) {
       if (widened(error)) return read(query);
-      throw storeError(error, path);
+      throw sqliteError(error, path);
     }
   };
 
-  let hinted = 0;
+  let touchedAt = 0;
   const totalChanges = () =>
     Number((prepare("select total_changes()").get() as unknown as [number])[0]);
 
@@ -123,12 +123,12 @@ export function openConnection(options: ConnectionOptions): Connection {
     if (db.isTransaction) db.exec("rollback");
   };
 
-  const begin = () => patiently(() => db.exec("begin immediate"));
+  const begin = () => waiting(() => db.exec("begin immediate"));
 
-  const together = (requests: readonly (readonly Query[])[]): Outcome[] => {
+  const together = (requests: readonly (readonly Query[])[]): CommitOutcome[] => {
     try {
       const outcomes = requests.map((queries) => ({ tables: queries.map(run) }));
-      patiently(() => db.exec("commit"));
+      waiting(() => db.exec("commit"));
       return outcomes;
     } catch (error) {
       undo();
@@ -137,18 +137,18 @@ export function openConnection(options: ConnectionOptions): Connection {
   };
 
   try {
-    patiently(() => db.exec("pragma busy_timeout = 0"));
+    waiting(() => db.exec("pragma busy_timeout = 0"));
     if (!readOnly) {
-      patiently(() => db.exec("pragma journal_mode = wal"));
+      waiting(() => db.exec("pragma journal_mode = wal"));
       db.exec(`pragma synchronous = ${durability === "full" ? "full" : "normal"}`);
       db.exec(`pragma wal_autocheckpoint = ${checkpointPages}`);
     }
     db.exec(`pragma cache_size = -${cacheKib}; pragma temp_store = memory`);
     // Touches the file, so that a damaged one is found here and not in the middle of work.
-    patiently(() => db.prepare("select count(*) from sqlite_schema").get());
+    waiting(() => db.prepare("select count(*) from sqlite_schema").get());
   } catch (error) {
     db.close();
-    throw storeError(error, path);
+    throw sqliteError(error, path);
   }
   if (nowMs) db.function("flotilla_now", nowMs);
   for (const [name, call] of Object.entries(functions)) {
@@ -165,12 +165,12 @@ export function openConnection(options: ConnectionOptions): Connection {
       try {
         begin();
       } catch (error) {
-        return requests.map(() => ({ error: storeError(error, path) }));
+        return requests.map(() => ({ error: sqliteError(error, path) }));
       }
       try {
         return together(requests);
       } catch (error) {
-        if (!widened(error) && requests.length === 1) return [{ error: storeError(error, path) }];
+        if (!widened(error) && requests.length === 1) return [{ error: sqliteError(error, path) }];
       }
       // Somebody's part was refused: each gets a transaction of its own, so that fates aren't shared.
       return requests.map((request) => {
@@ -178,15 +178,15 @@ export function openConnection(options: ConnectionOptions): Connection {
           begin();
           return together([request])[0]!;
         } catch (error) {
-          return { error: storeError(error, path) };
+          return { error: sqliteError(error, path) };
         }
       });
     },
-    hint() {
+    touchLog() {
       if (inMemory) return;
       const changes = totalChanges();
-      if (changes === hinted) return;
-      hinted = changes;
+      if (changes === touchedAt) return;
+      touchedAt = changes;
       // The log is written before its commit can be seen, so whoever watches has looked too early.
       const at = new Date();
       try {

@@ -49,7 +49,7 @@ export function sqliteDialect(options: { now?: string; jsonbEach: boolean }): Di
     dropIndex: (name) => `drop index flotilla_${name}`,
     placeholder: () => "?",
     // Rows are changed where they are.
-    leaveRoom: () => "select 1",
+    leaveSpace: () => "select 1",
     among: (column, found) => `${column} in (${found})`,
     rows: (values, columns, bind) => {
       const picks = Object.keys(columns).map((name, at) => `value ->> ${at} as ${name}`);

@@ -39,18 +39,18 @@ export function isTooWide(error: unknown): boolean {
 }
 
 // The shared memory beside the file takes this much.
-const leastFreeBytes = 64 * 1024;
+const minFreeBytes = 64 * 1024;
 
 /** SQLite's code, made more precise where its trouble was with the files beside the database. */
 function meaning(error: unknown, path: string): number | undefined {
   const code = sqliteCode(error);
-  if (code === 10 && (freeBytes(dirname(path)) ?? Infinity) < leastFreeBytes) return 13;
+  if (code === 10 && (freeBytes(dirname(path)) ?? Infinity) < minFreeBytes) return 13;
   if (code === 14 && existsSync(path)) return 8;
   return code;
 }
 
 /** SQLite's error in our words, with what to do about it. */
-export function storeError(error: unknown, path: string): FlotillaError {
+export function sqliteError(error: unknown, path: string): FlotillaError {
   if (error instanceof FlotillaError) return error;
   const known = codes[meaning(error, path) ?? -1];
   if (known) {

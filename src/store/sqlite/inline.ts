@@ -1,9 +1,9 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { Database } from "../database.ts";
-import { mailListeners } from "../notifications.ts";
+import { channelListeners } from "../notifications.ts";
 import { render } from "../sql.ts";
 import {
-  type Connection,
+  type SqliteConnection,
   type ConnectionOptions,
   openConnection,
   toObjects,
@@ -13,9 +13,9 @@ import {
  * A database on the caller's own thread: for tests and simulations, which need every step in hand,
  * and for threads that have nothing else to do.
  */
-export function inlineDatabase(connection: Connection): Database {
+export function inlineDatabase(connection: SqliteConnection): Database {
   const listeners = new Set<() => void>();
-  const mailHints = mailListeners();
+  const channels = channelListeners();
   let open = true;
   const checkOpen = () => {
     if (!open) throw new FlotillaError("closed", "the database was closed");
@@ -25,17 +25,17 @@ export function inlineDatabase(connection: Connection): Database {
       checkOpen();
       return toObjects(connection.read(render(statement, connection.dialect)));
     },
-    async write(statements, { hint = false, mail } = {}) {
+    async write(statements, { hint = false, channels: channelNames } = {}) {
       checkOpen();
       const queries = statements.map((each) => render(each, connection.dialect));
       const outcome = connection.commit([queries])[0]!;
       if ("error" in outcome) throw outcome.error;
-      if (hint || mail === undefined) for (const listener of listeners) listener();
-      if (mail !== undefined) mailHints.tell(mail);
+      if (hint || channelNames === undefined) for (const listener of listeners) listener();
+      if (channelNames !== undefined) channels.notify(channelNames);
       return outcome.tables.map(toObjects);
     },
-    subscribe(listener, mailOf) {
-      if (mailOf !== undefined) return mailHints.add(mailOf, listener);
+    subscribe(listener, channel) {
+      if (channel !== undefined) return channels.add(channel, listener);
       listeners.add(listener);
       return () => listeners.delete(listener);
     },
@@ -59,7 +59,7 @@ export function memoryDatabase(clock: { now(): number }): Database {
 }
 
 /** An inline database whose connection is replaced when it has failed, so that a passing trouble passes. */
-export function lastingInline(options: ConnectionOptions): Database {
+export function reconnectingInline(options: ConnectionOptions): Database {
   const connect = () => inlineDatabase(openConnection(options));
   let current = connect();
   const replacing = async <Answer>(ask: (database: Database) => Promise<Answer>) => {
@@ -74,7 +74,7 @@ export function lastingInline(options: ConnectionOptions): Database {
   return {
     read: (statement) => replacing((database) => database.read(statement)),
     write: (statements, options) => replacing((database) => database.write(statements, options)),
-    subscribe: (listener, mailOf) => current.subscribe(listener, mailOf),
+    subscribe: (listener, channel) => current.subscribe(listener, channel),
     within: (handle) => current.within(handle),
     close: () => current.close(),
   };

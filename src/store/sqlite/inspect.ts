@@ -36,7 +36,7 @@ export function fileFacts(path: string): FileFacts {
 }
 
 /** The file as it is: nothing is made, migrated or set. */
-export function openToLook(path: string): Database {
+export function openReadOnly(path: string): Database {
   return inlineDatabase(openConnection({ path, readOnly: true }));
 }
 

@@ -1,7 +1,7 @@
 import { readdirSync, readlinkSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { turns, until } from "../../base/contract/movable-clock.ts";
+import { eventLoopTurns, until } from "../../base/contract/movable-clock.ts";
 import { temporaryFile } from "../contract/kinds.ts";
 import { watchCommits } from "./notifications.ts";
 
@@ -62,7 +62,7 @@ describe("watching a file for commits", () => {
     let told = 0;
     commits.subscribe(() => told++);
     db.exec("begin; insert into scratch values (1); rollback");
-    await turns(20);
+    await eventLoopTurns(20);
     expect(told).toBe(0);
     commits.close();
   });
@@ -77,7 +77,7 @@ describe("watching a file for commits", () => {
     commits.close();
     commits.subscribe(() => told++);
     db.exec("insert into scratch values (1)");
-    await turns(20);
+    await eventLoopTurns(20);
     expect(told).toBe(0);
     expect(opened(`${place.path}-wal`)).toBe(before);
   });

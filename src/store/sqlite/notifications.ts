@@ -1,5 +1,5 @@
 import { type FSWatcher, watch } from "node:fs";
-import { mailListeners } from "../notifications.ts";
+import { channelListeners } from "../notifications.ts";
 import { DatabaseSync, type StatementSync } from "./driver.ts";
 import type { Commits } from "./thread.ts";
 
@@ -34,7 +34,7 @@ export function watchCommits(
     }
   };
 
-  const look = (delayMs: number) => {
+  const check = (delayMs: number) => {
     timer = undefined;
     const current = version();
     notBeforeMs = performance.now() + (current === seen ? missGapMs : 1);
@@ -42,11 +42,11 @@ export function watchCommits(
       seen = current;
       for (const listener of listeners) listener();
       // Under load commits come by the thousand: one look a millisecond is enough.
-      again(1, lastLookMs);
-    } else if (delayMs < lastLookMs) again(delayMs, delayMs * 2);
+      again(1, lastCheckMs);
+    } else if (delayMs < lastCheckMs) again(delayMs, delayMs * 2);
   };
   const again = (delayMs: number, nextMs: number) => {
-    timer = setTimeout(look, delayMs, nextMs);
+    timer = setTimeout(check, delayMs, nextMs);
     timer.unref();
   };
   const changed = () => {
@@ -56,7 +56,7 @@ export function watchCommits(
       return;
     }
     clearTimeout(timer);
-    if (performance.now() >= notBeforeMs) look(1);
+    if (performance.now() >= notBeforeMs) check(1);
     // Too early; the doubling starts anew, because this commit has yet to be seen.
     else again(1, 2);
   };
@@ -99,7 +99,7 @@ export function watchCommits(
 }
 
 // A commit that can't be seen this long after it was written waits for the next poll.
-const lastLookMs = 64;
+const lastCheckMs = 64;
 // One commit changes the log in many small steps, and a look at each of them would be dear.
 const missGapMs = 0.2;
 
@@ -110,46 +110,46 @@ const ownGapMs = 3;
  * Tells our own commits from those of others. The thread that writes knows which are others', and says so
  * with every answer; it is asked where the file has changed and this process may have done that.
  */
-export function createHints() {
+export function createCommitNotifications() {
   type Listener = (whose?: "own") => void;
   const listeners = new Set<Listener>();
-  const mail = mailListeners();
+  const channels = channelListeners();
   /** Whether a write of ours was under way since the last change of the file. */
   let wrote = false;
   let underWay = 0;
   /** When the thread last answered a write, or was given one after a pause. */
   let busyMs = -Infinity;
   /** Listeners were told of others' commits, which the thread has yet to see. */
-  let told = false;
+  let notified = false;
 
-  const tell = (whose?: "own") => {
+  const notify = (whose?: "own") => {
     for (const listener of listeners) listener(whose);
     // Which of our own writes carry letters is known, and whom they are for. Of others' it isn't.
-    if (whose !== "own") mail.tell();
+    if (whose !== "own") channels.notify();
   };
 
   return {
-    mail,
-    subscribe(listener: Listener, mailOf?: string): () => void {
-      if (mailOf !== undefined) return mail.add(mailOf, listener);
+    channels,
+    subscribe(listener: Listener, channel?: string): () => void {
+      if (channel !== undefined) return channels.add(channel, listener);
       listeners.add(listener);
       return () => listeners.delete(listener);
     },
     /** Somebody has committed. Asks the thread where it can't be told who. */
-    changed(look: () => void): void {
+    changed(askThread: () => void): void {
       const surelyOthers = !wrote;
       wrote = false;
-      told = surelyOthers;
+      notified = surelyOthers;
       // Asked before anybody is told: what a listener then writes can't have seen less than this.
-      look();
-      if (surelyOthers) tell();
+      askThread();
+      if (surelyOthers) notify();
     },
     /** What the thread has seen by now. */
     seen({ own, others }: Commits): void {
-      const known = told && !wrote;
-      told = false;
-      if (others && !known) tell();
-      else if (own && !others) tell("own");
+      const known = notified && !wrote;
+      notified = false;
+      if (others && !known) notify();
+      else if (own && !others) notify("own");
     },
     /** For how long the thread will tell by itself, unless somebody else keeps it waiting. */
     holdMs: (): number => busyMs + ownGapMs - performance.now(),
@@ -164,7 +164,7 @@ export function createHints() {
     },
     close(): void {
       listeners.clear();
-      mail.clear();
+      channels.clear();
     },
   };
 }

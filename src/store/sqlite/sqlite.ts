@@ -1,12 +1,12 @@
 import { systemClock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
-import { createFewAtOnce } from "../../base/semaphore.ts";
+import { createSemaphore } from "../../base/semaphore.ts";
 import { sqliteTransaction } from "../caller-transaction.ts";
 import type { Database, OnStoreEvent, Row } from "../database.ts";
 import { render } from "../sql.ts";
 import { type ConnectionOptions, toObjects } from "./connection.ts";
-import { createHints, watchCommits } from "./notifications.ts";
-import { keepThread } from "./thread-client.ts";
+import { createCommitNotifications, watchCommits } from "./notifications.ts";
+import { createThreadClient } from "./thread-client.ts";
 
 const coldWaitMs = 30_000;
 
@@ -19,47 +19,47 @@ export async function openSqlite(
   { onEvent }: { onEvent?: OnStoreEvent } = {},
 ): Promise<Database> {
   const onContended = (waitMs: number) => onEvent?.({ type: "contended", cause: "busy", waitMs });
-  const hints = createHints();
-  const writer = await keepThread(options, { onContended, onCommits: hints.seen });
-  const opening = keepThread({ ...options, create: false }, { onContended });
+  const notifications = createCommitNotifications();
+  const writer = await createThreadClient(options, { onContended, onCommits: notifications.seen });
+  const opening = createThreadClient({ ...options, create: false }, { onContended });
   const reader = await opening.catch(async (error: unknown) => {
     await writer.close();
     throw error;
   });
-  const commits = watchCommits(options.path, hints.holdMs);
+  const commits = watchCommits(options.path, notifications.holdMs);
   const { dialect } = writer;
-  const look = () =>
-    void writer.ask({ look: true }).catch(() => {
+  const askThread = () =>
+    void writer.request({ look: true }).catch(() => {
       // Not knowing is no reason to keep quiet.
-      hints.seen({ own: false, others: true });
+      notifications.seen({ own: false, others: true });
     });
   // One thread reads, in the order of asking: with one cold read in its queue at a time, no other read
   // waits for more than that.
-  const cold = createFewAtOnce(1, { clock: systemClock, waitMs: coldWaitMs });
+  const cold = createSemaphore(1, { clock: systemClock, waitMs: coldWaitMs });
   let watching = false;
   let closing: Promise<void> | undefined;
 
   return {
     async read(statement, options = {}) {
-      const ask = () => reader.ask({ read: render(statement, dialect) });
+      const ask = () => reader.request({ read: render(statement, dialect) });
       const [table] = await (options.cold ? cold.run(ask) : ask());
       return toObjects(table!);
     },
-    async write(statements, { mail } = {}) {
+    async write(statements, { channels } = {}) {
       if (closing) throw closedError();
       const write = statements.map((each) => render(each, dialect));
-      const tables = await hints.around(writer.ask({ write }));
-      if (mail !== undefined) hints.mail.tell(mail);
+      const tables = await notifications.around(writer.request({ write }));
+      if (channels !== undefined) notifications.channels.notify(channels);
       return tables.map((table): Row[] => toObjects(table));
     },
-    subscribe(listener, mailOf) {
-      if (!watching) commits.subscribe(() => hints.changed(look));
+    subscribe(listener, channel) {
+      if (!watching) commits.subscribe(() => notifications.changed(askThread));
       watching = true;
-      return hints.subscribe(listener, mailOf);
+      return notifications.subscribe(listener, channel);
     },
     within: sqliteTransaction,
     close() {
-      hints.close();
+      notifications.close();
       commits.close();
       cold.refuse(closedError());
       // One after the other: of two that close at once neither is the last, and the last one is who

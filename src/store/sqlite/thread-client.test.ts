@@ -2,7 +2,7 @@ import process from "node:process";
 import type { Worker } from "node:worker_threads";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { temporaryFile } from "../contract/kinds.ts";
-import { keepThread } from "./thread-client.ts";
+import { createThreadClient } from "./thread-client.ts";
 
 let place: ReturnType<typeof temporaryFile>;
 const threads: Worker[] = [];
@@ -19,9 +19,9 @@ afterEach(async () => {
 });
 
 test("a database that is closed while its thread is started anew leaves no thread behind", async () => {
-  const kept = await keepThread({ path: place.path, create: true });
+  const kept = await createThreadClient({ path: place.path, create: true });
   await threads[0]!.terminate();
-  const asked = kept.ask({ read: { text: "select 1", values: [] } } as never).catch(() => {});
+  const asked = kept.request({ read: { text: "select 1", values: [] } } as never).catch(() => {});
   await kept.close();
   await asked;
   expect(threads).toHaveLength(2);

@@ -7,18 +7,18 @@ import { sqliteDialect } from "./dialect.ts";
 import type { Commits, ThreadHello, ThreadReply, ThreadRequest } from "./thread.ts";
 
 /** The main thread's end of a database thread, whichever thread that is at the time. */
-export type KeptThread = {
+export type ThreadClient = {
   readonly dialect: Dialect;
-  ask(request: Ask): Promise<Table[]>;
+  request(request: ThreadCall): Promise<Table[]>;
   close(): Promise<void>;
 };
 
-type Thread = KeptThread & {
+type Thread = ThreadClient & {
   /** False once the thread has died, with or without having been asked to. */
   readonly alive: boolean;
 };
 
-type Ask = ThreadRequest extends infer Each
+type ThreadCall = ThreadRequest extends infer Each
   ? Each extends unknown
     ? Omit<Each, "id">
     : never
@@ -32,13 +32,13 @@ export type ThreadListeners = {
 };
 
 // With what the thread adds to it, it is also how many share a commit.
-const sentTogether = 128;
+const maxSentTogether = 128;
 
 /** A thread that is started anew when it has died. What it was doing then has an unknown outcome. */
-export async function keepThread(
+export async function createThreadClient(
   options: ConnectionOptions,
   listeners: ThreadListeners = {},
-): Promise<KeptThread> {
+): Promise<ThreadClient> {
   let current = await startThread(options, listeners);
   let starting: Promise<Thread> | undefined;
   let closed = false;
@@ -48,9 +48,9 @@ export async function keepThread(
       .finally(() => (starting = undefined)));
   return {
     dialect: current.dialect,
-    ask(request) {
-      if (current.alive || closed) return current.ask(request);
-      return restarted().then((thread) => thread.ask(request));
+    request(request) {
+      if (current.alive || closed) return current.request(request);
+      return restarted().then((thread) => thread.request(request));
     },
     async close() {
       closed = true;
@@ -121,10 +121,10 @@ async function startThread(
   const send = () => {
     const together = unsent;
     unsent = [];
-    for (let from = 0; from < together.length; from += sentTogether)
-      worker.postMessage(together.slice(from, from + sentTogether));
+    for (let from = 0; from < together.length; from += maxSentTogether)
+      worker.postMessage(together.slice(from, from + maxSentTogether));
   };
-  const ask = (request: Ask): Promise<Table[]> => {
+  const ask = (request: ThreadCall): Promise<Table[]> => {
     if (gone) return Promise.reject(gone);
     const id = ++lastId;
     if (waiting.size === 0) worker.ref();
@@ -137,7 +137,7 @@ async function startThread(
     get alive() {
       return gone === undefined;
     },
-    ask,
+    request: ask,
     async close() {
       if (gone) return;
       const exited = new Promise((resolve) => worker.once("exit", resolve));

@@ -2,7 +2,7 @@ import { parentPort, receiveMessageOnPort, workerData } from "node:worker_thread
 import { FlotillaError, type FlotillaErrorOptions, messageOf } from "../../base/errors.ts";
 import type { Query } from "../sql.ts";
 import {
-  type Connection,
+  type SqliteConnection,
   type ConnectionOptions,
   openConnection,
   type Table,
@@ -38,13 +38,13 @@ export type ThreadHello =
   | { failed: NonNullable<ThreadReply["error"]> };
 
 // Bounds how long the first caller of a commit waits for the last. No more is added from here on.
-const sharedCommitLimit = 256;
+const maxSharedCommit = 256;
 
 const port = parentPort;
 if (port) serve(port, workerData as ConnectionOptions);
 
 function serve(parent: NonNullable<typeof parentPort>, options: ConnectionOptions): void {
-  let connection: Connection;
+  let connection: SqliteConnection;
   try {
     connection = openConnection(options);
   } catch (error) {
@@ -56,13 +56,13 @@ function serve(parent: NonNullable<typeof parentPort>, options: ConnectionOption
 
   parent.on("message", (first: ThreadRequest[]) => {
     const requests = first;
-    while (requests.length < sharedCommitLimit) {
+    while (requests.length < maxSharedCommit) {
       const next = receiveMessageOnPort(parent) as { message: ThreadRequest[] } | undefined;
       if (!next) break;
       requests.push(...next.message);
     }
     parent.postMessage(answer(connection, requests));
-    if (requests.some((request) => "write" in request)) connection.hint();
+    if (requests.some((request) => "write" in request)) connection.touchLog();
     if (requests.some((request) => "close" in request)) {
       connection.close();
       parent.close();
@@ -70,7 +70,7 @@ function serve(parent: NonNullable<typeof parentPort>, options: ConnectionOption
   });
 }
 
-function answer(connection: Connection, requests: ThreadRequest[]): ThreadReply[] {
+function answer(connection: SqliteConnection, requests: ThreadRequest[]): ThreadReply[] {
   const replies: ThreadReply[] = [];
   const writes: { id: number; queries: readonly Query[] }[] = [];
   for (const request of requests) {
@@ -98,7 +98,7 @@ function answer(connection: Connection, requests: ThreadRequest[]): ThreadReply[
   return replies;
 }
 
-function read(connection: Connection, query: Query): Omit<ThreadReply, "id"> {
+function read(connection: SqliteConnection, query: Query): Omit<ThreadReply, "id"> {
   try {
     return { tables: [connection.read(query)] };
   } catch (error) {

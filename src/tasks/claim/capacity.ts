@@ -1,6 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Row } from "../../store/database.ts";
-import type { NamesTogether } from "../sql/claim.ts";
+import type { SharedNameLimit } from "../sql/claim.ts";
 import type { TaskHandler } from "../task.ts";
 
 /**
@@ -28,21 +28,21 @@ export function freeSlots(capacity: Capacity, held: number): number {
  */
 export function claimLimit(capacity: Capacity, held: number): number {
   const half = Math.ceil(capacityOf(capacity) / 2);
-  return Math.min(freeSlots(capacity, held), half, claimMost);
+  return Math.min(freeSlots(capacity, held), half, maxClaimed);
 }
 
 // A claim is one transaction; more rows than this would make everybody else wait.
-const claimMost = 500;
+const maxClaimed = 500;
 
-export type Elastic = {
+export type AdaptiveCapacity = {
   /** How much this pod takes on right now. */
   readonly capacity: Capacity;
   /** What lowers it; undefined while nothing does. */
-  readonly strain: Strain | undefined;
+  readonly overload: Overload | undefined;
   stop(): void;
 };
 
-export type ElasticParts = {
+export type AdaptiveCapacityParts = {
   capacity: Capacity;
   clock: Clock;
   /** Looks at the process; without it the capacity is what it is. */
@@ -51,35 +51,40 @@ export type ElasticParts = {
   onChange: () => void;
 };
 
-const lookMs = 1_000;
+const pressurePollMs = 1_000;
 
 /** A pod's capacity, looked at anew every second where pressure counts. */
-export function createElastic({ capacity, clock, pressure, onChange }: ElasticParts): Elastic {
-  if (pressure === undefined) return { capacity, strain: undefined, stop: () => {} };
+export function createAdaptiveCapacity({
+  capacity,
+  clock,
+  pressure,
+  onChange,
+}: AdaptiveCapacityParts): AdaptiveCapacity {
+  if (pressure === undefined) return { capacity, overload: undefined, stop: () => {} };
   let share = 1;
-  let strain: Strain | undefined;
-  let now = capacity;
+  let overload: Overload | undefined;
+  let current = capacity;
   let cancel = () => {};
-  const look = () => {
-    cancel = clock.after(lookMs, look);
-    const seen = pressure.read();
+  const poll = () => {
+    cancel = clock.after(pressurePollMs, poll);
+    const pressureNow = pressure.read();
     const { limits } = pressure;
-    const isAbove = seen.lateMs > limits.eventLoopMs || seen.memory > limits.memory;
-    const next = nextShare(share, seen, limits);
-    if (isAbove) strain = { seen, over: false };
-    else if (strain) strain = next < 1 ? { ...strain, over: true } : undefined;
+    const isAbove = pressureNow.lateMs > limits.eventLoopMs || pressureNow.memory > limits.memory;
+    const next = nextShare(share, pressureNow, limits);
+    if (isAbove) overload = { pressure: pressureNow, hasPassed: false };
+    else if (overload) overload = next < 1 ? { ...overload, hasPassed: true } : undefined;
     if (next === share) return;
     share = next;
-    now = { ...capacity, target: capacity.target * share };
+    current = { ...capacity, target: capacity.target * share };
     onChange();
   };
-  cancel = clock.after(lookMs, look);
+  cancel = clock.after(pressurePollMs, poll);
   return {
     get capacity() {
-      return now;
+      return current;
     },
-    get strain() {
-      return strain;
+    get overload() {
+      return overload;
     },
     stop: () => cancel(),
   };
@@ -102,30 +107,31 @@ export type PressureLimits = {
 };
 
 /** What has lowered a pod's capacity, as it was seen last, and whether that is over. */
-export type Strain = { readonly seen: Pressure; readonly over: boolean };
+export type Overload = { readonly pressure: Pressure; readonly hasPassed: boolean };
 
 // It must be well below the limit before more is taken on again, or it would go up and down with it.
-const calmLoop = 0.5;
-const calmMemory = 0.05;
+const calmLoopRatio = 0.5;
+const calmMemoryMargin = 0.05;
 // Down by half at the most with every look, and up in twenty: too much is worse than too little.
-const steepest = 0.5;
-const step = 0.05;
-const least = 0.01;
+const maxDecrease = 0.5;
+const increaseStep = 0.05;
+const minShare = 0.01;
 
 /**
  * Decides; never does. Which share of its usual target a pod goes by, given the share so far: less
  * while something is above its limit, the more so the further above; more once all is well below.
  */
-export function nextShare(share: number, seen: Pressure, limits: PressureLimits): number {
-  const strain = Math.max(
-    seen.lateMs / limits.eventLoopMs,
+export function nextShare(share: number, pressure: Pressure, limits: PressureLimits): number {
+  const load = Math.max(
+    pressure.lateMs / limits.eventLoopMs,
     // What counts is how much of the room above the limit is gone.
-    1 + (seen.memory - limits.memory) / (1 - limits.memory),
+    1 + (pressure.memory - limits.memory) / (1 - limits.memory),
   );
-  if (strain > 1) return Math.max(least, share * Math.max(steepest, 1 / strain));
+  if (load > 1) return Math.max(minShare, share * Math.max(maxDecrease, 1 / load));
   const calm =
-    seen.lateMs <= limits.eventLoopMs * calmLoop && seen.memory <= limits.memory - calmMemory;
-  return calm ? Math.min(1, share + step) : share;
+    pressure.lateMs <= limits.eventLoopMs * calmLoopRatio &&
+    pressure.memory <= limits.memory - calmMemoryMargin;
+  return calm ? Math.min(1, share + increaseStep) : share;
 }
 
 export type NameSlots = {
@@ -135,23 +141,23 @@ export type NameSlots = {
   readonly free: ReadonlyMap<string, number> | undefined;
   /** Names of which as many run as may. */
   readonly full: readonly string[];
-  took(name: string): void;
+  acquire(name: string): void;
   /** Takes what a claim has brought of what it asked for. Gives whether there may be more that fits. */
-  answered(
-    asked: ReadonlyMap<string, number>,
+  settleClaim(
+    requested: ReadonlyMap<string, number>,
     claims: readonly { readonly name: string }[],
   ): boolean;
   /** Gives whether others of its name may be waiting, for which there is room now. */
-  ended(name: string): boolean;
+  release(name: string): boolean;
 };
 
-const none: NameSlots = {
+const noNameSlots: NameSlots = {
   any: false,
   free: undefined,
   full: [],
-  took: () => {},
-  answered: () => false,
-  ended: () => false,
+  acquire: () => {},
+  settleClaim: () => false,
+  release: () => false,
 };
 
 /** Counts what runs of names that have slots of their own on each pod. */
@@ -160,10 +166,10 @@ export function createNameSlots(handlers: ReadonlyMap<string, TaskHandler>): Nam
   for (const [name, { options }] of handlers) {
     if (options.slots !== undefined) free.set(name, options.slots);
   }
-  if (free.size === 0) return none;
+  if (free.size === 0) return noNameSlots;
   /** Names of which the last claim brought all that it asked for, so that there are probably more. */
-  const more = new Set<string>();
-  const change = (name: string, by: number) => {
+  const namesWithMore = new Set<string>();
+  const adjust = (name: string, by: number) => {
     const before = free.get(name);
     if (before !== undefined) free.set(name, before + by);
   };
@@ -173,25 +179,25 @@ export function createNameSlots(handlers: ReadonlyMap<string, TaskHandler>): Nam
     get full() {
       return [...free].filter(([, left]) => left <= 0).map(([name]) => name);
     },
-    took: (name) => change(name, -1),
-    answered(asked, claims) {
-      for (const [name, most] of asked) {
+    acquire: (name) => adjust(name, -1),
+    settleClaim(requested, claims) {
+      for (const [name, most] of requested) {
         const came = claims.filter((claim) => claim.name === name).length;
-        if (came >= most) more.add(name);
-        else more.delete(name);
+        if (came >= most) namesWithMore.add(name);
+        else namesWithMore.delete(name);
       }
       // Some of what runs may have ended while the claim was under way.
-      return [...more].some((name) => free.get(name)! > 0);
+      return [...namesWithMore].some((name) => free.get(name)! > 0);
     },
-    ended(name) {
-      change(name, 1);
-      return more.has(name);
+    release(name) {
+      adjust(name, 1);
+      return namesWithMore.has(name);
     },
   };
 }
 
 /** How many a claim may ask for, given how many the pod has room for and how many names it knows. */
-export function limitedTo(limit: number, { free }: NameSlots, names: number): number {
+export function limitByNameSlots(limit: number, { free }: NameSlots, names: number): number {
   if (free === undefined || free.size < names) return limit;
   let left = 0;
   for (const each of free.values()) left += Math.max(0, each);
@@ -199,7 +205,7 @@ export function limitedTo(limit: number, { free }: NameSlots, names: number): nu
 }
 
 /** What may be claimed of each name where two have a say in it. */
-export function fewest(
+export function minByName(
   one: ReadonlyMap<string, number> | undefined,
   other: ReadonlyMap<string, number>,
 ): ReadonlyMap<string, number> {
@@ -210,20 +216,20 @@ export function fewest(
 }
 
 /** The first rows of each name, as many as there is room for, also of several names together. */
-export function atMost<Each extends Row>(
+export function limitRowsByName<Each extends Row>(
   rows: readonly Each[],
-  most: ReadonlyMap<string, number> | undefined,
-  together: readonly NamesTogether[] = [],
+  maxByName: ReadonlyMap<string, number> | undefined,
+  sharedLimits: readonly SharedNameLimit[] = [],
 ): readonly Each[] {
-  if (most === undefined) return rows;
-  const left = new Map(most);
-  const sets = together.map((set) => ({ ...set, left: set.most }));
+  if (maxByName === undefined) return rows;
+  const left = new Map(maxByName);
+  const sets = sharedLimits.map((set) => ({ ...set, left: set.max }));
   return rows.filter((row) => {
     const name = row["name"] as string;
     const set = sets.find(({ names }) => names.includes(name));
-    const room = left.get(name) ?? Infinity;
-    if (room <= 0 || (set && set.left <= 0)) return false;
-    left.set(name, room - 1);
+    const free = left.get(name) ?? Infinity;
+    if (free <= 0 || (set && set.left <= 0)) return false;
+    left.set(name, free - 1);
     if (set) set.left--;
     return true;
   });

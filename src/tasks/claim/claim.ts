@@ -3,9 +3,9 @@ import { FlotillaError, hasCode, messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
 import type { Database } from "../../store/database.ts";
-import { createGateTurns, type LimitOf } from "../concurrency/candidates.ts";
+import { createLimitedClaims, type LimitOf } from "../concurrency/candidates.ts";
 import { type KnownPauses, readPauses, unpaused } from "./pauses.ts";
-import { resend, untilMended } from "../../store/retry.ts";
+import { writeUntilKnown, untilStoreRecovers } from "../../store/retry.ts";
 import { type Claim, toClaim } from "../rows.ts";
 import {
   type ClaimCall,
@@ -17,28 +17,28 @@ import {
   frontierOf,
   type Level,
   levelsInUse,
-  lookAhead,
-  type NamesTogether,
+  readAhead,
+  type SharedNameLimit,
   releaseCall,
   reserveAlone,
   unparkDue,
 } from "../sql/claim.ts";
 
-export type Claiming = {
+export type ClaimCalls = {
   /** Claims up to `limit` tasks but none that is held, or the one that was reserved. */
   claim(
     limit: number,
     reserved: string | undefined,
     held: readonly string[],
     /** Names of which no more than so many may be claimed. */
-    most?: ReadonlyMap<string, number>,
-    together?: readonly NamesTogether[],
-  ): Promise<Claimed>;
+    maxByName?: ReadonlyMap<string, number>,
+    sharedLimits?: readonly SharedNameLimit[],
+  ): Promise<ClaimBatch>;
   /** Those of its names that are paused, as far as it knows. */
   readonly pausedNames: readonly string[];
 };
 
-export type Claimed = {
+export type ClaimBatch = {
   readonly claims: readonly Claim[];
   /** How long until another claim should be made, if one is foreseen. */
   readonly nextDueMs: number | undefined;
@@ -48,7 +48,7 @@ export type Claimed = {
   readonly paused?: boolean;
 };
 
-export type ClaimingParts = {
+export type ClaimCallsParts = {
   podId: string;
   database: Database;
   clock: Clock;
@@ -58,7 +58,7 @@ export type ClaimingParts = {
   /** How many of a key of a name may run at once, as far as the code says. */
   limitOf?: LimitOf;
   /** Told of calls that were given up, for the heartbeat's upsert. */
-  onFloor: (call: number) => void;
+  onAbandoned: (call: number) => void;
   /** Counts what must be over before the pod may leave. */
   onReleasing: (release: Promise<void>) => void;
   signal: AbortSignal;
@@ -70,29 +70,29 @@ const claimTimeoutMs = 10_000;
 const oldestEvery = 16;
 
 /** Makes claim calls, and takes back those whose answer never came. */
-export function createClaiming(parts: ClaimingParts): Claiming {
-  const { podId, database, clock, random, names, flows, onFloor, signal, log } = parts;
+export function createClaimCalls(parts: ClaimCallsParts): ClaimCalls {
+  const { podId, database, clock, random, names, flows, onAbandoned, signal, log } = parts;
   let lastCall = 0;
   /** The newest call that was given up. An older one may be given up after it. */
-  let floor = 0;
+  let abandonedUpTo = 0;
   /** When something that waits for its time is due, as far as the last look has shown. */
   let dueMs = -Infinity;
   let anyAlone = true;
-  let anyGated = false;
+  let anyLimited = false;
   /** What is paused; undefined where it has to be looked at. */
   let pauses: KnownPauses | undefined;
-  const gates = createGateTurns(parts);
+  const limitedClaims = createLimitedClaims(parts);
   /** Where the last claim ended, while there is more to claim than anybody takes at once. */
-  let from: Frontier | undefined;
+  let frontier: Frontier | undefined;
 
   // Whether the claim landed isn't known: whatever it took, or may still take, is given back. An older
   // call that is under way keeps what it has taken, or finds that it may take nothing any more.
-  const giveUp = async (call: number): Promise<void> => {
-    floor = Math.max(floor, call);
-    onFloor(floor);
+  const abandonCall = async (call: number): Promise<void> => {
+    abandonedUpTo = Math.max(abandonedUpTo, call);
+    onAbandoned(abandonedUpTo);
     try {
-      const patience = { clock, random, signal, codes: untilMended, hint: true };
-      await resend(database, releaseCall(podId, call), patience);
+      const retryOptions = { clock, random, signal, codes: untilStoreRecovers, hint: true };
+      await writeUntilKnown(database, releaseCall(podId, call), retryOptions);
     } catch (error) {
       const fields = { pod: podId, call, error: messageOf(error) };
       log.error(fields, "a claim that was given up is left to recovery");
@@ -101,7 +101,7 @@ export function createClaiming(parts: ClaimingParts): Claiming {
 
   const levelsOf = async (open: readonly string[]): Promise<Level[]> => {
     try {
-      const rows = await inTime(clock, database.read(levelsInUse(open)));
+      const rows = await withClaimTimeout(clock, database.read(levelsInUse(open)));
       return rows.map((row) => ({ name: row["name"], priority: Number(row["priority"]) }));
     } catch (error) {
       // It steps over everything claimed that couldn't be cleaned up yet. The usual claim needn't.
@@ -110,11 +110,11 @@ export function createClaiming(parts: ClaimingParts): Claiming {
     }
   };
 
-  const gatePass = async (call: ClaimCall, reserved: string | undefined) => {
-    if (reserved !== undefined) return gates.passAlone(call, reserved);
-    if (!anyGated) return undefined;
+  const prepareLimited = async (call: ClaimCall, reserved: string | undefined) => {
+    if (reserved !== undefined) return limitedClaims.prepareAlone(call, reserved);
+    if (!anyLimited) return undefined;
     try {
-      return await inTime(clock, gates.pass(call));
+      return await withClaimTimeout(clock, limitedClaims.prepare(call));
     } catch (error) {
       // What is behind no gate needn't wait for that.
       log.debug({ pod: podId, error: messageOf(error) }, "claiming without the gates: no look");
@@ -128,7 +128,7 @@ export function createClaiming(parts: ClaimingParts): Claiming {
       return names.filter((name) => !open.includes(name));
     },
     async claim(limit, reserved, held, most, together) {
-      pauses ??= await inTime(clock, readPauses(database, podId));
+      pauses ??= await withClaimTimeout(clock, readPauses(database, podId));
       const open = unpaused(names, pauses);
       if (open.length === 0) {
         pauses = undefined;
@@ -148,34 +148,40 @@ export function createClaiming(parts: ClaimingParts): Claiming {
       };
       const levels =
         call.call % oldestEvery === 0 && reserved === undefined ? await levelsOf(open) : [];
-      const pass = await gatePass(call, reserved);
+      const pass = await prepareLimited(call, reserved);
       const inOrder = reserved === undefined && levels.length === 0;
-      const goesOn = inOrder && from !== undefined;
+      const continuesFrontier = inOrder && frontier !== undefined;
       const rest = { ...call, shared: pass !== undefined };
-      const taking =
+      const claiming =
         reserved !== undefined
           ? claimReserved(rest, reserved)
           : levels.length > 0
             ? claimOldest(rest, levels)
-            : claimTasks({ ...rest, ...(from && { from }) });
+            : claimTasks({ ...rest, ...(frontier && { from: frontier }) });
       const unparking = clock.monotonic() >= dueMs ? [unparkDue()] : [];
-      const passing = pass?.statements ?? [];
+      const claimingLimited = pass?.statements ?? [];
       const reserving =
         anyAlone && reserved === undefined ? [reserveAlone(podId, open, flows)] : [];
-      const looking = lookAhead(open, podId);
+      const readingAhead = readAhead(open, podId);
       try {
-        const written = database.write([...unparking, ...passing, taking, looking, ...reserving]);
-        const tables = (await inTime(clock, written)).slice(unparking.length);
-        const [taken, ahead, marked] = tables.slice(passing.length);
+        const written = database.write([
+          ...unparking,
+          ...claimingLimited,
+          claiming,
+          readingAhead,
+          ...reserving,
+        ]);
+        const tables = (await withClaimTimeout(clock, written)).slice(unparking.length);
+        const [taken, ahead, marked] = tables.slice(claimingLimited.length);
         const { wait_ms: waitMs, alone, limited: gated, pauses: nowKnown } = ahead![0]!;
         const nextDueMs = waitMs === null ? undefined : Math.max(0, Number(waitMs));
-        const passed = pass?.learn(tables);
+        const passed = pass?.applyTables(tables);
         const plain = taken!.filter((row) => !passed?.ids.has(row["task_id"] as string));
         const claimed = [...(passed?.rows ?? []), ...plain];
         const cameShort = claimed.length < limit;
-        gates.plainCame(plain.length > 0 && !cameShort);
-        if (inOrder && cameShort) from = undefined;
-        else if (inOrder && plain.length > 0) from = frontierOf(plain);
+        limitedClaims.setUnlimitedBacklog(plain.length > 0 && !cameShort);
+        if (inOrder && cameShort) frontier = undefined;
+        else if (inOrder && plain.length > 0) frontier = frontierOf(plain);
         const pausesChanged = nowKnown !== null && Number(nowKnown) !== known;
         if (pausesChanged) pauses = undefined;
         // What must run alone, is at a gate, or came back before the place that this claim began at, is
@@ -183,19 +189,19 @@ export function createClaiming(parts: ClaimingParts): Claiming {
         const again =
           pausesChanged ||
           (!anyAlone && Boolean(alone)) ||
-          (!anyGated && Boolean(gated)) ||
-          (cameShort && (goesOn || (passed?.moved === true && Boolean(gated))));
+          (!anyLimited && Boolean(gated)) ||
+          (cameShort && (continuesFrontier || (passed?.moved === true && Boolean(gated))));
         dueMs = clock.monotonic() + (nextDueMs ?? Infinity);
         anyAlone = Boolean(alone);
-        anyGated = Boolean(gated);
-        gates.meant(marked?.[0]);
+        anyLimited = Boolean(gated);
+        limitedClaims.rememberReserved(marked?.[0]);
         return {
           claims: claimed.map(toClaim),
           nextDueMs: again ? 0 : nextDueMs,
           reserved: marked?.[0]?.["task_id"],
         };
       } catch (error) {
-        if (hasCode(error, "unknown_outcome")) parts.onReleasing(giveUp(call.call));
+        if (hasCode(error, "unknown_outcome")) parts.onReleasing(abandonCall(call.call));
         throw error;
       }
     },
@@ -203,7 +209,7 @@ export function createClaiming(parts: ClaimingParts): Claiming {
 }
 
 /** The answer, unless it takes too long: then it is unknown, and dropped if it still comes. */
-function inTime<Answer>(clock: Clock, answer: Promise<Answer>): Promise<Answer> {
+function withClaimTimeout<Answer>(clock: Clock, answer: Promise<Answer>): Promise<Answer> {
   return new Promise((resolve, reject) => {
     const cancel = clock.after(claimTimeoutMs, () =>
       reject(

@@ -9,15 +9,15 @@ import { type Logger, silentLogger } from "../../base/log.ts";
 import { checkNumber } from "../../base/options.ts";
 import type { Random } from "../../base/random.ts";
 import type { Database } from "../../store/database.ts";
-import { createClaiming } from "./claim.ts";
-import { createConcluding } from "../finish/finish.ts";
-import { createFinishing } from "../finish/finish-writer.ts";
-import { lookAtHeld } from "../run/held-claims.ts";
+import { createClaimCalls } from "./claim.ts";
+import { createAttemptFinisher } from "../finish/finish.ts";
+import { createFinishWriter } from "../finish/finish-writer.ts";
+import { readHeldClaims } from "../run/held-claims.ts";
 import type { Claim } from "../rows.ts";
-import { type Running, startedRun, stopRun } from "../run/attempt.ts";
-import type { Ending } from "../finish/outcome.ts";
+import { type TaskAttempt, startAttempt, stopAttempt } from "../run/attempt.ts";
+import type { AttemptOutcome } from "../finish/outcome.ts";
 import { handleDefaults, type TaskHandler } from "../task.ts";
-import { endUnmet } from "../dependencies.ts";
+import { dependencyFailedOutcome } from "../dependencies.ts";
 
 /** A task that is the caller's to do, until it says how that ended or loses it. */
 export type ClaimedTask = {
@@ -33,7 +33,7 @@ export type ClaimedTask = {
 };
 
 /** Whether what was said of a claim counts, or another pod has the task by now. */
-export type Said = "stored" | "lost";
+export type ClaimResult = "stored" | "lost";
 
 export type LostReason = "claim_lost" | "cancel";
 
@@ -43,13 +43,13 @@ export type Claimer = {
   /** Up to so many tasks that are due, none where there are none. Rejects while the store is away. */
   claim(limit: number): Promise<ClaimedTask[]>;
   /** It is done. Resolves when that is stored, however long the store is away. */
-  complete(claim: ClaimedTask, result?: unknown): Promise<Said>;
+  complete(claim: ClaimedTask, result?: unknown): Promise<ClaimResult>;
   /** An attempt has failed: it is counted, and the task is tried again later, or failed for good. */
-  fail(claim: ClaimedTask, error: unknown): Promise<Said>;
+  fail(claim: ClaimedTask, error: unknown): Promise<ClaimResult>;
   /** Gives it back for anybody to claim, uncounted. One that was cancelled ends as such. */
-  release(claim: ClaimedTask): Promise<Said>;
+  release(claim: ClaimedTask): Promise<ClaimResult>;
   /** Gives it back for anybody to claim after a while, uncounted. */
-  reschedule(claim: ClaimedTask, delayMs: number): Promise<Said>;
+  reschedule(claim: ClaimedTask, delayMs: number): Promise<ClaimResult>;
   /** What was claimed and hasn't ended. */
   readonly held: readonly ClaimedTask[];
   /** Gives back what is held, and says goodbye. */
@@ -73,33 +73,33 @@ export type ClaimerParts = {
   onLost?: (claim: ClaimedTask, reason: LostReason) => void;
   /** How many of a key of a name may run at once, as far as the code says. */
   limitOf?: (name: string) => number | undefined;
-  onFloor?: (call: number) => void;
+  onAbandoned?: (call: number) => void;
   log?: Logger;
 };
 
-type Held = { readonly run: Running; readonly task: ClaimedTask };
+type HeldClaim = { readonly run: TaskAttempt; readonly task: ClaimedTask };
 
-const claimMost = 1_000;
-const callsMost = 4;
+const maxClaimLimit = 1_000;
+const maxCalls = 4;
 
 export function createClaimer(parts: ClaimerParts): Claimer {
   const { podId, database, clock, names, log = silentLogger, pollMs = 1_000 } = parts;
   const { attempts = handleDefaults.attempts, backoff = {}, onLost = () => {} } = parts;
-  const { maxResultBytes = defaultMaxBytes, onFloor = () => {} } = parts;
+  const { maxResultBytes = defaultMaxBytes, onAbandoned = () => {} } = parts;
   const givingUp = new AbortController();
   const { signal } = givingUp;
-  const held = new Map<ClaimedTask, Held>();
+  const held = new Map<ClaimedTask, HeldClaim>();
   const releasing = new Set<Promise<void>>();
-  const { conclude } = createConcluding({
+  const { conclude } = createAttemptFinisher({
     ...parts,
-    finishing: createFinishing({ ...parts, signal }),
+    finishWriter: createFinishWriter({ ...parts, signal }),
     signal,
   });
-  const claiming = createClaiming({
+  const claimCalls = createClaimCalls({
     ...parts,
     log,
     signal,
-    onFloor,
+    onAbandoned,
     onReleasing(release) {
       releasing.add(release);
       void release.finally(() => releasing.delete(release));
@@ -110,35 +110,35 @@ export function createClaimer(parts: ClaimerParts): Claimer {
   let stopped: Promise<void> | undefined;
   let cancelPoll = () => {};
 
-  const runsAlone = () => [...held.values()].some(({ run }) => isAlone(run.claim));
+  const runsAlone = () => [...held.values()].some(({ run: attempt }) => isAlone(attempt.claim));
 
   const claimNow = async (limit: number): Promise<ClaimedTask[]> => {
     if (stopped) throw new FlotillaError("closed", "the claimer was stopped");
-    const got: ClaimedTask[] = [];
-    for (let tries = 0; tries < callsMost && got.length < limit; tries++) {
+    const claimedTasks: ClaimedTask[] = [];
+    for (let tries = 0; tries < maxCalls && claimedTasks.length < limit; tries++) {
       if (runsAlone() || (reserved !== undefined && held.size > 0)) break;
       const alone = reserved;
       reserved = undefined;
-      const ids = [...held.values()].map(({ run }) => run.claim.taskId);
-      const most = alone === undefined ? limit - got.length : 1;
-      const claimed = await claiming.claim(most, alone, ids).catch((error: unknown) => {
-        if (got.length === 0) throw error;
+      const ids = [...held.values()].map(({ run: attempt }) => attempt.claim.taskId);
+      const most = alone === undefined ? limit - claimedTasks.length : 1;
+      const claimed = await claimCalls.claim(most, alone, ids).catch((error: unknown) => {
+        if (claimedTasks.length === 0) throw error;
       });
       reserved = claimed?.reserved;
-      got.push(...(claimed?.claims ?? []).flatMap((claim) => hold(claim) ?? []));
+      claimedTasks.push(...(claimed?.claims ?? []).flatMap((claim) => hold(claim) ?? []));
       // What is behind a gate, or came back meanwhile, comes with another call.
       if (claimed?.nextDueMs !== 0) break;
     }
-    return got;
+    return claimedTasks;
   };
 
   const hold = (claim: Claim): ClaimedTask | undefined => {
-    const run = startedRun(claim, handlerOf(claim.name), clock.monotonic());
-    run.controller = new AbortController();
+    const attempt = startAttempt(claim, handlerOf(claim.name), clock.monotonic());
+    attempt.controller = new AbortController();
     if (claim.doomed) {
       // What it waits for hasn't completed: nobody is to run it.
-      const ending = endUnmet(database, claim.taskId);
-      void ending.then((unmet) => conclude(run, unmet)).catch(() => {});
+      const outcome = dependencyFailedOutcome(database, claim.taskId);
+      void outcome.then((unmet) => conclude(attempt, unmet)).catch(() => {});
       return undefined;
     }
     let input: Json;
@@ -147,7 +147,7 @@ export function createClaimer(parts: ClaimerParts): Claimer {
     } catch {
       const what = `the stored payload of "${claim.name}" isn't JSON`;
       const thrown = new FlotillaError("invalid_input", what);
-      void conclude(run, { type: "threw", thrown }).catch(() => {});
+      void conclude(attempt, { type: "threw", thrown }).catch(() => {});
       return undefined;
     }
     const task: ClaimedTask = {
@@ -156,9 +156,9 @@ export function createClaimer(parts: ClaimerParts): Claimer {
       input,
       attempt: claim.failures + 1,
       token: claim.token,
-      signal: run.controller.signal,
+      signal: attempt.controller.signal,
     };
-    held.set(task, { run, task });
+    held.set(task, { run: attempt, task });
     return task;
   };
 
@@ -170,7 +170,7 @@ export function createClaimer(parts: ClaimerParts): Claimer {
     run: () => {},
   });
 
-  const end = async (claim: ClaimedTask, ending: Ending): Promise<Said> => {
+  const finishClaim = async (claim: ClaimedTask, outcome: AttemptOutcome): Promise<ClaimResult> => {
     const found = held.get(claim);
     if (!found) {
       const what = `the claim of task ${claim?.taskId} isn't held here: it has ended already`;
@@ -178,25 +178,25 @@ export function createClaimer(parts: ClaimerParts): Claimer {
     }
     found.run.ended = true;
     held.delete(claim);
-    const cancelled = found.run.stopped === "cancel" && ending.type !== "returned";
-    const { finished } = await conclude(found.run, cancelled ? { type: "cancelled" } : ending);
+    const cancelled = found.run.stopReason === "cancel" && outcome.type !== "returned";
+    const { finished } = await conclude(found.run, cancelled ? { type: "cancelled" } : outcome);
     return finished.type === "lost" ? "lost" : "stored";
   };
 
-  const look = async (): Promise<void> => {
-    const runs = [...held.values()].map(({ run }) => run);
-    const { stops } = await lookAtHeld(database, { runs, podId });
-    for (const { run, reason } of stops) {
-      const task = [...held.values()].find((each) => each.run === run)?.task;
+  const pollHeld = async (): Promise<void> => {
+    const attempts = [...held.values()].map(({ run: attempt }) => attempt);
+    const { stops } = await readHeldClaims(database, { runs: attempts, podId });
+    for (const { run: attempt, reason } of stops) {
+      const task = [...held.values()].find((each) => each.run === attempt)?.task;
       if (!task || (reason !== "claim_lost" && reason !== "cancel")) continue;
-      stopRun(run, reason);
+      stopAttempt(attempt, reason);
       onLost(task, reason);
     }
   };
 
   const poll = () => {
     cancelPoll = clock.after(pollMs, () => {
-      look()
+      pollHeld()
         .catch((error: unknown) => {
           log.debug({ pod: podId, error: messageOf(error) }, "looking at held tasks failed");
         })
@@ -208,8 +208,8 @@ export function createClaimer(parts: ClaimerParts): Claimer {
   const stop = async (): Promise<void> => {
     cancelPoll();
     await calls.catch(() => {});
-    const given = [...held.keys()].map((claim) => end(claim, { type: "interrupted" }));
-    await Promise.all([...given, ...releasing]).catch((error: unknown) => {
+    const releases = [...held.keys()].map((claim) => finishClaim(claim, { type: "interrupted" }));
+    await Promise.all([...releases, ...releasing]).catch((error: unknown) => {
       log.error({ pod: podId, error: messageOf(error) }, "claims couldn't be given back");
     });
     givingUp.abort();
@@ -218,7 +218,7 @@ export function createClaimer(parts: ClaimerParts): Claimer {
   return {
     podId,
     claim(limit) {
-      checkNumber("limit", limit, { min: 1, max: claimMost });
+      checkNumber("limit", limit, { min: 1, max: maxClaimLimit });
       // One call at a time: the number of a call that was given up is a floor for all before it.
       const call = calls.then(
         () => claimNow(limit),
@@ -231,13 +231,13 @@ export function createClaimer(parts: ClaimerParts): Claimer {
       const text = encodeJson(`the result of "${claim.name}"`, result, {
         maxBytes: maxResultBytes,
       });
-      return end(claim, { type: "returned", result: text });
+      return finishClaim(claim, { type: "returned", result: text });
     },
-    fail: (claim, error) => end(claim, { type: "threw", thrown: error }),
-    release: (claim) => end(claim, { type: "interrupted" }),
+    fail: (claim, error) => finishClaim(claim, { type: "threw", thrown: error }),
+    release: (claim) => finishClaim(claim, { type: "interrupted" }),
     async reschedule(claim, delayMs) {
       checkNumber("delayMs", delayMs, { min: 1, max: yearMs });
-      return end(claim, { type: "threw", thrown: snooze(delayMs) });
+      return finishClaim(claim, { type: "threw", thrown: snooze(delayMs) });
     },
     get held() {
       return [...held.keys()];

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { atMost, createNameSlots, limitedTo } from "./capacity.ts";
+import { limitRowsByName, createNameSlots, limitByNameSlots } from "./capacity.ts";
 import { task } from "../task.ts";
 
 const handlersOf = (slots: Record<string, number | undefined>) =>
@@ -16,36 +16,36 @@ describe("slots of a name", () => {
   const claim = (slots: ReturnType<typeof createNameSlots>, came: number, between = () => {}) => {
     const asked = new Map(slots.free);
     between();
-    for (const { name } of claims(came)) slots.took(name);
-    return slots.answered(asked, claims(came));
+    for (const { name } of claims(came)) slots.acquire(name);
+    return slots.settleClaim(asked, claims(came));
   };
 
   test("cost nothing where no name has any", () => {
     const slots = createNameSlots(handlersOf({ a: undefined }));
     expect(slots).toMatchObject({ any: false, free: undefined, full: [] });
-    expect(limitedTo(5, slots, 1)).toBe(5);
+    expect(limitByNameSlots(5, slots, 1)).toBe(5);
   });
 
   test("are used and given back", () => {
     const slots = createNameSlots(handlersOf({ a: 2, b: undefined }));
     expect(claim(slots, 2)).toBe(false);
     expect(slots.full).toEqual(["a"]);
-    expect([slots.ended("b"), slots.ended("a")]).toEqual([false, true]);
+    expect([slots.release("b"), slots.release("a")]).toEqual([false, true]);
     expect(slots.free).toEqual(new Map([["a", 1]]));
   });
 
   test("that come free where the last claim found fewer than it asked for bring no other claim", () => {
     const slots = createNameSlots(handlersOf({ a: 3 }));
     expect(claim(slots, 2)).toBe(false);
-    expect(slots.ended("a")).toBe(false);
+    expect(slots.release("a")).toBe(false);
   });
 
   test("that come free while a claim is under way bring another, if that one was filled", () => {
     const slots = createNameSlots(handlersOf({ a: 2 }));
     claim(slots, 2);
-    slots.ended("a");
-    expect(claim(slots, 1, () => slots.ended("a"))).toBe(true);
-    expect(claim(slots, 0, () => slots.ended("a"))).toBe(false);
+    slots.release("a");
+    expect(claim(slots, 1, () => slots.release("a"))).toBe(true);
+    expect(claim(slots, 0, () => slots.release("a"))).toBe(false);
   });
 
   test.each([
@@ -53,12 +53,12 @@ describe("slots of a name", () => {
     { slots: { a: 2, b: 1 }, limit: 2, asks: 2 },
     { slots: { a: 2, b: undefined }, limit: 10, asks: 10 },
   ])("let a claim of $limit ask for $asks where they are $slots", ({ slots, limit, asks }) => {
-    expect(limitedTo(limit, createNameSlots(handlersOf(slots)), 2)).toBe(asks);
+    expect(limitByNameSlots(limit, createNameSlots(handlersOf(slots)), 2)).toBe(asks);
   });
 
   test("are kept to in a list of what might be claimed", () => {
     const rows = ["a", "b", "a", "a", "b"].map((name, at) => ({ name, at }));
-    const places = (most?: Map<string, number>) => atMost(rows, most).map(({ at }) => at);
+    const places = (most?: Map<string, number>) => limitRowsByName(rows, most).map(({ at }) => at);
     expect(places()).toEqual([0, 1, 2, 3, 4]);
     expect(places(new Map([["a", 2]]))).toEqual([0, 1, 2, 4]);
     expect(

@@ -4,20 +4,20 @@ import { checkOptions } from "../../base/options.ts";
 import type { Random } from "../../base/random.ts";
 import type { Database } from "../../store/database.ts";
 import type { Statement } from "../../store/sql.ts";
-import { passing, resend } from "../../store/retry.ts";
+import { transientCodes, writeUntilKnown } from "../../store/retry.ts";
 import {
   dropPause,
-  everything,
+  allNames,
   listPauses,
   numberToPause,
   numberToResume,
   podIds,
   putPause,
-  seePauses,
-  tellPod,
-  tellPods,
+  selectPauses,
+  notifyPod,
+  notifyPods,
 } from "../sql/limits.ts";
-import { checkName } from "../task.ts";
+import { checkTaskName } from "../task.ts";
 
 export type PauseOptions = {
   /** Why, for people. At most 500 characters. */
@@ -31,7 +31,7 @@ export type Paused = {
   readonly reason: string | null;
 };
 
-export type Pausing = {
+export type Pauses = {
   /**
    * Keeps tasks of a name, or without one all tasks, from being claimed. Once it has resolved nobody
    * claims one; what runs goes on. A name that nobody knows may be paused too.
@@ -42,47 +42,56 @@ export type Pausing = {
   paused(): Promise<Paused[]>;
 };
 
-const limitMs = 30_000;
-const reasonChars = 500;
+const writeTimeoutMs = 30_000;
+const maxReasonChars = 500;
 
-export function createPausing(parts: {
+export function createPauses(parts: {
   database: Database;
   clock: Clock;
   random: Random;
   /** Told after a pause was ended, so that a pod in this process needn't wait for a hint. */
   onEnqueued?: () => void;
-}): Pausing {
+}): Pauses {
   const { database, onEnqueued } = parts;
-  const patience = { ...parts, limitMs, codes: passing };
+  const retryOptions = { ...parts, limitMs: writeTimeoutMs, codes: transientCodes };
 
   /**
    * A number whose answer is lost is never used, so another does as well. Everything else is sent again
    * with the number that it was sent with first: a send that lands late can't undo what was done since.
    */
-  const takeNumber = async (asking: readonly Statement[]): Promise<number | undefined> => {
-    const { tables } = await resend(database, asking, patience);
+  const takePauseNumber = async (asking: readonly Statement[]): Promise<number | undefined> => {
+    const { tables } = await writeUntilKnown(database, asking, retryOptions);
     const [row] = tables[1]!;
     return row && Number(row["given"]);
   };
 
   return {
-    async pause(name = everything, options = {}) {
-      if (name !== everything) checkName(name);
+    async pause(name = allNames, options = {}) {
+      if (name !== allNames) checkTaskName(name);
       checkOptions("pause", options, ["reason"]);
       const reason = checkReason(options.reason);
-      const number = await takeNumber(numberToPause(name));
-      await resend(database, [putPause(name, reason, number!), tellPods()], patience);
+      const number = await takePauseNumber(numberToPause(name));
+      await writeUntilKnown(
+        database,
+        [putPause(name, reason, number!), notifyPods()],
+        retryOptions,
+      );
       // Whoever began to claim before that was stored is a pod that was known by now.
-      const { tables } = await resend(database, [podIds()], patience);
+      const { tables } = await writeUntilKnown(database, [podIds()], retryOptions);
       await Promise.all(
-        tables[0]!.map((row) => resend(database, tellPod(row["pod_id"] as string), patience)),
+        tables[0]!.map((row) =>
+          writeUntilKnown(database, notifyPod(row["pod_id"] as string), retryOptions),
+        ),
       );
     },
-    async resume(name = everything) {
-      if (name !== everything) checkName(name);
-      const number = await takeNumber(numberToResume(name));
+    async resume(name = allNames) {
+      if (name !== allNames) checkTaskName(name);
+      const number = await takePauseNumber(numberToResume(name));
       if (number === undefined) return;
-      await resend(database, [dropPause(name, number), tellPods()], { ...patience, hint: true });
+      await writeUntilKnown(database, [dropPause(name, number), notifyPods()], {
+        ...retryOptions,
+        hint: true,
+      });
       onEnqueued?.();
     },
     async paused() {
@@ -98,10 +107,10 @@ export function createPausing(parts: {
 
 function checkReason(reason: unknown): string | null {
   if (reason === undefined) return null;
-  if (typeof reason === "string" && reason.length <= reasonChars && isStorable(reason)) {
+  if (typeof reason === "string" && reason.length <= maxReasonChars && isStorable(reason)) {
     return reason;
   }
-  const message = `reason must be at most ${reasonChars} characters of text that databases can store`;
+  const message = `reason must be at most ${maxReasonChars} characters of text that databases can store`;
   throw new FlotillaError("invalid_option", message);
 }
 
@@ -120,7 +129,7 @@ export type KnownPauses = {
 const unknownNumber = -1;
 
 export async function readPauses(database: Database, podId: string): Promise<KnownPauses> {
-  const found = await database.read(seePauses(podId));
+  const found = await database.read(selectPauses(podId));
   const names = found.map((row) => row["name"] as string | null);
   return {
     number: found.length === 0 ? unknownNumber : Number(found[0]!["pauses"]),
@@ -131,5 +140,5 @@ export async function readPauses(database: Database, podId: string): Promise<Kno
 /** Those of its names that a pod may claim. */
 export function unpaused(names: readonly string[], pauses: KnownPauses): readonly string[] {
   if (pauses.names.size === 0) return names;
-  return pauses.names.has(everything) ? [] : names.filter((name) => !pauses.names.has(name));
+  return pauses.names.has(allNames) ? [] : names.filter((name) => !pauses.names.has(name));
 }

@@ -6,30 +6,33 @@ import {
   priorities,
   type Priority,
 } from "../../throttles/limiter/wait-queue.ts";
-import type { Throttles } from "../../throttles/registry.ts";
+import type { ThrottleRegistry } from "../../throttles/registry.ts";
 import { unparkDue } from "../sql/claim.ts";
 import { countReady, nextDue } from "../sql/inspect.ts";
 import type { TaskHandler } from "../task.ts";
 import type { TaskThrottle } from "./throttle.ts";
 
 /** The names whose tasks wait for the same permits, with the same priority. */
-export type Line = {
+export type ThrottleDemand = {
   readonly throttle: TaskThrottle;
   readonly names: string[];
   /** What its tasks ask for, as far as that is known before they are claimed. */
-  readonly asked: AcquireOptions;
+  readonly acquireOptions: AcquireOptions;
   /** Whether others wait for the same permits who are less urgent. */
-  readonly before: boolean;
+  readonly hasLessUrgent: boolean;
   /** Whether others wait for the same permits who are more urgent. */
-  readonly after: boolean;
+  readonly hasMoreUrgent: boolean;
   /** How many of its tasks are believed to wait. */
   waiting: number;
 };
 
 /** The lines of a pod's handlers, the most urgent first. Those with keys of the input are apart. */
-export function linesOf(handlers: Iterable<TaskHandler>): { fixed: Line[]; byInput: Line[] } {
-  const fixed = new Map<string, Line>();
-  const byInput = new Map<string, Line>();
+export function demandsOf(handlers: Iterable<TaskHandler>): {
+  fixed: ThrottleDemand[];
+  byInput: ThrottleDemand[];
+} {
+  const fixed = new Map<string, ThrottleDemand>();
+  const byInput = new Map<string, ThrottleDemand>();
   const throttled = [...handlers].flatMap(({ name, throttle }) =>
     throttle ? [{ name, throttle }] : [],
   );
@@ -38,20 +41,20 @@ export function linesOf(handlers: Iterable<TaskHandler>): { fixed: Line[]; byInp
     const { declared, key, priority, estimate } = throttle;
     const isFixed = typeof key === "string";
     const at = JSON.stringify([declared.name, ...(isFixed ? [key, rankOf(throttle)] : [])]);
-    const lines = isFixed ? fixed : byInput;
-    const line = lines.get(at);
-    if (line) {
-      line.names.push(name);
+    const demands = isFixed ? fixed : byInput;
+    const demand = demands.get(at);
+    if (demand) {
+      demand.names.push(name);
       continue;
     }
     const later = throttled.slice(nth + 1).some((other) => isBefore(throttle, other.throttle));
     const earlier = throttled.slice(0, nth).some((other) => isBefore(other.throttle, throttle));
-    lines.set(at, {
+    demands.set(at, {
       throttle,
       names: [name],
-      asked: { priority, ...(typeof estimate === "number" && { estimate }) },
-      before: isFixed && later,
-      after: isFixed && earlier,
+      acquireOptions: { priority, ...(typeof estimate === "number" && { estimate }) },
+      hasLessUrgent: isFixed && later,
+      hasMoreUrgent: isFixed && earlier,
       waiting: 0,
     });
   }
@@ -68,17 +71,17 @@ function isBefore(one: TaskThrottle, other: TaskThrottle): boolean {
 }
 
 /** Finds limiters, and hears of room in each of them. */
-export function createLimiters(throttles: Throttles, onRoom: () => void) {
-  const heard = new WeakSet<Limiter>();
+export function createLimiters(throttles: ThrottleRegistry, onPermits: () => void) {
+  const subscribed = new WeakSet<Limiter>();
   let stopped = false;
-  const hear = () => {
-    if (!stopped) onRoom();
+  const notify = () => {
+    if (!stopped) onPermits();
   };
   return {
     of({ declared }: TaskThrottle, key: string): Limiter {
       const limiter = throttles.of(declared, key);
-      if (!heard.has(limiter)) limiter.onRoom(hear);
-      heard.add(limiter);
+      if (!subscribed.has(limiter)) limiter.onFreePermits(notify);
+      subscribed.add(limiter);
       return limiter;
     },
     keep: throttles.keep,
@@ -86,84 +89,86 @@ export function createLimiters(throttles: Throttles, onRoom: () => void) {
     allOf: ({ declared }: TaskThrottle): Limiter[] => throttles.allOf(declared.name),
     stop(): void {
       stopped = true;
-      for (const limiter of throttles.all()) limiter.behindGate(0);
+      for (const limiter of throttles.all()) limiter.setBlockedTasks(0);
     },
   };
 }
 
 // Hints come as fast as tasks do.
-const leastMs = 50;
-const countMost = 200;
+const minPollGapMs = 50;
+const maxCounted = 200;
 
 /**
  * Counts what waits at gates that are shut: no claim asks for it, and unless somebody says that it is
  * there, this pod is given no permits to claim it with.
  */
-export function createProbing(parts: {
+export function createDemandPoll(parts: {
   database: Database;
   clock: Clock;
   pollMs: number;
-  lines: readonly Line[];
-  isOpen: (line: Line) => boolean;
+  demands: readonly ThrottleDemand[];
+  hasPermits: (demand: ThrottleDemand) => boolean;
   /** Told what has been counted. */
-  onCounted: (line: Line) => void;
+  onCounted: (demand: ThrottleDemand) => void;
 }) {
-  const { database, clock, pollMs, lines, isOpen } = parts;
-  let probedMs = -Infinity;
+  const { database, clock, pollMs, demands, hasPermits } = parts;
+  let countedMs = -Infinity;
   let busy = false;
-  let hinted = false;
+  let notified = false;
   let stopped = false;
   let cancelLater: (() => void) | undefined;
 
-  const probe = async (which: readonly Line[], most: number): Promise<void> => {
+  const count = async (which: readonly ThrottleDemand[], maxCount: number): Promise<void> => {
     busy = true;
-    probedMs = clock.monotonic();
+    countedMs = clock.monotonic();
     try {
       // What has become due is found by claims, and there may be none.
-      const names = which.flatMap((line) => line.names);
-      const statements = [unparkDue(), countReady(names, most), nextDue()];
+      const names = which.flatMap((demand) => demand.names);
+      const statements = [unparkDue(), countReady(names, maxCount), nextDue()];
       const [, counted, due] = await database.write(statements);
       const ready = new Map(counted!.map((row) => [row["name"] as string, Number(row["ready"])]));
       if (stopped) return;
       const dueInMs = Number(due![0]?.["wait_ms"] ?? Infinity);
-      if (dueInMs < pollMs) lookIn(Math.max(leastMs, dueInMs), most);
-      for (const line of which) {
-        line.waiting = line.names.reduce((sum, name) => sum + (ready.get(name) ?? 0), 0);
-        parts.onCounted(line);
+      if (dueInMs < pollMs) pollIn(Math.max(minPollGapMs, dueInMs), maxCount);
+      for (const demand of which) {
+        demand.waiting = demand.names.reduce((sum, name) => sum + (ready.get(name) ?? 0), 0);
+        parts.onCounted(demand);
       }
     } catch {
       // The next poll looks again.
     } finally {
       busy = false;
-      if (hinted && !stopped) lookIn(leastMs, most);
-      hinted = false;
+      if (notified && !stopped) pollIn(minPollGapMs, maxCount);
+      notified = false;
     }
   };
 
-  const lookIn = (delayMs: number, most: number): void => {
+  const pollIn = (delayMs: number, maxCount: number): void => {
     cancelLater?.();
-    cancelLater = clock.after(delayMs, () => look(most));
+    cancelLater = clock.after(delayMs, () => poll(maxCount));
   };
 
   /** Some are looked at whenever something may have come, others to know how many wait by now. */
-  const look = (most: number): void => {
+  const poll = (maxCount: number): void => {
     // What comes while it is counted may have come too late to be counted.
-    if (busy) hinted = true;
+    if (busy) notified = true;
     if (stopped || busy) return;
     cancelLater?.();
     cancelLater = undefined;
-    const sinceMs = clock.monotonic() - probedMs;
-    const unknown = lines.filter((line) => line.waiting === 0 && (line.before || !isOpen(line)));
-    const known = sinceMs >= pollMs / 2 ? lines.filter((line) => line.waiting > 0) : [];
-    if (unknown.length > 0 && sinceMs < leastMs) {
-      return lookIn(leastMs - sinceMs, most);
+    const sinceMs = clock.monotonic() - countedMs;
+    const unknown = demands.filter(
+      (demand) => demand.waiting === 0 && (demand.hasLessUrgent || !hasPermits(demand)),
+    );
+    const known = sinceMs >= pollMs / 2 ? demands.filter((demand) => demand.waiting > 0) : [];
+    if (unknown.length > 0 && sinceMs < minPollGapMs) {
+      return pollIn(minPollGapMs - sinceMs, maxCount);
     }
     const which = [...unknown, ...known];
-    if (which.length > 0) void probe(which, Math.max(1, Math.min(most, countMost)));
+    if (which.length > 0) void count(which, Math.max(1, Math.min(maxCount, maxCounted)));
   };
 
   return {
-    look,
+    look: poll,
     stop(): void {
       stopped = true;
       cancelLater?.();

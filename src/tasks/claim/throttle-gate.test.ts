@@ -3,15 +3,15 @@ import type { Database } from "../../store/database.ts";
 import { memoryKind } from "../../store/contract/kinds.ts";
 import { sql } from "../../store/sql.ts";
 import { declarationOf, throttle } from "../../throttles/throttle.ts";
-import { createThrottles } from "../../throttles/registry.ts";
+import { createThrottleRegistry } from "../../throttles/registry.ts";
 import type { Priority } from "../../throttles/limiter/wait-queue.ts";
-import { closeStores, openQueue, type QueueUnderTest } from "../contract/harness.ts";
+import { closeStores, openTasks, type TasksHarness } from "../contract/harness.ts";
 import { task, type TaskHandler } from "../task.ts";
 import { countedCalls, workThrottled } from "../contract/throttled-pod.ts";
 
-let queue: QueueUnderTest;
+let queue: TasksHarness;
 beforeEach(async () => {
-  queue = await openQueue(memoryKind);
+  queue = await openTasks(memoryKind);
 });
 afterEach(() => queue.close());
 afterAll(closeStores);
@@ -68,7 +68,7 @@ describe("the gate before the claim", () => {
 describe("where as many keys are in use as a pod holds", () => {
   const full = async (handlers: TaskHandler[]) => {
     const { clock, random } = queue;
-    const throttles = createThrottles({ clock, random, maxLimiters: 2 });
+    const throttles = createThrottleRegistry({ clock, random, maxLimiters: 2 });
     const worker = await queue.work("pod-1", handlers, { throttles });
     // Its first claim has ended by then, and holds nothing.
     await queue.pass(100);

@@ -1,16 +1,16 @@
 import { FlotillaError, messageOf } from "../../base/errors.ts";
 import type { Jsonify } from "../../base/json.ts";
 import { checkChoice, checkNumber, checkOptions } from "../../base/options.ts";
-import { checkKey, type Declared } from "../../throttles/declaration.ts";
+import { checkKey, type ThrottleDeclaration } from "../../throttles/declaration.ts";
 import type { Limiter } from "../../throttles/limiter/limiter.ts";
 import type { HeldPermit } from "../../throttles/limiter/permit.ts";
 import { priorities, type Priority } from "../../throttles/limiter/wait-queue.ts";
-import type { Throttles } from "../../throttles/registry.ts";
-import { areUsedHere, type HandlerScene } from "../../throttles/scope.ts";
+import type { ThrottleRegistry } from "../../throttles/registry.ts";
+import { isProcessDefault, type HandlerScope } from "../../throttles/scope.ts";
 import { declarationOf, type Throttle } from "../../throttles/throttle.ts";
-import type { Ending } from "../finish/outcome.ts";
+import type { AttemptOutcome } from "../finish/outcome.ts";
 import type { Claim } from "../rows.ts";
-import type { Running } from "../run/attempt.ts";
+import type { TaskAttempt } from "../run/attempt.ts";
 
 /** The throttle that a handler's calls are made under, so that its tasks wait for permits unclaimed. */
 export type ThrottleOfHandler<Input = any> =
@@ -27,7 +27,7 @@ export type ThrottleOfHandler<Input = any> =
 
 /** The same, checked. */
 export type TaskThrottle = {
-  readonly declared: Declared;
+  readonly declared: ThrottleDeclaration;
   readonly key: string | ((input: unknown) => string);
   readonly priority: Priority | undefined;
   readonly estimate: number | ((input: unknown) => number) | undefined;
@@ -68,11 +68,15 @@ function isThrottle(given: unknown): given is Throttle {
 }
 
 /** Which key of its throttle a task counts against. */
-export function keyOf({ declared, key }: TaskThrottle, taskName: string, payload: string): string {
+export function throttleKeyOf(
+  { declared, key }: TaskThrottle,
+  taskName: string,
+  payload: string,
+): string {
   if (typeof key === "string") return key;
   return checkKey(
     declared.name,
-    made(`the throttle's key of "${taskName}"`, key, inputOf(taskName, payload)),
+    evaluate(`the throttle's key of "${taskName}"`, key, inputOf(taskName, payload)),
   );
 }
 
@@ -84,10 +88,10 @@ export function estimateOf(
 ): number | undefined {
   if (typeof estimate !== "function") return estimate;
   const what = `the throttle's estimate of "${taskName}"`;
-  return checkNumber(what, made(what, estimate, inputOf(taskName, payload)), estimateRange);
+  return checkNumber(what, evaluate(what, estimate, inputOf(taskName, payload)), estimateRange);
 }
 
-function made<Made>(what: string, make: (input: unknown) => Made, input: unknown): Made {
+function evaluate<Made>(what: string, make: (input: unknown) => Made, input: unknown): Made {
   try {
     return make(input);
   } catch (error) {
@@ -114,9 +118,9 @@ export type Throttled =
       readonly permit: HeldPermit;
       readonly priority: Priority | undefined;
       /** Whether the permit has become its handler's, which gives it back. */
-      entered: boolean;
+      handedOver: boolean;
     }
-  | { readonly refused: Ending };
+  | { readonly refused: AttemptOutcome };
 
 /** How urgent the calls of an attempt are. */
 export function priorityOf(
@@ -130,23 +134,26 @@ export function priorityOf(
  * Whose permits a handler's calls use, and with which priority, where that isn't plain anyway: to say it
  * costs more than a short task.
  */
-export function sceneOf(running: Running, throttles: Throttles): HandlerScene | undefined {
-  const { throttled, claim, handler } = running;
+export function throttleScopeOf(
+  attempt: TaskAttempt,
+  throttles: ThrottleRegistry,
+): HandlerScope | undefined {
+  const { throttled, claim, handler } = attempt;
   if (throttled !== undefined && "permit" in throttled) {
-    throttled.entered = true;
+    throttled.handedOver = true;
     const { priority, limiter, permit } = throttled;
     return { throttles, priority, permits: [{ limiter, permit }] };
   }
-  if ((claim.failures === 0 || !throttles.any) && areUsedHere(throttles)) return undefined;
+  if ((claim.failures === 0 || !throttles.any) && isProcessDefault(throttles)) return undefined;
   return { throttles, priority: priorityOf(handler.throttle, claim) };
 }
 
 /** Whether it was claimed in vain, because there was no permit for it. */
-export function isRefused({ throttled }: Running): boolean {
+export function isRefused({ throttled }: TaskAttempt): boolean {
   return throttled !== undefined && "refused" in throttled;
 }
 
 /** Gives back the permit of a task that has ended without its handler having been called. */
-export function letGo(throttled: Throttled): void {
-  if ("permit" in throttled && !throttled.entered) throttled.permit.release("ignored");
+export function releasePermit(throttled: Throttled): void {
+  if ("permit" in throttled && !throttled.handedOver) throttled.permit.release("ignored");
 }

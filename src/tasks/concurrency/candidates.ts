@@ -1,43 +1,43 @@
 import { between, type Random } from "../../base/random.ts";
 import type { Database, Row } from "../../store/database.ts";
-import { atMost } from "../claim/capacity.ts";
-import type { ClaimCall, FlowVersions, NamesTogether } from "../sql/claim.ts";
+import { limitRowsByName } from "../claim/capacity.ts";
+import type { ClaimCall, FlowVersions, SharedNameLimit } from "../sql/claim.ts";
 import {
   type Candidate,
-  candidatesOf,
-  type Pair,
-  pairsAtGate,
-  passGates,
+  selectCandidates,
+  type NameAndTenant,
+  limitedPairs,
+  claimLimited,
 } from "../sql/concurrency.ts";
 
 /** How many of a key run at once where nothing says otherwise. */
-export const usualKeyLimit = 1;
+export const defaultKeyLimit = 1;
 
 /** How the going round the tenants stands. */
-export type Round = {
+export type TenantRound = {
   /** The tenant that was served last. */
   readonly after: string;
   /** Whether all that have something ready fit into one look. */
   readonly few: boolean;
 };
 
-export const firstRound: Round = { after: "", few: true };
+export const firstRound: TenantRound = { after: "", few: true };
 
-type Tries = {
+type CandidateRound = {
   readonly candidates: readonly Candidate[];
   /** How the round stands if none of them is served. */
-  readonly round: Round;
+  readonly round: TenantRound;
 };
 
-type TriesOptions = {
+type CandidateOptions = {
   names: readonly string[];
   /** Those of the names that are flows: what only a later version may claim isn't tried. */
   flows?: FlowVersions | undefined;
-  round: Round;
+  round: TenantRound;
   /** Names of which no more than so many are to be claimed. */
   most?: ReadonlyMap<string, number> | undefined;
   /** Names of which no more than so many are to be claimed together. */
-  together?: readonly NamesTogether[] | undefined;
+  together?: readonly SharedNameLimit[] | undefined;
   /** How many are to be claimed at most. */
   limit: number;
   /** Only what has this priority or a lower one. */
@@ -53,39 +53,42 @@ type TriesOptions = {
 export type LimitOf = (name: string) => number | undefined;
 
 // One look steps from tenant to tenant, and asks for the first tasks of each.
-const pairsMost = 64;
-const looksMost = 4;
+const maxPairs = 64;
+const maxReads = 4;
 // A claim holds the scopes of all that it tries, and others wait for those.
-const triesMost = 400;
+const maxCandidates = 400;
 
 /** Looks for what to try: the tenants that have something ready and room, in turn, and their first tasks. */
-export async function readTries(database: Database, options: TriesOptions): Promise<Tries> {
+export async function readCandidates(
+  database: Database,
+  options: CandidateOptions,
+): Promise<CandidateRound> {
   const { names, flows, limit, fromPriority } = options;
   const { pairs, round } = await readPairs(database, names, options.round);
   if (pairs.length === 0) return { candidates: [], round };
   const tenants = new Set(pairs.map(({ tenant }) => tenant)).size;
-  const wanted = options.wide === true ? triesMost : Math.min(triesMost, limit * 2);
+  const wanted = options.wide === true ? maxCandidates : Math.min(maxCandidates, limit * 2);
   const count = Math.ceil(wanted / tenants);
-  const rows = await database.read(candidatesOf(pairs, { count, fromPriority, flows }));
+  const rows = await database.read(selectCandidates(pairs, { count, fromPriority, flows }));
   const held = new Set(options.held);
   const free = rows.filter((row) => !held.has(row["task_id"] as string));
-  const turns = takeTurns(free, options.round.after);
-  const inTurn = atMost(turns, options.most, options.together).slice(0, triesMost);
+  const turns = interleaveTenants(free, options.round.after);
+  const inTurn = limitRowsByName(turns, options.most, options.together).slice(0, maxCandidates);
   return { candidates: inTurn.map((row) => toCandidate(row, options.limitOf)), round };
 }
 
 async function readPairs(
   database: Database,
   names: readonly string[],
-  round: Round,
-): Promise<{ pairs: Pair[]; round: Round }> {
-  const count = Math.max(2, Math.floor(pairsMost / names.length));
-  const pairs = new Map<string, Pair>();
+  round: TenantRound,
+): Promise<{ pairs: NameAndTenant[]; round: TenantRound }> {
+  const count = Math.max(2, Math.floor(maxPairs / names.length));
+  const pairs = new Map<string, NameAndTenant>();
   let { few } = round;
   let from = few ? "" : round.after;
   let wrapped = few;
-  for (let looks = 0; looks < looksMost && pairs.size < pairsMost; looks++) {
-    const page = pageOf(await database.read(pairsAtGate(names, from, count)), count);
+  for (let looks = 0; looks < maxReads && pairs.size < maxPairs; looks++) {
+    const page = completePage(await database.read(limitedPairs(names, from, count)), count);
     for (const pair of page.pairs) pairs.set(JSON.stringify(pair), pair);
     if (from === "") few = page.next === undefined;
     if (few) break;
@@ -94,7 +97,7 @@ async function readPairs(
     from = page.next ?? "";
     if (wrapped && byBytes(from, round.after) >= 0) break;
   }
-  const found = [...pairs.values()].slice(0, pairsMost);
+  const found = [...pairs.values()].slice(0, maxPairs);
   return { pairs: found, round: { after: few ? round.after : from, few } };
 }
 
@@ -102,7 +105,10 @@ async function readPairs(
  * What one look has found, as far as it is complete: where a name has more tenants than were asked for,
  * those of other names that come after are left for the next look, or they would always come first.
  */
-function pageOf(rows: readonly Row[], count: number): { pairs: Pair[]; next: string | undefined } {
+function completePage(
+  rows: readonly Row[],
+  count: number,
+): { pairs: NameAndTenant[]; next: string | undefined } {
   const ofName = new Map<string, string[]>();
   for (const row of rows) {
     const tenants = ofName.get(row["name"]) ?? [];
@@ -115,7 +121,7 @@ function pageOf(rows: readonly Row[], count: number): { pairs: Pair[]; next: str
   const pairs = rows
     .filter((row) => next === undefined || byBytes(row["tenant"], next) <= 0)
     .filter((row) => !isTrue(row["is_full"]))
-    .map((row): Pair => ({ name: row["name"], tenant: row["tenant"] }));
+    .map((row): NameAndTenant => ({ name: row["name"], tenant: row["tenant"] }));
   return { pairs, next };
 }
 
@@ -123,7 +129,7 @@ function pageOf(rows: readonly Row[], count: number): { pairs: Pair[]; next: str
  * One task of each tenant, then the second of each, and so on, beginning with the tenant after the one
  * that was served last. Within a tenant by priority, then age.
  */
-function takeTurns<Each extends Row>(rows: readonly Each[], after: string): Each[] {
+function interleaveTenants<Each extends Row>(rows: readonly Each[], after: string): Each[] {
   const ofTenant = new Map<string, Each[]>();
   for (const row of rows) {
     const own = ofTenant.get(row["tenant"]) ?? [];
@@ -150,7 +156,7 @@ export function servedLast(
 
 function toCandidate(row: Row, limitOf: LimitOf): Candidate {
   const stored = Number(row["stored_limit"] ?? 0);
-  const usual = stored > 0 ? stored : usualKeyLimit;
+  const usual = stored > 0 ? stored : defaultKeyLimit;
   return {
     taskId: row["task_id"],
     tenant: row["tenant"],
@@ -176,52 +182,56 @@ function isTrue(value: unknown): boolean {
 }
 
 /** The part of a claim that goes through the gates. */
-type GatePass = {
-  readonly statements: ReturnType<typeof passGates>["statements"];
+type LimitedClaim = {
+  readonly statements: ReturnType<typeof claimLimited>["statements"];
   /** Takes its answers, and remembers whose turn is next. */
-  learn(tables: readonly Row[][]): Passed;
+  applyTables(tables: readonly Row[][]): LimitedResult;
 };
 
-type Passed = {
+type LimitedResult = {
   readonly rows: readonly Row[];
   readonly ids: ReadonlySet<string>;
   /** Whether anything went through the gates or was set aside, so that others may be in front now. */
   readonly moved: boolean;
 };
 
-type GateTurnsParts = {
+type LimitedClaimsParts = {
   database: Database;
   random: Random;
   limitOf?: LimitOf;
 };
 
-const lowest = -100;
-const highest = 100;
+const minPriority = -100;
+const maxPriority = 100;
 // Every sixteenth look begins anywhere in the order of priorities, so that low ones move too.
-const anywhereEvery = 16;
-const marksKept = 16;
+const randomPriorityEvery = 16;
+const maxReservedRows = 16;
 
 /** Decides what a claim tries behind the gates, and how much of it is left for what is behind none. */
-export function createGateTurns(parts: GateTurnsParts) {
+export function createLimitedClaims(parts: LimitedClaimsParts) {
   const { database, random, limitOf = () => undefined } = parts;
   let round = firstRound;
-  let wide = false;
-  let plainWaits = false;
-  let looks = 0;
+  let widen = false;
+  let unlimitedWaits = false;
+  let reads = 0;
   /** Tasks that must run alone and were marked for this pod. */
-  const marked = new Map<string, Row>();
+  const reservedRows = new Map<string, Row>();
 
-  const passOf = (call: ClaimCall, candidates: readonly Candidate[], alone: boolean): GatePass => {
-    const { statements, claimedAt, blockedAt } = passGates(call, candidates, { alone });
+  const limitedClaimOf = (
+    call: ClaimCall,
+    candidates: readonly Candidate[],
+    alone: boolean,
+  ): LimitedClaim => {
+    const { statements, claimedAt, blockedAt } = claimLimited(call, candidates, { alone });
     return {
       statements,
-      learn(tables) {
+      applyTables(tables) {
         const rows = tables[claimedAt]!;
         const blocked = blockedAt === undefined ? 0 : tables[blockedAt]!.length;
         const ids = new Set(rows.map((row) => row["task_id"] as string));
         const after = servedLast(candidates, ids);
         if (after !== undefined && !alone) round = { ...round, after };
-        wide = blocked > 0;
+        widen = blocked > 0;
         return { rows, ids, moved: rows.length + blocked > 0 };
       },
     };
@@ -229,14 +239,14 @@ export function createGateTurns(parts: GateTurnsParts) {
 
   return {
     /** What is ready behind the gates, as part of a claim; undefined where there is nothing to try. */
-    async pass(call: ClaimCall): Promise<GatePass | undefined> {
-      looks++;
+    async prepare(call: ClaimCall): Promise<LimitedClaim | undefined> {
+      reads++;
       // Where others wait behind no gate, half of what this pod has free is theirs.
-      const turn = looks % 2;
-      const most = plainWaits ? Math.floor((call.limit + turn) / 2) : call.limit;
+      const turn = reads % 2;
+      const most = unlimitedWaits ? Math.floor((call.limit + turn) / 2) : call.limit;
       if (most === 0) return undefined;
-      const anywhere = looks % anywhereEvery === 0;
-      const tries = await readTries(database, {
+      const anywhere = reads % randomPriorityEvery === 0;
+      const tries = await readCandidates(database, {
         names: call.names,
         flows: call.flows,
         most: call.most,
@@ -244,31 +254,31 @@ export function createGateTurns(parts: GateTurnsParts) {
         held: call.held ?? [],
         round,
         limit: most,
-        fromPriority: anywhere ? between(random, lowest, highest) : highest,
+        fromPriority: anywhere ? between(random, minPriority, maxPriority) : maxPriority,
         limitOf,
-        wide,
+        wide: widen,
       });
       ({ round } = tries);
       if (tries.candidates.length === 0) return undefined;
-      return passOf({ ...call, limit: most }, tries.candidates, false);
+      return limitedClaimOf({ ...call, limit: most }, tries.candidates, false);
     },
     /** The task that this pod has emptied itself for, if that is behind a gate. */
-    passAlone(call: ClaimCall, taskId: string): GatePass | undefined {
-      const row = marked.get(taskId);
+    prepareAlone(call: ClaimCall, taskId: string): LimitedClaim | undefined {
+      const row = reservedRows.get(taskId);
       if (row === undefined || !call.names.includes(row["name"])) return undefined;
       const { tenant, concurrency_key: group } = row;
-      const groupLimit = limitOf(row["name"]) ?? usualKeyLimit;
-      return passOf(call, [{ taskId, tenant, group, groupLimit }], true);
+      const groupLimit = limitOf(row["name"]) ?? defaultKeyLimit;
+      return limitedClaimOf(call, [{ taskId, tenant, group, groupLimit }], true);
     },
     /** Remembers the gate of a task that was marked for this pod. */
-    meant(row: Row | undefined): void {
+    rememberReserved(row: Row | undefined): void {
       if (row === undefined || Number(row["limited"]) !== 1) return;
-      if (marked.size >= marksKept) marked.clear();
-      marked.set(row["task_id"], row);
+      if (reservedRows.size >= maxReservedRows) reservedRows.clear();
+      reservedRows.set(row["task_id"], row);
     },
     /** Whether there is a backlog behind no gate. */
-    plainCame(full: boolean): void {
-      plainWaits = full;
+    setUnlimitedBacklog(full: boolean): void {
+      unlimitedWaits = full;
     },
   };
 }

@@ -3,9 +3,9 @@ import { FlotillaError, messageOf } from "../../base/errors.ts";
 import { checkNumber, checkOptions, checkText } from "../../base/options.ts";
 import type { Random } from "../../base/random.ts";
 import type { Database, Row } from "../../store/database.ts";
-import { resend, untilKnown } from "../../store/retry.ts";
-import { holdLimits, letTry, unblock } from "../sql/concurrency.ts";
-import { dropLimit, lookAtScopes, putLimit, scopesOfNote, tenantCounts } from "../sql/limits.ts";
+import { writeUntilKnown, untilKnown } from "../../store/retry.ts";
+import { lockLimits, unblockUnchecked, unblock } from "../sql/concurrency.ts";
+import { dropLimit, readScopes, putLimit, notableScopes, tenantCounts } from "../sql/limits.ts";
 import { keyScope, queueScope, tenantOf } from "../sql/task-state.ts";
 
 /** How a limit stands. */
@@ -46,7 +46,7 @@ export type Limits = {
 };
 
 // A transaction shouldn't free more at once; the leader sees to the rest.
-const unblockedMost = 500;
+const maxUnblocked = 500;
 const scopePattern =
   /^(key\/[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}\/.{0,500}|queue\/[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}|tenant\/.{1,500})$/su;
 
@@ -59,9 +59,9 @@ export function createLimits(parts: {
 }): Limits {
   const { database, onEnqueued } = parts;
 
-  const look = async (scopes: readonly string[]): Promise<LimitState[]> => {
+  const readStates = async (scopes: readonly string[]): Promise<LimitState[]> => {
     const wanted = scopes.map((scope) => ({ scope, tenant: tenantOf(scope) ?? null }));
-    return (await database.read(lookAtScopes(wanted))).map(toLimit);
+    return (await database.read(readScopes(wanted))).map(toLimit);
   };
 
   return {
@@ -70,19 +70,19 @@ export function createLimits(parts: {
       if (limit !== null) checkNumber(`the limit of ${scope}`, limit, limitRange);
       const change = limit === null ? dropLimit(scope) : putLimit(scope, limit);
       // Without one, those that wait try again, and whoever claims them says how many may run.
-      const freeing = (limit === null ? letTry : unblock)([scope], unblockedMost);
-      const statements = [holdLimits([scope]), change, freeing];
-      await resend(database, statements, { ...parts, ...untilKnown, hint: true });
+      const unblocking = (limit === null ? unblockUnchecked : unblock)([scope], maxUnblocked);
+      const statements = [lockLimits([scope]), change, unblocking];
+      await writeUntilKnown(database, statements, { ...parts, ...untilKnown, hint: true });
       onEnqueued?.();
     },
     async get(scope) {
       checkScope(scope);
-      return (await look([scope]))[0]!;
+      return (await readStates([scope]))[0]!;
     },
     async list() {
-      const scopes = await database.read(scopesOfNote());
+      const scopes = await database.read(notableScopes());
       if (scopes.length === 0) return [];
-      return look(scopes.map((row) => row["scope"] as string));
+      return readStates(scopes.map((row) => row["scope"] as string));
     },
     async tenants() {
       return toTenants(await database.read(tenantCounts()));
@@ -146,7 +146,7 @@ export type NamedQueue = {
 
 // Whoever claims counts what runs, so a limit that is out of all reach would only be a cost.
 export const limitRange = { min: 1, max: 10_000 } as const;
-const keyChars = 500;
+const maxKeyChars = 500;
 
 export function checkConcurrency(what: string, given: Concurrency): Concurrency {
   checkOptions(`${what}: concurrency`, given, ["limit", "key"]);
@@ -158,7 +158,7 @@ export function checkConcurrency(what: string, given: Concurrency): Concurrency 
   );
 }
 
-type Gated = {
+type LimitedTask = {
   readonly name: string;
   readonly concurrency: Concurrency | undefined;
   readonly queue?: NamedQueue | undefined;
@@ -169,19 +169,22 @@ type Gated = {
 };
 
 /** The gate that a task has to go through: for a key, for whose it is, or for both; undefined if none. */
-export function gateOf(task: Gated): { group: string | null; gated: true } | undefined {
+export function concurrencyScopeOf(
+  task: LimitedTask,
+): { group: string | null; gated: true } | undefined {
   const { name, concurrency, queue, concurrencyKey, tenant } = task;
   if (concurrencyKey !== undefined) {
-    checkText("concurrencyKey", concurrencyKey, { max: keyChars });
+    checkText("concurrencyKey", concurrencyKey, { max: maxKeyChars });
     return { group: keyScope(name, concurrencyKey), gated: true };
   }
   // A flow of a queue has the queue's limit as its own too, and counts among all of the queue.
   if (queue !== undefined) return { group: queueScope(queue.name), gated: true };
-  if (concurrency !== undefined) return { group: keyScope(name, madeKey(task)), gated: true };
+  if (concurrency !== undefined)
+    return { group: keyScope(name, concurrencyKeyOf(task)), gated: true };
   return tenant === "default" ? undefined : { group: null, gated: true };
 }
 
-function madeKey({ name, concurrency, input }: Gated): string {
+function concurrencyKeyOf({ name, concurrency, input }: LimitedTask): string {
   if (concurrency?.key === undefined) return "";
   let key: unknown;
   try {
@@ -190,5 +193,5 @@ function madeKey({ name, concurrency, input }: Gated): string {
     const message = `the key function of "${name}" threw: ${messageOf(error)}`;
     throw new FlotillaError("invalid_option", message, { cause: error });
   }
-  return checkText(`what the key function of "${name}" makes`, key, { max: keyChars });
+  return checkText(`what the key function of "${name}" makes`, key, { max: maxKeyChars });
 }

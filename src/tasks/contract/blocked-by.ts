@@ -1,15 +1,15 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { beat, leave } from "../../pods/sql.ts";
+import { beat, markLeft } from "../../pods/sql.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql, table } from "../../store/sql.ts";
-import { openQueue, type QueueUnderTest } from "./harness.ts";
+import { openTasks, type TasksHarness } from "./harness.ts";
 
 /** What is said of tasks that nobody works on, on every store. */
-export function workersContract(kind: StoreKind): void {
+export function blockedByContract(kind: StoreKind): void {
   describe(`tasks without a worker on ${kind.name}`, () => {
-    let queue: QueueUnderTest;
+    let queue: TasksHarness;
     beforeEach(async () => {
-      queue = await openQueue(kind);
+      queue = await openTasks(kind);
     });
     afterEach(() => queue.close());
 
@@ -31,7 +31,7 @@ export function workersContract(kind: StoreKind): void {
       expect(await seen()).toEqual([true, false, true, ["mial"]]);
       await start("pod-2", { names: ["mial"] });
       expect(await seen()).toEqual([false, false, false, []]);
-      await queue.database.write([leave("pod-1")]);
+      await queue.database.write([markLeft("pod-1")]);
       expect(await seen()).toEqual([false, true, false, ["mail"]]);
       expect(await queue.get(taskId)).toMatchObject({ status: "pending" });
     });
@@ -44,7 +44,7 @@ export function workersContract(kind: StoreKind): void {
       expect(await without()).toEqual(["mial"]);
       await start("pod-2", { names: ["mial"] });
       expect(await without()).toEqual([]);
-      await queue.database.write([leave("pod-1")]);
+      await queue.database.write([markLeft("pod-1")]);
       expect(await without()).toEqual([]);
       await queue.clock.advance(1_000);
       expect(await without()).toEqual(["mail"]);

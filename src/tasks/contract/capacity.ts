@@ -2,9 +2,9 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql, table } from "../../store/sql.ts";
 import type { Pressure } from "../claim/capacity.ts";
-import { openQueue, type QueueUnderTest } from "./harness.ts";
+import { openTasks, type TasksHarness } from "./harness.ts";
 import type { PodState } from "../run/pod-status.ts";
-import { gated } from "./worker.ts";
+import { heldOpen } from "./worker.ts";
 
 const limits = { eventLoopMs: 200, memory: 0.9 };
 const calm: Pressure = { lateMs: 0, memory: 0.1 };
@@ -12,9 +12,9 @@ const calm: Pressure = { lateMs: 0, memory: 0.1 };
 /** What a pod's capacity promises on every store: by name, under pressure, and in words. */
 export function capacityContract(kind: StoreKind): void {
   describe(`capacity on ${kind.name}`, () => {
-    let queue: QueueUnderTest;
+    let queue: TasksHarness;
     beforeEach(async () => {
-      queue = await openQueue(kind);
+      queue = await openTasks(kind);
     });
     afterEach(() => queue.close());
 
@@ -26,8 +26,8 @@ export function capacityContract(kind: StoreKind): void {
     };
 
     test("by name is never passed, while other names take what is left", async () => {
-      const heavy = gated("heavy", { slots: 2 });
-      const light = gated("light");
+      const heavy = heldOpen("heavy", { slots: 2 });
+      const light = heldOpen("light");
       await queue.enqueueMany("heavy", [1, 2, 3], { priority: 5 });
       await queue.enqueueMany("heavy", [4, 5, 6], { priority: 4 });
       await queue.enqueueMany("light", [1, 2, 3]);
@@ -51,11 +51,11 @@ export function capacityContract(kind: StoreKind): void {
     });
 
     test("by name holds for claims that take the oldest first, and behind gates", async () => {
-      const heavy = gated("heavy", { slots: 1 });
+      const heavy = heldOpen("heavy", { slots: 1 });
       for (const priority of [1, 2, 3]) await queue.enqueueMany("heavy", [1, 1, 1], { priority });
       await queue.enqueueMany("heavy", [1, 1, 1], { tenant: "ada" });
       // Another name without a limit, so that claims ask for several.
-      const worker = await queue.work("pod-1", [heavy.handler, gated("light").handler]);
+      const worker = await queue.work("pod-1", [heavy.handler, heldOpen("light").handler]);
       let most = 0;
       for (let nth = 0; nth < 12; nth++) {
         const { context, finish } = await queue.until(`run ${nth}`, async () => {
@@ -73,7 +73,7 @@ export function capacityContract(kind: StoreKind): void {
 
     test("shrinks under pressure, never below one, says why, and comes back", async () => {
       let pressure: Pressure = calm;
-      const { handler, attempts } = gated("a");
+      const { handler, attempts } = heldOpen("a");
       const worker = await queue.work("pod-1", [handler], {
         pressure: { read: () => pressure, limits },
       });
@@ -108,7 +108,7 @@ export function capacityContract(kind: StoreKind): void {
     });
 
     test("is said in the store only where it changes, and nothing where nothing holds it back", async () => {
-      const { handler, attempts } = gated("a");
+      const { handler, attempts } = heldOpen("a");
       const writes: string[] = [];
       const database = {
         ...queue.database,

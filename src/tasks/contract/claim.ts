@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { rows, sql, table } from "../../store/sql.ts";
-import { openQueue, type QueueUnderTest, rowsOf } from "./harness.ts";
+import { openTasks, type TasksHarness, rowsOf } from "./harness.ts";
 import { claimReserved, claimTasks, releaseCall, reserveAlone, unparkDue } from "../sql/claim.ts";
 
 type Given = { taskId: string; name: string; priority: number; createdAtMs: number };
@@ -10,9 +10,9 @@ type Given = { taskId: string; name: string; priority: number; createdAtMs: numb
 /** What claiming promises on every store, statement by statement. */
 export function claimContract(kind: StoreKind): void {
   describe(`claiming on ${kind.name}`, () => {
-    let queue: QueueUnderTest;
+    let queue: TasksHarness;
     beforeEach(async () => {
-      queue = await openQueue(kind);
+      queue = await openTasks(kind);
       await queue.beat("pod-1", "pod-2");
     });
     afterEach(() => queue.close());
@@ -185,9 +185,9 @@ export function claimContract(kind: StoreKind): void {
   });
 
   describe(`a claim that was given up on ${kind.name}`, () => {
-    let queue: QueueUnderTest;
+    let queue: TasksHarness;
     beforeEach(async () => {
-      queue = await openQueue(kind);
+      queue = await openTasks(kind);
       await queue.beat("pod-1", "pod-2");
       await queue.enqueueMany("a", [1, 2, 3]);
     });
@@ -225,9 +225,9 @@ export function claimContract(kind: StoreKind): void {
   });
 
   describe(`a task that must run alone on ${kind.name}`, () => {
-    let queue: QueueUnderTest;
+    let queue: TasksHarness;
     beforeEach(async () => {
-      queue = await openQueue(kind);
+      queue = await openTasks(kind);
       await queue.beat("pod-1", "pod-2");
       await queue.database.write([
         sql`insert into ${rowsOf} (task_id, name, deaths) values ('poison', 'a', 2)`,

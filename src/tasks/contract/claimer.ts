@@ -3,15 +3,15 @@ import { abort } from "../../base/errors.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql } from "../../store/sql.ts";
 import { type Claimer, type ClaimerParts, createClaimer } from "../claim/claimer.ts";
-import { openQueue, type QueueUnderTest, rowsOf } from "./harness.ts";
+import { openTasks, type TasksHarness, rowsOf } from "./harness.ts";
 
 /** What claiming with a loop of one's own promises on every store. */
 export function claimerContract(kind: StoreKind): void {
   describe(`claiming with one's own loop on ${kind.name}`, () => {
-    let queue: QueueUnderTest;
+    let queue: TasksHarness;
     let claimers: Claimer[];
     beforeEach(async () => {
-      queue = await openQueue(kind);
+      queue = await openTasks(kind);
       claimers = [];
     });
     afterEach(async () => {

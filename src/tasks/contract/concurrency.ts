@@ -1,10 +1,15 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { rows, sql, table } from "../../store/sql.ts";
-import { firstRound, readTries, type Round, servedLast } from "../concurrency/candidates.ts";
-import { openQueue, type QueueUnderTest, rowsOf } from "./harness.ts";
+import {
+  firstRound,
+  readCandidates,
+  type TenantRound,
+  servedLast,
+} from "../concurrency/candidates.ts";
+import { openTasks, type TasksHarness, rowsOf } from "./harness.ts";
 import { toClaim } from "../rows.ts";
-import { holdLimits, passGates, unblock } from "../sql/concurrency.ts";
+import { lockLimits, claimLimited, unblock } from "../sql/concurrency.ts";
 
 type Given = {
   taskId: string;
@@ -15,12 +20,12 @@ type Given = {
 };
 
 /** What the gates promise on every store, statement by statement. */
-export function gatesContract(kind: StoreKind): void {
+export function concurrencyContract(kind: StoreKind): void {
   describe(`gates on ${kind.name}`, () => {
-    let queue: QueueUnderTest;
+    let queue: TasksHarness;
     let lastCall = 0;
     beforeEach(async () => {
-      queue = await openQueue(kind);
+      queue = await openTasks(kind);
       await queue.beat("pod-1", "pod-2");
     });
     afterEach(() => queue.close());
@@ -47,8 +52,8 @@ export function gatesContract(kind: StoreKind): void {
       ]);
 
     /** Claims as a pod would, and tells how the round stands then. */
-    const claim = async (limit: number, round: Round = firstRound, keyLimit = 1) => {
-      const tries = await readTries(queue.database, {
+    const claim = async (limit: number, round: TenantRound = firstRound, keyLimit = 1) => {
+      const tries = await readCandidates(queue.database, {
         names: ["mail"],
         round,
         limit,
@@ -58,7 +63,7 @@ export function gatesContract(kind: StoreKind): void {
       });
       if (tries.candidates.length === 0) return { ids: [], round: tries.round, blocked: 0 };
       const call = { podId: "pod-1", call: ++lastCall, names: ["mail"], limit };
-      const { statements, claimedAt, blockedAt } = passGates(call, tries.candidates);
+      const { statements, claimedAt, blockedAt } = claimLimited(call, tries.candidates);
       const tables = await queue.database.write(statements);
       const claimed = tables[claimedAt]!.map(toClaim);
       const ids = new Set(claimed.map(({ taskId }) => taskId));
@@ -85,7 +90,7 @@ export function gatesContract(kind: StoreKind): void {
       expect(await claim(10, firstRound, 2)).toMatchObject({ ids: [] });
       expect(await queue.row("a3")).toMatchObject({ parked: 3, blocked_by: "key/mail/a" });
       await end("a1");
-      await queue.database.write([holdLimits(["key/mail/a"]), unblock(["key/mail/a"], 5)]);
+      await queue.database.write([lockLimits(["key/mail/a"]), unblock(["key/mail/a"], 5)]);
       expect(await queue.row("a3")).toMatchObject({ parked: 4, blocked_by: null });
       expect((await claim(10, firstRound, 2)).ids).toEqual(["a3"]);
     });
@@ -93,7 +98,7 @@ export function gatesContract(kind: StoreKind): void {
     test("nothing is let go on where there is no room", async () => {
       await insert(["a1", "a2"].map((taskId) => ({ taskId, key: "a" })));
       await claim(10);
-      await queue.database.write([holdLimits(["key/mail/a"]), unblock(["key/mail/a"], 5)]);
+      await queue.database.write([lockLimits(["key/mail/a"]), unblock(["key/mail/a"], 5)]);
       expect(await queue.row("a2")).toMatchObject({ parked: 3 });
     });
 
@@ -138,7 +143,7 @@ export function gatesContract(kind: StoreKind): void {
       expect((await claim(10)).ids).toEqual(["a1", "ak"]);
       expect((await claim(10)).ids).toEqual([]);
       await end("ak");
-      await queue.database.write([holdLimits(["key/mail/k"]), unblock(["key/mail/k"], 1)]);
+      await queue.database.write([lockLimits(["key/mail/k"]), unblock(["key/mail/k"], 1)]);
       expect((await claim(10)).ids).toEqual(["a2", "bk"]);
       expect(await queue.limits.tenants()).toEqual([
         { tenant: "acme", limit: 2, running: 2, ready: 1, blocked: 0 },
@@ -158,7 +163,7 @@ export function gatesContract(kind: StoreKind): void {
             const group = `key/mail/${key}`;
             const candidate = { taskId, tenant: "acme", group, groupLimit: 1 };
             const call = { podId: `pod-${at + 1}`, call: ++lastCall, names: ["mail"], limit: 1 };
-            return queue.database.write(passGates(call, [candidate]).statements);
+            return queue.database.write(claimLimited(call, [candidate]).statements);
           }),
         );
         const ofKey = sql`concurrency_key = ${`key/mail/${key}`}`;

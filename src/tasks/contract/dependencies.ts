@@ -2,25 +2,25 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { seededRandom } from "../../base/random.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql, table } from "../../store/sql.ts";
-import { createFinishing } from "../finish/finish-writer.ts";
-import { openQueue, type QueueUnderTest } from "./harness.ts";
+import { createFinishWriter } from "../finish/finish-writer.ts";
+import { openTasks, type TasksHarness } from "./harness.ts";
 import type { Claim } from "../rows.ts";
-import { type Ending, settle } from "../finish/outcome.ts";
+import { type AttemptOutcome, decideFinish } from "../finish/outcome.ts";
 import { cancelTask } from "../sql/inspect.ts";
 import { releaseCall } from "../sql/claim.ts";
 import { deleteFinished, noteRecovery, recoverTasks } from "../sql/recover.ts";
-import { wakeWaiters } from "../sql/dependencies.ts";
+import { wakeDependents } from "../sql/dependencies.ts";
 
-const returned: Ending = { type: "returned", result: `"done"` };
-const threw: Ending = { type: "threw", thrown: new Error("broken") };
+const returned: AttemptOutcome = { type: "returned", result: `"done"` };
+const threw: AttemptOutcome = { type: "threw", thrown: new Error("broken") };
 
 /** What tasks that wait for other tasks are promised on every store. */
-export function waitsContract(kind: StoreKind): void {
+export function dependenciesContract(kind: StoreKind): void {
   describe(`waiting for other tasks on ${kind.name}`, () => {
-    let queue: QueueUnderTest;
+    let queue: TasksHarness;
     const over = new AbortController();
     beforeEach(async () => {
-      queue = await openQueue(kind);
+      queue = await openTasks(kind);
       await queue.beat("pod-1");
     });
     afterEach(() => queue.close());
@@ -29,13 +29,14 @@ export function waitsContract(kind: StoreKind): void {
       (await queue.enqueue(name, 1, { after })).taskId;
     const claim = async (name: string) => (await queue.claim("pod-1", [name]))[0];
     /** Stores how an attempt ended, as the worker does. */
-    const end = async (claimed: Claim, ending: Ending = returned) => {
-      const finishing = createFinishing({ ...queue, podId: "pod-1", signal: over.signal });
-      const settled = settle(claimed, ending, { attempts: 1, backoff: {} }, seededRandom(1));
-      const finish = { ...settled, ...(claimed.awaited && { awaited: true }) };
-      expect(await finishing.store(finish)).toEqual({ type: "stored" });
+    const end = async (claimed: Claim, outcome: AttemptOutcome = returned) => {
+      const finishWriter = createFinishWriter({ ...queue, podId: "pod-1", signal: over.signal });
+      const settled = decideFinish(claimed, outcome, { attempts: 1, backoff: {} }, seededRandom(1));
+      const finish = { ...settled, ...(claimed.hasDependents && { awaited: true }) };
+      expect(await finishWriter.finish(finish)).toEqual({ type: "stored" });
     };
-    const run = async (name: string, ending?: Ending) => end((await claim(name))!, ending);
+    const run = async (name: string, outcome?: AttemptOutcome) =>
+      end((await claim(name))!, outcome);
 
     test("a task runs once all that it waits for have completed, and not before", async () => {
       const [one, other] = [await enqueue("one"), await enqueue("other")];
@@ -50,7 +51,7 @@ export function waitsContract(kind: StoreKind): void {
     test("it waits for what was claimed before anybody waited for it", async () => {
       const one = await enqueue("one");
       const claimed = (await claim("one"))!;
-      expect(claimed.awaited).toBeUndefined();
+      expect(claimed.hasDependents).toBeUndefined();
       const waiter = await enqueue("waiter", one);
       await end(claimed);
       expect(await claim("waiter")).toMatchObject({ taskId: waiter });
@@ -136,7 +137,7 @@ export function waitsContract(kind: StoreKind): void {
       await queue.database.write([
         noteRecovery(orphans),
         recoverTasks(orphans),
-        ...wakeWaiters([one]),
+        ...wakeDependents([one]),
       ]);
       expect(await queue.get(one)).toMatchObject({ status: "failed" });
       expect(await claim("waiter")).toMatchObject({ doomed: true });

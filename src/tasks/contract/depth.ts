@@ -2,15 +2,15 @@ import { afterAll, afterEach, beforeEach, describe, expect, test } from "vitest"
 import type { StoreKind } from "../../store/contract/database.ts";
 import { limit, now, sql } from "../../store/sql.ts";
 import { readDepth } from "../inspect/depth.ts";
-import { closeStores, openQueue, type QueueUnderTest, rowsOf } from "./harness.ts";
-import { depthLimit } from "../sql/inspect.ts";
+import { closeStores, openTasks, type TasksHarness, rowsOf } from "./harness.ts";
+import { maxDepthCount } from "../sql/inspect.ts";
 
 /** What a look at the queue promises on every store. */
 export function depthContract(kind: StoreKind): void {
   describe(`the depth of the queue on ${kind.name}`, () => {
-    let queue: QueueUnderTest;
+    let queue: TasksHarness;
     beforeEach(async () => {
-      queue = await openQueue(kind);
+      queue = await openTasks(kind);
     });
     afterEach(() => queue.close());
     afterAll(closeStores);
@@ -93,14 +93,14 @@ export function depthContract(kind: StoreKind): void {
 
     test("isn't counted beyond its limit", async () => {
       const many = sql`with recursive step (at) as (
-        select 1 union all select at + 1 from step where at < ${depthLimit + 5})`;
+        select 1 union all select at + 1 from step where at < ${maxDepthCount + 5})`;
       await queue.database.write([
         sql`insert into ${rowsOf} (name) ${many} select 'a' from step`,
-        sql`insert into ${rowsOf} (name, status) ${many} select 'b', 'failed' from step ${limit(depthLimit + 5)}`,
+        sql`insert into ${rowsOf} (name, status) ${many} select 'b', 'failed' from step ${limit(maxDepthCount + 5)}`,
       ]);
       expect(await depth()).toMatchObject({
-        a: { ready: depthLimit },
-        b: { failed: depthLimit },
+        a: { ready: maxDepthCount },
+        b: { failed: maxDepthCount },
       });
     });
   });

@@ -4,7 +4,7 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql } from "../../store/sql.ts";
 import type { EachCounts, EnqueueRow, RowOutcome } from "../enqueue/each.ts";
-import { openQueue, type QueueUnderTest, rowsOf } from "./harness.ts";
+import { openTasks, type TasksHarness, rowsOf } from "./harness.ts";
 import { task } from "../task.ts";
 
 const mail = task("mail", { input: z.object({ to: z.string() }) });
@@ -12,9 +12,9 @@ const mail = task("mail", { input: z.object({ to: z.string() }) });
 /** What storing each of many rows promises on every store. */
 export function eachContract(kind: StoreKind): void {
   describe(`enqueueing each of many on ${kind.name}`, () => {
-    let queue: QueueUnderTest;
+    let queue: TasksHarness;
     beforeEach(async () => {
-      queue = await openQueue(kind);
+      queue = await openTasks(kind);
     });
     afterEach(() => queue.close());
 

@@ -3,15 +3,15 @@ import { abort, FlotillaError } from "../../base/errors.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql, table } from "../../store/sql.ts";
 import { readDepth } from "../inspect/depth.ts";
-import { openQueue, type QueueUnderTest } from "./harness.ts";
+import { openTasks, type TasksHarness } from "./harness.ts";
 import { task } from "../task.ts";
 
 /** What those are promised who enqueue tasks that wait for others, and who handle them. */
-export function waitingContract(kind: StoreKind): void {
+export function enqueueAfterContract(kind: StoreKind): void {
   describe(`enqueueing after other tasks on ${kind.name}`, () => {
-    let queue: QueueUnderTest;
+    let queue: TasksHarness;
     beforeEach(async () => {
-      queue = await openQueue(kind);
+      queue = await openTasks(kind);
     });
     afterEach(() => queue.close());
 

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { z } from "zod";
 import type { StoreKind } from "../../store/contract/database.ts";
-import { openQueue, type QueueUnderTest } from "./harness.ts";
+import { openTasks, type TasksHarness } from "./harness.ts";
 import { sql } from "../../store/sql.ts";
 import { task } from "../task.ts";
 
@@ -10,9 +10,9 @@ const mail = task("mail", { input: z.object({ to: z.string().trim() }) });
 /** What enqueueing promises on every store. */
 export function enqueueContract(kind: StoreKind): void {
   describe(`enqueueing on ${kind.name}`, () => {
-    let queue: QueueUnderTest;
+    let queue: TasksHarness;
     beforeEach(async () => {
-      queue = await openQueue(kind);
+      queue = await openTasks(kind);
     });
     afterEach(() => queue.close());
 

@@ -2,32 +2,33 @@ import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { seededRandom } from "../../base/random.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
-import { createFinishing } from "../finish/finish-writer.ts";
-import { openQueue, type QueueUnderTest } from "./harness.ts";
+import { createFinishWriter } from "../finish/finish-writer.ts";
+import { openTasks, type TasksHarness } from "./harness.ts";
 import type { Claim } from "../rows.ts";
-import { type Ending, settle } from "../finish/outcome.ts";
+import { type AttemptOutcome, decideFinish } from "../finish/outcome.ts";
 import { finishTasks, noteFinishes, saveProgress } from "../sql/finish.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Database } from "../../store/database.ts";
 
 const policy = { attempts: 3, backoff: { baseMs: 1_000, jitter: 0 } };
-const returned: Ending = { type: "returned", result: `"done"` };
-const threw: Ending = { type: "threw", thrown: new Error("broken") };
+const returned: AttemptOutcome = { type: "returned", result: `"done"` };
+const threw: AttemptOutcome = { type: "threw", thrown: new Error("broken") };
 
 /** What storing the end of an attempt promises on every store. */
 export function finishContract(kind: StoreKind): void {
   describe(`finishing on ${kind.name}`, () => {
-    let queue: QueueUnderTest;
+    let queue: TasksHarness;
     beforeEach(async () => {
-      queue = await openQueue(kind);
+      queue = await openTasks(kind);
       await queue.beat("pod-1", "pod-2");
     });
     afterEach(() => queue.close());
 
-    const decide = (claim: Claim, ending: Ending) => settle(claim, ending, policy, seededRandom(1));
+    const decide = (claim: Claim, outcome: AttemptOutcome) =>
+      decideFinish(claim, outcome, policy, seededRandom(1));
     /** Stores endings as the worker does, and gives how many rows that changed. */
-    const finish = async (...pairs: [Claim, Ending][]) => {
-      const finishes = pairs.map(([claim, ending]) => decide(claim, ending));
+    const finish = async (...pairs: [Claim, AttemptOutcome][]) => {
+      const finishes = pairs.map(([claim, outcome]) => decide(claim, outcome));
       const tables = await queue.database.write([
         noteFinishes("pod-1", finishes),
         finishTasks(finishes),
@@ -144,7 +145,7 @@ export function finishContract(kind: StoreKind): void {
       const stale = claims.slice(0, 20);
       await queue.recover("pod-1", stale);
       await queue.claim("pod-2", ["a"], 20);
-      const endings = claims.map((claim, at): [Claim, Ending] => [
+      const endings = claims.map((claim, at): [Claim, AttemptOutcome] => [
         claim,
         at % 2 ? threw : returned,
       ]);
@@ -168,7 +169,7 @@ export function finishContract(kind: StoreKind): void {
             }
             if (fate === "cancelled") await queue.cancel(taskId);
             const stop = new AbortController();
-            const { store } = createFinishing({
+            const { finish: store } = createFinishWriter({
               database: losing(queue.database, lost),
               clock: queue.clock,
               random: queue.random,

@@ -2,16 +2,16 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { beat } from "../../pods/sql.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql, table } from "../../store/sql.ts";
-import { openQueue, type QueueUnderTest, rowsOf } from "./harness.ts";
+import { openTasks, type TasksHarness, rowsOf } from "./harness.ts";
 import { task } from "../task.ts";
-import { gated } from "./worker.ts";
+import { heldOpen } from "./worker.ts";
 
 /** What can be seen of a fleet in its two tables, on every store. */
 export function fleetContract(kind: StoreKind): void {
   describe(`a fleet on ${kind.name}`, () => {
-    let queue: QueueUnderTest;
+    let queue: TasksHarness;
     beforeEach(async () => {
-      queue = await openQueue(kind);
+      queue = await openTasks(kind);
     });
     afterEach(() => queue.close());
 
@@ -81,7 +81,7 @@ export function fleetContract(kind: StoreKind): void {
       { target: 0.8, holds: 8 },
       { target: 0.5, holds: 5 },
     ])("of ten slots at $target holds no more than $holds", async ({ target, holds }) => {
-      const { handler, attempts } = gated("held");
+      const { handler, attempts } = heldOpen("held");
       await queue.enqueueMany("held", Array.from({ length: 30 }).fill(null));
       await queue.work("pod-1", [handler], { capacity: { slots: 10, target }, graceMs: 5 });
       await queue.until("all it takes", () => attempts.length === holds);
@@ -97,7 +97,7 @@ export function fleetContract(kind: StoreKind): void {
 
     test("counts every attempt that failed, where anybody can see it", async () => {
       const options = { attempts: 4, backoff: { baseMs: 1_000, factor: 1, jitter: 0 } };
-      const { handler, attempts } = gated("flaky", options);
+      const { handler, attempts } = heldOpen("flaky", options);
       await queue.work("pod-1", [handler]);
       const { taskId } = await queue.enqueue("flaky", null);
       for (let failed = 1; failed <= 4; failed++) {
@@ -112,7 +112,7 @@ export function fleetContract(kind: StoreKind): void {
 
     test("does as much more at once as every pod that joins has room for", async () => {
       const room = { capacity: { slots: 2, target: 1 }, graceMs: 5 };
-      const pods = Array.from({ length: 4 }, () => gated("held"));
+      const pods = Array.from({ length: 4 }, () => heldOpen("held"));
       await queue.enqueueMany("held", Array.from({ length: 12 }).fill(null));
       const running = () => pods.reduce((sum, { attempts }) => sum + attempts.length, 0);
       for (const [at, { handler }] of pods.entries()) {
@@ -129,7 +129,7 @@ export function fleetContract(kind: StoreKind): void {
     test("has a pod that joins take its share within a poll, and what one leaves is taken by others", async () => {
       // The grace leaves a loaded database the time to store what is given back.
       const room = { capacity: { slots: 2, target: 1 }, pollMs: 1_000, graceMs: 400 };
-      const [one, other] = [gated("held"), gated("held")];
+      const [one, other] = [heldOpen("held"), heldOpen("held")];
       await queue.enqueueMany("held", Array.from({ length: 4 }).fill(null));
       const first = await queue.work("pod-1", [one.handler], room);
       await queue.until("the first pod's", () => one.attempts.length === 2);

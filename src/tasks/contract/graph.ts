@@ -2,15 +2,15 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql } from "../../store/sql.ts";
 import type { GraphRow } from "../enqueue/graph.ts";
-import { openQueue, type QueueUnderTest, rowsOf } from "./harness.ts";
+import { openTasks, type TasksHarness, rowsOf } from "./harness.ts";
 import { task } from "../task.ts";
 
 /** What those are promised who enqueue tasks that wait for each other. */
 export function graphContract(kind: StoreKind): void {
   describe(`a graph of tasks on ${kind.name}`, () => {
-    let queue: QueueUnderTest;
+    let queue: TasksHarness;
     beforeEach(async () => {
-      queue = await openQueue(kind);
+      queue = await openTasks(kind);
     });
     afterEach(() => queue.close());
 

@@ -1,7 +1,7 @@
 import { type MovableClock, movableClock } from "../../base/contract/movable-clock.ts";
 import { uuidv7 } from "../../base/ids.ts";
 import { seededRandom } from "../../base/random.ts";
-import { beat, seePods, toPodSeen } from "../../pods/sql.ts";
+import { beat, readPods, toPodSeen } from "../../pods/sql.ts";
 import type { Database } from "../../store/database.ts";
 import type { OpenStore, StoreKind } from "../../store/contract/database.ts";
 import { emptyTables } from "../../store/contract/kinds.ts";
@@ -16,7 +16,7 @@ import type { TaskHandler } from "../task.ts";
 import { startWorker, type Worker, type WorkerEvent, type WorkerOptions } from "../run/worker.ts";
 
 /** A queue on an empty store, with time in hand. */
-export type QueueUnderTest = Awaited<ReturnType<typeof openQueue>>;
+export type TasksHarness = Awaited<ReturnType<typeof openTasks>>;
 
 export const rowsOf = table("task");
 
@@ -24,7 +24,7 @@ type ClaimManner = { oldestFirst?: boolean; call?: number; from?: Frontier };
 
 const waitLimitMs = 30_000;
 
-export async function openQueue(kind: StoreKind) {
+export async function openTasks(kind: StoreKind) {
   const store = await emptyStore(kind);
   const { database } = store;
   const clock: MovableClock = store.clock ?? movableClock();
@@ -161,7 +161,7 @@ export async function openQueue(kind: StoreKind) {
       podId: string,
       claims: readonly Pick<Claim, "taskId" | "token">[],
     ): Promise<number> {
-      const pods = (await database.read(seePods())).map(toPodSeen);
+      const pods = (await database.read(readPods())).map(toPodSeen);
       const pod = pods.find((each) => each.podId === podId)!;
       const orphans = claims.map(({ taskId, token }) => ({ taskId, token, pod }));
       const [recovered] = await database.write([recoverTasks(orphans)]);

@@ -1,4 +1,4 @@
-import { countStep, toStored } from "../../dead-letters/redrive.ts";
+import { countStep, toStoredRedrive } from "../../dead-letters/redrive.ts";
 import {
   discardTasks,
   failedAfter,
@@ -9,13 +9,13 @@ import {
 } from "../../dead-letters/sql.ts";
 import {
   type Candidate,
-  candidatesOf,
-  freeRoom,
-  pairsAtGate,
-  passGates,
+  selectCandidates,
+  unblockAfter,
+  limitedPairs,
+  claimLimited,
 } from "../sql/concurrency.ts";
 import { blockedScopes, unneededLimits } from "../sql/limits.ts";
-import { seePods } from "../../pods/sql.ts";
+import { readPods } from "../../pods/sql.ts";
 import type { Statement } from "../../store/sql.ts";
 import {
   countReady,
@@ -23,14 +23,14 @@ import {
   otherDepths,
   readyDepth,
   retryTask,
-  tasksInLine,
+  tasksInClaimOrder,
 } from "../sql/inspect.ts";
 import {
   claimOldest,
   claimReserved,
   claimTasks,
   levelsInUse,
-  lookAhead,
+  readAhead,
   releaseCall,
   reserveAlone,
   unparkDue,
@@ -38,9 +38,9 @@ import {
 import {
   type Finish,
   finishTasks,
-  followFinishes,
+  insertFinishFollowUps,
   forgetEarlierSnoozes,
-  lookAt,
+  readTaskStates,
   noteFinishes,
   saveProgress,
 } from "../sql/finish.ts";
@@ -48,7 +48,7 @@ import {
   findKeys,
   findOwn,
   findReplaced,
-  holdHolders,
+  lockHolders,
   noteReplaced,
   releaseKeys,
   replaceHolders,
@@ -58,19 +58,19 @@ import {
 import {
   claimsOf,
   deleteFinished,
-  followRecovery,
+  insertRecoveryFollowUps,
   noteRecovery,
   recoverTasks,
   sweep,
 } from "../sql/recover.ts";
 import { type RunFinish, storeRuns } from "../sql/runs.ts";
 import {
-  beginWaiting,
+  insertDependencies,
   getParents,
-  missing,
-  waitsOf,
-  wakeWaiters,
-  wakeWaitersOfCall,
+  missingDependencies,
+  dependenciesOf,
+  wakeDependents,
+  wakeDependentsOfCall,
 } from "../sql/dependencies.ts";
 
 const call = { podId: "pod", call: 7, names: ["a", "b"], limit: 10, held: ["x"] };
@@ -114,7 +114,7 @@ const letter = {
   redriveId: null,
   token: 1,
 };
-const redrive = toStored({ redrive_id: "r", filter: "{}", state: "running", reason: null });
+const redrive = toStoredRedrive({ redrive_id: "r", filter: "{}", state: "running", reason: null });
 
 const candidates: Candidate[] = [
   { taskId: "x", tenant: "acme", group: "key/a/k", groupLimit: 2 },
@@ -163,32 +163,32 @@ export const hotStatements: Record<string, Statement | Statement[]> = {
   levelsInUse: levelsInUse(["a", "b"]),
   claimReserved: claimReserved(call, "x"),
   unparkDue: unparkDue(),
-  pairsAtGate: pairsAtGate(["a", "b"], "acme", 10),
-  candidatesOf: candidatesOf([{ name: "a", tenant: "acme" }], { count: 10, fromPriority: 100 }),
-  passGates: passGates(call, candidates).statements,
-  "passGates, alone": passGates(call, candidates, { alone: true }).statements,
+  pairsAtGate: limitedPairs(["a", "b"], "acme", 10),
+  candidatesOf: selectCandidates([{ name: "a", tenant: "acme" }], { count: 10, fromPriority: 100 }),
+  passGates: claimLimited(call, candidates).statements,
+  "passGates, alone": claimLimited(call, candidates, { alone: true }).statements,
   "claimTasks, after the gates": claimTasks({ ...call, shared: true, pauses: 1 }),
-  freeRoom: freeRoom([{ status: "completed", delayMs: null, gate }]).freeing,
-  "freeRoom, of several": freeRoom([
+  freeRoom: unblockAfter([{ status: "completed", delayMs: null, gate }]).freeing,
+  "freeRoom, of several": unblockAfter([
     { status: "completed", delayMs: null, gate },
     { status: "failed", delayMs: null, gate },
   ]).freeing,
   blockedScopes: blockedScopes("", 10),
   unneededLimits: unneededLimits("", 10),
-  lookAhead: lookAhead(["a", "b"]),
+  lookAhead: readAhead(["a", "b"]),
   reserveAlone: reserveAlone("pod", ["a", "b"]),
   releaseCall: releaseCall("pod", 7),
   finishTasks: finishTasks([finish]),
   noteFinishes: noteFinishes("pod", [finish]),
   forgetEarlierSnoozes: forgetEarlierSnoozes(["x"]),
-  followFinishes: followFinishes([{ ...finish, status: "failed", followUp }]),
-  followRecovery: followRecovery([followUp], orphans),
-  lookAt: lookAt(["x"]),
+  followFinishes: insertFinishFollowUps([{ ...finish, status: "failed", followUp }]),
+  followRecovery: insertRecoveryFollowUps([followUp], orphans),
+  lookAt: readTaskStates(["x"]),
   saveProgress: saveProgress([{ taskId: "x", token: 1, runSeq: 0, value: "1" }]),
   findKeys: findKeys([key]),
   findOwn: findOwn([key]),
   findReplaced: findReplaced([key]),
-  holdHolders: holdHolders([key]),
+  holdHolders: lockHolders([key]),
   noteReplaced: noteReplaced([key], { again: false, needed: [] }),
   "noteReplaced, again": noteReplaced([key], { again: true, needed: [key] }),
   releaseKeys: releaseKeys([key]),
@@ -198,7 +198,7 @@ export const hotStatements: Record<string, Statement | Statement[]> = {
   namesWaiting: namesWaiting(),
   readyDepth: readyDepth([{ name: "a", priority: 3 }]),
   countReady: countReady(["a", "b"], 200),
-  tasksInLine: tasksInLine(
+  tasksInLine: tasksInClaimOrder(
     [
       { name: "a", rank: 3 },
       { name: "b", rank: 1 },
@@ -206,16 +206,16 @@ export const hotStatements: Record<string, Statement | Statement[]> = {
     10_000,
   ),
   otherDepths: otherDepths(),
-  seePods: seePods(),
+  seePods: readPods(),
   claimsOf: claimsOf(["pod"], 10),
   recoverTasks: recoverTasks(orphans),
   noteRecovery: noteRecovery(orphans),
   sweep: sweep("x", 10, kept),
-  wakeWaiters: wakeWaiters(["x", "y"]),
-  wakeWaitersOfCall: wakeWaitersOfCall("pod", 7),
-  beginWaiting: beginWaiting([{ awaitedId: "x", waiterId: "y", place: 0 }]),
-  "waits that are missing": missing(["x"]),
-  waitsOf: waitsOf(["x"]),
+  wakeWaiters: wakeDependents(["x", "y"]),
+  wakeWaitersOfCall: wakeDependentsOfCall("pod", 7),
+  beginWaiting: insertDependencies([{ dependencyId: "x", dependentId: "y", place: 0 }]),
+  "waits that are missing": missingDependencies(["x"]),
+  waitsOf: dependenciesOf(["x"]),
   getParents: getParents("x"),
   deleteFinished: deleteFinished(["x"], kept),
   failedAfter: failedAfter({ atMs: 1, taskId: "x" }, 10),
@@ -231,7 +231,7 @@ export const hotStatements: Record<string, Statement | Statement[]> = {
   "claimTasks, of flows": claimTasks({ ...call, flows }),
   "claimOldest, of flows": claimOldest({ ...call, flows }, [{ name: "a", priority: 3 }]),
   "claimReserved, of flows": claimReserved({ ...call, flows }, "x"),
-  "passGates, of flows": passGates({ ...call, flows }, candidates).statements,
+  "passGates, of flows": claimLimited({ ...call, flows }, candidates).statements,
   "reserveAlone, of flows": reserveAlone("pod", ["a", "b"], flows),
   "storeRuns, going on": runStatements([{ status: "claimed" }]),
   "storeRuns, parked and ended": runStatements([

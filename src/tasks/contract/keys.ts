@@ -4,16 +4,16 @@ import type { Database } from "../../store/database.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql, type Statement } from "../../store/sql.ts";
 import type { Enqueued } from "../enqueue/options.ts";
-import { openQueue, type QueueUnderTest, rowsOf } from "./harness.ts";
+import { openTasks, type TasksHarness, rowsOf } from "./harness.ts";
 import { findKeys, insertTasks } from "../sql/enqueue.ts";
 import { task } from "../task.ts";
 
 /** What keys, lost answers and the caller's own transaction promise on every store. */
 export function keysContract(kind: StoreKind): void {
   describe(`enqueueing once on ${kind.name}`, () => {
-    let queue: QueueUnderTest;
+    let queue: TasksHarness;
     beforeEach(async () => {
-      queue = await openQueue(kind);
+      queue = await openTasks(kind);
     });
     afterEach(() => queue.close());
 

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql, table } from "../../store/sql.ts";
-import { openQueue, type QueueUnderTest, rowsOf } from "./harness.ts";
-import { createRoomKeeping } from "../concurrency/unblock.ts";
+import { openTasks, type TasksHarness, rowsOf } from "./harness.ts";
+import { createUnblocker } from "../concurrency/unblock.ts";
 import { abort, retryAfter } from "../../base/errors.ts";
 import { claimReserved } from "../sql/claim.ts";
 import { task, type TaskContext } from "../task.ts";
@@ -19,9 +19,9 @@ const byNumber = (one: number, other: number) => one - other;
 /** What limits promise on every store, with pods that run tasks. */
 export function limitsContract(kind: StoreKind): void {
   describe(`limits on ${kind.name}`, () => {
-    let queue: QueueUnderTest;
+    let queue: TasksHarness;
     beforeEach(async () => {
-      queue = await openQueue(kind);
+      queue = await openTasks(kind);
     });
     afterEach(() => queue.close());
 
@@ -112,7 +112,7 @@ export function limitsContract(kind: StoreKind): void {
         "the third to wait",
         async () => (await queue.count(sql`parked = 3`)) === 1,
       );
-      const keeping = createRoomKeeping(queue);
+      const keeping = createUnblocker(queue);
       expect(await keeping.pass()).toBe(0);
       await queue.database.write([
         sql`update ${table("task_limit")} set max_running = 3, by_hand = 1`,
@@ -131,11 +131,11 @@ export function limitsContract(kind: StoreKind): void {
         (
           await queue.database.read(sql`select scope from ${table("task_limit")} order by scope`)
         ).map((row) => row["scope"] as string);
-      await createRoomKeeping(queue).pass();
+      await createUnblocker(queue).pass();
       expect(await scopes()).toEqual(["key/call/ada", "key/call/bob"]);
       attempts[0]!.finish(0);
       await queue.ended(attempts[0]!.context.taskId);
-      await createRoomKeeping(queue).pass();
+      await createUnblocker(queue).pass();
       expect(await scopes()).toEqual(["key/call/bob"]);
     });
 

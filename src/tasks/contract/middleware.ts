@@ -3,16 +3,16 @@ import { z } from "zod";
 import { abort, snooze } from "../../base/errors.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import type { Middleware } from "../run/middleware.ts";
-import { openQueue, type QueueUnderTest } from "./harness.ts";
+import { openTasks, type TasksHarness } from "./harness.ts";
 import { task } from "../task.ts";
-import { gated } from "./worker.ts";
+import { heldOpen } from "./worker.ts";
 
 /** What middleware promises on every store. */
 export function middlewareContract(kind: StoreKind): void {
   describe(`middleware on ${kind.name}`, () => {
-    let queue: QueueUnderTest;
+    let queue: TasksHarness;
     beforeEach(async () => {
-      queue = await openQueue(kind);
+      queue = await openTasks(kind);
     });
     afterEach(() => queue.close());
 
@@ -79,7 +79,7 @@ export function middlewareContract(kind: StoreKind): void {
     });
 
     test("that hangs is stopped by the timeout, and left to itself after the grace", async () => {
-      const { handler, attempts } = gated("a", { attempts: 1, timeoutMs: 10_000 });
+      const { handler, attempts } = heldOpen("a", { attempts: 1, timeoutMs: 10_000 });
       let fired = 0;
       const hangs: Middleware = async ({ signal }, next) => {
         signal.addEventListener("abort", () => fired++);

@@ -1,12 +1,12 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { abort, FlotillaError } from "../../base/errors.ts";
-import { nobodySeen, observe } from "../../pods/liveness.ts";
-import { beat, seePods, toPodSeen } from "../../pods/sql.ts";
+import { emptyLiveness, observe } from "../../pods/liveness.ts";
+import { beat, readPods, toPodSeen } from "../../pods/sql.ts";
 import type { Database } from "../../store/database.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql } from "../../store/sql.ts";
 import { task, type TaskFailure } from "../task.ts";
-import { openQueue, type QueueUnderTest, rowsOf } from "./harness.ts";
+import { openTasks, type TasksHarness, rowsOf } from "./harness.ts";
 import { createLeader } from "../leader/recover.ts";
 import { insertFollowUps } from "../sql/finish.ts";
 
@@ -16,9 +16,9 @@ const followText = insertFollowUps([], sql``).strings;
 /** What `onFailure` promises on every store. */
 export function onFailureContract(kind: StoreKind): void {
   describe(`what follows a failure on ${kind.name}`, () => {
-    let queue: QueueUnderTest;
+    let queue: TasksHarness;
     beforeEach(async () => {
-      queue = await openQueue(kind);
+      queue = await openTasks(kind);
     });
     afterEach(() => queue.close());
 
@@ -152,12 +152,12 @@ export function onFailureContract(kind: StoreKind): void {
         const { taskId } = await queue.enqueue("charge", { cents: 5 });
         await queue.claim("pod-2", ["charge"]);
         await queue.database.write([sql`update ${rowsOf} set deaths = 3`]);
-        let liveness = nobodySeen;
+        let liveness = emptyLiveness;
         for (let second = 0; second < 7; second++) {
           await queue.pass(1_000);
           await queue.beat("pod-1");
           if (forget && second === 0) await queue.forgetPod("pod-2");
-          const pods = (await queue.database.read(seePods())).map(toPodSeen);
+          const pods = (await queue.database.read(readPods())).map(toPodSeen);
           liveness = observe(liveness, { atMs: queue.clock.monotonic(), pods }, limits);
         }
         const { database, ids } = queue;

@@ -3,9 +3,9 @@ import { FlotillaError } from "../../base/errors.ts";
 import { silentLogger } from "../../base/log.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import type { Database } from "../../store/database.ts";
-import { openQueue, type QueueUnderTest } from "./harness.ts";
+import { openTasks, type TasksHarness } from "./harness.ts";
 import { task } from "../task.ts";
-import { gated } from "./worker.ts";
+import { heldOpen } from "./worker.ts";
 import { sendLeftovers } from "../finish/outbox-resend.ts";
 import { memoryDisk } from "./memory-disk.ts";
 import { createOutbox, type Outbox } from "../finish/outbox.ts";
@@ -13,10 +13,10 @@ import { createOutbox, type Outbox } from "../finish/outbox.ts";
 /** What is promised of results that the store can't take when they are there. */
 export function outboxContract(kind: StoreKind): void {
   describe(`results that ${kind.name} can't take yet`, () => {
-    let queue: QueueUnderTest;
+    let queue: TasksHarness;
     let memory: ReturnType<typeof memoryDisk>;
     beforeEach(async () => {
-      queue = await openQueue(kind);
+      queue = await openTasks(kind);
       memory = memoryDisk();
     });
     afterEach(() => queue.close());
@@ -42,7 +42,7 @@ export function outboxContract(kind: StoreKind): void {
 
     /** A pod that has run a task and can't say so. */
     const podInOutage = async (how: "away" | "hangs", maxBytes?: number) => {
-      const { handler, attempts } = gated("a");
+      const { handler, attempts } = heldOpen("a");
       const { state, database } = shakyStore();
       const outbox = outboxOf("pod-1", maxBytes);
       const worker = await queue.work("pod-1", [handler], { database, outbox, graceMs: 10 });
@@ -99,7 +99,7 @@ export function outboxContract(kind: StoreKind): void {
     });
 
     test("give way to a cancel that came before they could be sent", async () => {
-      const { handler, attempts } = gated("a");
+      const { handler, attempts } = heldOpen("a");
       const { state, database } = shakyStore();
       await queue.work("pod-1", [handler], { database, outbox: outboxOf("pod-1"), graceMs: 10 });
       const { taskId } = await queue.enqueue("a", 1);

@@ -4,7 +4,7 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { Database } from "../../store/database.ts";
 import { sql, type Statement, table } from "../../store/sql.ts";
 import { readPauses } from "../claim/pauses.ts";
-import { openQueue, type QueueUnderTest, rowsOf } from "./harness.ts";
+import { openTasks, type TasksHarness, rowsOf } from "./harness.ts";
 import { claimTasks } from "../sql/claim.ts";
 import { dropPause, putPause } from "../sql/limits.ts";
 import { task } from "../task.ts";
@@ -12,11 +12,11 @@ import { task } from "../task.ts";
 /** What pausing promises on every store. */
 export function pauseContract(kind: StoreKind): void {
   describe(`pausing on ${kind.name}`, () => {
-    let queue: QueueUnderTest;
+    let queue: TasksHarness;
     const ran: string[] = [];
     const handlers = ["a", "b"].map((name) => task(name, {}, () => void ran.push(name)));
     beforeEach(async () => {
-      queue = await openQueue(kind);
+      queue = await openTasks(kind);
       ran.length = 0;
     });
     afterEach(() => queue.close());

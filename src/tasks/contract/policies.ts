@@ -3,16 +3,16 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { Database } from "../../store/database.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql } from "../../store/sql.ts";
-import { openQueue, type QueueUnderTest, rowsOf } from "./harness.ts";
+import { openTasks, type TasksHarness, rowsOf } from "./harness.ts";
 import { findKeys } from "../sql/enqueue.ts";
 import { task } from "../task.ts";
 
 /** What may be asked of a key beyond naming one task for good, on every store. */
 export function policiesContract(kind: StoreKind): void {
   describe(`keys with a policy on ${kind.name}`, () => {
-    let queue: QueueUnderTest;
+    let queue: TasksHarness;
     beforeEach(async () => {
-      queue = await openQueue(kind);
+      queue = await openTasks(kind);
     });
     afterEach(() => queue.close());
 

@@ -6,17 +6,17 @@ import type { Json } from "../../base/json.ts";
 import { silentLogger } from "../../base/log.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { type LocalProgress, localProgress } from "../run/local-progress.ts";
-import { openQueue, type QueueUnderTest } from "./harness.ts";
+import { openTasks, type TasksHarness } from "./harness.ts";
 import { type HandleOptions, task } from "../task.ts";
 
 /** What a later attempt finds of what an earlier one saved, on every store. */
 export function progressContract(kind: StoreKind): void {
   describe(`progress that a later attempt reads on ${kind.name}`, () => {
-    let queue: QueueUnderTest;
+    let queue: TasksHarness;
     let folder: string;
     let local: LocalProgress;
     beforeEach(async () => {
-      queue = await openQueue(kind);
+      queue = await openTasks(kind);
       folder = mkdtempSync(join(tmpdir(), "flotilla-progress-"));
       local = localProgress(folder, { clock: queue.clock, log: silentLogger });
     });

@@ -2,16 +2,16 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql, table } from "../../store/sql.ts";
 import { prune, type Pruned } from "../leader/prune.ts";
-import { openQueue, type QueueUnderTest } from "./harness.ts";
+import { openTasks, type TasksHarness } from "./harness.ts";
 
 const tasks = table("task");
 
 /** What deleting finished tasks by hand promises on every store. */
 export function pruneContract(kind: StoreKind): void {
   describe(`pruning on ${kind.name}`, () => {
-    let queue: QueueUnderTest;
+    let queue: TasksHarness;
     beforeEach(async () => {
-      queue = await openQueue(kind);
+      queue = await openTasks(kind);
     });
     afterEach(() => queue.close());
 

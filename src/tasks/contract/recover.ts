@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { type Liveness, nobodySeen, observe } from "../../pods/liveness.ts";
-import { finishPass, seePods, toPodSeen } from "../../pods/sql.ts";
+import { type Liveness, emptyLiveness, observe } from "../../pods/liveness.ts";
+import { finishPass, readPods, toPodSeen } from "../../pods/sql.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql, table } from "../../store/sql.ts";
-import { openQueue, type QueueUnderTest, rowsOf } from "./harness.ts";
+import { openTasks, type TasksHarness, rowsOf } from "./harness.ts";
 import { createLeader, type LeaderOptions } from "../leader/recover.ts";
 import type { Claim } from "../rows.ts";
 import { noteRecovery, type Orphan, recoverTasks } from "../sql/recover.ts";
@@ -13,14 +13,14 @@ const limits = { deadAfterMs: 5_000, gapMs: 3_000 };
 /** What recovery promises on every store. */
 export function recoverContract(kind: StoreKind): void {
   describe(`recovery on ${kind.name}`, () => {
-    let queue: QueueUnderTest;
+    let queue: TasksHarness;
     beforeEach(async () => {
-      queue = await openQueue(kind);
+      queue = await openTasks(kind);
       await queue.beat("pod-1", "pod-2");
     });
     afterEach(() => queue.close());
 
-    const pods = async () => (await queue.database.read(seePods())).map(toPodSeen);
+    const pods = async () => (await queue.database.read(readPods())).map(toPodSeen);
     const claimOne = async (podId = "pod-1") => {
       const { taskId } = await queue.enqueue("a", 1);
       const [claim] = await queue.claim(podId, ["a"]);
@@ -144,11 +144,11 @@ export function recoverContract(kind: StoreKind): void {
   });
 
   describe(`the leader on ${kind.name}`, () => {
-    let queue: QueueUnderTest;
+    let queue: TasksHarness;
     let liveness: Liveness;
     beforeEach(async () => {
-      queue = await openQueue(kind);
-      liveness = nobodySeen;
+      queue = await openTasks(kind);
+      liveness = emptyLiveness;
       await queue.beat("pod-1");
     });
     afterEach(() => queue.close());
@@ -158,7 +158,7 @@ export function recoverContract(kind: StoreKind): void {
       for (let second = 0; second < count; second++) {
         await queue.pass(1_000);
         await queue.beat("pod-1", ...beating);
-        const pods = (await queue.database.read(seePods())).map(toPodSeen);
+        const pods = (await queue.database.read(readPods())).map(toPodSeen);
         liveness = observe(liveness, { atMs: queue.clock.monotonic(), pods }, limits);
       }
     };

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { FlotillaError } from "../../base/errors.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import type { Database } from "../../store/database.ts";
-import { openQueue, type QueueUnderTest } from "./harness.ts";
+import { openTasks, type TasksHarness } from "./harness.ts";
 import { finishTasks } from "../sql/finish.ts";
 import { task } from "../task.ts";
 
@@ -12,11 +12,11 @@ const finishText = finishTasks([]).strings;
 /** What becomes of tasks of which the store takes no word, or not every one. */
 export function refusedContract(kind: StoreKind): void {
   describe(`endings that ${kind.name} refuses for good`, () => {
-    let queue: QueueUnderTest;
+    let queue: TasksHarness;
     let runs: number;
     let refuses: (words: string) => boolean;
     beforeEach(async () => {
-      queue = await openQueue(kind);
+      queue = await openTasks(kind);
       runs = 0;
       refuses = () => false;
     });

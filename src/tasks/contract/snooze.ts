@@ -1,21 +1,21 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { snooze } from "../../base/errors.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
-import { openQueue, type QueueUnderTest } from "./harness.ts";
+import { openTasks, type TasksHarness } from "./harness.ts";
 import { task } from "../task.ts";
-import { gated } from "./worker.ts";
+import { heldOpen } from "./worker.ts";
 
 /** What snoozing promises on every store. */
 export function snoozeContract(kind: StoreKind): void {
   describe(`snoozing on ${kind.name}`, () => {
-    let queue: QueueUnderTest;
+    let queue: TasksHarness;
     beforeEach(async () => {
-      queue = await openQueue(kind);
+      queue = await openTasks(kind);
     });
     afterEach(() => queue.close());
 
     test("waits as long as the handler asks, and isn't an attempt", async () => {
-      const { handler, attempts } = gated("a", { attempts: 1 });
+      const { handler, attempts } = heldOpen("a", { attempts: 1 });
       await queue.work("pod-1", [handler]);
       const { taskId } = await queue.enqueue("a", 1);
       await queue.until("the first run", () => attempts[0]);
@@ -58,7 +58,7 @@ export function snoozeContract(kind: StoreKind): void {
     });
 
     test("is ended by a cancel that came in the meantime", async () => {
-      const { handler, attempts } = gated("a");
+      const { handler, attempts } = heldOpen("a");
       await queue.work("pod-1", [handler]);
       const { taskId } = await queue.enqueue("a", 1);
       await queue.until("the run", () => attempts[0]);

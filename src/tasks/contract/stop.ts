@@ -3,19 +3,19 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { Database } from "../../store/database.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql } from "../../store/sql.ts";
-import { openQueue, type QueueUnderTest, rowsOf } from "./harness.ts";
-import { gated } from "./worker.ts";
+import { openTasks, type TasksHarness, rowsOf } from "./harness.ts";
+import { heldOpen } from "./worker.ts";
 
 /** What stopping an attempt promises on every store: by time, by cancel, by shutdown, by loss. */
 export function stopContract(kind: StoreKind): void {
   describe(`stopping tasks on ${kind.name}`, () => {
-    let queue: QueueUnderTest;
+    let queue: TasksHarness;
     beforeEach(async () => {
-      queue = await openQueue(kind);
+      queue = await openTasks(kind);
     });
     afterEach(() => queue.close());
 
-    const started = async (handler = gated("a"), more: object = {}) => {
+    const started = async (handler = heldOpen("a"), more: object = {}) => {
       const worker = await queue.work("pod-1", [handler.handler], more);
       const { taskId } = await queue.enqueue("a", 1);
       const attempt = await queue.until("the attempt", () => handler.attempts[0]);
@@ -25,7 +25,7 @@ export function stopContract(kind: StoreKind): void {
 
     test("a timeout fires the signal, and counts as a failed attempt", async () => {
       const options = { attempts: 2, timeoutMs: 10_000, backoff: { baseMs: 0 } };
-      const { taskId, attempt, signal, attempts } = await started(gated("a", options));
+      const { taskId, attempt, signal, attempts } = await started(heldOpen("a", options));
       await queue.pass(9_000);
       expect(signal.aborted).toBe(false);
       await queue.pass(1_500);
@@ -39,7 +39,7 @@ export function stopContract(kind: StoreKind): void {
     });
 
     test("a value that comes after the signal but within the grace still counts", async () => {
-      const { taskId, attempt, signal } = await started(gated("a", { timeoutMs: 10_000 }));
+      const { taskId, attempt, signal } = await started(heldOpen("a", { timeoutMs: 10_000 }));
       await queue.pass(10_500);
       expect(signal.aborted).toBe(true);
       attempt.finish("just in time");
@@ -51,7 +51,7 @@ export function stopContract(kind: StoreKind): void {
 
     test("a handler that ignores its signal is left to itself, and can store nothing any more", async () => {
       const options = { attempts: 1, timeoutMs: 10_000 };
-      const { taskId, attempt, worker } = await started(gated("a", options), { graceMs: 2_000 });
+      const { taskId, attempt, worker } = await started(heldOpen("a", options), { graceMs: 2_000 });
       await queue.pass(10_500);
       expect(await queue.get(taskId)).toMatchObject({ status: "claimed" });
       await queue.pass(2_500);
@@ -145,7 +145,7 @@ export function stopContract(kind: StoreKind): void {
         },
       };
       const before = queue.clock.timers;
-      const worker = await queue.work("pod-1", [gated("a").handler], { database: slow });
+      const worker = await queue.work("pod-1", [heldOpen("a").handler], { database: slow });
       await queue.until("the claim", () => answer);
       const stopping = worker.stop({ waitMs: 60_000 });
       answer!();
@@ -154,7 +154,7 @@ export function stopContract(kind: StoreKind): void {
     });
 
     test("a stop gives back also what never settles", async () => {
-      const { taskId, worker } = await started(gated("a"), { graceMs: 1_000 });
+      const { taskId, worker } = await started(heldOpen("a"), { graceMs: 1_000 });
       const stopped = worker.stop({ waitMs: 1_000 });
       await queue.pass(2_500);
       await queue.outcome(stopped);
@@ -216,10 +216,10 @@ export function stopContract(kind: StoreKind): void {
         };
         const floors: number[] = [];
         await queue.enqueueMany("a", [1, 2, 3]);
-        const { handler, attempts } = gated("a");
+        const { handler, attempts } = heldOpen("a");
         await queue.work("pod-1", [handler], {
           database: shaky,
-          onFloor: (call: number) => floors.push(call),
+          onAbandoned: (call: number) => floors.push(call),
         });
         // Passing time touches the rows, and a claim that is under way would skip them.
         await queue.until("the first claim", () => landed > 0);
@@ -237,7 +237,7 @@ export function stopContract(kind: StoreKind): void {
     );
 
     test("a task that pods died under runs alone, when the pod has drained, and others after it", async () => {
-      const { handler, attempts } = gated("a");
+      const { handler, attempts } = heldOpen("a");
       await queue.enqueueMany("a", ["x", "y"]);
       const worker = await queue.work("pod-1", [handler]);
       await queue.until("the first two", () => attempts.length === 2);
@@ -268,7 +268,7 @@ export function stopContract(kind: StoreKind): void {
     });
 
     test("a task that pods died under isn't begun where a turn of that kind has just begun", async () => {
-      const { handler, attempts } = gated("a");
+      const { handler, attempts } = heldOpen("a");
       await queue.database.write([
         sql`insert into ${rowsOf} (task_id, name, payload, deaths) values ('poison', 'a', '"p"', 2)`,
       ]);
@@ -288,7 +288,7 @@ export function stopContract(kind: StoreKind): void {
     });
 
     test("a pod no longer drains for a task that was cancelled meanwhile", async () => {
-      const { handler, attempts } = gated("a");
+      const { handler, attempts } = heldOpen("a");
       await queue.enqueue("a", "x");
       const worker = await queue.work("pod-1", [handler]);
       await queue.until("the first", () => attempts.length === 1);

@@ -1,5 +1,5 @@
 import type { StoreKind } from "../../store/contract/database.ts";
-import { askContract } from "./ask.ts";
+import { inspectContract } from "./inspect.ts";
 import { capacityContract } from "./capacity.ts";
 import { claimContract } from "./claim.ts";
 import { claimerContract } from "./claimer.ts";
@@ -8,7 +8,7 @@ import { eachContract } from "./each.ts";
 import { enqueueContract } from "./enqueue.ts";
 import { finishContract } from "./finish.ts";
 import { fleetContract } from "./fleet.ts";
-import { gatesContract } from "./concurrency.ts";
+import { concurrencyContract } from "./concurrency.ts";
 import { graphContract } from "./graph.ts";
 import { keysContract } from "./keys.ts";
 import { limitsContract } from "./limits.ts";
@@ -23,13 +23,13 @@ import { middlewareContract } from "./middleware.ts";
 import { onFailureContract } from "./on-failure.ts";
 import { snoozeContract } from "./snooze.ts";
 import { stopContract } from "./stop.ts";
-import { troubleContract } from "./trouble.ts";
+import { storeErrorsContract } from "./store-errors.ts";
 import { twoClaimsContract } from "./two-claims.ts";
-import { waitContract } from "./wait-for.ts";
-import { waitingContract } from "./enqueue-after.ts";
-import { waitsContract } from "./dependencies.ts";
-import { withinContract } from "./within.ts";
-import { workersContract } from "./blocked-by.ts";
+import { waitForContract } from "./wait-for.ts";
+import { enqueueAfterContract } from "./enqueue-after.ts";
+import { dependenciesContract } from "./dependencies.ts";
+import { completeWithinContract } from "./complete-within.ts";
+import { blockedByContract } from "./blocked-by.ts";
 import { workerContract } from "./worker.ts";
 
 /** What tasks promise on every store, by the statements that each has of them. */
@@ -39,22 +39,22 @@ export function tasksContract(kind: StoreKind): void {
   policiesContract(kind);
   eachContract(kind);
   claimContract(kind);
-  gatesContract(kind);
+  concurrencyContract(kind);
   limitsContract(kind);
   pauseContract(kind);
   finishContract(kind);
   recoverContract(kind);
   pruneContract(kind);
-  askContract(kind);
+  inspectContract(kind);
   depthContract(kind);
-  waitContract(kind);
-  waitsContract(kind);
-  waitingContract(kind);
+  waitForContract(kind);
+  dependenciesContract(kind);
+  enqueueAfterContract(kind);
   graphContract(kind);
   onFailureContract(kind);
   stopContract(kind);
   twoClaimsContract(kind);
-  withinContract(kind);
+  completeWithinContract(kind);
   progressContract(kind);
 }
 
@@ -65,8 +65,8 @@ export function workingContract(kind: StoreKind): void {
   middlewareContract(kind);
   capacityContract(kind);
   snoozeContract(kind);
-  troubleContract(kind);
-  workersContract(kind);
+  storeErrorsContract(kind);
+  blockedByContract(kind);
   outboxContract(kind);
   claimerContract(kind);
   refusedContract(kind);

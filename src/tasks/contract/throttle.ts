@@ -6,10 +6,10 @@ import { beat } from "../../pods/sql.ts";
 import type { Database } from "../../store/database.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql, table } from "../../store/sql.ts";
-import { createLearning } from "../../throttles/shares/fleet-learning.ts";
+import { createFleetLearning } from "../../throttles/shares/fleet-learning.ts";
 import { storeThrottle } from "../../throttles/contract/shares-stored.ts";
 import { throttle, type Throttle } from "../../throttles/throttle.ts";
-import { openQueue, type QueueUnderTest, rowsOf } from "./harness.ts";
+import { openTasks, type TasksHarness, rowsOf } from "./harness.ts";
 import type { Task } from "../rows.ts";
 import { task, type TaskHandler } from "../task.ts";
 import { throttlesOf } from "../inspect/blocked-by.ts";
@@ -18,9 +18,9 @@ import { countedCalls, workThrottled } from "./throttled-pod.ts";
 /** What tasks of throttled names promise on every store. */
 export function throttleContract(kind: StoreKind): void {
   describe(`throttled tasks on ${kind.name}`, () => {
-    let queue: QueueUnderTest;
+    let queue: TasksHarness;
     beforeEach(async () => {
-      queue = await openQueue(kind);
+      queue = await openTasks(kind);
     });
     afterEach(() => queue.close());
 
@@ -122,7 +122,7 @@ export function throttleContract(kind: StoreKind): void {
         const { taskId } = (await queue.enqueueMany("tell", count(60))).at(-1)!;
         for (const podId of ["pod-1", "pod-2"]) await workThrottled(queue, podId, handlers);
         await watch(handlers);
-        const learning = createLearning({ database, clock, log: silentLogger });
+        const learning = createFleetLearning({ database, clock, log: silentLogger });
         /** The store's answers take next to none of the time that calls take. */
         const round = async () => {
           const isFull = () => calls.now === permits || calls.total === 100;
@@ -195,7 +195,7 @@ export function throttleContract(kind: StoreKind): void {
           name: "api",
           key: "",
           bound: 20,
-          gate: { refillPerS: 100, holdMs: 7_000 },
+          constraints: { refillPerS: 100, holdMs: 7_000 },
           stats: { meanMs: 10, meanCost: 50 },
           pods: { "pod-1": { share: 20, inFlight: 1, waiting: 9 } },
         });
@@ -373,7 +373,7 @@ export function throttleContract(kind: StoreKind): void {
       await queue.enqueueMany("slow", [1, 2, 3]);
       await queue.until("a call", () => order.length === 1);
       await queue.enqueueMany("quick", [1, 2]);
-      const behindGate = () => throttles.find("api")!.demand().behindGate;
+      const behindGate = () => throttles.find("api")!.demand().blockedTasks;
       await queue.until("both kinds at the gate", () => behindGate() >= 3);
       goOn();
       await allDone(5);

@@ -1,15 +1,15 @@
 import { silentLogger } from "../../base/log.ts";
 import { createShares } from "../../throttles/shares/shares.ts";
-import { createThrottles, type Throttles } from "../../throttles/registry.ts";
-import type { QueueUnderTest } from "./harness.ts";
+import { createThrottleRegistry, type ThrottleRegistry } from "../../throttles/registry.ts";
+import type { TasksHarness } from "./harness.ts";
 import type { TaskHandler } from "../task.ts";
 import type { Worker, WorkerOptions } from "../run/worker.ts";
 
-export type ThrottledPod = { readonly worker: Worker; readonly throttles: Throttles };
+export type ThrottledPod = { readonly worker: Worker; readonly throttles: ThrottleRegistry };
 
 /** Starts a pod's worker with permits, of which it has its part as pods do. */
 export async function workThrottled(
-  queue: QueueUnderTest,
+  queue: TasksHarness,
   podId: string,
   handlers: readonly TaskHandler[],
   more: Partial<WorkerOptions> = {},
@@ -17,7 +17,7 @@ export async function workThrottled(
   const { clock, random } = queue;
   const { database = queue.database } = more;
   const shares = createShares({ podId, database, clock, random, log: silentLogger });
-  const throttles = createThrottles({
+  const throttles = createThrottleRegistry({
     clock,
     random,
     shared: true,
@@ -29,7 +29,7 @@ export async function workThrottled(
 }
 
 /** Counts calls to a downstream that last until they are let go. */
-export function countedCalls(queue: Pick<QueueUnderTest, "clock">) {
+export function countedCalls(queue: Pick<TasksHarness, "clock">) {
   let now = 0;
   let peak = 0;
   let total = 0;

@@ -3,8 +3,8 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { Database, Row } from "../../store/database.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql } from "../../store/sql.ts";
-import { openQueue, type QueueUnderTest, rowsOf } from "./harness.ts";
-import { gated } from "./worker.ts";
+import { openTasks, type TasksHarness, rowsOf } from "./harness.ts";
+import { heldOpen } from "./worker.ts";
 
 type Held = {
   readonly landed: Promise<Row[][]>;
@@ -43,9 +43,9 @@ function holdingClaims(database: Database) {
 /** What a worker promises while two of its claim calls are under way. */
 export function twoClaimsContract(kind: StoreKind): void {
   describe(`two claims under way on ${kind.name}`, () => {
-    let queue: QueueUnderTest;
+    let queue: TasksHarness;
     beforeEach(async () => {
-      queue = await openQueue(kind);
+      queue = await openTasks(kind);
     });
     afterEach(() => queue.close());
 
@@ -55,7 +55,7 @@ export function twoClaimsContract(kind: StoreKind): void {
 
     /** A pod with eight places. Its first claim has brought four tasks, which have ended since. */
     const withTwoUnderWay = async ({ tasks = 40, poison = false } = {}) => {
-      const { handler, attempts } = gated("a");
+      const { handler, attempts } = heldOpen("a");
       await queue.enqueueMany(
         "a",
         Array.from({ length: tasks }, (_, at) => at),
@@ -65,7 +65,7 @@ export function twoClaimsContract(kind: StoreKind): void {
       const worker = await queue.work("pod-1", [handler], {
         database: store.database,
         capacity: { slots: 8, target: 1 },
-        onFloor: (call: number) => floors.push(call),
+        onAbandoned: (call: number) => floors.push(call),
       });
       const { calls } = store;
       const first = await until("the first claim", () => calls[0]);

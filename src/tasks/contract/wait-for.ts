@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { abort } from "../../base/errors.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
-import { openQueue, type QueueUnderTest } from "./harness.ts";
+import { openTasks, type TasksHarness } from "./harness.ts";
 import { task } from "../task.ts";
 
 const double = task<number, number, number>("double", {}, ({ input }) => {
@@ -10,11 +10,11 @@ const double = task<number, number, number>("double", {}, ({ input }) => {
 });
 
 /** What waiting for results promises on every store. */
-export function waitContract(kind: StoreKind): void {
+export function waitForContract(kind: StoreKind): void {
   describe(`waiting on ${kind.name}`, () => {
-    let queue: QueueUnderTest;
+    let queue: TasksHarness;
     beforeEach(async () => {
-      queue = await openQueue(kind);
+      queue = await openTasks(kind);
     });
     afterEach(() => queue.close());
 

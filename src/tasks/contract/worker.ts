@@ -3,13 +3,13 @@ import { z } from "zod";
 import { abort, retryAfter } from "../../base/errors.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql } from "../../store/sql.ts";
-import { openQueue, type QueueUnderTest, rowsOf } from "./harness.ts";
+import { openTasks, type TasksHarness, rowsOf } from "./harness.ts";
 import { type HandleOptions, task, type TaskContext } from "../task.ts";
 
 const once = { attempts: 3, backoff: { baseMs: 1_000, factor: 2, jitter: 0 } };
 
 /** A handler whose attempts end when the test says so. */
-export function gated(name: string, options: HandleOptions = once) {
+export function heldOpen(name: string, options: HandleOptions = once) {
   type Attempt = {
     context: TaskContext<unknown>;
     finish: (value: unknown) => void;
@@ -36,9 +36,9 @@ function waitable(then: (tell: (value: unknown) => void) => void): object {
 /** What running tasks promises on every store. */
 export function workerContract(kind: StoreKind): void {
   describe(`running tasks on ${kind.name}`, () => {
-    let queue: QueueUnderTest;
+    let queue: TasksHarness;
     beforeEach(async () => {
-      queue = await openQueue(kind);
+      queue = await openTasks(kind);
     });
     afterEach(() => queue.close());
 
@@ -87,7 +87,7 @@ export function workerContract(kind: StoreKind): void {
     });
 
     test("tries again after the backoff, not before, until it works", async () => {
-      const { handler, attempts } = gated("a");
+      const { handler, attempts } = heldOpen("a");
       await queue.work("pod-1", [handler]);
       const { taskId } = await queue.enqueue("a", 1);
       await queue.until("the first attempt", () => attempts[0]);
@@ -149,7 +149,7 @@ export function workerContract(kind: StoreKind): void {
     });
 
     test("waits as long as the error asks", async () => {
-      const { handler, attempts } = gated("a");
+      const { handler, attempts } = heldOpen("a");
       await queue.work("pod-1", [handler]);
       const { taskId } = await queue.enqueue("a", 1);
       await queue.until("the first attempt", () => attempts[0]);
@@ -164,7 +164,7 @@ export function workerContract(kind: StoreKind): void {
     });
 
     test("runs nothing before its time", async () => {
-      const { handler, attempts } = gated("a");
+      const { handler, attempts } = heldOpen("a");
       await queue.work("pod-1", [handler]);
       const { taskId } = await queue.enqueue("a", 1, { delayMs: 60_000 });
       for (let second = 0; second < 58; second += 2) await queue.pass(2_000);
@@ -176,7 +176,7 @@ export function workerContract(kind: StoreKind): void {
     });
 
     test("never claims names that it has no handler for", async () => {
-      const { handler, attempts } = gated("known");
+      const { handler, attempts } = heldOpen("known");
       await queue.work("pod-1", [handler]);
       const unknown = await queue.enqueue("unknown", 1, { priority: 100 });
       const known = await queue.enqueue("known", 1);
@@ -298,7 +298,7 @@ export function workerContract(kind: StoreKind): void {
     });
 
     test("shows progress while it runs", async () => {
-      const { handler, attempts } = gated("a");
+      const { handler, attempts } = heldOpen("a");
       await queue.work("pod-1", [handler]);
       const { taskId } = await queue.enqueue("a", 1);
       const attempt = await queue.until("the attempt", () => attempts[0]);

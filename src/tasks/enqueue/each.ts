@@ -2,7 +2,7 @@ import { type ErrorCode, FlotillaError, messageOf } from "../../base/errors.ts";
 import { checkOptions } from "../../base/options.ts";
 import { duplicateKey, type EnqueueOptions } from "./options.ts";
 import type { NewTask } from "../sql/enqueue.ts";
-import { isUnsettled, type Settled } from "./insert.ts";
+import { isInsertFailure, type InsertResult } from "./insert.ts";
 import type { InputOf, TaskContract } from "../task.ts";
 
 /** One of many tasks, with options of its own: of a contract, or by its name. */
@@ -73,14 +73,14 @@ type Misfit<Row> = Row extends {
 export type EachParts = {
   prepare: (row: EnqueueRow) => NewTask | Promise<NewTask>;
   /** Stores tasks in one transaction, each that can be. Who holds keys that are taken may take another. */
-  store: (news: readonly NewTask[]) => Promise<Settled[]>;
+  insert: (newTasks: readonly NewTask[]) => Promise<InsertResult[]>;
   /** Whether a transaction that was refused can be made again in parts. */
   splits: boolean;
 };
 
 // What a transaction holds: enough to make its cost small for each, and soon over for everybody else.
-const chunkRows = 1_000;
-const chunkChars = 4 * 1024 * 1024;
+const maxChunkRows = 1_000;
+const maxChunkChars = 4 * 1024 * 1024;
 
 type Prepared = { readonly index: number; readonly news: NewTask };
 
@@ -95,15 +95,15 @@ export async function enqueueEach(
   const { signal, onProgress, onOutcome } = options;
   const counts = { rows: 0, created: 0, existing: 0, replaced: 0, rejected: 0 };
   const kept: RowOutcome[] = [];
-  let waiting: (Prepared | RowOutcome)[] = [];
+  let unsent: (Prepared | RowOutcome)[] = [];
   let chars = 0;
 
   const flush = async (): Promise<void> => {
-    if (waiting.length === 0) return;
-    const chunk = waiting;
-    waiting = [];
+    if (unsent.length === 0) return;
+    const chunk = unsent;
+    unsent = [];
     chars = 0;
-    const stored = await storeRows(
+    const stored = await insertRows(
       chunk.filter((each) => "news" in each),
       parts,
     );
@@ -123,15 +123,15 @@ export async function enqueueEach(
       for await (const row of rows as AsyncIterable<EnqueueRow | Error>) {
         if (signal?.aborted) throw stopped();
         const each = await prepareRow(index++, row, parts);
-        waiting.push(each);
+        unsent.push(each);
         if ("news" in each) chars += each.news.payload.length;
-        if (waiting.length >= chunkRows || chars >= chunkChars) await flush();
+        if (unsent.length >= maxChunkRows || chars >= maxChunkChars) await flush();
       }
     } finally {
       // Also where the rows ended in an error: those that came before it are as good as any.
       if (!signal?.aborted) await flush();
     }
-    if (waiting.length > 0) throw stopped();
+    if (unsent.length > 0) throw stopped();
   } catch (error) {
     // Whoever goes on needs to know from where.
     throw withCounts(error, counts);
@@ -174,51 +174,52 @@ async function prepareRow(
  * Where the store refuses a row, only that one is rejected. Where the store itself is the trouble, all are,
  * but for those that it has stored by then: then the others are rejected with that trouble.
  */
-async function storeRows(
+async function insertRows(
   rows: readonly Prepared[],
   parts: EachParts,
 ): Promise<Map<number, RowOutcome>> {
   if (rows.length === 0) return new Map();
   try {
-    const stored = await parts.store(rows.map(({ news }) => news));
+    const stored = await parts.insert(rows.map(({ news: newTask }) => newTask));
     return new Map(rows.map((row, at) => [row.index, outcomeOf(row, stored[at]!)]));
   } catch (error) {
-    if (!isOfARow(error, parts)) throw error;
+    if (!isRowError(error, parts)) throw error;
     if (rows.length === 1) return new Map([[rows[0]!.index, rejected(rows[0]!.index, error)]]);
     const middle = Math.ceil(rows.length / 2);
-    const first = await storeRows(rows.slice(0, middle), parts);
+    const first = await insertRows(rows.slice(0, middle), parts);
     const rest = rows.slice(middle);
-    const second = await storeRows(rest, parts).catch((trouble: unknown) => {
+    const second = await insertRows(rest, parts).catch((trouble: unknown) => {
       const hasStored = [...first.values()].some(({ outcome }) => outcome !== "rejected");
       if (!parts.splits || !hasStored) throw trouble;
-      return new Map(rest.map(({ index }) => [index, unstored(index, trouble)]));
+      return new Map(rest.map(({ index }) => [index, notInserted(index, trouble)]));
     });
     return new Map([...first, ...second]);
   }
 }
 
 /** Whether it is for one of the rows that all were refused, and not for the store. */
-function isOfARow(error: unknown, { splits }: EachParts): boolean {
+function isRowError(error: unknown, { splits }: EachParts): boolean {
   if (!(error instanceof FlotillaError)) return false;
   const { code } = error;
-  if (code.startsWith("store_") || ofTheStore.includes(code)) return false;
+  if (code.startsWith("store_") || storeCodes.includes(code)) return false;
   // What a database has refused has ended the caller's transaction with it.
   return splits || code !== "internal";
 }
 
-const ofTheStore: readonly ErrorCode[] = ["closed", "overloaded", "unknown_outcome"];
+const storeCodes: readonly ErrorCode[] = ["closed", "overloaded", "unknown_outcome"];
 
-function outcomeOf({ index, news }: Prepared, settled: Settled): RowOutcome {
-  if (isUnsettled(settled)) return unstored(index, settled.error);
-  const { taskId, created, replaced } = settled;
+function outcomeOf({ index, news: newTask }: Prepared, result: InsertResult): RowOutcome {
+  if (isInsertFailure(result)) return notInserted(index, result.error);
+  const { taskId, created, replaced } = result;
   if (created) return { index, outcome: "created", taskId };
   if (replaced) return { index, outcome: "replaced", taskId };
-  if (news.policy?.onDuplicate === "reject") return rejected(index, duplicateKey(news, taskId));
+  if (newTask.policy?.onDuplicate === "reject")
+    return rejected(index, duplicateKey(newTask, taskId));
   return { index, outcome: "existing", taskId };
 }
 
 /** A row that the store has refused, or didn't answer about, while it has stored others. */
-function unstored(index: number, error: unknown): RowOutcome {
+function notInserted(index: number, error: unknown): RowOutcome {
   return rejected(index, error, { code: "internal", details: undefined });
 }
 

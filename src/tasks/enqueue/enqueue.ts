@@ -5,7 +5,7 @@ import type { Random } from "../../base/random.ts";
 import type { Database } from "../../store/database.ts";
 import type { NewTask } from "../sql/enqueue.ts";
 import type { TaskContract } from "../task.ts";
-import { activeTracer, passedOn, tracedEnqueue } from "../trace.ts";
+import { activeTracer, givenTrace, tracedEnqueue } from "../trace.ts";
 import {
   type EachResult,
   enqueueEach,
@@ -13,20 +13,20 @@ import {
   type EnqueueRow,
   type EnqueueRows,
 } from "./each.ts";
-import { checkKeys, type GraphOptions, type GraphRow, inOrderOfWaiting } from "./graph.ts";
-import { createStoring, type Settled, storeWithin } from "./insert.ts";
+import { checkKeys, type GraphOptions, type GraphRow, inDependencyOrder } from "./graph.ts";
+import { createInsert, type InsertResult, insertWithin } from "./insert.ts";
 import {
   checkBulk,
   duplicateKey,
   type Enqueued,
   type EnqueueManyOptions,
   type EnqueueOptions,
-  namesOf,
+  taskNamesOf,
   optionsOfOne,
   prepareTask,
 } from "./options.ts";
 
-type ProducingParts = {
+type EnqueueParts = {
   database: Database;
   clock: Clock;
   random: Random;
@@ -39,9 +39,9 @@ type ProducingParts = {
 };
 
 /** What brings tasks in: one by one or many at once, traced where the program traces. */
-export function createProducing(parts: ProducingParts) {
+export function createEnqueue(parts: EnqueueParts) {
   const { database, onEnqueued } = parts;
-  const storing = createStoring(parts);
+  const insert = createInsert(parts);
 
   const one = async (
     task: TaskContract | string,
@@ -50,16 +50,18 @@ export function createProducing(parts: ProducingParts) {
     trace: string | null,
   ): Promise<Enqueued> => {
     const prepared = prepareTask(task, input, options, parts, trace);
-    const news = prepared instanceof Promise ? await prepared : prepared;
+    const newTask = prepared instanceof Promise ? await prepared : prepared;
     if (options.tx !== undefined) {
-      const [enqueued] = await storeWithin(database.within(options.tx), [news], { whole: false });
-      return unlessRejected(news, enqueued!);
+      const [enqueued] = await insertWithin(database.within(options.tx), [newTask], {
+        whole: false,
+      });
+      return unlessRejected(newTask, enqueued!);
     }
     // One that waits isn't stored where what it waits for is missing, which mustn't concern others.
-    const [stored] = news.after ? await storing.all([news]) : [await storing.one(news)];
-    const enqueued = unlessRejected(news, stored!);
+    const [stored] = newTask.after ? await insert.all([newTask]) : [await insert.one(newTask)];
+    const enqueued = unlessRejected(newTask, stored!);
     onEnqueued?.();
-    parts.onNames?.(new Set([news.name]));
+    parts.onNames?.(new Set([newTask.name]));
     return enqueued;
   };
 
@@ -72,17 +74,17 @@ export function createProducing(parts: ProducingParts) {
     const prepared = inputs.map(async (input) =>
       prepareTask(task, input, optionsOfOne(options, input), parts, trace),
     );
-    const news = await Promise.all(prepared);
+    const newTasks = await Promise.all(prepared);
     checkBulk(
-      news.length,
-      news.reduce((chars, each) => chars + each.payload.length, 0),
+      newTasks.length,
+      newTasks.reduce((chars, each) => chars + each.payload.length, 0),
     );
     if (options.tx !== undefined) {
-      return storeWithin(database.within(options.tx), news, { whole: true });
+      return insertWithin(database.within(options.tx), newTasks, { whole: true });
     }
-    const enqueued = await storing.all(news);
+    const enqueued = await insert.all(newTasks);
     onEnqueued?.();
-    parts.onNames?.(namesOf(news));
+    parts.onNames?.(taskNamesOf(newTasks));
     return enqueued;
   };
 
@@ -91,37 +93,39 @@ export function createProducing(parts: ProducingParts) {
     { tx }: GraphOptions,
     trace: string | null,
   ): Promise<Record<string, Enqueued>> => {
-    const ordered = inOrderOfWaiting(rows);
+    const ordered = inDependencyOrder(rows);
     if (ordered.length === 0) return {};
     checkKeys(ordered);
     const idsByRef = new Map<string, string>();
-    const news: NewTask[] = [];
+    const newTasks: NewTask[] = [];
     for (const { ref, task, input, options, after = [] } of ordered) {
-      const awaited = after.map((each) => (typeof each === "string" && idsByRef.get(each)) || each);
-      const given = { ...options, ...(awaited.length > 0 && { after: awaited }) };
+      const dependencies = after.map(
+        (each) => (typeof each === "string" && idsByRef.get(each)) || each,
+      );
+      const given = { ...options, ...(dependencies.length > 0 && { after: dependencies }) };
       const prepared = prepareTask(task, input, given, parts, trace);
       const made = prepared instanceof Promise ? await prepared : prepared;
       idsByRef.set(ref, made.taskId);
-      news.push(made);
+      newTasks.push(made);
     }
     checkBulk(
-      news.length,
-      news.reduce((chars, each) => chars + each.payload.length, 0),
+      newTasks.length,
+      newTasks.reduce((chars, each) => chars + each.payload.length, 0),
     );
     const whole = { whole: true };
     const enqueued =
       tx === undefined
-        ? await storing.all(news)
-        : await storeWithin(database.within(tx), news, whole);
+        ? await insert.all(newTasks)
+        : await insertWithin(database.within(tx), newTasks, whole);
     if (tx === undefined) {
       onEnqueued?.();
-      parts.onNames?.(namesOf(news));
+      parts.onNames?.(taskNamesOf(newTasks));
     }
     return Object.fromEntries(ordered.map(({ ref }, at) => [ref, enqueued[at]!]));
   };
 
   return {
-    enqueueEach: createBulk(parts, storing),
+    enqueueEach: createEnqueueEach(parts, insert),
     /** The answer's type follows from the rows; `Tasks` says how. */
     async enqueueGraph(rows: readonly GraphRow[], options: GraphOptions = {}): Promise<any> {
       checkOptions("enqueueGraph", options, ["tx", "trace"]);
@@ -129,7 +133,7 @@ export function createProducing(parts: ProducingParts) {
       const store = (carried: string | null) => graph(rows, options, carried);
       const { trace: given } = options;
       const tracer = activeTracer();
-      if (!tracer) return store(passedOn(given));
+      if (!tracer) return store(givenTrace(given));
       const names = new Set(rows.map(({ task }) => nameOf(task)));
       const span = { name: [...names].slice(0, 10).join(","), batch: rows.length, given };
       return tracedEnqueue(tracer, span, store);
@@ -141,7 +145,7 @@ export function createProducing(parts: ProducingParts) {
     ): Promise<Enqueued> {
       const { trace: given } = options;
       const tracer = activeTracer();
-      if (!tracer) return one(task, input, options, passedOn(given));
+      if (!tracer) return one(task, input, options, givenTrace(given));
       const isFlow = typeof task !== "string" && task.isFlow === true;
       const span = { name: nameOf(task), given, ...(isFlow && { verb: "start" as const }) };
       return tracedEnqueue(tracer, span, (carried) => one(task, input, options, carried));
@@ -155,7 +159,7 @@ export function createProducing(parts: ProducingParts) {
       if (inputs.length === 0) return [];
       const { trace: given } = options;
       const tracer = activeTracer();
-      if (!tracer) return many(task, inputs, options, passedOn(given));
+      if (!tracer) return many(task, inputs, options, givenTrace(given));
       const span = { name: nameOf(task), batch: inputs.length, given };
       return tracedEnqueue(tracer, span, (carried) => many(task, inputs, options, carried));
     },
@@ -167,35 +171,35 @@ function nameOf(task: TaskContract | string): string {
 }
 
 /** A task whose key must be free is refused where it wasn't. */
-function unlessRejected(news: NewTask, enqueued: Enqueued): Enqueued {
-  if (enqueued.created || news.policy?.onDuplicate !== "reject") return enqueued;
-  throw duplicateKey(news, enqueued.taskId);
+function unlessRejected(newTask: NewTask, enqueued: Enqueued): Enqueued {
+  if (enqueued.created || newTask.policy?.onDuplicate !== "reject") return enqueued;
+  throw duplicateKey(newTask, enqueued.taskId);
 }
 
 /** Brings in any number of tasks, each on its own account, with a span for every transaction. */
-function createBulk(parts: ProducingParts, storing: ReturnType<typeof createStoring>) {
+function createEnqueueEach(parts: EnqueueParts, insert: ReturnType<typeof createInsert>) {
   const { database, onEnqueued } = parts;
   const prepare = ({ task, input, options = {} }: EnqueueRow) =>
-    prepareTask(task, input, options, parts, passedOn(options.trace));
+    prepareTask(task, input, options, parts, givenTrace(options.trace));
 
   return async (rows: EnqueueRows, options: EnqueueEachOptions = {}): Promise<EachResult> => {
     const within = options.tx === undefined ? undefined : database.within(options.tx);
-    const plain = async (news: readonly NewTask[]): Promise<Settled[]> => {
-      if (within) return storeWithin(within, news, { whole: false });
-      const settled = await storing.each(news);
+    const insertChunk = async (newTasks: readonly NewTask[]): Promise<InsertResult[]> => {
+      if (within) return insertWithin(within, newTasks, { whole: false });
+      const results = await insert.each(newTasks);
       onEnqueued?.();
-      parts.onNames?.(namesOf(news));
-      return settled;
+      parts.onNames?.(taskNamesOf(newTasks));
+      return results;
     };
-    const store = (news: readonly NewTask[]): Promise<Settled[]> => {
+    const store = (newTasks: readonly NewTask[]): Promise<InsertResult[]> => {
       const tracer = activeTracer();
-      if (!tracer) return plain(news);
-      const names = [...namesOf(news)];
-      const span = { name: names.slice(0, 10).join(","), batch: news.length, given: undefined };
+      if (!tracer) return insertChunk(newTasks);
+      const names = [...taskNamesOf(newTasks)];
+      const span = { name: names.slice(0, 10).join(","), batch: newTasks.length, given: undefined };
       return tracedEnqueue(tracer, span, (carried) =>
-        plain(news.map((each) => ({ ...each, trace: each.trace ?? carried }))),
+        insertChunk(newTasks.map((each) => ({ ...each, trace: each.trace ?? carried }))),
       );
     };
-    return enqueueEach(rows, options, { prepare, store, splits: !within });
+    return enqueueEach(rows, options, { prepare, insert: store, splits: !within });
   };
 }

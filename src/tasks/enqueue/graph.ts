@@ -3,7 +3,7 @@ import { checkOptions } from "../../base/options.ts";
 import type { TraceHeaders } from "../../base/trace-context.ts";
 import type { Enqueued, EnqueueOptions } from "./options.ts";
 import type { InputOf, TaskContract } from "../task.ts";
-import type { Awaited } from "../dependencies.ts";
+import type { DependencyRef } from "../dependencies.ts";
 
 /** One task of several that are stored together and may wait for each other. */
 export type GraphRow = {
@@ -12,7 +12,7 @@ export type GraphRow = {
   readonly task: TaskContract | string;
   readonly input: unknown;
   /** The refs of tasks in the same call, or ids of tasks that are there already. */
-  readonly after?: readonly Awaited[];
+  readonly after?: readonly DependencyRef[];
   readonly options?: Omit<EnqueueOptions, "after" | "tx" | "trace">;
 };
 
@@ -36,7 +36,7 @@ export type GraphEnqueued<Rows extends readonly GraphRow[]> = {
  * The rows, each behind those that it waits for: their ids rise in that order, as they do for tasks that
  * are stored one by one.
  */
-export function inOrderOfWaiting(rows: readonly GraphRow[]): GraphRow[] {
+export function inDependencyOrder(rows: readonly GraphRow[]): GraphRow[] {
   const byRef = new Map<string, GraphRow>();
   for (const row of rows) {
     checkOptions("enqueueGraph", row, ["ref", "task", "input", "after", "options"]);
@@ -90,12 +90,12 @@ function refsOf({ after = [] }: GraphRow, byRef: ReadonlyMap<string, GraphRow>):
 }
 
 function cycle(refs: readonly string[]): FlotillaError {
-  const shown = [...refs, refs[0]!];
-  const said = shown.length > 12 ? [...shown.slice(0, 11), "…", shown[0]!] : shown;
+  const path = [...refs, refs[0]!];
+  const listed = path.length > 12 ? [...path.slice(0, 11), "…", path[0]!] : path;
   return new FlotillaError(
     "dependency_cycle",
-    `enqueueGraph: these tasks would wait for each other for ever: ${said.join(" after ")}`,
-    { details: { cycle: shown } },
+    `enqueueGraph: these tasks would wait for each other for ever: ${listed.join(" after ")}`,
+    { details: { cycle: path } },
   );
 }
 

@@ -1,16 +1,20 @@
-import { callingBatcher } from "../../base/batcher.ts";
+import { callbackBatcher } from "../../base/batcher.ts";
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError, messageOf } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
 import type { CallerTransaction, Database, Row } from "../../store/database.ts";
-import { passing, resend, untilKnown } from "../../store/retry.ts";
+import { transientCodes, writeUntilKnown, untilKnown } from "../../store/retry.ts";
 import type { Statement } from "../../store/sql.ts";
-import { unknownAwaited, type Waiting, waitingOf } from "../dependencies.ts";
+import {
+  missingDependencyError,
+  type DependencyWrites,
+  dependencyWritesOf,
+} from "../dependencies.ts";
 import {
   findKeys,
   findOwn,
   findReplaced,
-  holdHolders,
+  lockHolders,
   insertTasks,
   type NewTask,
   noteReplaced,
@@ -22,101 +26,106 @@ import {
 import { duplicateKey, type Enqueued, inRounds, keyId, lastOfEachKey } from "./options.ts";
 
 /** The way in for new tasks: what arrives while a write is under way goes into the next one. */
-export function createStoring(parts: { database: Database; clock: Clock; random: Random }) {
+export function createInsert(parts: { database: Database; clock: Clock; random: Random }) {
   const { database, clock, random } = parts;
 
-  const send = (news: readonly NewTask[], { whole }: { whole: boolean }): Promise<Settled[]> =>
-    store(news, { whole }, (statements, { again, begun }) =>
+  const send = (
+    newTasks: readonly NewTask[],
+    { whole }: { whole: boolean },
+  ): Promise<InsertResult[]> =>
+    insertAll(newTasks, { whole }, (statements, { again, begun }) =>
       // The ids are made before the first send, so sending again can't make a second task.
-      resend(database, statements, {
+      writeUntilKnown(database, statements, {
         clock,
         random,
         ...untilKnown,
         // The caller gets one answer for all of them, and a refusal of the rest would be none.
-        ...(whole && begun && { codes: passing }),
-        hint: anyDue(news),
+        ...(whole && begun && { codes: transientCodes }),
+        hint: anyDue(newTasks),
         ...(again && { again }),
       }),
     );
-  const put = callingBatcher((news: NewTask[]) => send(news, { whole: false }));
+  const insertOne = callbackBatcher((newTasks: NewTask[]) => send(newTasks, { whole: false }));
   return {
     /** Stores a task, together with those of other callers. */
-    one: (news: NewTask): Promise<Enqueued> =>
+    one: (newTask: NewTask): Promise<Enqueued> =>
       new Promise((resolve, reject) =>
-        put(
-          news,
-          (settled) => (isUnsettled(settled) ? reject(settled.error) : resolve(settled)),
+        insertOne(
+          newTask,
+          (result) => (isInsertFailure(result) ? reject(result.error) : resolve(result)),
           reject,
         ),
       ),
     /** Stores all of them or none, where one that must not be a duplicate is one. */
-    all: async (news: readonly NewTask[]) => allOf(await send(news, { whole: true })),
+    all: async (newTasks: readonly NewTask[]) => allOrThrow(await send(newTasks, { whole: true })),
     /** Stores each that can be stored. */
-    each: (news: readonly NewTask[]) => send(news, { whole: false }),
+    each: (newTasks: readonly NewTask[]) => send(newTasks, { whole: false }),
   };
 }
 
 /** Puts tasks into the caller's own transaction. */
-export async function storeWithin(
+export async function insertWithin(
   transaction: CallerTransaction,
-  news: readonly NewTask[],
+  newTasks: readonly NewTask[],
   options: { whole: boolean },
 ): Promise<Enqueued[]> {
-  const settled = await store(news, options, async (statements) => ({
-    tables: await transaction.write(statements, { hint: anyDue(news) }),
+  const results = await insertAll(newTasks, options, async (statements) => ({
+    tables: await transaction.write(statements, { hint: anyDue(newTasks) }),
     repeated: false,
   }));
   // The transaction isn't committed yet, so that nothing of it is stored.
-  return settled.map((each) => {
-    if (isUnsettled(each)) throw each.error;
+  return results.map((each) => {
+    if (isInsertFailure(each)) throw each.error;
     return each;
   });
 }
 
 /** The answer of a call that stores all or none. Once some are stored, a refusal of the rest isn't `none`. */
-function allOf(settled: readonly Settled[]): Enqueued[] {
-  const stored = settled.filter(isStored).length;
-  return settled.map((each) => {
-    if (!isUnsettled(each)) return each;
+function allOrThrow(results: readonly InsertResult[]): Enqueued[] {
+  const stored = results.filter(wasInserted).length;
+  return results.map((each) => {
+    if (!isInsertFailure(each)) return each;
     if (stored === 0) throw each.error;
     throw new FlotillaError(
       "unknown_outcome",
-      `${stored} of ${settled.length} tasks are stored, and the store didn't say who holds the keys of the others: ${messageOf(each.error)}`,
+      `${stored} of ${results.length} tasks are stored, and the store didn't say who holds the keys of the others: ${messageOf(each.error)}`,
       { cause: each.error },
     );
   });
 }
 
-function anyDue(news: readonly NewTask[]): boolean {
-  return news.some((each) => each.delayMs === 0);
+function anyDue(newTasks: readonly NewTask[]): boolean {
+  return newTasks.some((each) => each.delayMs === 0);
 }
 
-async function store(
-  news: readonly NewTask[],
+async function insertAll(
+  newTasks: readonly NewTask[],
   { whole }: { whole: boolean },
   send: Send,
-): Promise<Settled[]> {
-  if (news.every(({ key }) => key === null)) return storePlain(news, send);
-  const isSpecial = news.some(({ policy, after }) => policy !== undefined || after !== undefined);
-  if (!isSpecial) return storeKeyed(news, send);
-  return settleEach(news, async (left, known, begun) => {
+): Promise<InsertResult[]> {
+  if (newTasks.every(({ key }) => key === null)) return insertPlain(newTasks, send);
+  const isSpecial = newTasks.some(
+    ({ policy, after }) => policy !== undefined || after !== undefined,
+  );
+  if (!isSpecial) return insertKeyed(newTasks, send);
+  return insertUntilKnown(newTasks, async (left, known, begun) => {
     const rounds = inRounds(left);
-    const waiting = waitingOf(left, news);
-    const asks = (again: boolean) =>
-      rounds.map((round) => asksOf(round, { again, whole, when: waiting?.when }));
-    const ends = waiting?.statements ?? [];
-    const first = asks(false);
+    const dependencies = dependencyWritesOf(left, newTasks);
+    const steps = (again: boolean) =>
+      rounds.map((round) => insertSteps(round, { again, whole, when: dependencies?.when }));
+    const ends = dependencies?.statements ?? [];
+    const first = steps(false);
     const { tables, repeated } = await send([...statementsOf(first), ...ends], {
-      again: () => [...statementsOf(asks(true)), ...ends],
+      again: () => [...statementsOf(steps(true)), ...ends],
       begun: begun(),
     });
     let at = 0;
-    const answers = (repeated ? asks(true) : first).map((asked) =>
+    const answers = (repeated ? steps(true) : first).map((asked) =>
       answersOf(asked, tables.slice(at, (at += asked.length))),
     );
-    const unknown = waiting ? tables.at(-1)! : [];
-    if (unknown.length > 0 && rounds.some((round, index) => isOpen(round, answers[index]!))) {
-      throw unknownAwaited(unknown);
+    const unknown = dependencies ? tables.at(-1)! : [];
+    if (unknown.length > 0 && rounds.some((round, index) => isAnyMissing(round, answers[index]!))) {
+      throw missingDependencyError(unknown);
     }
     return rounds.flatMap((round, index) =>
       readRound(round, answers[index]!, { repeated, whole }, known),
@@ -125,66 +134,66 @@ async function store(
 }
 
 /** The usual case, worth a short way: nothing can be in the way of tasks without keys. */
-async function storePlain(news: readonly NewTask[], send: Send): Promise<Enqueued[]> {
-  const waiting = waitingOf(news);
-  if (waiting) return storeWaiting(news, waiting, send);
-  const statements = [insertTasks(news)];
+async function insertPlain(newTasks: readonly NewTask[], send: Send): Promise<Enqueued[]> {
+  const dependencies = dependencyWritesOf(newTasks);
+  if (dependencies) return insertDependent(newTasks, dependencies, send);
+  const statements = [insertTasks(newTasks)];
   const { tables, repeated } = await send(statements, { begun: false });
-  if (tables[0]!.length < news.length && !repeated) {
+  if (tables[0]!.length < newTasks.length && !repeated) {
     throw new FlotillaError("internal", "new tasks have ids that are taken");
   }
-  return news.map(({ taskId }) => ({ taskId, created: true }));
+  return newTasks.map(({ taskId }) => ({ taskId, created: true }));
 }
 
 /** Tasks that wait for others are stored if those are there. */
-async function storeWaiting(
-  news: readonly NewTask[],
-  { when, statements }: Waiting,
+async function insertDependent(
+  newTasks: readonly NewTask[],
+  { when, statements }: DependencyWrites,
   send: Send,
 ): Promise<Enqueued[]> {
-  const all = [insertTasks(news, when), findOwn(news), ...statements];
+  const all = [insertTasks(newTasks, when), findOwn(newTasks), ...statements];
   const { tables } = await send(all, { begun: false });
-  if (tables[1]!.length < news.length) throw unknownAwaited(tables.at(-1)!);
-  return news.map(({ taskId }) => ({ taskId, created: true }));
+  if (tables[1]!.length < newTasks.length) throw missingDependencyError(tables.at(-1)!);
+  return newTasks.map(({ taskId }) => ({ taskId, created: true }));
 }
 
 /** A statement, and what its answer is good for, if for anything. */
-type Ask = { readonly statement: Statement; readonly tells?: Telling };
-type Telling = "holders" | "inserted" | "own" | "replaced";
+type InsertStep = { readonly statement: Statement; readonly answers?: StepAnswer };
+type StepAnswer = "holders" | "inserted" | "own" | "replaced";
 
-function statementsOf(rounds: readonly (readonly Ask[])[]): Statement[] {
+function statementsOf(rounds: readonly (readonly InsertStep[])[]): Statement[] {
   return rounds.flat().map(({ statement }) => statement);
 }
 
 /** What stores the tasks of a round. Whoever asks nothing special of a key pays for nothing special. */
-function asksOf(
-  news: readonly NewTask[],
+function insertSteps(
+  newTasks: readonly NewTask[],
   { again, whole, when }: { again: boolean; whole: boolean; when: Statement | undefined },
-): Ask[] {
-  const keyed = news.filter(({ key }) => key !== null);
+): InsertStep[] {
+  const keyed = newTasks.filter(({ key }) => key !== null);
   const releasing = keyed.filter(
     ({ policy }) => policy !== undefined && (policy.whileUnfinished || policy.forMs !== null),
   );
   const replacing = lastOfEachKey(keyed.filter(({ policy }) => policy?.onDuplicate === "replace"));
   const needed = whole ? keyed.filter(mayNotBeDuplicate) : [];
-  const asks: Ask[] = [];
+  const asks: InsertStep[] = [];
   if (releasing.length > 0) {
-    asks.push({ statement: holdHolders(releasing) }, { statement: releaseKeys(releasing) });
+    asks.push({ statement: lockHolders(releasing) }, { statement: releaseKeys(releasing) });
   }
-  asks.push({ statement: insertTasks(news, when), tells: "inserted" });
+  asks.push({ statement: insertTasks(newTasks, when), answers: "inserted" });
   // Only now: an insert waits for others who are storing the same key, and theirs is to be replaced.
   if (replacing.length > 0) {
     asks.push(
-      { statement: holdHolders(replacing) },
+      { statement: lockHolders(replacing) },
       { statement: noteReplaced(replacing, { again, needed }) },
       { statement: replaceHolders(replacing) },
       { statement: trimReplaced(replacing) },
-      { statement: findReplaced(replacing), tells: "replaced" },
+      { statement: findReplaced(replacing), answers: "replaced" },
     );
   }
-  asks.push({ statement: findKeys(keyed), tells: "holders" });
-  if (again) asks.push({ statement: findOwn(news), tells: "own" });
-  if (needed.length > 0) asks.push({ statement: undoUnlessStored(news, needed) });
+  asks.push({ statement: findKeys(keyed), answers: "holders" });
+  if (again) asks.push({ statement: findOwn(newTasks), answers: "own" });
+  if (needed.length > 0) asks.push({ statement: undoUnlessStored(newTasks, needed) });
   return asks;
 }
 
@@ -201,44 +210,44 @@ type Answers = {
   readonly holders: ReadonlyMap<string, string>;
 };
 
-function answersOf(asked: readonly Ask[], tables: readonly Row[][]): Answers {
-  const told = (...what: Telling[]) =>
-    asked.flatMap(({ tells }, at) => (tells && what.includes(tells) ? tables[at]! : []));
+function answersOf(asked: readonly InsertStep[], tables: readonly Row[][]): Answers {
+  const answersTo = (...what: StepAnswer[]) =>
+    asked.flatMap(({ answers: tells }, at) => (tells && what.includes(tells) ? tables[at]! : []));
   const ids = (rows: readonly Row[]) => new Set(rows.map((row) => row["task_id"] as string));
   return {
-    stored: ids(told("inserted", "own")),
-    replaced: ids(told("replaced")),
-    holders: holdersOf(told("holders")),
+    stored: ids(answersTo("inserted", "own")),
+    replaced: ids(answersTo("replaced")),
+    holders: holdersOf(answersTo("holders")),
   };
 }
 
 /** Whether one of these was neither stored nor there already. */
-function isOpen(news: readonly NewTask[], { stored, holders }: Answers): boolean {
-  return news.some(
+function isAnyMissing(newTasks: readonly NewTask[], { stored, holders }: Answers): boolean {
+  return newTasks.some(
     (each) => !stored.has(each.taskId) && (each.key === null || !holders.has(keyId(each))),
   );
 }
 
 /** Says what became of each task, and gives those whose key was taken by a task that is gone by now. */
 function readRound(
-  news: readonly NewTask[],
+  newTasks: readonly NewTask[],
   { stored, replaced, holders }: Answers,
   { repeated, whole }: { repeated: boolean; whole: boolean },
   known: Map<string, Enqueued>,
 ): readonly NewTask[] {
   const duplicate = whole
-    ? news.find((each) => mayNotBeDuplicate(each) && !stored.has(each.taskId))
+    ? newTasks.find((each) => mayNotBeDuplicate(each) && !stored.has(each.taskId))
     : undefined;
   if (duplicate) {
     const holder = holders.get(keyId(duplicate));
     // Nothing was stored, and nothing is in the way any more.
-    if (holder === undefined) return news;
+    if (holder === undefined) return newTasks;
     throw duplicateKey(duplicate, holder);
   }
   const replacedKeys = new Set(
-    news.filter(({ taskId }) => replaced.has(taskId)).map((each) => keyId(each)),
+    newTasks.filter(({ taskId }) => replaced.has(taskId)).map((each) => keyId(each)),
   );
-  return news.filter((each) => {
+  return newTasks.filter((each) => {
     const { taskId, key, policy } = each;
     const replaces = policy?.onDuplicate === "replace";
     // Without a key, only an earlier send can have been in the way.
@@ -271,48 +280,48 @@ type Send = (
 ) => Promise<{ tables: Row[][]; repeated: boolean }>;
 
 /** What became of a task, or why the store didn't say. */
-export type Settled = Enqueued | Unsettled;
-type Unsettled = { readonly error: unknown };
+export type InsertResult = Enqueued | InsertFailure;
+type InsertFailure = { readonly error: unknown };
 
-export function isUnsettled(settled: Settled): settled is Unsettled {
-  return "error" in settled;
+export function isInsertFailure(result: InsertResult): result is InsertFailure {
+  return "error" in result;
 }
 
 /** Whether this is there because it was asked for, and not by an earlier call. */
-function isStored(settled: Settled): boolean {
-  return !isUnsettled(settled) && (settled.created || settled.replaced === true);
+function wasInserted(result: InsertResult): boolean {
+  return !isInsertFailure(result) && (result.created || result.replaced === true);
 }
 
 // Each time a task that held a key was deleted after the key was found to be taken.
-const mostTries = 10;
+const maxTries = 10;
 
 /**
  * Stores tasks in as many writes as it takes, each of which stores some and gives those that are left. A
  * write that is refused says nothing about those that the ones before it have stored: only what is left
  * has its error.
  */
-async function settleEach(
-  news: readonly NewTask[],
+async function insertUntilKnown(
+  newTasks: readonly NewTask[],
   write: (
     left: readonly NewTask[],
     known: Map<string, Enqueued>,
     begun: () => boolean,
   ) => Promise<readonly NewTask[]>,
-): Promise<Settled[]> {
+): Promise<InsertResult[]> {
   const known = new Map<string, Enqueued>();
-  const begun = () => [...known.values()].some(isStored);
-  let left = news;
+  const begun = () => [...known.values()].some(wasInserted);
+  let left = newTasks;
   let error: unknown;
   try {
     for (let tries = 0; left.length > 0; tries++) {
-      if (tries >= mostTries) throw keysVanish();
+      if (tries >= maxTries) throw keysVanish();
       left = await write(left, known, begun);
     }
   } catch (thrown) {
     if (known.size === 0) throw thrown;
     error = thrown;
   }
-  return news.map(({ taskId }) => known.get(taskId) ?? { error });
+  return newTasks.map(({ taskId }) => known.get(taskId) ?? { error });
 }
 
 function keysVanish(): FlotillaError {
@@ -323,8 +332,8 @@ function keysVanish(): FlotillaError {
  * Stores tasks of which some have keys, where nothing special is asked of those. Nearly always all of
  * them go in, so who holds a key is asked only for those that didn't.
  */
-function storeKeyed(news: readonly NewTask[], send: Send): Promise<Settled[]> {
-  return settleEach(news, async (left, known, begun) => {
+function insertKeyed(newTasks: readonly NewTask[], send: Send): Promise<InsertResult[]> {
+  return insertUntilKnown(newTasks, async (left, known, begun) => {
     const insert = insertTasks(left);
     const { tables } = await send([insert], {
       again: () => [insert, findOwn(left)],

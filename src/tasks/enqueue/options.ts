@@ -5,10 +5,14 @@ import { encodeJson } from "../../base/json.ts";
 import { checkChoice, checkNumber, checkOptions, checkText } from "../../base/options.ts";
 import { check } from "../../base/schema.ts";
 import type { TraceHeaders } from "../../base/trace-context.ts";
-import { gateOf } from "../concurrency/limits.ts";
-import { checkAfter, waitingOptionNames, type WaitingOptions } from "../dependencies.ts";
+import { concurrencyScopeOf } from "../concurrency/limits.ts";
+import {
+  checkDependencies,
+  dependencyOptionNames,
+  type DependencyOptions,
+} from "../dependencies.ts";
 import type { KeyPolicy, NewTask } from "../sql/enqueue.ts";
-import { checkName, type TaskContract } from "../task.ts";
+import { checkTaskName, type TaskContract } from "../task.ts";
 
 /** What becomes of a task whose key another task holds. */
 export type OnDuplicate = "existing" | "reject" | "replace";
@@ -33,7 +37,7 @@ export type KeyOptions = {
 const keyOptionNames = ["key", "onDuplicate", "uniqueWhile", "uniqueForMs"] as const;
 
 /** Checks what is asked of a key. Undefined where it is the usual: the first is given while it is kept. */
-function policyOf(options: KeyOptions): KeyPolicy | undefined {
+function keyPolicyOf(options: KeyOptions): KeyPolicy | undefined {
   const { key, onDuplicate = "existing", uniqueWhile = "kept", uniqueForMs } = options;
   checkChoice("onDuplicate", onDuplicate, ["existing", "reject", "replace"]);
   checkChoice("uniqueWhile", uniqueWhile, ["kept", "unfinished"]);
@@ -65,11 +69,11 @@ export function duplicateKey(task: NewTask, holder: string): FlotillaError {
  * Tasks in parts that can be stored one after the other with the outcome of storing each on its own.
  * Statements deal with all rows of a part at once, so one key has one policy in a part.
  */
-export function inRounds(news: readonly NewTask[]): readonly (readonly NewTask[])[] {
-  if (news.every(({ policy }) => policy === undefined)) return [news];
+export function inRounds(newTasks: readonly NewTask[]): readonly (readonly NewTask[])[] {
+  if (newTasks.every(({ policy }) => policy === undefined)) return [newTasks];
   const rounds: NewTask[][] = [];
   const latest = new Map<string, { round: number; policy: string }>();
-  for (const each of news) {
+  for (const each of newTasks) {
     let round = 0;
     if (each.key !== null) {
       const id = keyId(each);
@@ -84,8 +88,8 @@ export function inRounds(news: readonly NewTask[]): readonly (readonly NewTask[]
 }
 
 /** Of tasks that replace the same one, the last: it is as if each had replaced the one before. */
-export function lastOfEachKey(news: readonly NewTask[]): NewTask[] {
-  return [...new Map(news.map((each) => [keyId(each), each])).values()];
+export function lastOfEachKey(newTasks: readonly NewTask[]): NewTask[] {
+  return [...new Map(newTasks.map((each) => [keyId(each), each])).values()];
 }
 
 export function keyId({ tenant, name, key }: Pick<NewTask, "tenant" | "name" | "key">): string {
@@ -93,7 +97,7 @@ export function keyId({ tenant, name, key }: Pick<NewTask, "tenant" | "name" | "
 }
 
 export type EnqueueOptions = KeyOptions &
-  WaitingOptions & {
+  DependencyOptions & {
     /** Higher runs first, −100 to 100. Default 0. */
     priority?: number;
     /** How long before it may run. Default 0. */
@@ -150,7 +154,7 @@ export const enqueueOptionNames = [
   "delayMs",
   "runAt",
   ...keyOptionNames,
-  ...waitingOptionNames,
+  ...dependencyOptionNames,
   "attempts",
   "tenant",
   "concurrencyKey",
@@ -158,7 +162,7 @@ export const enqueueOptionNames = [
   "trace",
 ] as const;
 
-const keyChars = 500;
+const maxKeyChars = 500;
 
 /** Turns what a caller gives into a row, or refuses it. Synchronous unless the schema isn't. */
 export function prepareTask(
@@ -169,17 +173,17 @@ export function prepareTask(
   trace: string | null = null,
 ): NewTask | Promise<NewTask> {
   const name = typeof contract === "string" ? contract : contract.name;
-  checkName(name);
+  checkTaskName(name);
   checkOptions(`enqueue "${name}"`, options, enqueueOptionNames);
   const { priority = 0, delayMs = 0, key = null, attempts = null, tenant = "default" } = options;
   checkNumber("priority", priority, { min: -100, max: 100 });
   checkNumber("delayMs", delayMs, { min: 0, max: yearMs });
   const runAtMs = runAtOf(options);
-  const policy = policyOf(options);
-  const waiting = checkAfter(options);
+  const policy = keyPolicyOf(options);
+  const dependencies = checkDependencies(options);
   if (attempts !== null) checkNumber("attempts", attempts, { min: 1, max: 1_000 });
-  if (key !== null) checkText("key", key, { max: keyChars });
-  checkText("tenant", tenant, { max: keyChars });
+  if (key !== null) checkText("key", key, { max: maxKeyChars });
+  checkText("tenant", tenant, { max: maxKeyChars });
   // The input form is what is stored; the handler's side makes the output form of it.
   const payload = encodeJson(`the payload of "${name}"`, input, { maxBytes: maxPayloadBytes });
   const { concurrencyKey } = options;
@@ -208,9 +212,9 @@ export function prepareTask(
     maxAttempts: attempts,
     key,
     ...(policy && { policy }),
-    ...waiting,
+    ...dependencies,
     trace,
-    ...gateOf({ name, concurrency, queue, input, concurrencyKey, tenant }),
+    ...concurrencyScopeOf({ name, concurrency, queue, input, concurrencyKey, tenant }),
     ...(isFlow && { isRun: true }),
   });
   const schema = typeof contract === "string" ? undefined : contract.input;
@@ -219,7 +223,7 @@ export function prepareTask(
 }
 
 // Dates beyond this are a mistake, such as seconds or microseconds taken for milliseconds.
-const lastMs = Date.UTC(9999, 11, 31);
+const maxRunAtMs = Date.UTC(9999, 11, 31);
 
 function runAtOf({ runAt, delayMs }: EnqueueOptions): number | undefined {
   if (runAt === undefined) return undefined;
@@ -227,7 +231,7 @@ function runAtOf({ runAt, delayMs }: EnqueueOptions): number | undefined {
     throw new FlotillaError("invalid_option", "runAt and delayMs say the same: give one of them");
   }
   const ms = runAt instanceof Date ? runAt.getTime() : runAt;
-  if (typeof ms === "number" && Number.isInteger(ms) && ms >= 0 && ms <= lastMs) return ms;
+  if (typeof ms === "number" && Number.isInteger(ms) && ms >= 0 && ms <= maxRunAtMs) return ms;
   throw new FlotillaError(
     "invalid_option",
     "runAt must be a date, or a whole number of milliseconds since 1970, up to the year 9999",
@@ -235,20 +239,20 @@ function runAtOf({ runAt, delayMs }: EnqueueOptions): number | undefined {
 }
 
 // A transaction must not keep everybody else waiting for long, and its rows travel as one text.
-const bulkTasks = 10_000;
-const bulkChars = 64 * 1024 * 1024;
+const maxBulkTasks = 10_000;
+const maxBulkChars = 64 * 1024 * 1024;
 
 /** Refuses more tasks than one transaction should hold. */
 export function checkBulk(tasks: number, payloadChars = 0): void {
-  if (tasks <= bulkTasks && payloadChars <= bulkChars) return;
+  if (tasks <= maxBulkTasks && payloadChars <= maxBulkChars) return;
   throw new FlotillaError(
     "payload_too_large",
-    tasks > bulkTasks
-      ? `enqueueMany takes ${bulkTasks} tasks at most, not ${tasks}: send them in parts`
-      : `enqueueMany takes ${bulkChars} characters of payload at most, not ${payloadChars}: send them in parts`,
+    tasks > maxBulkTasks
+      ? `enqueueMany takes ${maxBulkTasks} tasks at most, not ${tasks}: send them in parts`
+      : `enqueueMany takes ${maxBulkChars} characters of payload at most, not ${payloadChars}: send them in parts`,
   );
 }
 
-export function namesOf(tasks: readonly { readonly name: string }[]): ReadonlySet<string> {
+export function taskNamesOf(tasks: readonly { readonly name: string }[]): ReadonlySet<string> {
   return new Set(tasks.map(({ name }) => name));
 }

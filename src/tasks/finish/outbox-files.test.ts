@@ -15,8 +15,8 @@ import { join } from "node:path";
 import process from "node:process";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import type { Logger } from "../../base/log.ts";
-import { completion } from "./outcome.ts";
-import type { Entry, OutboxDisk } from "./outbox.ts";
+import { completedFinish } from "./outcome.ts";
+import type { OutboxEntry, OutboxDisk } from "./outbox.ts";
 import { outboxFolder } from "./outbox-files.ts";
 
 let parent: string;
@@ -45,9 +45,9 @@ const openDisk = () => {
   disks.push(disk);
   return disk;
 };
-const entry = (taskId: string, token = 1): Entry => ({
+const entry = (taskId: string, token = 1): OutboxEntry => ({
   podId: "pod-1",
-  finish: completion({ taskId, token }, `"the result of ${taskId}"`),
+  finish: completedFinish({ taskId, token }, `"the result of ${taskId}"`),
 });
 
 test("nothing is made where nothing is kept", async () => {
@@ -66,7 +66,10 @@ test("what one process keeps, the next one finds, but for what was dropped", asy
 test("an ending that was decided again replaces the one before", async () => {
   const first = openDisk();
   await first.write([entry("a")], []);
-  const again: Entry = { podId: "pod-1", finish: completion(entry("a").finish, `"new"`) };
+  const again: OutboxEntry = {
+    podId: "pod-1",
+    finish: completedFinish(entry("a").finish, `"new"`),
+  };
   await first.write([again], []);
   await first.close();
   expect(await openDisk().takeOver()).toEqual([again]);

@@ -6,14 +6,14 @@ import { render, rows, sql, type Statement } from "../../store/sql.ts";
 import { toObjects } from "../../store/sqlite/connection.ts";
 import { DatabaseSync } from "../../store/sqlite/driver.ts";
 import { makePrivate } from "../../store/sqlite/private-file.ts";
-import { keepThread, type KeptThread } from "../../store/sqlite/thread-client.ts";
+import { createThreadClient, type ThreadClient } from "../../store/sqlite/thread-client.ts";
 import type { Finish } from "../sql/finish.ts";
-import type { Entry, EntryKey, OutboxDisk } from "./outbox.ts";
+import type { OutboxEntry, OutboxKey, OutboxDisk } from "./outbox.ts";
 
 type Own = { readonly number: number; readonly file: OutboxFile; release(): void };
 
 // More processes on one folder than this is a mistake, and looking through them all takes time.
-const filesMost = 100;
+const maxFiles = 100;
 
 /**
  * Outboxes in a folder that several processes may share. Each live one has a file of its own, which it
@@ -34,20 +34,20 @@ export function outboxFolder(folder: string, log: Logger): OutboxDisk {
     }
   };
 
-  const letGo = async ({ file, release }: Own): Promise<void> => {
+  const closeFile = async ({ file, release }: Own): Promise<void> => {
     await file.close();
     release();
   };
 
   const openOwn = async (): Promise<Own> => {
     mkdirSync(folder, { recursive: true, mode: 0o700 });
-    for (let number = 1; number <= filesMost; number++) {
+    for (let number = 1; number <= maxFiles; number++) {
       const taken = await take(number);
       if (taken) return taken;
     }
     throw new FlotillaError(
       "overloaded",
-      `${filesMost} processes keep results in ${folder} already: give some another dataDir`,
+      `${maxFiles} processes keep results in ${folder} already: give some another dataDir`,
     );
   };
 
@@ -70,12 +70,12 @@ export function outboxFolder(folder: string, log: Logger): OutboxDisk {
         entries.map(({ finish }) => finish),
       );
     } finally {
-      await letGo(left);
+      await closeFile(left);
     }
   };
 
   return {
-    async takeOver(): Promise<Entry[]> {
+    async takeOver(): Promise<OutboxEntry[]> {
       const numbers = filesIn(folder);
       if (numbers.length === 0) return [];
       const { number: ours, file } = await opened();
@@ -94,7 +94,7 @@ export function outboxFolder(folder: string, log: Logger): OutboxDisk {
     async close() {
       const held = await own?.catch(() => undefined);
       own = undefined;
-      if (held) await letGo(held);
+      if (held) await closeFile(held);
     },
   };
 }
@@ -109,8 +109,8 @@ function filesIn(folder: string): number[] {
 
 /** One file of kept endings. Whoever opens it holds its lock. */
 export type OutboxFile = {
-  all(): Promise<Entry[]>;
-  write(kept: readonly Entry[], dropped: readonly EntryKey[]): Promise<void>;
+  all(): Promise<OutboxEntry[]>;
+  write(kept: readonly OutboxEntry[], dropped: readonly OutboxKey[]): Promise<void>;
   close(): Promise<void>;
 };
 
@@ -140,9 +140,9 @@ function firstFree(path: string): string {
 }
 
 async function open(path: string): Promise<OutboxFile> {
-  const thread = await keepThread({ path, durability: "full", create: true });
+  const thread = await createThreadClient({ path, durability: "full", create: true });
   const write = (statements: readonly Statement[]) =>
-    thread.ask({ write: statements.map((each) => render(each, thread.dialect)) });
+    thread.request({ write: statements.map((each) => render(each, thread.dialect)) });
   try {
     await write([
       sql`create table if not exists finish (
@@ -157,7 +157,7 @@ async function open(path: string): Promise<OutboxFile> {
   return {
     async all() {
       const select = sql`select pod_id, finish from finish order by task_id, token`;
-      const [table] = await thread.ask({ read: render(select, thread.dialect) });
+      const [table] = await thread.request({ read: render(select, thread.dialect) });
       return toObjects(table!).map((row) => ({
         podId: row["pod_id"] as string,
         finish: JSON.parse(row["finish"] as string) as Finish,
@@ -174,11 +174,13 @@ async function open(path: string): Promise<OutboxFile> {
 }
 
 /** A page that is damaged shows only when somebody reads it, and that must not be in an outage. */
-async function check(thread: KeptThread): Promise<void> {
-  await thread.ask({ read: render(sql`select sum(length(finish)) from finish`, thread.dialect) });
+async function check(thread: ThreadClient): Promise<void> {
+  await thread.request({
+    read: render(sql`select sum(length(finish)) from finish`, thread.dialect),
+  });
 }
 
-function keep(entries: readonly Entry[]): Statement {
+function keep(entries: readonly OutboxEntry[]): Statement {
   const fresh = rows(
     { task_id: "text", token: "integer", pod_id: "text", finish: "text" },
     entries.map(({ podId, finish }) => [
@@ -194,7 +196,7 @@ function keep(entries: readonly Entry[]): Statement {
     on conflict (task_id, token) do update set pod_id = excluded.pod_id, finish = excluded.finish`;
 }
 
-function forget(keys: readonly EntryKey[]): Statement {
+function forget(keys: readonly OutboxKey[]): Statement {
   const gone = rows(
     { task_id: "text", token: "integer" },
     keys.map(({ taskId, token }) => [taskId, token]),

@@ -3,8 +3,8 @@ import { hasCode, messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
 import type { Database } from "../../store/database.ts";
-import { createFinishing, type Finished, type Finishing } from "./finish-writer.ts";
-import { untilMended } from "../../store/retry.ts";
+import { createFinishWriter, type FinishResult, type FinishWriter } from "./finish-writer.ts";
+import { untilStoreRecovers } from "../../store/retry.ts";
 import type { Finish } from "../sql/finish.ts";
 import type { LeftOver, Outbox } from "./outbox.ts";
 
@@ -35,37 +35,37 @@ export async function sendLeftovers(parts: LeftoverParts): Promise<void> {
   const podIds = new Set(left.map(({ podId }) => podId));
   await Promise.all(
     [...podIds].flatMap((podId) => {
-      const finishing = createFinishing({ ...parts, podId });
+      const finishWriter = createFinishWriter({ ...parts, podId });
       const entries = left.filter((entry) => entry.podId === podId);
-      return entries.map((entry) => send(entry, finishing, parts));
+      return entries.map((entry) => send(entry, finishWriter, parts));
     }),
   );
 }
 
 async function send(
   entry: LeftOver,
-  finishing: Finishing,
+  finishWriter: FinishWriter,
   { log, signal }: LeftoverParts,
 ): Promise<void> {
   const fields = { task: entry.finish.taskId, token: entry.finish.token, pod: entry.podId };
   try {
-    const outcome = await storeDecidingAgain(entry.finish, finishing);
+    const outcome = await finishUntilDecided(entry.finish, finishWriter);
     entry.done();
     log.info({ ...fields, outcome }, "sent what an earlier pod couldn't store");
   } catch (error) {
     // It stays for the next process.
-    if (signal.aborted || hasCode(error, "closed", ...untilMended)) return;
+    if (signal.aborted || hasCode(error, "closed", ...untilStoreRecovers)) return;
     entry.done();
     log.error({ ...fields, error: messageOf(error) }, "the store refused what an earlier pod left");
   }
 }
 
-async function storeDecidingAgain(
+async function finishUntilDecided(
   left: Finish,
-  finishing: Finishing,
-): Promise<Exclude<Finished["type"], "woken">> {
+  finishWriter: FinishWriter,
+): Promise<Exclude<FinishResult["type"], "woken">> {
   for (let finish = left; ;) {
-    const finished = await finishing.store(finish);
+    const finished = await finishWriter.finish(finish);
     if (finished.type !== "woken") return finished.type;
     finish = decideAgain(finish, finished);
   }

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { movableClock } from "../../base/contract/movable-clock.ts";
 import type { Logger } from "../../base/log.ts";
-import { completion } from "./outcome.ts";
+import { completedFinish } from "./outcome.ts";
 import { memoryDisk } from "../contract/memory-disk.ts";
 import { createOutbox } from "./outbox.ts";
 
@@ -20,7 +20,7 @@ function open(maxBytes = 1_000_000) {
   };
 }
 const ending = (taskId: string, text = "done") =>
-  completion({ taskId, token: 1 }, JSON.stringify(text));
+  completedFinish({ taskId, token: 1 }, JSON.stringify(text));
 
 test("what is stored within half a second is never written", async () => {
   const { outbox, clock, entries } = open();
@@ -49,7 +49,7 @@ test("a disk that is full is said once, tried again, and then holds what was to 
   const first = ending("a");
   outbox.watch(first);
   outbox.watch(ending("b"));
-  outbox.trouble();
+  outbox.storeFailed();
   await clock.advance(20_000);
   expect(said).toEqual(["results that the store can't take now are kept in memory only"]);
   outbox.done(first);
@@ -65,7 +65,7 @@ test("no more is kept than fits, and the rest when there is room", async () => {
   const [first, second] = [ending("a", large), ending("b", large)];
   outbox.watch(first);
   outbox.watch(second);
-  outbox.trouble();
+  outbox.storeFailed();
   await clock.advance(10);
   expect(entries.size).toBe(1);
   expect(outbox.full).toBe(true);
@@ -83,7 +83,7 @@ test("one that is larger than the outbox holds nothing up once it is stored", as
   const { outbox, clock } = open(100);
   const finish = ending("a");
   outbox.watch(finish);
-  outbox.trouble();
+  outbox.storeFailed();
   await clock.advance(10);
   expect(outbox.full).toBe(true);
   outbox.done(finish);
@@ -94,7 +94,7 @@ test("what is decided anew takes the place of what was kept, and is dropped once
   const { outbox, clock, entries } = open();
   const first = ending("a", "first");
   outbox.watch(first);
-  outbox.trouble();
+  outbox.storeFailed();
   await clock.advance(10);
   outbox.again(first);
   const second = ending("a", "second");

@@ -1,9 +1,9 @@
 import type { Clock } from "../../base/clock.ts";
 import { hasCode, messageOf } from "../../base/errors.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
-import { untilMended } from "../../store/retry.ts";
+import { untilStoreRecovers } from "../../store/retry.ts";
 import type { Finish } from "../sql/finish.ts";
-import type { Finished, Finishing } from "./finish-writer.ts";
+import type { FinishResult, FinishWriter } from "./finish-writer.ts";
 
 type OutboxOptions = {
   disk: OutboxDisk;
@@ -26,9 +26,9 @@ export type Outbox = {
   /** It will be decided anew, and then watched in its new form. What is kept stays until then. */
   again(finish: Finish): void;
   /** The store refused or didn't answer: whatever waits for it is kept now, and what comes until it is back. */
-  trouble(): void;
+  storeFailed(): void;
   /** Resolves when all that waits is kept, as far as it can be. */
-  settle(): Promise<void>;
+  flush(): Promise<void>;
   /** What earlier processes left on this disk, to be sent by this one. */
   takeOver(): Promise<LeftOver[]>;
   /** The tasks that earlier processes have done and this one hasn't sent yet. */
@@ -39,12 +39,12 @@ export type Outbox = {
 };
 
 /** `done` says that it needn't be sent any more. */
-export type LeftOver = Entry & { done(): void };
+export type LeftOver = OutboxEntry & { done(): void };
 
 // A store that is well answers sooner. One that hangs isn't known to be away for most of a minute. What
 // is there at one look and still at the next is kept, so that nothing need be timed on its own.
-const lookEveryMs = 500;
-const diskAgainMs = 5_000;
+const sweepEveryMs = 500;
+const diskRetryMs = 5_000;
 
 export function createOutbox(options: OutboxOptions): Outbox {
   const { disk, podId, clock, maxBytes, log = silentLogger } = options;
@@ -52,28 +52,28 @@ export function createOutbox(options: OutboxOptions): Outbox {
   let fresh = new Set<Finish>();
   let seen = new Set<Finish>();
   /** What the disk is to be told: to keep an entry, or to drop what has this key. The newest counts. */
-  let news = new Map<string, Entry | undefined>();
+  let pendingWrites = new Map<string, OutboxEntry | undefined>();
   /** What the disk holds or is being told to hold, with its size. */
   const sizes = new Map<string, number>();
-  const foreign = new Map<string, Finish>();
+  const inherited = new Map<string, Finish>();
   let bytes = 0;
-  let away = false;
+  let storeAway = false;
   let full = false;
-  let ailing = false;
-  let cancelLook: (() => void) | undefined;
+  let diskFailing = false;
+  let cancelSweep: (() => void) | undefined;
   let cancelAgain: (() => void) | undefined;
-  let telling: Promise<void> | undefined;
+  let writing: Promise<void> | undefined;
 
-  const look = () => {
-    cancelLook = undefined;
+  const sweep = () => {
+    cancelSweep = undefined;
     for (const finish of seen) keep(finish);
     for (const finish of seen) fresh.add(finish);
     [seen, fresh] = [fresh, new Set()];
-    if (seen.size > 0 && !full) cancelLook ??= clock.after(lookEveryMs, look);
+    if (seen.size > 0 && !full) cancelSweep ??= clock.after(sweepEveryMs, sweep);
   };
 
   const keep = (finish: Finish) => {
-    const key = keyOf(finish);
+    const key = outboxKeyOf(finish);
     const size = sizeOf(finish);
     if (bytes + size > maxBytes) {
       if (!full) {
@@ -86,8 +86,8 @@ export function createOutbox(options: OutboxOptions): Outbox {
     forget(finish);
     bytes += size - (sizes.get(key) ?? 0);
     sizes.set(key, size);
-    news.set(key, { podId, finish });
-    tell();
+    pendingWrites.set(key, { podId, finish });
+    scheduleWrite();
   };
 
   const forget = (finish: Finish) => fresh.delete(finish) || seen.delete(finish);
@@ -100,48 +100,48 @@ export function createOutbox(options: OutboxOptions): Outbox {
     forget(finish);
     // Nearly always nothing is kept, and then this costs nothing.
     if (sizes.size === 0 && !full) return;
-    const key = keyOf(finish);
+    const key = outboxKeyOf(finish);
     const size = sizes.get(key);
     if (size !== undefined) {
       sizes.delete(key);
       bytes -= size;
-      news.set(key, undefined);
-      tell();
+      pendingWrites.set(key, undefined);
+      scheduleWrite();
     }
     if (!full) return;
     full = false;
-    if (away) keepAll();
-    else look();
+    if (storeAway) keepAll();
+    else sweep();
   };
 
-  const tell = () => {
-    telling ??= (async () => {
+  const scheduleWrite = () => {
+    writing ??= (async () => {
       // What comes in the same moment is one write.
       await Promise.resolve();
-      while (news.size > 0 && !cancelAgain) await write();
-      telling = undefined;
+      while (pendingWrites.size > 0 && !cancelAgain) await write();
+      writing = undefined;
     })();
   };
 
   const write = async (): Promise<void> => {
-    const told = news;
-    news = new Map();
-    const kept = [...told.values()].filter((entry) => entry !== undefined);
-    const dropped = [...told].flatMap(([key, entry]) => (entry ? [] : [attemptOf(key)]));
+    const batch = pendingWrites;
+    pendingWrites = new Map();
+    const kept = [...batch.values()].filter((entry) => entry !== undefined);
+    const dropped = [...batch].flatMap(([key, entry]) => (entry ? [] : [parseOutboxKey(key)]));
     try {
       await disk.write(kept, dropped);
-      if (ailing) log.info({ pod: podId }, "the outbox can be written again");
-      ailing = false;
+      if (diskFailing) log.info({ pod: podId }, "the outbox can be written again");
+      diskFailing = false;
     } catch (error) {
-      if (!ailing) {
+      if (!diskFailing) {
         const fields = { pod: podId, error: messageOf(error) };
         log.warn(fields, "results that the store can't take now are kept in memory only");
       }
-      ailing = true;
-      news = new Map([...told, ...news]);
-      cancelAgain = clock.after(diskAgainMs, () => {
+      diskFailing = true;
+      pendingWrites = new Map([...batch, ...pendingWrites]);
+      cancelAgain = clock.after(diskRetryMs, () => {
         cancelAgain = undefined;
-        tell();
+        scheduleWrite();
       });
     }
   };
@@ -150,56 +150,56 @@ export function createOutbox(options: OutboxOptions): Outbox {
     watch(finish) {
       fresh.add(finish);
       // What was decided anew takes the place of what is kept.
-      if (away || (sizes.size > 0 && sizes.has(keyOf(finish)))) keep(finish);
-      else cancelLook ??= clock.after(lookEveryMs, look);
+      if (storeAway || (sizes.size > 0 && sizes.has(outboxKeyOf(finish)))) keep(finish);
+      else cancelSweep ??= clock.after(sweepEveryMs, sweep);
     },
     done(finish) {
-      away = false;
+      storeAway = false;
       drop(finish);
     },
     again: (finish) => void forget(finish),
-    trouble() {
-      away = true;
+    storeFailed() {
+      storeAway = true;
       keepAll();
     },
-    async settle() {
+    async flush() {
       keepAll();
-      await telling;
+      await writing;
     },
     async takeOver() {
       const entries = await disk.takeOver();
       return entries.map((entry) => {
         const { finish } = entry;
-        const key = keyOf(finish);
+        const key = outboxKeyOf(finish);
         const size = sizeOf(finish);
         sizes.set(key, size);
         bytes += size;
-        foreign.set(key, finish);
+        inherited.set(key, finish);
         return {
           ...entry,
           done() {
-            foreign.delete(key);
+            inherited.delete(key);
             drop(finish);
           },
         };
       });
     },
     get leftOver() {
-      return [...foreign.values()].map(({ taskId }) => taskId);
+      return [...inherited.values()].map(({ taskId }) => taskId);
     },
     get full() {
       return full;
     },
     async close() {
-      cancelLook?.();
-      await telling;
+      cancelSweep?.();
+      await writing;
       cancelAgain?.();
       await disk.close();
     },
   };
 }
 
-function attemptOf(key: string) {
+function parseOutboxKey(key: string) {
   const [token, taskId] = key.split(" ") as [string, string];
   return { token: Number(token), taskId };
 }
@@ -213,22 +213,26 @@ function sizeOf({ result, error, event }: Finish): number {
 }
 
 /** The same way out, but what the store doesn't take at once is kept on this machine until it does. */
-export function keepingIn(outbox: Outbox, finishing: Finishing, signal: AbortSignal): Finishing {
-  const seen = (finish: Finish, finished: Finished) => {
+export function withOutbox(
+  outbox: Outbox,
+  finishWriter: FinishWriter,
+  signal: AbortSignal,
+): FinishWriter {
+  const seen = (finish: Finish, finished: FinishResult) => {
     if (finished.type === "woken") outbox.again(finish);
     else outbox.done(finish);
   };
   const refused = (finish: Finish, error: unknown) => {
     // What is refused for good would be refused again. All else is for the next process to send.
-    const mayPass = signal.aborted || hasCode(error, "closed", ...untilMended);
+    const mayPass = signal.aborted || hasCode(error, "closed", ...untilStoreRecovers);
     if (!mayPass) outbox.done(finish);
   };
   return {
-    ...finishing,
-    async store(finish, how) {
+    ...finishWriter,
+    async finish(finish, how) {
       outbox.watch(finish);
       try {
-        const finished = await finishing.store(finish, how);
+        const finished = await finishWriter.finish(finish, how);
         seen(finish, finished);
         return finished;
       } catch (error) {
@@ -238,7 +242,7 @@ export function keepingIn(outbox: Outbox, finishing: Finishing, signal: AbortSig
     },
     put(finish, onFinished, onError) {
       outbox.watch(finish);
-      finishing.put(
+      finishWriter.put(
         finish,
         (finished) => {
           seen(finish, finished);
@@ -254,10 +258,10 @@ export function keepingIn(outbox: Outbox, finishing: Finishing, signal: AbortSig
 }
 
 /** How an attempt ended, with the pod that made it: its row names another by the time it is sent. */
-export type Entry = { readonly podId: string; readonly finish: Finish };
+export type OutboxEntry = { readonly podId: string; readonly finish: Finish };
 
 /** Every claim has a token of its own, so this names an attempt for ever. */
-export type EntryKey = Pick<Finish, "taskId" | "token">;
+export type OutboxKey = Pick<Finish, "taskId" | "token">;
 
 /** Where endings are kept that the store can't take now: files, or in simulations a disk to lose. */
 export type OutboxDisk = {
@@ -265,12 +269,12 @@ export type OutboxDisk = {
    * What earlier processes have left here, and nobody else sends. It is this one's from now on.
    * Where there is nothing, nothing is made.
    */
-  takeOver(): Promise<Entry[]>;
+  takeOver(): Promise<OutboxEntry[]>;
   /** Keeps some and drops others, together. Once it resolves, a power cut changes nothing about it. */
-  write(kept: readonly Entry[], dropped: readonly EntryKey[]): Promise<void>;
+  write(kept: readonly OutboxEntry[], dropped: readonly OutboxKey[]): Promise<void>;
   close(): Promise<void>;
 };
 
-export function keyOf({ taskId, token }: EntryKey): string {
+export function outboxKeyOf({ taskId, token }: OutboxKey): string {
   return `${token} ${taskId}`;
 }

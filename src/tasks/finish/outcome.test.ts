@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { abort, FlotillaError, retryAfter, snooze } from "../../base/errors.ts";
 import { seededRandom } from "../../base/random.ts";
 import type { Claim, TaskError } from "../rows.ts";
-import { type Ending, type RetryPolicy, settle } from "./outcome.ts";
+import { type AttemptOutcome, type RetryPolicy, decideFinish } from "./outcome.ts";
 
 const claim: Claim = {
   taskId: "t1",
@@ -21,12 +21,15 @@ const policy: RetryPolicy = {
   attempts: 3,
   backoff: { baseMs: 1_000, factor: 2, maxMs: 60_000, jitter: 0 },
 };
-const decide = (ending: Ending, over: Partial<Claim> = {}, by: Partial<RetryPolicy> = {}) =>
-  settle({ ...claim, ...over }, ending, { ...policy, ...by }, seededRandom(1));
+const decide = (
+  outcome: AttemptOutcome,
+  over: Partial<Claim> = {},
+  by: Partial<RetryPolicy> = {},
+) => decideFinish({ ...claim, ...over }, outcome, { ...policy, ...by }, seededRandom(1));
 const errorOf = (finish: { error: string | null }) => JSON.parse(finish.error!) as TaskError;
 
-const threw: Ending = { type: "threw", thrown: new Error("broken") };
-const timedOut: Ending = { type: "timed_out", timeoutMs: 50 };
+const threw: AttemptOutcome = { type: "threw", thrown: new Error("broken") };
+const timedOut: AttemptOutcome = { type: "timed_out", timeoutMs: 50 };
 
 describe("how an attempt's ending is stored", () => {
   test.each([
@@ -78,7 +81,7 @@ describe("how an attempt's ending is stored", () => {
       { failures: 2 },
       { status: "pending", counted: 0 },
     ],
-  ] as [string, Ending, Partial<Claim>, object][])("%s", (_, ending, over, expected) => {
+  ] as [string, AttemptOutcome, Partial<Claim>, object][])("%s", (_, ending, over, expected) => {
     expect(decide(ending, over)).toMatchObject({ taskId: "t1", token: 7, ...expected });
   });
 
@@ -235,7 +238,7 @@ test("attempts are never more than the limit, whatever the policy", () => {
       let failures = 0;
       for (;;) {
         const now = { ...claim, failures, maxAttempts: own };
-        const finish = settle(now, threw, { ...policy, attempts }, seededRandom(seed));
+        const finish = decideFinish(now, threw, { ...policy, attempts }, seededRandom(seed));
         failures += finish.counted;
         if (finish.status === "failed") break;
         expect(finish.delayMs).toBeGreaterThanOrEqual(0);

@@ -7,7 +7,7 @@ import type { Claim, TaskError } from "../rows.ts";
 import type { Finish, FollowUp } from "../sql/finish.ts";
 
 /** How an attempt ended on the pod that made it. */
-export type Ending =
+export type AttemptOutcome =
   | { readonly type: "returned"; readonly result: string }
   | { readonly type: "threw"; readonly thrown: unknown }
   | { readonly type: "timed_out"; readonly timeoutMs: number }
@@ -20,12 +20,17 @@ export type Ending =
 export type RetryPolicy = { readonly attempts: number; readonly backoff: Backoff };
 
 /** Decides; never does. What the store should say of an attempt that has ended. */
-export function settle(claim: Claim, ending: Ending, policy: RetryPolicy, random: Random): Finish {
+export function decideFinish(
+  claim: Claim,
+  outcome: AttemptOutcome,
+  policy: RetryPolicy,
+  random: Random,
+): Finish {
   const attempt = claim.failures + 1;
   const base = { taskId: claim.taskId, token: claim.token, result: null, error: null };
-  switch (ending.type) {
+  switch (outcome.type) {
     case "returned":
-      return completion(claim, ending.result);
+      return completedFinish(claim, outcome.result);
     case "cancelled":
       return {
         ...base,
@@ -41,12 +46,12 @@ export function settle(claim: Claim, ending: Ending, policy: RetryPolicy, random
         ...base,
         status: "pending",
         counted: 0,
-        delayMs: ending.delayMs ?? 0,
+        delayMs: outcome.delayMs ?? 0,
         wake: claim.wake,
         event: null,
       };
     case "unmet": {
-      const text = JSON.stringify(ending.error);
+      const text = JSON.stringify(outcome.error);
       const event = { type: "failed", attempt, detail: text };
       return {
         ...base,
@@ -60,10 +65,10 @@ export function settle(claim: Claim, ending: Ending, policy: RetryPolicy, random
     }
     case "timed_out":
     case "threw": {
-      const thrown = ending.type === "threw" ? ending.thrown : undefined;
+      const thrown = outcome.type === "threw" ? outcome.thrown : undefined;
       const snoozeMs = snoozeOf(thrown);
-      if (snoozeMs !== undefined) return snoozing(claim, snoozeMs, thrownText(thrown));
-      const error = errorOf(ending);
+      if (snoozeMs !== undefined) return snoozedFinish(claim, snoozeMs, thrownText(thrown));
+      const error = outcomeError(outcome);
       const text = JSON.stringify(error);
       const limit = claim.maxAttempts ?? policy.attempts;
       if (attempt >= limit || finalCodes.includes(error.code)) {
@@ -82,7 +87,7 @@ export function settle(claim: Claim, ending: Ending, policy: RetryPolicy, random
         status: "pending",
         error: text,
         counted: 1,
-        delayMs: waitMs(ending, attempt, policy, random),
+        delayMs: retryDelayMs(outcome, attempt, policy, random),
         wake: claim.wake,
         event: { type: "retry", attempt, detail: text },
       };
@@ -91,7 +96,7 @@ export function settle(claim: Claim, ending: Ending, policy: RetryPolicy, random
 }
 
 /** What a completed task is stored with. */
-export function completion(
+export function completedFinish(
   { taskId, token }: Pick<Claim, "taskId" | "token">,
   result: string,
 ): Finish {
@@ -108,20 +113,25 @@ export function completion(
   };
 }
 
-function waitMs(ending: Ending, attempt: number, policy: RetryPolicy, random: Random): number {
-  const askedMs = ending.type === "threw" ? retryAfterOf(ending.thrown) : 0;
+function retryDelayMs(
+  outcome: AttemptOutcome,
+  attempt: number,
+  policy: RetryPolicy,
+  random: Random,
+): number {
+  const askedMs = outcome.type === "threw" ? retryAfterOf(outcome.thrown) : 0;
   return Math.max(backoffMs(attempt, random, policy.backoff), askedMs);
 }
 
-function errorOf(
-  ending: { type: "threw"; thrown: unknown } | { type: "timed_out"; timeoutMs: number },
+function outcomeError(
+  outcome: { type: "threw"; thrown: unknown } | { type: "timed_out"; timeoutMs: number },
 ): TaskError {
-  if (ending.type === "threw") return thrownError(ending.thrown);
-  return { code: "timeout", message: `the attempt took longer than ${ending.timeoutMs} ms` };
+  if (outcome.type === "threw") return thrownError(outcome.thrown);
+  return { code: "timeout", message: `the attempt took longer than ${outcome.timeoutMs} ms` };
 }
 
-const stackChars = 4_000;
-const retryAfterLimitMs = 7 * 24 * 60 * 60_000;
+const maxStackChars = 4_000;
+const maxRetryAfterMs = 7 * 24 * 60 * 60_000;
 
 /** Errors for which another attempt could only end the same way. */
 export const finalCodes: readonly string[] = [
@@ -139,7 +149,7 @@ export function thrownError(thrown: unknown): TaskError {
   return {
     code,
     message: thrownText(thrown),
-    ...(typeof stack === "string" && stack && { stack: storable(stack.slice(0, stackChars)) }),
+    ...(typeof stack === "string" && stack && { stack: storable(stack.slice(0, maxStackChars)) }),
   };
 }
 
@@ -150,9 +160,7 @@ export function thrownText(thrown: unknown): string {
 /** How long it asks to wait before another attempt; 0 where it says nothing of that. */
 export function retryAfterOf(thrown: unknown): number {
   const asked = fieldOf(thrown, "retryAfterMs");
-  return typeof asked === "number" && asked > 0
-    ? Math.min(Math.round(asked), retryAfterLimitMs)
-    : 0;
+  return typeof asked === "number" && asked > 0 ? Math.min(Math.round(asked), maxRetryAfterMs) : 0;
 }
 
 /** Handlers throw everything, also objects that throw when they are looked at. */
@@ -177,7 +185,7 @@ export function snoozeOf(thrown: unknown): number | undefined {
 }
 
 /** What the store should say of a task that waits, of its own accord, for its next run. */
-function snoozing(claim: Claim, snoozeMs: number, why: string): Finish {
+function snoozedFinish(claim: Claim, snoozeMs: number, why: string): Finish {
   const detail = { delayMs: snoozeMs, times: claim.snoozes + 1, message: why };
   return {
     taskId: claim.taskId,

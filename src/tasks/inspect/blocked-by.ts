@@ -5,11 +5,11 @@ import { priorities, type Priority } from "../../throttles/limiter/wait-queue.ts
 import { readThrottle, readThrottles, type ThrottleView } from "../../throttles/shares/admin.ts";
 import { toTasks } from "../dependencies.ts";
 import type { Task } from "../rows.ts";
-import { depthLimit, getTask, type RankedName, tasksInLine } from "../sql/inspect.ts";
-import { everything, listPauses } from "../sql/limits.ts";
+import { maxDepthCount, getTask, type RankedName, tasksInClaimOrder } from "../sql/inspect.ts";
+import { allNames, listPauses } from "../sql/limits.ts";
 import type { TaskHandler } from "../task.ts";
 
-type WorkedOn = {
+type WorkerCoverage = {
   /**
    * The names that pods which are up work on, of flows with the highest version that one has; undefined
    * where a pod doesn't say which.
@@ -19,24 +19,24 @@ type WorkedOn = {
   readonly throttles: ReadonlyMap<string, ThrottleOfName>;
 };
 
-async function workedOn(database: Database): Promise<WorkedOn> {
+async function readCoverage(database: Database): Promise<WorkerCoverage> {
   const names = new Map<string, number>();
   const throttles = new Map<string, ThrottleOfName>();
   let allSay = true;
   for (const row of await database.read(livePods())) {
-    const said = parse(row["metadata"]);
-    const versions = (said["flows"] ?? {}) as Readonly<Record<string, unknown>>;
-    if (!Array.isArray(said["names"])) allSay = false;
-    else for (const name of said["names"].map(String)) raise(names, name, versions[name]);
-    const of = (said["throttles"] ?? {}) as Readonly<Record<string, ThrottleOfName>>;
+    const metadata = parse(row["metadata"]);
+    const versions = (metadata["flows"] ?? {}) as Readonly<Record<string, unknown>>;
+    if (!Array.isArray(metadata["names"])) allSay = false;
+    else for (const name of metadata["names"].map(String)) raise(names, name, versions[name]);
+    const of = (metadata["throttles"] ?? {}) as Readonly<Record<string, ThrottleOfName>>;
     for (const [name, throttle] of Object.entries(of)) throttles.set(name, throttle);
   }
   return { names: allSay ? names : undefined, throttles };
 }
 
 /** Who doesn't say a version takes whatever has the name. */
-function raise(names: Map<string, number>, name: string, said: unknown): void {
-  const version = typeof said === "number" ? said : Number.POSITIVE_INFINITY;
+function raise(names: Map<string, number>, name: string, declared: unknown): void {
+  const version = typeof declared === "number" ? declared : Number.POSITIVE_INFINITY;
   names.set(name, Math.max(names.get(name) ?? 0, version));
 }
 
@@ -48,27 +48,27 @@ export function flowsOf(handlers: Iterable<TaskHandler>): Record<string, number>
 }
 
 /** Whether a pod may take it: a run goes to its version or a later one. */
-function isWorkedOn({ names }: WorkedOn, name: string, version: number | null): boolean {
+function isCovered({ names }: WorkerCoverage, name: string, version: number | null): boolean {
   return names === undefined || (names.get(name) ?? -1) >= (version ?? 0);
 }
 
 /** What keeps a task or a run waiting besides what its row says. */
-export type Holds = {
+export type Blockers = {
   /** No pod that is up may take what has this name and, if it is a run, this version. */
   noWorker(name: string, version: number | null): boolean;
   /** The name is paused, or everything is. */
   paused(name: string): boolean;
 };
 
-export async function readHolds(database: Database): Promise<Holds> {
-  return holdsOf(await workedOn(database), await database.read(listPauses()));
+export async function readBlockers(database: Database): Promise<Blockers> {
+  return blockersOf(await readCoverage(database), await database.read(listPauses()));
 }
 
-function holdsOf(works: WorkedOn, pauses: readonly Row[]): Holds {
+function blockersOf(works: WorkerCoverage, pauses: readonly Row[]): Blockers {
   const paused = new Set(pauses.map((row) => row["name"] as string));
   return {
-    noWorker: (name, version) => !isWorkedOn(works, name, version),
-    paused: (name) => paused.has(name) || paused.has(everything),
+    noWorker: (name, version) => !isCovered(works, name, version),
+    paused: (name) => paused.has(name) || paused.has(allNames),
   };
 }
 
@@ -86,12 +86,12 @@ export async function readNoWorker(
   names: readonly string[],
 ): Promise<ReadonlySet<string>> {
   if (names.length === 0) return new Set();
-  const works = await workedOn(database);
-  return new Set(names.filter((name) => !isWorkedOn(works, name, null)));
+  const works = await readCoverage(database);
+  return new Set(names.filter((name) => !isCovered(works, name, null)));
 }
 
 // Long enough that a thousand requests a second ask once, and short beside how long a pod takes to start.
-const knownMs = 1_000;
+const coverageKeptMs = 1_000;
 
 /** Who works on what, for callers that ask about tasks that wait. */
 export type Workers = {
@@ -102,27 +102,30 @@ export type Workers = {
 };
 
 export function createWorkers({ database, clock }: { database: Database; clock: Clock }): Workers {
-  const readHeld = createHeld({ database, clock });
-  let known: { readonly works: WorkedOn; readonly atMs: number } | undefined;
+  const readThrottledBy = createThrottledBy({ database, clock });
+  let known: { readonly works: WorkerCoverage; readonly atMs: number } | undefined;
 
   return {
     async noWorker(names) {
       const without = ({ works }: NonNullable<typeof known>) =>
-        names.filter((name) => !isWorkedOn(works, name, null));
+        names.filter((name) => !isCovered(works, name, null));
       const atMs = clock.monotonic();
-      const isFresh = known !== undefined && atMs - known.atMs < knownMs;
+      const isFresh = known !== undefined && atMs - known.atMs < coverageKeptMs;
       if (names.length === 0 || (isFresh && without(known!).length === 0)) return [];
       // A pod may have come since that works on what no pod did.
-      const seen = { works: await workedOn(database), atMs };
+      const seen = { works: await readCoverage(database), atMs };
       known = seen;
       return without(seen);
     },
     async markWaiting(tasks) {
       const pending = tasks.filter(({ status }) => status === "pending");
       if (pending.length === 0) return [...tasks];
-      const [works, pauses] = await Promise.all([workedOn(database), database.read(listPauses())]);
-      const { noWorker, paused } = holdsOf(works, pauses);
-      const held = await readHeld(pending, { throttles: works.throttles, isPaused: paused });
+      const [works, pauses] = await Promise.all([
+        readCoverage(database),
+        database.read(listPauses()),
+      ]);
+      const { noWorker, paused } = blockersOf(works, pauses);
+      const held = await readThrottledBy(pending, { throttles: works.throttles, isPaused: paused });
       return tasks.map((task) =>
         task.status === "pending"
           ? {
@@ -180,29 +183,29 @@ export function throttlesOf(handlers: Iterable<TaskHandler>): Record<string, Thr
 }
 
 // What is shown is about right anyway, and all who ask meanwhile share one look at a long line.
-const lineMs = 2_000;
-const linesMost = 1_000;
+const positionsKeptMs = 2_000;
+const maxQueues = 1_000;
 
 /** The tasks of a line that could be claimed, each with its place from 1 on. */
-type Places = ReadonlyMap<string, number>;
+type QueuePositions = ReadonlyMap<string, number>;
 
 /**
  * What holds these tasks up, by their ids. Those whose throttle has permits aren't among them. Where tasks
  * stand in a line is looked at every two seconds at most, however many ask.
  */
-export function createHeld({ database, clock }: { database: Database; clock: Clock }) {
-  const known = new Map<string, { atMs: number; places: Promise<Places> }>();
+export function createThrottledBy({ database, clock }: { database: Database; clock: Clock }) {
+  const known = new Map<string, { atMs: number; places: Promise<QueuePositions> }>();
 
-  const placesOf = (names: readonly RankedName[]): Promise<Places> => {
+  const positionsOf = (names: readonly RankedName[]): Promise<QueuePositions> => {
     const nowMs = clock.monotonic();
     for (const [line, { atMs }] of known) {
-      if (nowMs - atMs < lineMs && known.size <= linesMost) break;
+      if (nowMs - atMs < positionsKeptMs && known.size <= maxQueues) break;
       known.delete(line);
     }
     const line = JSON.stringify(names);
     const found = known.get(line);
     if (found) return found.places;
-    const places = readPlaces(database, names);
+    const places = readPositions(database, names);
     known.set(line, { atMs: nowMs, places });
     // The next who asks looks anew.
     places.catch(() => known.delete(line));
@@ -211,13 +214,13 @@ export function createHeld({ database, clock }: { database: Database; clock: Clo
 
   return async (
     tasks: readonly Task[],
-    { throttles, isPaused }: LinesOfNames,
+    { throttles, isPaused }: ThrottlesByName,
   ): Promise<ReadonlyMap<string, HeldByThrottle>> => {
     const lines = new Map<string, { of: ThrottleOfName; taskIds: string[] }>();
     for (const { name, taskId } of tasks) {
       const of = throttles.get(name);
       if (!of) continue;
-      const at = lineKey(of);
+      const at = queueKey(of);
       const line = lines.get(at) ?? { of, taskIds: [] };
       line.taskIds.push(taskId);
       lines.set(at, line);
@@ -225,11 +228,11 @@ export function createHeld({ database, clock }: { database: Database; clock: Clo
     const held = new Map<string, HeldByThrottle>();
     for (const [at, { of, taskIds }] of lines) {
       const names = [...throttles].flatMap(([name, each]) =>
-        lineKey(each) === at && !isPaused(name) ? [{ name, rank: rankOf(each) }] : [],
+        queueKey(each) === at && !isPaused(name) ? [{ name, rank: rankOf(each) }] : [],
       );
-      const line = await readLine(database, of);
+      const line = await readThrottleQueue(database, of);
       if (!line) continue;
-      const places = await placesOf(names);
+      const places = await positionsOf(names);
       for (const taskId of taskIds) {
         // One that isn't found can't be claimed yet, or stands behind all that were counted.
         const ahead = line.before + (places.get(taskId) ?? places.size + 1) - 1;
@@ -246,24 +249,27 @@ export function createHeld({ database, clock }: { database: Database; clock: Clo
   };
 }
 
-async function readPlaces(database: Database, names: readonly RankedName[]): Promise<Places> {
+async function readPositions(
+  database: Database,
+  names: readonly RankedName[],
+): Promise<QueuePositions> {
   if (names.length === 0) return new Map();
-  const found = await database.read(tasksInLine(names, depthLimit));
+  const found = await database.read(tasksInClaimOrder(names, maxDepthCount));
   return new Map(found.map((row, at) => [row["task_id"] as string, at + 1]));
 }
 
-export type LinesOfNames = {
+export type ThrottlesByName = {
   /** The throttles of all names that pods work on. */
   readonly throttles: ReadonlyMap<string, ThrottleOfName>;
   /** Tasks of paused names stand before no others. */
   readonly isPaused: (name: string) => boolean;
 };
 
-const lineKey = ({ name, key }: ThrottleOfName): string => JSON.stringify([name, key]);
+const queueKey = ({ name, key }: ThrottleOfName): string => JSON.stringify([name, key]);
 
 const rankOf = ({ priority = "batch" }: ThrottleOfName): number => priorities.indexOf(priority);
 
-type Line = Pick<HeldByThrottle, "name" | "key" | "limit" | "inFlight"> & {
+type ThrottleQueue = Pick<HeldByThrottle, "name" | "key" | "limit" | "inFlight"> & {
   /** What waits and isn't found among the tasks that could be claimed. It goes before those. */
   readonly before: number;
   /** How many are let through; 0 where that isn't known. */
@@ -271,10 +277,10 @@ type Line = Pick<HeldByThrottle, "name" | "key" | "limit" | "inFlight"> & {
   readonly holdMs: number;
 };
 
-async function readLine(
+async function readThrottleQueue(
   database: Database,
   { name, key }: ThrottleOfName,
-): Promise<Line | undefined> {
+): Promise<ThrottleQueue | undefined> {
   const views =
     key === null
       ? await readThrottles(database, { after: { name, key: "" }, name })
@@ -307,14 +313,14 @@ function sumOf(views: readonly ThrottleView[], of: (view: ThrottleView) => numbe
 
 // Pods come and go, and a name that was looked at is looked at again; but enqueueing must stay as cheap
 // as it is.
-const againMs = 60_000;
-const namesMost = 1_000;
+const recheckMs = 60_000;
+const maxNames = 1_000;
 
 /**
  * Looks, beside what is enqueued, whether a pod that is up works on such tasks. A slip in a name would
  * otherwise show only by nothing happening.
  */
-export function createNoWorkerLook({
+export function createNoWorkerCheck({
   database,
   clock,
   onNoWorker,
@@ -323,20 +329,20 @@ export function createNoWorkerLook({
   clock: Clock;
   onNoWorker: (name: string) => void;
 }): (names: ReadonlySet<string>) => void {
-  const lookedMs = new Map<string, number>();
+  const checkedMs = new Map<string, number>();
   return (names) => {
     const nowMs = clock.monotonic();
     const unseen = [...names].filter(
-      (name) => nowMs - (lookedMs.get(name) ?? -Infinity) >= againMs,
+      (name) => nowMs - (checkedMs.get(name) ?? -Infinity) >= recheckMs,
     );
     if (unseen.length === 0) return;
-    if (lookedMs.size + unseen.length > namesMost) lookedMs.clear();
-    const looked = unseen.slice(0, namesMost);
-    for (const name of looked) lookedMs.set(name, nowMs);
-    void readNoWorker(database, looked).then(
+    if (checkedMs.size + unseen.length > maxNames) checkedMs.clear();
+    const checked = unseen.slice(0, maxNames);
+    for (const name of checked) checkedMs.set(name, nowMs);
+    void readNoWorker(database, checked).then(
       (found) => found.forEach(onNoWorker),
       // The store is away, which the caller of enqueue is told of anyway.
-      () => looked.forEach((name) => lookedMs.delete(name)),
+      () => checked.forEach((name) => checkedMs.delete(name)),
     );
   };
 }
@@ -346,7 +352,7 @@ export function noWorkerWarning(name: string): string {
 }
 
 // It is asked about a wait that took too long already.
-const answerMs = 1_000;
+const reasonTimeoutMs = 1_000;
 
 /** Why a task hasn't ended, as far as the store says so in time; undefined where it doesn't. */
 export async function whyOpen(
@@ -354,12 +360,12 @@ export async function whyOpen(
   taskId: string,
 ): Promise<string | undefined> {
   const late = Promise.withResolvers<undefined>();
-  const stop = clock.after(answerMs, () => late.resolve(undefined));
-  const asked = look({ database, workers }, taskId, clock.now()).catch(() => undefined);
-  return Promise.race([asked, late.promise]).finally(stop);
+  const stop = clock.after(reasonTimeoutMs, () => late.resolve(undefined));
+  const reason = readReason({ database, workers }, taskId, clock.now()).catch(() => undefined);
+  return Promise.race([reason, late.promise]).finally(stop);
 }
 
-async function look(
+async function readReason(
   { database, workers }: { database: Database; workers: Workers },
   taskId: string,
   nowMs: number,

@@ -1,7 +1,7 @@
 import type { Database } from "../../store/database.ts";
 import { levelsInUse } from "../sql/claim.ts";
-import { depthLimit, namesWaiting, otherDepths, readyDepth } from "../sql/inspect.ts";
-import { everything, listPauses } from "../sql/limits.ts";
+import { maxDepthCount, namesWaiting, otherDepths, readyDepth } from "../sql/inspect.ts";
+import { allNames, listPauses } from "../sql/limits.ts";
 
 /**
  * Where a task stands: it can be claimed, waits for its time, for other tasks or for room of its key,
@@ -53,14 +53,14 @@ export async function readDepth(database: Database): Promise<Depth> {
     running: 0,
     failed: 0,
     oldestMs: 0,
-    paused: paused.has(name) || paused.has(everything),
+    paused: paused.has(name) || paused.has(allNames),
   });
-  for (const name of paused) if (name !== everything) depth.set(name, none(name));
+  for (const name of paused) if (name !== allNames) depth.set(name, none(name));
   for (const row of [...ready, ...others]) {
     const name = row["name"] as string;
     const state = (row["state"] ?? "ready") as DepthState;
     const of = depth.get(name) ?? none(name);
-    of[state] = Math.min(depthLimit, of[state] + Number(row["tasks"]));
+    of[state] = Math.min(maxDepthCount, of[state] + Number(row["tasks"]));
     of.oldestMs = Math.max(of.oldestMs, Number(row["age_ms"] ?? 0));
     depth.set(name, of);
   }

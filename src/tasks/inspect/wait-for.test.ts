@@ -3,7 +3,7 @@ import { movableClock } from "../../base/contract/movable-clock.ts";
 import type { Database, Row } from "../../store/database.ts";
 import type { Statement } from "../../store/sql.ts";
 import { createWorkers } from "./blocked-by.ts";
-import { createWaiting } from "./wait-for.ts";
+import { createWaitFor } from "./wait-for.ts";
 
 /** A store whose looks are answered by hand. */
 function setUp() {
@@ -27,7 +27,7 @@ function setUp() {
       return () => listeners.delete(listener);
     },
   } as unknown as Database;
-  const waiting = createWaiting({ database, clock, workers: createWorkers({ database, clock }) });
+  const waiting = createWaitFor({ database, clock, workers: createWorkers({ database, clock }) });
   const hint = () => listeners.forEach((listener) => listener());
   return { clock, looks, listeners, waiting, hint };
 }
@@ -118,7 +118,7 @@ describe("waiting for tasks", () => {
       },
       subscribe: () => () => {},
     } as unknown as Database;
-    const result = createWaiting({
+    const result = createWaitFor({
       database,
       clock,
       workers: createWorkers({ database, clock }),

@@ -4,7 +4,7 @@ import type { Json } from "../../base/json.ts";
 import type { Database } from "../../store/database.ts";
 import type { Task } from "../rows.ts";
 import { getTasks } from "../sql/inspect.ts";
-import { lookAt } from "../sql/finish.ts";
+import { readTaskStates } from "../sql/finish.ts";
 import { toTasks } from "../dependencies.ts";
 import { whyOpen, type Workers } from "./blocked-by.ts";
 
@@ -14,7 +14,7 @@ export type WaitOptions = {
   signal?: AbortSignal;
 };
 
-export type WaitingParts = { database: Database; clock: Clock; workers: Workers };
+export type WaitForParts = { database: Database; clock: Clock; workers: Workers };
 
 /** Whether it was seen to be there a moment ago. */
 type Known = { seen?: boolean };
@@ -32,82 +32,82 @@ type Waiter = {
 // ended. So it looks again soon at first, then less and less often.
 const firstPollMs = 20;
 const pollMs = 500;
-const lookGapMs = 5;
+const pollGapMs = 5;
 // A task that is in a transaction of the caller's can't be seen until that commits.
 const unseenMs = 60_000;
 
 /** Waits for tasks to finish: one question to the store for all that are waited for. */
-export function createWaiting({ database, clock, workers }: WaitingParts) {
+export function createWaitFor({ database, clock, workers }: WaitForParts) {
   const waiters = new Map<string, Set<Waiter>>();
   /** Those to look at now: what is new, and what has ended in this process. */
-  let fresh = new Set<string>();
+  let pollNow = new Set<string>();
   /** When to look at all of them. */
   let allAtMs = Infinity;
   let armedMs = Infinity;
   let stopTimer: (() => void) | undefined;
-  let stopHints: (() => void) | undefined;
-  let looking = false;
+  let unsubscribe: (() => void) | undefined;
+  let polling = false;
   let nextPollMs = firstPollMs;
   let closed = false;
 
-  const lookAtOne = (taskId: string) => {
-    fresh.add(taskId);
+  const pollOne = (taskId: string) => {
+    pollNow.add(taskId);
     arm();
   };
-  const lookAtAll = (delayMs: number) => {
+  const pollAll = (delayMs: number) => {
     allAtMs = Math.min(allAtMs, clock.monotonic() + delayMs);
     arm();
   };
 
   /** Whatever comes while a look is under way is for the next one: that look may have come too early for it. */
   const arm = () => {
-    if (closed || looking || waiters.size === 0) return;
+    if (closed || polling || waiters.size === 0) return;
     const nowMs = clock.monotonic();
-    const atMs = fresh.size > 0 ? nowMs : allAtMs;
+    const atMs = pollNow.size > 0 ? nowMs : allAtMs;
     if (stopTimer && atMs >= armedMs) return;
     stopTimer?.();
     armedMs = atMs;
     stopTimer = clock.after(Math.max(0, atMs - nowMs), () => {
       stopTimer = undefined;
-      void look();
+      void poll();
     });
   };
 
-  const look = async (): Promise<void> => {
-    looking = true;
+  const poll = async (): Promise<void> => {
+    polling = true;
     const isForAll = clock.monotonic() >= allAtMs;
-    const asked = isForAll ? [...waiters.keys()] : [...fresh].filter((id) => waiters.has(id));
-    fresh = new Set();
+    const asked = isForAll ? [...waiters.keys()] : [...pollNow].filter((id) => waiters.has(id));
+    pollNow = new Set();
     if (isForAll) allAtMs = Infinity;
     try {
-      await ask(asked);
+      await readEnded(asked);
     } catch {
       // The store is away for a moment; the next look will tell.
     }
-    looking = false;
+    polling = false;
     if (waiters.size === 0) {
-      stopHints?.();
-      stopHints = undefined;
+      unsubscribe?.();
+      unsubscribe = undefined;
       allAtMs = Infinity;
       return;
     }
     if (allAtMs === Infinity) {
-      lookAtAll(nextPollMs);
+      pollAll(nextPollMs);
       nextPollMs = Math.min(pollMs, nextPollMs * 2);
     }
     arm();
   };
 
-  const ask = async (asked: readonly string[]): Promise<void> => {
+  const readEnded = async (asked: readonly string[]): Promise<void> => {
     if (asked.length === 0) return;
     const states = new Map(
-      (await database.read(lookAt(asked))).map((row) => [row["task_id"], row["status"]]),
+      (await database.read(readTaskStates(asked))).map((row) => [row["task_id"], row["status"]]),
     );
     const ended: string[] = [];
     for (const taskId of asked) {
       const exists = states.has(taskId);
       if (exists && !isOpen(states.get(taskId))) ended.push(taskId);
-      else note(taskId, exists);
+      else noteSeen(taskId, exists);
     }
     // Payloads and results may be large, so only those that somebody gets are read.
     if (ended.length === 0) return;
@@ -116,7 +116,7 @@ export function createWaiting({ database, clock, workers }: WaitingParts) {
     }
   };
 
-  const note = (taskId: string, exists: boolean): void => {
+  const noteSeen = (taskId: string, exists: boolean): void => {
     for (const waiter of waiters.get(taskId) ?? []) {
       if (exists) waiter.seen = true;
       else if (waiter.seen) waiter.reject(gone(taskId));
@@ -157,18 +157,18 @@ export function createWaiting({ database, clock, workers }: WaitingParts) {
       signal?.addEventListener("abort", onAbort, { once: true });
       waiters.set(taskId, (waiters.get(taskId) ?? new Set()).add(waiter));
       // What this process has stored itself it is told of by whoever has.
-      stopHints ??= database.subscribe((whose) => {
-        if (whose !== "own") lookAtAll(lookGapMs);
+      unsubscribe ??= database.subscribe((whose) => {
+        if (whose !== "own") pollAll(pollGapMs);
       });
       nextPollMs = firstPollMs;
-      lookAtOne(taskId);
+      pollOne(taskId);
     });
 
   return {
     settled,
     /** A task has ended in this process. */
     ended(taskId: string): void {
-      if (waiters.has(taskId)) lookAtOne(taskId);
+      if (waiters.has(taskId)) pollOne(taskId);
     },
     async result(taskId: string, options: WaitOptions & Known): Promise<Json> {
       return resultOf(await settled(taskId, options));
@@ -176,7 +176,7 @@ export function createWaiting({ database, clock, workers }: WaitingParts) {
     close() {
       closed = true;
       stopTimer?.();
-      stopHints?.();
+      unsubscribe?.();
       const error = new FlotillaError("closed", "the connection was closed");
       for (const each of waiters.values()) for (const waiter of each) waiter.reject(error);
       waiters.clear();

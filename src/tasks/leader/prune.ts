@@ -1,7 +1,7 @@
 import { dayMs } from "../../base/durations.ts";
 import { checkChoice, checkNumber, checkOptions } from "../../base/options.ts";
 import type { Database } from "../../store/database.ts";
-import { lookAt } from "../sql/finish.ts";
+import { readTaskStates } from "../sql/finish.ts";
 import { deleteFinished, sweep } from "../sql/recover.ts";
 
 export type PruneOptions = {
@@ -31,7 +31,7 @@ const neverMs = 1e15;
 export async function prune(database: Database, options: PruneOptions): Promise<Pruned> {
   checkOptions("prune", options, ["olderThanMs", "status", "signal", "onProgress"]);
   const { olderThanMs, status, signal, onProgress } = options;
-  checkNumber("olderThanMs", olderThanMs, range);
+  checkNumber("olderThanMs", olderThanMs, retentionRange);
   if (status !== undefined) checkChoice("status", status, outcomes);
   const keptMs = (outcome: keyof Retention) =>
     status === undefined || status === outcome ? olderThanMs : neverMs;
@@ -47,7 +47,7 @@ export async function prune(database: Database, options: PruneOptions): Promise<
     for (let at = 0; at < old.length && !signal?.aborted; at += deleteTogether) {
       const ids = old.slice(at, at + deleteTogether).map((row) => row["task_id"] as string);
       await database.write(deleteFinished(ids, kept));
-      deleted += ids.length - (await database.read(lookAt(ids))).length;
+      deleted += ids.length - (await database.read(readTaskStates(ids))).length;
       onProgress?.({ deleted, seen: seen + Math.floor((at / old.length) * pageTasks) });
     }
     const last = page.find((row) => Number(row["old"]) === 0);
@@ -65,22 +65,26 @@ export type Retention = {
   readonly cancelled: number;
 };
 
-const usualMs = 7 * dayMs;
+const defaultRetentionMs = 7 * dayMs;
 // Somebody may still ask how a task ended, or be about to wait for it.
-const range = { min: 60_000, max: 3_650 * dayMs };
+const retentionRange = { min: 60_000, max: 3_650 * dayMs };
 
 /** One number for all outcomes, or a number for some and the default for the others. */
 export function retentionOf(given: number | Partial<Retention> = {}): Retention {
   if (typeof given !== "object" || given === null) {
-    const keptMs = checkNumber("retentionMs", given, range);
+    const keptMs = checkNumber("retentionMs", given, retentionRange);
     return { completed: keptMs, failed: keptMs, cancelled: keptMs };
   }
   checkOptions("retentionMs", given, ["completed", "failed", "cancelled"]);
-  const { completed = usualMs, failed = usualMs, cancelled = usualMs } = given;
+  const {
+    completed = defaultRetentionMs,
+    failed = defaultRetentionMs,
+    cancelled = defaultRetentionMs,
+  } = given;
   return {
-    completed: checkNumber("retentionMs.completed", completed, range),
-    failed: checkNumber("retentionMs.failed", failed, range),
-    cancelled: checkNumber("retentionMs.cancelled", cancelled, range),
+    completed: checkNumber("retentionMs.completed", completed, retentionRange),
+    failed: checkNumber("retentionMs.failed", failed, retentionRange),
+    cancelled: checkNumber("retentionMs.cancelled", cancelled, retentionRange),
   };
 }
 

@@ -7,19 +7,19 @@ import {
   type Liveness,
   type LivenessLimits,
   silentPods,
-  type Watched,
+  type WatchedPod,
 } from "../../pods/liveness.ts";
-import { finishPass, markDown, podsKnown, prunePods } from "../../pods/sql.ts";
+import { finishPass, markDown, knownPods, prunePods } from "../../pods/sql.ts";
 import type { Database, Row } from "../../store/database.ts";
 import type { Statement } from "../../store/sql.ts";
-import { createRoomKeeping } from "../concurrency/unblock.ts";
+import { createUnblocker } from "../concurrency/unblock.ts";
 import { followUpOf } from "../finish/outcome.ts";
-import { wakeWaiters } from "../sql/dependencies.ts";
+import { wakeDependents } from "../sql/dependencies.ts";
 import { getTasks } from "../sql/inspect.ts";
 import {
   claimsOf,
   deleteFinished,
-  followRecovery,
+  insertRecoveryFollowUps,
   noteRecovery,
   type Orphan,
   poisonError,
@@ -66,13 +66,13 @@ export function createLeader(options: LeaderOptions) {
   const { onFreed = () => {} } = options;
   const kept = retentionOf(options.retentionMs);
   let sweptTo = beforeAll;
-  const rooms = createRoomKeeping({ database });
+  const unblocker = createUnblocker({ database });
   /** Passes until the next walk begins. */
   let resting = 0;
 
   const giveBackTogether = async (orphans: readonly Dying[]): Promise<readonly Row[]> => {
-    const following = await followPoison(database, orphans, ids);
-    const waking = wakeWaiters(orphans.map(({ taskId }) => taskId));
+    const following = await followUpPoisoned(database, orphans, ids);
+    const waking = wakeDependents(orphans.map(({ taskId }) => taskId));
     const statements = [noteRecovery(orphans), ...following, recoverTasks(orphans), ...waking];
     const tables = await database.write(statements, { hint: true });
     return tables[1 + following.length]!;
@@ -96,9 +96,9 @@ export function createLeader(options: LeaderOptions) {
     return recovered;
   };
 
-  const recover = async (silent: readonly Watched[]): Promise<void> => {
+  const recover = async (silent: readonly WatchedPod[]): Promise<void> => {
     const byId = new Map(silent.map((pod) => [pod.podId, pod]));
-    const told = new Set<string>();
+    const reported = new Set<string>();
     for (;;) {
       const claims = await database.read(claimsOf([...byId.keys()], recoverLimit));
       if (claims.length === 0) return;
@@ -123,11 +123,11 @@ export function createLeader(options: LeaderOptions) {
       }
       const holders = new Map(orphans.map(({ taskId, pod }) => [taskId, pod.podId]));
       const pods = new Set(recovered.map((row) => holders.get(row["task_id"])!));
-      const news = [...pods].filter((each) => !told.has(each));
-      for (const each of news) told.add(each);
+      const newlySilent = [...pods].filter((each) => !reported.has(each));
+      for (const each of newlySilent) reported.add(each);
       onRecovered(
         recovered.length,
-        news.map((each) => byId.get(each)!.silentMs),
+        newlySilent.map((each) => byId.get(each)!.silentMs),
       );
       if (claims.length < recoverLimit || recovered.length === 0) return;
     }
@@ -152,9 +152,9 @@ export function createLeader(options: LeaderOptions) {
   };
 
   /** Somebody may hold a limit: that keeps neither old tasks nor this pod's leading. */
-  const freeRooms = async (): Promise<void> => {
+  const unblock = async (): Promise<void> => {
     try {
-      if ((await rooms.pass()) > 0) onFreed();
+      if ((await unblocker.pass()) > 0) onFreed();
     } catch (error) {
       if (!hasCode(error, "store_busy")) throw error;
       log.warn({ pod: podId, error: messageOf(error) }, "looking for room didn't come to its end");
@@ -171,7 +171,7 @@ export function createLeader(options: LeaderOptions) {
           await database.write([markDown(silent)]);
           await recover(silent);
         }
-        await freeRooms();
+        await unblock();
         await prune();
         await database.write([finishPass(podId)]);
         return true;
@@ -185,15 +185,15 @@ export function createLeader(options: LeaderOptions) {
 }
 
 /** Which tasks have something that follows their failure, as pods have said of themselves. */
-type FollowedNames = ReadonlyMap<string, readonly string[]>;
+type FollowUpNames = ReadonlyMap<string, readonly string[]>;
 
 /**
  * Whether something follows where this task is failed by recovery. The pod that ran it knew its
  * handler, so its word counts; where that pod is forgotten, any other's does.
  */
-function isFollowed(name: string, podId: string, byPod: FollowedNames): boolean {
-  const said = byPod.get(podId);
-  if (said) return said.includes(name);
+function hasFollowUp(name: string, podId: string, byPod: FollowUpNames): boolean {
+  const names = byPod.get(podId);
+  if (names) return names.includes(name);
   return [...byPod.values()].some((names) => names.includes(name));
 }
 
@@ -201,27 +201,27 @@ function isFollowed(name: string, podId: string, byPod: FollowedNames): boolean 
  * The statements that store what follows the tasks which this recovery fails, because pods have died
  * under them too often. Hardly ever any: then nothing is asked.
  */
-async function followPoison(
+async function followUpPoisoned(
   database: Database,
   orphans: readonly (Orphan & { readonly deaths: number })[],
   ids: Ids,
 ): Promise<Statement[]> {
   const spent = orphans.filter(({ deaths }) => deaths + 1 >= deathLimit);
   if (spent.length === 0) return [];
-  const byPod = followedByPod(await database.read(podsKnown()));
+  const byPod = followUpsByPod(await database.read(knownPods()));
   const holders = new Map(spent.map((orphan) => [orphan.taskId, orphan]));
   const rows = await database.read(getTasks([...holders.keys()]));
   const followUps = rows.flatMap((row) => {
     const { taskId, token, pod } = holders.get(row["task_id"])!;
     const { name, payload } = row as { name: string; payload: string };
-    if (!isFollowed(name, pod.podId, byPod)) return [];
+    if (!hasFollowUp(name, pod.podId, byPod)) return [];
     const attempts = Number(row["retry_count"]);
     return [followUpOf({ taskId, name, payload, token, attempts, error: poisonError }, ids)];
   });
-  return followUps.length > 0 ? [followRecovery(followUps, spent)] : [];
+  return followUps.length > 0 ? [insertRecoveryFollowUps(followUps, spent)] : [];
 }
 
-function followedByPod(rows: readonly Row[]): FollowedNames {
+function followUpsByPod(rows: readonly Row[]): FollowUpNames {
   const byPod = new Map<string, readonly string[]>();
   for (const row of rows) {
     const { followUps } = JSON.parse(row["metadata"]) as { followUps?: unknown };

@@ -3,21 +3,21 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { Ids } from "../../base/ids.ts";
 import type { Random } from "../../base/random.ts";
 import type { Throttled } from "../claim/throttle.ts";
-import type { Finishing } from "../finish/finish-writer.ts";
-import type { Conclusion } from "../finish/finish.ts";
-import type { Ending } from "../finish/outcome.ts";
+import type { FinishWriter } from "../finish/finish-writer.ts";
+import type { FinishedAttempt } from "../finish/finish.ts";
+import type { AttemptOutcome } from "../finish/outcome.ts";
 import type { Claim } from "../rows.ts";
 import type { TaskHandler } from "../task.ts";
-import { type RunSpan, traceIdOf } from "../trace.ts";
-import type { RunParts } from "./context.ts";
+import { type AttemptSpan, traceIdOf } from "../trace.ts";
+import type { AttemptParts } from "./context.ts";
 import type { WorkerEvent } from "./events.ts";
-import type { Progress } from "./progress.ts";
+import type { TaskProgress } from "./progress.ts";
 
 /** Why a running attempt was told to stop. */
 export type StopReason = "timeout" | "cancel" | "shutdown" | "claim_lost";
 
 /** One attempt under way on this pod. */
-export type Running = {
+export type TaskAttempt = {
   readonly claim: Claim;
   readonly handler: TaskHandler;
   /** When what runs now has begun: the attempt, or the transition of a run. */
@@ -30,7 +30,7 @@ export type Running = {
   wake: number;
   /** How often whoever drives a run has written it. 0 for a task. */
   runSeq: number;
-  stopped: StopReason | undefined;
+  stopReason: StopReason | undefined;
   /** Set once, when the worker has taken its ending; a handler that settles later changes nothing. */
   ended: boolean;
   /** Set once the handler has asked to complete it in a transaction of its own. */
@@ -41,12 +41,12 @@ export type Running = {
   /** Told that what was to stop didn't within its grace. Only where somebody else ends the attempt. */
   abandon: (() => void) | undefined;
   /** Only where the program traces. */
-  span: RunSpan | undefined;
+  span: AttemptSpan | undefined;
   /** Only where its name is throttled. */
   throttled: Throttled | undefined;
 };
 
-export function startedRun(claim: Claim, handler: TaskHandler, nowMs: number): Running {
+export function startAttempt(claim: Claim, handler: TaskHandler, nowMs: number): TaskAttempt {
   return {
     claim,
     handler,
@@ -55,7 +55,7 @@ export function startedRun(claim: Claim, handler: TaskHandler, nowMs: number): R
     actAtMs: nowMs + handler.options.timeoutMs,
     wake: claim.wake,
     runSeq: claim.run?.seq ?? 0,
-    stopped: undefined,
+    stopReason: undefined,
     ended: false,
     completing: false,
     controller: undefined,
@@ -67,13 +67,13 @@ export function startedRun(claim: Claim, handler: TaskHandler, nowMs: number): R
 }
 
 /** Tells the handler to stop. The first reason is the one that counts. */
-export function stopRun(running: Running, reason: StopReason): void {
-  if (running.stopped !== undefined) return;
-  running.stopped = reason;
-  running.controller?.abort(stopError(running));
+export function stopAttempt(attempt: TaskAttempt, reason: StopReason): void {
+  if (attempt.stopReason !== undefined) return;
+  attempt.stopReason = reason;
+  attempt.controller?.abort(stopError(attempt));
 }
 
-export function stopError({ claim, timeoutMs, stopped }: Running): FlotillaError {
+export function stopError({ claim, timeoutMs, stopReason: stopped }: TaskAttempt): FlotillaError {
   switch (stopped) {
     case "timeout":
       return new FlotillaError("timeout", `the attempt took longer than ${timeoutMs} ms`);
@@ -88,19 +88,19 @@ export function stopError({ claim, timeoutMs, stopped }: Running): FlotillaError
 }
 
 /** The signal of what runs. Most never ask for it, so it is made when somebody does. */
-export function signalOf(running: Running): AbortSignal {
-  if (!running.controller) {
-    running.controller = new AbortController();
-    if (running.stopped) running.controller.abort(stopError(running));
+export function signalOf(attempt: TaskAttempt): AbortSignal {
+  if (!attempt.controller) {
+    attempt.controller = new AbortController();
+    if (attempt.stopReason) attempt.controller.abort(stopError(attempt));
   }
-  return running.controller.signal;
+  return attempt.controller.signal;
 }
 
 /** What it means that a handler threw, or never settled, after it was told to stop. */
-export function endingOf(running: Running, thrown: unknown): Ending {
-  switch (running.stopped) {
+export function outcomeOfThrown(attempt: TaskAttempt, thrown: unknown): AttemptOutcome {
+  switch (attempt.stopReason) {
     case "timeout":
-      return { type: "timed_out", timeoutMs: running.timeoutMs };
+      return { type: "timed_out", timeoutMs: attempt.timeoutMs };
     case "cancel":
       return { type: "cancelled" };
     case "shutdown":
@@ -112,7 +112,7 @@ export function endingOf(running: Running, thrown: unknown): Ending {
 }
 
 /** What every line of the log says of whom it is about: a task, or a run as it was claimed. */
-export function taskFields({ claim, span, handler }: Running, podId: string) {
+export function taskFields({ claim, span, handler }: TaskAttempt, podId: string) {
   const traceId = traceIdOf(span, claim.trace);
   const { flow } = handler;
   return {
@@ -132,12 +132,12 @@ export function taskFields({ claim, span, handler }: Running, podId: string) {
 }
 
 /** What a pod gives whoever drives the runs of a flow. */
-export type DriveParts = RunParts & {
+export type DriverHost = AttemptParts & {
   clock: Clock;
   random: Random;
   ids: Ids;
-  finishing: Pick<Finishing, "put">;
-  progress: Pick<Progress, "forget" | "isUnsaved" | "leave">;
+  finishWriter: Pick<FinishWriter, "put">;
+  progress: Pick<TaskProgress, "forget" | "isUnsaved" | "leave">;
   /** Fires when there is no more time to wait for the store. */
   signal: AbortSignal;
   /** Whether the pod stops, so that what has been stored is given back instead of going on. */
@@ -148,9 +148,9 @@ export type DriveParts = RunParts & {
 };
 
 /** A run was driven as far as it went, and what it is now is stored; or that couldn't be. */
-export type Driven =
-  | ({ readonly type: "driven" } & Conclusion)
+export type DriveResult =
+  | ({ readonly type: "driven" } & FinishedAttempt)
   | { readonly type: "not_stored"; readonly error: unknown };
 
 /** Runs a claimed run from transition to transition. Never rejects. */
-export type Drive = (running: Running, parts: DriveParts) => Promise<Driven>;
+export type FlowDriver = (attempt: TaskAttempt, parts: DriverHost) => Promise<DriveResult>;

@@ -3,33 +3,33 @@ import { encodeJson, type Json } from "../../base/json.ts";
 import { type Logger, withFields } from "../../base/log.ts";
 import { check } from "../../base/schema.ts";
 import type { Database } from "../../store/database.ts";
-import type { Throttles } from "../../throttles/registry.ts";
+import type { ThrottleRegistry } from "../../throttles/registry.ts";
 import { readParents } from "../dependencies.ts";
-import { completion } from "../finish/outcome.ts";
-import { finishTasks, wakeAfter } from "../sql/finish.ts";
+import { completedFinish } from "../finish/outcome.ts";
+import { finishTasks, wakeDependentsAfter } from "../sql/finish.ts";
 import type { TaskContext } from "../task.ts";
-import { type Running, signalOf, taskFields } from "./attempt.ts";
+import { type TaskAttempt, signalOf, taskFields } from "./attempt.ts";
 import type { Middleware } from "./middleware.ts";
-import type { Progress } from "./progress.ts";
+import type { TaskProgress } from "./progress.ts";
 
-export type RunParts = {
+export type AttemptParts = {
   database: Database;
-  progress: Pick<Progress, "last" | "save">;
+  progress: Pick<TaskProgress, "last" | "save">;
   log: Logger;
   podId: string;
   maxResultBytes: number;
   middleware: readonly Middleware[];
   /** The pod's own, where it has some. */
-  throttles?: Throttles | undefined;
+  throttles?: ThrottleRegistry | undefined;
 };
 
 /** What a handler gets of an attempt. */
 export function createContext(
-  running: Running,
+  attempt: TaskAttempt,
   input: unknown,
-  parts: RunParts,
+  parts: AttemptParts,
 ): TaskContext<unknown> {
-  return new RunContext(running, input, parts);
+  return new AttemptContext(attempt, input, parts);
 }
 
 /**
@@ -37,7 +37,7 @@ export function createContext(
  * it is made when it is asked for, by getters that all contexts share. What they give needs no `this`,
  * because handlers take contexts apart.
  */
-class RunContext implements TaskContext<unknown> {
+class AttemptContext implements TaskContext<unknown> {
   readonly input: unknown;
   readonly taskId: string;
   readonly name: string;
@@ -45,11 +45,11 @@ class RunContext implements TaskContext<unknown> {
   readonly snoozes: number;
   readonly scheduledAtMs: number | undefined;
   readonly token: number;
-  readonly #running: Running;
-  readonly #parts: RunParts;
+  readonly #running: TaskAttempt;
+  readonly #parts: AttemptParts;
 
-  constructor(running: Running, input: unknown, parts: RunParts) {
-    const { claim } = running;
+  constructor(attempt: TaskAttempt, input: unknown, parts: AttemptParts) {
+    const { claim } = attempt;
     this.input = input;
     this.taskId = claim.taskId;
     this.name = claim.name;
@@ -57,7 +57,7 @@ class RunContext implements TaskContext<unknown> {
     this.snoozes = claim.snoozes;
     this.scheduledAtMs = claim.scheduledAtMs;
     this.token = claim.token;
-    this.#running = running;
+    this.#running = attempt;
     this.#parts = parts;
   }
 
@@ -66,10 +66,10 @@ class RunContext implements TaskContext<unknown> {
   }
 
   get progress(): TaskContext<unknown>["progress"] {
-    const running = this.#running;
+    const attempt = this.#running;
     const { progress } = this.#parts;
     return (value: Json) => {
-      if (!running.ended) progress.save(running, encodeJson("progress", value));
+      if (!attempt.ended) progress.save(attempt, encodeJson("progress", value));
     };
   }
 
@@ -79,15 +79,15 @@ class RunContext implements TaskContext<unknown> {
   }
 
   get lastProgress(): TaskContext<unknown>["lastProgress"] {
-    const running = this.#running;
+    const attempt = this.#running;
     const { progress } = this.#parts;
-    return () => progress.last(running);
+    return () => progress.last(attempt);
   }
 
   get complete(): TaskContext<unknown>["complete"] {
-    const running = this.#running;
+    const attempt = this.#running;
     const parts = this.#parts;
-    return (tx, result) => completeWithin(running, tx, result, parts);
+    return (tx, result) => completeWithin(attempt, tx, result, parts);
   }
 
   get log(): Logger {
@@ -128,22 +128,22 @@ export function contextValue<Value>(name: string): ContextValue<Value> {
  * from here on only the row can say how the attempt ended.
  */
 async function completeWithin<Result>(
-  running: Running,
+  attempt: TaskAttempt,
   tx: unknown,
   result: Result,
   { database, maxResultBytes }: { database: Database; maxResultBytes: number },
 ): Promise<Result> {
-  const { claim } = running;
+  const { claim } = attempt;
   const transaction = database.within(tx);
-  const stored = await resultText(running, result, maxResultBytes);
-  if (running.ended) throw claimLost(claim.taskId);
-  running.completing = true;
-  const finish = completion(claim, stored);
-  const [changed] = claim.awaited ? [[]] : await transaction.write([finishTasks([finish])]);
+  const stored = await resultText(attempt, result, maxResultBytes);
+  if (attempt.ended) throw claimLost(claim.taskId);
+  attempt.completing = true;
+  const finish = completedFinish(claim, stored);
+  const [changed] = claim.hasDependents ? [[]] : await transaction.write([finishTasks([finish])]);
   if (changed!.length > 0) return result;
   // Others wait for it, or it is lost; they are woken when the caller commits.
   const awaited = [{ ...finish, awaited: true }];
-  const statements = [finishTasks(awaited), ...wakeAfter(awaited)];
+  const statements = [finishTasks(awaited), ...wakeDependentsAfter(awaited)];
   const [finished] = await transaction.write(statements, { hint: true });
   if (finished!.length === 0) throw claimLost(claim.taskId);
   return result;
@@ -151,7 +151,7 @@ async function completeWithin<Result>(
 
 /** A result as it is stored, once it has been checked. Synchronous unless the schema isn't. */
 export function resultText(
-  { claim, handler }: Running,
+  { claim, handler }: TaskAttempt,
   result: unknown,
   maxBytes: number,
 ): string | Promise<string> {

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
 import { systemClock } from "../../base/clock.ts";
 import { silentLogger } from "../../base/log.ts";
-import { createReporting } from "./events.ts";
+import { createAttemptReports } from "./events.ts";
 import type { Claim } from "../rows.ts";
-import { startedRun } from "./attempt.ts";
+import { startAttempt } from "./attempt.ts";
 import { task } from "../task.ts";
 
 test.each([
@@ -12,11 +12,11 @@ test.each([
 ])("the log tells what waited in vain (%s) from what was tried", (doomed, said) => {
   const told: string[] = [];
   const log = { ...silentLogger, warn: (_: object, message: string) => void told.push(message) };
-  const report = createReporting({ podId: "pod", clock: systemClock, log, onEvent: () => {} });
+  const report = createAttemptReports({ podId: "pod", clock: systemClock, log, onEvent: () => {} });
   const claim = { taskId: "t", name: "a", failures: 0, token: 1, doomed, trace: null } as Claim;
   const error = JSON.stringify({ code: "dependency_failed", message: "task p has failed" });
   const finish = { status: "failed", error, counted: 0 };
-  const run = startedRun(
+  const run = startAttempt(
     claim,
     task("a", {}, () => null),
     0,

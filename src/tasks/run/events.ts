@@ -1,12 +1,12 @@
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError, messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
-import type { Conclusion } from "../finish/finish.ts";
+import type { FinishedAttempt } from "../finish/finish.ts";
 import type { TaskError } from "../rows.ts";
-import { type Running, taskFields } from "./attempt.ts";
+import { type TaskAttempt, taskFields } from "./attempt.ts";
 import type { Finish } from "../sql/finish.ts";
 import { isRefused } from "../claim/throttle.ts";
-import { endRunSpan } from "../trace.ts";
+import { endAttemptSpan } from "../trace.ts";
 
 /** What a worker tells those who count. */
 export type WorkerEvent =
@@ -15,7 +15,7 @@ export type WorkerEvent =
   | {
       readonly type: "ended";
       readonly name: string;
-      readonly outcome: Outcome;
+      readonly outcome: TaskOutcome;
       readonly tookMs: number;
     }
   | {
@@ -49,7 +49,7 @@ export type TransitionOutcome =
   /** Another pod has the run, and what this one did isn't stored. */
   | "lost";
 
-export type Outcome =
+export type TaskOutcome =
   | "completed"
   | "retry"
   | "failed"
@@ -58,10 +58,10 @@ export type Outcome =
   | "snoozed"
   | "lost";
 
-export type Reporting = ReturnType<typeof createReporting>;
+export type AttemptReports = ReturnType<typeof createAttemptReports>;
 
 /** Says what became of attempts and of claims: to those who count, in the trace, and in the log. */
-export function createReporting(parts: {
+export function createAttemptReports(parts: {
   podId: string;
   clock: Clock;
   log: Logger;
@@ -69,14 +69,14 @@ export function createReporting(parts: {
 }) {
   const { podId, clock, log, onEvent } = parts;
   return {
-    ended(run: Running, { finish, finished }: Conclusion): void {
-      const { claim: task, startedMs, span } = run;
+    ended(attempt: TaskAttempt, { finish, finished }: FinishedAttempt): void {
+      const { claim: task, startedMs, span } = attempt;
       const outcome = finished.type === "lost" ? "lost" : outcomeOf(finish);
       onEvent({ type: "ended", name: task.name, outcome, tookMs: clock.monotonic() - startedMs });
-      if (span) endRunSpan(span, outcome, finish.error);
+      if (span) endAttemptSpan(span, outcome, finish.error);
       if (outcome === "completed") return;
-      const fields = { ...taskFields(run, podId), outcome };
-      if (outcome === "released" && isRefused(run)) {
+      const fields = { ...taskFields(attempt, podId), outcome };
+      if (outcome === "released" && isRefused(attempt)) {
         // Nothing was attempted, and under a full throttle there may be many of these.
         log.debug(fields, "no permit for it yet");
         return;
@@ -92,9 +92,9 @@ export function createReporting(parts: {
         log.warn({ ...fields, code, error: message }, what);
       }
     },
-    notStored(run: Running, error: unknown, left: string): void {
-      if (run.span) endRunSpan(run.span, "unknown", null);
-      const fields = { ...taskFields(run, podId), error: messageOf(error) };
+    notStored(attempt: TaskAttempt, error: unknown, left: string): void {
+      if (attempt.span) endAttemptSpan(attempt.span, "unknown", null);
+      const fields = { ...taskFields(attempt, podId), error: messageOf(error) };
       log.error(fields, `how an attempt ended couldn't be stored; it is ${left}`);
     },
     claimed(tasks: number, startedMs: number): void {
@@ -108,7 +108,7 @@ export function createReporting(parts: {
   };
 }
 
-function outcomeOf({ status, counted, snoozed }: Finish): Outcome {
+function outcomeOf({ status, counted, snoozed }: Finish): TaskOutcome {
   if (status !== "pending" && status !== "claimed") return status;
   if (snoozed) return "snoozed";
   return counted === 1 ? "retry" : "released";

@@ -1,23 +1,26 @@
 import { FlotillaError } from "../../base/errors.ts";
 import { check } from "../../base/schema.ts";
-import { runHandler as runInScene } from "../../throttles/scope.ts";
-import { createContext, resultText, type RunParts } from "./context.ts";
+import { runInThrottleScope } from "../../throttles/scope.ts";
+import { createContext, resultText, type AttemptParts } from "./context.ts";
 import { runAround } from "./middleware.ts";
 import type { Claim } from "../rows.ts";
-import { endingOf, type Running } from "./attempt.ts";
-import type { Ending } from "../finish/outcome.ts";
-import { sceneOf } from "../claim/throttle.ts";
-import { inSpan, startRunSpan } from "../trace.ts";
-import { endUnmet } from "../dependencies.ts";
+import { outcomeOfThrown, type TaskAttempt } from "./attempt.ts";
+import type { AttemptOutcome } from "../finish/outcome.ts";
+import { throttleScopeOf } from "../claim/throttle.ts";
+import { inSpan, startAttemptSpan } from "../trace.ts";
+import { dependencyFailedOutcome } from "../dependencies.ts";
 
 /**
  * Runs the handler on a claimed task. Never throws or rejects: whatever happens is an ending. It is a
  * promise only where there is something to wait for, since that costs more than a short task.
  */
-export function runHandler(running: Running, parts: RunParts): Ending | Promise<Ending> {
-  const { claim, handler } = running;
-  if (claim.doomed) return endUnmet(parts.database, claim.taskId);
-  running.span = startRunSpan(claim, parts.podId);
+export function executeAttempt(
+  attempt: TaskAttempt,
+  parts: AttemptParts,
+): AttemptOutcome | Promise<AttemptOutcome> {
+  const { claim, handler } = attempt;
+  if (claim.doomed) return dependencyFailedOutcome(parts.database, claim.taskId);
+  attempt.span = startAttemptSpan(claim, parts.podId);
   try {
     const stored = parsePayload(claim);
     const checked = check(
@@ -28,30 +31,32 @@ export function runHandler(running: Running, parts: RunParts): Ending | Promise<
     );
     const returned =
       checked instanceof Promise
-        ? checked.then((input) => callHandler(running, input, parts))
-        : callHandler(running, checked, parts);
-    if (isThenable(returned)) return endingLater(running, returned, parts);
-    const text = resultText(running, returned, parts.maxResultBytes);
-    return text instanceof Promise ? endingLater(running, returned, parts, text) : ended(text);
+        ? checked.then((input) => callHandler(attempt, input, parts))
+        : callHandler(attempt, checked, parts);
+    if (isThenable(returned)) return outcomeLater(attempt, returned, parts);
+    const text = resultText(attempt, returned, parts.maxResultBytes);
+    return text instanceof Promise
+      ? outcomeLater(attempt, returned, parts, text)
+      : returnedOutcome(text);
   } catch (thrown) {
-    return endingOf(running, thrown);
+    return outcomeOfThrown(attempt, thrown);
   }
 }
 
-async function endingLater(
-  running: Running,
+async function outcomeLater(
+  attempt: TaskAttempt,
   returned: unknown,
-  { maxResultBytes }: RunParts,
+  { maxResultBytes }: AttemptParts,
   text?: Promise<string>,
-): Promise<Ending> {
+): Promise<AttemptOutcome> {
   try {
-    return ended(await (text ?? resultText(running, await returned, maxResultBytes)));
+    return returnedOutcome(await (text ?? resultText(attempt, await returned, maxResultBytes)));
   } catch (thrown) {
-    return endingOf(running, thrown);
+    return outcomeOfThrown(attempt, thrown);
   }
 }
 
-function ended(result: string): Ending {
+function returnedOutcome(result: string): AttemptOutcome {
   return { type: "returned", result };
 }
 
@@ -60,16 +65,16 @@ export function isThenable(value: unknown): value is PromiseLike<unknown> {
   return typeof (value as { then?: unknown }).then === "function";
 }
 
-function callHandler(running: Running, input: unknown, parts: RunParts): unknown {
-  const { handler, span } = running;
+function callHandler(attempt: TaskAttempt, input: unknown, parts: AttemptParts): unknown {
+  const { handler, span } = attempt;
   const { middleware, throttles } = parts;
-  const context = createContext(running, input, parts);
-  const scene = throttles && sceneOf(running, throttles);
-  if (middleware.length === 0 && !span && !scene) return handler.run(context);
+  const context = createContext(attempt, input, parts);
+  const scope = throttles && throttleScopeOf(attempt, throttles);
+  if (middleware.length === 0 && !span && !scope) return handler.run(context);
   const run = () =>
     middleware.length > 0 ? runAround(middleware, context, handler.run) : handler.run(context);
   const traced = span ? () => inSpan(span, run) : run;
-  return scene ? runInScene(scene, traced) : traced();
+  return scope ? runInThrottleScope(scope, traced) : traced();
 }
 
 function parsePayload(claim: Claim): unknown {

@@ -3,27 +3,27 @@ import { messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import { fraction, type Random } from "../../base/random.ts";
 import type { Database, Row } from "../../store/database.ts";
-import { lookAt } from "../sql/finish.ts";
-import type { Running, StopReason } from "./attempt.ts";
+import { readTaskStates } from "../sql/finish.ts";
+import type { TaskAttempt, StopReason } from "./attempt.ts";
 
-type PollingParts = {
+type HeldClaimsParts = {
   podId: string;
   database: Database;
   clock: Clock;
   random: Random;
   log: Logger;
   pollMs: number;
-  running: () => Iterable<Running>;
+  running: () => Iterable<TaskAttempt>;
   /** The task that this pod empties itself for. */
   reserved: () => string | undefined;
   onPoll: () => void;
-  interrupt: (run: Running, reason: StopReason) => void;
+  interrupt: (attempt: TaskAttempt, reason: StopReason) => void;
   /** Told where that task isn't meant for this pod any more. */
   onTaken: (reserved: string) => void;
 };
 
 /** Makes up for hints that were lost: claims, and learns of cancels and of what went to other pods. */
-export function startPolling(parts: PollingParts): { stop(): void } {
+export function startPolling(parts: HeldClaimsParts): { stop(): void } {
   const { podId, database, clock, random, log, pollMs } = parts;
   let stopped = false;
   let cancel = () => {};
@@ -38,18 +38,20 @@ export function startPolling(parts: PollingParts): { stop(): void } {
   /** Asks what became of what is held. Short tasks are gone before it asks. */
   const checkHeld = async (): Promise<void> => {
     const since = clock.monotonic() - pollMs / 2;
-    const runs = [...parts.running()].filter((run) => !run.stopped && run.startedMs <= since);
-    const meant = parts.reserved();
+    const attempts = [...parts.running()].filter(
+      (attempt) => !attempt.stopReason && attempt.startedMs <= since,
+    );
+    const reservedId = parts.reserved();
     try {
-      const news = await lookAtHeld(database, {
-        runs,
+      const held = await readHeldClaims(database, {
+        runs: attempts,
         podId,
-        ...(meant !== undefined && { reserved: meant }),
+        ...(reservedId !== undefined && { reserved: reservedId }),
       });
-      for (const { run, reason } of news.stops) parts.interrupt(run, reason);
+      for (const { run: attempt, reason } of held.stops) parts.interrupt(attempt, reason);
       // Nothing is worth draining for that was cancelled, or that another pod runs by now.
-      if (meant !== undefined && meant === parts.reserved() && !news.stillMeant) {
-        parts.onTaken(meant);
+      if (reservedId !== undefined && reservedId === parts.reserved() && !held.stillReserved) {
+        parts.onTaken(reservedId);
       }
     } catch (error) {
       log.debug({ pod: podId, error: messageOf(error) }, "looking at held tasks failed");
@@ -66,24 +68,28 @@ export function startPolling(parts: PollingParts): { stop(): void } {
 }
 
 /** What became, in the store, of the tasks that a pod runs and of the one that it drains for. */
-type HeldNews = {
-  readonly stops: readonly { readonly run: Running; readonly reason: StopReason }[];
+type HeldClaims = {
+  readonly stops: readonly { readonly run: TaskAttempt; readonly reason: StopReason }[];
   /** Whether the task that was reserved is still meant for this pod. */
-  readonly stillMeant: boolean;
+  readonly stillReserved: boolean;
 };
 
 /** Learns of cancels, and of tasks that went to other pods. */
-export async function lookAtHeld(
+export async function readHeldClaims(
   database: Database,
-  { runs, reserved, podId }: { runs: readonly Running[]; reserved?: string; podId: string },
-): Promise<HeldNews> {
-  const ids = runs.map((run) => run.claim.taskId).concat(reserved ?? []);
-  if (ids.length === 0) return { stops: [], stillMeant: false };
-  const rows = await database.read(lookAt(ids));
+  {
+    runs: attempts,
+    reserved,
+    podId,
+  }: { runs: readonly TaskAttempt[]; reserved?: string; podId: string },
+): Promise<HeldClaims> {
+  const ids = attempts.map((attempt) => attempt.claim.taskId).concat(reserved ?? []);
+  if (ids.length === 0) return { stops: [], stillReserved: false };
+  const rows = await database.read(readTaskStates(ids));
   const seen = new Map(rows.map((row) => [row["task_id"] as string, row]));
-  const stops: { run: Running; reason: StopReason }[] = [];
-  for (const run of runs) {
-    if (run.ended || run.stopped) continue;
+  const stops: { run: TaskAttempt; reason: StopReason }[] = [];
+  for (const run of attempts) {
+    if (run.ended || run.stopReason) continue;
     const row = seen.get(run.claim.taskId);
     if (!row || Number(row["claim_token"]) !== run.claim.token) {
       stops.push({ run, reason: "claim_lost" });
@@ -94,9 +100,12 @@ export async function lookAtHeld(
       stops.push({ run, reason: "cancel" });
     }
   }
-  return { stops, stillMeant: reserved !== undefined && isMeant(seen.get(reserved), podId) };
+  return {
+    stops,
+    stillReserved: reserved !== undefined && isReservedFor(seen.get(reserved), podId),
+  };
 }
 
-function isMeant(row: Row | undefined, podId: string): boolean {
+function isReservedFor(row: Row | undefined, podId: string): boolean {
   return row?.["status"] === "pending" && row["claimed_by"] === podId;
 }

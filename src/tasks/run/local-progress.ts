@@ -7,22 +7,22 @@ import { DatabaseSync } from "../../store/sqlite/driver.ts";
 import { makePrivate } from "../../store/sqlite/private-file.ts";
 
 /** The attempt that a progress belongs to. */
-export type Attempt = { readonly taskId: string; readonly token: number };
+export type ProgressKey = { readonly taskId: string; readonly token: number };
 
 /** Progress that is kept on this machine, every time: for tasks that save often and must not lose it. */
 export type LocalProgress = {
   /** Whether it could be kept. */
-  save(attempt: Attempt, value: string): boolean;
-  last(taskId: string): (Pick<Attempt, "token"> & { readonly value: string }) | undefined;
+  save(attempt: ProgressKey, value: string): boolean;
+  last(taskId: string): (Pick<ProgressKey, "token"> & { readonly value: string }) | undefined;
   /** The task has ended, or is another's to go on with. */
-  forget(attempt: Attempt): void;
+  forget(attempt: ProgressKey): void;
   close(): void;
 };
 
 // Tasks that ended elsewhere leave theirs behind.
 const keptMs = 30 * 24 * 60 * 60_000;
 // Several processes may share the file; each holds it for a moment.
-const patienceMs = 200;
+const busyTimeoutMs = 200;
 
 /**
  * One file for all processes that share a folder, so that whichever goes on with a task finds it. A
@@ -34,20 +34,20 @@ export function localProgress(
 ): LocalProgress {
   const path = join(folder, "progress.db");
   let opened: ReturnType<typeof open> | undefined;
-  let ailing = false;
+  let failing = false;
 
   const attempted = <Result>(work: (file: ReturnType<typeof open>) => Result) => {
     try {
       opened ??= openOrSetAside(path, folder, clock.now() - keptMs, log);
       const result = work(opened);
-      ailing = false;
+      failing = false;
       return result;
     } catch (error) {
-      if (!ailing) {
+      if (!failing) {
         const fields = { path, error: messageOf(error) };
         log.warn(fields, "progress can't be kept on this machine, only in the store");
       }
-      ailing = true;
+      failing = true;
       return undefined;
     }
   };
@@ -74,7 +74,7 @@ export function localProgress(
 
 function open(path: string, olderThanMs: number) {
   makePrivate(path);
-  const db = new DatabaseSync(path, { timeout: patienceMs });
+  const db = new DatabaseSync(path, { timeout: busyTimeoutMs });
   try {
     db.exec("pragma journal_mode = wal; pragma synchronous = normal");
     db.exec(`create table if not exists progress (

@@ -11,14 +11,14 @@ export type Next = () => Promise<unknown>;
 export type Middleware = (context: TaskContext<unknown>, next: Next) => unknown;
 
 /** A pod's middleware costs each of its runs, and more than this is a mistake. */
-const middlewareMost = 100;
+const maxMiddleware = 100;
 
 /** Refuses what can't be run around a handler. */
 export function checkMiddleware(given: unknown): asserts given is readonly Middleware[] {
-  if (!Array.isArray(given) || given.length > middlewareMost) {
+  if (!Array.isArray(given) || given.length > maxMiddleware) {
     throw new FlotillaError(
       "invalid_option",
-      `middleware must be an array of ${middlewareMost} functions at most`,
+      `middleware must be an array of ${maxMiddleware} functions at most`,
     );
   }
   const odd = given.findIndex((each) => typeof each !== "function");

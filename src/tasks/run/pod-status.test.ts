@@ -11,10 +11,10 @@ const nothing: WorkerFacts = {
   draining: false,
   held: 3,
   capacity: { slots: 10, target: 0.8 },
-  strain: undefined,
+  overload: undefined,
   limits: { eventLoopMs: 200, memory: 0.9 },
   fullNames: [],
-  shutLines: [],
+  blockedDemand: [],
 };
 const late = { lateMs: 240.4, memory: 0.3 };
 const short = { lateMs: 5, memory: 0.921 };
@@ -37,11 +37,14 @@ describe("why a pod doesn't claim more", () => {
       { fullNames: ["a", "b", "c", "d", "e", "f", "g"] },
       ['slots of "a", "b", "c", "d", "e" and 2 more used'],
     ],
-    [{ strain: { seen: late, over: false } }, ["event loop late 240 ms: at most 8 for now"]],
-    [{ strain: { seen: short, over: false } }, ["memory 92 %: at most 8 for now"]],
-    [{ strain: { seen: short, over: true } }, ["memory was 92 %: at most 8 for now"]],
     [
-      { strain: { seen: { ...late, memory: 1 }, over: false }, held: 8 },
+      { overload: { pressure: late, hasPassed: false } },
+      ["event loop late 240 ms: at most 8 for now"],
+    ],
+    [{ overload: { pressure: short, hasPassed: false } }, ["memory 92 %: at most 8 for now"]],
+    [{ overload: { pressure: short, hasPassed: true } }, ["memory was 92 %: at most 8 for now"]],
+    [
+      { overload: { pressure: { ...late, memory: 1 }, hasPassed: false }, held: 8 },
       [
         "full: 8 of 8",
         "event loop late 240 ms: at most 8 for now",

@@ -1,8 +1,13 @@
 import type { Clock } from "../../base/clock.ts";
-import { tellState } from "../../pods/sql.ts";
+import { updatePodState } from "../../pods/sql.ts";
 import type { Database } from "../../store/database.ts";
-import { type Capacity, capacityOf, type PressureLimits, type Strain } from "../claim/capacity.ts";
-import type { ShutLine } from "../claim/throttle-gate.ts";
+import {
+  type Capacity,
+  capacityOf,
+  type PressureLimits,
+  type Overload,
+} from "../claim/capacity.ts";
+import type { BlockedDemand } from "../claim/throttle-gate.ts";
 
 /** Why a pod doesn't claim more than it does. */
 export const reasonCodes = [
@@ -37,20 +42,20 @@ export type WorkerFacts = {
   readonly held: number;
   readonly capacity: Capacity;
   /** What lowers its capacity, if something does. */
-  readonly strain: Strain | undefined;
+  readonly overload: Overload | undefined;
   readonly limits: PressureLimits | undefined;
   /** Names of which as many run as may. */
   readonly fullNames: readonly string[];
   /** Names whose throttle has no permit for what waits. */
-  readonly shutLines: readonly ShutLine[];
+  readonly blockedDemand: readonly BlockedDemand[];
 };
 
-const namesShown = 5;
+const maxNamesShown = 5;
 
 /** The one place that says why a pod doesn't claim more: nothing where it takes whatever comes. */
 export function reasonsOf(facts: WorkerFacts): Reason[] {
   const holds = capacityOf(facts.capacity);
-  const { strain, limits } = facts;
+  const { overload, limits } = facts;
   const reasons: (Reason | false | undefined)[] = [
     facts.stopping && { code: "stopping", text: "stopping" },
     facts.outboxFull && { code: "outbox_full", text: "the outbox is full" },
@@ -61,18 +66,22 @@ export function reasonsOf(facts: WorkerFacts): Reason[] {
     facts.held >= holds && { code: "full", text: `full: ${facts.held} of ${holds}` },
     facts.pausedNames.length > 0 &&
       !facts.allPaused && { code: "paused_names", text: `${listed(facts.pausedNames)} paused` },
-    ...(strain && limits ? lowered(strain, limits, holds) : []),
+    ...(overload && limits ? overloadReasons(overload, limits, holds) : []),
     facts.fullNames.length > 0 && {
       code: "slots",
       text: `slots of ${listed(facts.fullNames)} used`,
     },
-    ...facts.shutLines.map(throttled),
+    ...facts.blockedDemand.map(throttled),
   ];
   return reasons.filter((each): each is Reason => Boolean(each));
 }
 
 /** After the trouble is over the pod takes on more only by and by, and says what it was. */
-function lowered({ seen, over }: Strain, limits: PressureLimits, holds: number): Reason[] {
+function overloadReasons(
+  { pressure: seen, hasPassed: over }: Overload,
+  limits: PressureLimits,
+  holds: number,
+): Reason[] {
   const was = over ? "was " : "";
   const down = `at most ${holds} for now`;
   const late = `event loop ${was}late ${Math.round(seen.lateMs)} ms: ${down}`;
@@ -84,7 +93,7 @@ function lowered({ seen, over }: Strain, limits: PressureLimits, holds: number):
 }
 
 /** In steps, because a pod tells whenever it has something else to say. */
-function throttled({ names, throttle, key, limit, aboutMs }: ShutLine): Reason {
+function throttled({ names, throttle, key, limit, aboutMs }: BlockedDemand): Reason {
   const of = key === "" ? `"${throttle}"` : `"${throttle}" with the key "${key}"`;
   const about = aboutMs === undefined ? "" : `, for about ${roughly(aboutMs)}`;
   const text = `${listed(names)} throttled: ${of} lets ${limit} of this pod's calls through at once${about}`;
@@ -99,7 +108,7 @@ function roughly(durationMs: number): string {
 }
 
 function listed(names: readonly string[]): string {
-  const shown = names.slice(0, namesShown).map((name) => `"${name}"`);
+  const shown = names.slice(0, maxNamesShown).map((name) => `"${name}"`);
   const more = names.length - shown.length;
   return more > 0 ? `${shown.join(", ")} and ${more} more` : shown.join(", ");
 }
@@ -112,26 +121,26 @@ export type PodState = {
   readonly reasons: readonly Reason[];
 };
 
-type Telling = {
+type StatusPublisher = {
   /** There may be something new to say. */
-  look(): void;
+  publish(): void;
   /** Resolves when what was being said is stored, so that it doesn't come after the pod has left, or soon. */
   stop(): Promise<void>;
 };
 
 const everyMs = 1_000;
-const lastWordMs = 1_000;
+const stopTimeoutMs = 1_000;
 
 /**
  * Stores why a pod doesn't claim more: at most once a second, and only where it isn't what was stored
  * last. A pod that is never held back stores nothing.
  */
-export function createTelling(parts: {
+export function createStatusPublisher(parts: {
   podId: string;
   database: Database;
   clock: Clock;
   state: () => PodState;
-}): Telling {
+}): StatusPublisher {
   const { podId, database, clock, state } = parts;
   let stored = JSON.stringify({ holds: state().holds, reasons: [] });
   let notBeforeMs = -Infinity;
@@ -139,7 +148,7 @@ export function createTelling(parts: {
 
   const write = async (text: string): Promise<void> => {
     try {
-      await database.write([tellState(podId, text)]);
+      await database.write([updatePodState(podId, text)]);
     } catch {
       // Said with the next change: a store that is away can't be told that it is.
       stored = "";
@@ -147,7 +156,7 @@ export function createTelling(parts: {
     writing = undefined;
   };
   return {
-    look() {
+    publish() {
       if (writing || clock.monotonic() < notBeforeMs) return;
       const text = JSON.stringify(state());
       if (text === stored) return;
@@ -160,7 +169,7 @@ export function createTelling(parts: {
       if (writing === undefined) return;
       let cancel = () => {};
       const late = new Promise<void>((resolve) => {
-        cancel = clock.after(lastWordMs, resolve);
+        cancel = clock.after(stopTimeoutMs, resolve);
       });
       await Promise.race([writing, late]);
       cancel();

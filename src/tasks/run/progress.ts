@@ -3,9 +3,9 @@ import { messageOf } from "../../base/errors.ts";
 import type { Json } from "../../base/json.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
 import type { Database } from "../../store/database.ts";
-import type { Conclusion } from "../finish/finish.ts";
+import type { FinishedAttempt } from "../finish/finish.ts";
 import type { LocalProgress } from "./local-progress.ts";
-import type { Running } from "./attempt.ts";
+import type { TaskAttempt } from "./attempt.ts";
 import { readProgress, saveProgress } from "../sql/finish.ts";
 
 // Often enough for people to watch, seldom enough to cost nothing.
@@ -15,7 +15,7 @@ const localEveryMs = 5_000;
 // A store that is away must not keep an ending waiting.
 const lastSaveMs = 1_000;
 
-export type ProgressParts = {
+export type TaskProgressParts = {
   database: Database;
   clock: Clock;
   /** Where the progress of tasks is kept that save often. Without it they are like any other. */
@@ -26,13 +26,13 @@ export type ProgressParts = {
 /** It belongs to what a run was at when it was said: what comes after that has none yet. */
 type Unsaved = { readonly value: string; readonly runSeq: number };
 
-export type Progress = ReturnType<typeof createProgress>;
+export type TaskProgress = ReturnType<typeof createTaskProgress>;
 
 /** Keeps the newest progress of each task and stores it now and then, for all in one write. */
-export function createProgress(parts: ProgressParts) {
+export function createTaskProgress(parts: TaskProgressParts) {
   const { database, clock, localProgress: local, log = silentLogger } = parts;
 
-  const store = async (newest: Map<Running, Unsaved>): Promise<void> => {
+  const store = async (newest: Map<TaskAttempt, Unsaved>): Promise<void> => {
     const saved = [...newest].map(([{ claim }, { value, runSeq }]) => ({
       taskId: claim.taskId,
       token: claim.token,
@@ -47,13 +47,13 @@ export function createProgress(parts: ProgressParts) {
     });
   };
 
-  const storing = (intervalMs: number) => {
-    const newest = new Map<Running, Unsaved>();
+  const createSaver = (intervalMs: number) => {
+    const newest = new Map<TaskAttempt, Unsaved>();
     let cancel: (() => void) | undefined;
     return {
       newest,
-      save(running: Running, value: string) {
-        newest.set(running, { value, runSeq: running.runSeq });
+      save(attempt: TaskAttempt, value: string) {
+        newest.set(attempt, { value, runSeq: attempt.runSeq });
         cancel ??= clock.after(intervalMs, () => {
           cancel = undefined;
           void store(newest);
@@ -65,55 +65,55 @@ export function createProgress(parts: ProgressParts) {
       },
     };
   };
-  const often = storing(everyMs);
-  const seldom = storing(localEveryMs);
-  const isLocal = ({ handler }: Running) => handler.options.progress === "local";
-  const unsaved = (running: Running) => often.newest.get(running) ?? seldom.newest.get(running);
+  const often = createSaver(everyMs);
+  const seldom = createSaver(localEveryMs);
+  const isLocal = ({ handler }: TaskAttempt) => handler.options.progress === "local";
+  const unsaved = (attempt: TaskAttempt) => often.newest.get(attempt) ?? seldom.newest.get(attempt);
 
   return {
-    save(running: Running, value: string) {
-      const kept = isLocal(running) && local?.save(running.claim, value);
-      (kept ? seldom : often).save(running, value);
+    save(attempt: TaskAttempt, value: string) {
+      const kept = isLocal(attempt) && local?.save(attempt.claim, value);
+      (kept ? seldom : often).save(attempt, value);
     },
 
     /** What was saved last, by this attempt or by one before it: null where nothing was. */
-    async last(running: Running): Promise<Json> {
-      const mine = unsaved(running);
+    async last(attempt: TaskAttempt): Promise<Json> {
+      const mine = unsaved(attempt);
       if (mine !== undefined) return JSON.parse(mine.value) as Json;
-      const { taskId } = running.claim;
-      const here = isLocal(running) ? local?.last(taskId) : undefined;
+      const { taskId } = attempt.claim;
+      const localValue = isLocal(attempt) ? local?.last(taskId) : undefined;
       const [row] = await database.read(readProgress(taskId));
       const stored = row?.["progress"] as string | null | undefined;
       const token = Number(row?.["progress_token"] ?? 0);
       // What this machine has of an attempt is never older than what the store has of the same one.
-      const newest = here && here.token >= token ? here.value : stored;
+      const newest = localValue && localValue.token >= token ? localValue.value : stored;
       return newest ? (JSON.parse(newest) as Json) : null;
     },
 
-    isUnsaved: (running: Running): boolean => unsaved(running) !== undefined,
+    isUnsaved: (attempt: TaskAttempt): boolean => unsaved(attempt) !== undefined,
 
     /** An attempt has ended in a way that may be followed by another: what it saved is to be found. */
-    async leave(running: Running): Promise<void> {
-      const value = unsaved(running);
-      this.forget(running);
+    async leave(attempt: TaskAttempt): Promise<void> {
+      const value = unsaved(attempt);
+      this.forget(attempt);
       if (value === undefined) return;
       let cancel = () => {};
       const late = new Promise<void>((resolve) => {
         cancel = clock.after(lastSaveMs, resolve);
       });
-      await Promise.race([store(new Map([[running, value]])), late]);
+      await Promise.race([store(new Map([[attempt, value]])), late]);
       cancel();
     },
 
-    forget(running: Running) {
-      often.newest.delete(running);
-      seldom.newest.delete(running);
+    forget(attempt: TaskAttempt) {
+      often.newest.delete(attempt);
+      seldom.newest.delete(attempt);
     },
 
     /** Where the task has ended, or another pod goes on with it, nobody here will ask again. */
-    concluded(running: Running, { finish, finished }: Conclusion) {
+    concluded(attempt: TaskAttempt, { finish, finished }: FinishedAttempt) {
       const isOver = finish.status !== "pending" || finished.type === "lost";
-      if (isOver && isLocal(running)) local?.forget(running.claim);
+      if (isOver && isLocal(attempt)) local?.forget(attempt.claim);
     },
 
     stop() {

@@ -3,43 +3,43 @@ import { type Ids, uuidv7 } from "../../base/ids.ts";
 import { defaultMaxBytes } from "../../base/json.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
-import { runAs } from "../../pods/unhandled-errors.ts";
+import { runWithOrigin } from "../../pods/unhandled-errors.ts";
 import type { Database } from "../../store/database.ts";
-import type { Throttles } from "../../throttles/registry.ts";
+import type { ThrottleRegistry } from "../../throttles/registry.ts";
 import {
   type Capacity,
   capacityOf,
-  createElastic,
+  createAdaptiveCapacity,
   createNameSlots,
-  type ElasticParts,
+  type AdaptiveCapacityParts,
 } from "../claim/capacity.ts";
 import { createClaimLoop } from "../claim/claim-loop.ts";
-import { createClaiming } from "../claim/claim.ts";
+import { createClaimCalls } from "../claim/claim.ts";
 import { createThrottleGate } from "../claim/throttle-gate.ts";
-import { letGo } from "../claim/throttle.ts";
-import { createConcluding, createEndings } from "../finish/finish.ts";
-import { createFinishing } from "../finish/finish-writer.ts";
-import { keepingIn, type Outbox } from "../finish/outbox.ts";
-import type { Ending } from "../finish/outcome.ts";
+import { releasePermit } from "../claim/throttle.ts";
+import { createAttemptFinisher, createFinish } from "../finish/finish.ts";
+import { createFinishWriter } from "../finish/finish-writer.ts";
+import { withOutbox, type Outbox } from "../finish/outbox.ts";
+import type { AttemptOutcome } from "../finish/outcome.ts";
 import type { Claim } from "../rows.ts";
 import type { FlowVersions } from "../sql/claim.ts";
 import type { TaskHandler } from "../task.ts";
 import {
-  type Driven,
-  type DriveParts,
-  endingOf,
-  type Running,
-  startedRun,
+  type DriveResult,
+  type DriverHost,
+  outcomeOfThrown,
+  type TaskAttempt,
+  startAttempt,
   type StopReason,
-  stopRun,
+  stopAttempt,
 } from "./attempt.ts";
-import { createReporting, type WorkerEvent } from "./events.ts";
-import { runHandler } from "./execute.ts";
+import { createAttemptReports, type WorkerEvent } from "./events.ts";
+import { executeAttempt } from "./execute.ts";
 import { startPolling } from "./held-claims.ts";
 import type { LocalProgress } from "./local-progress.ts";
 import type { Middleware } from "./middleware.ts";
-import { createTelling, type PodState, type Reason, reasonsOf } from "./pod-status.ts";
-import { createProgress } from "./progress.ts";
+import { createStatusPublisher, type PodState, type Reason, reasonsOf } from "./pod-status.ts";
+import { createTaskProgress } from "./progress.ts";
 
 export type { WorkerEvent };
 
@@ -53,7 +53,7 @@ export type WorkerOptions = {
   handlers: ReadonlyMap<string, TaskHandler>;
   capacity: Capacity;
   /** What lowers the capacity, and when. Without it nothing does. */
-  pressure?: ElasticParts["pressure"];
+  pressure?: AdaptiveCapacityParts["pressure"];
   /** How long a lost hint may delay a claim or a cancel. */
   pollMs?: number;
   /** How long a handler has to settle after its signal has fired. */
@@ -62,13 +62,13 @@ export type WorkerOptions = {
   /** Runs around every handler, the first outermost. */
   middleware?: readonly Middleware[];
   /** Whose permits handlers use. Without it none of them may have a throttle. */
-  throttles?: Throttles;
+  throttles?: ThrottleRegistry;
   /** Where endings are kept that the store can't take now. Default: in memory alone. */
   outbox?: Outbox;
   /** Where progress is kept of handlers that ask for that. Default: in the store alone. */
   localProgress?: LocalProgress;
   /** Told of claim calls that were given up, for the heartbeat's upsert. */
-  onFloor?: (call: number) => void;
+  onAbandoned?: (call: number) => void;
   onEvent?: (event: WorkerEvent) => void;
   /** Told of tasks that have ended here, for those who wait for them in this process. */
   onEnded?: (taskId: string) => void;
@@ -98,75 +98,73 @@ export type Worker = {
 export function startWorker(options: WorkerOptions): Worker {
   const { podId, database, clock, random, handlers, log = silentLogger } = options;
   const { pollMs = 1_000, graceMs = 5_000, maxResultBytes = defaultMaxBytes } = options;
-  const { onEvent = () => {}, onFloor = () => {}, outbox } = options;
+  const { onEvent = () => {}, onAbandoned = () => {}, outbox } = options;
   const names = [...handlers.keys()];
-  const running = new Map<string, Running>();
+  const running = new Map<string, TaskAttempt>();
   /** Attempts whose ending isn't stored yet: what runs, and what has just ended. */
-  const unsettled = new Set<Running>();
+  const unfinished = new Set<TaskAttempt>();
   const givingUp = new AbortController();
   const { signal } = givingUp;
-  const sending = createFinishing({
+  const directWriter = createFinishWriter({
     ...options,
     signal,
     onWoken: () => loop.wake(),
-    ...(outbox && { onTrouble: outbox.trouble }),
+    ...(outbox && { onTrouble: outbox.storeFailed }),
   });
-  const finishing = outbox ? keepingIn(outbox, sending, signal) : sending;
+  const finishWriter = outbox ? withOutbox(outbox, directWriter, signal) : directWriter;
   const ids = options.ids ?? uuidv7(clock, random);
-  const concluding = createConcluding({ ...options, finishing, ids, signal });
-  const progress = createProgress(options);
-  const report = createReporting({ podId, clock, log, onEvent });
+  const finisher = createAttemptFinisher({ ...options, finishWriter, ids, signal });
+  const progress = createTaskProgress(options);
+  const report = createAttemptReports({ podId, clock, log, onEvent });
   const slots = createNameSlots(handlers);
   const { middleware = [], throttles } = options;
-  const runParts = { database, progress, log, podId, maxResultBytes, middleware, throttles };
+  const attemptParts = { database, progress, log, podId, maxResultBytes, middleware, throttles };
 
   let stopping = false;
   /** Endings and releases that aren't stored yet. */
-  let storing = 0;
+  let unstored = 0;
 
-  const pending = (work: Promise<void>) => {
-    storing++;
+  const track = (work: Promise<void>) => {
+    unstored++;
     void work.finally(() => {
-      storing--;
-      quiet.check();
+      unstored--;
+      idle.check();
     });
   };
-  const quiet = createQuiet(
-    clock,
-    () => running.size === 0 && storing === 0 && loop.underWay === 0,
-  );
+  const idle = untilIdle(clock, () => running.size === 0 && unstored === 0 && loop.inFlight === 0);
 
-  const claims = createClaiming({
+  const claimCalls = createClaimCalls({
     ...options,
     names,
     flows: flowsOf(handlers),
     limitOf: (name) => handlers.get(name)?.concurrency?.limit,
     log,
     signal,
-    onFloor,
-    onReleasing: (release) => pending(release.then(loop.wake)),
+    onAbandoned,
+    onReleasing: (release) => track(release.then(loop.wake)),
   });
 
-  const onRoom = () => loop.wake();
-  const gate =
-    throttles && createThrottleGate({ handlers, throttles, database, clock, pollMs, onRoom });
-  const elastic = createElastic({ ...options, onChange: onRoom });
+  const wakeLoop = () => loop.wake();
+  const throttleGate =
+    throttles &&
+    createThrottleGate({ handlers, throttles, database, clock, pollMs, onPermits: wakeLoop });
+  const adaptiveCapacity = createAdaptiveCapacity({ ...options, onChange: wakeLoop });
 
   const loop = createClaimLoop({
     ...options,
     names: names.length,
     pollMs,
-    claims,
+    claimCalls,
     slots,
-    elastic,
-    gate,
+    adaptiveCapacity,
+    throttleGate,
     outbox,
     report,
     running,
-    unsettled,
-    take: (claimed, nowMs) => (isNewest(claimed) ? hold(claimed, nowMs) : undefined),
-    begin: (run) => begin(run),
-    onAnswered: quiet.check,
+    unfinished,
+    accept: (claimed, nowMs) => (isNewest(claimed) ? hold(claimed, nowMs) : undefined),
+    start: (attempt) => begin(attempt),
+    onAnswered: idle.check,
   });
 
   /**
@@ -177,99 +175,99 @@ export function startWorker(options: WorkerOptions): Worker {
     const other = running.get(taskId);
     if (other === undefined) return true;
     if (other.claim.token > token) return false;
-    stopRun(other, "claim_lost");
+    stopAttempt(other, "claim_lost");
     // A run may have been given back and claimed again before its last drive has heard of it.
     if (other.handler.flow) other.abandon?.();
-    else end(other, endingOf(other, undefined));
+    else end(other, outcomeOfThrown(other, undefined));
     return true;
   };
 
-  const begin = (run: Running): void => {
-    const { flow } = run.handler;
+  const begin = (attempt: TaskAttempt): void => {
+    const { flow } = attempt.handler;
     // Whoever drives a run gives it back itself: only so does what was cancelled go on to its finalizers.
-    if (stopping && !flow) return end(run, { type: "interrupted" });
-    if (run.throttled !== undefined && "refused" in run.throttled) {
-      return end(run, run.throttled.refused);
+    if (stopping && !flow) return end(attempt, { type: "interrupted" });
+    if (attempt.throttled !== undefined && "refused" in attempt.throttled) {
+      return end(attempt, attempt.throttled.refused);
     }
-    const { taskId, name } = run.claim;
+    const { taskId, name } = attempt.claim;
     const origin = { by: "handler", fields: { task: taskId, name, pod: podId }, log } as const;
     if (flow) {
-      return void runAs(origin, () => flow.drive(run, driveParts)).then((driven) =>
-        end(run, driven),
+      return void runWithOrigin(origin, () => flow.drive(attempt, driverHost)).then((driven) =>
+        end(attempt, driven),
       );
     }
-    const ending = runAs(origin, () => runHandler(run, runParts));
-    if (ending instanceof Promise) void ending.then((later) => end(run, later));
-    else end(run, ending);
+    const outcome = runWithOrigin(origin, () => executeAttempt(attempt, attemptParts));
+    if (outcome instanceof Promise) void outcome.then((later) => end(attempt, later));
+    else end(attempt, outcome);
   };
 
-  const hold = (claimed: Claim, nowMs: number): Running => {
-    const run = startedRun(claimed, handlers.get(claimed.name)!, nowMs);
-    running.set(claimed.taskId, run);
-    unsettled.add(run);
-    slots.took(claimed.name);
-    deadlines.watch(run.actAtMs);
-    return run;
+  const hold = (claimed: Claim, nowMs: number): TaskAttempt => {
+    const attempt = startAttempt(claimed, handlers.get(claimed.name)!, nowMs);
+    running.set(claimed.taskId, attempt);
+    unfinished.add(attempt);
+    slots.acquire(claimed.name);
+    deadlines.watch(attempt.actAtMs);
+    return attempt;
   };
 
   /** Takes the ending of an attempt, once, and stores it. */
-  const end = (run: Running, ending: Ending | Driven): void => {
-    if (run.ended) return;
-    run.ended = true;
-    if (run.throttled !== undefined) letGo(run.throttled);
-    if (ending.type === "returned") progress.forget(run);
+  const end = (attempt: TaskAttempt, outcome: AttemptOutcome | DriveResult): void => {
+    if (attempt.ended) return;
+    attempt.ended = true;
+    if (attempt.throttled !== undefined) releasePermit(attempt.throttled);
+    if (outcome.type === "returned") progress.forget(attempt);
     // The task may have come back to this pod under a newer token, as a run of its own.
-    if (running.get(run.claim.taskId) === run) running.delete(run.claim.taskId);
-    loop.ended(run.claim);
-    storing++;
-    store(run, ending);
-    loop.look();
+    if (running.get(attempt.claim.taskId) === attempt) running.delete(attempt.claim.taskId);
+    loop.attemptEnded(attempt.claim);
+    unstored++;
+    finish(attempt, outcome);
+    loop.tryClaim();
   };
 
-  const store = createEndings({
-    concluding,
+  const finish = createFinish({
+    finisher,
     progress,
     report,
     leftTo: outbox ? "kept for the next pod on this machine" : "left to recovery",
     onPending: loop.wake,
     onEnded: options.onEnded ?? (() => {}),
-    onSettled(run) {
-      unsettled.delete(run);
-      storing--;
-      if (loop.reserved !== undefined) loop.look();
-      quiet.check();
+    onSettled(attempt) {
+      unfinished.delete(attempt);
+      unstored--;
+      if (loop.reserved !== undefined) loop.tryClaim();
+      idle.check();
     },
   });
 
   const deadlines = createDeadlines(
     clock,
     () => running.values(),
-    (run) => {
-      if (run.stopped === undefined) interrupt(run, "timeout");
+    (attempt) => {
+      if (attempt.stopReason === undefined) interrupt(attempt, "timeout");
       // It was told to stop and didn't: it is left to itself, and can store nothing any more.
-      else if (run.handler.flow) {
-        run.actAtMs = Infinity;
-        run.abandon?.();
-      } else end(run, endingOf(run, undefined));
+      else if (attempt.handler.flow) {
+        attempt.actAtMs = Infinity;
+        attempt.abandon?.();
+      } else end(attempt, outcomeOfThrown(attempt, undefined));
     },
   );
 
-  const driveParts: DriveParts = {
-    ...runParts,
+  const driverHost: DriverHost = {
+    ...attemptParts,
     clock,
     random,
     ids,
-    finishing: sending,
+    finishWriter: directWriter,
     signal,
     stopping: () => stopping,
     watch: deadlines.watch,
     onEvent,
   };
 
-  const interrupt = (run: Running, reason: StopReason) => {
-    stopRun(run, reason);
-    run.actAtMs = clock.monotonic() + (reason === "claim_lost" ? 0 : graceMs);
-    deadlines.watch(run.actAtMs);
+  const interrupt = (attempt: TaskAttempt, reason: StopReason) => {
+    stopAttempt(attempt, reason);
+    attempt.actAtMs = clock.monotonic() + (reason === "claim_lost" ? 0 : graceMs);
+    deadlines.watch(attempt.actAtMs);
   };
 
   // What this pod commits itself it knows of, and its claims would only find nothing.
@@ -282,19 +280,19 @@ export function startWorker(options: WorkerOptions): Worker {
       storeAway: loop.failing,
       outboxFull: outbox?.full === true,
       allPaused: loop.paused,
-      pausedNames: claims.pausedNames,
+      pausedNames: claimCalls.pausedNames,
       alone: loop.runsAlone,
       draining: loop.reserved !== undefined,
       held: running.size,
-      capacity: elastic.capacity,
-      strain: elastic.strain,
+      capacity: adaptiveCapacity.capacity,
+      overload: adaptiveCapacity.overload,
       limits: options.pressure?.limits,
       fullNames: slots.full,
-      shutLines: gate?.shut ?? [],
+      blockedDemand: throttleGate?.blocked ?? [],
     });
-  const telling = createTelling({
+  const statusPublisher = createStatusPublisher({
     ...options,
-    state: () => ({ holds: capacityOf(elastic.capacity), reasons: reasons() }),
+    state: () => ({ holds: capacityOf(adaptiveCapacity.capacity), reasons: reasons() }),
   });
   const polling = startPolling({
     ...options,
@@ -304,12 +302,12 @@ export function startWorker(options: WorkerOptions): Worker {
     reserved: () => loop.reserved,
     onPoll() {
       loop.wake();
-      telling.look();
+      statusPublisher.publish();
     },
     interrupt,
-    onTaken: loop.reservedIsGone,
+    onTaken: loop.dropReserved,
   });
-  loop.look();
+  loop.tryClaim();
 
   return {
     wake: loop.wake,
@@ -320,25 +318,25 @@ export function startWorker(options: WorkerOptions): Worker {
       return loop.hasSuspect;
     },
     get state() {
-      return stateOf(reasons()) ?? (loop.underWay > 0 ? "claiming" : "idle");
+      return stateOf(reasons()) ?? (loop.inFlight > 0 ? "claiming" : "idle");
     },
     get capacity() {
-      return { holds: capacityOf(elastic.capacity), reasons: reasons() };
+      return { holds: capacityOf(adaptiveCapacity.capacity), reasons: reasons() };
     },
     async stop({ waitMs }) {
       stopping = true;
       unsubscribe();
       loop.stop();
-      elastic.stop();
-      gate?.stop();
-      telling.look();
-      const told = telling.stop();
+      adaptiveCapacity.stop();
+      throttleGate?.stop();
+      statusPublisher.publish();
+      const published = statusPublisher.stop();
       polling.stop();
-      await quiet.within(waitMs);
-      for (const run of running.values()) interrupt(run, "shutdown");
-      await quiet.within(graceMs * 2);
-      await outbox?.settle();
-      await told;
+      await idle.within(waitMs);
+      for (const attempt of running.values()) interrupt(attempt, "shutdown");
+      await idle.within(graceMs * 2);
+      await outbox?.flush();
+      await published;
       deadlines.stop();
       progress.stop();
       givingUp.abort();
@@ -413,10 +411,10 @@ export function createDeadlines<Item extends { readonly actAtMs: number }>(
 }
 
 /** Waits until a pod has nothing left to do. `check` is called whenever something has ended. */
-function createQuiet(clock: Clock, isQuiet: () => boolean) {
-  let onQuiet: (() => void) | undefined;
+function untilIdle(clock: Clock, isIdle: () => boolean) {
+  let onIdle: (() => void) | undefined;
   const check = () => {
-    if (isQuiet()) onQuiet?.();
+    if (isIdle()) onIdle?.();
   };
   return {
     check,
@@ -426,11 +424,11 @@ function createQuiet(clock: Clock, isQuiet: () => boolean) {
       const limit = new Promise<void>((resolve) => {
         cancel = clock.after(limitMs, resolve);
       });
-      const quiet = new Promise<void>((resolve) => {
-        onQuiet = resolve;
+      const idle = new Promise<void>((resolve) => {
+        onIdle = resolve;
         check();
       });
-      await Promise.race([quiet, limit]);
+      await Promise.race([idle, limit]);
       cancel();
     },
   };

@@ -1,7 +1,7 @@
 import type { Row } from "../../store/database.ts";
 import {
-  holdPod,
-  holdTask,
+  forKeyShare,
+  forUpdateOfTask,
   isAmong,
   join,
   limit,
@@ -9,14 +9,14 @@ import {
   returning,
   rowAddress,
   rows,
-  seizePod,
+  forUpdate,
   sql,
   type Statement,
   table,
-  takeRows,
+  forUpdateSkipLocked,
 } from "../../store/sql.ts";
-import { wakeWaitersOfCall } from "./dependencies.ts";
-import { hasRoom, ungated, writesBefore } from "./task-state.ts";
+import { wakeDependentsOfCall } from "./dependencies.ts";
+import { hasFreeSlots, readyOrLimited, writesBefore } from "./task-state.ts";
 
 const tasks = table("task");
 const pods = table("pod");
@@ -39,7 +39,7 @@ export type ClaimCall = {
   /** Names of which no more than so many may be claimed. */
   readonly most?: ReadonlyMap<string, number>;
   /** Names of which no more than so many may be claimed together. No name is in two of them. */
-  readonly together?: readonly NamesTogether[];
+  readonly together?: readonly SharedNameLimit[];
   /** Where the last claim ended, if this one is to go on from there. */
   readonly from?: Frontier;
   /** Tasks that this pod still runs, though recovery may have given them back while it was silent. */
@@ -52,7 +52,7 @@ export type ClaimCall = {
 
 export type FlowVersions = ReadonlyMap<string, number>;
 
-export type NamesTogether = { readonly names: readonly string[]; readonly most: number };
+export type SharedNameLimit = { readonly names: readonly string[]; readonly max: number };
 
 /** A place in the order of claiming. */
 export type Frontier = { readonly priority: number; readonly createdAt: number };
@@ -60,21 +60,21 @@ export type Frontier = { readonly priority: number; readonly createdAt: number }
 /** Makes due what was waiting for its time, so that claims never wade through what isn't. */
 export function unparkDue(): Statement {
   return sql`
-    update ${tasks} set parked = ${ungated}, last_update = ${now}
+    update ${tasks} set parked = ${readyOrLimited}, last_update = ${now}
     where ${isAmong(sql`
       select ${rowAddress} from ${tasks}
       where status = 'pending' and parked = 1 and run_at <= ${now}
-      order by run_at ${limit(unparkLimit)} ${takeRows}`)}`;
+      order by run_at ${limit(maxUnparked)} ${forUpdateSkipLocked}`)}`;
 }
 
-const unparkLimit = 500;
+const maxUnparked = 500;
 
 /**
  * What a later claim should see to: how long until the next waiting task is due, whether any is at a
  * gate or must run alone, and which pauses there are. One look is cheaper than trying all of it with
  * every claim.
  */
-export function lookAhead(names: readonly string[], podId = ""): Statement {
+export function readAhead(names: readonly string[], podId = ""): Statement {
   const wanted = rows(
     { name: "text" },
     names.map((name) => [name]),
@@ -108,17 +108,17 @@ export function claimTasks(claim: ClaimCall): Statement {
       select ${rowAddress} as address, task_id, priority, created_at from ${tasks}
       where name = ${name} and status = 'pending' and parked = 0 and deaths < 2 and ${isDue}
         ${part} ${notNewer(claim.flows, [name])} ${notHeld(claim)}
-      order by priority desc, created_at, task_id ${limitOfName(claim, name)} ${takeRows}) of_name`,
+      order by priority desc, created_at, task_id ${limitOfName(claim, name)} ${forUpdateSkipLocked}) of_name`,
     })),
   );
   const order = sql`order by priority desc, created_at, task_id`;
   const first = sql`
     select address from (${join(limitedTogether(claim, perName, order), " union all ")}) ready
-    ${order} ${limitOf(claim)}`;
-  return take(claim, sql`${isAmong(first)}`);
+    ${order} ${claimLimitOf(claim)}`;
+  return claimWhere(claim, sql`${isAmong(first)}`);
 }
 
-function limitOf(claim: ClaimCall): Statement {
+function claimLimitOf(claim: ClaimCall): Statement {
   if (claim.shared !== true) return limit(claim.limit);
   return sql`${limit(claim.limit)} - (select count(*) from ${tasks}
     where claimed_by = ${claim.podId} and claim_call = ${claim.call} and status = 'claimed')`;
@@ -139,15 +139,19 @@ function claimedBefore(claim: ClaimCall, names: readonly string[]): Statement {
       and name in (${list(names)}))`;
 }
 
-type OfName = { readonly name: string; readonly statement: Statement };
+type NamePart = { readonly name: string; readonly statement: Statement };
 
 /** What the names may bring, where some of them have a limit together. */
-function limitedTogether(claim: ClaimCall, all: readonly OfName[], order: Statement): Statement[] {
+function limitedTogether(
+  claim: ClaimCall,
+  all: readonly NamePart[],
+  order: Statement,
+): Statement[] {
   const { together = [] } = claim;
   const parts = all
     .filter(({ name }) => !together.some(({ names }) => names.includes(name)))
     .map(({ statement }) => statement);
-  for (const { names, most } of together) {
+  for (const { names, max: most } of together) {
     const own = all.filter(({ name }) => names.includes(name));
     if (own.length === 0) continue;
     const count = limit(Math.max(0, Math.min(most, claim.limit)));
@@ -210,11 +214,11 @@ export function levelsInUse(names: readonly string[]): Statement {
         where task.name = level.name and ${isReady} and task.priority < level.priority)
       from level where level.priority is not null)
     select name, priority from level where priority is not null
-    order by priority, name ${limit(levelLimit)}`;
+    order by priority, name ${limit(maxLevels)}`;
 }
 
 // A statement can join so many parts. The lowest come first, because it is for them.
-const levelLimit = 400;
+const maxLevels = 400;
 
 /** The same as `claimTasks`, but oldest first whatever the priority, so that nothing starves. */
 export function claimOldest(claim: ClaimCall, levels: readonly Level[]): Statement {
@@ -222,9 +226,9 @@ export function claimOldest(claim: ClaimCall, levels: readonly Level[]): Stateme
       select ${rowAddress} as address, task_id, created_at from ${tasks}
       where name = ${name} and status = 'pending' and parked = 0 and deaths < 2
         and priority = ${priority} and ${isDue} ${notNewer(claim.flows, [name])} ${notHeld(claim)}
-      order by created_at, task_id ${limit(claim.limit)} ${takeRows}) of_level`;
+      order by created_at, task_id ${limit(claim.limit)} ${forUpdateSkipLocked}) of_level`;
   const isLimited = ({ name }: Level) => claim.most?.has(name) === true;
-  const parts: OfName[] = levels
+  const parts: NamePart[] = levels
     .filter((level) => !isLimited(level))
     .map((level) => ({ name: level.name, statement: ofLevel(level) }));
   const limited = levels.filter(isLimited);
@@ -238,8 +242,8 @@ export function claimOldest(claim: ClaimCall, levels: readonly Level[]): Stateme
   const order = sql`order by created_at, task_id`;
   const first = sql`
     select address from (${join(limitedTogether(claim, parts, order), " union all ")}) ready
-    ${order} ${limitOf(claim)}`;
-  return take(claim, sql`${isAmong(first)}`);
+    ${order} ${claimLimitOf(claim)}`;
+  return claimWhere(claim, sql`${isAmong(first)}`);
 }
 
 /**
@@ -264,7 +268,7 @@ function notHeld({ held = [], from }: ClaimCall): Statement {
   if (held.length === 0) return sql``;
   // A long list with every claim of a long backlog costs more than the rest of it. What saw a pod die
   // is left to the claims that begin at the head, as every sixteenth does.
-  if (from !== undefined && held.length > heldListed) return sql`and deaths = 0`;
+  if (from !== undefined && held.length > maxHeldListed) return sql`and deaths = 0`;
   const ids = rows(
     { task_id: "text" },
     held.map((taskId) => [taskId]),
@@ -272,14 +276,14 @@ function notHeld({ held = [], from }: ClaimCall): Statement {
   return sql`and (deaths = 0 or task_id not in (select task_id from ${ids} held))`;
 }
 
-const heldListed = 64;
+const maxHeldListed = 64;
 
 /**
  * Claims the task that this pod has emptied itself for. The mark isn't asked for: it keeps others
  * from draining in vain, and the first that is empty may have the task.
  */
 export function claimReserved(claim: ClaimCall, taskId: string): Statement {
-  return take(
+  return claimWhere(
     claim,
     sql`task_id = ${taskId} and parked = 0 and name in (${list(claim.names)}) and ${isDue}
       ${notNewer(claim.flows, claim.names)}`,
@@ -288,7 +292,7 @@ export function claimReserved(claim: ClaimCall, taskId: string): Statement {
 
 // The floor is the fence of claims whose answer was lost: once a call has been released, it can't
 // land any more. The number of the pauses is the fence of those who don't know of one yet.
-export function take(claim: ClaimCall, which: Statement): Statement {
+export function claimWhere(claim: ClaimCall, which: Statement): Statement {
   const { flows } = claim;
   // A row that somebody has inserted by hand, or by its name, becomes a run when it is claimed as one.
   const becomesRun =
@@ -304,7 +308,7 @@ export function take(claim: ClaimCall, which: Statement): Statement {
       claim_call = ${claim.call}, last_update = ${now} ${asRun}
     where ${which} and status = 'pending'
       and exists (select 1 from ${pods} where pod_id = ${claim.podId} and claim_floor < ${claim.call}
-        ${claim.pauses === undefined ? sql`` : sql`and pauses = ${claim.pauses}`} ${holdPod})
+        ${claim.pauses === undefined ? sql`` : sql`and pauses = ${claim.pauses}`} ${forKeyShare})
     ${returning(columns, {
       after: sql`select ${columns} from ${tasks}
         where claimed_by = ${claim.podId} and claim_call = ${claim.call} and status = 'claimed'`,
@@ -338,7 +342,7 @@ export function reserveAlone(
   return sql`
     update ${tasks} set claimed_by = ${podId}
     where status = 'pending' and ${isAmong(sql`
-      select address from (${firstAlone(names, free, takeRows)}) alone
+      select address from (${firstAlone(names, free, forUpdateSkipLocked)}) alone
       order by created_at, task_id limit 1`)}
     ${returning(sql`task_id, name, tenant, concurrency_key, limited`, {
       // A mark of an earlier call is as good: that task is meant for this pod as well.
@@ -352,7 +356,7 @@ export function reserveAlone(
 function firstAlone(
   names: readonly string[],
   which: Statement,
-  ending: Statement | typeof takeRows,
+  ending: Statement | typeof forUpdateSkipLocked,
 ): Statement {
   const part = (parked: Statement) => sql`select * from (
     select ${rowAddress} as address, task_id, name, tenant, concurrency_key, limited, created_at
@@ -361,7 +365,7 @@ function firstAlone(
       and ${isDue} and ${which}
     order by created_at, task_id limit 1 ${ending}) of_kind`;
   return sql`${part(sql`parked = 0`)} union all
-    ${part(sql`parked = 4 and ${hasRoom}`)}`;
+    ${part(sql`parked = 4 and ${hasFreeSlots}`)}`;
 }
 
 // The order leaves the planner no choice but the index: where it believes that nearly every task is
@@ -386,7 +390,7 @@ function list(names: readonly string[]): Statement {
 export function releaseCall(podId: string, call: number): Statement[] {
   return [
     // A claim that is under way is waited for, so that what it takes can be seen below.
-    sql`select 1 from ${pods} where pod_id = ${podId} ${seizePod}`,
+    sql`select 1 from ${pods} where pod_id = ${podId} ${forUpdate}`,
     sql`
       insert into ${pods} (pod_id, claim_floor, pauses) values (${podId}, ${call}, ${now})
       on conflict (pod_id) do update set claim_floor = excluded.claim_floor
@@ -394,8 +398,8 @@ export function releaseCall(podId: string, call: number): Statement[] {
     // Held, so that nobody asks for a cancel between who is woken for it and what is done.
     sql`select task_id from ${tasks} task
       where claimed_by = ${podId} and claim_call = ${call} and status = 'claimed'
-      order by task_id ${holdTask}`,
-    ...wakeWaitersOfCall(podId, call),
+      order by task_id ${forUpdateOfTask}`,
+    ...wakeDependentsOfCall(podId, call),
     sql`
       update ${tasks}
       set status = case when cancel_requested = 1 and flow_version is null then 'cancelled'

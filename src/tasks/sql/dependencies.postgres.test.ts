@@ -9,12 +9,12 @@ import { temporaryDatabase } from "../../store/contract/kinds.ts";
 import { openStore } from "../../store/open.ts";
 import { postgresDialect } from "../../store/postgres/dialect.ts";
 import { renderAll, type Statement } from "../../store/sql.ts";
-import { beat, seePods, toPodSeen } from "../../pods/sql.ts";
+import { beat, readPods, toPodSeen } from "../../pods/sql.ts";
 import { createTasks, type Tasks } from "../tasks.ts";
 import { createLeader } from "../leader/recover.ts";
 import { cancelTask, retryTask } from "./inspect.ts";
 import { type Finish, finishTasks } from "./finish.ts";
-import { wakeWaiters } from "./dependencies.ts";
+import { wakeDependents } from "./dependencies.ts";
 
 let database: Database;
 let tasks: Tasks & { close(): void };
@@ -52,7 +52,7 @@ const send = async (client: pg.Client, statements: readonly Statement[]) => {
 /** How a pod ends a task that it has claimed. */
 const ending = (taskId: string): Statement[] => [
   finishTasks([{ ...finishOf(taskId), awaited: true }]),
-  ...wakeWaiters([taskId]),
+  ...wakeDependents([taskId]),
 ];
 const finishOf = (taskId: string): Finish => ({
   taskId,
@@ -150,7 +150,7 @@ describe("on Postgres, with transactions that can't see each other", () => {
          deaths = case when task_id = $1 then 3 else 0 end where task_id in ($1, $2)`,
       [poisoned, plain],
     );
-    const seen = (await database.read(seePods())).map(toPodSeen);
+    const seen = (await database.read(readPods())).map(toPodSeen);
     const watched = seen.map((pod) => ({
       ...pod,
       silentMs: pod.podId === "silent" ? 60_000 : 0,

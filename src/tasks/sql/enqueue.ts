@@ -1,4 +1,12 @@
-import { holdTask, now, returning, rows, sql, type Statement, table } from "../../store/sql.ts";
+import {
+  forUpdateOfTask,
+  now,
+  returning,
+  rows,
+  sql,
+  type Statement,
+  table,
+} from "../../store/sql.ts";
 import { nextSeq } from "./task-state.ts";
 
 const tasks = table("task");
@@ -48,14 +56,19 @@ const always = sql`true`;
  * a condition on a row of `fresh`, for tasks that depend on what the same transaction did before.
  */
 export function insertTasks(given: readonly NewTask[], when: Statement = always): Statement {
-  const news = inOrder(given);
+  const newTasks = inOrder(given);
   const plain = rows(
     plainColumns,
-    news.map((each) => plainValues(each)),
+    newTasks.map((each) => plainValues(each)),
   );
   // Most tasks go behind no gate, wait for nobody and have no hour, so that isn't sent unless one does.
-  const { fresh, start, names, values } = news.some(isSpecial)
-    ? { fresh: specialRows(news), start: startAt(sql`fresh`), names: specialNames, values: special }
+  const { fresh, start, names, values } = newTasks.some(isSpecial)
+    ? {
+        fresh: specialRows(newTasks),
+        start: startAt(sql`fresh`),
+        names: specialNames,
+        values: special,
+      }
     : { fresh: plain, start: sql`${now} + delay_ms`, names: sql`parked`, values: delayed };
   return sql`
     insert into ${tasks} (task_id, tenant, name, payload, priority, run_at, created_at, last_update,
@@ -106,7 +119,7 @@ function isSpecial(given: NewTask): boolean {
   return gated || waits > 0 || isRun || isSaid;
 }
 
-function specialRows(news: readonly NewTask[]) {
+function specialRows(newTasks: readonly NewTask[]) {
   return rows(
     {
       ...plainColumns,
@@ -118,7 +131,7 @@ function specialRows(news: readonly NewTask[]) {
       flow_version: "integer",
       parent_id: "text",
     },
-    news.map((each) => {
+    newTasks.map((each) => {
       const { runAtMs = null, group = null, gated = false, waits = 0 } = each;
       const { scheduledAtMs = null, parentId = null } = each;
       const version = each.isRun ? 0 : null;
@@ -132,9 +145,9 @@ function specialRows(news: readonly NewTask[]) {
  * Whoever stores a key waits for others who are storing the same, so all store theirs in one order.
  * Without keys nobody waits.
  */
-function inOrder(news: readonly NewTask[]): readonly NewTask[] {
-  if (news.every(({ key }) => key === null)) return news;
-  return news.toSorted(
+function inOrder(newTasks: readonly NewTask[]): readonly NewTask[] {
+  if (newTasks.every(({ key }) => key === null)) return newTasks;
+  return newTasks.toSorted(
     (one, other) =>
       byText(one.key ?? "", other.key ?? "") ||
       byText(one.name, other.name) ||
@@ -150,10 +163,10 @@ const events = table("task_event");
 
 const keyColumns = { tenant: "text", name: "text", unique_key: "text", task_id: "text" } as const;
 
-function keysOf(news: readonly NewTask[]) {
+function keysOf(newTasks: readonly NewTask[]) {
   return rows(
     keyColumns,
-    news.map((each) => keyValues(each)),
+    newTasks.map((each) => keyValues(each)),
   );
 }
 
@@ -161,30 +174,32 @@ function keyValues({ tenant, name, key, taskId }: NewTask) {
   return [tenant, name, key, taskId];
 }
 
-const holds = (task: Statement) => sql`${task}.tenant = wanted.tenant and ${task}.name = wanted.name
+const isHolder = (
+  task: Statement,
+) => sql`${task}.tenant = wanted.tenant and ${task}.name = wanted.name
   and ${task}.unique_key = wanted.unique_key`;
 
 /** The tasks that hold these keys. */
-export function findKeys(news: readonly NewTask[]): Statement {
+export function findKeys(newTasks: readonly NewTask[]): Statement {
   return sql`
     select task.task_id, task.tenant, task.name, task.unique_key
-    from ${keysOf(news)} wanted join ${tasks} task on ${holds(sql`task`)}`;
+    from ${keysOf(newTasks)} wanted join ${tasks} task on ${isHolder(sql`task`)}`;
 }
 
 /** Which of these were stored by an earlier send, whoever holds their keys by now. */
-export function findOwn(news: readonly NewTask[]): Statement {
+export function findOwn(newTasks: readonly NewTask[]): Statement {
   return sql`
-    select task_id from ${tasks} where task_id in (select task_id from ${keysOf(news)} wanted)`;
+    select task_id from ${tasks} where task_id in (select task_id from ${keysOf(newTasks)} wanted)`;
 }
 
 /**
  * Locks the tasks that hold these keys, in the order in which everybody locks tasks, so that the
  * statements after it decide by how they really stand.
  */
-export function holdHolders(news: readonly NewTask[]): Statement {
+export function lockHolders(newTasks: readonly NewTask[]): Statement {
   return sql`
-    select task.task_id from ${keysOf(news)} wanted join ${tasks} task on ${holds(sql`task`)}
-    order by task.task_id ${holdTask}`;
+    select task.task_id from ${keysOf(newTasks)} wanted join ${tasks} task on ${isHolder(sql`task`)}
+    order by task.task_id ${forUpdateOfTask}`;
 }
 
 /**
@@ -192,10 +207,10 @@ export function holdHolders(news: readonly NewTask[]): Statement {
  * ago. Never from the very task that is to be stored, which an earlier send may have stored, and never
  * from a run's child, which its parent knows by its key.
  */
-export function releaseKeys(news: readonly NewTask[]): Statement {
+export function releaseKeys(newTasks: readonly NewTask[]): Statement {
   const wanted = rows(
     { ...keyColumns, while_unfinished: "integer", for_ms: "integer" },
-    news.map((each) => [
+    newTasks.map((each) => [
       ...keyValues(each),
       each.policy?.whileUnfinished ? 1 : 0,
       each.policy?.forMs ?? null,
@@ -204,7 +219,7 @@ export function releaseKeys(news: readonly NewTask[]): Statement {
   return sql`
     update ${tasks} set unique_key = null
     from ${wanted} wanted
-    where ${holds(sql`${tasks}`)} and ${tasks}.task_id <> wanted.task_id
+    where ${isHolder(sql`${tasks}`)} and ${tasks}.task_id <> wanted.task_id
       and parent_id is null
       and ((wanted.while_unfinished = 1 and status in ('completed', 'failed', 'cancelled'))
         or created_at <= ${now} - wanted.for_ms)`;
@@ -231,10 +246,10 @@ type ReplaceOptions = {
 };
 
 /** The condition that all of these are stored. */
-function areStored(news: readonly NewTask[]): Statement {
-  if (news.length === 0) return sql`true`;
+function areStored(newTasks: readonly NewTask[]): Statement {
+  if (newTasks.length === 0) return sql`true`;
   return sql`(select count(*) from ${tasks} stored
-    where stored.task_id in (select task_id from ${keysOf(news)} wanted)) = ${news.length}`;
+    where stored.task_id in (select task_id from ${keysOf(newTasks)} wanted)) = ${newTasks.length}`;
 }
 
 /**
@@ -243,23 +258,23 @@ function areStored(news: readonly NewTask[]): Statement {
  * parent goes on with what it has asked for.
  */
 export function noteReplaced(
-  news: readonly NewTask[],
+  newTasks: readonly NewTask[],
   { again, needed }: ReplaceOptions,
 ): Statement {
   const wanted = rows(
     { ...keyColumns, mark: "text" },
-    news.map((each) => [...keyValues(each), markOf(each)]),
+    newTasks.map((each) => [...keyValues(each), markOf(each)]),
   );
   return sql`
     insert into ${events} (task_id, seq, type, detail)
     select task.task_id, ${nextSeq(sql`task.task_id`)}, 'replaced',
       wanted.mark || cast(task.claim_token + 1 as text) || '}'
-    from ${wanted} wanted join ${tasks} task on ${holds(sql`task`)}
+    from ${wanted} wanted join ${tasks} task on ${isHolder(sql`task`)}
     where task.status = 'pending' and task.flow_version is null and task.parent_id is null
       and not ${isMarked(sql`task`)}
       and ${again ? sql`task.task_id < wanted.task_id` : sql`task.task_id <> wanted.task_id`}
       and ${areStored(needed)}
-    ${holdTask}`;
+    ${forUpdateOfTask}`;
 }
 
 /**
@@ -267,7 +282,7 @@ export function noteReplaced(
  * so that the note speaks of the past from then on, and a pod that was taken for dead can't finish
  * what it has been doing.
  */
-export function replaceHolders(news: readonly NewTask[]): Statement {
+export function replaceHolders(newTasks: readonly NewTask[]): Statement {
   const wanted = rows(
     {
       ...keyColumns,
@@ -281,7 +296,7 @@ export function replaceHolders(news: readonly NewTask[]): Statement {
       concurrency_key: "text",
       limited: "integer",
     },
-    news.map((each) => [
+    newTasks.map((each) => [
       ...keyValues(each),
       markOf(each),
       each.payload,
@@ -306,38 +321,41 @@ export function replaceHolders(news: readonly NewTask[]): Statement {
       parked = case when parked = 2 then 2 when ${start} > ${now} then 1
         when wanted.limited = 1 then 4 else 0 end
     from ${wanted} wanted
-    where ${holds(sql`${tasks}`)} and status = 'pending' and exists (
+    where ${isHolder(sql`${tasks}`)} and status = 'pending' and exists (
       select 1 from ${events} past
       where past.task_id = ${tasks}.task_id and past.type = 'replaced'
         and past.detail = wanted.mark || cast(${tasks}.claim_token + 1 as text) || '}')`;
 }
 
-const notesKept = 100;
+const maxNotes = 100;
 
 /** A task may be replaced every second for days. Its last replacements say enough. */
-export function trimReplaced(news: readonly NewTask[]): Statement {
+export function trimReplaced(newTasks: readonly NewTask[]): Statement {
   return sql`
     delete from ${events}
     where type = 'replaced'
       and task_id in (
-        select task.task_id from ${keysOf(news)} wanted join ${tasks} task on ${holds(sql`task`)})
-      and seq < ${nextSeq(sql`${events}.task_id`)} - ${notesKept}`;
+        select task.task_id from ${keysOf(newTasks)} wanted join ${tasks} task on ${isHolder(sql`task`)})
+      and seq < ${nextSeq(sql`${events}.task_id`)} - ${maxNotes}`;
 }
 
 /** Which of these have replaced the task that holds their key, now or with an earlier send. */
-export function findReplaced(news: readonly NewTask[]): Statement {
+export function findReplaced(newTasks: readonly NewTask[]): Statement {
   const wanted = rows(
     { ...keyColumns, mark: "text" },
-    news.map((each) => [...keyValues(each), markOf(each)]),
+    newTasks.map((each) => [...keyValues(each), markOf(each)]),
   );
   return sql`
-    select wanted.task_id from ${wanted} wanted join ${tasks} task on ${holds(sql`task`)}
+    select wanted.task_id from ${wanted} wanted join ${tasks} task on ${isHolder(sql`task`)}
     where ${isMarked(sql`task`)}`;
 }
 
 /** Takes back tasks that were to be stored together or not at all, where one that must be stored wasn't. */
-export function undoUnlessStored(news: readonly NewTask[], needed: readonly NewTask[]): Statement {
+export function undoUnlessStored(
+  newTasks: readonly NewTask[],
+  needed: readonly NewTask[],
+): Statement {
   return sql`
     delete from ${tasks}
-    where task_id in (select task_id from ${keysOf(news)} wanted) and not ${areStored(needed)}`;
+    where task_id in (select task_id from ${keysOf(newTasks)} wanted) and not ${areStored(needed)}`;
 }

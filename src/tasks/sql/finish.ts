@@ -1,5 +1,5 @@
 import {
-  holdTask,
+  forUpdateOfTask,
   isAmong,
   now,
   returning,
@@ -8,8 +8,8 @@ import {
   type Statement,
   table,
 } from "../../store/sql.ts";
-import { wakeWaiters } from "./dependencies.ts";
-import { nextSeq, parked, ungated } from "./task-state.ts";
+import { wakeDependents } from "./dependencies.ts";
+import { nextSeq, parked, readyOrLimited } from "./task-state.ts";
 import type { RunWrite } from "./runs.ts";
 
 const tasks = table("task");
@@ -54,9 +54,9 @@ export type Finish = {
 export function finishTasks(given: readonly Finish[]): Statement {
   const finishes = inOrder(given);
   const { done, changes, unwoken } = finishes.every(({ status }) => status === "completed")
-    ? completions(finishes)
-    : endings(finishes);
-  const unawaited = unlessAwaited(finishes);
+    ? completedRows(finishes)
+    : finishRows(finishes);
+  const unawaited = unlessHasDependents(finishes);
   return sql`
     update ${tasks}
     set ${changes}, claim_call = null, last_update = ${now}
@@ -73,17 +73,17 @@ export function finishTasks(given: readonly Finish[]): Statement {
         where task.claim_token = done.token
           and task.status in ('claimed', 'pending')
           ${unwoken(sql`task`)} ${unawaited}
-        ${holdTask}`,
+        ${forUpdateOfTask}`,
     })}`;
 }
 
 /** A task that somebody waits for mustn't end in a write that wakes nobody. */
-function unlessAwaited(finishes: readonly Finish[]): Statement {
-  return wakesOthers(finishes) ? sql`` : sql`and dependents = 0`;
+function unlessHasDependents(finishes: readonly Finish[]): Statement {
+  return wakesDependents(finishes) ? sql`` : sql`and dependents = 0`;
 }
 
 /** Whether a write of these must wake those who wait for them. */
-export function wakesOthers(finishes: readonly Finish[]): boolean {
+export function wakesDependents(finishes: readonly Finish[]): boolean {
   return finishes.some(({ awaited }) => awaited);
 }
 
@@ -93,7 +93,7 @@ export function inOrder<Each extends { readonly taskId: string }>(all: readonly 
 }
 
 /** A completion asks for no wake: whatever happened to the task meanwhile, it is done. */
-function completions(finishes: readonly Finish[]) {
+function completedRows(finishes: readonly Finish[]) {
   const done = rows(
     { task_id: "text", token: "integer", result: "text" },
     finishes.map((each) => [each.taskId, each.token, each.result]),
@@ -101,7 +101,7 @@ function completions(finishes: readonly Finish[]) {
   return { done, changes: sql`status = 'completed', result = done.result`, unwoken: () => sql`` };
 }
 
-function endings(finishes: readonly Finish[]) {
+function finishRows(finishes: readonly Finish[]) {
   const done = rows(
     {
       task_id: "text",
@@ -132,7 +132,7 @@ function endings(finishes: readonly Finish[]) {
     claim_token = claim_token + case when done.status = 'pending' then 1 else 0 end,
     claimed_by = case when done.status = 'pending' then null else claimed_by end,
     run_at = case when done.delay_ms is null then run_at else ${now} + done.delay_ms end,
-    parked = case when done.delay_ms > 0 then 1 else ${ungated} end`;
+    parked = case when done.delay_ms > 0 then 1 else ${readyOrLimited} end`;
   const unwoken = (task: Statement) => sql`and (done.wake is null or ${task}.wake = done.wake)`;
   return { done, changes, unwoken };
 }
@@ -165,27 +165,27 @@ export function noteFinishes(podId: string, finishes: readonly Finish[]): Statem
     from ${noted} noted join ${tasks} task on task.task_id = noted.task_id
     where task.claim_token = noted.token
       and task.status in ('claimed', 'pending')
-      and (noted.wake is null or task.wake = noted.wake) ${unlessAwaited(finishes)}
-    ${holdTask}`;
+      and (noted.wake is null or task.wake = noted.wake) ${unlessHasDependents(finishes)}
+    ${forUpdateOfTask}`;
 }
 
 /** Stores what follows failures, under the same conditions as the finish that it goes with. */
-export function followFinishes(finishes: readonly Finish[]): Statement[] {
+export function insertFinishFollowUps(finishes: readonly Finish[]): Statement[] {
   const followUps = finishes.flatMap(({ followUp }) => followUp ?? []);
   if (followUps.length === 0) return [];
-  const open = sql`task.status in ('claimed', 'pending') ${unlessAwaited(finishes)} ${holdTask}`;
+  const open = sql`task.status in ('claimed', 'pending') ${unlessHasDependents(finishes)} ${forUpdateOfTask}`;
   return [insertFollowUps(followUps, open)];
 }
 
 /** Wakes those who wait for what these end. Goes behind them, in the same write. */
-export function wakeAfter(finishes: readonly Finish[]): Statement[] {
-  if (!wakesOthers(finishes)) return [];
+export function wakeDependentsAfter(finishes: readonly Finish[]): Statement[] {
+  if (!wakesDependents(finishes)) return [];
   const ended = finishes.filter(({ status }) => status !== "pending" && status !== "claimed");
-  return ended.length === 0 ? [] : wakeWaiters(ended.map(({ taskId }) => taskId));
+  return ended.length === 0 ? [] : wakeDependents(ended.map(({ taskId }) => taskId));
 }
 
 /** How tasks stand that were held, to learn what became of a claim or of a finish. */
-export function lookAt(taskIds: readonly string[]): Statement {
+export function readTaskStates(taskIds: readonly string[]): Statement {
   const wanted = rows(
     { task_id: "text" },
     taskIds.map((taskId) => [taskId]),
@@ -253,7 +253,7 @@ export function insertFollowUps(given: readonly FollowUp[], condition: Statement
     insert into ${tasks} (task_id, tenant, name, payload, priority, run_at, created_at, last_update,
       unique_key, parent_id, trace, limited, parked)
     select failed.id, task.tenant, failed.name, failed.payload, task.priority, ${now}, ${now}, ${now},
-      failed.key, task.task_id, task.trace, ${ofTenant(1)}, ${ofTenant(parked.atGate)}
+      failed.key, task.task_id, task.trace, ${ofTenant(1)}, ${ofTenant(parked.limited)}
     from ${failed} failed join ${tasks} task
       on task.task_id = failed.failed_id and task.claim_token = failed.token
     where ${condition}

@@ -1,7 +1,7 @@
-import { pageBytes } from "../../base/page.ts";
-import { bytesOf, pageOf } from "../../store/page.ts";
+import { maxPageBytes } from "../../base/page.ts";
+import { columnBytes, pageQuery } from "../../store/page.ts";
 import {
-  holdTask,
+  forUpdateOfTask,
   isAmong,
   join,
   limit,
@@ -13,30 +13,30 @@ import {
 } from "../../store/sql.ts";
 import { isDue, isReady, type Level } from "./claim.ts";
 import {
-  tellingParents,
-  wakeIfNothingIsOpen,
-  wakeWaiters,
-  wakeWaitersOfChildren,
+  notifyingParents,
+  wakeIfDependenciesEnded,
+  wakeDependents,
+  wakeDependentsOfChildren,
 } from "./dependencies.ts";
-import { nextSeq, requestMark, ungated } from "./task-state.ts";
-import { everything } from "./limits.ts";
+import { nextSeq, requestMark, readyOrLimited } from "./task-state.ts";
+import { allNames } from "./limits.ts";
 
 const tasks = table("task");
 const events = table("task_event");
-const waits = table("task_dependency");
+const dependencies = table("task_dependency");
 
 const isPendingTask = sql`status = 'pending' and flow_version is null`;
 // What can't be read has no finalizers that anybody could run, as far as the person knows who gives it up.
-const isAside = sql`status = 'pending' and flow_version is not null and parked = 6`;
+const isSetAside = sql`status = 'pending' and flow_version is not null and parked = 6`;
 
 /**
  * What a task that hasn't ended is set to when it is to be cancelled: it ends at once, or is asked. A run
  * mustn't wait any longer for whatever it is parked for; one that was set aside is cancelled when somebody
  * takes it up.
  */
-const askedToCancel = asking(isPendingTask);
+const cancelRequested = requestCancel(isPendingTask);
 
-function asking(endsAtOnce: Statement): Statement {
+function requestCancel(endsAtOnce: Statement): Statement {
   return sql`
   cancel_requested = 1, wake = wake + 1, last_update = ${now},
   claim_token = claim_token + case when ${endsAtOnce} then 1 else 0 end,
@@ -44,7 +44,7 @@ function asking(endsAtOnce: Statement): Statement {
   run_at = case when flow_version is not null and status = 'pending' and run_at > ${now}
     then ${now} else run_at end,
   parked = case when flow_version is not null and status = 'pending' and parked in (1, 2, 5)
-    then ${ungated} else parked end`;
+    then ${readyOrLimited} else parked end`;
 }
 
 /** What `cancel` does, for all children that haven't ended. */
@@ -58,21 +58,21 @@ export function cancelChildren(
   );
   const open = sql`
     select child.task_id from ${parents} parent
-    join ${waits} wait on wait.dependent_id = parent.task_id
+    join ${dependencies} wait on wait.dependent_id = parent.task_id
     join ${tasks} child on child.task_id = wait.dependency_id
     where child.parent_id = parent.task_id and child.status in ('pending', 'claimed')
       and child.cancel_requested = 0
       and parent.task_id in (select task.task_id from ${fence(sql`task`)})`;
   const among = isAmong(open, sql`task_id`);
   return [
-    sql`select task_id from ${tasks} task where ${among} order by task_id ${holdTask}`,
+    sql`select task_id from ${tasks} task where ${among} order by task_id ${forUpdateOfTask}`,
     sql`
       insert into ${events} (task_id, seq, type)
       select task_id, ${nextSeq(sql`task.task_id`)}, 'cancel_requested' from ${tasks} task
       where ${among}`,
     sql`
       update ${tasks}
-      set ${askedToCancel}
+      set ${cancelRequested}
       where ${among}`,
   ];
 }
@@ -88,9 +88,9 @@ export function cancelTask(taskId: string, requestId: string): Statement[] {
   const { mark, isFirst } = requestMark(taskId, requestId);
   const isOpen = sql`task_id = ${taskId} and status in ('pending', 'claimed')`;
   const unasked = sql`${isOpen} and cancel_requested = 0 and ${isFirst}`;
-  const givenUp = sql`${isOpen} and ${isAside} and ${isFirst}`;
+  const givenUp = sql`${isOpen} and ${isSetAside} and ${isFirst}`;
   return [
-    sql`select task_id from ${tasks} task where ${isOpen} ${holdTask}`,
+    sql`select task_id from ${tasks} task where ${isOpen} ${forUpdateOfTask}`,
     ...cancelChildren(
       [taskId],
       (task) => sql`${tasks} ${task}
@@ -106,10 +106,10 @@ export function cancelTask(taskId: string, requestId: string): Statement[] {
       from ${tasks} task where ${givenUp}`,
     sql`
       update ${tasks}
-      set ${asking(sql`(${isPendingTask} or ${isAside})`)}
+      set ${requestCancel(sql`(${isPendingTask} or ${isSetAside})`)}
       where ${unasked} or ${givenUp}`,
-    ...wakeWaitersOfChildren([taskId]),
-    ...wakeWaiters([taskId]),
+    ...wakeDependentsOfChildren([taskId]),
+    ...wakeDependents([taskId]),
     sql`select status, cancel_requested, concurrency_key from ${tasks} where task_id = ${taskId}`,
   ];
 }
@@ -127,7 +127,7 @@ const restartedAt = sql`case when coalesce(flow_version, 0) = 0 or (intent is nu
  */
 export const startedOver = sql`
   status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, cancel_requested = 0,
-  parked = case when depends > 0 then 2 else ${ungated} end,
+  parked = case when depends > 0 then 2 else ${readyOrLimited} end,
   depends = case when depends = 3 then 1 else depends end,
   claim_token = claim_token + 1, claimed_by = null, run_at = ${now}, last_update = ${now},
   cursor = ${restartedAt}, intent = null, waiting = null,
@@ -145,14 +145,14 @@ export function retryTask(taskId: string, requestId: string): Statement[] {
     select 1 from ${events} past
     where past.task_id = ${taskId} and past.type = 'retried' and past.detail like ${`${mark}%`})`;
   return [
-    ...tellingParents(
+    ...notifyingParents(
       [taskId],
       [
         sql`
           insert into ${events} (task_id, seq, type, detail)
           select task_id, ${nextSeq(sql`task.task_id`)}, 'retried',
             ${mark} || cast(task.claim_token + 1 as text) || '}'
-          from ${tasks} task where ${ended} and not ${noted} ${holdTask}`,
+          from ${tasks} task where ${ended} and not ${noted} ${forUpdateOfTask}`,
         sql`
           update ${tasks}
           set ${startedOver}
@@ -162,7 +162,7 @@ export function retryTask(taskId: string, requestId: string): Statement[] {
               and past.detail = ${mark} || cast(${tasks}.claim_token + 1 as text) || '}')`,
       ],
     ),
-    wakeIfNothingIsOpen([taskId]),
+    wakeIfDependenciesEnded([taskId]),
     sql`select status, case when ${noted} then 1 else 0 end as retried
       from ${tasks} where task_id = ${taskId}`,
   ];
@@ -199,7 +199,7 @@ export function listTasks(filter: ListFilter): Statement {
   ];
   const where = conditions.length > 0 ? sql`where ${join(conditions, " and ")}` : sql``;
   const from = sql`from ${tasks} ${where}`;
-  const { begin, keys, found } = pageOf({ ...taskPage, from, limit: filter.limit });
+  const { begin, keys, found } = pageQuery({ ...taskPage, from, limit: filter.limit });
   return sql`${begin}
     select *, ${found} from ${tasks} where ${isAmong(keys, sql`task_id`)} order by task_id desc`;
 }
@@ -210,12 +210,12 @@ const idBytes = 40;
 export const taskPage = {
   key: sql`task_id`,
   order: "desc",
-  bytes: sql`500 + ${bytesOf(sql`payload`)} + ${bytesOf(sql`state`)} + ${bytesOf(sql`progress`)}
-    + ${bytesOf(sql`result`)} + ${bytesOf(sql`error`)} + ${bytesOf(sql`waiting`)}
-    + ${bytesOf(sql`intent`)} + ${bytesOf(sql`set_aside`)}
+  bytes: sql`500 + ${columnBytes(sql`payload`)} + ${columnBytes(sql`state`)} + ${columnBytes(sql`progress`)}
+    + ${columnBytes(sql`result`)} + ${columnBytes(sql`error`)} + ${columnBytes(sql`waiting`)}
+    + ${columnBytes(sql`intent`)} + ${columnBytes(sql`set_aside`)}
     + case when depends = 0 then 0 else
-      (select count(*) from ${waits} wait where wait.dependent_id = task_id) * ${idBytes} end`,
-  maxBytes: pageBytes,
+      (select count(*) from ${dependencies} wait where wait.dependent_id = task_id) * ${idBytes} end`,
+  maxBytes: maxPageBytes,
 } as const;
 
 export function countTasks(): Statement {
@@ -224,10 +224,10 @@ export function countTasks(): Statement {
 }
 
 /** Nothing is counted further than this, so that a look costs the same however long the queue is. */
-export const depthLimit = 10_000;
-const namesLimit = 200;
+export const maxDepthCount = 10_000;
+const maxNames = 200;
 // A retry keeps its place by age but has waited since it was due, so the oldest few are looked at.
-const oldestLimit = 100;
+const maxOldest = 100;
 
 /** The names of tasks that can be claimed, found by stepping along the index. */
 export function namesWaiting(): Statement {
@@ -238,7 +238,7 @@ export function namesWaiting(): Statement {
       select (select min(task.name) from ${tasks} task
         where task.name > step.name and task.status = 'pending' and task.parked = 0 and task.deaths < 2)
       from step where step.name is not null)
-    select name from step where name is not null ${limit(namesLimit)}`;
+    select name from step where name is not null ${limit(maxNames)}`;
 }
 
 /**
@@ -256,12 +256,12 @@ export function readyDepth(levels: readonly Level[]): Statement {
         select 1 from ${tasks} task
         where task.name = level.name and task.priority = level.priority
           and task.status = 'pending' and task.parked = 0 and task.deaths < 2
-        order by task.created_at, task.task_id ${limit(depthLimit)}) counted) as tasks,
+        order by task.created_at, task.task_id ${limit(maxDepthCount)}) counted) as tasks,
       (select ${now} - min(run_at) from (
         select task.run_at from ${tasks} task
         where task.name = level.name and task.priority = level.priority
           and task.status = 'pending' and task.parked = 0 and task.deaths < 2
-        order by task.created_at, task.task_id ${limit(oldestLimit)}) first) as age_ms
+        order by task.created_at, task.task_id ${limit(maxOldest)}) first) as age_ms
     from ${wanted} level`;
 }
 
@@ -270,7 +270,7 @@ export function readyDepth(levels: readonly Level[]): Statement {
  * failed, by name.
  */
 export function otherDepths(): Statement {
-  const bounded = limit(depthLimit);
+  const bounded = limit(maxDepthCount);
   return sql`
     select 'delayed' as state, name, count(*) as tasks, ${now} - min(run_at) as age_ms from (
       select name, run_at from ${tasks} where status = 'pending' and parked = 1
@@ -334,12 +334,12 @@ export type RankedName = { readonly name: string; readonly rank: number };
  * The tasks that wait for the same permits, in the order in which they get them. Each kind of each name is
  * read no further than to `most`. Tasks that can't be claimed now aren't among them.
  */
-export function tasksInLine(names: readonly RankedName[], most: number): Statement {
+export function tasksInClaimOrder(names: readonly RankedName[], maxCount: number): Statement {
   const all = names.flatMap(({ name, rank }) =>
     claimable.map(
       ({ which, order }) => sql`select * from (
         select cast(${rank} as integer) as urgency, priority, created_at, task_id from ${tasks}
-        where name = ${name} and ${which} order by ${order} ${limit(most)}) of_name`,
+        where name = ${name} and ${which} order by ${order} ${limit(maxCount)}) of_name`,
     ),
   );
   return sql`
@@ -351,11 +351,11 @@ export function tasksInLine(names: readonly RankedName[], most: number): Stateme
  * How many tasks of each name could be claimed, counted no further than to `most`. Each kind is looked
  * for in the order of its index, which leaves the planner no other way.
  */
-export function countReady(names: readonly string[], most: number): Statement {
+export function countReady(names: readonly string[], maxCount: number): Statement {
   const counts = names.map((name) => {
     const kinds = claimable.map(
       ({ which, order }) => sql`(select count(*) from (
-      select 1 from ${tasks} where name = ${name} and ${which} order by ${order} ${limit(most)}) first)`,
+      select 1 from ${tasks} where name = ${name} and ${which} order by ${order} ${limit(maxCount)}) first)`,
     );
     return sql`select ${name} as name, ${join(kinds, " + ")} as ready`;
   });
@@ -363,5 +363,5 @@ export function countReady(names: readonly string[], most: number): Statement {
     select name, ready from (${join(counts, " union all ")}) counted
     where not exists (
       select 1 from ${pauses} pause
-      where pause.paused = 1 and pause.name in (counted.name, ${everything}))`;
+      where pause.paused = 1 and pause.name in (counted.name, ${allNames}))`;
 }

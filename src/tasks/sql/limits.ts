@@ -2,24 +2,24 @@ import {
   limit,
   now,
   rows,
-  seizePod,
+  forUpdate,
   sql,
   type Statement,
   table,
-  takeRows,
+  forUpdateSkipLocked,
 } from "../../store/sql.ts";
-import { heldOfKey, heldOfTenant, tenantOf } from "./task-state.ts";
+import { runningOfKey, runningOfTenant, tenantOf } from "./task-state.ts";
 
 const tasks = table("task");
 const limits = table("task_limit");
 
 /** Nothing is counted further than this. */
-const countLimit = 10_000;
-const listed = 1_000;
+const maxCounted = 10_000;
+const maxListed = 1_000;
 
-export function putLimit(scope: string, most: number): Statement {
+export function putLimit(scope: string, maxRunning: number): Statement {
   return sql`
-    insert into ${limits} (scope, max_running, by_hand) values (${scope}, ${most}, 1)
+    insert into ${limits} (scope, max_running, by_hand) values (${scope}, ${maxRunning}, 1)
     on conflict (scope) do update set max_running = excluded.max_running, by_hand = 1`;
 }
 
@@ -33,9 +33,7 @@ export function dropLimit(scope: string): Statement {
 const isBlocked = sql`task.status = 'pending' and task.parked = 3`;
 
 /** How a scope stands, given as rows with its tenant if it names one. */
-export function lookAtScopes(
-  scopes: readonly { scope: string; tenant: string | null }[],
-): Statement {
+export function readScopes(scopes: readonly { scope: string; tenant: string | null }[]): Statement {
   const wanted = rows(
     { scope: "text", tenant: "text" },
     scopes.map(({ scope, tenant }) => [scope, tenant]),
@@ -45,21 +43,21 @@ export function lookAtScopes(
       (select max_running from ${limits} given where given.scope = wanted.scope) as max_running,
       (select by_hand from ${limits} given where given.scope = wanted.scope) as by_hand,
       case when wanted.tenant is null
-        then ${heldOfKey(sql`wanted.scope`)} else ${heldOfTenant(sql`wanted.tenant`)} end as running,
+        then ${runningOfKey(sql`wanted.scope`)} else ${runningOfTenant(sql`wanted.tenant`)} end as running,
       (select count(*) from (select 1 from ${tasks} task
         where task.blocked_by = wanted.scope and ${isBlocked}
-        order by task.priority desc, task.created_at, task.task_id ${limit(countLimit)}) counted
+        order by task.priority desc, task.created_at, task.task_id ${limit(maxCounted)}) counted
       ) as blocked
     from ${wanted} wanted`;
 }
 
 /** The limits that were set by hand, and those that something is blocked by. */
-export function scopesOfNote(): Statement {
+export function notableScopes(): Statement {
   return sql`
     select scope from ${limits} where by_hand = 1
     union
-    select scope from (${blockedFrom("", listed)}) blocked where scope is not null
-    order by scope ${limit(listed)}`;
+    select scope from (${blockedFrom("", maxListed)}) blocked where scope is not null
+    order by scope ${limit(maxListed)}`;
 }
 
 /** The next scopes that something is blocked by, found by stepping along the index. */
@@ -82,7 +80,7 @@ function blockedFrom(after: string, count: number): Statement {
 export function blockedScopes(after: string, count: number): Statement {
   return sql`
     select scope, (select max_running from ${limits} given where given.scope = blocked.scope)
-      - ${heldOfKey(sql`blocked.scope`)} as room
+      - ${runningOfKey(sql`blocked.scope`)} as room
     from (${blockedFrom(after, count)}) blocked where scope is not null`;
 }
 
@@ -95,7 +93,7 @@ export function unneededLimits(after: string, count: number): Statement {
 }
 
 function isUnneeded(scope: Statement): Statement {
-  return sql`${heldOfKey(scope)} = 0
+  return sql`${runningOfKey(scope)} = 0
     and not exists (select 1 from ${tasks} task
       where ${isBlocked} and task.blocked_by = ${scope})`;
 }
@@ -110,12 +108,12 @@ export function dropUnneeded(scopes: readonly string[]): Statement {
     delete from ${limits} where scope in (
       select scope from ${limits} given
       where given.by_hand = 0 and given.scope in (select scope from ${old} old)
-        and ${isUnneeded(sql`given.scope`)} ${takeRows})`;
+        and ${isUnneeded(sql`given.scope`)} ${forUpdateSkipLocked})`;
 }
 
 /** What tenants have running, at the gate and blocked, as far as it is counted. */
 export function tenantCounts(): Statement {
-  const bounded = limit(countLimit);
+  const bounded = limit(maxCounted);
   return sql`
     select 'running' as state, tenant, count(*) as tasks from (
       select tenant from ${tasks} where status = 'claimed' and limited = 1
@@ -136,7 +134,7 @@ const pauses = table("task_pause");
 const pods = table("pod");
 
 /** Stands for every name. */
-export const everything = "*";
+export const allNames = "*";
 
 /**
  * Gives out a number to pause a name with. It is higher than any that was given before, so whatever was
@@ -185,7 +183,7 @@ export function listPauses(): Statement {
 }
 
 /** Lets every pod know that there is something new. */
-export function tellPods(): Statement {
+export function notifyPods(): Statement {
   return sql`update ${pods} set pauses = pauses + 1`;
 }
 
@@ -198,15 +196,15 @@ export function podIds(): Statement {
  * they wait for this, and find another number. One pod to a transaction, because whoever waits for one
  * pod's claim must not hold the rows of others, which they beat on.
  */
-export function tellPod(podId: string): Statement[] {
+export function notifyPod(podId: string): Statement[] {
   return [
-    sql`select 1 from ${pods} where pod_id = ${podId} ${seizePod}`,
+    sql`select 1 from ${pods} where pod_id = ${podId} ${forUpdate}`,
     sql`update ${pods} set pauses = pauses + 1 where pod_id = ${podId}`,
   ];
 }
 
 /** What is paused, with the number under which this pod's claims may say that they know it. */
-export function seePauses(podId: string): Statement {
+export function selectPauses(podId: string): Statement {
   return sql`
     select pod.pauses, pause.name from ${pods} pod left join ${pauses} pause on pause.paused = 1
     where pod.pod_id = ${podId}`;

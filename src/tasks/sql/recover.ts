@@ -1,7 +1,7 @@
 import { aloneAfterDeaths, deathLimit } from "../../base/death-limit.ts";
 import type { PodSeen } from "../../pods/liveness.ts";
 import {
-  holdTask,
+  forUpdateOfTask,
   isAmong,
   limit,
   now,
@@ -11,13 +11,13 @@ import {
   sql,
   type Statement,
   table,
-  takeRows,
-  takeTask,
+  forUpdateSkipLocked,
+  forUpdateOfTaskSkipLocked,
 } from "../../store/sql.ts";
 import type { Retention } from "../leader/prune.ts";
 import { nextSeq } from "./task-state.ts";
 import { type FollowUp, insertFollowUps } from "./finish.ts";
-import { forgetWaits, unneeded } from "./dependencies.ts";
+import { deleteDependencies, hasNoOpenDependents } from "./dependencies.ts";
 
 const tasks = table("task");
 const events = table("task_event");
@@ -81,11 +81,11 @@ export function recoverTasks(orphans: readonly Orphan[]): Statement {
     from ${silent} orphan
     where ${isOrphan(tasks)} and ${isAmong(sql`
       select ${rowAddress} from ${tasks}
-      where ${isAmong(sql`select task_id from ${orphanRows(orphans)} wanted`, sql`task_id`)} ${takeRows}`)}
+      where ${isAmong(sql`select task_id from ${orphanRows(orphans)} wanted`, sql`task_id`)} ${forUpdateSkipLocked}`)}
     ${returning(sql`${tasks}.task_id, ${tasks}.name, ${tasks}.status, ${tasks}.claim_token`, {
       before: sql`
         select task.task_id, task.name, ${status} as status, ${token} as claim_token
-        from ${silent} orphan join ${tasks} task on ${isOrphan(sql`task`)} ${holdTask}`,
+        from ${silent} orphan join ${tasks} task on ${isOrphan(sql`task`)} ${forUpdateOfTask}`,
     })}`;
 }
 
@@ -93,11 +93,11 @@ export function noteRecovery(orphans: readonly Orphan[]): Statement {
   return sql`
     insert into ${events} (task_id, seq, type, attempt, pod_id)
     select orphan.task_id, ${nextSeq(sql`orphan.task_id`)}, 'pod_died', task.retry_count + 1, orphan.pod_id
-    from ${orphanRows(orphans)} orphan join ${tasks} task on ${isOrphan(sql`task`)} ${takeTask}`;
+    from ${orphanRows(orphans)} orphan join ${tasks} task on ${isOrphan(sql`task`)} ${forUpdateOfTaskSkipLocked}`;
 }
 
 /** Stores what follows the tasks that recovery is about to fail. Goes between its note and itself. */
-export function followRecovery(
+export function insertRecoveryFollowUps(
   followUps: readonly FollowUp[],
   orphans: readonly Orphan[],
 ): Statement {
@@ -105,7 +105,7 @@ export function followRecovery(
     followUps,
     sql`task.deaths + 1 >= ${deathLimit} and task.cancel_requested = 0 and task.flow_version is null
       and exists (select 1 from ${orphanRows(orphans)} orphan where ${isOrphan(sql`task`)})
-    ${takeTask}`,
+    ${forUpdateOfTaskSkipLocked}`,
   );
 }
 
@@ -163,9 +163,9 @@ export function deleteFinished(taskIds: readonly string[], kept: Retention): Sta
     sql`delete from ${tasks} where ${isAmong(sql`
       select ${rowAddress} from ${tasks}
       where ${isAmong(sql`select task_id from ${old} old`, sql`task_id`)}
-        and ${isOld(kept)} and ${unneeded} ${takeRows}`)}`,
+        and ${isOld(kept)} and ${hasNoOpenDependents} ${forUpdateSkipLocked}`)}`,
     sql`delete from ${events} where task_id in (${gone})`,
-    forgetWaits(gone),
+    deleteDependencies(gone),
     sql`delete from ${table("task_signal")} where task_id in (${gone})`,
   ];
 }

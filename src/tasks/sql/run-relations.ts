@@ -1,4 +1,4 @@
-import { holdTask, isAmong, rows, sql, type Statement, table } from "../../store/sql.ts";
+import { forUpdateOfTask, isAmong, rows, sql, type Statement, table } from "../../store/sql.ts";
 import { startedOver } from "./inspect.ts";
 import type { NewTask } from "./enqueue.ts";
 import { nextSeq } from "./task-state.ts";
@@ -8,7 +8,7 @@ import { wakeChildren } from "./dependencies.ts";
 const tasks = table("task");
 const events = table("task_event");
 const signals = table("task_signal");
-const waits = table("task_dependency");
+const dependencies = table("task_dependency");
 
 /** A run that another one starts, and which of those it is. */
 export type Child = NewTask & { readonly parentId: string; readonly place: number };
@@ -48,7 +48,7 @@ export function startOver(
     sql`
       insert into ${events} (task_id, seq, type)
       select task_id, ${nextSeq(sql`task.task_id`)}, 'retried' from ${tasks} task
-      where ${among} ${holdTask}`,
+      where ${among} ${forUpdateOfTask}`,
     sql`update ${tasks} set ${startedOver} where ${among}`,
   ];
 }
@@ -58,7 +58,7 @@ export function startOver(
  * it doesn't wait for, and how that ended is none of its concern. All children of a transition have keys
  * that begin alike.
  */
-export function forgetOthers(
+export function deleteOtherChildren(
   children: readonly Child[],
   fence: (task: Statement) => Statement,
 ): Statement {
@@ -72,22 +72,22 @@ export function forgetOthers(
       key!.slice(0, key!.lastIndexOf("/") + 1),
     ]),
   );
-  const isOfParent = sql`wanted.parent_id = ${waits}.dependent_id`;
+  const isOfParent = sql`wanted.parent_id = ${dependencies}.dependent_id`;
   return sql`
-    delete from ${waits}
+    delete from ${dependencies}
     where ${isAmong(sql`select task.task_id from ${fence(sql`task`)}`, sql`dependent_id`)}
       and exists (select 1 from ${tasks} child join ${wanted} wanted
           on substr(child.unique_key, 1, length(wanted.prefix)) = wanted.prefix
-        where child.task_id = ${waits}.dependency_id and child.parent_id = ${waits}.dependent_id
+        where child.task_id = ${dependencies}.dependency_id and child.parent_id = ${dependencies}.dependent_id
           and ${isOfParent})
       and not exists (select 1 from ${tasks} child join ${wanted} wanted
           on child.tenant = wanted.tenant and child.name = wanted.name
             and child.unique_key = wanted.unique_key
-        where child.task_id = ${waits}.dependency_id and ${isOfParent})`;
+        where child.task_id = ${dependencies}.dependency_id and ${isOfParent})`;
 }
 
 /** Notes whom the parents of new children wait for. */
-export function waitForChildren(children: readonly Child[]): Statement[] {
+export function insertChildDependencies(children: readonly Child[]): Statement[] {
   const fresh = rows(
     { dependency_id: "text", dependent_id: "text", place: "integer" },
     children.map(({ taskId, parentId, place }) => [taskId, parentId, place]),
@@ -101,11 +101,11 @@ export function waitForChildren(children: readonly Child[]): Statement[] {
   return [
     // Those of an earlier time that are gone by now.
     sql`
-      delete from ${waits}
+      delete from ${dependencies}
       where ${isAmong(sql`select task_id from ${parents} parent`, sql`dependent_id`)}
-        and not exists (select 1 from ${tasks} child where child.task_id = ${waits}.dependency_id)`,
+        and not exists (select 1 from ${tasks} child where child.task_id = ${dependencies}.dependency_id)`,
     sql`
-      insert into ${waits} (dependency_id, dependent_id, place)
+      insert into ${dependencies} (dependency_id, dependent_id, place)
       select fresh.dependency_id, fresh.dependent_id, fresh.place from ${fresh} fresh
       where exists (select 1 from ${tasks} child where child.task_id = fresh.dependency_id)
       on conflict do nothing`,

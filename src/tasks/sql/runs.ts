@@ -1,5 +1,5 @@
 import {
-  holdTask,
+  forUpdateOfTask,
   isAmong,
   now,
   returning,
@@ -8,12 +8,17 @@ import {
   type Statement,
   table,
 } from "../../store/sql.ts";
-import { wakeIfNothingIsOpen, wakeWaitersOfChildren } from "./dependencies.ts";
+import { wakeIfDependenciesEnded, wakeDependentsOfChildren } from "./dependencies.ts";
 import { insertTasks, type NewTask } from "./enqueue.ts";
-import { numbersPerWrite, ungated } from "./task-state.ts";
-import { type Finish, inOrder, wakesOthers } from "./finish.ts";
+import { eventsPerWrite, readyOrLimited } from "./task-state.ts";
+import { type Finish, inOrder, wakesDependents } from "./finish.ts";
 import { cancelChildren } from "./inspect.ts";
-import { forgetOthers, startOver, takeSignals, waitForChildren } from "./run-relations.ts";
+import {
+  deleteOtherChildren,
+  startOver,
+  takeSignals,
+  insertChildDependencies,
+} from "./run-relations.ts";
 
 /** What keeps a run from being claimed once it is given back. */
 export type RunPark =
@@ -74,7 +79,7 @@ type RunStatements = {
   /** What follows when all is stored. */
   readonly after: readonly Statement[];
   /** Whether there is something new to claim. */
-  readonly news: boolean;
+  readonly hasNewTasks: boolean;
 };
 
 /** One transaction for all runs of a pod that have something to say: who goes on, who waits, who ends. */
@@ -93,7 +98,7 @@ export function storeRuns(podId: string, given: readonly RunFinish[]): RunStatem
     // What is done to other rows holds only if the runs themselves can be written, so nobody may
     // change those in between.
     statements.push(
-      sql`select task.task_id from ${fence(sql`task`)} order by task.task_id ${holdTask}`,
+      sql`select task.task_id from ${fence(sql`task`)} order by task.task_id ${forUpdateOfTask}`,
     );
   }
   if (children.length > 0) {
@@ -103,13 +108,13 @@ export function storeRuns(podId: string, given: readonly RunFinish[]): RunStatem
     // Only what has stopped before can have started others.
     const again = new Set(all.filter(hasStopped).map(({ taskId }) => taskId));
     const anew = children.filter(({ parentId }) => again.has(parentId));
-    if (anew.length > 0) statements.push(forgetOthers(anew, fence));
+    if (anew.length > 0) statements.push(deleteOtherChildren(anew, fence));
   }
   if (takes.length > 0) statements.push(takeSignals(takes, fence));
   if (cancelling.length > 0) statements.push(...cancelChildren(cancelling, fence));
   const answers: number[] = [];
   if (left.length > 0) {
-    const wakes = wakesOthers(all);
+    const wakes = wakesDependents(all);
     if (left.some(hasEvents)) statements.push(noteLeft(podId, left, wakes));
     answers.push(statements.push(leaveRuns(left, wakes)) - 1);
   }
@@ -119,12 +124,12 @@ export function storeRuns(podId: string, given: readonly RunFinish[]): RunStatem
   }
   const parents = all.filter(({ run }) => run.park.for === "children").map(({ taskId }) => taskId);
   const after = [
-    ...(children.length > 0 ? waitForChildren(children) : []),
+    ...(children.length > 0 ? insertChildDependencies(children) : []),
     // One may have ended while its parent was claimed, when nobody could wake it.
-    ...(parents.length > 0 ? [wakeIfNothingIsOpen(parents)] : []),
-    ...(cancelling.length > 0 ? wakeWaitersOfChildren(cancelling) : []),
+    ...(parents.length > 0 ? [wakeIfDependenciesEnded(parents)] : []),
+    ...(cancelling.length > 0 ? wakeDependentsOfChildren(cancelling) : []),
   ];
-  return { statements, answers, after, news: children.length + cancelling.length > 0 };
+  return { statements, answers, after, hasNewTasks: children.length + cancelling.length > 0 };
 }
 
 function hasStopped({ run }: RunFinish): boolean {
@@ -153,7 +158,7 @@ export function keepRuns(kept: readonly RunFinish[]): Statement {
     ${returning(prefixed(sql`${tasks}`), {
       before: sql`
         select ${prefixed(sql`task`)} from ${next} next join ${tasks} task on task.task_id = next.task_id
-        where ${fenced(sql`task`)} ${holdTask}`,
+        where ${fenced(sql`task`)} ${forUpdateOfTask}`,
     })}`;
 }
 
@@ -230,7 +235,7 @@ export function leaveRuns(left: readonly RunFinish[], wakes: boolean): Statement
       claim_call = null, last_update = ${now},
       run_at = case when next.status = 'pending' then coalesce(next.until_at, ${now}) else run_at end,
       parked = case when next.parked <> 0 then next.parked when next.until_at > ${now} then 1
-        else ${ungated} end,
+        else ${readyOrLimited} end,
       depends = case when next.parked = 2 then 2 else depends end,
       awaits = next.awaits, set_aside = next.set_aside, set_aside_version = next.set_aside_version,
       concurrency_key = coalesce(next.scope, ${tasks}.concurrency_key),
@@ -240,7 +245,7 @@ export function leaveRuns(left: readonly RunFinish[], wakes: boolean): Statement
     ${returning(prefixed(sql`${tasks}`), {
       before: sql`
         select ${prefixed(sql`task`)} from ${next} next join ${tasks} task on task.task_id = next.task_id
-        where ${isFenced(sql`task`, sql`next`, wakes)} ${holdTask}`,
+        where ${isFenced(sql`task`, sql`next`, wakes)} ${forUpdateOfTask}`,
     })}`;
 }
 
@@ -326,7 +331,7 @@ function isFenced(task: Statement, given: Statement, wakes: boolean): Statement 
 /** A part of a query: those runs that their writes can be stored of. */
 function fenceOf(all: readonly RunFinish[]): (task: Statement) => Statement {
   const given = rows(fenceColumns, all.map(fenceValues));
-  const wakes = wakesOthers(all);
+  const wakes = wakesDependents(all);
   return (task) => sql`${given} given join ${tasks} ${task} on ${task}.task_id = given.task_id
     where ${isFenced(task, sql`given`, wakes)}`;
 }
@@ -336,7 +341,7 @@ const events = table("task_event");
 type Noted = { readonly finish: RunFinish; readonly place: number };
 
 function numberOf({ run }: RunFinish, place: number): number {
-  return (run.seq + 1) * numbersPerWrite + place;
+  return (run.seq + 1) * eventsPerWrite + place;
 }
 
 function eventRows(finishes: readonly RunFinish[]) {
@@ -361,7 +366,7 @@ function noteLeft(podId: string, left: readonly RunFinish[], wakes: boolean): St
     select noted.task_id, noted.seq, noted.type, noted.attempt, ${podId}, noted.detail
     from ${eventRows(left)} noted join ${tasks} task on task.task_id = noted.task_id
     where ${isFenced(sql`task`, sql`noted`, wakes)}
-    ${holdTask}`;
+    ${forUpdateOfTask}`;
 }
 
 /**
@@ -381,7 +386,7 @@ function noteKept(podId: string, kept: readonly RunFinish[]): Statement {
  * Which of these writes were stored, by the last event that each has noted. It says so also of a run that
  * somebody has taken up since, whose row tells no more of it.
  */
-export function lookForNotes(podId: string, given: readonly RunFinish[]): Statement {
+export function findNotedWrites(podId: string, given: readonly RunFinish[]): Statement {
   const wanted = rows(
     { task_id: "text", seq: "integer", type: "text", detail: "text" },
     given.map((finish) => {

@@ -1,5 +1,5 @@
-import { pageBytes } from "../../base/page.ts";
-import { bytesOf, pageOf } from "../../store/page.ts";
+import { maxPageBytes } from "../../base/page.ts";
+import { columnBytes, pageQuery } from "../../store/page.ts";
 import { isAmong, rows, sql, type Statement, table } from "../../store/sql.ts";
 
 /**
@@ -8,23 +8,23 @@ import { isAmong, rows, sql, type Statement, table } from "../../store/sql.ts";
  */
 export const parked = {
   /** Nothing does. */
-  no: 0,
+  ready: 0,
   /** Its time hasn't come. */
   untilDue: 1,
   /** Tasks that it waits for haven't ended. */
-  forOthers: 2,
+  forDependencies: 2,
   /** As many as may are running of what it counts among; `blocked_by` says of what. */
-  forRoom: 3,
+  blocked: 3,
   /** Nothing but the gate: whether there is room is looked at when it is claimed. */
-  atGate: 4,
+  limited: 4,
   /** A run that goes on when somebody says something to it. */
-  untilTold: 5,
+  untilSignal: 5,
   /** A run that nobody can read; people have to look at it. */
-  aside: 6,
+  setAside: 6,
 } as const;
 
 /** What `parked` becomes when nothing holds a task up any more but, maybe, its gate. */
-export const ungated = sql`case when limited = 1 then 4 else 0 end`;
+export const readyOrLimited = sql`case when limited = 1 then 4 else 0 end`;
 
 /**
  * The condition that a task which is named is pending. It is said so that no planner takes an index of
@@ -68,11 +68,11 @@ export function requestMark(taskId: string, requestId: string) {
  * The number of an event of a run follows from the write that notes it, with room between two writes for
  * what others note: so nobody has to look for the last one, and what is sent again is known by its number.
  */
-export const numbersPerWrite = 100;
+export const eventsPerWrite = 100;
 
 /** How many writes of a run its first one has to come after, for the numbers of what was noted before. */
 export function writesBefore(taskId: Statement): Statement {
-  return sql`(${nextSeq(taskId)} - 1) / cast(${numbersPerWrite} as integer)`;
+  return sql`(${nextSeq(taskId)} - 1) / cast(${eventsPerWrite} as integer)`;
 }
 
 type EventPage = { readonly after?: number; readonly limit?: number };
@@ -81,9 +81,9 @@ type EventPage = { readonly after?: number; readonly limit?: number };
 export function getEvents(taskId: string, { after = 0, limit }: EventPage = {}): Statement {
   const from = sql`from ${events} where task_id = ${taskId} and seq > ${after}`;
   if (limit === undefined) return sql`select * ${from} order by seq`;
-  const bytes = sql`200 + ${bytesOf(sql`detail`)}`;
-  const page = { key: sql`seq`, order: "asc", from, bytes, limit, maxBytes: pageBytes } as const;
-  const { begin, keys, found } = pageOf(page);
+  const bytes = sql`200 + ${columnBytes(sql`detail`)}`;
+  const page = { key: sql`seq`, order: "asc", from, bytes, limit, maxBytes: maxPageBytes } as const;
+  const { begin, keys, found } = pageQuery(page);
   return sql`${begin}
     select *, ${found} from ${events} where task_id = ${taskId} and ${isAmong(keys, sql`seq`)}
     order by seq`;
@@ -112,13 +112,13 @@ export function tenantOf(scope: string): string | undefined {
 }
 
 /** How many of a key run, given the expression that names its scope. */
-export function heldOfKey(scope: Statement): Statement {
+export function runningOfKey(scope: Statement): Statement {
   return sql`(select count(*) from ${tasks} held
     where held.status = 'claimed' and ${isAbout(sql`held.concurrency_key`, scope)})`;
 }
 
 /** How many of a tenant run. Those that go through no gate aren't counted: they are nobody's. */
-export function heldOfTenant(tenant: Statement): Statement {
+export function runningOfTenant(tenant: Statement): Statement {
   return sql`(select count(*) from ${tasks} held
     where held.status = 'claimed' and held.limited = 1 and ${isAbout(sql`held.tenant`, tenant)})`;
 }
@@ -135,20 +135,20 @@ function isAbout(column: Statement, value: Statement): Statement {
  * Begins a query with `room (scope, room)`: how many more may run of each scope that has a limit. It
  * is exact for as long as this transaction holds the scopes, if it has them since an earlier statement.
  */
-export function withRooms(scopes: readonly string[]): Statement {
+export function withFreeSlots(scopes: readonly string[]): Statement {
   const wanted = rows(
     { scope: "text", tenant: "text" },
     [...new Set(scopes)].map((scope) => [scope, tenantOf(scope) ?? null]),
   );
   return sql`with room as (
     select given.scope, given.max_running - case when wanted.tenant is null
-      then ${heldOfKey(sql`given.scope`)} else ${heldOfTenant(sql`wanted.tenant`)} end as room
+      then ${runningOfKey(sql`given.scope`)} else ${runningOfTenant(sql`wanted.tenant`)} end as room
     from ${wanted} wanted join ${limits} given on given.scope = wanted.scope)`;
 }
 
 /** Whether neither limit of a `task` is reached, as far as this statement can see. */
-export const hasRoom = sql`not exists (select 1 from ${limits} given
-    where given.scope = task.concurrency_key and given.max_running <= ${heldOfKey(sql`given.scope`)})
+export const hasFreeSlots = sql`not exists (select 1 from ${limits} given
+    where given.scope = task.concurrency_key and given.max_running <= ${runningOfKey(sql`given.scope`)})
   and not exists (select 1 from ${limits} given
     where given.scope = 'tenant/' || task.tenant
-      and given.max_running <= ${heldOfTenant(sql`task.tenant`)})`;
+      and given.max_running <= ${runningOfTenant(sql`task.tenant`)})`;

@@ -1,16 +1,16 @@
-import { type ControllerState, firstState, step } from "../learning/controller.ts";
-import { addOutcome, emptySample, type Outcome, type Sample } from "../learning/sample.ts";
-import type { Settings } from "../settings.ts";
+import { type ControllerState, initialState, step } from "../learning/controller.ts";
+import { addOutcome, emptySample, type MeasuredOutcome, type Sample } from "../learning/sample.ts";
+import type { ControllerSettings } from "../settings.ts";
 
 /** A second's sample of calls that began under the present limit and used it. */
 export function calls(
   state: Pick<ControllerState, "epoch" | "limit">,
-  ended: Partial<Record<Outcome["kind"], number>>,
-  outcome: Partial<Outcome> = {},
+  ended: Partial<Record<MeasuredOutcome["kind"], number>>,
+  outcome: Partial<MeasuredOutcome> = {},
 ): Sample {
   const spanMs = 1_000;
   let sample: Sample = { ...emptySample(state.epoch), spanMs, peak: state.limit, limited: true };
-  for (const [kind, count] of Object.entries(ended) as [Outcome["kind"], number][]) {
+  for (const [kind, count] of Object.entries(ended) as [MeasuredOutcome["kind"], number][]) {
     for (let call = 0; call < count; call++) {
       sample = addOutcome(sample, { kind, latencyMs: 100, ...outcome }, state.epoch);
     }
@@ -18,13 +18,13 @@ export function calls(
   return sample;
 }
 
-export function stepped(settings: Settings, state: ControllerState, sample: Sample) {
+export function stepped(settings: ControllerSettings, state: ControllerState, sample: Sample) {
   return step(settings, state, { elapsedMs: sample.spanMs, sample });
 }
 
 /** A controller that has held a limit for a while: it grew until it was refused above it. */
-export function holdingAt(settings: Settings, limit: number): ControllerState {
-  const state = firstState({ ...settings, initial: limit });
+export function holdingAt(settings: ControllerSettings, limit: number): ControllerState {
+  const state = initialState({ ...settings, initial: limit });
   const memory = { algorithm: "ceiling", phase: "holding", quietMs: 0, waitMs: 4_000 } as const;
   const ceiling = { ...memory, shaken: false };
   if (settings.algorithm === "seed") return state;

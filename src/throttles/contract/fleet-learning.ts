@@ -4,7 +4,7 @@ import { silentLogger as log } from "../../base/log.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql, table } from "../../store/sql.ts";
 import { type Fleet, type FleetPod, openFleet } from "./shares-fleet.ts";
-import { createLearning } from "../shares/fleet-learning.ts";
+import { createFleetLearning } from "../shares/fleet-learning.ts";
 import { pin, readThrottle, readThrottles, unpin } from "../shares/admin.ts";
 
 const second = 1_000;
@@ -62,7 +62,7 @@ export function learningContract(kind: StoreKind): void {
     test("is learned from each call once, with two leaders, answers that were lost, and a new leader", async () => {
       const pods = [fleet.join("a"), fleet.join("b")];
       const flaky = { lose: false };
-      const one = createLearning({
+      const one = createFleetLearning({
         database: {
           ...fleet.database,
           async write(statements) {

@@ -1,7 +1,7 @@
 import { movableClock } from "../../base/contract/movable-clock.ts";
 import { seededRandom } from "../../base/random.ts";
 import type { Allowance } from "../learning/controller.ts";
-import { declare, type ThrottleOptions } from "../declaration.ts";
+import { declareThrottle, type ThrottleOptions } from "../declaration.ts";
 import { createLearner } from "../registry.ts";
 import type { AcquireOptions } from "../limiter/wait-queue.ts";
 import { createLimiter } from "../limiter/limiter.ts";
@@ -13,9 +13,9 @@ export function allowing(limit: number, more: Partial<Allowance> = {}): Allowanc
 }
 
 /** A limiter on a clock that stands still. Its limit comes from outside, unless it is to learn alone. */
-export function limiterUnderTest(options: ThrottleOptions = {}, limit?: number) {
+export function createTestLimiter(options: ThrottleOptions = {}, limit?: number) {
   const clock = movableClock();
-  const { name, settings } = declare("api", options);
+  const { name, settings } = declareThrottle("api", options);
   const limiter = createLimiter({
     name,
     key: "",
@@ -29,17 +29,17 @@ export function limiterUnderTest(options: ThrottleOptions = {}, limit?: number) 
 }
 
 /** Asks for a permit, and tells at any time what came of it. */
-export function asking(
+export function trackAcquire(
   limiter: { acquire(options?: AcquireOptions): Promise<HeldPermit> },
   options?: AcquireOptions,
 ) {
-  const asked: { permit: HeldPermit | undefined; error: unknown } = {
+  const result: { permit: HeldPermit | undefined; error: unknown } = {
     permit: undefined,
     error: undefined,
   };
   limiter.acquire(options).then(
-    (permit) => (asked.permit = permit),
-    (error: unknown) => (asked.error = error),
+    (permit) => (result.permit = permit),
+    (error: unknown) => (result.error = error),
   );
-  return asked;
+  return result;
 }

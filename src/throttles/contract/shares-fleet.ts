@@ -3,7 +3,7 @@ import { silentLogger as log } from "../../base/log.ts";
 import {
   type MovableClock,
   movableClock,
-  turns,
+  eventLoopTurns,
   until,
 } from "../../base/contract/movable-clock.ts";
 import { seededRandom } from "../../base/random.ts";
@@ -11,11 +11,11 @@ import type { OpenStore, StoreKind } from "../../store/contract/database.ts";
 import type { Database } from "../../store/database.ts";
 import { migrate } from "../../store/migrate.ts";
 import { sql, table } from "../../store/sql.ts";
-import { declare, type ThrottleOptions } from "../declaration.ts";
+import { declareThrottle, type ThrottleOptions } from "../declaration.ts";
 import type { Permit } from "../limiter/permit.ts";
-import { createThrottles } from "../registry.ts";
-import { createLearning, type Learning } from "../shares/fleet-learning.ts";
-import { getShares, type Shares as StoredShares, toSharedRow } from "../shares/sql.ts";
+import { createThrottleRegistry } from "../registry.ts";
+import { createFleetLearning, type FleetLearning } from "../shares/fleet-learning.ts";
+import { getShares, type ShareEntries as StoredShares, toSharedRow } from "../shares/sql.ts";
 import { createShares } from "../shares/shares.ts";
 
 export const leaseMs = 3_000;
@@ -58,8 +58,8 @@ export async function openFleet(kind: StoreKind, options: ThrottleOptions = {}) 
   const store = await emptyStore(kind);
   const { database } = store;
   const clock: MovableClock = store.clock ?? movableClock();
-  const place = { name: "api", key: "" };
-  const declared = declare(place.name, {
+  const throttleId = { name: "api", key: "" };
+  const declared = declareThrottle(throttleId.name, {
     leaseMs,
     callTimeoutMs,
     graceMs: 0,
@@ -106,20 +106,20 @@ export async function openFleet(kind: StoreKind, options: ThrottleOptions = {}) 
       await clock.advance(Math.min(stepMs, durationMs - passedMs));
       while (underWay > 0) {
         await until("the store's answers", () => underWay === 0);
-        await turns();
+        await eventLoopTurns();
       }
     }
   };
 
   const rowNow = async () => {
-    const [row] = await database.read(getShares([place]));
+    const [row] = await database.read(getShares([throttleId]));
     return row && toSharedRow(row);
   };
 
   return {
     database,
     clock,
-    place,
+    place: throttleId,
     declared,
     pass,
     rowNow,
@@ -147,12 +147,12 @@ export async function openFleet(kind: StoreKind, options: ThrottleOptions = {}) 
       // Whoever met others at the row pauses before it tries again, and only then sees that it is over.
       while (!over) {
         await clock.advance(50);
-        await turns();
+        await eventLoopTurns();
       }
       await leaving;
     },
-    lead(): Learning {
-      return createLearning({ database: wayOf({ way: "well" }), clock, log });
+    lead(): FleetLearning {
+      return createFleetLearning({ database: wayOf({ way: "well" }), clock, log });
     },
     join(podId: string, isGone?: (host: string) => boolean) {
       const state = { way: "well" as Way };
@@ -165,7 +165,7 @@ export async function openFleet(kind: StoreKind, options: ThrottleOptions = {}) 
         host: `host of ${podId}`,
         isGone,
       });
-      const limiter = createThrottles({
+      const limiter = createThrottleRegistry({
         clock,
         random: seededRandom(1),
         shared: true,

@@ -1,23 +1,23 @@
 import type { Database } from "../../store/database.ts";
 import { noCounts } from "../learning/sample.ts";
-import { type ControllerOptions, settingsOf } from "../settings.ts";
-import type { Stats } from "../shares/fleet-learning.ts";
+import { type ControllerOptions, resolveControllerOptions } from "../settings.ts";
+import type { ThrottleStats } from "../shares/fleet-learning.ts";
 import {
   changeLearned,
   changeShares,
-  createThrottles,
-  type Gate,
+  insertThrottles,
+  type CallConstraints,
   getShares,
-  type Place,
+  type ThrottleId,
   putReports,
   toSharedRow,
 } from "../shares/sql.ts";
 
-export type StoredThrottle = Place & {
+export type StoredThrottle = ThrottleId & {
   readonly bound: number;
   readonly options?: ControllerOptions;
-  readonly gate?: Partial<Gate>;
-  readonly stats?: Partial<Stats>;
+  readonly constraints?: Partial<CallConstraints>;
+  readonly stats?: Partial<ThrottleStats>;
   /** What each pod holds, uses and wants. */
   readonly pods?: Readonly<Record<string, StoredPod>>;
 };
@@ -31,16 +31,16 @@ type StoredPod = {
 
 /** Stores a throttle as pods and a leader would have left it, for those who only look. */
 export async function storeThrottle(database: Database, given: StoredThrottle): Promise<void> {
-  const { name, key, bound, options, gate, stats, pods = {} } = given;
-  const place = { name, key };
-  const settings = JSON.stringify(settingsOf(options));
-  await database.write([createThrottles([{ ...place, bound, settings }])]);
-  const revNow = async () => toSharedRow((await database.read(getShares([place])))[0]!).rev;
+  const { name, key, bound, options, constraints, stats, pods = {} } = given;
+  const throttleId = { name, key };
+  const settings = JSON.stringify(resolveControllerOptions(options));
+  await database.write([insertThrottles([{ ...throttleId, bound, settings }])]);
+  const revNow = async () => toSharedRow((await database.read(getShares([throttleId])))[0]!).rev;
   await database.write([
-    changeLearned(place, await revNow(), {
+    changeLearned(throttleId, await revNow(), {
       bound,
       epoch: 7,
-      gate: JSON.stringify({ breaker: "closed", holdMs: 0, ...gate }),
+      constraints: JSON.stringify({ breaker: "closed", holdMs: 0, ...constraints }),
       state: "{}",
       stats: JSON.stringify({ outcomes: noCounts, ...stats }),
     }),
@@ -50,7 +50,7 @@ export async function storeThrottle(database: Database, given: StoredThrottle): 
     { share, renewal: 1, leaseMs: 3_000, longestMs: 1_000 },
   ]);
   const reports = Object.entries(pods).map(([podId, { inFlight, waiting, callsWaiting = 0 }]) => ({
-    ...place,
+    ...throttleId,
     podId,
     seq: 1,
     demand: inFlight + waiting,
@@ -61,7 +61,7 @@ export async function storeThrottle(database: Database, given: StoredThrottle): 
   }));
   if (reports.length === 0) return;
   await database.write([
-    changeShares(place, await revNow(), JSON.stringify(Object.fromEntries(shares))),
+    changeShares(throttleId, await revNow(), JSON.stringify(Object.fromEntries(shares))),
     putReports(reports),
   ]);
 }

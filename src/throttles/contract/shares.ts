@@ -3,7 +3,7 @@ import { until } from "../../base/contract/movable-clock.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql, table } from "../../store/sql.ts";
 import { callTimeoutMs, type Fleet, leaseMs, openFleet } from "./shares-fleet.ts";
-import { changeShares, createThrottles, getShares, putReports } from "../shares/sql.ts";
+import { changeShares, insertThrottles, getShares, putReports } from "../shares/sql.ts";
 
 const second = 1_000;
 
@@ -128,9 +128,9 @@ export function sharesContract(kind: StoreKind): void {
       expect(a.limiter.tryAcquire()).toBeDefined();
       await fleet.pass(500);
       expect(a.limiter.tryAcquire()).toBeUndefined();
-      expect(a.limiter.whyNot()).toMatchObject({ by: "no_share" });
+      expect(a.limiter.findRefusal()).toMatchObject({ by: "no_share" });
       a.state.way = "well";
-      a.limiter.behindGate(1);
+      a.limiter.setBlockedTasks(1);
       await fleet.pass(2 * second);
       expect(a.limiter.tryAcquire()).toBeDefined();
     });
@@ -193,7 +193,7 @@ export function sharesContract(kind: StoreKind): void {
       await fleet.pass(7 * second);
       expect(a.limiter.snapshot().limit).toBe(0);
       a.state.way = "well";
-      a.limiter.behindGate(1);
+      a.limiter.setBlockedTasks(1);
       await fleet.pass(2 * second);
       expect(a.limiter.tryAcquire()).toBeDefined();
     });
@@ -214,7 +214,7 @@ export function sharesContract(kind: StoreKind): void {
           if (permit) a.permits.push(permit);
         }
       };
-      a.limiter.behindGate(2);
+      a.limiter.setBlockedTasks(2);
       for (let tick = 0; tick < 30; tick++) {
         await fleet.pass(50);
         use();
@@ -249,7 +249,7 @@ export function sharesContract(kind: StoreKind): void {
       await fleet.pass(2 * second);
       a.state.way = "cut off";
       b.state.way = "cut off";
-      for (const pod of [a, b]) pod.limiter.behindGate(3);
+      for (const pod of [a, b]) pod.limiter.setBlockedTasks(3);
       await fleet.pass(15 * second);
       a.state.way = "well";
       await fleet.pass(2 * second);
@@ -304,9 +304,9 @@ export function sharesContract(kind: StoreKind): void {
 
     test("are changed only in the row that was read", async () => {
       const { database, place } = fleet;
-      await database.write([createThrottles([{ ...place, bound: 3, settings: "{}" }])]);
+      await database.write([insertThrottles([{ ...place, bound: 3, settings: "{}" }])]);
       // Whoever comes later finds the row there.
-      await database.write([createThrottles([{ ...place, bound: 9, settings: "{}" }])]);
+      await database.write([insertThrottles([{ ...place, bound: 9, settings: "{}" }])]);
       const { rev, bound } = (await fleet.rowNow())!;
       expect(bound).toBe(3);
       const change = (seen: number, text: string) =>
@@ -321,7 +321,7 @@ export function sharesContract(kind: StoreKind): void {
 
     test("of which many write at once are changed by one at a time", async () => {
       const { database, place } = fleet;
-      await database.write([createThrottles([{ ...place, bound: 3, settings: "{}" }])]);
+      await database.write([insertThrottles([{ ...place, bound: 3, settings: "{}" }])]);
       const { rev } = (await fleet.rowNow())!;
       const tables = await Promise.all(
         Array.from({ length: 12 }, (_, nth) =>

@@ -1,14 +1,14 @@
 import { describe, expect, test } from "vitest";
 import { calls, stepped } from "../contract/calls.ts";
-import { type ControllerState, firstState } from "./controller.ts";
-import { settingsOf } from "../settings.ts";
+import { type ControllerState, initialState } from "./controller.ts";
+import { resolveControllerOptions } from "../settings.ts";
 
-const seed = settingsOf({ preset: "seed" });
-const at = (limit: number): ControllerState => firstState({ ...seed, initial: limit });
+const seed = resolveControllerOptions({ preset: "seed" });
+const at = (limit: number): ControllerState => initialState({ ...seed, initial: limit });
 
 describe("the seed's controller", () => {
   test("goes 2, 3, 4, 5, 6, 7, is throttled, and goes on with 3, 4", () => {
-    let state = firstState(seed);
+    let state = initialState(seed);
     const limits = [state.limit];
     for (const kind of [...Array(5).fill("success"), "throttled", "success"]) {
       state = stepped(seed, state, calls(state, { [kind]: state.limit }));

@@ -1,15 +1,15 @@
-import { braked, type Evidence, isSlow, type Move } from "./evidence.ts";
+import { braked, type Evidence, isSlow, type LimitDecision } from "./evidence.ts";
 
 /**
  * The seed's controller to the letter: one more after sustained success, a pause while latency rises,
  * half after a strike.
  */
-export type SeedMemory = { readonly algorithm: "seed" };
+export type AimdMemory = { readonly algorithm: "seed" };
 
-export const firstSeedMemory: SeedMemory = { algorithm: "seed" };
+export const firstAimdMemory: AimdMemory = { algorithm: "seed" };
 
-export function seedMove(memory: SeedMemory, evidence: Evidence): Move<SeedMemory> {
-  const { limit, struck, timedOut, whole } = evidence;
+export function decideAimd(memory: AimdMemory, evidence: Evidence): LimitDecision<AimdMemory> {
+  const { limit, struck, timedOut, proven: whole } = evidence;
   if (struck || timedOut) return { limit: braked(limit), memory, reacted: true };
   if (whole && !isSlow(evidence)) return { limit: limit + 1, memory };
   return { limit, memory };

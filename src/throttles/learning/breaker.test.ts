@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { calls, holdingAt, stepped } from "../contract/calls.ts";
-import { allowed, type ControllerState, step } from "./controller.ts";
-import { settingsOf } from "../settings.ts";
+import { allowanceOf, type ControllerState, step } from "./controller.ts";
+import { resolveControllerOptions } from "../settings.ts";
 
-const settings = settingsOf({
+const settings = resolveControllerOptions({
   breaker: { rate: 0.5, minCalls: 20, coolMs: 2_000, maxCoolMs: 5_000, probes: 3 },
 });
 const after = (state: ControllerState, ended: Parameters<typeof calls>[1]) =>
@@ -22,13 +22,13 @@ describe("the breaker", () => {
     { why: "all are throttled", ended: { throttled: 100 }, state: "closed" },
     { why: "all are mistakes of the caller's", ended: { ignored: 100 }, state: "closed" },
   ])("is $state where $why", ({ ended, state }) => {
-    expect(allowed(settings, after(holding, ended)).breaker).toBe(state);
+    expect(allowanceOf(settings, after(holding, ended)).breaker).toBe(state);
   });
 
   test("stops every call for a while, then lets a few through", () => {
-    expect(allowed(settings, open)).toMatchObject({ limit: 0, holdMs: 2_000, breaker: "open" });
-    expect(allowed(settings, later(open, 1_500))).toMatchObject({ limit: 0, holdMs: 500 });
-    expect(allowed(settings, later(open, 2_000))).toMatchObject({
+    expect(allowanceOf(settings, open)).toMatchObject({ limit: 0, holdMs: 2_000, breaker: "open" });
+    expect(allowanceOf(settings, later(open, 1_500))).toMatchObject({ limit: 0, holdMs: 500 });
+    expect(allowanceOf(settings, later(open, 2_000))).toMatchObject({
       limit: 3,
       holdMs: 0,
       breaker: "half_open",
@@ -40,7 +40,7 @@ describe("the breaker", () => {
     const holds: number[] = [];
     for (let failed = 0; failed < 3; failed++) {
       state = after(later(state, 10_000), { server_error: 1 });
-      holds.push(allowed(settings, state).holdMs);
+      holds.push(allowanceOf(settings, state).holdMs);
     }
     expect(holds).toEqual([4_000, 5_000, 5_000]);
   });
@@ -48,12 +48,12 @@ describe("the breaker", () => {
   test("hears only of calls that began since it let some through", () => {
     const half = later(open, 2_000);
     const stale = { ...calls(holding, { server_error: 20 }), epoch: holding.epoch };
-    expect(allowed(settings, stepped(settings, half, stale)).breaker).toBe("half_open");
+    expect(allowanceOf(settings, stepped(settings, half, stale)).breaker).toBe("half_open");
   });
 
   test("closes at half the limit when those succeed, and is soon back at the ceiling", () => {
     let state = after(later(open, 2_000), { success: 3 });
-    expect(allowed(settings, state)).toMatchObject({ limit: 10, breaker: "closed" });
+    expect(allowanceOf(settings, state)).toMatchObject({ limit: 10, breaker: "closed" });
     state = after(state, { success: 100 });
     expect(state.limit).toBe(19);
     state = after(state, { success: 100 });

@@ -1,5 +1,5 @@
 import { countsIn, noRollingCounts, rolled, type RollingCounts, withCounts } from "./windows.ts";
-import { addCounts, type Counts, noCounts, type Sample } from "./sample.ts";
+import { addCounts, type OutcomeCounts, noCounts, type Sample } from "./sample.ts";
 import type { BreakerSettings } from "../settings.ts";
 
 /**
@@ -38,7 +38,7 @@ export function cooledBreaker(breaker: Breaker, elapsedMs: number): Breaker {
 export function nextBreaker(
   breaker: Breaker,
   settings: BreakerSettings,
-  { sample, counts }: { sample: Sample | undefined; counts: Counts },
+  { sample, counts }: { sample: Sample | undefined; counts: OutcomeCounts },
 ): Breaker {
   switch (breaker.state) {
     case "closed": {
@@ -60,7 +60,7 @@ export function nextBreaker(
   }
 }
 
-function isOutage(lately: Counts, { rate, minCalls }: BreakerSettings): boolean {
+function isOutage(lately: OutcomeCounts, { rate, minCalls }: BreakerSettings): boolean {
   const failed = lately.timeout + lately.server_error;
   const answered = lately.success + failed;
   return failed > 0 && answered >= minCalls && failed / answered >= rate;

@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { calls, holdingAt, stepped } from "../contract/calls.ts";
-import { allowed, type ControllerState, firstState, step } from "./controller.ts";
-import { settingsOf } from "../settings.ts";
+import { allowanceOf, type ControllerState, initialState, step } from "./controller.ts";
+import { resolveControllerOptions } from "../settings.ts";
 
-const settings = settingsOf();
+const settings = resolveControllerOptions();
 
 function good(state: ControllerState, latencyMs = 100): ControllerState {
   return stepped(settings, state, calls(state, { success: state.limit * 10 }, { latencyMs }));
@@ -23,7 +23,7 @@ function limits(
 
 describe("the controller that remembers its ceiling", () => {
   test("grows by twice as much each round as long as it knows no ceiling", () => {
-    expect(limits(firstState(settings), Array(6).fill(good))).toEqual([3, 5, 9, 17, 33, 65]);
+    expect(limits(initialState(settings), Array(6).fill(good))).toEqual([3, 5, 9, 17, 33, 65]);
   });
 
   test("goes to what was accepted when a large step is refused", () => {
@@ -75,7 +75,7 @@ describe("the controller that remembers its ceiling", () => {
     const seen: [number, number][] = [];
     for (let strike = 0; strike < 5; strike++) {
       state = struck(state);
-      seen.push([state.limit, allowed(settings, state).holdMs]);
+      seen.push([state.limit, allowanceOf(settings, state).holdMs]);
     }
     expect(seen).toEqual([
       [32, 0],
@@ -114,8 +114,8 @@ describe("the controller that remembers its ceiling", () => {
 
 describe("each of the three protections alone", () => {
   test("the cap: growth ends at max, with nothing refused and no latency looked at", () => {
-    const capped = settingsOf({ max: 10, latency: false });
-    let state = firstState(capped);
+    const capped = resolveControllerOptions({ max: 10, latency: false });
+    let state = initialState(capped);
     for (let second = 0; second < 60; second++) {
       state = stepped(capped, state, calls(state, { success: 100 }));
     }
@@ -123,7 +123,7 @@ describe("each of the three protections alone", () => {
   });
 
   test("latency: growth pauses while the p95 is far above its baseline, with nothing refused", () => {
-    let state = good(good(firstState(settings)));
+    let state = good(good(initialState(settings)));
     const { limit } = state;
     for (let second = 0; second < 20; second++) state = good(state, 300);
     expect(state.limit).toBe(limit);
@@ -132,13 +132,13 @@ describe("each of the three protections alone", () => {
   test("latency: the time to the first token speaks for streams, not their length", () => {
     const stream = (state: ControllerState, latencyMs: number, firstTokenMs: number) =>
       stepped(settings, state, calls(state, { success: 100 }, { latencyMs, firstTokenMs }));
-    const usual = stream(firstState(settings), 1_000, 50);
+    const usual = stream(initialState(settings), 1_000, 50);
     expect(stream(usual, 9_000, 50).limit).toBeGreaterThan(usual.limit);
     expect(stream(usual, 1_000, 200).limit).toBe(usual.limit);
   });
 
   test("the brake: refusals halve it, with no cap in reach and no latency looked at", () => {
-    const braking = settingsOf({ latency: false });
+    const braking = resolveControllerOptions({ latency: false });
     const state = holdingAt(braking, 100);
     expect(stepped(braking, state, calls(state, { throttled: 50 })).limit).toBe(50);
   });

@@ -1,5 +1,5 @@
-import { tellingCalls, throttledShare } from "./windows.ts";
-import { braked, coolingMs, type Evidence, isSlow, type Move } from "./evidence.ts";
+import { informativeCalls, throttledShare } from "./windows.ts";
+import { braked, coolingMs, type Evidence, isSlow, type LimitDecision } from "./evidence.ts";
 
 /**
  * The controller that remembers its ceiling, and so works near the true capacity. Its phases:
@@ -74,10 +74,10 @@ export function smallStep(limit: number): number {
   return Math.max(1, Math.round(limit * stepShare));
 }
 
-export function ceilingMove(memory: CeilingMemory, seen: Evidence): Move<CeilingMemory> {
+export function decideCeiling(memory: CeilingMemory, seen: Evidence): LimitDecision<CeilingMemory> {
   if (seen.struck === "errors") return brake(seen, ceilingOf(memory, seen.limit), memory);
-  if (seen.struck === "throttled" && !isStray(memory, seen)) return struck(memory, seen);
-  return unstruck(memory, seen);
+  if (seen.struck === "throttled" && !isStray(memory, seen)) return afterStrike(memory, seen);
+  return withoutStrike(memory, seen);
 }
 
 /** What to return to after a brake for another reason than the ceiling itself. */
@@ -94,28 +94,36 @@ export function ceilingOf(memory: CeilingMemory, limit: number): number {
   }
 }
 
-function struck(memory: CeilingMemory, seen: Evidence): Move<CeilingMemory> {
+function afterStrike(memory: CeilingMemory, seen: Evidence): LimitDecision<CeilingMemory> {
   const { limit } = seen;
   switch (memory.phase) {
     case "climbing": {
       const good = Math.min(Math.max(memory.good, braked(limit)), limit - 1);
-      return struckAbove(good, seen, { strikes: 1, fromBelow: true });
+      return afterStrikeAbove(good, seen, { strikes: 1, fromBelow: true });
     }
     case "probing": {
       if (memory.step > smallStep(memory.good)) {
-        return struckAbove(memory.good, seen, { strikes: 1, fromBelow: true });
+        return afterStrikeAbove(memory.good, seen, { strikes: 1, fromBelow: true });
       }
-      return { limit: memory.good, memory: held(longer(memory.waitMs)), reacted: true };
+      return {
+        limit: memory.good,
+        memory: holdingMemory(longerWait(memory.waitMs)),
+        reacted: true,
+      };
     }
     case "trying":
       if (limit > memory.good) {
         const fromBelow = memory.refused !== null;
-        return struckAbove(memory.good, seen, { strikes: memory.strikes + 1, fromBelow });
+        return afterStrikeAbove(memory.good, seen, { strikes: memory.strikes + 1, fromBelow });
       }
       return brake(seen, limit, memory);
     case "holding":
       if (isMild(seen)) {
-        return { limit: limit - smallStep(limit), memory: held(probeWaitMs), reacted: true };
+        return {
+          limit: limit - smallStep(limit),
+          memory: holdingMemory(probeWaitMs),
+          reacted: true,
+        };
       }
       // Pods that braked by themselves have done what the brake is for; what is next is just below.
       if (seen.restrained && !memory.shaken && limit > 2) {
@@ -131,32 +139,36 @@ function struck(memory: CeilingMemory, seen: Evidence): Move<CeilingMemory> {
  * Goes to what the downstream accepted, between what was good and what was refused; if it is struck
  * there again, closer to what was good each time.
  */
-function struckAbove(
+function afterStrikeAbove(
   good: number,
   { limit, accepted }: Evidence,
   { strikes, fromBelow }: { strikes: number; fromBelow: boolean },
-): Move<CeilingMemory> {
+): LimitDecision<CeilingMemory> {
   const measured = good + ((accepted ?? good) - good) / strikes;
   const next = Math.max(good, Math.min(limit - 1, Math.round(measured)));
-  if (limit - good <= narrow(good)) {
-    return { limit: good, memory: { ...held(probeWaitMs), shaken: true }, reacted: true };
+  if (limit - good <= searchPrecision(good)) {
+    return { limit: good, memory: { ...holdingMemory(probeWaitMs), shaken: true }, reacted: true };
   }
   return {
     limit: next,
-    memory: trying({ good, ceiling: next, strikes, refused: fromBelow ? limit : null }),
+    memory: tryingMemory({ good, ceiling: next, strikes, refused: fromBelow ? limit : null }),
     reacted: true,
   };
 }
 
-function tryBelow(good: number, ceiling: number): Move<CeilingMemory> {
+function tryBelow(good: number, ceiling: number): LimitDecision<CeilingMemory> {
   return {
     limit: Math.max(good, ceiling - smallStep(ceiling)),
-    memory: trying({ good, ceiling, strikes: 0, refused: null }),
+    memory: tryingMemory({ good, ceiling, strikes: 0, refused: null }),
     reacted: true,
   };
 }
 
-function brake(seen: Evidence, ceiling: number, memory: CeilingMemory): Move<CeilingMemory> {
+function brake(
+  seen: Evidence,
+  ceiling: number,
+  memory: CeilingMemory,
+): LimitDecision<CeilingMemory> {
   const strikes = memory.phase === "braked" ? memory.strikes + 1 : 1;
   return {
     limit: braked(seen.limit),
@@ -170,8 +182,8 @@ export function brakedMemory(ceiling: number, strikes: number): CeilingMemory {
   return { algorithm: "ceiling", phase: "braked", ceiling, strikes };
 }
 
-function unstruck(memory: CeilingMemory, seen: Evidence): Move<CeilingMemory> {
-  const { limit, whole, calm, elapsedMs } = seen;
+function withoutStrike(memory: CeilingMemory, seen: Evidence): LimitDecision<CeilingMemory> {
+  const { limit, proven: whole, calm, elapsedMs } = seen;
   switch (memory.phase) {
     case "climbing": {
       if (!whole || isSlow(seen)) return { limit, memory };
@@ -192,7 +204,8 @@ function unstruck(memory: CeilingMemory, seen: Evidence): Move<CeilingMemory> {
     }
     case "probing": {
       if (!whole) return { limit, memory };
-      if (isSlow(seen)) return { limit: memory.good, memory: held(longer(memory.waitMs)) };
+      if (isSlow(seen))
+        return { limit: memory.good, memory: holdingMemory(longerWait(memory.waitMs)) };
       const step = memory.step * 2;
       const { waitMs } = memory;
       return {
@@ -212,36 +225,39 @@ function unstruck(memory: CeilingMemory, seen: Evidence): Move<CeilingMemory> {
       const { refused, ceiling } = memory;
       // Just below the ceiling was good, so now the ceiling itself.
       if (limit < ceiling) return { limit: ceiling, memory: { ...memory, good: limit } };
-      if (refused === null || refused - limit <= narrow(limit) || isSlow(seen)) {
-        return { limit, memory: held(probeWaitMs) };
+      if (refused === null || refused - limit <= searchPrecision(limit) || isSlow(seen)) {
+        return { limit, memory: holdingMemory(probeWaitMs) };
       }
       const next = Math.floor((limit + refused) / 2);
-      return { limit: next, memory: trying({ good: limit, ceiling: next, strikes: 0, refused }) };
+      return {
+        limit: next,
+        memory: tryingMemory({ good: limit, ceiling: next, strikes: 0, refused }),
+      };
     }
   }
 }
 
 /** With no more than this between what is good and what was refused, the ceiling is found. */
-function narrow(limit: number): number {
+function searchPrecision(limit: number): number {
   return Math.max(1, limit * foundShare);
 }
 
 type Trying = Extract<CeilingMemory, { phase: "trying" }>;
 
-function trying(what: Omit<Trying, "algorithm" | "phase">): CeilingMemory {
+function tryingMemory(what: Omit<Trying, "algorithm" | "phase">): CeilingMemory {
   return { algorithm: "ceiling", phase: "trying", ...what };
 }
 
-function longer(waitMs: number): number {
+function longerWait(waitMs: number): number {
   return Math.min(maxProbeWaitMs, waitMs * 2);
 }
 
-export function held(waitMs: number): Extract<CeilingMemory, { phase: "holding" }> {
+export function holdingMemory(waitMs: number): Extract<CeilingMemory, { phase: "holding" }> {
   return { algorithm: "ceiling", phase: "holding", quietMs: 0, waitMs, shaken: false };
 }
 
 function isStray(memory: CeilingMemory, { limit, recent }: Evidence): boolean {
-  const calls = tellingCalls(recent);
+  const calls = informativeCalls(recent);
   if (calls < strayCalls) return false;
   const settling =
     memory.phase === "trying"
@@ -253,5 +269,5 @@ function isStray(memory: CeilingMemory, { limit, recent }: Evidence): boolean {
 }
 
 function isMild({ recent }: Evidence): boolean {
-  return tellingCalls(recent) >= strayCalls && throttledShare(recent) <= mildShare;
+  return informativeCalls(recent) >= strayCalls && throttledShare(recent) <= mildShare;
 }

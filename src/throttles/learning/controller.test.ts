@@ -1,9 +1,9 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { calls, holdingAt, stepped } from "../contract/calls.ts";
-import { allowed, type ControllerState, firstState, step } from "./controller.ts";
+import { allowanceOf, type ControllerState, initialState, step } from "./controller.ts";
 import { emptySample, outcomeKinds, type Sample } from "./sample.ts";
-import { type Preset, presets, settingsOf } from "../settings.ts";
+import { type Preset, presets, resolveControllerOptions } from "../settings.ts";
 
 const count = fc.nat({ max: 300 });
 const counts = fc.record(Object.fromEntries(outcomeKinds.map((kind) => [kind, count])));
@@ -34,8 +34,8 @@ function sampleOf(state: ControllerState, what: News): Sample {
 }
 
 function played(preset: Preset, all: readonly News[]): ControllerState[] {
-  const settings = settingsOf({ preset, min: 3, max: 40 });
-  const states = [firstState(settings)];
+  const settings = resolveControllerOptions({ preset, min: 3, max: 40 });
+  const states = [initialState(settings)];
   for (const each of all) {
     const before = states.at(-1)!;
     const sample = sampleOf(before, each);
@@ -45,7 +45,7 @@ function played(preset: Preset, all: readonly News[]): ControllerState[] {
 }
 
 describe.each(presets)("the controller of the preset %s", (preset) => {
-  const settings = settingsOf({ preset, min: 3, max: 40 });
+  const settings = resolveControllerOptions({ preset, min: 3, max: 40 });
 
   test("stays between floor and max in whole numbers, and changes its epoch with its limit", () => {
     fc.assert(
@@ -83,7 +83,7 @@ describe.each(presets)("the controller of the preset %s", (preset) => {
         const sample = sampleOf(state, { ...last, stale: false });
         const throttled = sample.counts.throttled + more;
         const limitAfter = (what: Sample): number =>
-          allowed(settings, step(settings, state, { elapsedMs: last.elapsedMs, sample: what }))
+          allowanceOf(settings, step(settings, state, { elapsedMs: last.elapsedMs, sample: what }))
             .limit;
         expect(
           limitAfter({ ...sample, counts: { ...sample.counts, throttled } }),
@@ -124,18 +124,18 @@ describe.each(presets)("the controller of the preset %s", (preset) => {
     const state = holdingAt(settings, 20);
     const pinned = { ...settings, pinned: 7 };
     const held = stepped(pinned, state, calls(state, { throttled: 50 }));
-    expect(allowed(pinned, held)).toMatchObject({ limit: 7, epoch: state.epoch + 1 });
-    expect(allowed(settings, step(settings, held, { elapsedMs: 1 })).limit).toBe(20);
+    expect(allowanceOf(pinned, held)).toMatchObject({ limit: 7, epoch: state.epoch + 1 });
+    expect(allowanceOf(settings, step(settings, held, { elapsedMs: 1 })).limit).toBe(20);
   });
 
   test("stays away for as long as Retry-After asks, up to the longest that is allowed", () => {
     const state = holdingAt(settings, 20);
     const sample = { ...calls(state, { success: 1 }), retryAfterMs: 5_000 };
     const held = stepped(settings, state, sample);
-    expect(allowed(settings, held).holdMs).toBe(5_000);
-    expect(allowed(settings, step(settings, held, { elapsedMs: 3_000 })).holdMs).toBe(2_000);
-    expect(allowed(settings, step(settings, held, { elapsedMs: 9_000 })).holdMs).toBe(0);
+    expect(allowanceOf(settings, held).holdMs).toBe(5_000);
+    expect(allowanceOf(settings, step(settings, held, { elapsedMs: 3_000 })).holdMs).toBe(2_000);
+    expect(allowanceOf(settings, step(settings, held, { elapsedMs: 9_000 })).holdMs).toBe(0);
     const long = stepped(settings, state, { ...sample, retryAfterMs: 1e9 });
-    expect(allowed(settings, long).holdMs).toBe(settings.maxHoldMs);
+    expect(allowanceOf(settings, long).holdMs).toBe(settings.maxHoldMs);
   });
 });

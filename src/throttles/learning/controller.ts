@@ -1,4 +1,4 @@
-import type { Algorithm, Settings } from "../settings.ts";
+import type { Algorithm, ControllerSettings } from "../settings.ts";
 import {
   type Accepted,
   acceptedAtOnce,
@@ -6,25 +6,25 @@ import {
   braked,
   emptyRound,
   type Evidence,
-  heldFor,
+  remainingHoldMs,
   isCalm,
   isUsed,
-  isWhole,
+  isProven,
   latelyCounts,
-  moreAccepted,
-  type Move,
+  addAccepted,
+  type LimitDecision,
   nextRound,
   nothingAccepted,
   recentCounts,
-  type Round,
+  type EvidenceRound,
   withSample,
 } from "./evidence.ts";
-import { firstSeedMemory, type SeedMemory, seedMove } from "./aimd.ts";
+import { firstAimdMemory, type AimdMemory, decideAimd } from "./aimd.ts";
 import { type Breaker, closedBreaker, cooledBreaker, nextBreaker } from "./breaker.ts";
 import {
   brakedMemory,
   type CeilingMemory,
-  ceilingMove,
+  decideCeiling,
   ceilingOf,
   firstCeilingMemory,
 } from "./ceiling.ts";
@@ -37,10 +37,10 @@ import {
   type Windows,
   withWindows,
 } from "./windows.ts";
-import { firstGradientMemory, type GradientMemory, gradientMove } from "./gradient.ts";
+import { firstGradientMemory, type GradientMemory, decideGradient } from "./gradient.ts";
 import { type Baseline, movedBaseline, noBaseline, rebased, slowness } from "./latency.ts";
 import { firstRefill, nextRefill, type Refill } from "./refill.ts";
-import { asOf, type Counts, noCounts, type Sample } from "./sample.ts";
+import { asOf, type OutcomeCounts, noCounts, type Sample } from "./sample.ts";
 
 /**
  * All that a controller knows, as plain JSON. Times are durations that are counted by `step`, never
@@ -55,7 +55,7 @@ export type ControllerState = {
   readonly breaker: Breaker;
   readonly refill: Refill | null;
   readonly memory: Memory;
-  readonly round: Round;
+  readonly round: EvidenceRound;
   readonly windows: Windows;
   readonly accepted: Accepted;
   readonly baseline: Baseline;
@@ -71,7 +71,7 @@ export type LearnedAllowance = {
   readonly refillPerS?: number;
 };
 
-export function firstState(settings: Settings): ControllerState {
+export function initialState(settings: ControllerSettings): ControllerState {
   return {
     limit: settings.initial,
     epoch: 1,
@@ -87,7 +87,7 @@ export function firstState(settings: Settings): ControllerState {
   };
 }
 
-type Step = {
+type StepInput = {
   readonly elapsedMs: number;
   readonly sample?: Sample;
   /** Pods have braked by themselves before this was heard of. */
@@ -95,11 +95,15 @@ type Step = {
 };
 
 /** What is known after `elapsedMs` more, in which calls ended as the sample says. */
-export function step(settings: Settings, before: ControllerState, input: Step): ControllerState {
+export function step(
+  settings: ControllerSettings,
+  before: ControllerState,
+  input: StepInput,
+): ControllerState {
   const elapsedMs = Math.max(0, input.elapsedMs);
   const sample = input.sample;
-  const told = withNews(settings, before, { elapsedMs, ...(sample && { sample }) });
-  const fitted = withSettings(settings, told);
+  const observed = withObservations(settings, before, { elapsedMs, ...(sample && { sample }) });
+  const fitted = withSettings(settings, observed);
   if (settings.pinned !== null) return fitted;
 
   // Calls of an earlier epoch have had their effect, or tell of a limit that is no more.
@@ -107,15 +111,19 @@ export function step(settings: Settings, before: ControllerState, input: Step): 
   const breaker = settings.breaker
     ? nextBreaker(fitted.breaker, settings.breaker, { sample, counts })
     : closedBreaker;
-  if (breaker.state !== before.breaker.state) return switched(settings, { ...fitted, breaker });
+  if (breaker.state !== before.breaker.state)
+    return afterBreakerChange(settings, { ...fitted, breaker });
   if (breaker.state !== "closed") return { ...fitted, breaker };
 
   const refilled = withRefill(settings, { ...fitted, breaker }, { elapsedMs, sample, counts });
   const { restrained = false } = input;
-  return moved(settings, refilled, { elapsedMs, sample, counts, restrained });
+  return afterDecision(settings, refilled, { elapsedMs, sample, counts, restrained });
 }
 
-export function allowed(settings: Settings, state: ControllerState): LearnedAllowance {
+export function allowanceOf(
+  settings: ControllerSettings,
+  state: ControllerState,
+): LearnedAllowance {
   const { epoch, holdMs, breaker, refill } = state;
   const perS = refill?.perS ?? null;
   const base = { epoch, breaker: breaker.state, ...(perS !== null && { refillPerS: perS }) };
@@ -130,13 +138,17 @@ export function allowed(settings: Settings, state: ControllerState): LearnedAllo
   }
 }
 
-function withNews(settings: Settings, state: ControllerState, input: Step): ControllerState {
+function withObservations(
+  settings: ControllerSettings,
+  state: ControllerState,
+  input: StepInput,
+): ControllerState {
   const { elapsedMs, sample } = input;
   const aged: ControllerState = {
     ...state,
-    holdMs: heldFor(state.holdMs, {
+    holdMs: remainingHoldMs(state.holdMs, {
       elapsedMs,
-      askedMs: sample?.retryAfterMs ?? 0,
+      retryAfterMs: sample?.retryAfterMs ?? 0,
       maxMs: settings.maxHoldMs,
     }),
     breaker: cooledBreaker(state.breaker, elapsedMs),
@@ -151,7 +163,7 @@ function withNews(settings: Settings, state: ControllerState, input: Step): Cont
     ...aged,
     windows,
     round,
-    accepted: moreAccepted(state.accepted, sample),
+    accepted: addAccepted(state.accepted, sample),
     baseline: settings.latency
       ? movedBaseline(state.baseline, windowDurations(windows), settings.latency, {
           elapsedMs,
@@ -162,7 +174,7 @@ function withNews(settings: Settings, state: ControllerState, input: Step): Cont
 }
 
 /** Settings may have changed since: another limit was pinned, the bounds or the algorithm are others. */
-function withSettings(settings: Settings, state: ControllerState): ControllerState {
+function withSettings(settings: ControllerSettings, state: ControllerState): ControllerState {
   const limit = clamped(settings, state.limit);
   const known = state.memory.algorithm === settings.algorithm;
   const refill = settings.bucket ? (state.refill ?? firstRefill(settings.bucket)) : null;
@@ -176,13 +188,17 @@ function withSettings(settings: Settings, state: ControllerState): ControllerSta
   return limit === state.limit && state.pinned === settings.pinned ? next : inNewEpoch(next);
 }
 
-type News = {
+type Observations = {
   readonly elapsedMs: number;
   readonly sample: Sample | undefined;
-  readonly counts: Counts;
+  readonly counts: OutcomeCounts;
 };
 
-function withRefill(settings: Settings, state: ControllerState, news: News): ControllerState {
+function withRefill(
+  settings: ControllerSettings,
+  state: ControllerState,
+  news: Observations,
+): ControllerState {
   if (!settings.bucket || !state.refill) return state;
   const { elapsedMs, sample, counts } = news;
   const limited = counts.throttled > 0 && (sample?.rateLimited ?? 0) > 0;
@@ -192,7 +208,7 @@ function withRefill(settings: Settings, state: ControllerState, news: News): Con
 }
 
 /** The breaker's state has changed: what was counted before it says nothing of what comes. */
-function switched(settings: Settings, state: ControllerState): ControllerState {
+function afterBreakerChange(settings: ControllerSettings, state: ControllerState): ControllerState {
   if (state.breaker.state !== "closed") return inNewEpoch(state);
   return inNewEpoch({
     ...state,
@@ -201,14 +217,20 @@ function switched(settings: Settings, state: ControllerState): ControllerState {
   });
 }
 
-function moved(
-  settings: Settings,
+function afterDecision(
+  settings: ControllerSettings,
   state: ControllerState,
-  news: News & { readonly restrained: boolean },
+  news: Observations & { readonly restrained: boolean },
 ): ControllerState {
   const evidence = { ...evidenceOf(settings, state, news), restrained: news.restrained };
-  const { limit: wanted, memory, reacted, coolMs = 0, rebase } = moveOf(state.memory, evidence);
-  const limit = clamped(settings, wanted);
+  const {
+    limit: decided,
+    memory,
+    reacted,
+    coolMs = 0,
+    rebase,
+  } = decideLimit(state.memory, evidence);
+  const limit = clamped(settings, decided);
   const next: ControllerState = {
     ...state,
     limit,
@@ -218,13 +240,13 @@ function moved(
   };
   // At the floor a strike changes no limit, but calls that were in flight with it are still one burst.
   if (limit !== state.limit || reacted) return inNewEpoch(next);
-  return evidence.whole ? { ...next, round: nextRound(state.round) } : next;
+  return evidence.proven ? { ...next, round: nextRound(state.round) } : next;
 }
 
 function evidenceOf(
-  settings: Settings,
+  settings: ControllerSettings,
   state: ControllerState,
-  news: News,
+  news: Observations,
 ): Omit<Evidence, "restrained"> {
   const { limit, round, windows, baseline, accepted } = state;
   const { elapsedMs, sample, counts } = news;
@@ -239,7 +261,7 @@ function evidenceOf(
     struck: throttled ? "throttled" : failing ? "errors" : null,
     timedOut: counts.timeout > 0,
     recent: recentCounts(round),
-    whole: isWhole(round, limit),
+    proven: isProven(round, limit),
     calm: sample !== undefined && isCalm(sample, limit),
     slowness: slowness(baseline, round) ?? slowness(baseline, windowDurations(windows)) ?? null,
     tolerance: settings.latency?.tolerance ?? Infinity,
@@ -252,31 +274,31 @@ function inNewEpoch(state: ControllerState): ControllerState {
   return { ...state, epoch: state.epoch + 1, round: emptyRound };
 }
 
-function clamped({ min, max }: Settings, limit: number): number {
+function clamped({ min, max }: ControllerSettings, limit: number): number {
   return Math.max(min, Math.min(max, limit));
 }
 
-type Memory = CeilingMemory | SeedMemory | GradientMemory;
+type Memory = CeilingMemory | AimdMemory | GradientMemory;
 
 function firstMemory(algorithm: Algorithm): Memory {
   switch (algorithm) {
     case "ceiling":
       return firstCeilingMemory;
     case "seed":
-      return firstSeedMemory;
+      return firstAimdMemory;
     case "gradient":
       return firstGradientMemory;
   }
 }
 
-function moveOf(memory: Memory, evidence: Evidence): Move<Memory> {
+function decideLimit(memory: Memory, evidence: Evidence): LimitDecision<Memory> {
   switch (memory.algorithm) {
     case "ceiling":
-      return ceilingMove(memory, evidence);
+      return decideCeiling(memory, evidence);
     case "seed":
-      return seedMove(memory, evidence);
+      return decideAimd(memory, evidence);
     case "gradient":
-      return gradientMove(memory, evidence);
+      return decideGradient(memory, evidence);
   }
 }
 

@@ -1,6 +1,6 @@
-import { addHistograms, countOf, type Histogram, noDurations, percentile } from "./histogram.ts";
+import { addHistograms, totalCount, type Histogram, noDurations, percentile } from "./histogram.ts";
 import { countsIn, noRollingCounts, rolled, type RollingCounts, withCounts } from "./windows.ts";
-import { type Counts, noCounts, type Sample } from "./sample.ts";
+import { type OutcomeCounts, noCounts, type Sample } from "./sample.ts";
 
 /** What an algorithm decides on: everything that is known of the present limit. */
 export type Evidence = {
@@ -13,9 +13,9 @@ export type Evidence = {
   /** Pods have braked by themselves by now. */
   readonly restrained: boolean;
   /** How the calls of the last seconds ended that began under the present limit. */
-  readonly recent: Counts;
+  readonly recent: OutcomeCounts;
   /** A whole round of calls succeeded, at a limit that was really used. */
-  readonly whole: boolean;
+  readonly proven: boolean;
   /** For a while as many calls succeeded, and none was throttled, whenever they began. */
   readonly calm: boolean;
   /** How many times its usual latency the downstream takes, and how many of that are tolerated. */
@@ -27,7 +27,7 @@ export type Evidence = {
   readonly accepted: number | null;
 };
 
-export type Move<Memory> = {
+export type LimitDecision<Memory> = {
   readonly limit: number;
   readonly memory: Memory;
   /** A strike was answered: calls that were in flight with it have been heard by that. */
@@ -53,7 +53,7 @@ export function isSlow({ slowness, tolerance }: Evidence): boolean {
  * What is known of the present limit: the calls that began under it. A round is whole when as many have
  * succeeded as there may be at once, and the limit was really used; only then is the limit proven.
  */
-export type Round = {
+export type EvidenceRound = {
   readonly successes: number;
   readonly peak: number;
   readonly latencies: Histogram;
@@ -63,7 +63,7 @@ export type Round = {
   readonly lately: RollingCounts;
 };
 
-export const emptyRound: Round = {
+export const emptyRound: EvidenceRound = {
   successes: 0,
   peak: 0,
   latencies: noDurations,
@@ -76,7 +76,7 @@ export const emptyRound: Round = {
 const recentHalfMs = 2_000;
 /** Long enough for twenty calls of a slow downstream, short enough to forget an outage soon. */
 const latelyHalfMs = 10_000;
-export function agedRound(round: Round, elapsedMs: number): Round {
+export function agedRound(round: EvidenceRound, elapsedMs: number): EvidenceRound {
   return {
     ...round,
     recent: rolled(round.recent, noCounts, { elapsedMs, halfMs: recentHalfMs }),
@@ -85,7 +85,7 @@ export function agedRound(round: Round, elapsedMs: number): Round {
 }
 
 /** Adds a sample of the present epoch. */
-export function withSample(round: Round, sample: Sample): Round {
+export function withSample(round: EvidenceRound, sample: Sample): EvidenceRound {
   return {
     successes: round.successes + sample.counts.success,
     peak: Math.max(round.peak, sample.peak),
@@ -96,11 +96,11 @@ export function withSample(round: Round, sample: Sample): Round {
   };
 }
 
-export function isUsed(round: Round, limit: number): boolean {
+export function isUsed(round: EvidenceRound, limit: number): boolean {
   return round.peak >= limit;
 }
 
-export function isWhole(round: Round, limit: number): boolean {
+export function isProven(round: EvidenceRound, limit: number): boolean {
   return round.successes >= limit && isUsed(round, limit);
 }
 
@@ -119,20 +119,20 @@ export function isCalm({ counts, earlier, spanMs }: Sample, limit: number): bool
 }
 
 /** The limit stays, and must be proven anew: the next round begins. */
-export function nextRound(round: Round): Round {
+export function nextRound(round: EvidenceRound): EvidenceRound {
   return { ...emptyRound, recent: round.recent, lately: round.lately };
 }
 
-export function recentCounts(round: Round): Counts {
+export function recentCounts(round: EvidenceRound): OutcomeCounts {
   return countsIn(round.recent);
 }
 
-export function latelyCounts(round: Round): Counts {
+export function latelyCounts(round: EvidenceRound): OutcomeCounts {
   return countsIn(round.lately);
 }
 
 export function p95(durations: Histogram, minCalls: number): number | undefined {
-  return countOf(durations) >= minCalls ? percentile(durations, 0.95) : undefined;
+  return totalCount(durations) >= minCalls ? percentile(durations, 0.95) : undefined;
 }
 
 /**
@@ -148,7 +148,7 @@ export const nothingAccepted: Accepted = { acceptedMs: 0, spanMs: 0 };
 const shortestMemoryMs = 1_000;
 
 /** What was seen fades within about a call's latency, or a second, as latencies count when calls end. */
-export function moreAccepted(before: Accepted, sample: Sample): Accepted {
+export function addAccepted(before: Accepted, sample: Sample): Accepted {
   if (sample.spanMs <= 0) return { ...before, acceptedMs: before.acceptedMs + sample.acceptedMs };
   const answered = sample.counts.success + sample.earlier.success;
   const latencyMs = answered > 0 ? sample.acceptedMs / answered : 0;
@@ -165,11 +165,11 @@ export function acceptedAtOnce({ acceptedMs, spanMs }: Accepted): number | undef
 }
 
 /** How long nobody may begin a call, from now on: as asked for by `Retry-After`, or to cool down. */
-export function heldFor(
+export function remainingHoldMs(
   holdMs: number,
-  { elapsedMs, askedMs, maxMs }: { elapsedMs: number; askedMs: number; maxMs: number },
+  { elapsedMs, retryAfterMs, maxMs }: { elapsedMs: number; retryAfterMs: number; maxMs: number },
 ): number {
-  return Math.max(0, holdMs - elapsedMs, Math.min(askedMs, maxMs));
+  return Math.max(0, holdMs - elapsedMs, Math.min(retryAfterMs, maxMs));
 }
 
 const firstCoolMs = 250;

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
 import { calls, holdingAt, stepped } from "../contract/calls.ts";
 import type { ControllerState } from "./controller.ts";
-import { settingsOf } from "../settings.ts";
+import { resolveControllerOptions } from "../settings.ts";
 
-const settings = settingsOf({ preset: "gradient" });
+const settings = resolveControllerOptions({ preset: "gradient" });
 
 function after(state: ControllerState, latencyMs: number, serverErrors = 0): ControllerState {
   const ended = { success: 200 - serverErrors, server_error: serverErrors };

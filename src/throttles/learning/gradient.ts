@@ -1,13 +1,13 @@
 import {
   brakedMemory,
   type CeilingMemory,
-  ceilingMove,
+  decideCeiling,
   ceilingOf,
   firstCeilingMemory,
-  held,
+  holdingMemory,
   probeWaitMs,
 } from "./ceiling.ts";
-import { type Evidence, isSlow, type Move } from "./evidence.ts";
+import { type Evidence, isSlow, type LimitDecision } from "./evidence.ts";
 
 /**
  * The ceiling's controller, which also shrinks: by how far latency is above what is tolerated, and by
@@ -35,31 +35,42 @@ const errorGain = 4;
 const muchLess = 0.8;
 const asSlow = 0.9;
 
-export function gradientMove(memory: GradientMemory, seen: Evidence): Move<GradientMemory> {
-  if (seen.struck === null && seen.whole) {
+export function decideGradient(
+  memory: GradientMemory,
+  seen: Evidence,
+): LimitDecision<GradientMemory> {
+  if (seen.struck === null && seen.proven) {
     if (seen.slowness !== null && isSlow(seen)) return slowed(memory, seen, seen.slowness);
     if (seen.errorRise > 0) {
       const back = brakedMemory(ceilingOf(memory.ceiling, seen.limit), 1);
       return shrink(seen, 1 - errorGain * seen.errorRise, { ...memory, ceiling: back });
     }
   }
-  const { memory: ceiling, ...move } = ceilingMove(memory.ceiling, seen);
-  const shrunk = seen.whole && !isSlow(seen) ? null : memory.shrunk;
+  const { memory: ceiling, ...move } = decideCeiling(memory.ceiling, seen);
+  const shrunk = seen.proven && !isSlow(seen) ? null : memory.shrunk;
   return { ...move, memory: { algorithm: "gradient", ceiling, shrunk } };
 }
 
-function slowed(memory: GradientMemory, seen: Evidence, slowness: number): Move<GradientMemory> {
+function slowed(
+  memory: GradientMemory,
+  seen: Evidence,
+  slowness: number,
+): LimitDecision<GradientMemory> {
   const { limit } = seen;
   const since = memory.shrunk ?? { slowness, limit };
   if (limit <= since.limit * muchLess && slowness >= since.slowness * asSlow) {
     const ceiling = brakedMemory(since.limit, 1);
     return { limit, memory: { ...memory, ceiling, shrunk: null }, rebase: true };
   }
-  const ceiling = held(probeWaitMs);
+  const ceiling = holdingMemory(probeWaitMs);
   return shrink(seen, seen.tolerance / slowness, { ...memory, ceiling, shrunk: since });
 }
 
-function shrink({ limit }: Evidence, factor: number, memory: GradientMemory): Move<GradientMemory> {
+function shrink(
+  { limit }: Evidence,
+  factor: number,
+  memory: GradientMemory,
+): LimitDecision<GradientMemory> {
   const next = Math.floor(limit * Math.max(smallestFactor, factor));
   return { limit: Math.min(limit - 1, next), memory };
 }

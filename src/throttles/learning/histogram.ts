@@ -38,7 +38,7 @@ export function addHistograms(a: Histogram, b: Histogram): Histogram {
   return longer.map((count, bucket) => count + (shorter[bucket] ?? 0));
 }
 
-export function countOf(histogram: Histogram): number {
+export function totalCount(histogram: Histogram): number {
   let sum = 0;
   for (const count of histogram) sum += count;
   return sum;
@@ -46,7 +46,7 @@ export function countOf(histogram: Histogram): number {
 
 /** The duration that the given share (0…1) of all durations doesn't exceed; undefined of none. */
 export function percentile(histogram: Histogram, share: number): number | undefined {
-  const wanted = countOf(histogram) * share;
+  const wanted = totalCount(histogram) * share;
   if (wanted === 0) return undefined;
   let sum = 0;
   for (const [bucket, count] of histogram.entries()) {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { countOf, percentile, withDuration } from "./histogram.ts";
+import { totalCount, percentile, withDuration } from "./histogram.ts";
 import { addOutcome, addSamples, emptySample, type Sample } from "./sample.ts";
 
 const taken = (epoch: number, spanMs: number, calls: number, peak: number): Sample => {
@@ -19,7 +19,7 @@ test("calls of an earlier epoch are counted apart", () => {
 test("only answered calls tell of latency and of what was accepted", () => {
   const sample = addOutcome(emptySample(1), { kind: "timeout", latencyMs: 30_000 }, 1);
   expect(sample.acceptedMs).toBe(0);
-  expect(countOf(sample.latencies)).toBe(0);
+  expect(totalCount(sample.latencies)).toBe(0);
 });
 
 test("samples of two pods add up what was accepted at once, however long each was", () => {

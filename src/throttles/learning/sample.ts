@@ -8,7 +8,7 @@ export const outcomeKinds = ["success", "throttled", "timeout", "server_error", 
 
 export type OutcomeKind = (typeof outcomeKinds)[number];
 
-export type Outcome = {
+export type MeasuredOutcome = {
   readonly kind: OutcomeKind;
   /** From the permit to the end of the call. */
   readonly latencyMs: number;
@@ -22,7 +22,7 @@ export type Outcome = {
   readonly used?: number;
 };
 
-export type Counts = Readonly<Record<OutcomeKind, number>>;
+export type OutcomeCounts = Readonly<Record<OutcomeKind, number>>;
 
 /**
  * What the calls of a while amount to, of one pod or of several: samples add up, and one call is a
@@ -32,9 +32,9 @@ export type Counts = Readonly<Record<OutcomeKind, number>>;
 export type Sample = {
   readonly epoch: number;
   /** How calls ended that began in this epoch. */
-  readonly counts: Counts;
+  readonly counts: OutcomeCounts;
   /** How calls ended that began before it. */
-  readonly earlier: Counts;
+  readonly earlier: OutcomeCounts;
   /** Over how long this was gathered. */
   readonly spanMs: number;
   /** The sum of the successful calls' latencies: divided by the span, how many the downstream took at once. */
@@ -52,7 +52,7 @@ export type Sample = {
   readonly used: number;
 };
 
-export const noCounts: Counts = {
+export const noCounts: OutcomeCounts = {
   success: 0,
   throttled: 0,
   timeout: 0,
@@ -78,7 +78,7 @@ export function emptySample(epoch: number): Sample {
 }
 
 /** Adds how a call ended that began in `epoch`. What it tells of speed, it tells only if it was answered. */
-export function addOutcome(sample: Sample, outcome: Outcome, epoch: number): Sample {
+export function addOutcome(sample: Sample, outcome: MeasuredOutcome, epoch: number): Sample {
   const { kind, latencyMs, firstTokenMs, retryAfterMs = 0, used = 0 } = outcome;
   const answered = kind === "success";
   const which = epoch === sample.epoch ? "counts" : "earlier";
@@ -98,7 +98,7 @@ export function addOutcome(sample: Sample, outcome: Outcome, epoch: number): Sam
   };
 }
 
-export function addCounts(a: Counts, b: Counts): Counts {
+export function addCounts(a: OutcomeCounts, b: OutcomeCounts): OutcomeCounts {
   return {
     success: a.success + b.success,
     throttled: a.throttled + b.throttled,

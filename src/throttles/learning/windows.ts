@@ -1,7 +1,7 @@
 import type { ErrorSettings } from "../settings.ts";
 import { addHistograms, type Histogram, noDurations } from "./histogram.ts";
 import type { Durations } from "./latency.ts";
-import { addCounts, type Counts, noCounts, type Sample } from "./sample.ts";
+import { addCounts, type OutcomeCounts, noCounts, type Sample } from "./sample.ts";
 
 /**
  * A window that rolls with time, in two halves: the newer one fills, the older one is dropped whole
@@ -24,15 +24,15 @@ export function rolled<T>(
   return rollingFrom(empty);
 }
 
-export type RollingCounts = Rolling<Counts>;
+export type RollingCounts = Rolling<OutcomeCounts>;
 
 export const noRollingCounts: RollingCounts = rollingFrom(noCounts);
 
-export function countsIn(window: RollingCounts): Counts {
+export function countsIn(window: RollingCounts): OutcomeCounts {
   return addCounts(window.newer, window.older);
 }
 
-export function withCounts(window: RollingCounts, counts: Counts): RollingCounts {
+export function withCounts(window: RollingCounts, counts: OutcomeCounts): RollingCounts {
   return { ...window, newer: addCounts(window.newer, counts) };
 }
 
@@ -89,7 +89,7 @@ export function windowDurations(windows: Windows): Durations {
 }
 
 /** All calls that say something about the downstream. */
-export function tellingCalls(counts: Counts): number {
+export function informativeCalls(counts: OutcomeCounts): number {
   return counts.success + counts.throttled + counts.timeout + counts.server_error;
 }
 
@@ -98,14 +98,14 @@ export function tellingCalls(counts: Counts): number {
  * server error rather from a fault, and a mistake of the caller's says nothing. Throttled calls are left
  * out, as they act by themselves.
  */
-function errorRate(counts: Counts, settings: ErrorSettings): number {
+function errorRate(counts: OutcomeCounts, settings: ErrorSettings): number {
   const answered = counts.success + counts.timeout + counts.server_error;
   if (answered === 0) return 0;
   const { timeoutWeight, serverErrorWeight } = settings;
   return (counts.timeout * timeoutWeight + counts.server_error * serverErrorWeight) / answered;
 }
 
-export function tooManyErrors(counts: Counts, settings: ErrorSettings): boolean {
+export function tooManyErrors(counts: OutcomeCounts, settings: ErrorSettings): boolean {
   const answered = counts.success + counts.timeout + counts.server_error;
   const failed = counts.timeout + counts.server_error;
   return (
@@ -113,20 +113,24 @@ export function tooManyErrors(counts: Counts, settings: ErrorSettings): boolean 
   );
 }
 
-export function throttledShare(counts: Counts): number {
-  const calls = tellingCalls(counts);
+export function throttledShare(counts: OutcomeCounts): number {
+  const calls = informativeCalls(counts);
   return calls === 0 ? 0 : counts.throttled / calls;
 }
 
 /** A rise by less than this share of calls is noise, however many they are. */
-const leastRise = 0.02;
+const minRise = 0.02;
 
 /** By how much the error rate has risen, beyond what chance would do to so many calls. */
-export function errorRise(before: Counts, now: Counts, settings: ErrorSettings): number {
-  const calls = tellingCalls(now);
-  if (calls < settings.minCalls || tellingCalls(before) < settings.minCalls) return 0;
+export function errorRise(
+  before: OutcomeCounts,
+  now: OutcomeCounts,
+  settings: ErrorSettings,
+): number {
+  const calls = informativeCalls(now);
+  if (calls < settings.minCalls || informativeCalls(before) < settings.minCalls) return 0;
   const usual = errorRate(before, settings);
   const chance = 3 * Math.sqrt((usual * (1 - usual)) / calls);
   const rise = errorRate(now, settings) - usual;
-  return rise > leastRise + chance ? rise : 0;
+  return rise > minRise + chance ? rise : 0;
 }

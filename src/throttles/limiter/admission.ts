@@ -1,18 +1,18 @@
 import { fraction, type Random } from "../../base/random.ts";
 import type { Allowance } from "../learning/controller.ts";
-import { createTokens } from "./bucket.ts";
+import { createPodBucket } from "./bucket.ts";
 import type { LimiterSettings } from "./settings.ts";
 import { priorities, type Priority } from "./wait-queue.ts";
 
 /** Why a call can't begin now although the limit would let it. */
-export type HeldBy = "no_share" | "breaker" | "hold" | "bucket";
+export type HoldReason = "no_share" | "breaker" | "hold" | "bucket";
 
 /** How much may be done at present: the limit and what is kept of it, holds, the brake and the bucket. */
-export function createRoom(settings: LimiterSettings, random: Random, startMs: number) {
-  const tokens = createTokens(settings.controller.bucket, startMs);
+export function createAdmission(settings: LimiterSettings, random: Random, startMs: number) {
+  const bucket = createPodBucket(settings.controller.bucket, startMs);
   let allowance: Allowance | undefined;
   let limit = 0;
-  let reserve: PerPriority = noneOfAny();
+  let reserve: PerPriority = zeroPerPriority();
   let brake: Brake | undefined;
   let allowedFromMs = 0;
   let retryFromMs = 0;
@@ -20,7 +20,7 @@ export function createRoom(settings: LimiterSettings, random: Random, startMs: n
   const heldUntilMs = () => Math.max(allowedFromMs, retryFromMs, brake?.pausedUntilMs ?? 0);
 
   /** Goes by what holds now; a brake that was pulled long enough ago is let go. */
-  const fit = (nowMs: number): void => {
+  const applyLimit = (nowMs: number): void => {
     if (brake && nowMs >= brake.untilMs) brake = undefined;
     const next = Math.min(allowance?.limit ?? 0, brake?.cap ?? Infinity);
     if (next === limit) return;
@@ -29,8 +29,8 @@ export function createRoom(settings: LimiterSettings, random: Random, startMs: n
   };
 
   return {
-    tokens,
-    fit,
+    tokens: bucket,
+    fit: applyLimit,
     limit: () => limit,
     epoch: () => allowance?.epoch ?? 0,
     breaker: () => allowance?.breaker ?? "closed",
@@ -42,40 +42,40 @@ export function createRoom(settings: LimiterSettings, random: Random, startMs: n
       if (begins) brake = undefined;
       allowance = next;
       allowedFromMs = next ? nowMs + next.holdMs : 0;
-      tokens?.refill(next?.refillPerS, nowMs);
-      fit(nowMs);
+      bucket?.refill(next?.refillPerS, nowMs);
+      applyLimit(nowMs);
       return begins;
     },
 
     /** Whether a call of this priority fits under the limit, beside those that are in flight. */
     admits: (priority: Priority, inFlight: number, inFlightOf: PerPriority): boolean =>
-      mayHave(priority, limit - inFlight, reserve, inFlightOf),
+      mayTakePermit(priority, limit - inFlight, reserve, inFlightOf),
 
-    heldBy(estimate: number, nowMs: number): HeldBy | undefined {
+    holdReason(estimate: number, nowMs: number): HoldReason | undefined {
       // A timer would come too late in a process that was stopped for a while.
       if (allowance?.untilMs !== undefined && nowMs >= allowance.untilMs) return "no_share";
       if (allowance?.breaker === "open") return "breaker";
       if (nowMs < heldUntilMs()) return "hold";
-      if (tokens && tokens.waitMs(estimate, nowMs) > 0) return "bucket";
+      if (bucket && bucket.waitMs(estimate, nowMs) > 0) return "bucket";
       return undefined;
     },
 
     /** How long it is until a call may begin, as far as time alone decides it. */
     waitMs: (estimate: number, nowMs: number): number =>
-      Math.max(0, heldUntilMs() - nowMs, tokens ? tokens.waitMs(estimate, nowMs) : 0),
+      Math.max(0, heldUntilMs() - nowMs, bucket ? bucket.waitMs(estimate, nowMs) : 0),
 
     holdMs: (nowMs: number): number => Math.max(0, heldUntilMs() - nowMs),
 
     /** The downstream has asked everybody to stay away. */
-    stayAway(askedMs: number, nowMs: number): void {
-      const cappedMs = Math.min(askedMs, settings.controller.maxHoldMs);
+    holdFor(retryAfterMs: number, nowMs: number): void {
+      const cappedMs = Math.min(retryAfterMs, settings.controller.maxHoldMs);
       // A little later than asked, and not all pods at the same moment.
       retryFromMs = Math.max(retryFromMs, nowMs + cappedMs * (1 + fraction(random) / 10));
     },
 
     brake(call: number, calls: number, nowMs: number): void {
       brake = pullBrake(brake, { share: allowance?.limit ?? 0, call, calls, nowMs });
-      fit(nowMs);
+      applyLimit(nowMs);
     },
   };
 }
@@ -97,7 +97,7 @@ type Brake = {
   readonly pauses: number;
 };
 
-const heldForMs = 5_000;
+const brakeMs = 5_000;
 const firstPauseMs = 250;
 const maxPauseMs = 2_000;
 
@@ -113,7 +113,7 @@ function pullBrake(
   return {
     cap: Math.max(1, cap),
     since: calls,
-    untilMs: nowMs + heldForMs,
+    untilMs: nowMs + brakeMs,
     pausedUntilMs: nowMs + pauseMs,
     pauses,
   };
@@ -124,7 +124,12 @@ export type Reserve = { readonly [priority in Priority]?: number };
 
 export type PerPriority = Record<Priority, number>;
 
-export const noneOfAny = (): PerPriority => ({ control: 0, interactive: 0, retry: 0, batch: 0 });
+export const zeroPerPriority = (): PerPriority => ({
+  control: 0,
+  interactive: 0,
+  retry: 0,
+  batch: 0,
+});
 
 /**
  * What can be kept of the reservations under a limit. They never take the last permit, so that a small
@@ -132,7 +137,7 @@ export const noneOfAny = (): PerPriority => ({ control: 0, interactive: 0, retry
  */
 function fitReserve(reserve: Reserve, limit: number): PerPriority {
   let left = Math.max(0, limit - 1);
-  const fitted = noneOfAny();
+  const fitted = zeroPerPriority();
   for (const priority of priorities) {
     fitted[priority] = Math.min(left, reserve[priority] ?? 0);
     left -= fitted[priority];
@@ -141,7 +146,7 @@ function fitReserve(reserve: Reserve, limit: number): PerPriority {
 }
 
 /** Whether a call of this priority may have a permit, or the free ones are kept for others. */
-function mayHave(
+function mayTakePermit(
   priority: Priority,
   free: number,
   reserve: PerPriority,

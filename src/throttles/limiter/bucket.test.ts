@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
-import { fullBucket, settle, take } from "./bucket.ts";
+import { fullBucket, settleEstimate, takeUnits } from "./bucket.ts";
 import { calls, holdingAt, stepped } from "../contract/calls.ts";
-import { allowed, type ControllerState } from "../learning/controller.ts";
-import { settingsOf } from "../settings.ts";
+import { allowanceOf, type ControllerState } from "../learning/controller.ts";
+import { resolveControllerOptions } from "../settings.ts";
 
 describe("a pod's bucket", () => {
   const rate = { perS: 10, burstS: 2 };
@@ -10,31 +10,31 @@ describe("a pod's bucket", () => {
   test("allows a burst after idleness, then its rate", () => {
     let bucket = fullBucket(rate);
     for (let call = 0; call < 20; call++) {
-      const taken = take(bucket, rate, { units: 1, elapsedMs: 0 });
+      const taken = takeUnits(bucket, rate, { units: 1, elapsedMs: 0 });
       expect(taken.taken).toBe(true);
       bucket = taken.bucket;
     }
-    expect(take(bucket, rate, { units: 1, elapsedMs: 0 })).toMatchObject({ waitMs: 100 });
-    expect(take(bucket, rate, { units: 1, elapsedMs: 99 }).taken).toBe(false);
-    expect(take(bucket, rate, { units: 1, elapsedMs: 100 }).taken).toBe(true);
-    expect(take(bucket, rate, { units: 20, elapsedMs: 3_600_000 }).bucket.units).toBe(0);
+    expect(takeUnits(bucket, rate, { units: 1, elapsedMs: 0 })).toMatchObject({ waitMs: 100 });
+    expect(takeUnits(bucket, rate, { units: 1, elapsedMs: 99 }).taken).toBe(false);
+    expect(takeUnits(bucket, rate, { units: 1, elapsedMs: 100 }).taken).toBe(true);
+    expect(takeUnits(bucket, rate, { units: 20, elapsedMs: 3_600_000 }).bucket.units).toBe(0);
   });
 
   test("is left in debt by a call that used more than was estimated, and waits it off", () => {
-    const { bucket } = take(fullBucket(rate), rate, { units: 10, elapsedMs: 0 });
-    const settled = settle(bucket, rate, { estimated: 10, used: 50 });
+    const { bucket } = takeUnits(fullBucket(rate), rate, { units: 10, elapsedMs: 0 });
+    const settled = settleEstimate(bucket, rate, { estimated: 10, used: 50 });
     expect(settled.units).toBe(-30);
-    expect(take(settled, rate, { units: 1, elapsedMs: 0 })).toMatchObject({ waitMs: 3_100 });
+    expect(takeUnits(settled, rate, { units: 1, elapsedMs: 0 })).toMatchObject({ waitMs: 3_100 });
   });
 
   test("lets a call pass that is larger than itself, once it is full", () => {
-    const taken = take(fullBucket(rate), rate, { units: 500, elapsedMs: 0 });
+    const taken = takeUnits(fullBucket(rate), rate, { units: 500, elapsedMs: 0 });
     expect(taken).toEqual({ taken: true, bucket: { units: -480 } });
   });
 });
 
 describe("the refill that is learned", () => {
-  const settings = settingsOf({ bucket: { refillPerS: 100 } });
+  const settings = resolveControllerOptions({ bucket: { refillPerS: 100 } });
   const limited = (state: ControllerState, used: number) =>
     stepped(settings, state, {
       ...calls(state, { success: 20, throttled: 5 }, { limitedBy: "rate" }),
@@ -42,7 +42,7 @@ describe("the refill that is learned", () => {
     });
   const fine = (state: ControllerState, used: number) =>
     stepped(settings, state, { ...calls(state, { success: 20 }), used });
-  const refill = (state: ControllerState) => allowed(settings, state).refillPerS;
+  const refill = (state: ControllerState) => allowanceOf(settings, state).refillPerS;
 
   test("falls when the downstream says that its rate was met, and the limit doesn't", () => {
     const state = limited(holdingAt(settings, 20), 95);
@@ -71,11 +71,11 @@ describe("the refill that is learned", () => {
   });
 
   test("is unknown until the downstream first speaks of a rate", () => {
-    const unknown = settingsOf({ bucket: { unit: "tokens" } });
+    const unknown = resolveControllerOptions({ bucket: { unit: "tokens" } });
     let state = holdingAt(unknown, 20);
-    expect(allowed(unknown, state).refillPerS).toBeUndefined();
+    expect(allowanceOf(unknown, state).refillPerS).toBeUndefined();
     const sample = calls(state, { success: 20, throttled: 5 }, { limitedBy: "rate" });
     state = stepped(unknown, state, { ...sample, used: 1_000 });
-    expect(allowed(unknown, state).refillPerS).toBeCloseTo(900);
+    expect(allowanceOf(unknown, state).refillPerS).toBeCloseTo(900);
   });
 });

@@ -10,20 +10,20 @@ type BucketRate = { readonly perS: number; readonly burstS: number };
 
 /** A bucket begins full, as one that was idle. */
 export function fullBucket(rate: BucketRate): Bucket {
-  return { units: mostUnits(rate) };
+  return { units: maxUnits(rate) };
 }
 
 /** Never less than one unit, or a slow rate would never let anything pass. */
-function mostUnits({ perS, burstS }: BucketRate): number {
+function maxUnits({ perS, burstS }: BucketRate): number {
   return Math.max(1, perS * burstS);
 }
 
 function filledBucket(bucket: Bucket, rate: BucketRate, elapsedMs: number): Bucket {
   const units = bucket.units + (rate.perS * Math.max(0, elapsedMs)) / 1_000;
-  return { units: Math.min(mostUnits(rate), units) };
+  return { units: Math.min(maxUnits(rate), units) };
 }
 
-type Taken =
+type TakeResult =
   | { readonly taken: true; readonly bucket: Bucket }
   | { readonly taken: false; readonly bucket: Bucket; readonly waitMs: number };
 
@@ -31,28 +31,28 @@ type Taken =
  * Takes `units` after `elapsedMs`, or says how long it takes until they are there. Of a call that is
  * larger than the bucket a full one is asked, and the rest is left as a debt, so that it can pass at all.
  */
-export function take(
+export function takeUnits(
   bucket: Bucket,
   rate: BucketRate,
   { units, elapsedMs }: { units: number; elapsedMs: number },
-): Taken {
+): TakeResult {
   const filled = filledBucket(bucket, rate, elapsedMs);
-  const needed = Math.min(units, mostUnits(rate));
+  const needed = Math.min(units, maxUnits(rate));
   if (filled.units >= needed) return { taken: true, bucket: { units: filled.units - units } };
   const waitMs = Math.ceil(((needed - filled.units) / rate.perS) * 1_000);
   return { taken: false, bucket: filled, waitMs };
 }
 
 /** Corrects an estimate by what was really used. */
-export function settle(
+export function settleEstimate(
   bucket: Bucket,
   rate: BucketRate,
   { estimated, used }: { estimated: number; used: number },
 ): Bucket {
-  return { units: Math.min(mostUnits(rate), bucket.units + estimated - used) };
+  return { units: Math.min(maxUnits(rate), bucket.units + estimated - used) };
 }
 
-export type TokensSnapshot = {
+export type BucketSnapshot = {
   readonly unit: "requests" | "tokens";
   /** What is there to be used now; below zero where calls cost more than was thought. */
   readonly available?: number;
@@ -61,7 +61,7 @@ export type TokensSnapshot = {
 };
 
 /** A pod's own part of the bucket. Undefined where the throttle has none. */
-export function createTokens(settings: BucketSettings | null, startMs: number) {
+export function createPodBucket(settings: BucketSettings | null, startMs: number) {
   if (!settings) return undefined;
   const { unit, burstS } = settings;
   // Nothing bounds it until somebody says what comes in.
@@ -86,12 +86,12 @@ export function createTokens(settings: BucketSettings | null, startMs: number) {
     /** How long until there is enough for such a call. */
     waitMs(units: number, nowMs: number): number {
       if (!rate) return 0;
-      const taken = take(bucket, rate, { units, elapsedMs: nowMs - filledMs });
-      return taken.taken ? 0 : taken.waitMs;
+      const result = takeUnits(bucket, rate, { units, elapsedMs: nowMs - filledMs });
+      return result.taken ? 0 : result.waitMs;
     },
 
     /** For how many such calls there is enough, one after the other; at least one where it waits for none. */
-    countOf(units: number, nowMs: number): number {
+    affordableCalls(units: number, nowMs: number): number {
       fill(nowMs);
       return !rate || units <= 0 ? Infinity : Math.max(1, Math.floor(bucket.units / units));
     },
@@ -101,13 +101,13 @@ export function createTokens(settings: BucketSettings | null, startMs: number) {
       bucket = { units: bucket.units - units };
     },
 
-    settle(estimated: number, used: number | undefined, nowMs: number): void {
+    settleEstimate(estimated: number, used: number | undefined, nowMs: number): void {
       if (used === undefined || !rate) return;
       fill(nowMs);
-      bucket = settle(bucket, rate, { estimated, used });
+      bucket = settleEstimate(bucket, rate, { estimated, used });
     },
 
-    snapshot(nowMs: number): TokensSnapshot {
+    snapshot(nowMs: number): BucketSnapshot {
       fill(nowMs);
       return { unit, ...(rate && { available: bucket.units, refillPerS: rate.perS }) };
     },

@@ -1,14 +1,14 @@
 import { describe, expect, test } from "vitest";
-import { turns } from "../../base/contract/movable-clock.ts";
-import { allowing, asking, limiterUnderTest } from "../contract/limiter.ts";
+import { eventLoopTurns } from "../../base/contract/movable-clock.ts";
+import { allowing, trackAcquire, createTestLimiter } from "../contract/limiter.ts";
 import type { HeldPermit } from "./permit.ts";
 
 describe("staying away", () => {
   test("as long as the downstream asks for, and a little longer, whoever asks for a permit", async () => {
-    const { limiter, clock } = limiterUnderTest({ mode: "leader" }, 5);
+    const { limiter, clock } = createTestLimiter({ mode: "leader" }, 5);
     const permit = await limiter.acquire();
     permit.release({ kind: "throttled", retryAfterMs: 2_000 });
-    const asked = [asking(limiter), asking(limiter, { priority: "control" })];
+    const asked = [trackAcquire(limiter), trackAcquire(limiter, { priority: "control" })];
     await clock.advance(1_999);
     expect(asked.some((each) => each.permit)).toBe(false);
     expect(limiter.tryAcquire()).toBeUndefined();
@@ -17,17 +17,17 @@ describe("staying away", () => {
   });
 
   test("no longer than `maxHoldMs`, however long the downstream asks for", async () => {
-    const { limiter, clock } = limiterUnderTest({ mode: "leader", maxHoldMs: 1_000 }, 5);
+    const { limiter, clock } = createTestLimiter({ mode: "leader", maxHoldMs: 1_000 }, 5);
     (await limiter.acquire()).release({ kind: "throttled", retryAfterMs: 86_400_000 });
-    const asked = asking(limiter);
+    const asked = trackAcquire(limiter);
     await clock.advance(1_100);
     expect(asked.permit).toBeDefined();
   });
 
   test("as long as whoever allows calls says", async () => {
-    const { limiter, clock } = limiterUnderTest({}, 5);
+    const { limiter, clock } = createTestLimiter({}, 5);
     limiter.allow(allowing(5, { holdMs: 700 }));
-    const asked = asking(limiter);
+    const asked = trackAcquire(limiter);
     await clock.advance(699);
     expect(asked.permit).toBeUndefined();
     await clock.advance(1);
@@ -37,22 +37,22 @@ describe("staying away", () => {
 
 describe("an open breaker", () => {
   test("lets those wait who ask, and lets some through when it is half open", async () => {
-    const { limiter } = limiterUnderTest({}, 5);
+    const { limiter } = createTestLimiter({}, 5);
     limiter.allow(allowing(0, { breaker: "open", holdMs: 5_000 }));
-    const asked = [asking(limiter), asking(limiter)];
-    await turns();
+    const asked = [trackAcquire(limiter), trackAcquire(limiter)];
+    await eventLoopTurns();
     expect(limiter.demand().waiting).toBe(2);
     limiter.allow(allowing(1, { breaker: "half_open", epoch: 2 }));
-    await turns();
+    await eventLoopTurns();
     expect(asked.map(({ permit }) => permit !== undefined)).toEqual([true, false]);
   });
 
   test('refuses them at once with `whenOpen: "fail"`, also those who wait already', async () => {
-    const { limiter } = limiterUnderTest({ whenOpen: "fail" }, 0);
-    const early = asking(limiter);
+    const { limiter } = createTestLimiter({ whenOpen: "fail" }, 0);
+    const early = trackAcquire(limiter);
     limiter.allow(allowing(0, { breaker: "open", holdMs: 5_000 }));
-    const late = asking(limiter);
-    await turns();
+    const late = trackAcquire(limiter);
+    await eventLoopTurns();
     const refused = { code: "throttle_open", retryAfterMs: 5_000, details: { throttle: "api" } };
     expect([early.error, late.error]).toMatchObject([refused, refused]);
   });
@@ -62,12 +62,12 @@ describe("the bucket", () => {
   const bucket = { unit: "tokens", refillPerS: 100, burstS: 10 } as const;
 
   test("holds back calls for which there isn't enough, until there is", async () => {
-    const { limiter, clock } = limiterUnderTest({ mode: "local", initial: 50, bucket });
+    const { limiter, clock } = createTestLimiter({ mode: "local", initial: 50, bucket });
     const first = await limiter.acquire({ estimate: 900 });
-    const second = asking(limiter, { estimate: 300 });
-    await turns();
+    const second = trackAcquire(limiter, { estimate: 300 });
+    await eventLoopTurns();
     expect(second.permit).toBeUndefined();
-    expect(limiter.whyNot({ estimate: 300 })).toEqual({ by: "bucket", waitMs: 2_000 });
+    expect(limiter.findRefusal({ estimate: 300 })).toEqual({ by: "bucket", waitMs: 2_000 });
     await clock.advance(1_999);
     expect(second.permit).toBeUndefined();
     await clock.advance(1);
@@ -76,7 +76,7 @@ describe("the bucket", () => {
   });
 
   test("is settled by what calls have really used, which may leave it in debt", async () => {
-    const { limiter, clock } = limiterUnderTest({ mode: "local", initial: 50, bucket });
+    const { limiter, clock } = createTestLimiter({ mode: "local", initial: 50, bucket });
     const cheap = await limiter.acquire({ estimate: 1_000 });
     cheap.used(10);
     cheap.release("success");
@@ -84,17 +84,17 @@ describe("the bucket", () => {
     const dear = await limiter.acquire({ estimate: 10 });
     dear.release({ kind: "success", used: 1_490 });
     expect(limiter.snapshot().bucket?.available).toBe(-500);
-    const next = asking(limiter, { estimate: 0 });
+    const next = trackAcquire(limiter, { estimate: 0 });
     await clock.advance(5_000);
     expect(next.permit).toBeDefined();
   });
 
   test("lets a large call go first when it is its turn, instead of starving it by small ones", async () => {
-    const { limiter, clock } = limiterUnderTest({ bucket });
+    const { limiter, clock } = createTestLimiter({ bucket });
     limiter.allow(allowing(50, { refillPerS: 100 }));
     (await limiter.acquire({ estimate: 1_000 })).release("success");
-    const large = asking(limiter, { estimate: 800 });
-    const small = Array.from({ length: 20 }, () => asking(limiter, { estimate: 10 }));
+    const large = trackAcquire(limiter, { estimate: 800 });
+    const small = Array.from({ length: 20 }, () => trackAcquire(limiter, { estimate: 10 }));
     await clock.advance(7_999);
     expect(small.some(({ permit }) => permit)).toBe(false);
     await clock.advance(1);
@@ -104,34 +104,34 @@ describe("the bucket", () => {
 
 describe("the bucket, when a large call gives up waiting", () => {
   test("serves those behind it at once", async () => {
-    const { limiter } = limiterUnderTest({ bucket: { refillPerS: 100, burstS: 10 } });
+    const { limiter } = createTestLimiter({ bucket: { refillPerS: 100, burstS: 10 } });
     limiter.allow(allowing(50, { refillPerS: 100 }));
     (await limiter.acquire({ estimate: 900 })).release("success");
     const stop = new AbortController();
-    asking(limiter, { estimate: 800, signal: stop.signal });
-    const small = asking(limiter, { estimate: 10 });
-    await turns();
+    trackAcquire(limiter, { estimate: 800, signal: stop.signal });
+    const small = trackAcquire(limiter, { estimate: 10 });
+    await eventLoopTurns();
     expect(small.permit).toBeUndefined();
     stop.abort();
-    await turns();
+    await eventLoopTurns();
     expect(small.permit).toBeDefined();
   });
 });
 
 describe("an allowance from outside", () => {
   test("is all there is: without one, nothing begins, and somebody is told that it is wanted", async () => {
-    const { limiter } = limiterUnderTest();
+    const { limiter } = createTestLimiter();
     let wanted = 0;
     limiter.onWant(() => wanted++);
-    const asked = asking(limiter);
-    await turns();
+    const asked = trackAcquire(limiter);
+    await eventLoopTurns();
     expect([asked.permit, wanted]).toEqual([undefined, 1]);
-    expect(limiter.whyNot()).toEqual({ by: "no_share" });
-    limiter.behindGate(2);
+    expect(limiter.findRefusal()).toEqual({ by: "no_share" });
+    limiter.setBlockedTasks(2);
     expect(wanted).toBe(2);
 
     limiter.allow(allowing(1));
-    await turns();
+    await eventLoopTurns();
     expect(asked.permit).toBeDefined();
     limiter.allow(undefined);
     asked.permit!.release("success");
@@ -139,7 +139,7 @@ describe("an allowance from outside", () => {
   });
 
   test("isn't forgotten while others count it, though nothing may begin", async () => {
-    const { limiter, clock } = limiterUnderTest({});
+    const { limiter, clock } = createTestLimiter({});
     limiter.allow(allowing(0, { untilMs: clock.monotonic() + 1_000 }));
     expect(limiter.isIdle()).toBe(false);
     await clock.advance(1_000);
@@ -147,17 +147,17 @@ describe("an allowance from outside", () => {
   });
 
   test("ends by itself, also where the process was stopped when it should have", async () => {
-    const { limiter, clock } = limiterUnderTest();
+    const { limiter, clock } = createTestLimiter();
     limiter.allow(allowing(3, { untilMs: clock.monotonic() + 60_000 }));
     clock.jump(59_999);
     expect(limiter.tryAcquire()).toBeDefined();
     clock.jump(1);
     expect(limiter.tryAcquire()).toBeUndefined();
-    expect(limiter.whyNot()).toEqual({ by: "no_share" });
+    expect(limiter.findRefusal()).toEqual({ by: "no_share" });
   });
 
   test("tells calls of an earlier epoch apart in what is reported", async () => {
-    const { limiter, clock } = limiterUnderTest({ mode: "leader" }, 4);
+    const { limiter, clock } = createTestLimiter({ mode: "leader" }, 4);
     const [before, other] = [await limiter.acquire(), await limiter.acquire()];
     await clock.advance(100);
     other.release("success");
@@ -182,7 +182,7 @@ describe("an allowance from outside", () => {
   });
 
   test("is reported to have been too little when somebody found it used up", async () => {
-    const { limiter } = limiterUnderTest({ mode: "leader" }, 1);
+    const { limiter } = createTestLimiter({ mode: "leader" }, 1);
     limiter.tryAcquire();
     limiter.tryAcquire();
     expect(limiter.takeSample()).toMatchObject({ limited: true, peak: 1 });
@@ -191,7 +191,7 @@ describe("an allowance from outside", () => {
 
 describe("the brake of a pod that shares a bound with others", () => {
   async function tenOut(options = {}) {
-    const { limiter, clock } = limiterUnderTest(options, 10);
+    const { limiter, clock } = createTestLimiter(options, 10);
     const out: HeldPermit[] = [];
     for (let each = 0; each < 10; each++) out.push(await limiter.acquire());
     return { limiter, clock, out, limit: () => limiter.snapshot().limit };
@@ -221,14 +221,14 @@ describe("the brake of a pod that shares a bound with others", () => {
   });
 
   test("pauses where only one call is left, longer each time, until the next epoch", async () => {
-    const { limiter, clock } = limiterUnderTest({}, 1);
+    const { limiter, clock } = createTestLimiter({}, 1);
     const throttled = async () => {
       (await limiter.acquire()).release("throttled");
       return limiter.snapshot().holdMs;
     };
     expect(await throttled()).toBe(250);
     expect(limiter.tryAcquire()).toBeUndefined();
-    expect(limiter.whyNot()).toEqual({ by: "hold", waitMs: 250 });
+    expect(limiter.findRefusal()).toEqual({ by: "hold", waitMs: 250 });
     await clock.advance(250);
     expect(await throttled()).toBe(500);
     await clock.advance(500);
@@ -267,7 +267,7 @@ describe("the brake of a pod that shares a bound with others", () => {
 
 describe("a pod that learns alone", () => {
   test("with the preset seed goes 2, 3, 4, 5, 6, 7, is throttled, and goes on from 3 to 4", async () => {
-    const { limiter, clock } = limiterUnderTest({ mode: "local", preset: "seed" });
+    const { limiter, clock } = createTestLimiter({ mode: "local", preset: "seed" });
     const limits = [limiter.snapshot().limit];
     const note = () => {
       const { limit } = limiter.snapshot();
@@ -296,7 +296,7 @@ describe("a pod that learns alone", () => {
   });
 
   test("goes by an allowance from outside while there is one, such as a limit that was pinned", async () => {
-    const { limiter } = limiterUnderTest({ mode: "local" });
+    const { limiter } = createTestLimiter({ mode: "local" });
     const learned = limiter.snapshot().limit;
     limiter.allow(allowing(40, { epoch: 9 }));
     expect(limiter.snapshot().limit).toBe(40);

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { turns } from "../../base/contract/movable-clock.ts";
-import { allowing, limiterUnderTest } from "../contract/limiter.ts";
+import { eventLoopTurns } from "../../base/contract/movable-clock.ts";
+import { allowing, createTestLimiter } from "../contract/limiter.ts";
 import type { HeldPermit } from "./permit.ts";
 import { outcomeKinds } from "../learning/sample.ts";
 import { priorities, type Priority } from "./wait-queue.ts";
@@ -45,7 +45,7 @@ describe("whatever happens to a limiter", () => {
   test("permits are conserved, given only under the limit, in order, and to everybody in the end", async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(anyStep, { maxLength: 120 }), async (steps) => {
-        const { limiter, clock } = limiterUnderTest({ reserve, mode: "leader" }, 3);
+        const { limiter, clock } = createTestLimiter({ reserve, mode: "leader" }, 3);
         let limit = 3;
         let epoch = 1;
         let before = 0;
@@ -83,7 +83,7 @@ describe("whatever happens to a limiter", () => {
             limit = step.limit;
             limiter.allow(allowing(limit, { epoch: ++epoch }));
           } else await clock.advance(step.ms);
-          await turns(1);
+          await eventLoopTurns(1);
 
           const { inFlight } = limiter.demand();
           expect(inFlight).toBe(out().length);
@@ -97,7 +97,7 @@ describe("whatever happens to a limiter", () => {
         limiter.allow(allowing(1, { epoch: ++epoch }));
         for (let left = 0; left < 400 && out().length + waiting().length > 0; left++) {
           for (const each of out()) each.permit!.release("success");
-          await turns(1);
+          await eventLoopTurns(1);
         }
         expect([out().length, waiting().length]).toEqual([0, 0]);
         const { outcomes } = limiter.snapshot();
@@ -117,11 +117,11 @@ describe("whatever happens to a limiter", () => {
         fc.constantFrom("control" as const, "interactive" as const, "retry" as const),
         fc.array(anyPriority, { minLength: 30, maxLength: 60 }),
         async (limit, priority, flood) => {
-          const { limiter } = limiterUnderTest({ reserve }, limit);
+          const { limiter } = createTestLimiter({ reserve }, limit);
           for (const each of flood) {
             if (each !== priority) limiter.acquire({ priority: each }).catch(() => {});
           }
-          await turns(1);
+          await eventLoopTurns(1);
           expect(limiter.tryAcquire({ priority })).toBeDefined();
           limiter.close();
         },

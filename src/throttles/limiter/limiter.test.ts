@@ -1,22 +1,22 @@
 import { describe, expect, test } from "vitest";
-import { turns } from "../../base/contract/movable-clock.ts";
-import { allowing, asking, limiterUnderTest } from "../contract/limiter.ts";
+import { eventLoopTurns } from "../../base/contract/movable-clock.ts";
+import { allowing, trackAcquire, createTestLimiter } from "../contract/limiter.ts";
 
 describe("permits", () => {
   test("are given up to the limit, and then in the order in which they were asked for", async () => {
-    const { limiter } = limiterUnderTest({}, 2);
-    const asked = Array.from({ length: 4 }, () => asking(limiter));
-    await turns();
+    const { limiter } = createTestLimiter({}, 2);
+    const asked = Array.from({ length: 4 }, () => trackAcquire(limiter));
+    await eventLoopTurns();
     expect(asked.map(({ permit }) => permit !== undefined)).toEqual([true, true, false, false]);
     expect(limiter.demand()).toEqual({ inFlight: 2, waiting: 2, behindGate: 0 });
 
     asked[1]!.permit!.release("success");
-    await turns();
+    await eventLoopTurns();
     expect(asked.map(({ permit }) => permit !== undefined)).toEqual([true, true, true, false]);
   });
 
   test("are given back once, however often somebody says so", async () => {
-    const { limiter } = limiterUnderTest({}, 3);
+    const { limiter } = createTestLimiter({}, 3);
     const [first] = [await limiter.acquire(), await limiter.acquire()];
     first.release("success");
     first.release("throttled");
@@ -27,58 +27,58 @@ describe("permits", () => {
   });
 
   test("that are out stay out when the limit falls below them, and nobody gets one until they are back", async () => {
-    const { limiter } = limiterUnderTest({}, 4);
+    const { limiter } = createTestLimiter({}, 4);
     const out = [];
     for (let each = 0; each < 4; each++) out.push(await limiter.acquire());
     limiter.allow(allowing(2, { epoch: 2 }));
-    const next = asking(limiter);
+    const next = trackAcquire(limiter);
 
     out[0]!.release("success");
     out[1]!.release("success");
-    await turns();
+    await eventLoopTurns();
     expect(next.permit).toBeUndefined();
     expect(out[2]!.signal.aborted).toBe(false);
 
     out[2]!.release("success");
-    await turns();
+    await eventLoopTurns();
     expect(next.permit).toBeDefined();
     expect(limiter.demand().inFlight).toBe(2);
   });
 
   test("are given at once when the limit rises", async () => {
-    const { limiter } = limiterUnderTest({}, 0);
-    const asked = [asking(limiter), asking(limiter)];
-    await turns();
+    const { limiter } = createTestLimiter({}, 0);
+    const asked = [trackAcquire(limiter), trackAcquire(limiter)];
+    await eventLoopTurns();
     expect(limiter.demand().waiting).toBe(2);
     limiter.allow(allowing(2));
-    await turns();
+    await eventLoopTurns();
     expect(asked.every(({ permit }) => permit)).toBe(true);
   });
 
   test("aren't waited for by those who have given up, who get their own reason", async () => {
-    const { limiter } = limiterUnderTest({}, 1);
+    const { limiter } = createTestLimiter({}, 1);
     const held = await limiter.acquire();
     const stop = new AbortController();
-    const [first, second] = [asking(limiter, { signal: stop.signal }), asking(limiter)];
+    const [first, second] = [trackAcquire(limiter, { signal: stop.signal }), trackAcquire(limiter)];
     stop.abort(new Error("never mind"));
-    await turns();
+    await eventLoopTurns();
     expect(first.error).toEqual(new Error("never mind"));
     expect(limiter.demand().waiting).toBe(1);
 
     held.release("success");
-    await turns();
+    await eventLoopTurns();
     expect(first.permit).toBeUndefined();
     expect(second.permit).toBeDefined();
-    const late = asking(limiter, { signal: stop.signal });
-    await turns();
+    const late = trackAcquire(limiter, { signal: stop.signal });
+    await eventLoopTurns();
     expect(late.error).toEqual(new Error("never mind"));
   });
 
   test("are waited for by a bounded number of each priority", async () => {
-    const { limiter } = limiterUnderTest({ maxWaiting: 2 }, 0);
-    const batch = [asking(limiter), asking(limiter), asking(limiter)];
-    const urgent = asking(limiter, { priority: "interactive" });
-    await turns();
+    const { limiter } = createTestLimiter({ maxWaiting: 2 }, 0);
+    const batch = [trackAcquire(limiter), trackAcquire(limiter), trackAcquire(limiter)];
+    const urgent = trackAcquire(limiter, { priority: "interactive" });
+    await eventLoopTurns();
     expect(batch.map(({ error }) => error)).toMatchObject([
       undefined,
       undefined,
@@ -88,34 +88,34 @@ describe("permits", () => {
   });
 
   test("are waited for no longer than `maxWaitMs`", async () => {
-    const { limiter, clock } = limiterUnderTest({}, 0);
-    const asked = asking(limiter, { maxWaitMs: 300 });
+    const { limiter, clock } = createTestLimiter({}, 0);
+    const asked = trackAcquire(limiter, { maxWaitMs: 300 });
     await clock.advance(299);
     expect(asked.error).toBeUndefined();
     await clock.advance(1);
     expect(asked.error).toMatchObject({ code: "timeout", details: { maxWaitMs: 300 } });
     limiter.allow(allowing(1));
-    await turns();
+    await eventLoopTurns();
     expect(asked.permit).toBeUndefined();
     expect(limiter.demand()).toMatchObject({ inFlight: 0, waiting: 0 });
   });
 
   test("aren't given past somebody who waits and could have one", async () => {
-    const { limiter } = limiterUnderTest({ bucket: { refillPerS: 1, burstS: 10 } }, 5);
+    const { limiter } = createTestLimiter({ bucket: { refillPerS: 1, burstS: 10 } }, 5);
     limiter.allow(allowing(5, { refillPerS: 1 }));
     const large = await limiter.acquire({ estimate: 10 });
-    asking(limiter, { estimate: 5 });
+    trackAcquire(limiter, { estimate: 5 });
     expect(limiter.tryAcquire({ estimate: 0 })).toBeUndefined();
     large.release("success");
   });
 
   test("are refused to all when the pod stops", async () => {
-    const { limiter, clock } = limiterUnderTest({}, 1);
+    const { limiter, clock } = createTestLimiter({}, 1);
     const held = await limiter.acquire();
-    const waits = asking(limiter);
+    const waits = trackAcquire(limiter);
     limiter.close();
-    const late = asking(limiter);
-    await turns();
+    const late = trackAcquire(limiter);
+    await eventLoopTurns();
     expect(waits.error).toMatchObject({ code: "closed" });
     expect(late.error).toMatchObject({ code: "closed" });
     expect(limiter.tryAcquire()).toBeUndefined();
@@ -129,31 +129,31 @@ describe("reservations", () => {
   const reserve = { control: 2, interactive: 1 };
 
   test("survive a flood of other calls", async () => {
-    const { limiter } = limiterUnderTest({ reserve }, 10);
-    const flood = Array.from({ length: 50 }, () => asking(limiter));
-    await turns();
+    const { limiter } = createTestLimiter({ reserve }, 10);
+    const flood = Array.from({ length: 50 }, () => trackAcquire(limiter));
+    await eventLoopTurns();
     expect(flood.filter(({ permit }) => permit)).toHaveLength(7);
 
-    const control = [1, 2, 3].map(() => asking(limiter, { priority: "control" }));
-    const chat = [1, 2].map(() => asking(limiter, { priority: "interactive" }));
-    await turns();
+    const control = [1, 2, 3].map(() => trackAcquire(limiter, { priority: "control" }));
+    const chat = [1, 2].map(() => trackAcquire(limiter, { priority: "interactive" }));
+    await eventLoopTurns();
     expect(control.filter(({ permit }) => permit)).toHaveLength(2);
     expect(chat.filter(({ permit }) => permit)).toHaveLength(1);
     expect(limiter.demand().inFlight).toBe(10);
   });
 
   test("leave the last permit to anybody", async () => {
-    const { limiter } = limiterUnderTest({ reserve }, 1);
+    const { limiter } = createTestLimiter({ reserve }, 1);
     expect(limiter.tryAcquire()).toBeDefined();
 
-    const three = limiterUnderTest({ reserve: { control: 3 } }, 3).limiter;
+    const three = createTestLimiter({ reserve: { control: 3 } }, 3).limiter;
     const control = [1, 2].map(() => three.tryAcquire({ priority: "control" }));
     expect(control.every(Boolean)).toBe(true);
     expect(three.tryAcquire()).toBeDefined();
   });
 
   test("don't keep those out for whom they are made, when everything else is taken", async () => {
-    const { limiter } = limiterUnderTest({ reserve: { retry: 1 } }, 2);
+    const { limiter } = createTestLimiter({ reserve: { retry: 1 } }, 2);
     expect(limiter.tryAcquire()).toBeDefined();
     expect(limiter.tryAcquire()).toBeUndefined();
     expect(limiter.tryAcquire({ priority: "interactive" })).toBeUndefined();
@@ -163,9 +163,9 @@ describe("reservations", () => {
 
 describe("a call's time", () => {
   test("is up after `callTimeoutMs`: its signal fires, and after a grace its permit is back", async () => {
-    const { limiter, clock } = limiterUnderTest({ callTimeoutMs: 2_500, graceMs: 400 }, 1);
+    const { limiter, clock } = createTestLimiter({ callTimeoutMs: 2_500, graceMs: 400 }, 1);
     const hung = await limiter.acquire();
-    const next = asking(limiter);
+    const next = trackAcquire(limiter);
     await clock.advance(2_499);
     expect(hung.signal.aborted).toBe(false);
     await clock.advance(1);
@@ -183,7 +183,7 @@ describe("a call's time", () => {
   });
 
   test("is shorter if the call says so, and never longer than others count on", async () => {
-    const { limiter, clock } = limiterUnderTest({ callTimeoutMs: 5_000 }, 2);
+    const { limiter, clock } = createTestLimiter({ callTimeoutMs: 5_000 }, 2);
     const short = await limiter.acquire({ timeoutMs: 70 });
     const long = await limiter.acquire({ timeoutMs: 60_000 });
     await clock.advance(70);
@@ -193,7 +193,7 @@ describe("a call's time", () => {
   });
 
   test("is watched over by one timer for all calls, and none when there are none", async () => {
-    const { limiter, clock } = limiterUnderTest({}, 1_000);
+    const { limiter, clock } = createTestLimiter({}, 1_000);
     const permits = [];
     for (let each = 0; each < 1_000; each++) permits.push(await limiter.acquire());
     expect(clock.timers).toBe(1);
@@ -203,7 +203,7 @@ describe("a call's time", () => {
   });
 
   test("ends early for the caller's signal, and its permit is back after the grace though it goes on", async () => {
-    const { limiter, clock } = limiterUnderTest({ graceMs: 100 }, 1);
+    const { limiter, clock } = createTestLimiter({ graceMs: 100 }, 1);
     const stop = new AbortController();
     const permit = await limiter.acquire({ signal: stop.signal });
     stop.abort("enough");
@@ -216,7 +216,7 @@ describe("a call's time", () => {
   });
 
   test("is the downstream's fault where the caller's signal was a time limit", async () => {
-    const { limiter, clock } = limiterUnderTest({ graceMs: 100 }, 1);
+    const { limiter, clock } = createTestLimiter({ graceMs: 100 }, 1);
     const stop = new AbortController();
     await limiter.acquire({ signal: stop.signal });
     stop.abort(new DOMException("late", "TimeoutError"));
@@ -227,36 +227,36 @@ describe("a call's time", () => {
 
 describe("asking why", () => {
   test("tells what holds a call back, and how long that will be", async () => {
-    const { limiter, clock } = limiterUnderTest({}, 1);
-    expect(limiter.whyNot()).toBeUndefined();
+    const { limiter, clock } = createTestLimiter({}, 1);
+    expect(limiter.findRefusal()).toBeUndefined();
     const permit = await limiter.acquire();
-    expect(limiter.whyNot()).toEqual({ by: "limit" });
+    expect(limiter.findRefusal()).toEqual({ by: "limit" });
     await clock.advance(200);
     permit.release("success");
     const again = await limiter.acquire();
-    limiter.behindGate(3);
-    expect(limiter.whyNot()).toEqual({ by: "limit", waitMs: 800 });
+    limiter.setBlockedTasks(3);
+    expect(limiter.findRefusal()).toEqual({ by: "limit", waitMs: 800 });
     again.release({ kind: "throttled", retryAfterMs: 1_000 });
-    const held = limiter.whyNot();
+    const held = limiter.findRefusal();
     expect(held?.by).toBe("hold");
     expect(held?.waitMs).toBeGreaterThanOrEqual(1_000);
     limiter.allow(allowing(0, { breaker: "open", holdMs: 9_000 }));
-    expect(limiter.whyNot()).toEqual({ by: "breaker", waitMs: 9_000 });
+    expect(limiter.findRefusal()).toEqual({ by: "breaker", waitMs: 9_000 });
     limiter.allow(allowing(0));
     await clock.advance(2_000);
-    expect(limiter.whyNot()).toEqual({ by: "no_share" });
+    expect(limiter.findRefusal()).toEqual({ by: "no_share" });
   });
 });
 
 test("those who wait are told where they stand and for about how long, until they have their permit", async () => {
-  const { limiter, clock } = limiterUnderTest({}, 1);
+  const { limiter, clock } = createTestLimiter({}, 1);
   const first = await limiter.acquire();
   await clock.advance(400);
   first.release("success");
   const held = await limiter.acquire();
   const told: Record<string, unknown[]> = { soon: [], late: [], urgent: [] };
   const ask = (who: string, priority?: "interactive") =>
-    asking(limiter, { priority, onWaiting: (at) => void told[who]!.push(at) });
+    trackAcquire(limiter, { priority, onWaiting: (at) => void told[who]!.push(at) });
   ask("soon");
   ask("late");
   const urgent = ask("urgent", "interactive");
@@ -277,12 +277,12 @@ test("those who wait are told where they stand and for about how long, until the
 });
 
 test("one that joins a line which is told where it stands is told after its own quarter of a second", async () => {
-  const { limiter, clock } = limiterUnderTest({}, 1);
+  const { limiter, clock } = createTestLimiter({}, 1);
   await limiter.acquire();
   const told: string[] = [];
-  asking(limiter, { onWaiting: () => void told.push("first") });
+  trackAcquire(limiter, { onWaiting: () => void told.push("first") });
   await clock.advance(200);
-  asking(limiter, { onWaiting: () => void told.push("second") });
+  trackAcquire(limiter, { onWaiting: () => void told.push("second") });
   await clock.advance(50);
   expect(told).toEqual(["first"]);
   await clock.advance(199);

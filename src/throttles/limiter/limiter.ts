@@ -1,18 +1,18 @@
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
-import { classify, type Classify } from "../classify.ts";
+import { classifyCall, type Classify } from "../classify.ts";
 import type { Allowance } from "../learning/controller.ts";
-import type { Outcome, Sample } from "../learning/sample.ts";
-import { createRoom, type HeldBy } from "./admission.ts";
-import { createCalls, type Ending, type HeldPermit } from "./permit.ts";
-import { type AcquireOptions, createLine, type Priority } from "./wait-queue.ts";
-import { createGauge, createTallies, type LimiterSnapshot } from "./stats.ts";
+import type { MeasuredOutcome, Sample } from "../learning/sample.ts";
+import { createAdmission, type HoldReason } from "./admission.ts";
+import { createCallsInFlight, type CallOutcome, type HeldPermit } from "./permit.ts";
+import { type AcquireOptions, createWaitQueue, type Priority } from "./wait-queue.ts";
+import { createSampleRecorder, createCallStats, type LimiterSnapshot } from "./stats.ts";
 import type { LimiterSettings } from "./settings.ts";
 
 /** Why a call can't begin now, and how long that will probably be so, where that is known. */
 type Refusal = {
-  readonly by: HeldBy | "limit" | "closed";
+  readonly by: HoldReason | "limit" | "closed";
   readonly waitMs?: number;
 };
 
@@ -20,7 +20,7 @@ type Demand = {
   readonly inFlight: number;
   readonly waiting: number;
   /** Tasks that would be claimed if there were permits. */
-  readonly behindGate: number;
+  readonly blockedTasks: number;
 };
 
 /** What decides the limit on this pod where no allowance comes from outside. */
@@ -49,9 +49,9 @@ type LimiterOptions = {
 /** How often what has happened is taken in, while something happens. */
 const tickMs = 1_000;
 /** Waits that are shorter than this aren't worth a word. */
-const momentMs = 250;
+const reportPositionAfterMs = 250;
 /** How often the line is gone through for that at most, as each that joins has a moment of its own. */
-const placesMs = 50;
+const positionIntervalMs = 50;
 
 /**
  * The permits of one throttle and key on one pod: who has one, who waits for one, and what came of them.
@@ -61,92 +61,96 @@ export function createLimiter(options: LimiterOptions) {
   const { name, key, clock, random, settings, learner, background = clock.after } = options;
   const { mode } = settings;
   const startMs = clock.monotonic();
-  const errors = createLimiterErrors(name, key);
-  const line = createLine(clock, errors);
-  const { waiting } = line;
-  const room = createRoom(settings, random, startMs);
-  const gauge = createGauge(startMs);
-  const tallies = createTallies(startMs);
-  const wanting = new Set<() => void>();
-  const throttling = new Set<() => void>();
-  const gates = new Set<() => void>();
+  const limiterErrors = createLimiterErrors(name, key);
+  const waitQueue = createWaitQueue(clock, limiterErrors);
+  const { waiting } = waitQueue;
+  const admission = createAdmission(settings, random, startMs);
+  const sampler = createSampleRecorder(startMs);
+  const callStats = createCallStats(startMs);
+  const demandCallbacks = new Set<() => void>();
+  const throttledCallbacks = new Set<() => void>();
+  const freePermitCallbacks = new Set<() => void>();
   // Deadlines and learning need not keep a process alive; those who wait do.
-  const ticks = createTimer(clock, background, tick);
-  const wakes = createTimer(clock, clock.after, wake);
-  const places = createTimer(clock, background, tellPlaces);
-  const calls = createCalls(settings, { nowMs: clock.monotonic, watch: ticks.set, ended });
-  let outside: Allowance | undefined;
-  let behindGate = 0;
+  const tickTimer = createTimer(clock, background, tick);
+  const wakeTimer = createTimer(clock, clock.after, wake);
+  const positionTimer = createTimer(clock, background, reportPositions);
+  const calls = createCallsInFlight(settings, {
+    nowMs: clock.monotonic,
+    watchDeadline: tickTimer.set,
+    onReleased,
+  });
+  let grantedAllowance: Allowance | undefined;
+  let blockedTasks = 0;
   /** Permits that are kept for tasks which are being claimed: given, but to no call yet. */
-  let aside = 0;
-  let learnedMs = startMs;
-  let usedMs = startMs;
+  let reserved = 0;
+  let lastLearnedMs = startMs;
+  let lastUsedMs = startMs;
   let closed = false;
 
-  const learnsAlone = () => mode === "local" && outside === undefined;
+  const learnsAlone = () => mode === "local" && grantedAllowance === undefined;
   const admits = (priority: Priority) =>
-    room.admits(priority, calls.size + aside, calls.inFlightOf);
+    admission.admits(priority, calls.size + reserved, calls.inFlightOf);
 
   /** Goes by what is allowed now, from whoever decides that. */
-  function apply(nowMs: number): void {
-    const begins = room.allow(learnsAlone() ? learner.allowance() : outside, nowMs);
-    if (begins) gauge.beginEpoch(room.epoch(), calls.size);
-    if (failsNow()) line.refuseAll(() => errors.open(room.holdMs(nowMs)));
+  function applyAllowance(nowMs: number): void {
+    const begins = admission.allow(learnsAlone() ? learner.allowance() : grantedAllowance, nowMs);
+    if (begins) sampler.beginEpoch(admission.epoch(), calls.size);
+    if (failsFast()) waitQueue.refuseAll(() => limiterErrors.open(admission.holdMs(nowMs)));
   }
 
-  const failsNow = () => settings.whenOpen === "fail" && room.breaker() === "open";
+  const failsFast = () => settings.whenOpen === "fail" && admission.breaker() === "open";
 
   /** Takes in what has happened, where nobody else does. */
   function learn(nowMs: number): void {
     if (!learnsAlone()) return;
-    const elapsedMs = nowMs - learnedMs;
-    learnedMs = nowMs;
-    learner.learn(elapsedMs, gauge.take(nowMs, calls.size));
-    apply(nowMs);
+    const elapsedMs = nowMs - lastLearnedMs;
+    lastLearnedMs = nowMs;
+    learner.learn(elapsedMs, sampler.takeSample(nowMs, calls.size));
+    applyAllowance(nowMs);
   }
 
   function learnIfDue(nowMs: number): void {
     // Half, since a throttled call may have been a reason to learn in between.
-    if (nowMs - learnedMs >= tickMs / 2) learn(nowMs);
+    if (nowMs - lastLearnedMs >= tickMs / 2) learn(nowMs);
   }
 
-  function begin(asked: AcquireOptions, estimate: number, nowMs: number): HeldPermit {
-    const permit = calls.begin(asked, estimate, room.epoch(), nowMs);
-    room.tokens?.take(estimate, nowMs);
-    gauge.began(calls.size);
-    ticks.set(Math.min(permit.deadlineMs, nowMs + tickMs));
+  function beginCall(request: AcquireOptions, estimate: number, nowMs: number): HeldPermit {
+    const permit = calls.begin(request, estimate, admission.epoch(), nowMs);
+    admission.tokens?.take(estimate, nowMs);
+    sampler.recordStart(calls.size);
+    tickTimer.set(Math.min(permit.deadlineMs, nowMs + tickMs));
     return permit;
   }
 
   /** A permit at once, or none: nobody is overtaken who could have it. */
-  function tryAcquire(asked: AcquireOptions = {}): HeldPermit | undefined {
+  function tryAcquire(request: AcquireOptions = {}): HeldPermit | undefined {
     const nowMs = clock.monotonic();
-    usedMs = nowMs;
+    lastUsedMs = nowMs;
     if (closed) return undefined;
-    if (!ticks.isSet()) learnIfDue(nowMs);
-    if (!admits(asked.priority ?? "batch")) {
-      gauge.limit();
+    if (!tickTimer.isSet()) learnIfDue(nowMs);
+    if (!admits(request.priority ?? "batch")) {
+      sampler.recordLimited();
       return undefined;
     }
-    const estimate = asked.estimate ?? settings.estimate;
-    if (room.heldBy(estimate, nowMs)) return undefined;
+    const estimate = request.estimate ?? settings.estimate;
+    if (admission.holdReason(estimate, nowMs)) return undefined;
     if (waiting.size > 0 && waiting.next(admits)) return undefined;
-    return begin(asked, estimate, nowMs);
+    return beginCall(request, estimate, nowMs);
   }
 
   /** How many tasks, up to so many, could be given a permit now. Those who wait come before them. */
-  function roomFor(most: number, asked: AcquireOptions = {}): number {
+  function countFreePermits(max: number, request: AcquireOptions = {}): number {
     if (closed) return 0;
     const nowMs = clock.monotonic();
-    if (!ticks.isSet()) learnIfDue(nowMs);
-    const { priority = "batch", estimate = settings.estimate } = asked;
+    if (!tickTimer.isSet()) learnIfDue(nowMs);
+    const { priority = "batch", estimate = settings.estimate } = request;
     if (waiting.size > 0 && waiting.next(admits)) return 0;
-    if (room.heldBy(estimate, nowMs)) return 0;
-    const paid = Math.min(most, room.tokens?.countOf(estimate, nowMs) ?? most);
+    if (admission.holdReason(estimate, nowMs)) return 0;
+    const affordable = Math.min(max, admission.tokens?.affordableCalls(estimate, nowMs) ?? max);
     let found = 0;
-    for (; found < paid && admits(priority); found++) aside++;
-    if (found < paid && behindGate > 0) gauge.limit();
-    aside -= found;
+    for (; found < affordable && admits(priority); found++) reserved++;
+    if (found < affordable && blockedTasks > 0) sampler.recordLimited();
+    reserved -= found;
     return found;
   }
 
@@ -154,103 +158,108 @@ export function createLimiter(options: LimiterOptions) {
    * Keeps permits for tasks that are about to be claimed, up to so many, and says how many. Each is for
    * one call of `fromAside`, or is given back.
    */
-  function setAside(most: number, asked?: AcquireOptions): number {
-    usedMs = clock.monotonic();
-    const kept = roomFor(most, asked);
-    aside += kept;
-    return kept;
+  function reserve(max: number, request?: AcquireOptions): number {
+    lastUsedMs = clock.monotonic();
+    const count = countFreePermits(max, request);
+    reserved += count;
+    return count;
   }
 
-  function acquire(asked: AcquireOptions = {}): Promise<HeldPermit> {
-    if (asked.signal?.aborted) return Promise.reject(asked.signal.reason);
-    if (closed) return Promise.reject(errors.closed());
+  function acquire(request: AcquireOptions = {}): Promise<HeldPermit> {
+    if (request.signal?.aborted) return Promise.reject(request.signal.reason);
+    if (closed) return Promise.reject(limiterErrors.closed());
     // With others waiting, it stands in line first, so that turns are counted the same for all.
-    const permit = waiting.size === 0 ? tryAcquire(asked) : undefined;
+    const permit = waiting.size === 0 ? tryAcquire(request) : undefined;
     if (permit) return Promise.resolve(permit);
-    if (failsNow()) return Promise.reject(errors.open(room.holdMs(clock.monotonic())));
-    const { priority = "batch", estimate = settings.estimate } = asked;
+    if (failsFast()) return Promise.reject(limiterErrors.open(admission.holdMs(clock.monotonic())));
+    const { priority = "batch", estimate = settings.estimate } = request;
     if (waiting.sizeOf(priority) >= settings.maxWaiting) {
-      return Promise.reject(errors.full(priority, settings.maxWaiting));
+      return Promise.reject(limiterErrors.full(priority, settings.maxWaiting));
     }
-    const granted = line.join({ asked, priority, estimate }, giveOut);
-    if (asked.onWaiting) places.set(clock.monotonic() + momentMs);
-    giveOut();
-    if (waiting.size > 0) want();
+    const granted = waitQueue.join({ asked: request, priority, estimate }, grantPermits);
+    if (request.onWaiting) positionTimer.set(clock.monotonic() + reportPositionAfterMs);
+    grantPermits();
+    if (waiting.size > 0) reportDemand();
     return granted;
   }
 
   /** Gives out what can be given: to those who wait, in turn, and then to tasks that could be claimed. */
-  function giveOut(): void {
+  function grantPermits(): void {
     if (closed) return;
-    if (waiting.size > 0) serve();
-    if (behindGate > 0) for (const callback of gates) callback();
+    if (waiting.size > 0) grantWaiters();
+    if (blockedTasks > 0) for (const callback of freePermitCallbacks) callback();
   }
 
-  function serve(): void {
+  function grantWaiters(): void {
     const nowMs = clock.monotonic();
     for (;;) {
-      const place = waiting.next(admits);
-      if (!place) {
-        if (waiting.size > 0) gauge.limit();
+      const entry = waiting.next(admits);
+      if (!entry) {
+        if (waiting.size > 0) sampler.recordLimited();
         break;
       }
-      const { asked, estimate, grant } = place.item;
-      if (room.heldBy(estimate, nowMs)) break;
-      waiting.take(place);
-      grant(begin(asked, estimate, nowMs));
+      const { asked: request, estimate, grant } = entry.item;
+      if (admission.holdReason(estimate, nowMs)) break;
+      waiting.take(entry);
+      grant(beginCall(request, estimate, nowMs));
     }
-    if (waiting.size > 0) wakes.set(nowMs + wakeInMs(nowMs));
+    if (waiting.size > 0) wakeTimer.set(nowMs + wakeInMs(nowMs));
   }
 
   /** When those who wait should be looked at again, though nobody has given a permit back. */
   function wakeInMs(nowMs: number): number {
-    const waitMs = room.waitMs(waiting.next(admits)?.item.estimate ?? 0, nowMs);
+    const waitMs = admission.waitMs(waiting.next(admits)?.item.estimate ?? 0, nowMs);
     return waitMs > 0 ? Math.min(waitMs, tickMs) : tickMs;
   }
 
   /** One pass over the line, so that it costs the same for each who waits however many do. */
-  function tellPlaces(): void {
+  function reportPositions(): void {
     const nowMs = clock.monotonic();
-    const holdMs = room.holdMs(nowMs);
-    const limit = room.limit();
+    const holdMs = admission.holdMs(nowMs);
+    const limit = admission.limit();
     let nextMs = Infinity;
     let ahead = 0;
     for (const { item } of waiting) {
       const { onWaiting } = item.asked;
-      const tellMs = item.sinceMs + momentMs;
-      if (onWaiting && nowMs < tellMs) {
-        nextMs = Math.min(nextMs, Math.max(tellMs, nowMs + placesMs));
+      const reportMs = item.sinceMs + reportPositionAfterMs;
+      if (onWaiting && nowMs < reportMs) {
+        nextMs = Math.min(nextMs, Math.max(reportMs, nowMs + positionIntervalMs));
       } else if (onWaiting) {
-        const waitMs = tallies.waitMs(ahead, limit);
+        const waitMs = callStats.estimateWaitMs(ahead, limit);
         onWaiting({ ahead, ...(waitMs !== undefined && { aboutMs: Math.ceil(holdMs + waitMs) }) });
         nextMs = Math.min(nextMs, nowMs + tickMs);
       }
       ahead++;
     }
-    if (nextMs < Infinity) places.set(nextMs);
+    if (nextMs < Infinity) positionTimer.set(nextMs);
   }
 
-  function want(): void {
-    for (const callback of wanting) callback();
+  function reportDemand(): void {
+    for (const callback of demandCallbacks) callback();
   }
 
-  function ended(permit: HeldPermit, ending: Ending): void {
+  function onReleased(permit: HeldPermit, outcome: CallOutcome): void {
     const nowMs = clock.monotonic();
-    calls.ended(permit, ending.kind, nowMs);
-    const used = ending.used ?? permit.usedAmount;
-    room.tokens?.settle(permit.estimate, used, nowMs);
+    calls.ended(permit, outcome.kind, nowMs);
+    const used = outcome.used ?? permit.usedAmount;
+    admission.tokens?.settleEstimate(permit.estimate, used, nowMs);
     // Calls made under this permit have told of their failure when it happened.
-    if (ending.kind === "success" || permit.told !== ending.kind) {
-      tell(permit, ending, nowMs - permit.beganMs, used ?? permit.estimate);
+    if (outcome.kind === "success" || permit.told !== outcome.kind) {
+      recordOutcome(permit, outcome, nowMs - permit.beganMs, used ?? permit.estimate);
     }
-    giveOut();
+    grantPermits();
   }
 
   /** Counts how a call ended, and reacts to it where that can't wait. */
-  function tell(permit: HeldPermit, ending: Ending, latencyMs: number, used: number): void {
+  function recordOutcome(
+    permit: HeldPermit,
+    outcome: CallOutcome,
+    latencyMs: number,
+    used: number,
+  ): void {
     const nowMs = clock.monotonic();
-    const { kind, retryAfterMs, limitedBy } = ending;
-    const outcome: Outcome = {
+    const { kind, retryAfterMs, limitedBy } = outcome;
+    const measured: MeasuredOutcome = {
       kind,
       latencyMs,
       used,
@@ -258,34 +267,34 @@ export function createLimiter(options: LimiterOptions) {
       ...(retryAfterMs !== undefined && { retryAfterMs }),
       ...(limitedBy && { limitedBy }),
     };
-    gauge.record(outcome, permit.epoch, nowMs);
-    tallies.record(outcome, nowMs);
-    if (retryAfterMs !== undefined) room.stayAway(retryAfterMs, nowMs);
+    sampler.record(measured, permit.epoch, nowMs);
+    callStats.record(measured, nowMs);
+    if (retryAfterMs !== undefined) admission.holdFor(retryAfterMs, nowMs);
     if (kind !== "throttled") return;
-    if (permit.epoch === room.epoch()) {
+    if (permit.epoch === admission.epoch()) {
       if (learnsAlone()) learn(nowMs);
-      else if (mode === "hybrid") room.brake(permit.number, calls.begun, nowMs);
+      else if (mode === "hybrid") admission.brake(permit.number, calls.begun, nowMs);
     }
-    for (const callback of throttling) callback();
+    for (const callback of throttledCallbacks) callback();
   }
 
   function tick(): void {
     const nowMs = clock.monotonic();
     const nextMs = Math.min(nowMs + tickMs, calls.expire(nowMs));
     learnIfDue(nowMs);
-    room.fit(nowMs);
-    giveOut();
-    if (calls.size > 0 || waiting.size > 0 || room.isBraked()) ticks.set(nextMs);
+    admission.fit(nowMs);
+    grantPermits();
+    if (calls.size > 0 || waiting.size > 0 || admission.isBraked()) tickTimer.set(nextMs);
   }
 
   function wake(): void {
     const nowMs = clock.monotonic();
     learnIfDue(nowMs);
-    room.fit(nowMs);
-    giveOut();
+    admission.fit(nowMs);
+    grantPermits();
   }
 
-  apply(startMs);
+  applyAllowance(startMs);
 
   return {
     name,
@@ -296,42 +305,43 @@ export function createLimiter(options: LimiterOptions) {
     nowMs: clock.monotonic,
 
     /** How a call ended that threw this or gave this response, whoever may have cut it short. */
-    endingOf(permit: HeldPermit, thing: unknown): Ending {
+    outcomeOf(permit: HeldPermit, thing: unknown): CallOutcome {
       if (permit.timedOut) return { kind: permit.late };
       if (permit.givenUp) return { kind: permit.gaveUpAs };
-      return classify(thing, clock.now(), options.classify);
+      return classifyCall(thing, clock.now(), options.classify);
     },
 
     /** Why there is no permit just now, for such a call. */
-    whyNot(asked: AcquireOptions = {}): Refusal | undefined {
+    findRefusal(request: AcquireOptions = {}): Refusal | undefined {
       const nowMs = clock.monotonic();
       if (closed) return { by: "closed" };
-      const { priority = "batch", estimate = settings.estimate } = asked;
-      const by = room.heldBy(estimate, nowMs);
+      const { priority = "batch", estimate = settings.estimate } = request;
+      const by = admission.holdReason(estimate, nowMs);
       if (by === "no_share") return { by };
-      if (by) return { by, waitMs: room.waitMs(estimate, nowMs) };
-      const limit = room.limit();
+      if (by) return { by, waitMs: admission.waitMs(estimate, nowMs) };
+      const limit = admission.limit();
       if (limit === 0) return { by: "no_share" };
       if (admits(priority) && !waiting.next(admits)) return undefined;
-      const waitMs = tallies.waitMs(waiting.size + behindGate, limit);
+      const waitMs = callStats.estimateWaitMs(waiting.size + blockedTasks, limit);
       return { by: "limit", ...(waitMs !== undefined && { waitMs }) };
     },
 
-    roomFor,
-    setAside,
+    roomFor: countFreePermits,
+    setAside: reserve,
 
     /** Makes one that was set aside the permit of a task; none where it can't be used any more. */
-    fromAside(asked: AcquireOptions = {}): HeldPermit | undefined {
-      aside--;
+    useReserved(request: AcquireOptions = {}): HeldPermit | undefined {
+      reserved--;
       const nowMs = clock.monotonic();
-      const estimate = asked.estimate ?? settings.estimate;
-      if (closed || calls.size >= room.limit() || room.heldBy(estimate, nowMs)) return undefined;
-      return begin(asked, estimate, nowMs);
+      const estimate = request.estimate ?? settings.estimate;
+      if (closed || calls.size >= admission.limit() || admission.holdReason(estimate, nowMs))
+        return undefined;
+      return beginCall(request, estimate, nowMs);
     },
 
-    giveAsideBack(count: number): void {
-      aside -= count;
-      if (count > 0) giveOut();
+    returnReserved(count: number): void {
+      reserved -= count;
+      if (count > 0) grantPermits();
     },
 
     /**
@@ -339,74 +349,78 @@ export function createLimiter(options: LimiterOptions) {
      * ago, or where the pod has lost its share since: others count on it that no call begins after that.
      * Nor while nobody may call; what it costs was taken from the bucket when it was given.
      */
-    begin(permit: HeldPermit, signal?: AbortSignal): HeldPermit | undefined {
-      const by = room.heldBy(0, clock.monotonic());
+    takeOver(permit: HeldPermit, signal?: AbortSignal): HeldPermit | undefined {
+      const by = admission.holdReason(0, clock.monotonic());
       if (permit.timedOut || (by && by !== "bucket")) {
         permit.release("ignored");
         return undefined;
       }
-      calls.takeOver(permit, room.epoch(), signal);
-      ticks.set(permit.deadlineMs);
+      calls.takeOver(permit, admission.epoch(), signal);
+      tickTimer.set(permit.deadlineMs);
       return permit;
     },
 
     /** Counts the failure of a call that was made under a permit, when it happens. */
-    tellUnder(permit: HeldPermit, ending: Ending, latencyMs: number): void {
-      const failed = ending.kind !== "success" && ending.kind !== "ignored";
-      permit.told = failed ? ending.kind : undefined;
-      if (failed) tell(permit, ending, latencyMs, 0);
+    recordNestedOutcome(permit: HeldPermit, outcome: CallOutcome, latencyMs: number): void {
+      const failed = outcome.kind !== "success" && outcome.kind !== "ignored";
+      permit.told = failed ? outcome.kind : undefined;
+      if (failed) recordOutcome(permit, outcome, latencyMs, 0);
     },
 
     /** Goes by this from now on; without it by what the pod has learned alone, or by nothing. */
     allow(next: Allowance | undefined): void {
-      outside = next;
-      apply(clock.monotonic());
-      giveOut();
+      grantedAllowance = next;
+      applyAllowance(clock.monotonic());
+      grantPermits();
     },
 
-    takeSample: (): Sample => gauge.take(clock.monotonic(), calls.size),
+    takeSample: (): Sample => sampler.takeSample(clock.monotonic(), calls.size),
 
-    demand: (): Demand => ({ inFlight: calls.size + aside, waiting: waiting.size, behindGate }),
+    demand: (): Demand => ({
+      inFlight: calls.size + reserved,
+      waiting: waiting.size,
+      blockedTasks,
+    }),
 
     /** How many tasks wait to be claimed for want of permits. */
-    behindGate(count: number): void {
-      const more = count > behindGate;
-      behindGate = count;
-      if (count > 0) usedMs = clock.monotonic();
-      if (more) want();
+    setBlockedTasks(count: number): void {
+      const more = count > blockedTasks;
+      blockedTasks = count;
+      if (count > 0) lastUsedMs = clock.monotonic();
+      if (more) reportDemand();
     },
 
     /** Called back when there is demand that can't be met. */
     onWant(callback: () => void): () => void {
-      wanting.add(callback);
-      return () => void wanting.delete(callback);
+      demandCallbacks.add(callback);
+      return () => void demandCallbacks.delete(callback);
     },
 
     /** Called back when there may be permits for tasks that wait to be claimed. */
-    onRoom(callback: () => void): () => void {
-      gates.add(callback);
-      return () => void gates.delete(callback);
+    onFreePermits(callback: () => void): () => void {
+      freePermitCallbacks.add(callback);
+      return () => void freePermitCallbacks.delete(callback);
     },
 
     /** Called back when a call was throttled. */
     onThrottled(callback: () => void): () => void {
-      throttling.add(callback);
-      return () => void throttling.delete(callback);
+      throttledCallbacks.add(callback);
+      return () => void throttledCallbacks.delete(callback);
     },
 
     /** Whether nothing is lost to others by forgetting it. */
     isIdle(): boolean {
       // Until its lease is over or given back, the row speaks of it, and another here would be taken for it.
-      const leased = (outside?.untilMs ?? -Infinity) > clock.monotonic();
-      const used = calls.size + aside + waiting.size + behindGate > 0;
-      return !used && !leased && !outside?.limit && !closed;
+      const leased = (grantedAllowance?.untilMs ?? -Infinity) > clock.monotonic();
+      const used = calls.size + reserved + waiting.size + blockedTasks > 0;
+      return !used && !leased && !grantedAllowance?.limit && !closed;
     },
 
     longestMs: calls.longestMs,
-    callsLastMs: calls.lastMs,
+    callsLastMs: calls.maxDurationMs,
 
     /** When it was last asked for a permit, by the clock's monotonic time. */
-    lastUsedMs: () => usedMs,
+    lastUsedMs: () => lastUsedMs,
 
     snapshot(): LimiterSnapshot {
       const nowMs = clock.monotonic();
@@ -414,17 +428,17 @@ export function createLimiter(options: LimiterOptions) {
         name,
         key,
         mode,
-        limit: room.limit(),
+        limit: admission.limit(),
         inFlight: calls.size,
         inFlightOf: { ...calls.inFlightOf },
         waiting: waiting.size,
-        behindGate,
-        epoch: room.epoch(),
-        breaker: room.breaker(),
-        holdMs: room.holdMs(nowMs),
-        braked: room.isBraked(),
-        ...(room.tokens && { bucket: room.tokens.snapshot(nowMs) }),
-        ...tallies.snapshot(nowMs),
+        behindGate: blockedTasks,
+        epoch: admission.epoch(),
+        breaker: admission.breaker(),
+        holdMs: admission.holdMs(nowMs),
+        braked: admission.isBraked(),
+        ...(admission.tokens && { bucket: admission.tokens.snapshot(nowMs) }),
+        ...callStats.snapshot(nowMs),
         ...(learnsAlone() && { learned: learner.state() }),
       };
     },
@@ -433,10 +447,10 @@ export function createLimiter(options: LimiterOptions) {
     close(): void {
       if (closed) return;
       closed = true;
-      ticks.stop();
-      wakes.stop();
-      places.stop();
-      line.refuseAll(errors.closed);
+      tickTimer.stop();
+      wakeTimer.stop();
+      positionTimer.stop();
+      waitQueue.refuseAll(limiterErrors.closed);
     },
   };
 }
@@ -489,7 +503,7 @@ function createLimiterErrors(name: string, key: string) {
         { details: { ...details, priority, maxWaiting } },
       ),
 
-    waited: (maxWaitMs: number) =>
+    waitTimedOut: (maxWaitMs: number) =>
       new FlotillaError("timeout", `no permit of ${label} came free within ${maxWaitMs} ms`, {
         details: { ...details, maxWaitMs },
       }),

@@ -1,12 +1,12 @@
 import { FlotillaError } from "../../base/errors.ts";
-import { isAmount, toEnding } from "../classify.ts";
+import { isAmount, toCallOutcome } from "../classify.ts";
 import { type OutcomeKind, outcomeKinds } from "../learning/sample.ts";
 import type { AcquireOptions, Priority } from "./wait-queue.ts";
-import { noneOfAny } from "./admission.ts";
-import { callsLastMs, type LimiterSettings } from "./settings.ts";
+import { zeroPerPriority } from "./admission.ts";
+import { maxCallDurationMs, type LimiterSettings } from "./settings.ts";
 
 /** How a call ended, as whoever made it can tell. */
-export type Ending = {
+export type CallOutcome = {
   readonly kind: OutcomeKind;
   /** How long the downstream asks everybody to stay away. */
   readonly retryAfterMs?: number;
@@ -17,7 +17,7 @@ export type Ending = {
 };
 
 /** What a call is told, and may tell, while it runs. */
-export type Call = {
+export type ThrottledCall = {
   /** Fires when the call's time is up, or when the caller's own signal does. */
   readonly signal: AbortSignal;
   /** Says what the call cost in the bucket's unit, such as tokens. The last word counts. */
@@ -27,20 +27,20 @@ export type Call = {
 };
 
 /** The right to one call at a time, from when it is given until it is given back. */
-export type Permit = Call & {
+export type Permit = ThrottledCall & {
   /** Whether it was given back, by its holder or because its time was up. */
   readonly released: boolean;
   /** Gives it back, once; what comes later is ignored. */
-  release(ending: OutcomeKind | Ending): void;
+  release(ending: OutcomeKind | CallOutcome): void;
 };
 
 /** What a permit needs of the limiter that gave it. */
 type PermitHost = {
   nowMs(): number;
   /** It has another deadline now. */
-  watch(deadlineMs: number): void;
+  watchDeadline(deadlineMs: number): void;
   /** It was given back. */
-  ended(permit: HeldPermit, ending: Ending): void;
+  onReleased(permit: HeldPermit, ending: CallOutcome): void;
 };
 
 type PermitStart = {
@@ -53,8 +53,8 @@ type PermitStart = {
   readonly graceMs: number;
 };
 
-const succeeded: Ending = { kind: "success" };
-const tooLate: Ending = { kind: "timeout" };
+const succeeded: CallOutcome = { kind: "success" };
+const tooLate: CallOutcome = { kind: "timeout" };
 
 /** A class, since there is one per call, and what they can do needn't be made anew each time. */
 export class HeldPermit implements Permit {
@@ -86,7 +86,7 @@ export class HeldPermit implements Permit {
   onTakenBack: ((why: unknown) => void) | undefined;
   /** How many calls are made under it. */
   #under = 0;
-  #ending: OutcomeKind | Ending | undefined;
+  #ending: OutcomeKind | CallOutcome | undefined;
   #abort: AbortController | undefined;
   #reason: unknown;
   #outer: AbortSignal | undefined;
@@ -102,7 +102,7 @@ export class HeldPermit implements Permit {
     this.number = start.number;
     this.beganMs = start.nowMs;
     this.deadlineMs = this.beganMs + start.timeoutMs;
-    if (signal) this.follow(signal);
+    if (signal) this.linkSignal(signal);
   }
 
   // Most calls never ask for it, and making one costs as much as all the rest.
@@ -123,7 +123,7 @@ export class HeldPermit implements Permit {
     this.firstTokenMs ??= this.#host.nowMs() - this.beganMs;
   };
 
-  release(ending: OutcomeKind | Ending): void {
+  release(ending: OutcomeKind | CallOutcome): void {
     if (this.over) return;
     this.over = true;
     // Whoever ended didn't wait for calls that it had begun, and those still reach the downstream.
@@ -143,13 +143,13 @@ export class HeldPermit implements Permit {
     };
   }
 
-  #free(ending: OutcomeKind | Ending): void {
+  #free(ending: OutcomeKind | CallOutcome): void {
     if (this.released) return;
     this.released = true;
     this.over = true;
     if (this.#outer) this.#outer.removeEventListener("abort", this.#onOuterAbort!);
-    const told = toEnding(ending);
-    this.#host.ended(this, told ?? { kind: "ignored" });
+    const told = toCallOutcome(ending);
+    this.#host.onReleased(this, told ?? { kind: "ignored" });
     if (told) return;
     throw new FlotillaError(
       "invalid_option",
@@ -158,7 +158,7 @@ export class HeldPermit implements Permit {
   }
 
   /** How it ends where all went well: an answer that came after its time was up is too late. */
-  success(): Ending {
+  success(): CallOutcome {
     return this.timedOut ? tooLate : succeeded;
   }
 
@@ -169,11 +169,11 @@ export class HeldPermit implements Permit {
     this.beganMs = this.#host.nowMs();
     this.deadlineMs = this.beganMs + this.#timeoutMs;
     this.late = "timeout";
-    if (signal) this.follow(signal);
+    if (signal) this.linkSignal(signal);
   }
 
   /** Ends the call when the caller's signal fires; what it then does is nobody's failure. */
-  follow(signal: AbortSignal): void {
+  linkSignal(signal: AbortSignal): void {
     const onAbort = () => {
       if (this.released || this.timedOut) return;
       this.givenUp = true;
@@ -208,7 +208,7 @@ export class HeldPermit implements Permit {
   #fire(reason: unknown): void {
     this.#reason = reason;
     this.deadlineMs = this.#host.nowMs() + this.#graceMs;
-    this.#host.watch(this.deadlineMs);
+    this.#host.watchDeadline(this.deadlineMs);
     this.#abort?.abort(reason);
   }
 }
@@ -218,9 +218,9 @@ function isTimeout(reason: unknown): boolean {
 }
 
 /** The calls of one limiter that are in flight, and how long they last. */
-export function createCalls(settings: LimiterSettings, host: PermitHost) {
+export function createCallsInFlight(settings: LimiterSettings, host: PermitHost) {
   const inFlight = new Set<HeldPermit>();
-  const inFlightOf = noneOfAny();
+  const inFlightOf = zeroPerPriority();
   let begun = 0;
   let longestMs = 0;
   let succeeded = 0;
@@ -242,8 +242,8 @@ export function createCalls(settings: LimiterSettings, host: PermitHost) {
       return begun;
     },
 
-    begin(asked: AcquireOptions, estimate: number, epoch: number, nowMs: number): HeldPermit {
-      const priority = asked.priority ?? "batch";
+    begin(request: AcquireOptions, estimate: number, epoch: number, nowMs: number): HeldPermit {
+      const priority = request.priority ?? "batch";
       const start = {
         priority,
         estimate,
@@ -251,10 +251,10 @@ export function createCalls(settings: LimiterSettings, host: PermitHost) {
         number: ++begun,
         nowMs,
         // Others wait for `callTimeoutMs` before they take over what a pod that is gone had granted.
-        timeoutMs: Math.min(asked.timeoutMs ?? Infinity, settings.callTimeoutMs),
+        timeoutMs: Math.min(request.timeoutMs ?? Infinity, settings.callTimeoutMs),
         graceMs: settings.graceMs,
       };
-      const permit = new HeldPermit(host, start, asked.signal);
+      const permit = new HeldPermit(host, start, request.signal);
       inFlight.add(permit);
       inFlightOf[priority]++;
       return permit;
@@ -288,6 +288,6 @@ export function createCalls(settings: LimiterSettings, host: PermitHost) {
     longestMs: longest,
 
     /** How long those that are in flight now may still last, for those who can't ask any more. */
-    lastMs: (): number => callsLastMs(settings, { succeeded, longestMs: longest() }),
+    maxDurationMs: (): number => maxCallDurationMs(settings, { succeeded, longestMs: longest() }),
   };
 }

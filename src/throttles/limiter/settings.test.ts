@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { callsLastMs } from "./settings.ts";
+import { maxCallDurationMs } from "./settings.ts";
 
 describe("how long calls of a pod may last that can't be asked any more", () => {
   const settings = { callTimeoutMs: 600_000, graceMs: 5_000 };
@@ -10,6 +10,6 @@ describe("how long calls of a pod may last that can't be asked any more", () => 
     ["twice its longest", 1_000, 30_000, 60_000],
     ["never longer than any call may", 1_000, 400_000, 605_000],
   ])("is %s", (_, succeeded, longestMs, expected) => {
-    expect(callsLastMs(settings, { succeeded, longestMs })).toBe(expected);
+    expect(maxCallDurationMs(settings, { succeeded, longestMs })).toBe(expected);
   });
 });

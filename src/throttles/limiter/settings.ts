@@ -1,5 +1,5 @@
 import type { Reserve } from "./admission.ts";
-import type { Settings } from "../settings.ts";
+import type { ControllerSettings } from "../settings.ts";
 
 /** Who decides how many calls a pod may make at once. */
 export const throttleModes = ["local", "leader", "hybrid"] as const;
@@ -10,7 +10,7 @@ export type ThrottleMode = (typeof throttleModes)[number];
 export type LimiterSettings = {
   readonly mode: ThrottleMode;
   /** What the limit is learned by. */
-  readonly controller: Settings;
+  readonly controller: ControllerSettings;
   readonly callTimeoutMs: number;
   /** How long a call may go on after its signal has fired, before its permit is taken back. */
   readonly graceMs: number;
@@ -25,20 +25,20 @@ export type LimiterSettings = {
 };
 
 // Calls that last longer than any before them are twice as long at most, as a rule.
-const longerBy = 2;
-const atLeastMs = 10_000;
+const durationHeadroom = 2;
+const minDurationMs = 10_000;
 // Fewer say too little about how long calls last.
-const callsAtLeast = 20;
+const minCalls = 20;
 
 /**
  * How long calls of a pod that has fallen silent may still last, by the longest that it has made, once
  * it has made some. No call can hold its permit for longer than its timeout and its grace.
  */
-export function callsLastMs(
+export function maxCallDurationMs(
   { callTimeoutMs, graceMs }: Pick<LimiterSettings, "callTimeoutMs" | "graceMs">,
   { succeeded, longestMs }: { succeeded: number; longestMs: number },
 ): number {
-  const mostMs = callTimeoutMs + graceMs;
-  if (succeeded < callsAtLeast) return mostMs;
-  return Math.min(mostMs, Math.max(atLeastMs, longerBy * longestMs));
+  const maxMs = callTimeoutMs + graceMs;
+  if (succeeded < minCalls) return maxMs;
+  return Math.min(maxMs, Math.max(minDurationMs, durationHeadroom * longestMs));
 }

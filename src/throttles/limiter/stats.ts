@@ -1,20 +1,20 @@
 import type { BreakerState } from "../learning/controller.ts";
 import { addHistograms, countDuration, type Histogram, percentile } from "../learning/histogram.ts";
 import {
-  type Counts,
+  type OutcomeCounts,
   noCounts,
-  type Outcome,
+  type MeasuredOutcome,
   type OutcomeKind,
   type Sample,
 } from "../learning/sample.ts";
 import type { PerPriority } from "./admission.ts";
-import type { TokensSnapshot } from "./bucket.ts";
+import type { BucketSnapshot } from "./bucket.ts";
 import type { ThrottleMode } from "./settings.ts";
 
 type MutableCounts = Record<OutcomeKind, number>;
 
 /** Gathers what the calls of a while amount to, without making anything anew for each call. */
-export function createGauge(startMs: number) {
+export function createSampleRecorder(startMs: number) {
   let epoch = 0;
   let sinceMs = startMs;
   let counts: MutableCounts = { ...noCounts };
@@ -35,16 +35,16 @@ export function createGauge(startMs: number) {
       return ended;
     },
 
-    began(inFlight: number): void {
+    recordStart(inFlight: number): void {
       if (inFlight > peak) peak = inFlight;
     },
 
     /** Somebody found the limit reached. */
-    limit(): void {
+    recordLimited(): void {
       limited = true;
     },
 
-    record(outcome: Outcome, callEpoch: number, nowMs: number): void {
+    record(outcome: MeasuredOutcome, callEpoch: number, nowMs: number): void {
       ended++;
       (callEpoch === epoch ? counts : earlier)[outcome.kind]++;
       if (outcome.kind === "success") {
@@ -69,7 +69,7 @@ export function createGauge(startMs: number) {
       limited = false;
     },
 
-    take(nowMs: number, inFlight: number): Sample {
+    takeSample(nowMs: number, inFlight: number): Sample {
       const sample: Sample = {
         epoch,
         counts,
@@ -117,9 +117,9 @@ export type LimiterSnapshot = {
   readonly holdMs: number;
   /** Whether the pod stays below its share by itself, because of throttled calls. */
   readonly braked: boolean;
-  readonly bucket?: TokensSnapshot;
+  readonly bucket?: BucketSnapshot;
   /** How calls have ended since the pod began. */
-  readonly outcomes: Counts;
+  readonly outcomes: OutcomeCounts;
   /** Of successful calls of the last minute or so. */
   readonly latencyMs: { readonly p50?: number; readonly p95?: number };
   readonly firstTokenMs: { readonly p50?: number; readonly p95?: number };
@@ -132,7 +132,7 @@ export type LimiterSnapshot = {
 const windowMs = 30_000;
 
 /** Counts for people: they add up for ever, and latencies are of the present and the last window. */
-export function createTallies(startMs: number) {
+export function createCallStats(startMs: number) {
   const outcomes: Record<OutcomeKind, number> = {
     success: 0,
     throttled: 0,
@@ -156,7 +156,7 @@ export function createTallies(startMs: number) {
   };
 
   return {
-    record(outcome: Outcome, nowMs: number): void {
+    record(outcome: MeasuredOutcome, nowMs: number): void {
       outcomes[outcome.kind]++;
       rotate(nowMs);
       if (outcome.kind !== "success") return;
@@ -169,7 +169,7 @@ export function createTallies(startMs: number) {
     },
 
     /** How long somebody probably waits behind so many others. */
-    waitMs(ahead: number, limit: number): number | undefined {
+    estimateWaitMs(ahead: number, limit: number): number | undefined {
       if (meanMs === undefined || limit < 1) return undefined;
       return Math.ceil(((ahead + 1) * meanMs) / limit);
     },

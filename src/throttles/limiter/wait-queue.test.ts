@@ -1,13 +1,13 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { createWaiting, type Place, priorities, type Priority } from "./wait-queue.ts";
+import { createPriorityQueue, type WaitEntry, priorities, type Priority } from "./wait-queue.ts";
 
 const anybody = () => true;
 const anyPriority = fc.constantFrom(...priorities);
 
 describe("waiting", () => {
   test("is first come, first served within a priority, and the more urgent go first", () => {
-    const waiting = createWaiting<string>();
+    const waiting = createPriorityQueue<string>();
     waiting.add("batch", "b1");
     waiting.add("interactive", "i1");
     waiting.add("batch", "b2");
@@ -20,7 +20,7 @@ describe("waiting", () => {
   });
 
   test("gives every 16th turn to the one that has waited longest, however urgent the others are", () => {
-    const waiting = createWaiting<string>();
+    const waiting = createPriorityQueue<string>();
     waiting.add("batch", "patient");
     for (let each = 0; each < 40; each++) waiting.add("interactive", "urgent");
 
@@ -28,7 +28,7 @@ describe("waiting", () => {
   });
 
   test("passes over those who may not have a permit, also when it is the oldest one's turn", () => {
-    const waiting = createWaiting<string>();
+    const waiting = createPriorityQueue<string>();
     waiting.add("batch", "patient");
     for (let each = 0; each < 20; each++) waiting.add("control", "urgent");
 
@@ -42,7 +42,7 @@ describe("waiting", () => {
   });
 
   test("can be left anywhere in the line, once", () => {
-    const waiting = createWaiting<string>();
+    const waiting = createPriorityQueue<string>();
     const places = ["a", "b", "c", "d"].map((name) => waiting.add("batch", name));
 
     expect(waiting.remove(places[0]!)).toBe(true);
@@ -64,8 +64,8 @@ describe("waiting", () => {
     );
     fc.assert(
       fc.property(steps, (all) => {
-        const waiting = createWaiting<number>();
-        let present: Place<number>[] = [];
+        const waiting = createPriorityQueue<number>();
+        let present: WaitEntry<number>[] = [];
         const wrong: string[] = [];
         const check = (what: string, holds: boolean) => holds || wrong.push(what);
         for (const [number, step] of all.entries()) {
@@ -98,7 +98,7 @@ describe("waiting", () => {
         fc.array(anyPriority, { maxLength: 20 }),
         fc.array(anyPriority, { minLength: 700, maxLength: 700 }),
         (ahead, later) => {
-          const waiting = createWaiting<string>();
+          const waiting = createPriorityQueue<string>();
           for (const priority of ahead) waiting.add(priority, "ahead");
           waiting.add("batch", "patient");
           let turns = 0;
@@ -118,7 +118,7 @@ describe("waiting", () => {
   });
 });
 
-function drain(waiting: ReturnType<typeof createWaiting<string>>): string[] {
+function drain(waiting: ReturnType<typeof createPriorityQueue<string>>): string[] {
   const served: string[] = [];
   for (;;) {
     const place = waiting.next(anybody);

@@ -8,22 +8,22 @@ export const priorities = ["control", "interactive", "retry", "batch"] as const;
 export type Priority = (typeof priorities)[number];
 
 // So that a steady stream of urgent calls slows the others down and never stops them.
-const oldestEvery = 16;
+const oldestFirstEvery = 16;
 
 /** One place in a queue. The links are the queue's own. */
-export type Place<Item> = {
+export type WaitEntry<Item> = {
   readonly item: Item;
   readonly priority: Priority;
   readonly number: number;
-  previous: Place<Item> | undefined;
-  next: Place<Item> | undefined;
+  previous: WaitEntry<Item> | undefined;
+  next: WaitEntry<Item> | undefined;
   /** Whether it still waits. */
-  waits: boolean;
+  isWaiting: boolean;
 };
 
-type Line<Item> = {
-  first: Place<Item> | undefined;
-  last: Place<Item> | undefined;
+type PriorityList<Item> = {
+  first: WaitEntry<Item> | undefined;
+  last: WaitEntry<Item> | undefined;
   size: number;
 };
 
@@ -32,26 +32,26 @@ type Line<Item> = {
  * and every 16th time the one that has waited longest of all. Leaving costs the same anywhere in a line,
  * since callers give up by the thousand when something hangs.
  */
-export function createWaiting<Item>() {
-  const lines: Record<Priority, Line<Item>> = {
-    control: line(),
-    interactive: line(),
-    retry: line(),
-    batch: line(),
+export function createPriorityQueue<Item>() {
+  const lists: Record<Priority, PriorityList<Item>> = {
+    control: emptyList(),
+    interactive: emptyList(),
+    retry: emptyList(),
+    batch: emptyList(),
   };
   let size = 0;
   let numbers = 0;
   let taken = 0;
 
-  const remove = (place: Place<Item>): boolean => {
-    if (!place.waits) return false;
-    place.waits = false;
-    const at = lines[place.priority];
-    if (place.previous) place.previous.next = place.next;
-    else at.first = place.next;
-    if (place.next) place.next.previous = place.previous;
-    else at.last = place.previous;
-    at.size--;
+  const remove = (entry: WaitEntry<Item>): boolean => {
+    if (!entry.isWaiting) return false;
+    entry.isWaiting = false;
+    const list = lists[entry.priority];
+    if (entry.previous) entry.previous.next = entry.next;
+    else list.first = entry.next;
+    if (entry.next) entry.next.previous = entry.previous;
+    else list.last = entry.previous;
+    list.size--;
     size--;
     return true;
   };
@@ -60,36 +60,36 @@ export function createWaiting<Item>() {
     get size() {
       return size;
     },
-    sizeOf: (priority: Priority) => lines[priority].size,
+    sizeOf: (priority: Priority) => lists[priority].size,
 
-    add(priority: Priority, item: Item): Place<Item> {
-      const at = lines[priority];
-      const place: Place<Item> = {
+    add(priority: Priority, item: Item): WaitEntry<Item> {
+      const list = lists[priority];
+      const entry: WaitEntry<Item> = {
         item,
         priority,
         number: ++numbers,
-        previous: at.last,
+        previous: list.last,
         next: undefined,
-        waits: true,
+        isWaiting: true,
       };
-      if (at.last) at.last.next = place;
-      else at.first = place;
-      at.last = place;
-      at.size++;
+      if (list.last) list.last.next = entry;
+      else list.first = entry;
+      list.last = entry;
+      list.size++;
       size++;
-      return place;
+      return entry;
     },
 
     remove,
 
     /** Whose turn it is among those priorities that may have a permit now. */
-    next(mayHave: (priority: Priority) => boolean): Place<Item> | undefined {
+    next(admits: (priority: Priority) => boolean): WaitEntry<Item> | undefined {
       if (size === 0) return undefined;
-      const oldestFirst = (taken + 1) % oldestEvery === 0;
-      let found: Place<Item> | undefined;
+      const oldestFirst = (taken + 1) % oldestFirstEvery === 0;
+      let found: WaitEntry<Item> | undefined;
       for (const priority of priorities) {
-        const { first } = lines[priority];
-        if (!first || (found && found.number < first.number) || !mayHave(priority)) continue;
+        const { first } = lists[priority];
+        if (!first || (found && found.number < first.number) || !admits(priority)) continue;
         if (!oldestFirst) return first;
         found = first;
       }
@@ -97,20 +97,20 @@ export function createWaiting<Item>() {
     },
 
     /** Takes it out because it has got its permit, which counts as a turn. */
-    take(place: Place<Item>): void {
-      if (remove(place)) taken++;
+    take(entry: WaitEntry<Item>): void {
+      if (remove(entry)) taken++;
     },
 
     /** Everybody, in the order in which they are served, but for every 16th turn. */
-    *[Symbol.iterator](): Iterator<Place<Item>> {
+    *[Symbol.iterator](): Iterator<WaitEntry<Item>> {
       for (const priority of priorities) {
-        for (let place = lines[priority].first; place; place = place.next) yield place;
+        for (let entry = lists[priority].first; entry; entry = entry.next) yield entry;
       }
     },
   };
 }
 
-function line<Item>(): Line<Item> {
+function emptyList<Item>(): PriorityList<Item> {
   return { first: undefined, last: undefined, size: 0 };
 }
 
@@ -126,11 +126,11 @@ export type AcquireOptions = {
   /** How long to wait for a permit at most. */
   readonly maxWaitMs?: number | undefined;
   /** Told where it stands while it waits: after a quarter of a second, and then every second or so. */
-  readonly onWaiting?: ((at: InLine) => void) | undefined;
+  readonly onWaiting?: ((at: QueuePosition) => void) | undefined;
 };
 
 /** Where a call stands that waits for a permit, on its pod. */
-export type InLine = {
+export type QueuePosition = {
   /** How many other calls of the same throttle and key wait on this pod and are served before it. */
   readonly ahead: number;
   /** About how long it will wait; absent where no call has ended yet. */
@@ -148,8 +148,8 @@ type Waiter = {
 };
 
 /** Those who wait for a permit, each of whom may give up at any time. */
-export function createLine(clock: Clock, errors: LimiterErrors) {
-  const waiting = createWaiting<Waiter>();
+export function createWaitQueue(clock: Clock, errors: LimiterErrors) {
+  const waiting = createPriorityQueue<Waiter>();
   return {
     waiting,
 
@@ -166,13 +166,13 @@ export function createLine(clock: Clock, errors: LimiterErrors) {
           signal?.removeEventListener("abort", onAbort);
         };
         const giveUp = (error: unknown) => {
-          if (!waiting.remove(place)) return;
+          if (!waiting.remove(entry)) return;
           end();
           reject(error);
           onLeft();
         };
         const onAbort = () => giveUp(signal!.reason);
-        const place = waiting.add(priority, {
+        const entry = waiting.add(priority, {
           asked,
           estimate,
           sinceMs: clock.monotonic(),
@@ -187,15 +187,15 @@ export function createLine(clock: Clock, errors: LimiterErrors) {
         });
         signal?.addEventListener("abort", onAbort, { once: true });
         if (maxWaitMs !== undefined) {
-          cancelTimer = clock.after(maxWaitMs, () => giveUp(errors.waited(maxWaitMs)));
+          cancelTimer = clock.after(maxWaitMs, () => giveUp(errors.waitTimedOut(maxWaitMs)));
         }
       });
     },
 
     refuseAll(error: () => unknown): void {
-      for (const place of waiting) {
-        waiting.remove(place);
-        place.item.refuse(error());
+      for (const entry of waiting) {
+        waiting.remove(entry);
+        entry.item.refuse(error());
       }
     },
   };

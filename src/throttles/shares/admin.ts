@@ -4,18 +4,18 @@ import { fitPage } from "../../base/page.ts";
 import type { Database, Row } from "../../store/database.ts";
 import type { Statement } from "../../store/sql.ts";
 import { isStorable } from "../declaration.ts";
-import type { Settings } from "../settings.ts";
-import { type Stats, toStats } from "./fleet-learning.ts";
+import type { ControllerSettings } from "../settings.ts";
+import { type ThrottleStats, toThrottleStats } from "./fleet-learning.ts";
 import {
-  type Gate,
+  type CallConstraints,
   getReports,
   getThrottles,
   listThrottles,
   pinBound,
-  type Place,
-  placeKey,
-  type Shares,
-  toGate,
+  type ThrottleId,
+  throttleMapKey,
+  type ShareEntries,
+  toConstraints,
   unpinBound,
 } from "./sql.ts";
 
@@ -52,25 +52,25 @@ export function createThrottlesClient({ database }: { database: Database }): Thr
       checkOptions("throttles.list", options, ["cursor", "limit"]);
       const { cursor, limit = 100 } = options;
       checkNumber("limit", limit, { min: 1, max: 1_000 });
-      const after = cursor === undefined ? undefined : placeOf(cursor);
+      const after = cursor === undefined ? undefined : idOfCursor(cursor);
       const found = await readThrottles(database, { limit: limit + 1, ...(after && { after }) });
       const page = fitPage(found.slice(0, limit), found.length > limit);
       return { throttles: page.items, next: page.hasMore ? cursorOf(page.items.at(-1)!) : null };
     },
-    get: async (name, options) => readThrottle(database, placeFrom(name, options)),
+    get: async (name, options) => readThrottle(database, checkedThrottleId(name, options)),
     async pin(name, limit, options) {
       checkNumber("limit", limit, pinRange);
-      const place = placeFrom(name, options);
-      return (await pin(database, place, limit)) ?? missing(place);
+      const throttleId = checkedThrottleId(name, options);
+      return (await pin(database, throttleId, limit)) ?? missing(throttleId);
     },
     async unpin(name, options) {
-      const place = placeFrom(name, options);
-      return (await unpin(database, place)) ?? missing(place);
+      const throttleId = checkedThrottleId(name, options);
+      return (await unpin(database, throttleId)) ?? missing(throttleId);
     },
   };
 }
 
-function placeFrom(name: string, options: ThrottleKey = {}): Place {
+function checkedThrottleId(name: string, options: ThrottleKey = {}): ThrottleId {
   checkOptions("throttle", options, ["key"]);
   const { key = "" } = options;
   if (isText(name) && isText(key)) return { name, key };
@@ -81,11 +81,11 @@ function placeFrom(name: string, options: ThrottleKey = {}): Place {
 }
 
 // Names and keys may hold anything, so none of them can stand between the two.
-function cursorOf({ name, key }: Place): string {
+function cursorOf({ name, key }: ThrottleId): string {
   return Buffer.from(JSON.stringify([name, key])).toString("base64url");
 }
 
-function placeOf(cursor: string): Place {
+function idOfCursor(cursor: string): ThrottleId {
   try {
     const [name, key] = JSON.parse(Buffer.from(cursor, "base64url").toString()) as unknown[];
     if (isText(name) && isText(key)) return { name, key };
@@ -100,22 +100,22 @@ function isText(value: unknown): value is string {
 }
 
 /** It is known to the store from its first use on. */
-function missing({ name, key }: Place): never {
-  const shown = JSON.stringify(name.slice(0, 80));
+function missing({ name, key }: ThrottleId): never {
+  const label = JSON.stringify(name.slice(0, 80));
   const of = key === "" ? "" : ` with the key ${JSON.stringify(key.slice(0, 80))}`;
-  throw new FlotillaError("not_found", `no pod has used a throttle ${shown}${of} yet`);
+  throw new FlotillaError("not_found", `no pod has used a throttle ${label}${of} yet`);
 }
 
 /** One throttle and key as the whole fleet sees it. */
-export type ThrottleView = Place & {
+export type ThrottleView = ThrottleId & {
   /** How many calls all pods may have in flight at once. */
   readonly bound: number;
   readonly epoch: number;
   /** What somebody has set it to by hand, and when that was last done or undone. */
   readonly pinned?: number;
   readonly pinnedAtMs?: number;
-  readonly settings: Settings;
-  readonly breaker: Gate["breaker"];
+  readonly settings: ControllerSettings;
+  readonly breaker: CallConstraints["breaker"];
   readonly holdMs: number;
   readonly refillPerS?: number;
   readonly inFlight: number;
@@ -124,7 +124,7 @@ export type ThrottleView = Place & {
   /** The calls among them, each of which waits on one pod. */
   readonly callsWaiting: number;
   /** How calls have ended since the throttle is known. */
-  readonly outcomes: Stats["outcomes"];
+  readonly outcomes: ThrottleStats["outcomes"];
   readonly p95Ms?: number;
   readonly firstTokenP95Ms?: number;
   /** How long successful calls take on average, the latest most of all, and what they cost in the bucket's unit. */
@@ -145,20 +145,20 @@ export type PodView = {
 };
 
 type ReadOptions = {
-  readonly after?: Place;
+  readonly after?: ThrottleId;
   readonly limit?: number;
   /** Only the keys of this one. */
   readonly name?: string;
 };
 
-const pageMost = 1_000;
+const maxPage = 1_000;
 // Pods that have work report every second.
-const heardWithinMs = 10_000;
+const reportedWithinMs = 10_000;
 
 /** What is known of throttles, in the order of their names and keys. */
 export async function readThrottles(
   database: Database,
-  { after = { name: "", key: "" }, limit = pageMost, name }: ReadOptions = {},
+  { after = { name: "", key: "" }, limit = maxPage, name }: ReadOptions = {},
 ): Promise<ThrottleView[]> {
   const rows = await database.read(listThrottles(after, limit, name));
   return withReports(database, rows);
@@ -166,32 +166,32 @@ export async function readThrottles(
 
 export async function readThrottle(
   database: Database,
-  place: Place,
+  throttleId: ThrottleId,
 ): Promise<ThrottleView | undefined> {
-  const [found] = await withReports(database, await database.read(getThrottles([place])));
+  const [found] = await withReports(database, await database.read(getThrottles([throttleId])));
   return found;
 }
 
 async function withReports(database: Database, rows: readonly Row[]): Promise<ThrottleView[]> {
   if (rows.length === 0) return [];
-  const places = rows.map((row) => ({ name: row["name"] as string, key: row["key"] as string }));
+  const ids = rows.map((row) => ({ name: row["name"] as string, key: row["key"] as string }));
   const reports = new Map<string, Row[]>();
-  for (const report of await database.read(getReports(places))) {
-    const at = placeKey(report["name"] as string, report["key"] as string);
+  for (const report of await database.read(getReports(ids))) {
+    const at = throttleMapKey(report["name"] as string, report["key"] as string);
     reports.set(at, [...(reports.get(at) ?? []), report]);
   }
   return rows.map((row) => {
-    const at = placeKey(row["name"] as string, row["key"] as string);
+    const at = throttleMapKey(row["name"] as string, row["key"] as string);
     return toView(row, reports.get(at) ?? []);
   });
 }
 
 function toView(row: Row, reports: readonly Row[]): ThrottleView {
-  const { outcomes, ...latencies } = toStats(row["stats"] as string);
-  const pods = podsOf(JSON.parse(row["shares"] as string) as Shares, reports);
+  const { outcomes, ...latencies } = toThrottleStats(row["stats"] as string);
+  const pods = podsOf(JSON.parse(row["shares"] as string) as ShareEntries, reports);
   // What a pod said that is gone by now isn't in flight any more.
-  const heard = pods.filter(({ reportedMs = Infinity }) => reportedMs < heardWithinMs);
-  const sum = (of: (pod: PodView) => number) => heard.reduce((all, pod) => all + of(pod), 0);
+  const reporting = pods.filter(({ reportedMs = Infinity }) => reportedMs < reportedWithinMs);
+  const sum = (of: (pod: PodView) => number) => reporting.reduce((all, pod) => all + of(pod), 0);
   return {
     name: row["name"] as string,
     key: row["key"] as string,
@@ -199,8 +199,8 @@ function toView(row: Row, reports: readonly Row[]): ThrottleView {
     epoch: Number(row["epoch"]),
     ...(row["pinned"] !== null && { pinned: Number(row["pinned"]) }),
     ...(row["pinned_at"] !== null && { pinnedAtMs: Number(row["pinned_at"]) }),
-    settings: JSON.parse(row["settings"] as string) as Settings,
-    ...toGate(row["gate"] as string),
+    settings: JSON.parse(row["settings"] as string) as ControllerSettings,
+    ...toConstraints(row["gate"] as string),
     inFlight: sum(({ inFlight }) => inFlight),
     waiting: sum(({ waiting }) => waiting),
     callsWaiting: sum(({ callsWaiting }) => callsWaiting),
@@ -211,10 +211,10 @@ function toView(row: Row, reports: readonly Row[]): ThrottleView {
   };
 }
 
-function podsOf(shares: Shares, reports: readonly Row[]): PodView[] {
-  const said = new Map(reports.map((report) => [report["pod_id"] as string, report]));
-  return [...new Set([...Object.keys(shares), ...said.keys()])].sort().map((podId) => {
-    const report = said.get(podId);
+function podsOf(shares: ShareEntries, reports: readonly Row[]): PodView[] {
+  const byPod = new Map(reports.map((report) => [report["pod_id"] as string, report]));
+  return [...new Set([...Object.keys(shares), ...byPod.keys()])].sort().map((podId) => {
+    const report = byPod.get(podId);
     return {
       podId,
       share: shares[podId]?.share ?? 0,
@@ -229,41 +229,44 @@ function podsOf(shares: Shares, reports: readonly Row[]): PodView[] {
 /** Holds the bound where somebody says, from now on. Resolves to undefined where there is no such throttle. */
 export async function pin(
   database: Database,
-  place: Place,
+  throttleId: ThrottleId,
   bound: number,
 ): Promise<ThrottleView | undefined> {
   checkNumber("pin", bound, { min: 0, max: 100_000 });
-  return changeByHand(database, place, {
+  return changeManually(database, throttleId, {
     isDone: (row) => row["pinned"] !== null && Number(row["pinned"]) === bound,
-    statement: (rev) => pinBound(place, rev, bound),
+    statement: (rev) => pinBound(throttleId, rev, bound),
   });
 }
 
 /** Lets the bound be learned again, from what was known before it was pinned. */
-export async function unpin(database: Database, place: Place): Promise<ThrottleView | undefined> {
-  return changeByHand(database, place, {
+export async function unpin(
+  database: Database,
+  throttleId: ThrottleId,
+): Promise<ThrottleView | undefined> {
+  return changeManually(database, throttleId, {
     isDone: (row) => row["pinned"] === null,
-    statement: (rev) => unpinBound(place, rev),
+    statement: (rev) => unpinBound(throttleId, rev),
   });
 }
 
-type ByHand = {
+type ManualChange = {
   readonly isDone: (row: Row) => boolean;
   readonly statement: (rev: number) => Statement;
 };
 
-const triesMost = 50;
+const maxTries = 50;
 
 /** Whoever looks again after an answer was lost finds out, since a write that came late fails. */
-async function changeByHand(
+async function changeManually(
   database: Database,
-  place: Place,
-  { isDone, statement }: ByHand,
+  throttleId: ThrottleId,
+  { isDone, statement }: ManualChange,
 ): Promise<ThrottleView | undefined> {
-  for (let tries = 1; tries <= triesMost; tries++) {
-    const [row] = await database.read(getThrottles([place]));
+  for (let attempt = 1; attempt <= maxTries; attempt++) {
+    const [row] = await database.read(getThrottles([throttleId]));
     if (!row) return undefined;
-    if (isDone(row)) return readThrottle(database, place);
+    if (isDone(row)) return readThrottle(database, throttleId);
     try {
       await database.write([statement(Number(row["rev"]))]);
     } catch (error) {
@@ -272,6 +275,6 @@ async function changeByHand(
   }
   throw new FlotillaError(
     "store_busy",
-    `the throttle "${place.name}" was changed by others all the time: try again`,
+    `the throttle "${throttleId.name}" was changed by others all the time: try again`,
   );
 }

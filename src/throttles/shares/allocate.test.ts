@@ -1,13 +1,13 @@
 import { describe, expect, test } from "vitest";
 import { between, seededRandom } from "../../base/random.ts";
-import { allot } from "./allocate.ts";
+import { allocate } from "./allocate.ts";
 
 const claimants = (demands: readonly number[]) =>
   demands.map((demand, at) => ({ podId: `p${String(at).padStart(2, "0")}`, demand }));
 const needed = (budget: number, demands: readonly number[], nowMs = 0) =>
-  [...allot(budget, claimants(demands), nowMs).values()].map((each) => each.needed);
+  [...allocate(budget, claimants(demands), nowMs).values()].map((each) => each.needed);
 const targets = (budget: number, demands: readonly number[], nowMs = 0) =>
-  [...allot(budget, claimants(demands), nowMs).values()].map((each) => each.target);
+  [...allocate(budget, claimants(demands), nowMs).values()].map((each) => each.target);
 const sum = (numbers: readonly number[]) => numbers.reduce((all, each) => all + each, 0);
 const jain = (numbers: readonly number[]) =>
   sum(numbers) ** 2 / (numbers.length * sum(numbers.map((each) => each ** 2)));
@@ -53,8 +53,8 @@ describe("permits", () => {
 
   test("are the same for everybody, in whichever order pods are read", () => {
     const all = claimants([5, 9, 9, 9, 2]);
-    const one = allot(11, all, 77_000);
-    const other = allot(11, all.toReversed(), 77_000);
+    const one = allocate(11, all, 77_000);
+    const other = allocate(11, all.toReversed(), 77_000);
     expect(new Map(other)).toEqual(new Map(one));
   });
 });
@@ -98,8 +98,8 @@ describe("permits that can't be divided evenly", () => {
   });
 
   test("move by one place when one more pod comes, not all at once", () => {
-    const before = allot(20, claimants(Array.from({ length: 31 }, () => 9)), 30_000);
-    const after = allot(20, claimants(Array.from({ length: 32 }, () => 9)), 30_000);
+    const before = allocate(20, claimants(Array.from({ length: 31 }, () => 9)), 30_000);
+    const after = allocate(20, claimants(Array.from({ length: 32 }, () => 9)), 30_000);
     const changed = [...before].filter(([id, { needed: had }]) => after.get(id)!.needed !== had);
     expect(changed.length).toBeLessThanOrEqual(4);
   });

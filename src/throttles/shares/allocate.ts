@@ -6,7 +6,7 @@
  * spread as room to grow, so that a pod's next call needn't ask. Permits that can't be divided evenly
  * go round, one place at a time: with fewer permits than pods everybody has one now and then.
  */
-type Claimant = {
+type Participant = {
   readonly podId: string;
   /** How many calls it has in flight and would start if it could. */
   readonly demand: number;
@@ -26,30 +26,33 @@ const placeOfSomeMs = 4_000;
 const seatMs = 3_000;
 
 /** `nowMs` is any clock that all pods read alike; it only says whose turn it is. */
-export function allot(
+export function allocate(
   budget: number,
-  claimants: readonly Claimant[],
+  participants: readonly Participant[],
   nowMs: number,
 ): Map<string, Target> {
-  const order = claimants.toSorted((a, b) => (a.podId < b.podId ? -1 : 1));
+  const order = participants.toSorted((a, b) => (a.podId < b.podId ? -1 : 1));
   const whole = Math.max(0, Math.floor(budget));
   const needed = fill(
     whole,
     order.map(({ demand }) => demand),
     nowMs,
   );
-  const room = fill(
+  const headroom = fill(
     whole - sumOf(needed),
-    order.map(({ demand }) => roomFor(demand)),
+    order.map(({ demand }) => headroomFor(demand)),
     nowMs,
   );
   return new Map(
-    order.map(({ podId }, at) => [podId, { needed: needed[at]!, target: needed[at]! + room[at]! }]),
+    order.map(({ podId }, at) => [
+      podId,
+      { needed: needed[at]!, target: needed[at]! + headroom[at]! },
+    ]),
   );
 }
 
 /** How many more than it asks for a pod should have, if there are enough. */
-function roomFor(demand: number): number {
+function headroomFor(demand: number): number {
   return demand > 0 ? Math.max(1, Math.ceil(demand / 2)) : 0;
 }
 
@@ -93,7 +96,7 @@ function sumOf(numbers: readonly number[]): number {
 }
 
 /** A pod that holds a share, or wants one. */
-export type Standing = {
+export type PodShare = {
   readonly podId: string;
   /** What it holds according to the row. */
   readonly share: number;
@@ -102,7 +105,7 @@ export type Standing = {
   readonly silent: boolean;
 };
 
-export type Mine = {
+export type OwnShare = {
   readonly podId: string;
   readonly share: number;
   readonly inFlight: number;
@@ -115,12 +118,12 @@ type Situation = {
   readonly bound: number;
   /** The store's time, which only says whose turn it is. */
   readonly nowMs: number;
-  readonly me: Mine;
+  readonly me: OwnShare;
   /** All others, without those whose share has expired. */
-  readonly others: readonly Standing[];
+  readonly others: readonly PodShare[];
 };
 
-export type Decision = {
+export type ShareDecision = {
   /** How many calls may be in flight here from now on; never more than what is held. */
   readonly limit: number;
   /** What the row should say of this pod. */
@@ -134,16 +137,16 @@ export type Decision = {
  * somebody else needs it, where the bound has fallen, or when it is idle: what nobody misses stays, so
  * that quiet fleets write nothing. A share is never below what is in flight.
  */
-export function decide({ bound, nowMs, me, others }: Situation): Decision {
+export function decideShare({ bound, nowMs, me, others }: Situation): ShareDecision {
   const held = sharesSum(others) + me.share;
   const free = bound - held;
   const silent = others.filter((each) => each.silent);
-  const taking = others.filter((each) => !each.silent);
+  const active = others.filter((each) => !each.silent);
   const budget = bound - sharesSum(silent);
-  const targets = allot(budget, [me, ...taking], nowMs);
+  const targets = allocate(budget, [me, ...active], nowMs);
   const { target, needed } = targets.get(me.podId)!;
 
-  const missing = taking.reduce(
+  const missing = active.reduce(
     (sum, { podId, share }) => sum + Math.max(0, targets.get(podId)!.needed - share),
     0,
   );
@@ -152,12 +155,12 @@ export function decide({ bound, nowMs, me, others }: Situation): Decision {
     const share = Math.min(me.share, Math.max(target, me.inFlight));
     return { limit: target, share, owed: false };
   }
-  const short = me.share < needed || me.share < target - Math.floor(roomFor(me.demand) / 2);
+  const short = me.share < needed || me.share < target - Math.floor(headroomFor(me.demand) / 2);
   const raised = me.share < target && short ? me.share + Math.min(target - me.share, free) : 0;
   const share = Math.max(me.share, raised);
   return { limit: share, share, owed: share < needed };
 }
 
-function sharesSum(standings: readonly { readonly share: number }[]): number {
-  return standings.reduce((sum, { share }) => sum + share, 0);
+function sharesSum(shares: readonly { readonly share: number }[]): number {
+  return shares.reduce((sum, { share }) => sum + share, 0);
 }

@@ -2,27 +2,27 @@ import type { Clock } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Database, Row } from "../../store/database.ts";
-import { allowed, type ControllerState, firstState, step } from "../learning/controller.ts";
+import { allowanceOf, type ControllerState, initialState, step } from "../learning/controller.ts";
 import { addHistograms, type Histogram, percentile } from "../learning/histogram.ts";
 import {
   addCounts,
   addSamples,
-  type Counts,
+  type OutcomeCounts,
   emptySample,
   noCounts,
   outcomeKinds,
   type Sample,
 } from "../learning/sample.ts";
 import { windowDurations } from "../learning/windows.ts";
-import type { Settings } from "../settings.ts";
+import type { ControllerSettings } from "../settings.ts";
 import {
   changeLearned,
-  type Gate,
+  type CallConstraints,
   getThrottles,
   type Learned,
-  lookAtReports,
-  type Place,
-  placeKey,
+  getRecentReports,
+  type ThrottleId,
+  throttleMapKey,
   pruneReports,
   pruneThrottles,
 } from "./sql.ts";
@@ -32,12 +32,12 @@ type LearningOptions = {
   readonly clock: Clock;
   readonly log: Logger;
   /** Told of every change of a bound. */
-  readonly onBound?: ((bound: Place & { bound: number; epoch: number }) => void) | undefined;
+  readonly onBound?: ((bound: ThrottleId & { bound: number; epoch: number }) => void) | undefined;
   /** For how long a throttle that nobody uses is remembered. */
   readonly rememberMs?: number;
 };
 
-export type Learning = {
+export type FleetLearning = {
   /** Learns from what pods have reported since the last pass. One at a time, by the pod that leads. */
   pass(): Promise<void>;
 };
@@ -49,8 +49,8 @@ const reportsKeptMs = 60_000;
 const pruneEveryMs = 60_000;
 // Where this leader hasn't stepped a throttle before, it is taken to have been stepped by another.
 const firstElapsedMs = 1_000;
-const triesMost = 5;
-const recalled = 4;
+const maxTries = 5;
+const maxRecalledReports = 4;
 
 type Memory = {
   steppedMs: number;
@@ -58,7 +58,7 @@ type Memory = {
   readonly reports: Map<string, Report[]>;
 };
 
-export function createLearning(options: LearningOptions): Learning {
+export function createFleetLearning(options: LearningOptions): FleetLearning {
   const { database, clock, log, onBound, rememberMs = 30 * dayMs } = options;
   const memories = new Map<string, Memory>();
   let prunedMs = clock.monotonic();
@@ -73,7 +73,7 @@ export function createLearning(options: LearningOptions): Learning {
     for (const report of reports) {
       const known = memory.reports.get(report.podId) ?? [];
       if (known.at(-1)?.seq !== report.seq) known.push(report);
-      memory.reports.set(report.podId, known.slice(-recalled));
+      memory.reports.set(report.podId, known.slice(-maxRecalledReports));
     }
     return memory;
   };
@@ -85,8 +85,8 @@ export function createLearning(options: LearningOptions): Learning {
     const recall = (podId: string, seq: number): Totals | undefined =>
       memory.reports.get(podId)?.find((each) => each.seq === seq)?.totals;
     try {
-      const given = { elapsedMs: elapsedMs < dayMs ? elapsedMs : firstElapsedMs, recall };
-      return { row, nowMs, learned: learn(row, reports, given) };
+      const inputs = { elapsedMs: elapsedMs < dayMs ? elapsedMs : firstElapsedMs, recall };
+      return { row, nowMs, learned: learnFromReports(row, reports, inputs) };
     } catch (error) {
       log.warn(
         { throttle: row.name, key: row.key, error: messageOf(error) },
@@ -96,18 +96,18 @@ export function createLearning(options: LearningOptions): Learning {
     }
   };
 
-  const learnFrom = async (byPlace: ReadonlyMap<string, PlaceReports>): Promise<void> => {
-    for (const at of memories.keys()) if (!byPlace.has(at)) memories.delete(at);
-    for (const [at, { reports }] of byPlace) remember(at, reports);
-    let open = [...byPlace.values()].map(({ place }) => place);
-    for (let tries = 1; tries <= triesMost && open.length > 0; tries++) {
+  const learnFrom = async (byThrottle: ReadonlyMap<string, ThrottleReports>): Promise<void> => {
+    for (const at of memories.keys()) if (!byThrottle.has(at)) memories.delete(at);
+    for (const [at, { reports }] of byThrottle) remember(at, reports);
+    let open = [...byThrottle.values()].map(({ throttleId }) => throttleId);
+    for (let attempt = 1; attempt <= maxTries && open.length > 0; attempt++) {
       const rows = (await database.read(getThrottles(open))).map(toLearnedRow);
       // Always in one order, so that two leaders don't wait for each other.
       const steps = rows
         .toSorted((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1))
         .flatMap((row) => {
           const at = keyOf(row);
-          return stepOf(row, byPlace.get(at)!.reports, memories.get(at)!) ?? [];
+          return stepOf(row, byThrottle.get(at)!.reports, memories.get(at)!) ?? [];
         });
       if (steps.length === 0) return;
       const tables = await database.write(
@@ -139,8 +139,8 @@ export function createLearning(options: LearningOptions): Learning {
       if (passing) return;
       passing = true;
       try {
-        const byPlace = groupReports(await database.read(lookAtReports(reportedWithinMs)));
-        await learnFrom(byPlace);
+        const byThrottle = groupReports(await database.read(getRecentReports(reportedWithinMs)));
+        await learnFrom(byThrottle);
         await prune();
       } catch (error) {
         // What wasn't counted, or isn't known to be, is looked at again by the next pass.
@@ -152,14 +152,14 @@ export function createLearning(options: LearningOptions): Learning {
   };
 }
 
-type PlaceReports = { readonly place: Place; readonly reports: Report[] };
+type ThrottleReports = { readonly throttleId: ThrottleId; readonly reports: Report[] };
 
-function groupReports(rows: readonly Row[]): Map<string, PlaceReports> {
-  const all = new Map<string, PlaceReports>();
+function groupReports(rows: readonly Row[]): Map<string, ThrottleReports> {
+  const all = new Map<string, ThrottleReports>();
   for (const row of rows) {
-    const place = { name: row["name"] as string, key: row["key"] as string };
-    const at = keyOf(place);
-    const known = all.get(at) ?? { place, reports: [] };
+    const throttleId = { name: row["name"] as string, key: row["key"] as string };
+    const at = keyOf(throttleId);
+    const known = all.get(at) ?? { throttleId, reports: [] };
     all.set(at, known);
     known.reports.push({
       podId: row["pod_id"] as string,
@@ -170,20 +170,20 @@ function groupReports(rows: readonly Row[]): Map<string, PlaceReports> {
   return all;
 }
 
-function keyOf({ name, key }: Place): string {
-  return placeKey(name, key);
+function keyOf({ name, key }: ThrottleId): string {
+  return throttleMapKey(name, key);
 }
 
 /** What a leader keeps in a throttle's row. */
-export type Stored = {
+export type LearnedState = {
   readonly controller: ControllerState;
   /** The report of each pod that was counted last, so that none is counted twice, by any leader. */
   readonly seen: Readonly<Record<string, number>>;
 };
 
 /** What is shown to people. */
-export type Stats = {
-  readonly outcomes: Counts;
+export type ThrottleStats = {
+  readonly outcomes: OutcomeCounts;
   readonly p95Ms?: number;
   readonly firstTokenP95Ms?: number;
   /** How long successful calls take on average, the latest most of all. It outlasts times without calls. */
@@ -192,13 +192,13 @@ export type Stats = {
   readonly meanCost?: number;
 };
 
-export type LearnedRow = Place & {
+export type LearnedRow = ThrottleId & {
   readonly rev: number;
   readonly bound: number;
   readonly epoch: number;
-  readonly settings: Settings;
-  readonly stored: Stored | undefined;
-  readonly stats: Stats;
+  readonly settings: ControllerSettings;
+  readonly stored: LearnedState | undefined;
+  readonly stats: ThrottleStats;
 };
 
 export type Report = { readonly podId: string; readonly seq: number; readonly totals: Totals };
@@ -213,7 +213,7 @@ const firstReports = 2;
 const olderWeight = 0.9;
 
 /** Pure: what is known after these reports, each of which counts once. */
-export function learn(
+export function learnFromReports(
   row: LearnedRow,
   reports: readonly Report[],
   { elapsedMs, recall }: { elapsedMs: number; recall: Recall },
@@ -237,15 +237,15 @@ export function learn(
   // Pods report at moments of their own, so some have said nothing since the last pass: what those had
   // in flight when they did is a part of what all had.
   if (sample) sample = { ...sample, peak: peakOf(reports, sample.epoch) };
-  const last = stored?.controller ?? firstState(settings);
+  const last = stored?.controller ?? initialState(settings);
   const before = { ...last, epoch: Math.max(last.epoch, row.epoch) };
   const controller = step(settings, before, {
     elapsedMs,
     restrained: true,
     ...(sample && { sample }),
   });
-  const { limit, epoch, holdMs, breaker, refillPerS } = allowed(settings, controller);
-  const gate: Gate = {
+  const { limit, epoch, holdMs, breaker, refillPerS } = allowanceOf(settings, controller);
+  const constraints: CallConstraints = {
     holdMs: Math.ceil(holdMs),
     breaker,
     ...(refillPerS !== undefined && { refillPerS }),
@@ -254,8 +254,8 @@ export function learn(
     // Nobody begins a call while the breaker is open, so shares may stay where they are.
     bound: breaker === "open" ? row.bound : limit,
     epoch,
-    gate: JSON.stringify(gate),
-    state: JSON.stringify({ controller, seen } satisfies Stored),
+    constraints: JSON.stringify(constraints),
+    state: JSON.stringify({ controller, seen } satisfies LearnedState),
     stats: JSON.stringify(nextStats(row.stats, controller, sample)),
   };
 }
@@ -265,7 +265,11 @@ function peakOf(reports: readonly Report[], epoch: number): number {
   return present.reduce((sum, { totals }) => sum + totals.peak, 0);
 }
 
-function nextStats(before: Stats, controller: ControllerState, sample: Sample | undefined): Stats {
+function nextStats(
+  before: ThrottleStats,
+  controller: ControllerState,
+  sample: Sample | undefined,
+): ThrottleStats {
   const counted = sample ? addCounts(sample.counts, sample.earlier) : noCounts;
   const p95Ms = percentile(windowDurations(controller.windows).latencies, 0.95);
   const firstTokenP95Ms = percentile(windowDurations(controller.windows).firstTokens, 0.95);
@@ -288,7 +292,7 @@ function blend(known: number | undefined, next: number, weight: number): number 
 }
 
 function toLearnedRow(row: Row): LearnedRow {
-  const settings = JSON.parse(row["settings"] as string) as Settings;
+  const settings = JSON.parse(row["settings"] as string) as ControllerSettings;
   const pinned = row["pinned"] === null ? settings.pinned : Number(row["pinned"]);
   const state = row["state"] as string | null;
   return {
@@ -298,13 +302,13 @@ function toLearnedRow(row: Row): LearnedRow {
     bound: Number(row["bound"]),
     epoch: Number(row["epoch"]),
     settings: { ...settings, pinned },
-    stored: state === null ? undefined : (JSON.parse(state) as Stored),
-    stats: toStats(row["stats"] as string),
+    stored: state === null ? undefined : (JSON.parse(state) as LearnedState),
+    stats: toThrottleStats(row["stats"] as string),
   };
 }
 
-export function toStats(text: string): Stats {
-  return { outcomes: noCounts, ...(JSON.parse(text) as Partial<Stats>) };
+export function toThrottleStats(text: string): ThrottleStats {
+  return { outcomes: noCounts, ...(JSON.parse(text) as Partial<ThrottleStats>) };
 }
 
 /**
@@ -314,8 +318,8 @@ export function toStats(text: string): Stats {
 export type Totals = {
   readonly epoch: number;
   /** Calls that began in this epoch, and all calls. */
-  readonly present: Counts;
-  readonly all: Counts;
+  readonly present: OutcomeCounts;
+  readonly all: OutcomeCounts;
   readonly spanMs: number;
   readonly acceptedMs: number;
   readonly latencies: Histogram;
@@ -365,15 +369,15 @@ export function addToTotals(totals: Totals, sample: Sample): Totals {
 /** What has happened from one state of the totals to a later one. */
 export function sampleBetween(before: Totals, after: Totals): Sample {
   const known = after.epoch === before.epoch ? before.present : noCounts;
-  const counts = minus(after.present, known);
+  const counts = subtractCounts(after.present, known);
   return {
     epoch: after.epoch,
     counts,
-    earlier: minus(minus(after.all, before.all), counts),
+    earlier: subtractCounts(subtractCounts(after.all, before.all), counts),
     spanMs: after.spanMs - before.spanMs,
     acceptedMs: after.acceptedMs - before.acceptedMs,
-    latencies: less(after.latencies, before.latencies),
-    firstTokens: less(after.firstTokens, before.firstTokens),
+    latencies: subtractHistograms(after.latencies, before.latencies),
+    firstTokens: subtractHistograms(after.firstTokens, before.firstTokens),
     peak: after.peak,
     limited: after.limited > before.limited,
     retryAfterMs: after.retryAfterMs,
@@ -382,10 +386,10 @@ export function sampleBetween(before: Totals, after: Totals): Sample {
   };
 }
 
-function minus(a: Counts, b: Counts): Counts {
-  return Object.fromEntries(outcomeKinds.map((kind) => [kind, a[kind] - b[kind]])) as Counts;
+function subtractCounts(a: OutcomeCounts, b: OutcomeCounts): OutcomeCounts {
+  return Object.fromEntries(outcomeKinds.map((kind) => [kind, a[kind] - b[kind]])) as OutcomeCounts;
 }
 
-function less(a: Histogram, b: Histogram): Histogram {
+function subtractHistograms(a: Histogram, b: Histogram): Histogram {
   return a.map((count, bucket) => count - (b[bucket] ?? 0));
 }

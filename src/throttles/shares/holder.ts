@@ -1,22 +1,22 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Limiter } from "../limiter/limiter.ts";
-import { type Decision, decide } from "./allocate.ts";
+import { type ShareDecision, decideShare } from "./allocate.ts";
 import {
-  type Entry,
-  granted,
+  type ShareEntry,
+  grantedShare,
   hasExpired,
   type Lease,
-  look,
-  type Look,
+  leaseAfterRead,
+  type RoundTrip,
   noLease,
-  nothingSeen,
-  refused,
-  send,
-  type Sent,
-  type Watch,
-  watch,
+  nothingObserved,
+  writeRefused,
+  writeSent,
+  type ShareWrite,
+  type ObservedMarks,
+  observeMarks,
 } from "./lease.ts";
-import type { Place, ReportRow, SharedRow } from "./sql.ts";
+import type { ThrottleId, ReportRow, SharedRow } from "./sql.ts";
 import { addToTotals, noTotals, type Totals } from "./fleet-learning.ts";
 
 /** What a limiter is to those who give it its share. */
@@ -45,7 +45,7 @@ export type HolderOptions = {
 };
 
 /** What one write is to change, and what is known of it beforehand. */
-export type Change = { readonly sent: Sent; readonly shares: string };
+export type Change = { readonly sent: ShareWrite; readonly shares: string };
 
 export type DemandRow = { readonly podId: string; readonly seq: number; readonly demand: number };
 
@@ -61,12 +61,12 @@ const idleAfterMs = 5_000;
  */
 export function createHolder(options: HolderOptions) {
   const { podId, limiter, clock, nextRenewal, host, isGone } = options;
-  const place: Place = { name: limiter.name, key: limiter.key };
+  const throttleId: ThrottleId = { name: limiter.name, key: limiter.key };
   const { leaseMs } = limiter.settings;
   let lease: Lease = noLease;
   let row: SharedRow | undefined;
-  let renewals: Watch<number> = nothingSeen;
-  let reports: Watch<number> = nothingSeen;
+  let renewals: ObservedMarks<number> = nothingObserved;
+  let reports: ObservedMarks<number> = nothingObserved;
   let demands = new Map<string, number>();
   /** Pods whose process is gone: their last reports may still be there. */
   const gone = new Set<string>();
@@ -76,22 +76,22 @@ export function createHolder(options: HolderOptions) {
   let epoch = 0;
   let owed = false;
   let peak = 0;
-  let wantedMs = -Infinity;
+  let lastDemandMs = -Infinity;
   let holdUntilMs = 0;
   let quiet = true;
   let leaving = false;
 
   const demandNow = () => {
-    const { inFlight, waiting, behindGate } = limiter.demand();
-    const all = waiting + behindGate;
+    const { inFlight, waiting, blockedTasks } = limiter.demand();
+    const all = waiting + blockedTasks;
     return { inFlight, callsWaiting: waiting, waiting: all, demand: inFlight + all };
   };
 
   /** Lets the limiter go by what is known now. */
   const apply = (): void => {
-    const { limit, untilMs } = granted(lease, leaseMs);
+    const { limit, untilMs } = grantedShare(lease, leaseMs);
     const own = Math.min(limit, cap);
-    const { gate } = row ?? {};
+    const { constraints } = row ?? {};
     const all = row ? sumOf(Object.values(row.shares)) : 0;
     // Calls that begin while somebody still holds what he had of a higher bound tell nothing of this one.
     if (row && all <= row.bound) epoch = row.epoch;
@@ -100,32 +100,32 @@ export function createHolder(options: HolderOptions) {
       limit: own,
       epoch,
       holdMs: Math.max(0, holdUntilMs - clock.monotonic()),
-      breaker: gate?.breaker ?? "closed",
+      breaker: constraints?.breaker ?? "closed",
       untilMs,
-      ...(gate?.refillPerS !== undefined && { refillPerS: gate.refillPerS * part }),
+      ...(constraints?.refillPerS !== undefined && { refillPerS: constraints.refillPerS * part }),
     });
   };
 
-  const hasGone = ({ host: of }: Entry) => of !== undefined && isGone?.(of) === true;
-  const isExpired = (id: string, entry: Entry): boolean =>
+  const hasGone = ({ host: of }: ShareEntry) => of !== undefined && isGone?.(of) === true;
+  const isExpired = (id: string, entry: ShareEntry): boolean =>
     hasExpired(entry, renewals.seen.get(id)) || hasGone(entry);
 
   /** The row was read by this pod, or written by it. */
-  const seeRow = (next: SharedRow, seen: Look): void => {
+  const observeRow = (next: SharedRow, roundTrip: RoundTrip): void => {
     // What was said once is counted once, from when it was first heard of.
-    if (next.pass !== row?.pass) holdUntilMs = clock.monotonic() + next.gate.holdMs;
+    if (next.pass !== row?.pass) holdUntilMs = clock.monotonic() + next.constraints.holdMs;
     row = next;
     const others = Object.entries(next.shares).filter(([id]) => id !== podId);
     const marks = new Map(others.map(([id, entry]) => [id, entry.renewal]));
-    renewals = watch(renewals, marks, seen);
-    lease = look(lease, next.rev, next.shares[podId]);
+    renewals = observeMarks(renewals, marks, roundTrip);
+    lease = leaseAfterRead(lease, next.rev, next.shares[podId]);
     cap = Math.min(cap, next.shares[podId]?.share ?? 0);
   };
 
   const situation = (now: SharedRow) => {
     const { inFlight, demand } = demandNow();
     const mine = Math.max(demand, peak);
-    const idle = leaving || clock.monotonic() - wantedMs >= idleAfterMs;
+    const idle = leaving || clock.monotonic() - lastDemandMs >= idleAfterMs;
     const standing = Object.entries(now.shares).filter(
       ([id, entry]) => id !== podId && !isExpired(id, entry),
     );
@@ -154,7 +154,7 @@ export function createHolder(options: HolderOptions) {
   const change = (): Change | undefined => {
     if (!row) return undefined;
     const { situation: seen, standing } = situation(row);
-    const decision: Decision = decide(seen);
+    const decision: ShareDecision = decideShare(seen);
     cap = decision.limit;
     owed = decision.owed;
     apply();
@@ -162,12 +162,12 @@ export function createHolder(options: HolderOptions) {
     const mine = row.shares[podId];
     // Another write settles what is in doubt: either it is stored, or the row has changed.
     const due =
-      lease.doubtful.length > 0 ||
-      (mine !== undefined && nowMs - (lease.known?.sentMs ?? -Infinity) >= leaseMs / 3);
+      lease.unconfirmed.length > 0 ||
+      (mine !== undefined && nowMs - (lease.confirmed?.sentMs ?? -Infinity) >= leaseMs / 3);
     if (decision.share === (mine?.share ?? 0) && !due) return undefined;
     const { share } = decision;
     const renewal = nextRenewal();
-    const entry: Entry = {
+    const entry: ShareEntry = {
       share,
       renewal,
       leaseMs,
@@ -175,13 +175,13 @@ export function createHolder(options: HolderOptions) {
       ...(host !== undefined && { host }),
     };
     const sent = { share, renewal, rev: row.rev, sentMs: nowMs };
-    lease = send(lease, sent);
+    lease = writeSent(lease, sent);
     const shares = Object.fromEntries([...standing, ...(share > 0 ? [[podId, entry]] : [])]);
     return { sent, shares: JSON.stringify(shares) };
   };
 
   return {
-    place,
+    place: throttleId,
     limiter,
 
     /** What this pod has to say now. */
@@ -191,15 +191,15 @@ export function createHolder(options: HolderOptions) {
       totals = addToTotals(totals, quiet ? { ...sample, spanMs: 0 } : sample);
       const { inFlight, waiting, callsWaiting, demand } = demandNow();
       peak = sample.peak;
-      const said = leaving ? 0 : Math.max(demand, peak);
-      if (said > 0) wantedMs = clock.monotonic();
-      quiet = said === 0;
+      const reportedDemand = leaving ? 0 : Math.max(demand, peak);
+      if (reportedDemand > 0) lastDemandMs = clock.monotonic();
+      quiet = reportedDemand === 0;
       seq++;
       return {
-        ...place,
+        ...throttleId,
         podId,
         seq,
-        demand: said,
+        demand: reportedDemand,
         inFlight,
         waiting,
         callsWaiting,
@@ -207,26 +207,30 @@ export function createHolder(options: HolderOptions) {
       };
     },
 
-    see(next: SharedRow, seen: Look): void {
-      seeRow(next, seen);
+    onRow(next: SharedRow, roundTrip: RoundTrip): void {
+      observeRow(next, roundTrip);
       // Where the bound has fallen, nothing begins on the strength of a share that has yet to follow it.
       if (sumOf(Object.values(next.shares)) > next.bound) {
-        cap = Math.min(cap, decide(situation(next).situation).limit);
+        cap = Math.min(cap, decideShare(situation(next).situation).limit);
       }
       apply();
     },
 
     /** What all pods have reported. */
-    hear(all: readonly DemandRow[], seen: Look): void {
+    onReports(all: readonly DemandRow[], roundTrip: RoundTrip): void {
       demands = new Map(all.map((each) => [each.podId, each.demand]));
-      reports = watch(reports, new Map(all.map((each) => [each.podId, each.seq])), seen);
+      reports = observeMarks(
+        reports,
+        new Map(all.map((each) => [each.podId, each.seq])),
+        roundTrip,
+      );
     },
 
     change,
 
     /** A write is known to have changed nothing, now or later. */
-    refused(sent: Sent): void {
-      lease = refused(lease, sent);
+    onRefused(sent: ShareWrite): void {
+      lease = writeRefused(lease, sent);
       apply();
     },
 
@@ -240,7 +244,7 @@ export function createHolder(options: HolderOptions) {
     },
     /** What may be granted. */
     get limit() {
-      return Math.min(granted(lease, leaseMs).limit, cap);
+      return Math.min(grantedShare(lease, leaseMs).limit, cap);
     },
     get owed() {
       return owed;
@@ -255,7 +259,7 @@ export function createHolder(options: HolderOptions) {
     },
     /** Nothing is held, wanted or in doubt, and the last report has said so. */
     get atRest() {
-      const nothing = lease.known === undefined && lease.doubtful.length === 0;
+      const nothing = lease.confirmed === undefined && lease.unconfirmed.length === 0;
       return nothing && quiet && demandNow().demand === 0;
     },
     get leaving() {
@@ -264,6 +268,6 @@ export function createHolder(options: HolderOptions) {
   };
 }
 
-function sumOf(entries: readonly Entry[]): number {
+function sumOf(entries: readonly ShareEntry[]): number {
   return entries.reduce((sum, { share }) => sum + share, 0);
 }

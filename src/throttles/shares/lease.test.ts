@@ -1,77 +1,77 @@
 import { describe, expect, test } from "vitest";
 import {
-  type Entry,
-  granted,
+  type ShareEntry,
+  grantedShare,
   type Lease,
-  look,
+  leaseAfterRead,
   noLease,
-  refused,
-  send,
-  type Sent,
+  writeRefused,
+  writeSent,
+  type ShareWrite,
 } from "./lease.ts";
 
 const leaseMs = 60_000;
-const entry = (share: number, renewal: number): Entry => ({
+const entry = (share: number, renewal: number): ShareEntry => ({
   share,
   renewal,
   leaseMs: 10_000,
   longestMs: 1_000,
 });
-const sent = (share: number, renewal: number, rev: number, sentMs: number): Sent => ({
+const sent = (share: number, renewal: number, rev: number, sentMs: number): ShareWrite => ({
   share,
   renewal,
   rev,
   sentMs,
 });
-const held: Lease = { known: { share: 5, renewal: 1, sentMs: 100 }, doubtful: [] };
+const held: Lease = { confirmed: { share: 5, renewal: 1, sentMs: 100 }, unconfirmed: [] };
 
 describe("a lease", () => {
   test("is none before something is known to be stored", () => {
-    const lease = send(noLease, sent(4, 1, 7, 100));
-    expect(granted(lease, leaseMs)).toMatchObject({ limit: 0 });
+    const lease = writeSent(noLease, sent(4, 1, 7, 100));
+    expect(grantedShare(lease, leaseMs)).toMatchObject({ limit: 0 });
   });
 
   test("is counted from before its renewal was sent", () => {
-    const lease = look(send(noLease, sent(4, 1, 7, 100)), 8, entry(4, 1));
-    expect(granted(lease, leaseMs)).toEqual({ limit: 4, untilMs: 60_100 });
-    expect(lease.doubtful).toEqual([]);
+    const lease = leaseAfterRead(writeSent(noLease, sent(4, 1, 7, 100)), 8, entry(4, 1));
+    expect(grantedShare(lease, leaseMs)).toEqual({ limit: 4, untilMs: 60_100 });
+    expect(lease.unconfirmed).toEqual([]);
   });
 
   test("is the lower of both while it isn't known which is stored, for the time of the older", () => {
-    const raised = send(held, sent(9, 2, 8, 20_000));
-    expect(granted(raised, leaseMs)).toEqual({ limit: 5, untilMs: 60_100 });
-    const lowered = send(held, sent(2, 2, 8, 20_000));
-    expect(granted(lowered, leaseMs)).toEqual({ limit: 2, untilMs: 60_100 });
-    const both = send(lowered, sent(7, 3, 8, 21_000));
-    expect(granted(both, leaseMs)).toEqual({ limit: 2, untilMs: 60_100 });
+    const raised = writeSent(held, sent(9, 2, 8, 20_000));
+    expect(grantedShare(raised, leaseMs)).toEqual({ limit: 5, untilMs: 60_100 });
+    const lowered = writeSent(held, sent(2, 2, 8, 20_000));
+    expect(grantedShare(lowered, leaseMs)).toEqual({ limit: 2, untilMs: 60_100 });
+    const both = writeSent(lowered, sent(7, 3, 8, 21_000));
+    expect(grantedShare(both, leaseMs)).toEqual({ limit: 2, untilMs: 60_100 });
   });
 
   test("is what the renewal in the row says, once it was looked at", () => {
-    const doubtful = send(send(held, sent(2, 2, 8, 20_000)), sent(7, 3, 8, 21_000));
-    expect(granted(look(doubtful, 9, entry(7, 3)), leaseMs)).toEqual({
+    const doubtful = writeSent(writeSent(held, sent(2, 2, 8, 20_000)), sent(7, 3, 8, 21_000));
+    expect(grantedShare(leaseAfterRead(doubtful, 9, entry(7, 3)), leaseMs)).toEqual({
       limit: 7,
       untilMs: 81_000,
     });
-    expect(granted(look(doubtful, 9, entry(2, 2)), leaseMs)).toEqual({
+    expect(grantedShare(leaseAfterRead(doubtful, 9, entry(2, 2)), leaseMs)).toEqual({
       limit: 2,
       untilMs: 80_000,
     });
     // Somebody else has changed the row, so neither can be stored any more.
-    expect(look(doubtful, 9, entry(5, 1))).toEqual(held);
+    expect(leaseAfterRead(doubtful, 9, entry(5, 1))).toEqual(held);
   });
 
   test("stays in doubt while the row is at the revision that the write requires", () => {
-    const doubtful = look(send(held, sent(2, 2, 8, 20_000)), 8, entry(5, 1));
-    expect(granted(doubtful, leaseMs).limit).toBe(2);
+    const doubtful = leaseAfterRead(writeSent(held, sent(2, 2, 8, 20_000)), 8, entry(5, 1));
+    expect(grantedShare(doubtful, leaseMs).limit).toBe(2);
   });
 
   test("goes on as it was where a write was refused", () => {
     const write = sent(9, 2, 8, 20_000);
-    expect(refused(send(held, write), write)).toEqual(held);
+    expect(writeRefused(writeSent(held, write), write)).toEqual(held);
   });
 
   test("is over where the row has nothing of it, or something that nobody here remembers", () => {
-    expect(granted(look(held, 9, undefined), leaseMs).limit).toBe(0);
-    expect(granted(look(held, 9, entry(5, 77)), leaseMs).untilMs).toBe(-Infinity);
+    expect(grantedShare(leaseAfterRead(held, 9, undefined), leaseMs).limit).toBe(0);
+    expect(grantedShare(leaseAfterRead(held, 9, entry(5, 77)), leaseMs).untilMs).toBe(-Infinity);
   });
 });

@@ -7,7 +7,7 @@
  * number that each renewal carries tells on the next look which it was; and a write that was compared
  * with a revision that is over can't land any more.
  */
-export type Entry = {
+export type ShareEntry = {
   readonly share: number;
   /** Another with every write of this pod. */
   readonly renewal: number;
@@ -19,7 +19,7 @@ export type Entry = {
   readonly host?: string;
 };
 
-export type Sent = {
+export type ShareWrite = {
   /** Zero where the write gives everything back. */
   readonly share: number;
   readonly renewal: number;
@@ -30,45 +30,45 @@ export type Sent = {
 
 export type Lease = {
   /** What is known to be stored. */
-  readonly known: { share: number; renewal: number; sentMs: number } | undefined;
+  readonly confirmed: { share: number; renewal: number; sentMs: number } | undefined;
   /** What was sent and may have been stored, or may still be. */
-  readonly doubtful: readonly Sent[];
+  readonly unconfirmed: readonly ShareWrite[];
 };
 
-export const noLease: Lease = { known: undefined, doubtful: [] };
+export const noLease: Lease = { confirmed: undefined, unconfirmed: [] };
 
-export function send(lease: Lease, sent: Sent): Lease {
-  return { ...lease, doubtful: [...lease.doubtful, sent] };
+export function writeSent(lease: Lease, sent: ShareWrite): Lease {
+  return { ...lease, unconfirmed: [...lease.unconfirmed, sent] };
 }
 
 /** It is known that this write wasn't stored and won't be. */
-export function refused(lease: Lease, { renewal }: Sent): Lease {
-  return { ...lease, doubtful: lease.doubtful.filter((each) => each.renewal !== renewal) };
+export function writeRefused(lease: Lease, { renewal }: ShareWrite): Lease {
+  return { ...lease, unconfirmed: lease.unconfirmed.filter((each) => each.renewal !== renewal) };
 }
 
 /** The row was read, or written by this pod: it is at `rev` and says this of the pod. */
-export function look(lease: Lease, rev: number, entry: Entry | undefined): Lease {
-  const doubtful = lease.doubtful.filter((each) => each.rev >= rev);
-  if (entry === undefined) return { known: undefined, doubtful };
+export function leaseAfterRead(lease: Lease, rev: number, entry: ShareEntry | undefined): Lease {
+  const unconfirmed = lease.unconfirmed.filter((each) => each.rev >= rev);
+  if (entry === undefined) return { confirmed: undefined, unconfirmed };
   const { share, renewal } = entry;
-  const sent = lease.doubtful.find((each) => each.renewal === renewal);
-  if (sent) return { known: { share, renewal, sentMs: sent.sentMs }, doubtful };
-  if (lease.known?.renewal === renewal) return { known: lease.known, doubtful };
+  const sent = lease.unconfirmed.find((each) => each.renewal === renewal);
+  if (sent) return { confirmed: { share, renewal, sentMs: sent.sentMs }, unconfirmed };
+  if (lease.confirmed?.renewal === renewal) return { confirmed: lease.confirmed, unconfirmed };
   // Nothing that this pod remembers, so it can't say since when that is good.
-  return { known: { share, renewal, sentMs: -Infinity }, doubtful };
+  return { confirmed: { share, renewal, sentMs: -Infinity }, unconfirmed };
 }
 
-type Granted = {
+type GrantedShare = {
   readonly limit: number;
   /** From this moment on nothing may be granted, unless the lease is renewed. */
   readonly untilMs: number;
 };
 
 /** What may be granted on the strength of what is known. */
-export function granted({ known, doubtful }: Lease, leaseMs: number): Granted {
-  if (known === undefined) return { limit: 0, untilMs: -Infinity };
-  const limit = doubtful.reduce((least, { share }) => Math.min(least, share), known.share);
-  return { limit, untilMs: known.sentMs + leaseMs };
+export function grantedShare({ confirmed, unconfirmed }: Lease, leaseMs: number): GrantedShare {
+  if (confirmed === undefined) return { limit: 0, untilMs: -Infinity };
+  const limit = unconfirmed.reduce((least, { share }) => Math.min(least, share), confirmed.share);
+  return { limit, untilMs: confirmed.sentMs + leaseMs };
 }
 
 /**
@@ -80,20 +80,20 @@ export function granted({ known, doubtful }: Lease, leaseMs: number): Granted {
  * whatever the clocks on the walls say. After a gap the count begins anew: then it may have been the
  * store that was away, and nobody could renew.
  */
-type Seen<Mark> = {
+type ObservedMark<Mark> = {
   readonly mark: Mark;
   readonly sinceMs: number;
   readonly forMs: number;
 };
 
-export type Watch<Mark> = {
-  readonly lookedMs: number | undefined;
-  readonly seen: ReadonlyMap<string, Seen<Mark>>;
+export type ObservedMarks<Mark> = {
+  readonly lastReadMs: number | undefined;
+  readonly seen: ReadonlyMap<string, ObservedMark<Mark>>;
 };
 
-export const nothingSeen: Watch<never> = { lookedMs: undefined, seen: new Map() };
+export const nothingObserved: ObservedMarks<never> = { lastReadMs: undefined, seen: new Map() };
 
-export type Look = {
+export type RoundTrip = {
   /** Before the question was sent, and after its answer came. */
   readonly askedMs: number;
   readonly answeredMs: number;
@@ -102,13 +102,13 @@ export type Look = {
 // Whoever needs what others hold looks every second.
 const gapMs = 10_000;
 
-export function watch<Mark>(
-  before: Watch<Mark>,
+export function observeMarks<Mark>(
+  before: ObservedMarks<Mark>,
   marks: ReadonlyMap<string, Mark>,
-  { askedMs, answeredMs }: Look,
-): Watch<Mark> {
-  const gap = before.lookedMs === undefined || askedMs - before.lookedMs > gapMs;
-  const seen = new Map<string, Seen<Mark>>();
+  { askedMs, answeredMs }: RoundTrip,
+): ObservedMarks<Mark> {
+  const gap = before.lastReadMs === undefined || askedMs - before.lastReadMs > gapMs;
+  const seen = new Map<string, ObservedMark<Mark>>();
   for (const [podId, mark] of marks) {
     const known = before.seen.get(podId);
     const same = known !== undefined && known.mark === mark && !gap;
@@ -117,15 +117,15 @@ export function watch<Mark>(
       same ? { ...known, forMs: askedMs - known.sinceMs } : { mark, sinceMs: answeredMs, forMs: 0 },
     );
   }
-  return { lookedMs: answeredMs, seen };
+  return { lastReadMs: answeredMs, seen };
 }
 
 // Clocks that run at different speeds, by far more than any does.
 const drift = 1.02;
 
 export function hasExpired(
-  { leaseMs, longestMs }: Pick<Entry, "leaseMs" | "longestMs">,
-  seen: Seen<number> | undefined,
+  { leaseMs, longestMs }: Pick<ShareEntry, "leaseMs" | "longestMs">,
+  seen: ObservedMark<number> | undefined,
 ): boolean {
   return seen !== undefined && seen.forMs >= (leaseMs + longestMs) * drift;
 }

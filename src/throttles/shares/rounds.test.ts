@@ -6,8 +6,8 @@ import { seededRandom } from "../../base/random.ts";
 import type { Database } from "../../store/database.ts";
 import { migrate } from "../../store/migrate.ts";
 import { memoryDatabase } from "../../store/sqlite/inline.ts";
-import { declare } from "../declaration.ts";
-import { createThrottles } from "../registry.ts";
+import { declareThrottle } from "../declaration.ts";
+import { createThrottleRegistry } from "../registry.ts";
 import { createShares } from "./shares.ts";
 import { changeShares } from "./sql.ts";
 
@@ -35,9 +35,9 @@ test("a pod changes its entry by one write at a time, though a write for another
     },
   };
   const shares = createShares({ podId: "pod-1", database, clock, random, log: silentLogger });
-  const throttles = createThrottles({ clock, random, shared: true, onLimiter: shares.add });
+  const throttles = createThrottleRegistry({ clock, random, shared: true, onLimiter: shares.add });
   const [slow] = ["slow", "failing"].map((name) => {
-    const limiter = throttles.of(declare(name, { pinned: 2 }));
+    const limiter = throttles.of(declareThrottle(name, { pinned: 2 }));
     void limiter.acquire().catch(() => {});
     return limiter;
   });

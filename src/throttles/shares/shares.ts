@@ -6,11 +6,11 @@ import type { Database, Row } from "../../store/database.ts";
 import { createHolder, type DemandRow, type Holder, type SharedLimiter } from "./holder.ts";
 import {
   changeShares,
-  createThrottles,
+  insertThrottles,
   getDemands,
   getShares,
-  type Place,
-  placeKey,
+  type ThrottleId,
+  throttleMapKey,
   putReports,
   putSettings,
   toSharedRow,
@@ -43,34 +43,34 @@ export type Shares = {
   /** Gives back what this limiter has, which nobody will ask again. */
   drop(limiter: SharedLimiter): void;
   /** It has use for more than it holds: looks soon, but no more often than once a second. */
-  want(limiter: SharedLimiter): void;
+  syncSoon(limiter: SharedLimiter): void;
   /** Gives everything back that isn't in flight. */
   stop(): Promise<void>;
 };
 
-type Held = {
+type HeldShare = {
   readonly holder: Holder;
   readonly unsubscribe: () => void;
   known: boolean;
   syncedMs: number;
   dueMs: number;
   /** How often it has looked for what it is owed. */
-  looks: number;
-  shown: string;
+  polls: number;
+  lastReported: string;
 };
 
 const syncMs = 1_000;
 const owedMs = 250;
 const loweringMs = 50;
 // Whoever meets others at the row tries again: all of them have had their turn well within a second.
-const triesMost = 12;
-const retryMs = 8;
-const retryMostMs = 100;
+const maxTries = 12;
+const baseRetryMs = 8;
+const maxRetryMs = 100;
 
 /** A pod's parts of all throttles that it uses: one round for all of them, a write for each that changes. */
 export function createShares(options: SharesOptions): Shares {
   const { podId, database, clock, random, log, host, isGone, onEvent } = options;
-  const held = new Map<SharedLimiter, Held>();
+  const held = new Map<SharedLimiter, HeldShare>();
   let cancelTimer: (() => void) | undefined;
   let timerMs = Infinity;
   let busy: Promise<void> | undefined;
@@ -109,95 +109,104 @@ export function createShares(options: SharesOptions): Shares {
     const full = due.filter((each) => !soon.includes(each));
     try {
       if (full.length > 0) await sync(full);
-      await settleAll([...full, ...soon.filter(({ holder }) => holder.lowered)]);
+      await writeAll([...full, ...soon.filter(({ holder }) => holder.lowered)]);
     } catch (error) {
       log.debug({ error: messageOf(error) }, "the shares of throttles couldn't be looked at");
     }
-    for (const each of due) plan(each);
+    for (const each of due) scheduleNext(each);
   };
 
   /** Says what this pod wants, and hears how things are. */
-  const sync = async (all: readonly Held[]): Promise<void> => {
+  const sync = async (all: readonly HeldShare[]): Promise<void> => {
     const askedMs = clock.monotonic();
     for (const each of all) each.syncedMs = askedMs;
-    const places = all.map(({ holder }) => holder.place);
-    const fresh = all.filter(({ known }) => !known).map(({ holder }) => settingsOf(holder));
+    const ids = all.map(({ holder }) => holder.place);
+    const fresh = all.filter(({ known }) => !known).map(({ holder }) => toNewThrottle(holder));
     const tables = await database.write([
-      ...(fresh.length > 0 ? [createThrottles(fresh), putSettings(fresh)] : []),
+      ...(fresh.length > 0 ? [insertThrottles(fresh), putSettings(fresh)] : []),
       putReports(all.map(({ holder }) => holder.report())),
-      getShares(places),
-      getDemands(places),
+      getShares(ids),
+      getDemands(ids),
     ]);
-    const look = { askedMs, answeredMs: clock.monotonic() };
-    const rows = byPlace(tables.at(-2)!);
-    const demands = byPlace(tables.at(-1)!);
+    const roundTrip = { askedMs, answeredMs: clock.monotonic() };
+    const rows = byThrottle(tables.at(-2)!);
+    const demands = byThrottle(tables.at(-1)!);
     for (const each of all) {
       const { holder } = each;
-      const at = placeKey(holder.place.name, holder.place.key);
+      const at = throttleMapKey(holder.place.name, holder.place.key);
       const row = rows.get(at)?.[0];
       each.known = row !== undefined;
-      holder.hear((demands.get(at) ?? []).map(toDemand), look);
-      if (row) holder.see(toSharedRow(row), look);
+      holder.onReports((demands.get(at) ?? []).map(toDemand), roundTrip);
+      if (row) holder.onRow(toSharedRow(row), roundTrip);
     }
   };
 
   /** Changes the pod's own entry until it is as it should be, or nothing is certain. */
-  const settle = async ({ holder }: Held): Promise<void> => {
-    const { place } = holder;
-    for (let tries = 1; tries <= triesMost; tries++) {
+  const writeShare = async ({ holder }: HeldShare): Promise<void> => {
+    const { place: throttleId } = holder;
+    for (let attempt = 1; attempt <= maxTries; attempt++) {
       const change = holder.change();
       if (!change) return;
       const { sent, shares } = change;
       let tables: Row[][];
       try {
-        tables = await database.write([changeShares(place, sent.rev, shares), getShares([place])]);
+        tables = await database.write([
+          changeShares(throttleId, sent.rev, shares),
+          getShares([throttleId]),
+        ]);
       } catch (error) {
         // Not knowing is no answer: the next look tells.
-        if (!hasCode(error, "unknown_outcome")) holder.refused(sent);
+        if (!hasCode(error, "unknown_outcome")) holder.onRefused(sent);
         throw error;
       }
-      const look = { askedMs: sent.sentMs, answeredMs: clock.monotonic() };
+      const roundTrip = { askedMs: sent.sentMs, answeredMs: clock.monotonic() };
       const stored = tables[0]!.length > 0;
-      if (!stored) holder.refused(sent);
+      if (!stored) holder.onRefused(sent);
       const row = tables[1]![0];
-      if (row) holder.see(toSharedRow(row), look);
+      if (row) holder.onRow(toSharedRow(row), roundTrip);
       if (stored || !row) return;
-      await pause(Math.min(retryMostMs, retryMs * 2 ** (tries - 1)));
+      await pause(Math.min(maxRetryMs, baseRetryMs * 2 ** (attempt - 1)));
     }
   };
 
   /** Waits for all of them, also where one has failed: no two rounds change the same entry at once. */
-  const settleAll = async (all: readonly Held[]): Promise<void> => {
-    const settled = await Promise.allSettled(all.map(settle));
-    for (const each of settled) if (each.status === "rejected") throw each.reason;
+  const writeAll = async (all: readonly HeldShare[]): Promise<void> => {
+    const results = await Promise.allSettled(all.map(writeShare));
+    for (const each of results) if (each.status === "rejected") throw each.reason;
   };
 
   /** When to look again. */
-  const plan = (each: Held): void => {
+  const scheduleNext = (each: HeldShare): void => {
     const { holder } = each;
-    show(each);
+    reportShare(each);
     const nowMs = clock.monotonic();
-    each.looks = holder.owed ? each.looks + 1 : 0;
+    each.polls = holder.owed ? each.polls + 1 : 0;
     let delayMs = spread(syncMs);
     if (holder.atRest) {
       if (holder.leaving) held.delete(holder.limiter);
       delayMs = Infinity;
     }
     if (holder.lowering) delayMs = loweringMs;
-    else if (holder.owed) delayMs = Math.min(delayMs, owedMs * 2 ** (each.looks - 1));
+    else if (holder.owed) delayMs = Math.min(delayMs, owedMs * 2 ** (each.polls - 1));
     each.dueMs = Math.min(each.dueMs, nowMs + delayMs);
   };
 
-  const show = (each: Held): void => {
-    const { place, limit: share, row } = each.holder;
+  const reportShare = (each: HeldShare): void => {
+    const { place: throttleId, limit: share, row } = each.holder;
     if (!row || !onEvent) return;
-    const event = { type: "share" as const, ...place, share, bound: row.bound, epoch: row.epoch };
-    const shown = `${share}/${row.bound}@${row.epoch}`;
-    if (shown !== each.shown) onEvent(event);
-    each.shown = shown;
+    const event = {
+      type: "share" as const,
+      ...throttleId,
+      share,
+      bound: row.bound,
+      epoch: row.epoch,
+    };
+    const reported = `${share}/${row.bound}@${row.epoch}`;
+    if (reported !== each.lastReported) onEvent(event);
+    each.lastReported = reported;
   };
 
-  const want = (limiter: SharedLimiter): void => {
+  const syncSoon = (limiter: SharedLimiter): void => {
     const each = held.get(limiter);
     if (!each || stopped) return;
     each.dueMs = Math.min(each.dueMs, Math.max(clock.monotonic(), each.syncedMs + syncMs));
@@ -215,18 +224,21 @@ export function createShares(options: SharesOptions): Shares {
         host,
         isGone,
       });
-      const leave = [limiter.onWant(() => want(limiter)), limiter.onThrottled(() => want(limiter))];
+      const leave = [
+        limiter.onWant(() => syncSoon(limiter)),
+        limiter.onThrottled(() => syncSoon(limiter)),
+      ];
       held.set(limiter, {
         holder,
         unsubscribe: () => leave.forEach((end) => end()),
         known: false,
         syncedMs: -Infinity,
         dueMs: Infinity,
-        looks: 0,
-        shown: "",
+        polls: 0,
+        lastReported: "",
       });
-      const { inFlight, waiting, behindGate } = limiter.demand();
-      if (inFlight + waiting + behindGate > 0) want(limiter);
+      const { inFlight, waiting, blockedTasks } = limiter.demand();
+      if (inFlight + waiting + blockedTasks > 0) syncSoon(limiter);
     },
     drop(limiter) {
       const each = held.get(limiter);
@@ -237,7 +249,7 @@ export function createShares(options: SharesOptions): Shares {
       else each.dueMs = clock.monotonic();
       arm(each.dueMs);
     },
-    want,
+    syncSoon,
     async stop() {
       stopped = true;
       cancelTimer?.();
@@ -251,7 +263,7 @@ export function createShares(options: SharesOptions): Shares {
       if (active.length === 0) return;
       try {
         await sync(active);
-        await settleAll(active);
+        await writeAll(active);
       } catch (error) {
         log.debug({ error: messageOf(error) }, "shares of throttles end with their lease instead");
       }
@@ -259,20 +271,23 @@ export function createShares(options: SharesOptions): Shares {
   };
 }
 
-function settingsOf({ place, limiter }: Holder): Place & { bound: number; settings: string } {
+function toNewThrottle({
+  place: throttleId,
+  limiter,
+}: Holder): ThrottleId & { bound: number; settings: string } {
   const { controller } = limiter.settings;
   const bound = controller.pinned ?? controller.initial;
-  return { ...place, bound, settings: JSON.stringify(controller) };
+  return { ...throttleId, bound, settings: JSON.stringify(controller) };
 }
 
 function toDemand(row: Row): DemandRow {
   return { podId: row["pod_id"], seq: Number(row["seq"]), demand: Number(row["demand"]) };
 }
 
-function byPlace(rows: readonly Row[]): Map<string, Row[]> {
+function byThrottle(rows: readonly Row[]): Map<string, Row[]> {
   const all = new Map<string, Row[]>();
   for (const row of rows) {
-    const at = placeKey(row["name"] as string, row["key"] as string);
+    const at = throttleMapKey(row["name"] as string, row["key"] as string);
     const known = all.get(at);
     if (known) known.push(row);
     else all.set(at, [row]);

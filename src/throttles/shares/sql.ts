@@ -1,6 +1,6 @@
 import type { Row } from "../../store/database.ts";
 import {
-  holdRows,
+  lockForUpdate,
   limit,
   now,
   returning,
@@ -10,17 +10,17 @@ import {
   table,
 } from "../../store/sql.ts";
 import type { LearnedAllowance } from "../learning/controller.ts";
-import type { Entry } from "./lease.ts";
+import type { ShareEntry } from "./lease.ts";
 
 const throttles = table("throttle");
 const reports = table("throttle_report");
 
 /** Which throttle is meant. The key is empty where it has none. */
-export type Place = { readonly name: string; readonly key: string };
+export type ThrottleId = { readonly name: string; readonly key: string };
 
 /** Makes the rows of throttles that nobody has used yet. */
-export function createThrottles(
-  given: readonly (Place & { readonly bound: number; readonly settings: string })[],
+export function insertThrottles(
+  given: readonly (ThrottleId & { readonly bound: number; readonly settings: string })[],
 ): Statement {
   const made = rows(
     { name: "text", key: "text", bound: "integer", settings: "text" },
@@ -33,19 +33,21 @@ export function createThrottles(
 }
 
 /** Stores what the code says about throttles, where it says something else than the row. */
-export function putSettings(given: readonly (Place & { readonly settings: string })[]): Statement {
-  const said = rows(
+export function putSettings(
+  given: readonly (ThrottleId & { readonly settings: string })[],
+): Statement {
+  const declaredRows = rows(
     { name: "text", key: "text", settings: "text" },
     given.map(({ name, key, settings }) => [name, key, settings]),
   );
   return sql`
     update ${throttles} set settings = said.settings, rev = ${throttles}.rev + 1
-    from ${said} said
+    from ${declaredRows} said
     where ${throttles}.name = said.name and ${throttles}.key = said.key
       and ${throttles}.settings <> said.settings`;
 }
 
-export type ReportRow = Place & {
+export type ReportRow = ThrottleId & {
   readonly podId: string;
   /** Rises with every report of the pod, so that one that comes late replaces no newer one. */
   readonly seq: number;
@@ -95,95 +97,91 @@ export function putReports(given: readonly ReportRow[]): Statement {
     where ${reports}.seq < excluded.seq`;
 }
 
-function placesOf(places: readonly Place[]) {
+function idRows(ids: readonly ThrottleId[]) {
   return rows(
     { name: "text", key: "text" },
-    places.map(({ name, key }) => [name, key]),
+    ids.map(({ name, key }) => [name, key]),
   );
 }
 
 /** What pods need of the shared rows. */
-export function getShares(places: readonly Place[]): Statement {
+export function getShares(ids: readonly ThrottleId[]): Statement {
   return sql`
     select throttle.name, throttle.key, throttle.rev, throttle.bound, throttle.epoch, throttle.gate,
       throttle.pass, throttle.shares, ${now} as now_at
-    from ${placesOf(places)} wanted join ${throttles} throttle
+    from ${idRows(ids)} wanted join ${throttles} throttle
       on throttle.name = wanted.name and throttle.key = wanted.key`;
 }
 
 /** Who wants how many. */
-export function getDemands(places: readonly Place[]): Statement {
+export function getDemands(ids: readonly ThrottleId[]): Statement {
   return sql`
     select report.name, report.key, report.pod_id, report.seq, report.demand
-    from ${placesOf(places)} wanted join ${reports} report
+    from ${idRows(ids)} wanted join ${reports} report
       on report.name = wanted.name and report.key = wanted.key`;
 }
 
 /** A compare-and-set: the row is as it was read, or nothing is changed and nothing returned. */
-export function changeShares(place: Place, rev: number, shares: string): Statement {
-  return changeRow(place, rev, sql`shares = ${shares}`);
+export function changeShares(id: ThrottleId, rev: number, shares: string): Statement {
+  return changeRow(id, rev, sql`shares = ${shares}`);
 }
 
 export type Learned = {
   readonly bound: number;
   readonly epoch: number;
-  readonly gate: string;
+  readonly constraints: string;
   readonly state: string;
   readonly stats: string;
 };
 
-export function changeLearned(place: Place, rev: number, learned: Learned): Statement {
-  const { bound, epoch, gate, state, stats } = learned;
+export function changeLearned(id: ThrottleId, rev: number, learned: Learned): Statement {
+  const { bound, epoch, constraints, state, stats } = learned;
   return changeRow(
-    place,
+    id,
     rev,
-    sql`bound = ${bound}, epoch = ${epoch}, gate = ${gate}, state = ${state}, stats = ${stats},
+    sql`bound = ${bound}, epoch = ${epoch}, gate = ${constraints}, state = ${state}, stats = ${stats},
       pass = ${throttles}.pass + 1`,
   );
 }
 
 /** From here on the bound is what somebody says, and nothing is learned. */
-export function pinBound(place: Place, rev: number, bound: number): Statement {
+export function pinBound(id: ThrottleId, rev: number, bound: number): Statement {
   return changeRow(
-    place,
+    id,
     rev,
     sql`bound = ${bound}, pinned = ${bound}, pinned_at = ${now}, epoch = ${throttles}.epoch + 1,
       gate = '{}', pass = ${throttles}.pass + 1`,
   );
 }
 
-export function unpinBound(place: Place, rev: number): Statement {
-  return changeRow(
-    place,
-    rev,
-    sql`pinned = null, pinned_at = ${now}, epoch = ${throttles}.epoch + 1`,
-  );
+export function unpinBound(id: ThrottleId, rev: number): Statement {
+  return changeRow(id, rev, sql`pinned = null, pinned_at = ${now}, epoch = ${throttles}.epoch + 1`);
 }
 
-function changeRow({ name, key }: Place, rev: number, changes: Statement): Statement {
+function changeRow({ name, key }: ThrottleId, rev: number, changes: Statement): Statement {
   const asSeen = sql`name = ${name} and key = ${key} and rev = ${rev}`;
   return sql`
     update ${throttles} set ${changes}, rev = ${throttles}.rev + 1, last_update = ${now}
     where ${asSeen}
-    ${returning(sql`rev`, { before: sql`select rev from ${throttles} where ${asSeen} ${holdRows}` })}`;
+    ${returning(sql`rev`, { before: sql`select rev from ${throttles} where ${asSeen} ${lockForUpdate}` })}`;
 }
 
 /** The reports of late, for whoever learns from them. Those of idle pods aren't among them. */
-export function lookAtReports(withinMs: number): Statement {
+export function getRecentReports(withinMs: number): Statement {
   return sql`
     select name, key, pod_id, seq, demand, in_flight, waiting, totals from ${reports}
     where at > ${now} - ${withinMs}`;
 }
 
 /** Whole rows, for whoever learns. */
-export function getThrottles(places: readonly Place[]): Statement {
+export function getThrottles(ids: readonly ThrottleId[]): Statement {
   return sql`
-    select throttle.* from ${placesOf(places)} wanted join ${throttles} throttle
+    select throttle.* from ${idRows(ids)} wanted join ${throttles} throttle
       on throttle.name = wanted.name and throttle.key = wanted.key`;
 }
 
 /** Compared as a pair, so that the index leads to where a page begins. */
-export function listThrottles(after: Place, count: number, name?: string): Statement {
+export function listThrottles(after: ThrottleId, count: number, name?: string): Statement {
   const named = name === undefined ? sql`` : sql`and name = ${name}`;
   return sql`
     select * from ${throttles}
@@ -191,11 +189,11 @@ export function listThrottles(after: Place, count: number, name?: string): State
     order by name, key ${limit(count)}`;
 }
 
-export function getReports(places: readonly Place[]): Statement {
+export function getReports(ids: readonly ThrottleId[]): Statement {
   return sql`
     select report.name, report.key, report.pod_id, report.demand, report.in_flight, report.waiting,
       report.calls_waiting, report.totals, report.at, ${now} as now_at
-    from ${placesOf(places)} wanted join ${reports} report
+    from ${idRows(ids)} wanted join ${reports} report
       on report.name = wanted.name and report.key = wanted.key`;
 }
 
@@ -212,24 +210,24 @@ export function pruneThrottles(olderMs: number): Statement {
 }
 
 /** What pods obey besides the bound. */
-export type Gate = {
+export type CallConstraints = {
   readonly holdMs: number;
   readonly breaker: LearnedAllowance["breaker"];
   /** Of all pods together. */
   readonly refillPerS?: number;
 };
 
-export type Shares = Readonly<Record<string, Entry>>;
+export type ShareEntries = Readonly<Record<string, ShareEntry>>;
 
 /** What pods need of a throttle's row. */
 export type SharedRow = {
   readonly rev: number;
   readonly bound: number;
   readonly epoch: number;
-  readonly gate: Gate;
+  readonly constraints: CallConstraints;
   /** Rises whenever the gate was said anew. */
   readonly pass: number;
-  readonly shares: Shares;
+  readonly shares: ShareEntries;
   /** The store's time when it was read. */
   readonly nowMs: number;
 };
@@ -239,18 +237,18 @@ export function toSharedRow(row: Row): SharedRow {
     rev: Number(row["rev"]),
     bound: Number(row["bound"]),
     epoch: Number(row["epoch"]),
-    gate: toGate(row["gate"] as string),
+    constraints: toConstraints(row["gate"] as string),
     pass: Number(row["pass"]),
-    shares: JSON.parse(row["shares"] as string) as Shares,
+    shares: JSON.parse(row["shares"] as string) as ShareEntries,
     nowMs: Number(row["now_at"]),
   };
 }
 
-export function toGate(text: string): Gate {
-  return { holdMs: 0, breaker: "closed", ...(JSON.parse(text) as Partial<Gate>) };
+export function toConstraints(text: string): CallConstraints {
+  return { holdMs: 0, breaker: "closed", ...(JSON.parse(text) as Partial<CallConstraints>) };
 }
 
 /** By which a throttle is known in maps. */
-export function placeKey(name: string, key: string): string {
+export function throttleMapKey(name: string, key: string): string {
   return JSON.stringify([name, key]);
 }

@@ -1,5 +1,5 @@
 import type { TaskHandler } from "flotilla";
-import type { Drive } from "../../../src/tasks/run/attempt.ts";
+import type { FlowDriver } from "../../../src/tasks/run/attempt.ts";
 import { isRunFinish } from "../../../src/tasks/sql/runs.ts";
 import type { NewSaid } from "./said.ts";
 
@@ -23,7 +23,7 @@ export type Stopping = {
   keyOf(runId: string): string;
 };
 
-type Claim = Parameters<Drive>[0]["claim"];
+type Claim = Parameters<FlowDriver>[0]["claim"];
 
 /** Lets each run of this process come as far as it is to come. */
 export function createStopping(parts: {
@@ -51,7 +51,7 @@ export function createStopping(parts: {
     return new Promise(() => {});
   };
 
-  const drive = (inner: Drive): Drive =>
+  const drive = (inner: FlowDriver): FlowDriver =>
     async function driven(running, given) {
       const { claim } = running;
       const { taskId: runId } = claim;
@@ -60,15 +60,15 @@ export function createStopping(parts: {
       const stop = stopOf(key);
       // What was given back before it was to stop may come back to this process.
       if (halted.has(runId) || stop?.at === "claim") return halt(key, runId);
-      const put: typeof given.finishing.put = (finish, onFinished, onError) => {
+      const put: typeof given.finishWriter.put = (finish, onFinished, onError) => {
         const events = isRunFinish(finish) ? finish.run.events.map(({ type }) => type) : [];
         // Some writes depend on who comes first: one that was woken too early waits again, and one that
         // somebody else has to begin is given back as it was. Nothing new is stored by them.
         const isNew = events.length > 0 && !(events.join() === "park" && parked.has(runId));
         if (!isNew) {
           if (events.length === 0)
-            say({ event: "released", key, runId, why: running.stopped ?? "" });
-          return given.finishing.put(finish, onFinished, onError);
+            say({ event: "released", key, runId, why: running.stopReason ?? "" });
+          return given.finishWriter.put(finish, onFinished, onError);
         }
         const nth = (writes.get(runId) ?? 0) + 1;
         if (stop?.at === "before write" && stop.nth === nth) return void halt(key, runId);
@@ -96,9 +96,9 @@ export function createStopping(parts: {
           uncount();
           onError(error);
         };
-        given.finishing.put(finish, finished, failed);
+        given.finishWriter.put(finish, finished, failed);
       };
-      return inner(running, { ...given, finishing: { ...given.finishing, put } });
+      return inner(running, { ...given, finishWriter: { ...given.finishWriter, put } });
     };
 
   return {

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
 import { uuidv7 } from "../../../src/base/ids.ts";
 import { systemRandom } from "../../../src/base/random.ts";
-import { nobodySeen, type Liveness, observe, type PodSeen } from "../../../src/pods/liveness.ts";
+import { emptyLiveness, type Liveness, observe, type PodSeen } from "../../../src/pods/liveness.ts";
 import { toPodSeen } from "../../../src/pods/sql.ts";
 import { createLeader } from "../../../src/tasks/leader/recover.ts";
 import type { Database } from "../../../src/store/database.ts";
@@ -207,7 +207,7 @@ async function livenessOf(
     .map(toPodSeen)
     .filter((pod) => silent.includes(pod.podId));
   const self: PodSeen = { podId, birthMs: 0, status: "up", beat: 1, passes: 0 };
-  const first = observe(nobodySeen, { atMs: 0, pods: [self, ...pods] }, limits);
+  const first = observe(emptyLiveness, { atMs: 0, pods: [self, ...pods] }, limits);
   return observe(first, { atMs: 600, pods: [{ ...self, beat: 2 }, ...pods] }, limits);
 }
 

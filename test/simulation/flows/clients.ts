@@ -8,7 +8,7 @@ import { uuidv7 } from "../../../src/base/ids.ts";
 import { createRuns, type Runs, type StartOptions } from "../../../src/flows/runs.ts";
 import { createDeadLetters, type DeadLetters } from "../../../src/dead-letters/dead-letters.ts";
 import { createTasks, type Tasks } from "../../../src/tasks/tasks.ts";
-import { passing } from "../../../src/store/retry.ts";
+import { transientCodes } from "../../../src/store/retry.ts";
 import type { Database, Row } from "../../../src/store/database.ts";
 import { sql, table } from "../../../src/store/sql.ts";
 import { intentOf } from "../kinds.ts";
@@ -64,7 +64,7 @@ export function startFlowClients(
     open++;
     void work
       .catch((error: unknown) => {
-        if (!hasCode(error, "conflict", "not_found", ...passing)) throw error;
+        if (!hasCode(error, "conflict", "not_found", ...transientCodes)) throw error;
       })
       .finally(() => open--);
   };

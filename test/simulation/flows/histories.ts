@@ -3,11 +3,11 @@
  * out of order, and a run ends only behind its finalizers.
  */
 import {
-  applied,
+  applyEvent,
   type HistoryEvent,
   type Run,
   toHistory,
-  untouched,
+  newRun,
 } from "../../../src/flows/decide/run.ts";
 import { type RunColumns, toColumns } from "../../../src/flows/drive/load.ts";
 import type { Row } from "../../../src/store/database.ts";
@@ -51,7 +51,7 @@ export function createHistories(world: World) {
   const fresh = new Map<string, Row[]>();
 
   const take = (event: HistoryEvent, each: Known, flow: string, what: string): void => {
-    each.run = applied(each.run, event);
+    each.run = applyEvent(each.run, event);
     each.last = event.type;
     world.count(`event: ${event.type}`);
     if (event.type === "retried" || event.type === "redriven") {
@@ -105,7 +105,7 @@ export function createHistories(world: World) {
       const flow = row["name"] as string;
       const what = `${flow} ${(row["task_id"] as string).slice(-6)}`;
       const each: Known = known.get(row["task_id"]) ?? {
-        run: untouched,
+        run: newRun,
         place: -1,
         finalized: [],
         finished: undefined,

@@ -1,6 +1,6 @@
 /**
  * The fences of runs, and how each is taken out. That of signals is met so seldom by chance that a test
- * provokes it: `flows/handed-on.test.ts`, "loses no signal to a pod that had it before".
+ * provokes it: `flows/handover.test.ts`, "loses no signal to a pod that had it before".
  */
 import { type Mutation, of } from "../mutation.ts";
 
@@ -36,7 +36,7 @@ export const flowMutations: readonly Mutation[] = [
   },
   {
     name: "run: goes on with what it saw, whatever has come since",
-    edits: [drive("const looked = hasLooked(happens);", "const looked = false;")],
+    edits: [drive("const boundToWake = isBoundToWake(event);", "const boundToWake = false;")],
   },
   {
     name: "run: told of no child that is started over",
@@ -49,7 +49,7 @@ export const flowMutations: readonly Mutation[] = [
   },
   {
     name: "run: waits for children of every step",
-    edits: [waits("select ${counted(status)} from", "select ${status} from")],
+    edits: [waits("select ${countedStatus(status)} from", "select ${status} from")],
   },
   {
     name: "run: children anew where their step has another name by now",
@@ -57,11 +57,13 @@ export const flowMutations: readonly Mutation[] = [
   },
   {
     name: "run: ended without waking those who have begun to wait",
-    edits: [runs("wakes ? sql`` : sql`and (${given}.ends = 0 or ${task}.awaited = 0)`", "sql``")],
+    edits: [
+      runs("wakes ? sql`` : sql`and (${given}.ends = 0 or ${task}.dependents = 0)`", "sql``"),
+    ],
   },
   {
     name: "run: parked for children that have ended meanwhile",
-    edits: [runs("parents.length > 0 ? [wakeIfNothingIsOpen(parents)] : []", "[]")],
+    edits: [runs("parents.length > 0 ? [wakeIfDependenciesEnded(parents)] : []", "[]")],
   },
   {
     name: "run: events without the fence",
@@ -161,7 +163,10 @@ export const flowMutations: readonly Mutation[] = [
   {
     name: "cancel: a run is ended at once",
     edits: [
-      ask("asking(sql`(${isPendingTask} or ${isAside})`)", "asking(sql`status = 'pending'`)"),
+      ask(
+        "requestCancel(sql`(${isPendingTask} or ${isSetAside})`)",
+        "requestCancel(sql`status = 'pending'`)",
+      ),
     ],
   },
   {
@@ -220,8 +225,8 @@ export const flowMutations: readonly Mutation[] = [
     name: "drive: goes on while the pod stops",
     edits: [
       drive(
-        'return running.stopped === "shutdown" || parts.stopping();',
-        'return running.stopped === "shutdown";',
+        'return running.stopReason === "shutdown" || parts.stopping();',
+        'return running.stopReason === "shutdown";',
       ),
     ],
   },
@@ -233,7 +238,7 @@ export const flowMutations: readonly Mutation[] = [
     name: "attempt: told to stop for what an earlier one was",
     edits: [
       attempt(
-        `    running.stopped = undefined;
+        `    running.stopReason = undefined;
     running.controller = undefined;
   }
   running.startedMs`,
@@ -245,7 +250,10 @@ export const flowMutations: readonly Mutation[] = [
   {
     name: "write: a retry without the wake",
     edits: [
-      write("counted: 1, delayMs: 1, wake: held.wake }", "counted: 1, delayMs: 1, wake: null }"),
+      write(
+        "        delayMs: 1,\n        wake: fenced.wake,\n",
+        "        delayMs: 1,\n        wake: null,\n",
+      ),
     ],
   },
   {
@@ -268,7 +276,7 @@ export const flowMutations: readonly Mutation[] = [
   },
   {
     name: "worker: what ignores its signal is waited for",
-    edits: [of("tasks/run/worker")("        run.abandon?.();\n")],
+    edits: [of("tasks/run/worker")("        attempt.abandon?.();\n")],
   },
   {
     name: "step: what has killed its pods is run again",

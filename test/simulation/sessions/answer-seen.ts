@@ -1,6 +1,6 @@
 /** The answer that is being made, as one connection of a client sees it: it grows, and never goes back. */
 import { isTurn } from "../../../src/protocol/message.ts";
-import type { SessionEvent } from "../../../src/sessions/service.ts";
+import type { FeedEvent } from "../../../src/sessions/service.ts";
 import type { World } from "../world.ts";
 
 export function createAnswerSeen({ violate, count }: World, name: string) {
@@ -18,7 +18,7 @@ export function createAnswerSeen({ violate, count }: World, name: string) {
   };
 
   return {
-    take(event: SessionEvent, lastSeq: number): void {
+    take(event: FeedEvent, lastSeq: number): void {
       if (event.type === "joined" || event.type === "state") {
         const { state } = event;
         if (isTurn(state)) judgeTurn(state, "a state");

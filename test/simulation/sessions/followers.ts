@@ -3,7 +3,7 @@
  * back elsewhere. Each event is judged when it is sent and when it arrives.
  */
 import { hasCode, messageOf } from "../../../src/base/errors.ts";
-import type { Joined, SessionEvent, Sink } from "../../../src/sessions/service.ts";
+import type { Joined, FeedEvent, Sink } from "../../../src/sessions/service.ts";
 import type { World } from "../world.ts";
 import { createAnswerSeen } from "./answer-seen.ts";
 import { tenant } from "./clients.ts";
@@ -124,7 +124,7 @@ export function createSessionFollowers(world: World, parts: FollowersParts): Fol
   };
 
   /** Events come to the client in the order in which they were sent. */
-  const sinkOf = (follower: Follower, connection: Connection): Sink<SessionEvent> => {
+  const sinkOf = (follower: Follower, connection: Connection): Sink<FeedEvent> => {
     let lastMs = 0;
     const answer = createAnswerSeen(world, follower.name);
     const deliver = (arrive: () => void) => {
@@ -170,7 +170,7 @@ export function createSessionFollowers(world: World, parts: FollowersParts): Fol
     witness.sessions.get(sessionId)?.header.status === "deleted";
 
   /** Nothing leaves that isn't stored, or isn't what is stored. */
-  const judgeSent = ({ name, sessionId }: Follower, event: SessionEvent, { name: at }: Gateway) => {
+  const judgeSent = ({ name, sessionId }: Follower, event: FeedEvent, { name: at }: Gateway) => {
     if (event.type !== "entries" || isGone(sessionId)) return;
     for (const entry of event.entries) {
       const stored = witness.textOf(sessionId, entry.seq);
@@ -180,7 +180,7 @@ export function createSessionFollowers(world: World, parts: FollowersParts): Fol
     }
   };
 
-  const take = (follower: Follower, event: SessionEvent): void => {
+  const take = (follower: Follower, event: FeedEvent): void => {
     const what = `${follower.name} of ${follower.sessionId}`;
     switch (event.type) {
       case "joined":

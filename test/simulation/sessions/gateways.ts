@@ -5,8 +5,8 @@
 import { FlotillaError } from "../../../src/base/errors.ts";
 import { uuidv7 } from "../../../src/base/ids.ts";
 import { silentLogger } from "../../../src/base/log.ts";
-import { createMailbox } from "../../../src/bus/store-bus.ts";
-import { createSessionsHere } from "../../../src/sessions/start.ts";
+import { createStoreBus } from "../../../src/bus/store-bus.ts";
+import { createLocalSessions } from "../../../src/sessions/start.ts";
 import { createSqlJournal } from "../../../src/sessions/log/sql-journal.ts";
 import type { SessionService } from "../../../src/sessions/service.ts";
 import type { Database } from "../../../src/store/database.ts";
@@ -71,13 +71,13 @@ export function createGateways(
     const database = slowAtFirst ? slowly(world, connected) : connected;
     const shared = { database, clock, random, log: silentLogger };
     const ids = uuidv7(clock, random);
-    const here = createSessionsHere({
+    const here = createLocalSessions({
       ...shared,
       ids,
       logs,
       maxPayloadBytes: 256 * 1024,
       journal: createSqlJournal({ database, ids }),
-      bus: createMailbox({ ...shared, address: name }),
+      bus: createStoreBus({ ...shared, address: name }),
     });
     const gateway: Gateway = { name, alive: true, service: here.service, enter: lane.enter };
     return { gateway, here };

@@ -3,8 +3,8 @@
  * the disk is when a database dies. And which ways letters took: with their hint, from their row, or both.
  */
 import { FlotillaError } from "../../../src/base/errors.ts";
-import { decodeMail, encodeMail } from "../../../src/bus/envelope.ts";
-import { putMail, readMail } from "../../../src/bus/sql.ts";
+import { decodeNotification, encodeNotification } from "../../../src/bus/envelope.ts";
+import { insertEnvelopes, readEnvelopes } from "../../../src/bus/sql.ts";
 import { logOf } from "../../../src/sessions/log/placement.ts";
 import type { Head } from "../../../src/sessions/log/journal.ts";
 import type { Database, Row, WriteOptions } from "../../../src/store/database.ts";
@@ -39,7 +39,7 @@ const aboutFollowing = ["session.follow", "session.watch"];
 const spared = { names: [], untilMs: -1 };
 const roundTrip = sql`select 1 as one`;
 // A statement is known by its template, which is the same object every time it is made.
-const look = readMail("", 0).strings;
+const look = readEnvelopes("", 0).strings;
 
 export function createLetters(world: World, { once, heads }: LettersOptions): Letters {
   const { scheduler, count } = world;
@@ -64,7 +64,7 @@ export function createLetters(world: World, { once, heads }: LettersOptions): Le
   const noteAsked = (letters: ReadonlyMap<string, string>): void => {
     for (const [to, text] of letters) {
       if (!text.includes('"session.ask"')) continue;
-      const mail = decodeMail(text)!;
+      const mail = decodeNotification(text)!;
       const sessionId = (JSON.parse(mail.body) as Sent[]).find(
         ({ topic }) => topic === "session.ask",
       )!.body!.sessionId!;
@@ -80,17 +80,17 @@ export function createLetters(world: World, { once, heads }: LettersOptions): Le
 
   /** What is left of a write where some of its letters are lost. Several rows for one address are spared. */
   const thinned = (statements: readonly Statement[], options: WriteOptions) => {
-    const { letters } = options;
+    const { payloads: letters } = options;
     if (deafTo.size === 0 || !letters) return { statements, options };
     const texts = [...letters.values()];
-    const { names, untilMs } = deafTo.get(decodeMail(texts[0]!)?.sender ?? "") ?? spared;
+    const { names, untilMs } = deafTo.get(decodeNotification(texts[0]!)?.sender ?? "") ?? spared;
     const isLost = ({ topic, body }: Sent): boolean =>
       aboutFollowing.includes(topic ?? "") &&
       names.some((name) => JSON.stringify(body).includes(`${name}"`));
     if (untilMs < scheduler.nowMs || texts.includes("")) return { statements, options };
     const left = new Map<string, string>();
     const rows = [...letters].map(([address, text]) => {
-      const mail = decodeMail(text)!;
+      const mail = decodeNotification(text)!;
       const all = JSON.parse(mail.body) as Sent[];
       const kept = all.filter((each) => !isLost(each));
       if (kept.length < all.length) {
@@ -98,10 +98,10 @@ export function createLetters(world: World, { once, heads }: LettersOptions): Le
         scheduler.note(`what ${mail.sender} follows at ${address} is lost`);
       }
       const body = JSON.stringify(kept);
-      left.set(address, encodeMail({ ...mail, body }));
+      left.set(address, encodeNotification({ ...mail, body }));
       return { ...mail, address, body };
     });
-    return { statements: [putMail(rows)], options: { ...options, letters: left } };
+    return { statements: [insertEnvelopes(rows)], options: { ...options, letters: left } };
   };
 
   /** Counts which way letters come to one reader. */
@@ -115,7 +115,7 @@ export function createLetters(world: World, { once, heads }: LettersOptions): Le
     };
     return {
       carry(address: string, text: string): void {
-        const mail = decodeMail(text);
+        const mail = decodeNotification(text);
         if (!mail) return count("letters: too long for their hint");
         const name = nameOf(address, mail);
         if (mail.after > (last.get(mail.sender) ?? 0)) return count("letters: before their turn");
@@ -165,7 +165,7 @@ export function createLetters(world: World, { once, heads }: LettersOptions): Le
             (rows) => rows,
           ),
         async write(statements, options) {
-          const isLetter = options?.lossy === true && (options.mail?.length ?? 0) > 0;
+          const isLetter = options?.lossy === true && (options.channels?.length ?? 0) > 0;
           if (!isLetter) {
             return lookedBy(
               statements.at(-1),
@@ -175,12 +175,12 @@ export function createLetters(world: World, { once, heads }: LettersOptions): Le
           }
           const loses = world.chance(letters.lost) && !(once && isSpared(statements));
           if (!loses) {
-            if (options.letters) noteAsked(options.letters);
+            if (options.payloads) noteAsked(options.payloads);
             const thin = thinned(statements, options);
             return database.write(thin.statements, thin.options);
           }
           count("fault: letters lost");
-          scheduler.note(`letters to ${options.mail!.join()} are lost`);
+          scheduler.note(`letters to ${options.channels!.join()} are lost`);
           await database.read(roundTrip).catch(() => {});
           return statements.map(() => []);
         },

@@ -19,7 +19,7 @@ const logHeads = of("sessions/log/ownership");
 const place = "((log_offset = ${at.offset} and record_id = ${at.recordId})";
 const term = "incarnation = ${at.incarnation} and term = ${at.term}";
 const loadBusy = "const busy = await journal.busy(logId);";
-const beforeCommit = "    const startedMs = clock.monotonic();\n    let committed: Committed;";
+const beforeCommit = "    const startedMs = clock.monotonic();\n    let committed: CommitResult;";
 const whenUnknown = 'unknown ||= hasCode(error, "unknown_outcome");';
 
 const list: readonly Mutation[] = [
@@ -129,14 +129,14 @@ const list: readonly Mutation[] = [
     name: "courier: a failure after a try that may have been stored is one",
     edits: [
       courier(
-        "throw mayBeStored && !isDecided(command, error) ? unknown(error) : error;",
+        "throw mayBeStored && !isDecided(command, error) ? outcomeUnknown(error) : error;",
         "throw error;",
       ),
     ],
   },
   {
     name: "courier: the answer to any copy counts",
-    edits: [courier("if (isDoneOnce(asked.command)) answer.then", "answer.then")],
+    edits: [courier("if (isDoneOnce(request.command)) answer.then", "answer.then")],
   },
   {
     name: "courier: letters for any term",
@@ -146,11 +146,13 @@ const list: readonly Mutation[] = [
   },
   {
     name: "heads: a look from before there were any is believed",
-    edits: [logHeads("await looking;\n      if (isKnown()) return last;", "return looking;")],
+    edits: [logHeads("await reading;\n      if (isKnown()) return last;", "return reading;")],
   },
   {
     name: "pod: an agent in its code counts as stored while it leaves",
-    edits: [pod("const isStored = here && !book.isInCode(name);", "const isStored = here;")],
+    edits: [
+      pod("const isStored = hasAgent && !registry.isInCode(name);", "const isStored = hasAgent;"),
+    ],
   },
   {
     name: "owners: headers that are busy aren't loaded",
@@ -162,12 +164,15 @@ const list: readonly Mutation[] = [
   },
   {
     name: "overseer: busy sessions of a taken log aren't seen",
-    edits: [pod("for (const header of busy) overseer.see(header);")],
+    edits: [pod("for (const header of busy) monitor.watch(header);")],
   },
   {
     name: "overseer: starts aren't repeated",
     edits: [
-      overseer("!each.named && nowMs - each.sentMs >= repeatMs", "!each.named && each.sentMs < 0"),
+      overseer(
+        "!each.isConfirmed && nowMs - each.sentMs >= repeatMs",
+        "!each.isConfirmed && each.sentMs < 0",
+      ),
     ],
   },
   {
@@ -213,14 +218,14 @@ const list: readonly Mutation[] = [
     name: "turn: what waits is forgotten at its end",
     edits: [
       conversation(
-        "const open = dropUnanswerable(markDue(step, agent, facts), facts);",
-        "const open = withHeader(markDue(step, agent, facts), { pending: [] });",
+        "const open = dropUnanswerable(markCompactionDue(draft, agent, facts), facts);",
+        "const open = withHeader(markCompactionDue(draft, agent, facts), { pending: [] });",
       ),
     ],
   },
   {
     name: "turn: a read that fails fails it",
-    edits: [runner("if (!hasCode(error, ...storeAway)) throw error;", "throw error;")],
+    edits: [runner("if (!hasCode(error, ...transientStoreCodes)) throw error;", "throw error;")],
   },
   {
     name: "runner: remembers nothing of what has ended",

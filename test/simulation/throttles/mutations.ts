@@ -27,8 +27,8 @@ export const throttleMutations: readonly Mutation[] = [
     name: "share: lease counted from after the answer",
     edits: [
       shares(
-        "    lease = look(lease, next.rev, next.shares[podId]);\n",
-        `    lease = look(lease, next.rev, next.shares[podId]);
+        "    lease = leaseAfterRead(lease, next.rev, next.shares[podId]);\n",
+        `    lease = leaseAfterRead(lease, next.rev, next.shares[podId]);
     if (lease.known) lease = { ...lease, known: { ...lease.known, sentMs: seen.answeredMs } };\n`,
       ),
     ],
@@ -62,7 +62,10 @@ export const throttleMutations: readonly Mutation[] = [
   {
     name: "share: any renewal taken for the one that was sent last",
     edits: [
-      shares("lease.doubtful.find((each) => each.renewal === renewal)", "lease.doubtful.at(-1)"),
+      shares(
+        "lease.unconfirmed.find((each) => each.renewal === renewal)",
+        "lease.unconfirmed.at(-1)",
+      ),
     ],
   },
   {

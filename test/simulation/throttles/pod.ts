@@ -1,8 +1,8 @@
 /** A pod that does nothing but call: its limiter, its share, and at times the leader's learning. */
 import { silentLogger } from "../../../src/base/log.ts";
-import { createLearning } from "../../../src/throttles/shares/fleet-learning.ts";
+import { createFleetLearning } from "../../../src/throttles/shares/fleet-learning.ts";
 import { createShares } from "../../../src/throttles/shares/shares.ts";
-import { createThrottles } from "../../../src/throttles/registry.ts";
+import { createThrottleRegistry } from "../../../src/throttles/registry.ts";
 import { createLane, laneClock } from "../lane.ts";
 import type { Network } from "../link.ts";
 import type { SimPod } from "../pod.ts";
@@ -68,14 +68,14 @@ export function startCallingPod(
     host: podId,
     isGone: options.isGone,
   });
-  const throttles = createThrottles({
+  const throttles = createThrottleRegistry({
     clock,
     random,
     shared: true,
     onLimiter: (limiter) => shares.add(limiter),
   });
   const limiter = throttles.of(declared);
-  const learning = createLearning({ database, clock, log: silentLogger });
+  const learning = createFleetLearning({ database, clock, log: silentLogger });
 
   const callOnce = async (): Promise<void> => {
     wanting++;

@@ -5,7 +5,7 @@ import {
   getThrottles,
   toSharedRow,
 } from "../../../src/throttles/shares/sql.ts";
-import { toStats } from "../../../src/throttles/shares/fleet-learning.ts";
+import { toThrottleStats } from "../../../src/throttles/shares/fleet-learning.ts";
 import type { Statement } from "../../../src/store/sql.ts";
 import { startFaults } from "../faults.ts";
 import { nothingSeen } from "../fences.ts";
@@ -165,7 +165,7 @@ function judgeQuiet(world: World, sweep: Sweep, pods: readonly CallingPod[]): vo
 async function judgeCounts(world: World, downstream: Downstream): Promise<void> {
   const [row] = await world.store.database.read(getThrottles([place]));
   if (!row) return;
-  const { outcomes } = toStats(row["stats"] as string);
+  const { outcomes } = toThrottleStats(row["stats"] as string);
   const counted = Object.values(outcomes).reduce((sum, count) => sum + count, 0);
   if (counted > downstream.ended) {
     world.violate("samples", `${counted} calls were counted, and ${downstream.ended} have ended`);

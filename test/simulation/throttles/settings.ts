@@ -1,4 +1,4 @@
-import { declare } from "../../../src/throttles/declaration.ts";
+import { declareThrottle } from "../../../src/throttles/declaration.ts";
 
 // All times are short beside what goes wrong, so that shares are lost, taken over and won back in a
 // run of a minute.
@@ -9,7 +9,7 @@ export const longestMs = callTimeoutMs + graceMs;
 
 export const place = { name: "api", key: "" };
 
-export const declared = declare(place.name, {
+export const declared = declareThrottle(place.name, {
   leaseMs,
   callTimeoutMs,
   graceMs,

@@ -2,7 +2,7 @@
  * H1, looked at after every commit and at every call: what pods have in flight, as the downstream counts
  * it, is covered by what the row says they hold; and what they hold together is within the bound.
  */
-import type { Shares } from "../../../src/throttles/shares/sql.ts";
+import type { ShareEntries } from "../../../src/throttles/shares/sql.ts";
 import type { World } from "../world.ts";
 import type { Downstream } from "./downstream.ts";
 import { leaseMs, longestMs } from "./settings.ts";
@@ -11,7 +11,7 @@ export type RowSeen = {
   readonly rev: number;
   readonly bound: number;
   readonly epoch: number;
-  readonly shares: Shares;
+  readonly shares: ShareEntries;
 };
 
 export type SweepOptions = {
@@ -32,7 +32,8 @@ export function createSweep(world: World, { downstream, isForgiven }: SweepOptio
   let bounds: { bound: number; untilMs: number }[] = [];
   let peak = 0;
 
-  const held = (shares: Shares) => Object.values(shares).reduce((all, { share }) => all + share, 0);
+  const held = (shares: ShareEntries) =>
+    Object.values(shares).reduce((all, { share }) => all + share, 0);
 
   /** The bounds that there were within that time, to now. */
   const boundsWithin = (durationMs: number): number[] => [

@@ -1,0 +1,139 @@
+import { describe, expect, test } from "vitest";
+import { addCounts, emptySample, noCounts, type Sample } from "../learning/sample.ts";
+import { resolveControllerOptions } from "../settings.ts";
+import {
+  addToTotals,
+  learnFromReports,
+  type LearnedRow,
+  noTotals,
+  type Report,
+  sampleBetween,
+  type LearnedState,
+  toThrottleStats,
+  type Totals,
+} from "./fleet-learning.ts";
+
+const sampleOf = (success: number, more: Partial<Sample> = {}): Sample => ({
+  ...emptySample(1),
+  counts: { ...noCounts, success },
+  spanMs: 1_000,
+  acceptedMs: success * 100,
+  ...more,
+});
+const row: LearnedRow = {
+  name: "api",
+  key: "",
+  rev: 1,
+  bound: 2,
+  epoch: 1,
+  settings: resolveControllerOptions({ initial: 2 }),
+  stored: undefined,
+  stats: toThrottleStats("{}"),
+};
+const report = (podId: string, seq: number, totals: Totals): Report => ({ podId, seq, totals });
+
+/** Learns, and gives the row as it would be read next. */
+const next = (
+  before: LearnedRow,
+  reports: readonly Report[],
+  known: readonly Report[] = [],
+): LearnedRow & { holdMs: number } => {
+  const recall = (podId: string, seq: number) =>
+    known.find((each) => each.podId === podId && each.seq === seq)?.totals;
+  const learned = learnFromReports(before, reports, { elapsedMs: 1_000, recall });
+  return {
+    ...before,
+    bound: learned.bound,
+    epoch: learned.epoch,
+    stored: JSON.parse(learned.state) as LearnedState,
+    stats: toThrottleStats(learned.stats),
+    holdMs: (JSON.parse(learned.constraints) as { holdMs: number }).holdMs,
+  };
+};
+
+describe("what a leader learns", () => {
+  test("from a pod's first report is all of it, and from later ones what has come since", () => {
+    const first = report("a", 1, addToTotals(noTotals, sampleOf(3)));
+    const second = report("a", 4, addToTotals(first.totals, sampleOf(5)));
+    const one = next(row, [first]);
+    expect(one.stats.outcomes.success).toBe(3);
+    expect(next(one, [second], [first]).stats.outcomes.success).toBe(8);
+  });
+
+  test("from a report that it has counted is nothing more, neither calls nor how long to stay away", () => {
+    const told = report("a", 1, addToTotals(noTotals, sampleOf(3, { retryAfterMs: 5_000 })));
+    const one = next(row, [told]);
+    const two = next(one, [told], [told]);
+    expect(two.stats.outcomes.success).toBe(3);
+    expect(one.holdMs).toBe(5_000);
+    expect(two.holdMs).toBe(4_000);
+  });
+
+  test("from reports that another has counted to a point unknown here begins with the next", () => {
+    const totals = addToTotals(noTotals, sampleOf(30));
+    const counted = { ...row, stored: next(row, [report("a", 1, noTotals)]).stored };
+    const seventh = report("a", 7, totals);
+    const one = next(counted, [seventh]);
+    expect(one.stats.outcomes.success).toBe(0);
+    const eighth = report("a", 8, addToTotals(totals, sampleOf(2)));
+    expect(next(one, [eighth], [seventh]).stats.outcomes.success).toBe(2);
+  });
+
+  test("takes a limit for used that two pods use up together, though they never report at the same time", () => {
+    const told: Report[] = [];
+    const say = (podId: string): Report => {
+      const last = told.findLast((each) => each.podId === podId);
+      const totals = addToTotals(last?.totals ?? noTotals, sampleOf(20, { peak: 1 }));
+      const said = report(podId, (last?.seq ?? 0) + 1, totals);
+      told.push(said);
+      return said;
+    };
+    const [a, b] = [say("a"), say("b")];
+    const one = next(row, [a], told);
+    expect(one.bound).toBe(2);
+    expect(next(one, [a, b], told).bound).toBeGreaterThan(2);
+  });
+
+  test("keeps the bound while the breaker is open, so that shares needn't move", () => {
+    const failed = sampleOf(0, { counts: { ...noCounts, server_error: 50 } });
+    const one = next(row, [report("a", 1, addToTotals(noTotals, failed))]);
+    expect(one.stored!.controller.breaker.state).toBe("open");
+    expect(one.bound).toBe(row.bound);
+  });
+
+  test("never goes back to an epoch before the row's", () => {
+    const one = next({ ...row, epoch: 9 }, [report("a", 1, addToTotals(noTotals, sampleOf(3)))]);
+    expect(one.epoch).toBeGreaterThanOrEqual(9);
+  });
+});
+
+describe("totals", () => {
+  test("tell calls of the present epoch from those before it, over any number of reports", () => {
+    const inFirst = addToTotals(noTotals, sampleOf(4));
+    const inSecond = addToTotals(
+      inFirst,
+      sampleOf(2, { epoch: 2, earlier: { ...noCounts, throttled: 3 } }),
+    );
+    const later = addToTotals(inSecond, sampleOf(1, { epoch: 2 }));
+    expect(sampleBetween(inFirst, later)).toMatchObject({
+      epoch: 2,
+      counts: { success: 3 },
+      earlier: { success: 0, throttled: 3 },
+      spanMs: 2_000,
+    });
+    const all = sampleBetween(noTotals, later);
+    expect(addCounts(all.counts, all.earlier)).toMatchObject({ success: 7, throttled: 3 });
+  });
+
+  test("add durations and what was used", () => {
+    const one = addToTotals(noTotals, sampleOf(1, { latencies: [0, 2], used: 5, limited: true }));
+    const two = addToTotals(one, sampleOf(1, { latencies: [1, 0, 4], used: 7 }));
+    expect(sampleBetween(one, two)).toMatchObject({
+      latencies: [1, 0, 4],
+      used: 7,
+      limited: false,
+      acceptedMs: 100,
+    });
+    expect(sampleBetween(noTotals, two)).toMatchObject({ latencies: [1, 2, 4], limited: true });
+  });
+});
