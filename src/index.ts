@@ -149,7 +149,7 @@ export { type EntryNote, viewOf, type ViewOptions } from "./protocol/view.ts";
 export type { ChatEvent, EventsOptions } from "./sessions/events.ts";
 export type {
   ChangeMembers,
-  EntriesAsked,
+  EntriesQuery,
   EntriesPage,
   InboxEvent,
   InboxItem,

@@ -32,13 +32,14 @@ const twice = new Set([
   "EnqueueOptions",
   "Enqueued",
   "Fetch",
-  "Inbox",
+
   "RunPage",
   "RunView",
   "SendOptions",
-  "SessionEvent",
+  "Sent",
   "SessionPage",
   "StartedRun",
+  "Store",
   "TaskPage",
 ]);
 const maxTwice = 15;

@@ -1,32 +1,28 @@
 import type { Clock } from "./clock.ts";
 
-/** Waits, but not for ever. */
-export function settledWithin(
-  clock: Clock,
+type Timer = Pick<Clock, "after">;
+
+/** Waits for a promise, but not longer than this: undefined where it is late. A failure is passed on. */
+export function settledWithin<Value>(
+  clock: Timer,
   limitMs: number,
-  wait: Promise<void> | undefined,
-): Promise<void> {
-  return new Promise((resolve) => {
-    const cancel = clock.after(limitMs, resolve);
-    void Promise.resolve(wait).then(() => {
-      cancel();
-      resolve();
-    });
-  });
+  wait: Promise<Value>,
+): Promise<Value | undefined> {
+  const { promise, resolve, reject } = Promise.withResolvers<Value | undefined>();
+  const cancel = clock.after(limitMs, () => resolve(undefined));
+  wait.then(resolve, reject).finally(cancel);
+  return promise;
 }
 
-/** Waits, and gives up with an error when it is late. */
-export function withTimeout(
-  clock: Clock,
+/** Waits for a promise, and fails with this error where it is late. */
+export function withTimeout<Value>(
+  clock: Timer,
   limitMs: number,
-  wait: Promise<void>,
+  wait: Promise<Value>,
   late: () => Error,
-): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const cancel = clock.after(limitMs, () => reject(late()));
-    void wait.then(() => {
-      cancel();
-      resolve();
-    });
-  });
+): Promise<Value> {
+  const { promise, resolve, reject } = Promise.withResolvers<Value>();
+  const cancel = clock.after(limitMs, () => reject(late()));
+  wait.then(resolve, reject).finally(cancel);
+  return promise;
 }

@@ -2,7 +2,7 @@ import type { FlotillaError } from "../base/errors.ts";
 import type { ServerFrame } from "../protocol/frames.ts";
 import type { InboxItem } from "../protocol/message.ts";
 import type { Store } from "./observable.ts";
-import { createSubscription, type FeedParts, type Subscription } from "./socket/subscription.ts";
+import { createSubscription, type FeedContext, type Subscription } from "./socket/subscription.ts";
 
 /** The sessions of the user, followed while somebody listens. */
 export type Inbox = Store<InboxSnapshot>;
@@ -27,7 +27,7 @@ export type InboxFrame = Extract<
   { type: "inbox" | "inbox_changed" | "inbox_removed" | "error" }
 >;
 
-export function createInboxFeed(parts: FeedParts): InboxFeed {
+export function createInboxFeed(parts: FeedContext): InboxFeed {
   const { queue } = parts;
   const items = new Map<string, InboxItem>();
   let isLive = false;

@@ -105,7 +105,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     createOutbox({ ...parts, disk: parts.outboxDisk, maxBytes: settings.outboxMaxBytes });
   const leaving = new AbortController();
   const leftovers = outbox && sendLeftovers({ ...parts, outbox, signal: leaving.signal });
-  await settledWithin(clock, leftoversLimitMs, leftovers);
+  if (leftovers) await settledWithin(clock, leftoversLimitMs, leftovers);
 
   let worker: Worker | undefined;
   let sessions: ReturnType<typeof startOnFirstUse> | undefined;

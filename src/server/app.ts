@@ -33,7 +33,7 @@ import { sessionStreamRoutes } from "./api/session-streams.ts";
 import { sessionRoutes } from "./api/sessions.ts";
 import { throttleRoutes } from "./api/throttles.ts";
 import { createEventStreams, type EventStreams, defaultBufferBytes } from "./event-streams.ts";
-import { createAdmission } from "./admission/admission.ts";
+import { createRequestAdmission } from "./admission/admission.ts";
 
 export type AppParts = {
   flotilla: Flotilla;
@@ -91,7 +91,7 @@ export function createAdminApp(parts: AdminParts): Hono {
   const app = emptyApp(parts);
   const readiness = createReadiness({ ...parts, ping: () => flotilla.ping() });
   const limits = createCallerLimits(clock);
-  app.use("/metrics", createAdmission({ authenticator, limits }).known);
+  app.use("/metrics", createRequestAdmission({ authenticator, limits }).known);
   const isOfAdmin = ({ spec: { path } }: Route) => !path.startsWith("/v1/");
   const mounted = {
     isStopping,
@@ -124,7 +124,7 @@ export function createApp(parts: AppParts): Hono {
   const { streams = createEventStreams(clock, defaultBufferBytes) } = parts;
   const readiness = createReadiness({ ...parts, ping: () => flotilla.ping() });
   const { limits = createCallerLimits(clock) } = parts;
-  const visits = createAdmission({ ...parts, authenticator, limits });
+  const visits = createRequestAdmission({ ...parts, authenticator, limits });
   const maxBytes = maxFrameBytes(parts.maxPayloadBytes);
   const pageSemaphore = createSemaphore(maxConcurrentPages, { clock, waitMs: pageWaitMs });
   const app = emptyApp(parts);

@@ -22,7 +22,7 @@ export type SessionService = {
   /** With `patient` it waits for a store that is away, as what is asked of a session does. */
   get(tenant: string, sessionId: string, options?: { patient?: boolean }): Promise<SessionView>;
   list(tenant: string, options: ListSessionsAmong): Promise<SessionPage>;
-  entries(tenant: string, sessionId: string, page: EntriesAsked): Promise<EntriesPage>;
+  entries(tenant: string, sessionId: string, page: EntriesQuery): Promise<EntriesPage>;
   send(tenant: string, sessionId: string, message: SendMessage): Promise<Sent>;
   toolResult(tenant: string, sessionId: string, result: SendToolResult): Promise<Sent>;
   regenerate(tenant: string, sessionId: string, request: RegenerateAnswer): Promise<Sent>;
@@ -72,7 +72,7 @@ export type SessionPage = {
   readonly next: string | null;
 };
 
-export type EntriesAsked = { after?: number; limit?: number };
+export type EntriesQuery = { after?: number; limit?: number };
 export type EntriesPage = {
   readonly entries: readonly Entry[];
   /** The `after` of the page that follows; null where these are the last. */

@@ -7,7 +7,7 @@ import { viewOf } from "../protocol/view.ts";
 import { eventsOf, inboxEventsOf, type ChatEvent, type EventsOptions } from "./events.ts";
 import type {
   ChangeMembers,
-  EntriesAsked,
+  EntriesQuery,
   EntriesPage,
   InboxEvent,
   ListSessions,
@@ -81,7 +81,7 @@ export type Chat = {
   events(options?: EventsOptions): AsyncIterableIterator<ChatEvent>;
   /** What the conversation shows now, as `useChat` takes it. */
   messages(): Promise<UIMessage[]>;
-  entries(page?: EntriesAsked): Promise<EntriesPage>;
+  entries(page?: EntriesQuery): Promise<EntriesPage>;
   view(): Promise<SessionView>;
   /**
    * True where there was an answer to stop. What it has said so far is kept, and the log says who has

@@ -82,7 +82,7 @@ async function countOf(flotilla: Flotilla, selection: Selection): Promise<number
 }
 
 function startReading() {
-  const { show: show, end } = startProgressBar();
+  const { show, end } = startProgressBar();
   return { onProgress: (tasks: number) => show(`${plural(tasks, "failed task")} read`), end };
 }
 

@@ -10,7 +10,7 @@ import {
 import type { SessionEvent, SessionSnapshot } from "./session.ts";
 import { createClientView, type ClientView } from "./view.ts";
 import { createListenerSet, guarded } from "../observable.ts";
-import { createSubscription, type FeedParts, type Subscription } from "../socket/subscription.ts";
+import { createSubscription, type FeedContext, type Subscription } from "../socket/subscription.ts";
 
 /** A session as it is followed: joined on every connection, from the place that it has. */
 export type SessionFeed = {
@@ -28,7 +28,7 @@ export type SessionFeed = {
 
 export type SessionFrame = PositionFrame | Extract<ServerFrame, { type: "left" | "error" }>;
 
-export function createSessionFeed(sessionId: string, parts: FeedParts): SessionFeed {
+export function createSessionFeed(sessionId: string, parts: FeedContext): SessionFeed {
   const { queue } = parts;
   let position = initialPosition;
   const view = createClientView(() => {

@@ -39,7 +39,7 @@ export type Subscription<Snapshot> = Store<Snapshot> & {
 
 type FeedStatus = "idle" | "joining" | "live" | "away" | "gone";
 
-export type FeedParts = {
+export type FeedContext = {
   queue: Pick<SendQueue, "sendOnce">;
   /** Whether there is no hope of a connection in a moment. */
   isAway: () => boolean;
@@ -51,7 +51,7 @@ export type FeedParts = {
   random: Random;
 };
 
-type SubscriptionParts<Snapshot> = FeedParts & {
+type SubscriptionParts<Snapshot> = FeedContext & {
   /** Sends a join; its ref, where there is a connection. */
   sendJoin: () => string | undefined;
   sendLeave: () => void;

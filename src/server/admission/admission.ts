@@ -36,7 +36,7 @@ export type AdmissionParts = {
 /** What the request came by; nothing of it where there is no connection. */
 type NodeMessages = { incoming?: IncomingMessage; outgoing?: ServerResponse };
 
-export function createAdmission({
+export function createRequestAdmission({
   authenticator,
   limits,
   bodies,

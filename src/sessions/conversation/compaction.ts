@@ -11,7 +11,7 @@ import {
   decided,
   startDraft,
   refuseCommand,
-  type DecisionDraft,
+  type ConversationDraft,
   unchanged,
   withEffect,
   withEntry,
@@ -108,7 +108,7 @@ export function loseCompaction(header: Header, work: Compaction, facts: Facts): 
   return next ? decided(next, { done: true }) : failCompaction(header, facts);
 }
 
-function startOver(header: Header, work: Compaction, facts: Facts): DecisionDraft | undefined {
+function startOver(header: Header, work: Compaction, facts: Facts): ConversationDraft | undefined {
   const runner = facts.runnerFor(work.agent);
   if (runner === null) return undefined;
   const { epoch, attempt } = work;

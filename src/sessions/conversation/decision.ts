@@ -10,30 +10,30 @@ import type {
 import type { Header } from "./header.ts";
 
 /** A decision in the making: each function gives the next, and none changes what it was given. */
-export type DecisionDraft = {
+export type ConversationDraft = {
   readonly header: Header;
   readonly entries: readonly DecidedEntry[];
   readonly effects: readonly SessionEffect[];
 };
 
-export function startDraft(header: Header): DecisionDraft {
+export function startDraft(header: Header): ConversationDraft {
   return { header, entries: [], effects: [] };
 }
 
-export function withHeader(draft: DecisionDraft, change: Partial<Header>): DecisionDraft {
+export function withHeader(draft: ConversationDraft, change: Partial<Header>): ConversationDraft {
   return { ...draft, header: { ...draft.header, ...change } };
 }
 
-export function withEffect(draft: DecisionDraft, effect: SessionEffect): DecisionDraft {
+export function withEffect(draft: ConversationDraft, effect: SessionEffect): ConversationDraft {
   return { ...draft, effects: [...draft.effects, effect] };
 }
 
 /** Puts an entry behind the last. A pod's clock may be behind another's, so what is active stays so. */
 export function withEntry(
-  draft: DecisionDraft,
+  draft: ConversationDraft,
   entry: Omit<DecidedEntry, "seq" | "atMs">,
   { nowMs }: Facts,
-): DecisionDraft {
+): ConversationDraft {
   const { header } = draft;
   const seq = header.lastSeq + 1;
   const preview = entry.kind === "message" ? previewOf(entry.parts) : "";
@@ -52,7 +52,7 @@ export function withEntry(
 
 export type Decided = Extract<CommandDecision, { type: "decided" }>;
 
-export function decided(draft: DecisionDraft, answer: Omit<CommandResult, "lastSeq">): Decided {
+export function decided(draft: ConversationDraft, answer: Omit<CommandResult, "lastSeq">): Decided {
   return { type: "decided", ...draft, answer: { lastSeq: draft.header.lastSeq, ...answer } };
 }
 

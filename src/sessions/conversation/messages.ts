@@ -1,25 +1,25 @@
 import type { Command, CommandDecision, Facts, Target, Traced } from "./command.ts";
-import type { Header } from "./header.ts";
 import {
-  abortWork,
-  type TurnRequest,
-  agentFacts,
-  markCompactionDue,
-  startDebounce,
-  startDueCompaction,
-  startTurn,
-  addPending,
-} from "./turns.ts";
-import {
+  type ConversationDraft,
   decided,
-  startDraft,
   refuseCommand,
-  type DecisionDraft,
+  startDraft,
   unchanged,
   withEffect,
   withEntry,
   withHeader,
 } from "./decision.ts";
+import type { Header } from "./header.ts";
+import { addPending } from "./pending.ts";
+import {
+  abortWork,
+  agentFacts,
+  markCompactionDue,
+  startDebounce,
+  startDueCompaction,
+  startTurn,
+  type TurnRequest,
+} from "./turns.ts";
 
 type Of<Type extends Command["type"]> = Extract<Command, { type: Type }>;
 
@@ -99,10 +99,10 @@ export function regenerate(
 
 function submit(
   before: Header,
-  draft: DecisionDraft,
+  draft: ConversationDraft,
   request: TurnRequest,
   facts: Facts,
-): DecisionDraft | undefined {
+): ConversationDraft | undefined {
   const { work } = before;
   const { during } = agentFacts(facts, request.agent);
   if (!work) {
@@ -125,20 +125,20 @@ function submit(
 }
 
 function beginTurn(
-  draft: DecisionDraft,
+  draft: ConversationDraft,
   request: TurnRequest,
   during: string,
   facts: Facts,
-): DecisionDraft {
+): ConversationDraft {
   return during === "merge" ? startDebounce(draft, request) : startTurn(draft, request, facts);
 }
 
 function continueAt(
   before: Header,
-  draft: DecisionDraft,
+  draft: ConversationDraft,
   command: Of<"tool_result" | "regenerate">,
   facts: Facts,
-): DecisionDraft | undefined {
+): ConversationDraft | undefined {
   const { type: trigger, target } = command;
   const { author: agent, seq: replaces, messageId } = target;
   const request: TurnRequest = { agent, trigger, replaces, messageId, ...traceOf(command) };
@@ -147,9 +147,9 @@ function continueAt(
 
 function queueRequest(
   before: Header,
-  draft: DecisionDraft,
+  draft: ConversationDraft,
   request: TurnRequest,
-): DecisionDraft | undefined {
+): ConversationDraft | undefined {
   const from = { fromSeq: before.lastSeq + 1, tokensBefore: before.tokens };
   const pending = addPending(draft.header, { ...request, ...from });
   return pending && withHeader(draft, { pending });

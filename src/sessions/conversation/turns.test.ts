@@ -1,14 +1,15 @@
 import { describe, expect, test } from "vitest";
 import { deathLimit } from "../../base/death-limit.ts";
-import type { Target } from "./command.ts";
-import type { Turn } from "./header.ts";
-import { countedFromAttempt, maxPending } from "./turns.ts";
 import {
+  type ConversationHarness,
   plain,
   startConversation,
-  type ConversationHarness,
   textParts,
 } from "../contract/conversation-harness.ts";
+import type { Target } from "./command.ts";
+import type { Turn } from "./header.ts";
+import { maxPending } from "./pending.ts";
+import { countedFromAttempt } from "./turns.ts";
 
 const turnOf = (talk: ConversationHarness) => talk.header.work as Turn;
 const numbersOf = ({ header: { work } }: ConversationHarness) => ({

@@ -3,15 +3,15 @@ import type { EntryError, ReplyOutcome } from "../../protocol/message.ts";
 import type {
   AgentFacts,
   Command,
-  CompactionFacts,
   CommandDecision,
+  CompactionFacts,
   Facts,
   Reply,
 } from "./command.ts";
 import {
+  type ConversationDraft,
   decided,
   startDraft,
-  type DecisionDraft,
   unchanged,
   withEffect,
   withEntry,
@@ -21,10 +21,11 @@ import {
   type Compaction,
   type Header,
   type Pending,
-  type Turn,
   permitWaitsOf,
+  type Turn,
   type Work,
 } from "./header.ts";
+import { withoutSubmitsTo, withReplaced } from "./pending.ts";
 
 type Of<Type extends Command["type"]> = Extract<Command, { type: Type }>;
 
@@ -126,7 +127,7 @@ export function stopTurn(
 }
 
 /** Has the runner end the turn with what it has. Where there is none, nothing was said. */
-export function stopRunner(draft: DecisionDraft, turn: Turn, facts: Facts): DecisionDraft {
+export function stopRunner(draft: ConversationDraft, turn: Turn, facts: Facts): ConversationDraft {
   if (turn.stopping) return draft;
   if (turn.runner === null) {
     return endTurn(draft, turn, replySoFar(undefined, { outcome: "stopped" }), facts);
@@ -156,7 +157,7 @@ function finishWithReply(
   return decided(endTurn(startDraft(header), turn, reply, facts), { seq, done: true });
 }
 
-function startOver(header: Header, turn: Turn, facts: Facts): DecisionDraft {
+function startOver(header: Header, turn: Turn, facts: Facts): ConversationDraft {
   const { epoch, attempt, agent } = turn;
   const work = { ...turn, runner: facts.runnerFor(agent) };
   const started = withHeader(startDraft(header), { work });
@@ -212,7 +213,11 @@ export type TurnRequest = Pick<Turn, "agent" | "trigger" | "replaces" | "message
  * A turn sees all that was said up to now, so that an answer to what waited also sees what was answered
  * before it. What else was said to the agent and waits needs no turn of its own then.
  */
-export function startTurn(draft: DecisionDraft, request: TurnRequest, facts: Facts): DecisionDraft {
+export function startTurn(
+  draft: ConversationDraft,
+  request: TurnRequest,
+  facts: Facts,
+): ConversationDraft {
   const turn = newTurn(draft.header, request);
   const runner = facts.runnerFor(request.agent);
   const started = withWork(draft, { ...turn, attempt: 1, runner });
@@ -220,7 +225,7 @@ export function startTurn(draft: DecisionDraft, request: TurnRequest, facts: Fac
 }
 
 /** A turn that waits for more to be said. */
-export function startDebounce(draft: DecisionDraft, request: TurnRequest): DecisionDraft {
+export function startDebounce(draft: ConversationDraft, request: TurnRequest): ConversationDraft {
   const turn = newTurn(draft.header, request);
   const { epoch, upToSeq } = turn;
   return withEffect(withWork(draft, turn), { type: "debounce", epoch, upToSeq });
@@ -249,20 +254,20 @@ function newTurn(header: Header, request: TurnRequest): Turn {
  * agent is compacted by hand is only marked. Undefined where the conversation goes on as it is.
  */
 export function startDueCompaction(
-  draft: DecisionDraft,
+  draft: ConversationDraft,
   agent: string,
   facts: Facts,
-): DecisionDraft | undefined {
+): ConversationDraft | undefined {
   const policy = agentFacts(facts, agent).compaction;
   if (policy?.when !== "auto" || !isDue(draft.header, policy)) return undefined;
   return startCompaction(draft, agent, facts);
 }
 
 export function startCompaction(
-  draft: DecisionDraft,
+  draft: ConversationDraft,
   agent: string,
   facts: Facts,
-): DecisionDraft | undefined {
+): ConversationDraft | undefined {
   const { header } = draft;
   const range = rangeOf(header);
   // Nobody waits for a summary: where no pod can make it, turns go on without.
@@ -273,7 +278,7 @@ export function startCompaction(
   return withEffect(withWork(draft, work), { type: "start_compaction", epoch, attempt: 1 });
 }
 
-function withWork(draft: DecisionDraft, work: Work): DecisionDraft {
+function withWork(draft: ConversationDraft, work: Work): ConversationDraft {
   const { pending } = draft.header;
   const isSubmit = work.type === "turn" && work.trigger === "submit";
   return withHeader(draft, {
@@ -287,7 +292,12 @@ function withWork(draft: DecisionDraft, work: Work): DecisionDraft {
  * Stores how a turn ended and goes on with what waits. An answer in which nothing was said doesn't take
  * the place of an earlier one: a regeneration that fails would wipe out what was there.
  */
-function endTurn(draft: DecisionDraft, turn: Turn, reply: Reply, facts: Facts): DecisionDraft {
+function endTurn(
+  draft: ConversationDraft,
+  turn: Turn,
+  reply: Reply,
+  facts: Facts,
+): ConversationDraft {
   const { outcome, parts, metadata, tokens, error } = reply;
   const isReplacing = turn.replaces !== null && (parts.length > 0 || outcome === "completed");
   const stored = withEntry(
@@ -326,7 +336,10 @@ function replySoFar(
 }
 
 /** Tells the runner to end a turn or compaction. Where none was found yet there is nobody to tell. */
-export function abortWork(draft: DecisionDraft, { keep }: { keep: boolean }): DecisionDraft {
+export function abortWork(
+  draft: ConversationDraft,
+  { keep }: { keep: boolean },
+): ConversationDraft {
   const { work } = draft.header;
   if (!work || work.runner === null) return draft;
   const { runner, epoch, attempt } = work;
@@ -334,7 +347,7 @@ export function abortWork(draft: DecisionDraft, { keep }: { keep: boolean }): De
 }
 
 /** What comes after an agent's turn: a compaction if one is due, else what waits. */
-function continueSession(draft: DecisionDraft, agent: string, facts: Facts): DecisionDraft {
+function continueSession(draft: ConversationDraft, agent: string, facts: Facts): ConversationDraft {
   const open = dropUnanswerable(markCompactionDue(draft, agent, facts), facts);
   if (open.header.status !== "active") return open;
   const next = open.header.pending[0]?.agent;
@@ -344,21 +357,21 @@ function continueSession(draft: DecisionDraft, agent: string, facts: Facts): Dec
 }
 
 /** What comes after a compaction. Never another one: a summary that is too long would make them without end. */
-export function continueAfterCompaction(draft: DecisionDraft, facts: Facts): DecisionDraft {
+export function continueAfterCompaction(draft: ConversationDraft, facts: Facts): ConversationDraft {
   return answerNext(dropUnanswerable(draft, facts), facts);
 }
 
-function answerNext(draft: DecisionDraft, facts: Facts): DecisionDraft {
+function answerNext(draft: ConversationDraft, facts: Facts): ConversationDraft {
   const [next, ...pending] = draft.header.pending;
   return next ? startTurn(withHeader(draft, { pending }), next, facts) : draft;
 }
 
 /** Says that a compaction should be done, where it is done by hand. */
 export function markCompactionDue(
-  draft: DecisionDraft,
+  draft: ConversationDraft,
   agent: string,
   facts: Facts,
-): DecisionDraft {
+): ConversationDraft {
   const { header } = draft;
   const policy = agentFacts(facts, agent).compaction;
   if (header.needsCompaction || policy?.when !== "manual" || !isDue(header, policy)) return draft;
@@ -366,7 +379,7 @@ export function markCompactionDue(
 }
 
 /** What waits for an agent that left, or in a session that was archived, ends here and can be seen to. */
-function dropUnanswerable(draft: DecisionDraft, facts: Facts): DecisionDraft {
+function dropUnanswerable(draft: ConversationDraft, facts: Facts): ConversationDraft {
   const { header } = draft;
   const isAnswerable = ({ agent }: Pending) =>
     header.status === "active" && header.agents.includes(agent);
@@ -377,7 +390,7 @@ function dropUnanswerable(draft: DecisionDraft, facts: Facts): DecisionDraft {
     .reduce((to, each) => unanswered(to, each, facts), withHeader(draft, { pending }));
 }
 
-function unanswered(draft: DecisionDraft, pending: Pending, facts: Facts): DecisionDraft {
+function unanswered(draft: ConversationDraft, pending: Pending, facts: Facts): ConversationDraft {
   const { agent, trigger, messageId } = pending;
   return withEntry(
     draft,
@@ -410,61 +423,6 @@ function unansweredOutcome(
   if (status !== "active") return { outcome: "stopped" };
   const message = `${agent} has left the session`;
   return { outcome: "failed", error: { code: "agent_removed", message } };
-}
-
-/** Headers are bounded, so what waits is too. One agent's messages wait together and count once. */
-export const maxPending = 16;
-
-type PendingRequest = Pick<Turn, "agent" | "trigger" | "replaces" | "messageId" | "trace"> & {
-  /** The first entry that waits, and what was counted before it. */
-  readonly fromSeq: number;
-  readonly tokensBefore: number;
-};
-
-/**
- * Adds what has to wait. A later message to the same agent is answered together with the earlier ones,
- * as is a later result for the same message, or the same regeneration asked again: each keeps the place
- * of the first. Everything else waits on its own. Undefined where too much waits already.
- */
-export function addPending(
-  header: Pick<Header, "pending" | "lastSeq">,
-  request: PendingRequest,
-): readonly Pending[] | undefined {
-  const { pending, lastSeq } = header;
-  const same = pending.findIndex((each) => isSame(each, request));
-  if (same >= 0) {
-    return pending.map((each, at) => (at === same ? { ...each, upToSeq: lastSeq } : each));
-  }
-  if (pending.length >= maxPending) return undefined;
-  return [...pending, { ...request, upToSeq: lastSeq }];
-}
-
-function isSame(pending: Pending, { agent, trigger, messageId }: PendingRequest): boolean {
-  if (pending.agent !== agent || pending.trigger !== trigger) return false;
-  return trigger === "submit" || pending.messageId === messageId;
-}
-
-/** What still waits once a turn of the agent answers all that was said to it. */
-function withoutSubmitsTo(pending: readonly Pending[], agent: string): readonly Pending[] {
-  return pending.some((each) => isSubmitTo(each, agent))
-    ? pending.filter((each) => !isSubmitTo(each, agent))
-    : pending;
-}
-
-function isSubmitTo(pending: Pending, agent: string): boolean {
-  return pending.agent === agent && pending.trigger === "submit";
-}
-
-/** A message has been replaced: what waits to replace it too has to replace the newer entry. */
-function withReplaced(
-  pending: readonly Pending[],
-  replaced: { messageId: string; seq: number },
-): readonly Pending[] {
-  return pending.map((each) =>
-    each.replaces !== null && each.messageId === replaced.messageId
-      ? { ...each, replaces: replaced.seq }
-      : each,
-  );
 }
 
 /**

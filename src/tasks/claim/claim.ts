@@ -2,6 +2,7 @@ import type { Clock } from "../../base/clock.ts";
 import { FlotillaError, hasCode, messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
+import { withTimeout } from "../../base/timeout.ts";
 import type { Database } from "../../store/database.ts";
 import { createLimitedClaims, type LimitOf } from "../concurrency/candidates.ts";
 import { type KnownPauses, readPauses, unpaused } from "./pauses.ts";
@@ -210,12 +211,11 @@ export function createClaimCalls(parts: ClaimCallsParts): ClaimCalls {
 
 /** The answer, unless it takes too long: then it is unknown, and dropped if it still comes. */
 function withClaimTimeout<Answer>(clock: Clock, answer: Promise<Answer>): Promise<Answer> {
-  return new Promise((resolve, reject) => {
-    const cancel = clock.after(claimTimeoutMs, () =>
-      reject(
-        new FlotillaError("unknown_outcome", `the store took longer than ${claimTimeoutMs} ms`),
-      ),
-    );
-    answer.then(resolve, reject).finally(cancel);
-  });
+  const late = `the store took longer than ${claimTimeoutMs} ms`;
+  return withTimeout(
+    clock,
+    claimTimeoutMs,
+    answer,
+    () => new FlotillaError("unknown_outcome", late),
+  );
 }

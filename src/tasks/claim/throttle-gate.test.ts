@@ -60,7 +60,7 @@ describe("the gate before the claim", () => {
     const stopped = worker.stop({ waitMs: 1_000 });
     answer!();
     await queue.outcome(stopped, { stepMs: 10 });
-    expect(throttles.find("api")!.demand()).toEqual({ inFlight: 0, waiting: 0, behindGate: 0 });
+    expect(throttles.find("api")!.demand()).toEqual({ inFlight: 0, waiting: 0, blockedTasks: 0 });
     expect(await queue.count(sql`status = 'pending' and retry_count = 0`)).toBe(9);
   });
 });

@@ -388,7 +388,7 @@ export function throttleContract(kind: StoreKind): void {
       const { throttles } = await workThrottled(queue, "pod-1", [ask]);
       await queue.enqueueMany("ask", [1, 2]);
       await queue.pass(10_000);
-      expect(throttles.find("api")?.demand()).toEqual({ inFlight: 0, waiting: 0, behindGate: 0 });
+      expect(throttles.find("api")?.demand()).toEqual({ inFlight: 0, waiting: 0, blockedTasks: 0 });
       expect(await queue.count(sql`status = 'pending'`)).toBe(2);
       expect(await queue.database.read(sql`select name from ${table("throttle")}`)).toEqual([]);
       await queue.resume("ask");

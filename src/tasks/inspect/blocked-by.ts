@@ -1,4 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
+import { settledWithin } from "../../base/timeout.ts";
 import { livePods } from "../../pods/sql.ts";
 import type { Database, Row } from "../../store/database.ts";
 import { priorities, type Priority } from "../../throttles/limiter/wait-queue.ts";
@@ -359,10 +360,8 @@ export async function whyOpen(
   { database, clock, workers }: { database: Database; clock: Clock; workers: Workers },
   taskId: string,
 ): Promise<string | undefined> {
-  const late = Promise.withResolvers<undefined>();
-  const stop = clock.after(reasonTimeoutMs, () => late.resolve(undefined));
   const reason = readReason({ database, workers }, taskId, clock.now()).catch(() => undefined);
-  return Promise.race([reason, late.promise]).finally(stop);
+  return settledWithin(clock, reasonTimeoutMs, reason);
 }
 
 async function readReason(

@@ -1,4 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
+import { settledWithin } from "../../base/timeout.ts";
 import { updatePodState } from "../../pods/sql.ts";
 import type { Database } from "../../store/database.ts";
 import {
@@ -167,12 +168,7 @@ export function createStatusPublisher(parts: {
     async stop() {
       notBeforeMs = Infinity;
       if (writing === undefined) return;
-      let cancel = () => {};
-      const late = new Promise<void>((resolve) => {
-        cancel = clock.after(stopTimeoutMs, resolve);
-      });
-      await Promise.race([writing, late]);
-      cancel();
+      await settledWithin(clock, stopTimeoutMs, writing);
     },
   };
 }

@@ -2,6 +2,7 @@ import type { Clock } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
 import type { Json } from "../../base/json.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
+import { settledWithin } from "../../base/timeout.ts";
 import type { Database } from "../../store/database.ts";
 import type { FinishedAttempt } from "../finish/finish.ts";
 import type { LocalProgress } from "./local-progress.ts";
@@ -97,12 +98,7 @@ export function createTaskProgress(parts: TaskProgressParts) {
       const value = unsaved(attempt);
       this.forget(attempt);
       if (value === undefined) return;
-      let cancel = () => {};
-      const late = new Promise<void>((resolve) => {
-        cancel = clock.after(lastSaveMs, resolve);
-      });
-      await Promise.race([store(new Map([[attempt, value]])), late]);
-      cancel();
+      await settledWithin(clock, lastSaveMs, store(new Map([[attempt, value]])));
     },
 
     forget(attempt: TaskAttempt) {

@@ -3,6 +3,7 @@ import { type Ids, uuidv7 } from "../../base/ids.ts";
 import { defaultMaxBytes } from "../../base/json.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
+import { settledWithin } from "../../base/timeout.ts";
 import { runWithOrigin } from "../../pods/unhandled-errors.ts";
 import type { Database } from "../../store/database.ts";
 import type { ThrottleRegistry } from "../../throttles/registry.ts";
@@ -420,16 +421,11 @@ function untilIdle(clock: Clock, isIdle: () => boolean) {
     check,
     /** Resolves when all is quiet, or when the time is over. */
     async within(limitMs: number): Promise<void> {
-      let cancel = () => {};
-      const limit = new Promise<void>((resolve) => {
-        cancel = clock.after(limitMs, resolve);
-      });
       const idle = new Promise<void>((resolve) => {
         onIdle = resolve;
         check();
       });
-      await Promise.race([idle, limit]);
-      cancel();
+      await settledWithin(clock, limitMs, idle);
     },
   };
 }

@@ -16,7 +16,7 @@ describe("permits that are set aside for tasks which are being claimed", () => {
     limiter.returnReserved(2);
     await eventLoopTurns();
     expect(asked.every(({ permit }) => permit)).toBe(true);
-    expect(limiter.demand()).toEqual({ inFlight: 2, waiting: 0, behindGate: 0 });
+    expect(limiter.demand()).toEqual({ inFlight: 2, waiting: 0, blockedTasks: 0 });
   });
 
   test("are held as calls are, so that no share is given up that they need", () => {

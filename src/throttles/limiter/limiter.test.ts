@@ -8,7 +8,7 @@ describe("permits", () => {
     const asked = Array.from({ length: 4 }, () => trackAcquire(limiter));
     await eventLoopTurns();
     expect(asked.map(({ permit }) => permit !== undefined)).toEqual([true, true, false, false]);
-    expect(limiter.demand()).toEqual({ inFlight: 2, waiting: 2, behindGate: 0 });
+    expect(limiter.demand()).toEqual({ inFlight: 2, waiting: 2, blockedTasks: 0 });
 
     asked[1]!.permit!.release("success");
     await eventLoopTurns();

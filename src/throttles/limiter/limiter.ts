@@ -1,14 +1,14 @@
 import type { Clock } from "../../base/clock.ts";
-import { FlotillaError } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
-import { classifyCall, type Classify } from "../classify.ts";
+import { type Classify, classifyCall } from "../classify.ts";
 import type { Allowance } from "../learning/controller.ts";
 import type { MeasuredOutcome, Sample } from "../learning/sample.ts";
 import { createAdmission, type HoldReason } from "./admission.ts";
-import { createCallsInFlight, type CallOutcome, type HeldPermit } from "./permit.ts";
-import { type AcquireOptions, createWaitQueue, type Priority } from "./wait-queue.ts";
-import { createSampleRecorder, createCallStats, type LimiterSnapshot } from "./stats.ts";
+import { createLimiterErrors } from "./errors.ts";
+import { type CallOutcome, createCallsInFlight, type HeldPermit } from "./permit.ts";
 import type { LimiterSettings } from "./settings.ts";
+import { createCallStats, createSampleRecorder, type LimiterSnapshot } from "./stats.ts";
+import { type AcquireOptions, createWaitQueue, type Priority } from "./wait-queue.ts";
 
 /** Why a call can't begin now, and how long that will probably be so, where that is known. */
 type Refusal = {
@@ -479,36 +479,5 @@ function createTimer(clock: Clock, after: Clock["after"], callback: () => void) 
       stopped = true;
       cancel?.();
     },
-  };
-}
-
-export type LimiterErrors = ReturnType<typeof createLimiterErrors>;
-
-/** What those get who ask a limiter for a permit and can't have one. */
-function createLimiterErrors(name: string, key: string) {
-  const label = key === "" ? `the throttle "${name}"` : `the throttle "${name}" (${key})`;
-  const details = { throttle: name, key };
-  return {
-    open: (retryAfterMs: number) =>
-      new FlotillaError(
-        "throttle_open",
-        `${label} lets no calls through for now, since too many have failed`,
-        { retryAfterMs, details: { ...details, retryAfterMs } },
-      ),
-
-    full: (priority: Priority, maxWaiting: number) =>
-      new FlotillaError(
-        "throttle_full",
-        `${maxWaiting} calls of priority ${priority} wait for ${label} already`,
-        { details: { ...details, priority, maxWaiting } },
-      ),
-
-    waitTimedOut: (maxWaitMs: number) =>
-      new FlotillaError("timeout", `no permit of ${label} came free within ${maxWaitMs} ms`, {
-        details: { ...details, maxWaitMs },
-      }),
-
-    closed: () =>
-      new FlotillaError("closed", `${label} belongs to a pod that has stopped`, { details }),
   };
 }

@@ -1,5 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
-import type { LimiterErrors } from "./limiter.ts";
+import type { LimiterErrors } from "./errors.ts";
 import type { HeldPermit } from "./permit.ts";
 
 /** Who goes first where not all can: the earlier in this list, the sooner. */
