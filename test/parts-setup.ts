@@ -5,7 +5,7 @@ import { getParts, missing, type PartName, parts } from "./parts.ts";
 /** What the tests of each project need. */
 const neededBy: Readonly<Record<string, readonly PartName[]>> = {
   unit: [],
-  stores: ["postgres", "pgbouncer", "openssl", "faketime"],
+  stores: ["postgres", "pgbouncer", "faketime", "openssl"],
   process: ["postgres", "sqlite"],
   browser: ["postgres", "chromium"],
   crash: ["postgres", "faketime"],
@@ -21,6 +21,8 @@ const run = globalThis as { flotillaParts?: { failure: string | undefined } };
 export default function setup({ name, vitest }: TestProject): void {
   const needed = (project: string) =>
     (neededBy[project] ?? []).filter(isWanted).map((each) => parts[each]);
+  // Units need nothing, so that a run of them alone gets nothing.
+  if (needed(name).length === 0) return;
   const ofAll = vitest.projects.flatMap((project) => needed(project.name));
   run.flotillaParts ??= { failure: getParts([...new Set(ofAll)]) };
   const absent = needed(name).filter((each) => each.find() === undefined);

@@ -157,10 +157,10 @@ describe("a run of the tests on a machine where they lack something", () => {
   test("gets all of it before the first test, and ends with what to do where that fails", async () => {
     putAptGet();
     const vitest = join(root, "node_modules/vitest/vitest.mjs");
-    const { code, said } = await onBareMachine([vitest, "run", "src/base/random.test.ts"]);
+    const { code, said } = await onBareMachine([vitest, "run", "src/store/postgres/pool.test.ts"]);
     expect(code).toBe(1);
     expect(said).toContain(
-      "need what isn't installed here: a Postgres server, version 14 or later, PgBouncer, libfaketime, openssl, the sqlite3 program.",
+      "need what isn't installed here: a Postgres server, version 14 or later, PgBouncer, libfaketime, openssl.",
     );
     expect(said).toMatch(/^0 passed, 1 failed$/m);
     const getting = said.split("\n").filter((line) => line.startsWith("Getting "));
@@ -182,7 +182,7 @@ describe("a run of the tests on a machine where they lack something", () => {
     if (isRoot) putAptGet(putAll);
     else execFileSync("sh", ["-c", putAll]);
     const { code, said } = await program(`import setup from ${urlOf("parts-setup.ts")};
-      const projects = ["fast", "light", "paired", "alone"].map((name) => ({ name }));
+      const projects = ["browser", "unit", "stores", "process", "crash", "crash-alone"].map((name) => ({ name }));
       for (const { name } of projects) setup({ name, vitest: { projects } });`);
     expect({ code, said }).toMatchObject({ code: 0 });
     const got = calls().filter((call) => call.startsWith(install));
@@ -192,7 +192,14 @@ describe("a run of the tests on a machine where they lack something", () => {
   test("looks for it first, of whichever kind the tests are", () => {
     type Project = { test: { name: string; globalSetup: string[] } };
     const { projects } = (config as unknown as { test: { projects: Project[] } }).test;
-    expect(projects.map((each) => each.test.name)).toEqual(["fast", "light", "paired", "alone"]);
+    expect(projects.map((each) => each.test.name)).toEqual([
+      "browser",
+      "unit",
+      "stores",
+      "process",
+      "crash",
+      "crash-alone",
+    ]);
     const firsts = new Set(projects.map((each) => each.test.globalSetup[0]));
     expect([...firsts]).toEqual(["./test/parts-setup.ts"]);
   });

@@ -53,7 +53,7 @@ describe("a heartbeat", () => {
       status: "up",
       metadata: `{"host":"h"}`,
       last_heartbeat: clock.now() - 500,
-      birth_timestamp: clock.now() - 4_500,
+      started_at: clock.now() - 4_500,
     });
     expect(told.seen.map((seen) => [seen.atMs, seen.pods[0]!.beat])).toEqual([
       [0, 1],

@@ -34,7 +34,7 @@ export function readPods(): Statement {
       select (select max(task.claimed_by) from ${tasks} task
         where task.status = 'claimed' and task.claimed_by < holder.pod_id)
       from holder where holder.pod_id is not null)
-    select pod_id, birth_timestamp, status, beat, passes,
+    select pod_id, started_at, status, beat, passes,
       exists (select 1 from ${table("throttle_report")}) as throttled,
       exists (select 1 from ${table("session_log")}) as talked
     from ${podHealth}
@@ -50,7 +50,7 @@ const unknownBeat = -1;
 export function toPodSeen(row: Row): PodSeen {
   return {
     podId: row["pod_id"],
-    birthMs: Number(row["birth_timestamp"]),
+    birthMs: Number(row["started_at"]),
     status: row["status"],
     beat: Number(row["beat"]),
     passes: Number(row["passes"]),
@@ -114,5 +114,5 @@ export function livePods(): Statement {
 }
 
 export function listPods(): Statement {
-  return sql`select * from ${podHealth} order by birth_timestamp, pod_id`;
+  return sql`select * from ${podHealth} order by started_at, pod_id`;
 }

@@ -192,7 +192,7 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
       return (await database.read(listPods())).map((row) => ({
         podId: row["pod_id"],
         status: row["status"],
-        birthMs: Number(row["birth_timestamp"]),
+        birthMs: Number(row["started_at"]),
         lastHeartbeatMs: Number(row["last_heartbeat"]),
         beat: Number(row["beat"]),
         state: stateOf(row["state"]),

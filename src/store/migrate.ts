@@ -3,7 +3,7 @@ import { sleep, systemClock } from "../base/clock.ts";
 import { FlotillaError, hasCode, messageOf } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { systemRandom } from "../base/random.ts";
-import type { Database } from "./database.ts";
+import type { Database, Row } from "./database.ts";
 import { type Migration, migrations as ours } from "./schema.ts";
 import {
   foreignTables,
@@ -39,13 +39,14 @@ export async function schemaState(
   migrations: readonly Migration[] = ours,
 ): Promise<SchemaState> {
   const applied = await database
-    .read(sql`select max(id) as version, max(needs) as needs from ${table("migration")}`)
+    .read(sql`select id, name, needs from ${table("migration")} order by id`)
     .catch((error: unknown) => {
       if (hasCode(error, "store_outdated")) return [];
       throw error;
     });
-  const version = Number(applied[0]?.["version"] ?? 0);
-  const needs = Number(applied[0]?.["needs"] ?? 0);
+  refuseUnreleased(applied[0], migrations);
+  const version = Number(applied.at(-1)?.["id"] ?? 0);
+  const needs = Math.max(0, ...applied.map((row) => Number(row["needs"])));
   return { version, needs, known: migrations.length, pending: migrations.slice(version) };
 }
 
@@ -145,6 +146,16 @@ export function migrationStatements(id: number, migration: Migration): Statement
       values (${id}, ${migration.name}, ${migration.needs}, ${now})`,
     ...migration.statements,
   ];
+}
+
+/** Before the first release tables had other names, and none of them can be used. */
+function refuseUnreleased(first: Row | undefined, [release]: readonly Migration[]): void {
+  if (first === undefined || first["name"] === release?.name) return;
+  throw new FlotillaError(
+    "store_outdated",
+    "the database was made by Flotilla before its first release, and can't be upgraded: name another file, database or schema, or drop the tables of this one",
+    { details: { found: String(first["name"]) } },
+  );
 }
 
 /** A newer schema is worked with where its makers say that this release can. */

@@ -40,7 +40,6 @@ export async function openStore(store: Store, options: StoreOptions = {}): Promi
   const database = await openUnmigrated(store, options);
   try {
     await migrate(database, { mode, ...(log && { log }) });
-    if (mode === "auto") await makePortable(store, log);
   } catch (error) {
     await database.close();
     throw error;
@@ -59,12 +58,6 @@ async function openUnmigrated(store: Store, options: StoreOptions): Promise<Data
   }
   const { openPostgres } = await import("./postgres/postgres.ts");
   return openPostgres({ ...location.store, durability, ...(log && { log }), ...events });
-}
-
-async function makePortable(store: Store, log: Logger | undefined): Promise<void> {
-  const location = locateStore(store);
-  if (location.kind !== "sqlite") return;
-  (await import("./sqlite/portable.ts")).makePortable(location.path, log);
 }
 
 /** Refuses what can't be a store; where it is and whether it is there shows on opening. */

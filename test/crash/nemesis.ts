@@ -162,7 +162,7 @@ async function claimsOf(fleet: Fleet, { podId }: PodProcess): Promise<number> {
 
 async function leaderAt(fleet: Fleet, pods: readonly PodProcess[]): Promise<number | undefined> {
   const [oldest] = await fleet.sql(
-    "select pod_id from flotilla_pod where status = 'up' order by birth_timestamp, pod_id",
+    "select pod_id from flotilla_pod where status = 'up' order by started_at, pod_id",
   );
   const at = pods.findIndex(({ podId }) => podId === oldest?.["pod_id"]);
   return at < 0 ? undefined : at;

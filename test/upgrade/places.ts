@@ -1,14 +1,11 @@
 import { DatabaseSync } from "node:sqlite";
 import pg from "pg";
-import { makePortable } from "../../src/store/sqlite/portable.ts";
 import { temporaryDatabase, temporaryFile } from "../../src/store/contract/kinds.ts";
 
 /** An empty database of a kind, which plain SQL can be run on before anything of ours has seen it. */
 export type Place = {
   readonly url: string;
   exec(text: string): Promise<void>;
-  /** What opening a store does to the defaults of tables that an earlier release has made. */
-  makePortable(): Promise<void>;
   /** Every table, column, default, index and constraint there is, in words. */
   shape(): Promise<string[]>;
   remove(): Promise<void>;
@@ -30,7 +27,6 @@ export const kinds: readonly { readonly dialect: string; empty(): Promise<Place>
       return {
         url: `sqlite:${path}`,
         exec: async (text) => using((database) => database.exec(text)),
-        makePortable: async () => makePortable(path),
         async shape() {
           const made = using((database) => database.prepare(sqliteShape).all());
           // Line breaks and indents are no part of it.
@@ -56,7 +52,6 @@ export const kinds: readonly { readonly dialect: string; empty(): Promise<Place>
       return {
         url,
         exec: async (text) => void (await ask(text)),
-        makePortable: async () => {},
         shape: async () => (await ask(postgresShape)).map(({ shape }) => shape),
         remove,
       };

@@ -8,7 +8,7 @@ const farAwayMs = 4_102_444_800_000;
  * What a store of a version holds when a newer release opens it: tasks in every state that there is,
  * and pods that are gone. A version that brings something adds rows that use it.
  */
-export function rowsOf(version: number, dialect: Dialect): string {
+export function rowsOf(dialect: Dialect): string {
   const insert = (name: string, row: Columns) => plainInsert(dialect.table(name), row);
   const task = (taskId: string, status: string, more: Columns = {}) =>
     insert("task", {
@@ -24,7 +24,7 @@ export function rowsOf(version: number, dialect: Dialect): string {
   const pod = (podId: string, status: string, more: Columns) =>
     insert("pod", {
       pod_id: podId,
-      birth_timestamp: longAgoMs,
+      started_at: longAgoMs,
       last_heartbeat: longAgoMs,
       status,
       metadata: "{}",
@@ -99,9 +99,9 @@ export function rowsOf(version: number, dialect: Dialect): string {
     task("cancelled", "cancelled", { claim_token: 1, cancel_requested: 1, wake: 1 }),
     event(1, "retry"),
     event(2, "failed"),
-    ...(version >= 2 ? [task("traced", "pending", { trace: traceparent })] : []),
-    ...(version >= 4 ? [throttle] : []),
-    ...(version >= 6 ? session : []),
+    task("traced", "pending", { trace: traceparent }),
+    throttle,
+    ...session,
   ].join("\n");
 }
 

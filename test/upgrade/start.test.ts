@@ -103,7 +103,7 @@ describe("a migration on Postgres while another holds the lock", () => {
     await expect(migrate(database, { patienceMs: 100 })).rejects.toMatchObject({
       code: "store_busy",
       message: expect.stringMatching(
-        /^migration 1 \("tasks and pods"\) couldn't lock the schema, because another process is migrating or has left a transaction open: start again .*docs\/postgres\.md/,
+        /^migration 1 \("the first release"\) couldn't lock the schema, because another process is migrating or has left a transaction open: start again .*docs\/postgres\.md/,
       ),
     });
     await database.close();

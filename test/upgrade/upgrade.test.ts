@@ -8,7 +8,6 @@ import { startPod } from "../../src/runtime/start-pod.ts";
 import { migrate, schemaState } from "../../src/store/migrate.ts";
 import { openStore } from "../../src/store/open.ts";
 import { migrations } from "../../src/store/schema.ts";
-import { sql, table } from "../../src/store/sql.ts";
 import { kinds, type Place } from "./places.ts";
 import { dialects } from "./plain.ts";
 import { kept, schemaSql, versions } from "./versions.ts";
@@ -34,7 +33,6 @@ describe.each(cases)("schema version $version on $dialect", ({ dialect, version,
 
   test("is kept as it was, and the steps to it still make the same", async () => {
     await place.exec(kept(version, dialect, "schema"));
-    await place.makePortable();
     const shape = await place.shape();
     expect(shape.length).toBeGreaterThan(10);
     const made = await empty();
@@ -54,8 +52,7 @@ describe.each(cases)("schema version $version on $dialect", ({ dialect, version,
     await place.exec(kept(version, dialect, "rows"));
     await using pod = await startPod({ ...settings, store: place.url });
 
-    const runs = ["pending", "overdue", "retrying", "poison", "claimed", "orphaned"];
-    if (version >= 2) runs.push("traced");
+    const runs = ["pending", "overdue", "retrying", "poison", "claimed", "orphaned", "traced"];
     const ends = runs.map((taskId) => pod.settled(taskId, { timeoutMs: 40_000 }));
     expect(await Promise.all(ends)).toEqual(
       runs.map((taskId) =>
@@ -85,7 +82,6 @@ describe.each(cases)("schema version $version on $dialect", ({ dialect, version,
       cancelled: 2,
     });
 
-    if (version < 6) return;
     const talk = pod.sessions.open("talk", { user: "ada" });
     expect(await talk.send("again")).toMatchObject({ seq: 2 });
     expect((await talk.entries()).entries.map(({ seq }) => seq)).toEqual([1, 2]);
@@ -128,36 +124,27 @@ describe.each(cases)("schema version $version on $dialect", ({ dialect, version,
     // It was recovered, cancelled, retried, given back, finished, and then deleted, unless it is so
     // young that pods of this version leave it alone.
     const last = await tasks.get("worked-2");
-    expect(last?.status).toBe(version < 3 ? undefined : "completed");
+    expect(last?.status).toBe("completed");
     await until("the rows", async () => (await tasks.stats()).byStatus.claimed === 3);
   });
 });
 
-describe.each(kinds)("sessions of schema version 6 on $dialect", ({ dialect, empty }) => {
-  test("keep their states, and may wait from then on", async () => {
+describe.each(kinds)("tables from before the first release on $dialect", ({ dialect, empty }) => {
+  test("are refused with what to do, and left as they are", async () => {
     const place = await empty();
-    const session = dialects[dialect]!.table("session");
-    const insert = (id: string, state: string) =>
-      place.exec(`insert into ${session}
-        (session_id, log_id, last_offset, state, header, created_at, active_at)
-        values ('${id}', 0, 1, '${state}', '{}', 1, 1)`);
-    await place.exec(kept(6, dialect, "schema"));
-    for (const state of ["idle", "catching_up", "compacting"]) await insert(state, state);
-    await expect(insert("waiting", "waiting")).rejects.toThrow(/check/i);
-    const database = await openStore(place.url);
-    await insert("waiting", "waiting");
-    await expect(insert("lost", "lost")).rejects.toThrow(/check/i);
-    const rows = await database.read(
-      sql`select session_id, state from ${table("session")} order by session_id`,
-    );
-    expect(rows.map((row) => row["state"])).toEqual([
-      "catching_up",
-      "compacting",
-      "idle",
-      "waiting",
-    ]);
-    for (const row of rows) expect(row["session_id"]).toBe(row["state"]);
-    await database.close();
+    const migration = dialects[dialect]!.table("migration");
+    if (dialect === "postgres") await place.exec("create schema flotilla");
+    await place.exec(`create table ${migration} (
+      id integer primary key, name text not null, needs integer not null, applied_at bigint not null)`);
+    await place.exec(`insert into ${migration} values (1, 'tasks and pods', 1, 1)`);
+    const before = await place.shape();
+    for (const migrate of ["auto", "check"] as const) {
+      await expect(openStore(place.url, { migrate })).rejects.toMatchObject({
+        code: "store_outdated",
+        message: expect.stringContaining("before its first release, and can't be upgraded: name"),
+      });
+    }
+    expect(await place.shape()).toEqual(before);
     await place.remove();
   });
 });

@@ -21,7 +21,7 @@ export function fleetContract(kind: StoreKind): void {
     test("has a row for each pod, in which every beat is seen", async () => {
       const pods = async () =>
         queue.database.read(
-          sql`select pod_id, birth_timestamp, last_heartbeat, beat, status
+          sql`select pod_id, started_at, last_heartbeat, beat, status
             from ${table("pod")} order by pod_id`,
         );
       await queue.beat("pod-1", "pod-2");
@@ -32,7 +32,7 @@ export function fleetContract(kind: StoreKind): void {
       expect(more).toEqual([]);
       expect(one).toMatchObject({ pod_id: "pod-1", status: "up", beat: 2 });
       expect(two).toMatchObject({ pod_id: "pod-2", status: "up", beat: 1 });
-      expect(one!["birth_timestamp"]).toBe(before[0]!["birth_timestamp"]);
+      expect(one!["started_at"]).toBe(before[0]!["started_at"]);
       expect(Number(one!["last_heartbeat"])).toBeGreaterThanOrEqual(
         Number(two!["last_heartbeat"]) + 3_000,
       );

@@ -41,7 +41,7 @@ test("SQLite looks up each task that is waited for once", async () => {
   const looks = [hotStatements["wakeWaiters"]!].flat().flatMap((statement) => {
     const { text, values } = render(statement, sqliteDialect({ jsonbEach: false }));
     const plan = db.prepare(`explain query plan ${text}`).all(...(values as Value[]));
-    return plan.filter((step) => /^SEARCH awaited\b/.test(String(step["detail"])));
+    return plan.filter((step) => /^SEARCH dependency\b/.test(String(step["detail"])));
   });
   db.close();
   await place.remove();

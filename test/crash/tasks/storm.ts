@@ -195,7 +195,7 @@ function sample(fleet: Fleet, history: History) {
 async function allFollowTheOldest(fleet: Fleet): Promise<boolean> {
   await pauseFor(lookEveryMs);
   const alive = new Set(fleet.pods.filter((pod) => pod.alive).map(({ podId }) => podId));
-  const rows = await fleet.sql("select pod_id from flotilla_pod order by birth_timestamp, pod_id");
+  const rows = await fleet.sql("select pod_id from flotilla_pod order by started_at, pod_id");
   const oldest = rows.find((row) => alive.has(row["pod_id"]));
   const followed = new Map<string, string | null>();
   for (const entry of fleet.ledger()) {
