@@ -34,10 +34,10 @@ const onPostgres = [
 ];
 /** Whole servers under load, each for longer than all other units of its room together. */
 const slow = [
-  "server/admission/too-much",
+  "server/admission/overload",
   "server/api/page-bytes",
   "server/unread",
-  "throttles/loop",
+  "throttles/learning-loop",
 ].map((name) => `src/${name}.test.ts`);
 /** Each of these needs a process of its own: it traces one, fills one, or starts a browser. */
 const own = ["tracing", "consumer", "browser"].map((name) => `test/${name}/**/*.test.ts`);

@@ -111,7 +111,7 @@ describe("a process whose event loop is blocked for ever", () => {
       file,
       `import { createPulse, startHeartbeatThread } from ${JSON.stringify(thread)};
       const pulse = createPulse();
-      setInterval(pulse.breathe, 5);
+      setInterval(pulse.reportAlive, 5);
       startHeartbeatThread({
         podId: "blocked", store: ${JSON.stringify(place.path)}, pulse, heartbeatMs: 20, stallBeats: 10,
         onError() {},

@@ -188,6 +188,6 @@ describe("a place in a session", () => {
   test("leaves aside what a newer server says", () => {
     const place = take(joining, joined(0)).place;
     const strange = { type: "typing", session } as unknown as PositionFrame;
-    expect(applyFrame(place, strange)).toEqual({ place, events: [], gap: false });
+    expect(applyFrame(place, strange)).toEqual({ position: place, events: [], gap: false });
   });
 });

@@ -514,10 +514,10 @@ test("where connections that say nothing take all the room, a fresh one that doe
 });
 
 test("a small server leaves its connections room to say who they are", () => {
-  expect(defaultAnonymousLimits(10)).toEqual({ most: 10, mostPerAddress: 10 });
-  expect(defaultAnonymousLimits(200)).toEqual({ most: 128, mostPerAddress: 64 });
-  expect(defaultAnonymousLimits(10_000)).toEqual({ most: 5_000, mostPerAddress: 1_000 });
-  expect(defaultAnonymousLimits(10_000, 8)).toEqual({ most: 8, mostPerAddress: 8 });
+  expect(defaultAnonymousLimits(10)).toEqual({ max: 10, maxPerAddress: 10 });
+  expect(defaultAnonymousLimits(200)).toEqual({ max: 128, maxPerAddress: 64 });
+  expect(defaultAnonymousLimits(10_000)).toEqual({ max: 5_000, maxPerAddress: 1_000 });
+  expect(defaultAnonymousLimits(10_000, 8)).toEqual({ max: 8, maxPerAddress: 8 });
 });
 
 test("sockets that are refused for too much are told of in the log, a line for all", async () => {

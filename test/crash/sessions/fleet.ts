@@ -9,7 +9,7 @@ import type { PodProcess } from "../pod-handle.ts";
 import type { SessionEvidence, StoredSession } from "./evidence.ts";
 import { type Client, type ClientOptions, createClient } from "./client.ts";
 import { createSessionHistory, type SessionHistory, shown } from "./history.ts";
-import type { ServerGiven } from "./process.ts";
+import type { ServerGiven } from "./server-process.ts";
 import { type Call, readCalls } from "./script.ts";
 import { until } from "../until.ts";
 
@@ -142,7 +142,7 @@ export function sessionFleetOn(fleet: Fleet): SessionFleet {
       const port = await freePort();
       const given: ServerGiven = { port, agents, ...(agentUrl !== undefined && { agentUrl }) };
       const pod = await fleet.start({
-        script: script("./process.ts"),
+        script: script("./server-process.ts"),
         config,
         given,
         ...(store !== undefined && { store }),
