@@ -15,11 +15,11 @@ await using _pod = await startPod({ store: "sqlite:cancel.db", use: [long] });
 // Another process would do the same through its own connection.
 await using flotilla = connect("sqlite:cancel.db");
 const { taskId } = await flotilla.enqueue(long, null);
-let latest = await flotilla.get(taskId);
+let latest = await flotilla.tasks.get(taskId);
 while (latest?.progress == null) {
   await delay(50);
-  latest = await flotilla.get(taskId);
+  latest = await flotilla.tasks.get(taskId);
 }
 console.log(`progress: ${JSON.stringify(latest.progress)}`);
-console.log(await flotilla.cancel(taskId));
-console.log((await flotilla.settled(taskId)).status);
+console.log(await flotilla.tasks.cancel(taskId));
+console.log((await flotilla.tasks.settled(taskId)).status);

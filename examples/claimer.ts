@@ -9,7 +9,7 @@ await using claimer = await startClaimer({ store, names: ["greet"], backoff: { b
 await using flotilla = connect(store);
 const { taskId } = await flotilla.enqueue("greet", { name: "ada" });
 
-while ((await flotilla.get(taskId))?.status !== "completed") {
+while ((await flotilla.tasks.get(taskId))?.status !== "completed") {
   for (const claim of await claimer.claim(10)) {
     const { name } = claim.input as { name: string };
     const said =

@@ -51,7 +51,7 @@ async function deploy(): Promise<void> {
   deploying = false;
   await producing;
 
-  const ended = await Promise.all(enqueued.map((taskId) => flotilla.settled(taskId)));
+  const ended = await Promise.all(enqueued.map((taskId) => flotilla.tasks.settled(taskId)));
   const lost = ended.filter(({ status }) => status !== "completed").length;
   const repeated = runs().length - new Set(runs().map(({ input }) => input)).size;
   console.log(`not completed: ${lost}, run more than once: ${repeated}`);

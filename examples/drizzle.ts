@@ -39,7 +39,7 @@ async function order(pays: boolean) {
 }
 
 async function show(when: string): Promise<void> {
-  const { byStatus } = await flotilla.stats();
+  const { byStatus } = await flotilla.tasks.stats();
   console.log(`after the ${when}: ${await db.$count(orders)} orders, ${byStatus.pending} tasks`);
 }
 

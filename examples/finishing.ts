@@ -32,7 +32,7 @@ const { taskId } = await inTransaction(async () => {
   return pod.enqueue(ship, { order: 7 }, { tx: shop });
 });
 const result = await pod.waitFor(taskId);
-const { status } = (await pod.get(taskId))!;
+const { status } = (await pod.tasks.get(taskId))!;
 console.log(`in the end: ${counts()}, and the task is ${status}:`, result);
 
 /** One at a time: SQLite has one writer, and a connection has one transaction. */

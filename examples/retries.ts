@@ -16,5 +16,5 @@ await using pod = await startPod({ store: "sqlite:retries.db", use: [flaky, hope
 console.log(await pod.waitFor(await pod.enqueue(flaky, null)));
 
 const { taskId } = await pod.enqueue(hopeless, null);
-const ended = await pod.settled(taskId);
+const ended = await pod.tasks.settled(taskId);
 if (ended.status === "failed") console.log(`failed: ${ended.error.message}`);

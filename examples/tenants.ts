@@ -18,7 +18,7 @@ const embed = task<{ tenant: string }>("embed", {}, async ({ input: { tenant } }
 });
 
 await using flotilla = connect(store);
-await flotilla.limits.set("tenant/acme", 2);
+await flotilla.tasks.limits.set("tenant/acme", 2);
 
 // Acme comes first and with the most.
 const flood = await enqueue("acme", 12);

@@ -7,7 +7,7 @@ import { connect, task } from "flotilla";
 const ship = task("ship", {}, async () => {});
 
 await using flotilla = connect("sqlite:shop.db");
-await flotilla.stats();
+await flotilla.tasks.stats();
 
 const shop = new DatabaseSync("shop.db");
 shop.exec("create table if not exists orders (id integer primary key)");
@@ -26,7 +26,7 @@ async function order(fails: boolean): Promise<void> {
 
 async function show(when: string): Promise<void> {
   const orders = shop.prepare("select count(*) as n from orders").get();
-  const { byStatus } = await flotilla.stats();
+  const { byStatus } = await flotilla.tasks.stats();
   console.log(`after the ${when}: ${Number(orders?.["n"])} orders, ${byStatus.pending} tasks`);
 }
 

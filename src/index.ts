@@ -60,6 +60,7 @@ export type {
   TaskEventsOptions,
   TaskPage,
   Tasks,
+  TaskShortcuts,
 } from "./tasks/tasks.ts";
 export type { Concurrency, Limits, LimitState, TenantState } from "./tasks/concurrency/limits.ts";
 export type { SessionCounts } from "./sessions/list.ts";

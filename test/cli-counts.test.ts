@@ -15,7 +15,7 @@ beforeAll(async () => {
   await using flotilla = connect(`sqlite:${file}`);
   const old = await flotilla.enqueueMany("mail", [1, 2, 3]);
   await flotilla.enqueue("post", 1);
-  await flotilla.pause("post", { reason: "holidays" });
+  await flotilla.tasks.pause("post", { reason: "holidays" });
   const database = new DatabaseSync(file);
   const age = database.prepare(
     "update flotilla_task set status = ?, created_at = 1, last_update = 1 where task_id = ?",

@@ -14,7 +14,7 @@ const run = (...args: string[]) => runIn(args, { cwd: folder });
 beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), "flotilla-cli-"));
   flotilla = connect(`sqlite:${join(folder, "flotilla.db")}`);
-  await flotilla.stats();
+  await flotilla.tasks.stats();
 });
 afterAll(async () => {
   await flotilla.close();
@@ -55,19 +55,19 @@ describe("pauses and limits on the command line", () => {
       expect(await run("limits", "set", ...bad)).toMatchObject({ code: 2 });
     }
     expect(await run("limits", "unset", "tenant/acme")).toMatchObject({ code: 0 });
-    expect(await flotilla.limits.get("tenant/acme")).toMatchObject({ limit: null });
+    expect(await flotilla.tasks.limits.get("tenant/acme")).toMatchObject({ limit: null });
   });
 
   test("a task says what holds it up", async () => {
     const { taskId } = await flotilla.enqueue("call", 1, { concurrencyKey: "ada" });
-    await flotilla.limits.set("key/call/ada", 1);
+    await flotilla.tasks.limits.set("key/call/ada", 1);
     const database = await openStore(`sqlite:${join(folder, "flotilla.db")}`);
     await database.write([
       sql`insert into ${table("task")} (name, status, claimed_by, limited, concurrency_key)
         values ('call', 'claimed', 'pod', 1, 'key/call/ada')`,
     ]);
     await database.close();
-    await flotilla.pause("call");
+    await flotilla.tasks.pause("call");
     const { stdout } = await run("tasks", "show", taskId);
     expect(stdout).toMatch(/held up +call is paused\n/);
     const listed = await run("tasks", "list", "--name", "call", "--status", "pending");

@@ -86,7 +86,7 @@ describe("enqueue", () => {
   test("hands on every option", async () => {
     const flags = ["--priority", "-5", "--delay-ms", "600000", "--attempts", "9", "--tenant", "t"];
     const { stdout } = await run(["enqueue", "elsewhere", ...flags]);
-    expect(await flotilla.get(stdout.trim())).toMatchObject({
+    expect(await flotilla.tasks.get(stdout.trim())).toMatchObject({
       payload: null,
       priority: -5,
       maxAttempts: 9,
@@ -131,14 +131,14 @@ describe("tasks", () => {
 
   test("that run are cancelled where they run", async () => {
     const { taskId } = await flotilla.enqueue("long", null);
-    await until(async () => (await flotilla.get(taskId))?.status === "claimed");
+    await until(async () => (await flotilla.tasks.get(taskId))?.status === "claimed");
     expect((await run(["tasks", "cancel", taskId])).stdout).toContain("its pod will be told");
-    expect((await flotilla.settled(taskId)).status).toBe("cancelled");
+    expect((await flotilla.tasks.settled(taskId)).status).toBe("cancelled");
   });
 
   test("that have ended can't be cancelled, and unknown ones nothing", async () => {
     const { taskId } = await flotilla.enqueue("mail", { to: "eve" });
-    await flotilla.settled(taskId);
+    await flotilla.tasks.settled(taskId);
     expect(await run(["tasks", "cancel", taskId])).toMatchObject({ code: 4 });
     const nowhere = await run(["tasks", "show", "nowhere", "--json"]);
     expect(nowhere).toMatchObject({ code: 4, stdout: "" });
@@ -147,7 +147,7 @@ describe("tasks", () => {
 
   test("can't reach the terminal with what their errors hold", async () => {
     const { taskId } = await flotilla.enqueue("doomed", null);
-    await flotilla.settled(taskId);
+    await flotilla.tasks.settled(taskId);
     const env = { FORCE_COLOR: "1" };
     for (const args of [
       ["list", "--name", "doomed"],
@@ -423,7 +423,7 @@ describe("serve", () => {
     const port = String((other.address() as AddressInfo).port);
     expect(await runIn(["serve", "--port", port], { cwd })).toMatchObject({ code: 4 });
     other.close();
-    expect(await made.get(taskId)).toMatchObject({ status: "pending", claimToken: 0 });
+    expect(await made.tasks.get(taskId)).toMatchObject({ status: "pending", claimToken: 0 });
     expect(await made.pods()).toEqual([]);
     await made.close();
     rmSync(cwd, { recursive: true, force: true });
@@ -439,7 +439,7 @@ describe("signals", () => {
     const url = await urlOf(pod);
     const made = connect(`sqlite:${join(cwd, "flotilla.db")}`, { create: false });
     const { taskId } = await made.enqueue("long", null);
-    await until(async () => (await made.get(taskId))?.status === "claimed");
+    await until(async () => (await made.tasks.get(taskId))?.status === "claimed");
     pod.child.kill("SIGTERM");
     await until(async () => (await fetch(`${url}/health/ready`)).status === 503);
     expect((await fetch(`${url}/health/live`)).status).toBe(200);
@@ -452,10 +452,10 @@ describe("signals", () => {
       const refused = await fetch(`${url}/v1/${path}`, asked);
       expect([refused.status, refused.headers.get("retry-after")]).toEqual([503, "1"]);
     }
-    expect((await made.list()).tasks.map((each) => each.taskId)).toEqual([taskId]);
+    expect((await made.tasks.list()).tasks.map((each) => each.taskId)).toEqual([taskId]);
     // It would wait for the task; the second signal is impatience.
     expect(await stop(pod, "SIGINT")).toMatchObject({ code: 130 });
-    expect((await made.get(taskId))?.status).toBe("claimed");
+    expect((await made.tasks.get(taskId))?.status).toBe("claimed");
     await made.close();
     rmSync(cwd, { recursive: true, force: true });
   });
@@ -469,9 +469,9 @@ describe("signals", () => {
     await said(pod, "stderr", /the pod has started/);
     const made = connect(`sqlite:${join(cwd, "flotilla.db")}`, { create: false });
     const { taskId } = await made.enqueue("deaf", null);
-    await until(async () => (await made.get(taskId))?.status === "claimed");
+    await until(async () => (await made.tasks.get(taskId))?.status === "claimed");
     expect(await stop(pod, "SIGINT")).toMatchObject({ code: 0 });
-    expect(await made.get(taskId)).toMatchObject({ status: "pending", failures: 0 });
+    expect(await made.tasks.get(taskId)).toMatchObject({ status: "pending", failures: 0 });
     await made.close();
     rmSync(cwd, { recursive: true, force: true });
   });
@@ -479,9 +479,9 @@ describe("signals", () => {
 
 test("payloads are never logged", async () => {
   const { taskId } = await flotilla.enqueue("mail", { to: "a-secret-address", wrong: undefined });
-  await flotilla.settled(taskId);
+  await flotilla.tasks.settled(taskId);
   const { taskId: bad } = await flotilla.enqueue("mail", { to: 12_345_678 });
-  await flotilla.settled(bad);
+  await flotilla.tasks.settled(bad);
   await said(worker, "stderr", new RegExp(bad));
   expect(worker.output.stderr).not.toMatch(/a-secret-address|12345678/);
   const line = worker.output.stderr.split("\n").find((each) => each.includes(bad));

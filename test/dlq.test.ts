@@ -28,7 +28,7 @@ beforeAll(async () => {
   pod = await startPod({ store, use: [flaky], log: silentLogger, heartbeatMs: 100 });
   flotilla = connect(store);
   const made = await pod.enqueueMany("flaky", [1, 2, 3, 4]);
-  for (const { taskId } of made) await pod.settled(taskId);
+  for (const { taskId } of made) await pod.tasks.settled(taskId);
 });
 afterAll(async () => {
   await pod?.stop();
@@ -67,7 +67,7 @@ test("failed tasks are listed by their errors, shown, redriven and given up by t
   expect((await listed()).tasks).toBe(4);
 
   expect((await run("discard", taskIds[0], "--yes")).stdout).toBe("gave up 1 failed task\n");
-  expect(await flotilla.get(taskIds[0])).toMatchObject({ status: "cancelled" });
+  expect(await flotilla.tasks.get(taskIds[0])).toMatchObject({ status: "cancelled" });
 
   writeFileSync(mended(), "");
   const done = await run("redrive", "--name", "flaky", "--json");

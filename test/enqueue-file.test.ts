@@ -32,7 +32,7 @@ const command = async (args: string[], stdin?: string) => {
 };
 /** How far it is is told only where it takes long. */
 const withoutProgress = (text: string) => text.replaceAll(/^.*\d rows, [\d,]+\/s\n/gm, "");
-const countOf = async (name: string) => (await flotilla.stats()).byName[name]?.pending ?? 0;
+const countOf = async (name: string) => (await flotilla.tasks.stats()).byName[name]?.pending ?? 0;
 
 describe("a file of tasks", () => {
   test("is stored row by row, says what was refused, and adds nothing when it is sent again", async () => {
@@ -89,13 +89,13 @@ describe("a file of tasks", () => {
       .split("\n")
       .map((line) => JSON.parse(line));
     const runAtMs = Date.UTC(2100, 0);
-    expect(await flotilla.get(b.taskId)).toMatchObject({
+    expect(await flotilla.tasks.get(b.taskId)).toMatchObject({
       name: "b",
       payload: 1,
       priority: 7,
       runAtMs,
     });
-    expect(await flotilla.get(c.taskId)).toMatchObject({ name: "c", priority: 2, runAtMs });
+    expect(await flotilla.tasks.get(c.taskId)).toMatchObject({ name: "c", priority: 2, runAtMs });
   });
 
   test("is left where it is when the command is told to stop", async () => {

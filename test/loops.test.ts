@@ -111,12 +111,12 @@ test("every edge of a worker's loop and of the leader's is walked, from an enque
   await until("its lead", () => pod.leader === pod.podId);
 
   const bad = await flotilla.enqueue(work, { bad: true });
-  expect((await flotilla.settled(bad.taskId)).status).toBe("failed");
+  expect((await flotilla.tasks.settled(bad.taskId)).status).toBe("failed");
 
   const unwanted = await flotilla.enqueue(holds, null);
   await running(unwanted.taskId);
-  await flotilla.cancel(unwanted.taskId);
-  expect((await flotilla.settled(unwanted.taskId)).status).toBe("cancelled");
+  await flotilla.tasks.cancel(unwanted.taskId);
+  expect((await flotilla.tasks.settled(unwanted.taskId)).status).toBe("cancelled");
 
   // Another pod has it by now, as after a pause that was too long.
   const taken = await flotilla.enqueue(holds, null);
@@ -136,7 +136,7 @@ test("every edge of a worker's loop and of the leader's is walked, from an enque
     (await flotilla.pods()).some(({ podId, status }) => podId === "ghost" && status === "down");
   await until("the leader marks the dead pod", isDown);
   expect(await flotilla.waitFor(orphan)).toBe("done");
-  expect((await flotilla.get(orphan))!.deaths).toBe(1);
+  expect((await flotilla.tasks.get(orphan))!.deaths).toBe(1);
 
   // What it asks of the store is refused for a while.
   for (const [name, edge] of [
@@ -173,12 +173,15 @@ test("every edge of a worker's loop and of the leader's is walked, from an enque
 
   other.exec(`insert into flotilla_task (task_id, name, status, created_at, last_update)
     values ('${old}', 'work', 'cancelled', 0, 0)`);
-  await until("the leader deletes what is old", async () => !(await flotilla.get(old)));
+  await until("the leader deletes what is old", async () => !(await flotilla.tasks.get(old)));
 
   const unfinished = await flotilla.enqueue(holds, null);
   await running(unfinished.taskId);
   await pod.stop();
-  expect(await flotilla.get(unfinished.taskId)).toMatchObject({ status: "pending", failures: 0 });
+  expect(await flotilla.tasks.get(unfinished.taskId)).toMatchObject({
+    status: "pending",
+    failures: 0,
+  });
   other.close();
 
   seen.delete("elsewhere");

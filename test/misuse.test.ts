@@ -35,7 +35,7 @@ describe("waiting", () => {
   test("for what `enqueue` gives before it was awaited is refused with a sentence", async () => {
     await using flotilla = connect(store, quiet);
     const enqueued = flotilla.enqueue(greet, null);
-    for (const wait of [flotilla.waitFor, flotilla.settled]) {
+    for (const wait of [flotilla.waitFor, flotilla.tasks.settled]) {
       await expect(wait(enqueued as never)).rejects.toMatchObject({
         code: "invalid_option",
         message: expect.stringContaining("got a promise: await what `enqueue` gives first"),
@@ -59,12 +59,14 @@ describe("waiting", () => {
     expect(await why(later.taskId)).toMatch(/it isn't due before \d{4}-.*Z, and no pod/);
     const after = await flotilla.enqueue("greet", null, { after: [taskId] });
     expect(await why(after.taskId)).toMatch(/it waits for other tasks/);
-    await flotilla.pause("greet");
+    await flotilla.tasks.pause("greet");
     expect(await why(taskId)).toMatch(/"greet" is paused/);
-    await flotilla.resume("greet");
+    await flotilla.tasks.resume("greet");
     const slow = task("greet", {}, () => new Promise(() => {}));
     await using pod = await startPod({ store, use: [slow], ...quiet, shutdownMs: 0, graceMs: 0 });
-    await vi.waitFor(async () => expect((await flotilla.get(taskId))!.status).toBe("claimed"));
+    await vi.waitFor(async () =>
+      expect((await flotilla.tasks.get(taskId))!.status).toBe("claimed"),
+    );
     expect(await why(taskId)).toContain(`it runs on pod ${pod.podId}, attempt 1`);
   });
 
@@ -105,11 +107,11 @@ describe("enqueueing a name that no pod which is up works on", () => {
     await flotilla.enqueue("gret", null);
     await vi.waitFor(() => expect(warned).toHaveLength(1));
     expect(warned[0]).toBe('no pod that is up works on "gret": its tasks wait until one does');
-    expect(await flotilla.noWorker(["gret"])).toEqual(["gret"]);
+    expect(await flotilla.tasks.noWorker(["gret"])).toEqual(["gret"]);
     await using _ = await startPod({ store, use: [greet], ...quiet });
     await using another = connect(store, { ...quiet, log });
     await another.waitFor(await another.enqueue(greet, null));
-    expect(await another.noWorker(["greet", "gret"])).toEqual(["gret"]);
+    expect(await another.tasks.noWorker(["greet", "gret"])).toEqual(["gret"]);
     expect(warned).toHaveLength(1);
   });
 
@@ -178,7 +180,7 @@ describe("a task", () => {
     const odd = task("odd", {}, async () => value as never);
     await using pod = await startPod({ store, use: [odd], ...quiet });
     const { taskId } = await pod.enqueue(odd, null);
-    const ended = await pod.settled(taskId);
+    const ended = await pod.tasks.settled(taskId);
     expect(ended).toMatchObject({
       status: "failed",
       error: { message: expect.stringMatching(/^the result of "odd" (is|has) a (Map|function)/) },

@@ -30,7 +30,7 @@ describe("the sqlite3 program", () => {
     const toMs = Date.now();
 
     expect(await pod.waitFor(taskId)).toBe("https://example.com");
-    const { createdAtMs, runAtMs } = (await pod.get(taskId))!;
+    const { createdAtMs, runAtMs } = (await pod.tasks.get(taskId))!;
     expect(createdAtMs).toBeGreaterThanOrEqual(fromMs);
     expect(createdAtMs).toBeLessThanOrEqual(toMs);
     expect(runAtMs).toBe(createdAtMs);

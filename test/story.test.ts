@@ -18,7 +18,7 @@ test.each(storeKinds)(
 
     // 1. A task is submitted, and lands in the store as pending.
     const first = await submit(fleet, 1);
-    expect(await flotilla.get(first[0]!)).toMatchObject({ status: "pending", claimToken: 0 });
+    expect(await flotilla.tasks.get(first[0]!)).toMatchObject({ status: "pending", claimToken: 0 });
 
     // 2. Workers beat and watch for work.
     const a = await fleet.start(spec);
@@ -47,7 +47,7 @@ test.each(storeKinds)(
     const [bad, ...good] = ofA as [string, ...string[]];
     a.open(await gateOf(fleet, bad), { fails: true });
     for (const taskId of good) a.open(await gateOf(fleet, taskId));
-    expect(await flotilla.settled(bad)).toMatchObject({ status: "failed", failures: 1 });
+    expect(await flotilla.tasks.settled(bad)).toMatchObject({ status: "failed", failures: 1 });
     for (const taskId of good) {
       expect(await flotilla.waitFor(taskId)).toEqual({ pod: a.podId, token: 1 });
     }
@@ -84,7 +84,7 @@ test.each(storeKinds)(
     }
 
     // Every task was processed, none twice but those that C couldn't finish, and none was lost.
-    expect((await flotilla.stats()).byStatus).toEqual({
+    expect((await flotilla.tasks.stats()).byStatus).toEqual({
       pending: 0,
       claimed: 0,
       completed: 3 * room - 1,

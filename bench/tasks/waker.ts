@@ -33,7 +33,7 @@ playRole(async ({ part, store, tasks }: WakerParams, bench) => {
 
 async function produce(store: string, tasks: number): Promise<void> {
   await using flotilla = connect(store);
-  await flotilla.stats();
+  await flotilla.tasks.stats();
   for (let sent = 0; sent < tasks + warmTasks; sent++) {
     await wait(everyMs);
     await flotilla.enqueue(name, { sentMs: sharedMs() });

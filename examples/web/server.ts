@@ -16,7 +16,7 @@ const app = new Hono()
     return c.json(made, 202, { location: `/summaries/${made.taskId}` });
   })
   .get("/summaries/:taskId", async (c) => {
-    const found = await flotilla.get(c.req.param("taskId"));
+    const found = await flotilla.tasks.get(c.req.param("taskId"));
     if (!found) return c.json({ error: "no such summary" }, 404);
     const result = found.status === "completed" ? found.result : null;
     return c.json({ status: found.status, result });

@@ -5,7 +5,7 @@ import { allNames } from "../tasks/sql/limits.ts";
 import { tenantScope } from "../tasks/sql/task-state.ts";
 import { printNotice, oneLine } from "./output.ts";
 
-type LimitsReader = Pick<Flotilla, "limits" | "paused">;
+type LimitsReader = Pick<Flotilla, "tasks">;
 
 /** Why a pending task isn't claimed, as far as pauses, limits and throttles are the reason, in sentences. */
 export async function blockedBy(flotilla: LimitsReader, task: Task): Promise<string[]> {
@@ -15,8 +15,8 @@ export async function blockedBy(flotilla: LimitsReader, task: Task): Promise<str
     ...(task.tenant === "default" ? [] : [tenantScope(task.tenant)]),
   ];
   const [pauses, limits] = await Promise.all([
-    flotilla.paused(),
-    Promise.all(scopes.map((scope) => flotilla.limits.get(scope))),
+    flotilla.tasks.paused(),
+    Promise.all(scopes.map((scope) => flotilla.tasks.limits.get(scope))),
   ]);
   const paused = pauses.find(({ name }) => name === task.name || name === allNames);
   const full = limits.filter(({ limit, running }) => limit !== null && running >= limit);
@@ -54,10 +54,10 @@ const maxNames = 20;
  * stays the answer where the store can't say so.
  */
 export async function warnNoWorker(
-  flotilla: Pick<Flotilla, "noWorker">,
+  flotilla: Pick<Flotilla, "tasks">,
   names: Iterable<string>,
 ): Promise<void> {
-  const found = await flotilla.noWorker([...names]).catch(() => []);
+  const found = await flotilla.tasks.noWorker([...names]).catch(() => []);
   if (found.length === 0) return;
   const { noWorkerWarning } = await import("../tasks/inspect/blocked-by.ts");
   for (const name of found.slice(0, maxNames)) printNotice(noWorkerWarning(name));

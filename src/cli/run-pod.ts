@@ -230,7 +230,7 @@ function startCounts(
   screen?: Screen,
 ): LiveCounter {
   return startLiveCounts({
-    stats: () => flotilla.stats(),
+    stats: () => flotilla.tasks.stats(),
     running: () => pod?.running ?? 0,
     heldBack: () => pod?.capacity.reasons.map((reason) => reason.text) ?? [],
     clock: systemClock,

@@ -40,7 +40,7 @@ test("a claimer beats while it holds tasks, and is gone from the pods when it st
   expect(await flotilla.waitFor(taskId)).toBe("done");
   await claimer.stop();
   expect(await flotilla.pods()).toMatchObject([{ status: "down" }]);
-  const left = await flotilla.list({ name: "limited" });
+  const left = await flotilla.tasks.list({ name: "limited" });
   expect(left.tasks.map(({ status }) => status)).toEqual(["pending", "pending"]);
 });
 

@@ -15,7 +15,7 @@ describe("a connection", () => {
     expect(existsSync(place.path)).toBe(false);
     const enqueued = await Promise.all([1, 2, 3].map((input) => flotilla.enqueue("a", input)));
     expect(new Set(enqueued.map((each) => each.taskId)).size).toBe(3);
-    expect((await flotilla.stats()).byStatus.pending).toBe(3);
+    expect((await flotilla.tasks.stats()).byStatus.pending).toBe(3);
     expect(await flotilla.pods()).toEqual([]);
   });
 
@@ -24,7 +24,7 @@ describe("a connection", () => {
     await expect(flotilla.enqueue("a", 1)).rejects.toMatchObject({ code: "store_missing" });
     await using other = connect(place.path);
     await other.enqueue("a", 1);
-    expect((await flotilla.stats()).byStatus.pending).toBe(1);
+    expect((await flotilla.tasks.stats()).byStatus.pending).toBe(1);
   });
 
   test("refuses every call after its close, also if it was never used", async () => {
@@ -34,7 +34,7 @@ describe("a connection", () => {
       await flotilla.close();
       await flotilla.close();
       await expect(flotilla.enqueue("a", 1)).rejects.toMatchObject({ code: "closed" });
-      await expect(flotilla.stats()).rejects.toMatchObject({ code: "closed" });
+      await expect(flotilla.tasks.stats()).rejects.toMatchObject({ code: "closed" });
     }
   });
 

@@ -33,10 +33,8 @@ import {
   transactionOn,
 } from "../store/open.ts";
 import { noWorkerWarning } from "../tasks/inspect/blocked-by.ts";
-import { type Depth, readDepth } from "../tasks/inspect/depth.ts";
-import { prune, type Pruned, type PruneOptions } from "../tasks/leader/prune.ts";
 import type { PodState } from "../tasks/run/pod-status.ts";
-import { createTasks, type Tasks } from "../tasks/tasks.ts";
+import { createTasks, type Tasks, type TaskShortcuts, taskShortcuts } from "../tasks/tasks.ts";
 import { activeTrace } from "../tasks/trace.ts";
 import { createThrottlesClient, type ThrottlesClient } from "../throttles/shares/admin.ts";
 import { bytesRange, logsFor } from "./config.ts";
@@ -64,7 +62,8 @@ export type PodInfo = {
 };
 
 /** A producer: it enqueues and asks, but never claims, beats or runs anything. */
-export type Flotilla = Tasks & {
+export type Flotilla = TaskShortcuts & {
+  readonly tasks: Tasks;
   readonly deadLetters: DeadLetters;
   readonly runs: Runs;
   readonly schedules: Schedules;
@@ -78,10 +77,6 @@ export type Flotilla = Tasks & {
   sessionCounts(): Promise<SessionCounts>;
   /** Which kind of store it is on. */
   readonly storeKind: StoreKind;
-  /** How many tasks wait and how long, at a cost that doesn't grow with the table. */
-  depth(): Promise<Depth>;
-  /** Deletes finished tasks now, where the leader would do so by and by. */
-  prune(options: PruneOptions): Promise<Pruned>;
   /** Resolves once something was really written to the store. */
   ping(): Promise<void>;
   close(): Promise<void>;
@@ -155,7 +150,7 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
     log
       ? log.warn({ name }, noWorkerWarning(name))
       : process.emitWarning(noWorkerWarning(name), "FlotillaWarning");
-  const tasks = createTasks({ ...parts, onNoWorker });
+  const { ended: _, close: closeTasks, ...tasks } = createTasks({ ...parts, onNoWorker });
   const { close: closeDeadLetters, ...deadLetters } = createDeadLetters({
     ...parts,
     views: deadLetterViews(options.dataDir, database),
@@ -175,12 +170,13 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
   });
   const close = async (): Promise<void> => {
     await localSessions?.stop({ waitMs: 0 });
-    tasks.close();
+    closeTasks();
     closeDeadLetters();
     await database.close();
   };
   return {
-    ...tasks,
+    ...taskShortcuts(tasks),
+    tasks,
     deadLetters,
     runs: createRuns(tasks, parts),
     schedules: createSchedules(parts),
@@ -203,8 +199,6 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
     get storeKind() {
       return locateStore(store).kind;
     },
-    depth: () => readDepth(database),
-    prune: (options) => prune(database, options),
     async ping() {
       await database.write([writeProbe()]);
     },

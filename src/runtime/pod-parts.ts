@@ -6,7 +6,7 @@ import type { DeadLetters } from "../dead-letters/dead-letters.ts";
 import type { Runs } from "../flows/runs.ts";
 import type { IndexFiles } from "../dead-letters/index-files.ts";
 import type { Heartbeat, HeartbeatOptions } from "../pods/heartbeat.ts";
-import type { Tasks } from "../tasks/tasks.ts";
+import type { Tasks, TaskShortcuts } from "../tasks/tasks.ts";
 import type { LocalProgress } from "../tasks/run/local-progress.ts";
 import type { OutboxDisk } from "../tasks/finish/outbox.ts";
 import type { Pressure } from "../tasks/claim/capacity.ts";
@@ -83,7 +83,8 @@ export type PodEvent =
     };
 
 /** One running Flotilla process: it claims and runs tasks, and can be asked everything about them. */
-export type Pod = Tasks & {
+export type Pod = TaskShortcuts & {
+  readonly tasks: Tasks;
   readonly podId: string;
   readonly deadLetters: DeadLetters;
   readonly runs: Runs;

@@ -14,7 +14,7 @@ import {
 import { markLeft } from "../pods/sql.ts";
 import { createRuns } from "../flows/runs.ts";
 import { retrySetAsideRuns } from "../flows/drive/load.ts";
-import { createTasks } from "../tasks/tasks.ts";
+import { createTasks, taskShortcuts } from "../tasks/tasks.ts";
 import { sendLeftovers } from "../tasks/finish/outbox-resend.ts";
 import { createOutbox } from "../tasks/finish/outbox.ts";
 import { createLeader } from "../tasks/leader/recover.ts";
@@ -265,7 +265,8 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
   };
 
   return {
-    ...tasks,
+    ...taskShortcuts(tasks),
+    tasks,
     podId,
     deadLetters,
     runs,

@@ -20,7 +20,7 @@ describe("schedules of a config", () => {
     await using t = await testFlotilla({ use: [beep], schedules: [everyMinute], pods: 3, startMs });
     expect((await t.schedules.list()).schedules).toMatchObject([{ name: "beep", revision: 1 }]);
     await t.advance(3 * minuteMs + secondMs);
-    const { tasks } = await t.list({ name: "beep" });
+    const { tasks } = await t.tasks.list({ name: "beep" });
     expect(tasks.map(({ status, key }) => ({ status, key })).toReversed()).toEqual(
       ["10:01", "10:02", "10:03"].map((time) => ({
         status: "completed",
@@ -34,7 +34,7 @@ describe("schedules of a config", () => {
     await t.advance(minuteMs - 2 * secondMs);
     t.crash(t.pods.find((pod) => pod.podId === pod.leader)!);
     await t.advance(minuteMs);
-    const keys = (await t.list({ name: "beep" })).tasks.map(({ key }) => key);
+    const keys = (await t.tasks.list({ name: "beep" })).tasks.map(({ key }) => key);
     expect(keys).toEqual(["schedule/beep/2026-03-01T10:01:00.000Z"]);
   });
 
@@ -55,7 +55,7 @@ describe("schedules of a config", () => {
     const unknown = schedule("lost", { name: "lost", pattern: "* * * * *" });
     await using t = await testFlotilla({ use: [beep], schedules: [unknown], startMs });
     await t.advance(minuteMs + secondMs);
-    expect((await t.list({ name: "lost" })).tasks).toMatchObject([{ status: "pending" }]);
+    expect((await t.tasks.list({ name: "lost" })).tasks).toMatchObject([{ status: "pending" }]);
   });
 
   test("whose input doesn't fit keep the pod from starting", async () => {

@@ -96,7 +96,7 @@ describe("a pod", () => {
     await until("the attempt", () => started);
     await pod.stop();
     await using producer = connect(place.path);
-    expect(await producer.get(taskId)).toMatchObject({ status: "pending", failures: 0 });
+    expect(await producer.tasks.get(taskId)).toMatchObject({ status: "pending", failures: 0 });
   });
 
   test("works only on what it is told to, and says to others why it claims no more", async () => {
@@ -120,12 +120,15 @@ describe("a pod", () => {
     expect((await producer.pods())[0]!.state).toEqual(full);
     expect(pod.capacity).toEqual(full);
     expect(pod.state).toBe("full");
-    expect(await producer.get(other.taskId)).toMatchObject({ status: "pending", claimToken: 0 });
+    expect(await producer.tasks.get(other.taskId)).toMatchObject({
+      status: "pending",
+      claimToken: 0,
+    });
   });
 
   test("doesn't start on a store that it can't use, and leaves nothing open", async () => {
     await using producer = connect(place.path);
-    await producer.stats();
+    await producer.tasks.stats();
     const store = `${place.path}/nowhere`;
     await expect(startPod({ ...settings(), store })).rejects.toMatchObject({
       code: "store_missing",

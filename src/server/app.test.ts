@@ -143,7 +143,7 @@ describe("what is refused, and nothing stored", () => {
     expect(answer).toMatchObject({ status, body: { error: { code } } });
     expect(answer.body.error.message).not.toBe("");
     expect(answer.body.error.details).toBeTypeOf("object");
-    expect((await testStore.flotilla.stats()).byStatus.pending).toBe(0);
+    expect((await testStore.flotilla.tasks.stats()).byStatus.pending).toBe(0);
   });
 
   test("the nearest name is suggested", async () => {
@@ -183,7 +183,10 @@ describe("what is refused, and nothing stored", () => {
   test("trouble that nobody foresaw is an error without its story", async () => {
     const broken: Flotilla = {
       ...testStore.flotilla,
-      list: () => Promise.reject(new Error("secret")),
+      tasks: {
+        ...testStore.flotilla.tasks,
+        list: () => Promise.reject(new Error("secret")),
+      },
     };
     const answer = await server({ flotilla: broken }).get("/v1/tasks");
     expect(answer).toMatchObject({ status: 500, body: { error: { code: "internal" } } });

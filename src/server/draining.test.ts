@@ -22,7 +22,7 @@ test("a server that drains takes nothing new, and still answers what is asked ab
     expect(answer.headers.get("retry-after")).toBe("1");
     expect(await answer.json()).toMatchObject({ error: { code: "closed" } });
   }
-  const { tasks } = await server.flotilla.list();
+  const { tasks } = await server.flotilla.tasks.list();
   expect(tasks.map((each) => each.taskId)).toEqual([taskId]);
   expect((await ask(server.url, `/v1/tasks/${taskId}`)).status).toBe(200);
   expect((await ask(server.url, "/v1/tasks")).status).toBe(200);

@@ -52,7 +52,7 @@ describe("requests over a real socket", () => {
     const refused = [413, { error: { code: "payload_too_large" } }];
     expect(await send("POST", "/v1/tasks", parts)).toMatchObject(refused);
     expect(await send("POST", "/v1/tasks", [parts.join("")])).toMatchObject(refused);
-    expect((await flotilla.stats()).byStatus.pending).toBe(0);
+    expect((await flotilla.tasks.stats()).byStatus.pending).toBe(0);
   });
 
   test("with a method that a route doesn't have are refused as such", async () => {

@@ -189,7 +189,10 @@ describe("what routes answer", () => {
       ],
     });
     await until("a task that runs", () => release.length > 0);
-    await until("two that have failed", async () => (await flotilla.stats()).byStatus.failed === 2);
+    await until(
+      "two that have failed",
+      async () => (await flotilla.tasks.stats()).byStatus.failed === 2,
+    );
     await ask("get", `/v1/tasks/${graph.tasks.first.taskId}`);
     await post(`/v1/tasks/${taskId}/cancel`);
     await post(`/v1/tasks/${taskId}/retry`);
@@ -274,7 +277,10 @@ describe("what routes answer", () => {
 
     for (const each of release) each();
     await post("/v1/tasks", { name: "flaky" });
-    await until("one that is done", async () => (await flotilla.stats()).byStatus.completed > 0);
+    await until(
+      "one that is done",
+      async () => (await flotilla.tasks.stats()).byStatus.completed > 0,
+    );
     for (const path of ["pods", "stats", "depth", "tasks", "openapi.json", "docs/limits.md"]) {
       await ask("get", `/v1/${path}`);
     }

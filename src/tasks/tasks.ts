@@ -25,6 +25,8 @@ import { type Task, taskStatuses, type TaskStatus } from "./rows.ts";
 import { cancelTask, countTasks, getTask, listTasks, retryTask } from "./sql/inspect.ts";
 import { getEvents } from "./sql/task-state.ts";
 import { checkTaskName, type InputOf, type ResultOf, type TaskContract } from "./task.ts";
+import { type Depth, readDepth } from "./inspect/depth.ts";
+import { prune, type Pruned, type PruneOptions } from "./leader/prune.ts";
 import { createNoWorkerCheck, createWorkers, readNoWorker } from "./inspect/blocked-by.ts";
 import { createWaitFor, type WaitOptions } from "./inspect/wait-for.ts";
 import { toTasks } from "./dependencies.ts";
@@ -127,7 +129,22 @@ export type Tasks = Pauses & {
   waitFor(taskId: string, options?: WaitOptions): Promise<Json>;
   /** The task, once it has ended, however it ended. */
   settled(taskId: string, options?: WaitOptions): Promise<Task>;
+  /** How many tasks wait and how long, at a cost that doesn't grow with the table. */
+  depth(): Promise<Depth>;
+  /** Deletes finished tasks now, before the leader does. */
+  prune(options: PruneOptions): Promise<Pruned>;
 };
+
+/** What programs do with tasks most, which connections and pods offer without `tasks.` before it. */
+export type TaskShortcuts = Pick<
+  Tasks,
+  "enqueue" | "enqueueMany" | "enqueueEach" | "enqueueGraph" | "waitFor"
+>;
+
+export function taskShortcuts(tasks: TaskShortcuts): TaskShortcuts {
+  const { enqueue, enqueueMany, enqueueEach, enqueueGraph, waitFor } = tasks;
+  return { enqueue, enqueueMany, enqueueEach, enqueueGraph, waitFor };
+}
 
 export type TasksParts = {
   database: Database;
@@ -244,6 +261,8 @@ export function createTasks(parts: TasksParts): LocalTasks {
       const { seen } = await existing(taskId as Enqueued | string);
       return waitFor.settled(taskId, { ...options, seen });
     },
+    depth: () => readDepth(database),
+    prune: (options) => prune(database, options),
     ended: waitFor.ended,
     close: waitFor.close,
   };

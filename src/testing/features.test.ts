@@ -1,4 +1,4 @@
-import { abort, schedule, snooze, task, type Tasks } from "flotilla";
+import { abort, schedule, snooze, task, type TaskShortcuts } from "flotilla";
 import { testFlotilla } from "flotilla/testing";
 import { describe, expect, test } from "vitest";
 
@@ -64,7 +64,7 @@ describe("time in a test", () => {
     await using t = await testFlotilla({ use: [stuck], graceMs: 1_000 });
     const { taskId } = await t.enqueue(stuck, null);
     await t.advance(hourMs);
-    const failed = await t.get(taskId);
+    const failed = await t.tasks.get(taskId);
     expect(failed).toMatchObject({ status: "failed", error: { code: "timeout" } });
     expect(failed!.updatedAtMs - failed!.createdAtMs).toBeLessThan(70_000);
   });
@@ -74,7 +74,7 @@ describe("time in a test", () => {
     t.crashAfter("started");
     const { taskId } = await t.enqueue(echo, 1);
     await t.advance(24 * hourMs);
-    const done = await t.get(taskId);
+    const done = await t.tasks.get(taskId);
     expect(done).toMatchObject({ status: "completed", deaths: 1 });
     expect(done!.updatedAtMs - done!.createdAtMs).toBeLessThan(20_000);
   });
@@ -117,7 +117,7 @@ describe("what a test can wait for", () => {
     const { taskId } = await t.enqueue(fragile, null);
     await t.reached(taskId, "failed");
     broken = false;
-    await t.retry(taskId);
+    await t.tasks.retry(taskId);
     expect(await t.result(taskId)).toBe("printed");
     expect(await t.reached(taskId, "failed")).toMatchObject({ status: "completed" });
   });
@@ -125,7 +125,7 @@ describe("what a test can wait for", () => {
   test("anything that it can ask, until the real limit", async () => {
     await using t = await testFlotilla({ use: [echo] });
     const { taskId } = await t.enqueue(echo, 1, { delayMs: 24 * hourMs });
-    await t.until(async () => (await t.get(taskId))!.status === "completed");
+    await t.until(async () => (await t.tasks.get(taskId))!.status === "completed");
 
     await using hasty = await testFlotilla({ use: [echo], realLimitMs: 20 });
     await expect(hasty.until(() => false)).rejects.toMatchObject({ code: "timeout" });
@@ -160,16 +160,16 @@ describe("everything else works as it does on a real store", () => {
     await t.enqueueMany(call, [1, 2]);
     await t.advance(5_000);
     expect(release).toHaveLength(1);
-    await t.limits.set("key/call/one", 2);
+    await t.tasks.limits.set("key/call/one", 2);
     await t.advance(5_000);
     expect(release).toHaveLength(2);
     for (const each of release) each();
 
-    await t.pause("echo");
+    await t.tasks.pause("echo");
     const { taskId } = await t.enqueue(echo, 1);
     await t.advance(60_000);
-    expect(await t.get(taskId)).toMatchObject({ status: "pending" });
-    await t.resume("echo");
+    expect(await t.tasks.get(taskId)).toMatchObject({ status: "pending" });
+    await t.tasks.resume("echo");
     expect(await t.result(taskId)).toBe(1);
   });
 
@@ -192,7 +192,7 @@ describe("everything else works as it does on a real store", () => {
     broken = false;
     const { redriveId } = await t.deadLetters.redrive({ group: groups[0]!.group });
     await t.until(async () => (await t.deadLetters.getRedrive(redriveId))!.state === "done");
-    expect((await t.stats()).byName["print"]).toMatchObject({ completed: 3, failed: 0 });
+    expect((await t.tasks.stats()).byName["print"]).toMatchObject({ completed: 3, failed: 0 });
   });
 
   test("middleware and `onStart` of the config are in effect", async () => {
@@ -217,10 +217,10 @@ describe("everything else works as it does on a real store", () => {
     await t.enqueueMany(echo, [1, 2, 3, 4, 5]);
     await t.advance(60_000);
     expect(crash.pod).toBe(t.pods[0]);
-    expect((await t.stats()).byStatus).toMatchObject({ completed: 3 });
+    expect((await t.tasks.stats()).byStatus).toMatchObject({ completed: 3 });
     await t.startPod();
     await t.advance(60_000);
-    expect((await t.stats()).byStatus).toMatchObject({ completed: 5 });
+    expect((await t.tasks.stats()).byStatus).toMatchObject({ completed: 5 });
   });
 
   test("a point that there isn't is refused, with those there are", async () => {
@@ -231,7 +231,8 @@ describe("everything else works as it does on a real store", () => {
   });
 
   test("code that takes a producer takes what a test has", async () => {
-    const signUp = async (flotilla: Tasks) => flotilla.waitFor(await flotilla.enqueue(echo, "ada"));
+    const signUp = async (flotilla: TaskShortcuts) =>
+      flotilla.waitFor(await flotilla.enqueue(echo, "ada"));
     await using t = await testFlotilla({ use: [echo] });
     expect(await signUp(t)).toBe("ada");
   });

@@ -90,7 +90,7 @@ describe("a run in a test", () => {
     expect(runs).toHaveLength(2);
     for (const { runId } of runs) {
       expect(await t.runs.wait(runId)).toEqual({ written: "sales" });
-      expect(await t.get(runId)).toMatchObject({ scope: "queue/reports", flowVersion: 1 });
+      expect(await t.tasks.get(runId)).toMatchObject({ scope: "queue/reports", flowVersion: 1 });
     }
   });
 });

@@ -152,7 +152,7 @@ describe("sessions in a test", () => {
     const chat = await t.sessions.create(clerk, { user: "ada" });
     const answer = await chat.ask("note this");
     await t.settled(textOf(answer));
-    expect((await t.list({ name: "note" })).tasks).toHaveLength(1);
+    expect((await t.tasks.list({ name: "note" })).tasks).toHaveLength(1);
   });
 
   test("without any pod they say so", async () => {

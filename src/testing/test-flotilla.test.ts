@@ -49,8 +49,8 @@ describe("a task under test", () => {
     expect(attempts.map((each) => each.attempt)).toEqual([1, 2, 3]);
     expect(attempts[1]!.atMs - attempts[0]!.atMs).toBeGreaterThanOrEqual(60_000);
     expect(attempts[2]!.atMs - attempts[1]!.atMs).toBeGreaterThanOrEqual(120_000);
-    const { tasks } = await t.list();
-    expect((await t.events(tasks[0]!.taskId)).map((event) => event.type)).toEqual([
+    const { tasks } = await t.tasks.list();
+    expect((await t.tasks.events(tasks[0]!.taskId)).map((event) => event.type)).toEqual([
       "retry",
       "retry",
     ]);
@@ -70,10 +70,10 @@ describe("a task under test", () => {
       message: expect.stringContaining("out of paper"),
     });
     broken = false;
-    await t.retry(taskId);
+    await t.tasks.retry(taskId);
 
     expect(await t.settled(taskId)).toMatchObject({ status: "completed", result: "printed" });
-    expect((await t.stats()).byStatus).toMatchObject({ completed: 1, failed: 0 });
+    expect((await t.tasks.stats()).byStatus).toMatchObject({ completed: 1, failed: 0 });
   });
 
   test("waits for its time", async () => {
@@ -83,10 +83,10 @@ describe("a task under test", () => {
     const { taskId } = await t.enqueue(later, null, { delayMs: 600_000 });
 
     await t.advance(599_999);
-    expect(await t.get(taskId)).toMatchObject({ status: "pending" });
+    expect(await t.tasks.get(taskId)).toMatchObject({ status: "pending" });
     await t.advance(1_001);
 
-    expect(await t.get(taskId)).toMatchObject({ status: "completed" });
+    expect(await t.tasks.get(taskId)).toMatchObject({ status: "completed" });
     expect(starts[0]).toBeGreaterThanOrEqual(600_000);
   });
 
@@ -96,10 +96,13 @@ describe("a task under test", () => {
     const { taskId } = await t.enqueue(stuck, null);
 
     await t.advance(59_000);
-    expect(await t.get(taskId)).toMatchObject({ status: "claimed" });
+    expect(await t.tasks.get(taskId)).toMatchObject({ status: "claimed" });
     await t.advance(3_000);
 
-    expect(await t.get(taskId)).toMatchObject({ status: "failed", error: { code: "timeout" } });
+    expect(await t.tasks.get(taskId)).toMatchObject({
+      status: "failed",
+      error: { code: "timeout" },
+    });
   });
 
   test("that still runs after the real limit says what to do instead", async () => {
@@ -124,10 +127,10 @@ describe("a task under test", () => {
     const { taskId } = await t.enqueue(patient, null);
     await t.advance(10);
 
-    expect(await t.cancel(taskId)).toBe("cancelling");
+    expect(await t.tasks.cancel(taskId)).toBe("cancelling");
     await t.advance(5_000);
 
-    expect(await t.get(taskId)).toMatchObject({ status: "cancelled" });
+    expect(await t.tasks.get(taskId)).toMatchObject({ status: "cancelled" });
   });
 });
 
@@ -156,7 +159,10 @@ describe("a crash", () => {
     await t.startPod();
     await t.advance(10_000);
 
-    expect(await t.get(taskId)).toMatchObject({ status: "completed", result: { charged: 5 } });
+    expect(await t.tasks.get(taskId)).toMatchObject({
+      status: "completed",
+      result: { charged: 5 },
+    });
     expect(ledger).toEqual(tokens);
   });
 
@@ -172,8 +178,8 @@ describe("a crash", () => {
     const second = await t.startPod();
     await t.advance(10_000);
 
-    expect(await t.get(taskId)).toMatchObject({ status: "claimed", claimedBy: second.podId });
-    expect((await t.events(taskId)).map((event) => event.type)).toEqual(["pod_died"]);
+    expect(await t.tasks.get(taskId)).toMatchObject({ status: "claimed", claimedBy: second.podId });
+    expect((await t.tasks.events(taskId)).map((event) => event.type)).toEqual(["pod_died"]);
     release[1]!("from the living");
     expect(await t.settled(taskId)).toMatchObject({ result: "from the living", deaths: 1 });
   });
@@ -197,6 +203,6 @@ describe("a crash", () => {
     await t.advance(1_500);
     await stopped;
 
-    expect(await t.get(taskId)).toMatchObject({ status: "pending", failures: 0, deaths: 0 });
+    expect(await t.tasks.get(taskId)).toMatchObject({ status: "pending", failures: 0, deaths: 0 });
   });
 });

@@ -15,7 +15,14 @@ import type { Enqueued, EnqueueOptions } from "../tasks/enqueue/options.ts";
 import { resultOf } from "../tasks/inspect/wait-for.ts";
 import type { Task } from "../tasks/rows.ts";
 import type { InputOf, ResultOf, TaskContract } from "../tasks/task.ts";
-import { createTasks, type EnqueuedTask, type TaskEvent, type Tasks } from "../tasks/tasks.ts";
+import {
+  createTasks,
+  type EnqueuedTask,
+  type TaskEvent,
+  type Tasks,
+  type TaskShortcuts,
+  taskShortcuts,
+} from "../tasks/tasks.ts";
 import { createThrottlesClient, type ThrottlesClient } from "../throttles/shares/admin.ts";
 import {
   createTimeTravel,
@@ -49,7 +56,8 @@ export type PlannedCrash = {
  * A whole Flotilla in memory, on a clock that only the test moves. It can be given to code that expects
  * what `connect` gives; its `waitFor` is `result`.
  */
-export type TestFlotilla = Omit<Tasks, "settled"> & {
+export type TestFlotilla = TaskShortcuts & {
+  readonly tasks: Tasks;
   readonly runs: Runs;
   readonly schedules: Schedules;
   readonly deadLetters: DeadLetters;
@@ -261,8 +269,9 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
   for (let started = 0; started < podsAtStart; started++) await startPod();
 
   return {
-    ...tasks,
+    ...taskShortcuts(tasks),
     waitFor: result,
+    tasks: { ...tasks, waitFor: result },
     schedules: createSchedules(parts),
     deadLetters,
     runs: createRuns({ ...tasks, waitFor: result }, parts),

@@ -29,7 +29,7 @@ describe("a throttle under test", () => {
     }
 
     for (const { taskId } of tasks)
-      expect(await t.get(taskId)).toMatchObject({ failures: 0, status: "completed" });
+      expect(await t.tasks.get(taskId)).toMatchObject({ failures: 0, status: "completed" });
     expect(peak).toBe(4);
     expect(pods).toEqual(new Set(t.pods.map(({ podId }) => podId)));
   });

@@ -45,7 +45,7 @@ deepStrictEqual(
 );
 const [, counted] = outcomes;
 if (counted?.outcome !== "created") throw new Error("it wasn't created");
-const ended = await flotilla.settled(counted.taskId);
+const ended = await flotilla.tasks.settled(counted.taskId);
 strictEqual(ended.status === "completed" && ended.result, 1);
 await flotilla.close();
 await pod.stop();

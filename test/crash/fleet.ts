@@ -111,7 +111,7 @@ export async function openFleet(
   };
 
   try {
-    await flotilla.stats();
+    await flotilla.tasks.stats();
     await installWitness(store);
   } catch (error) {
     await close();

@@ -117,7 +117,7 @@ async function place(
   if (!enqueued || !order.next) return enqueued?.taskId;
   const { taskId } = enqueued;
   const call = async () => {
-    if (order.next === "cancel") return flotilla.cancel(taskId);
+    if (order.next === "cancel") return flotilla.tasks.cancel(taskId);
     return flotilla.waitFor(taskId, { timeoutMs: 60_000 });
   };
   await history.note({ kind: order.next }, call, () => [taskId]);

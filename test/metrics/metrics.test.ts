@@ -109,7 +109,7 @@ function onStore(name: string, open: () => Promise<Place>, more: (now: () => Scr
     await work();
     const { taskId } = await flotilla.enqueue(mail, null);
     await flotilla.waitFor(taskId);
-    await flotilla.settled((await flotilla.enqueue(broken, null)).taskId);
+    await flotilla.tasks.settled((await flotilla.enqueue(broken, null)).taskId);
     await atLeast(1, "flotilla_attempts_total", `name="broken"`, `outcome="failed"`);
     const seen = await scrape();
     expect(valueOf(seen, "flotilla_attempts_total", `name="mail"`, `outcome="completed"`)).toBe(1);
@@ -172,7 +172,7 @@ function onStore(name: string, open: () => Promise<Place>, more: (now: () => Scr
   test("shows what throttles let through and what became of it, on this pod and of all", async () => {
     await work();
     await flotilla.waitFor((await flotilla.enqueue(call, "well")).taskId);
-    await flotilla.settled((await flotilla.enqueue(call, "refused")).taskId);
+    await flotilla.tasks.settled((await flotilla.enqueue(call, "refused")).taskId);
     const ofApi = `throttle="api"`;
     await atLeast(1, "flotilla_throttle_calls_total", ofApi, `outcome="throttled"`);
     const seen = await scrape();

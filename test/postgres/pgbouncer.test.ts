@@ -55,7 +55,7 @@ describe("through PgBouncer in transaction mode", () => {
     const single = await Promise.all(inputs.map((input) => producer.enqueue(double, input)));
     const wanted = [...enqueued, ...single].map(({ taskId }) => producer.waitFor(taskId));
     expect(await Promise.all(wanted)).toEqual([...inputs, ...inputs].map((input) => input * 2));
-    expect((await producer.stats()).byStatus).toMatchObject({ completed: 1_000, failed: 0 });
+    expect((await producer.tasks.stats()).byStatus).toMatchObject({ completed: 1_000, failed: 0 });
     expect([first.leader, second.leader]).toContain(first.podId);
   });
 
@@ -71,7 +71,7 @@ describe("through PgBouncer in transaction mode", () => {
     doomed.kill("SIGKILL");
     await using _pod = await startPod({ ...settings, store: pooled });
     expect(await producer.waitFor(enqueued, { timeoutMs: 60_000 })).toBe(42);
-    expect((await producer.get(enqueued.taskId))?.deaths).toBe(1);
+    expect((await producer.tasks.get(enqueued.taskId))?.deaths).toBe(1);
   });
 
   test("nobody listens in vain, and that is said once", async () => {

@@ -60,11 +60,11 @@ describe("the documented roles", () => {
     expect(await Promise.all(results)).toEqual([2, 4, 6]);
     const run = await producer.runs.start(counting, {});
     expect(await producer.runs.wait(run)).toMatchObject({ counted: 1 });
-    expect(await producer.get(run.runId)).toMatchObject({ status: "completed" });
-    expect((await producer.list({ limit: 3 })).tasks).toHaveLength(3);
-    expect((await producer.stats()).byStatus.completed).toBeGreaterThan(5);
+    expect(await producer.tasks.get(run.runId)).toMatchObject({ status: "completed" });
+    expect((await producer.tasks.list({ limit: 3 })).tasks).toHaveLength(3);
+    expect((await producer.tasks.stats()).byStatus.completed).toBeGreaterThan(5);
     expect((await producer.pods()).map(({ podId }) => podId)).toEqual([pod.podId]);
-    await pod.cancel((await pod.enqueue(double, 1, { delayMs: 3_600_000 })).taskId);
+    await pod.tasks.cancel((await pod.enqueue(double, 1, { delayMs: 3_600_000 })).taskId);
   });
 
   test("let producers whose tasks wait for others have what that takes besides", async () => {
@@ -107,7 +107,7 @@ describe("the documented roles", () => {
   test("say what to do where a producer asks for more", async () => {
     await using producer = connect(as("flotilla_producers"), { migrate: "check" });
     const { taskId } = await producer.enqueue("later", null, { delayMs: 3_600_000 });
-    await expect(producer.cancel(taskId)).rejects.toMatchObject({
+    await expect(producer.tasks.cancel(taskId)).rejects.toMatchObject({
       code: "store_read_only",
       message: expect.stringMatching(/this role may not do that: grant it the right.*Roles/),
     });

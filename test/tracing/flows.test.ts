@@ -237,7 +237,7 @@ describe("a run", () => {
     await work();
     const { runId } = await flotilla.runs.start(broken, null);
     const run = await spanOf("run broken");
-    await flotilla.retry(runId);
+    await flotilla.tasks.retry(runId);
     await until("its retry", () => spansOf("transition broken/burn").length === 2);
     await flotilla.runs.wait(runId).catch(() => {});
     await pod!.stop();

@@ -270,6 +270,6 @@ describe("a run", () => {
     const { taskId } = await flotilla.enqueue(mail, null, { trace: parent });
     expect(stored(taskId)).toBe(carried);
     await flotilla.waitFor(taskId);
-    expect(await flotilla.get(taskId)).toMatchObject({ status: "completed", deaths: 0 });
+    expect(await flotilla.tasks.get(taskId)).toMatchObject({ status: "completed", deaths: 0 });
   });
 });

@@ -53,28 +53,31 @@ describe.each(cases)("schema version $version on $dialect", ({ dialect, version,
     await using pod = await startPod({ ...settings, store: place.url });
 
     const runs = ["pending", "overdue", "retrying", "poison", "claimed", "orphaned", "traced"];
-    const ends = runs.map((taskId) => pod.settled(taskId, { timeoutMs: 40_000 }));
+    const ends = runs.map((taskId) => pod.tasks.settled(taskId, { timeoutMs: 40_000 }));
     expect(await Promise.all(ends)).toEqual(
       runs.map((taskId) =>
         expect.objectContaining({ taskId, status: "completed", result: { doubled: 2 } }),
       ),
     );
-    const ended = await pod.settled("cancelling", { timeoutMs: 40_000 });
+    const ended = await pod.tasks.settled("cancelling", { timeoutMs: 40_000 });
     expect(ended.status).toBe("cancelled");
-    expect(await pod.get("claimed")).toMatchObject({ deaths: 1 });
-    expect(await pod.get("waiting")).toMatchObject({ status: "pending" });
-    expect(await pod.get("completed")).toMatchObject({ result: { doubled: 2 }, progress: "half" });
+    expect(await pod.tasks.get("claimed")).toMatchObject({ deaths: 1 });
+    expect(await pod.tasks.get("waiting")).toMatchObject({ status: "pending" });
+    expect(await pod.tasks.get("completed")).toMatchObject({
+      result: { doubled: 2 },
+      progress: "half",
+    });
     expect(await pod.enqueue(double, 1, { key: "once" })).toEqual({
       taskId: "completed",
       created: false,
     });
 
-    expect((await pod.events("failed")).map(({ type }) => type)).toEqual(["retry", "failed"]);
-    await pod.retry("failed");
+    expect((await pod.tasks.events("failed")).map(({ type }) => type)).toEqual(["retry", "failed"]);
+    await pod.tasks.retry("failed");
     expect(await pod.waitFor("failed")).toEqual({ doubled: 2 });
-    const { tasks } = await pod.list();
+    const { tasks } = await pod.tasks.list();
     expect(tasks).toHaveLength(runs.length + 5);
-    expect((await pod.stats()).byStatus).toEqual({
+    expect((await pod.tasks.stats()).byStatus).toEqual({
       pending: 1,
       claimed: 0,
       completed: runs.length + 2,
@@ -115,17 +118,17 @@ describe.each(cases)("schema version $version on $dialect", ({ dialect, version,
     await place.exec(kept(version, dialect, "rows"));
     await place.exec(kept(version, dialect, "work"));
     await using tasks = connect(place.url);
-    expect(await tasks.get("worked-1")).toMatchObject({
+    expect(await tasks.tasks.get("worked-1")).toMatchObject({
       status: "completed",
       result: { doubled: 2 },
       progress: "half",
     });
-    expect((await tasks.events("worked-1")).map(({ type }) => type)).toEqual(["noted"]);
+    expect((await tasks.tasks.events("worked-1")).map(({ type }) => type)).toEqual(["noted"]);
     // It was recovered, cancelled, retried, given back, finished, and then deleted, unless it is so
     // young that pods of this version leave it alone.
-    const last = await tasks.get("worked-2");
+    const last = await tasks.tasks.get("worked-2");
     expect(last?.status).toBe("completed");
-    await until("the rows", async () => (await tasks.stats()).byStatus.claimed === 3);
+    await until("the rows", async () => (await tasks.tasks.stats()).byStatus.claimed === 3);
   });
 });
 

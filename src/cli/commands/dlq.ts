@@ -121,7 +121,9 @@ async function show(given: string, { limit, ...flags }: ShowFlags): Promise<void
   const { onProgress, end } = startReading();
   const { page, withEvents } = await onStore(where, async (flotilla) => {
     const found = await listGroup(flotilla, given, { limit, onProgress });
-    const events = await Promise.all(found.tasks.map(({ taskId }) => flotilla.events(taskId)));
+    const events = await Promise.all(
+      found.tasks.map(({ taskId }) => flotilla.tasks.events(taskId)),
+    );
     return {
       page: found,
       withEvents: found.tasks.map((task, at) => ({ task, events: events[at]! })),

@@ -37,8 +37,8 @@ Examples:
 
 async function list(flags: Flags): Promise<void> {
   const { limits, tenants } = await onStore(flags, async (flotilla) => ({
-    limits: await flotilla.limits.list(),
-    tenants: await flotilla.limits.tenants(),
+    limits: await flotilla.tasks.limits.list(),
+    tenants: await flotilla.tasks.limits.tenants(),
   }));
   if (flags.json) return printJson({ limits, tenants });
   if (limits.length + tenants.length === 0) return print("no limits, and no tenants with tasks");
@@ -64,8 +64,8 @@ function toRow({ scope, limit, running, blocked }: LimitState): string[] {
 
 async function set(scope: string, limit: number | null, flags: Flags): Promise<void> {
   const state = await onStore(flags, async (flotilla) => {
-    await flotilla.limits.set(scope, limit);
-    return flotilla.limits.get(scope);
+    await flotilla.tasks.limits.set(scope, limit);
+    return flotilla.tasks.limits.get(scope);
   });
   if (flags.json) return printJson(state);
   print(

@@ -30,8 +30,8 @@ Examples:
     .action(async (name: string | undefined, flags: Flags & { reason?: string }) => {
       const { reason } = flags;
       const paused = await onStore(flags, async (flotilla) => {
-        await flotilla.pause(name, reason === undefined ? {} : { reason });
-        return flotilla.paused();
+        await flotilla.tasks.pause(name, reason === undefined ? {} : { reason });
+        return flotilla.tasks.paused();
       });
       show(paused, flags);
     });
@@ -43,8 +43,8 @@ Examples:
     ),
   ).action(async (name: string | undefined, flags: Flags) => {
     const paused = await onStore(flags, async (flotilla) => {
-      await flotilla.resume(name);
-      return flotilla.paused();
+      await flotilla.tasks.resume(name);
+      return flotilla.tasks.paused();
     });
     show(paused, flags);
   });

@@ -64,7 +64,7 @@ async function readDetails(flotilla: Flotilla, runId: string): Promise<RunDetail
     wholeHistory(flotilla, runId),
     runs.signals(runId),
     runs.list({ parent: runId, limit: maxChildrenShown }),
-    flotilla.get(runId),
+    flotilla.tasks.get(runId),
     doing?.type === "running" ? flotilla.pods() : [],
   ]);
   const heldUp = task ? await blockedBy(flotilla, task) : [];

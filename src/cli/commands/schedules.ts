@@ -85,7 +85,7 @@ async function list({ json, cursor, limit, ...flags }: ListFlags): Promise<void>
   const { all, next } = await onStore(flags, async (flotilla) => {
     const from = { limit, ...(cursor !== undefined && { cursor }) };
     const page = await flotilla.schedules.list(from);
-    const noWorker = new Set(await flotilla.noWorker(page.schedules.map(({ name }) => name)));
+    const noWorker = new Set(await flotilla.tasks.noWorker(page.schedules.map(({ name }) => name)));
     const shown = page.schedules.map((each) => ({ ...each, noWorker: noWorker.has(each.name) }));
     return { all: shown, next: page.next };
   });
@@ -111,7 +111,7 @@ async function show(scheduleId: string, flags: Flags): Promise<void> {
     const found = await schedules.get(scheduleId);
     if (!found) throw missing(scheduleId);
     const coming = found.state === "broken" ? [] : await schedules.upcoming(scheduleId);
-    const noWorker = (await flotilla.noWorker([found.name])).length > 0;
+    const noWorker = (await flotilla.tasks.noWorker([found.name])).length > 0;
     return { schedule: found, upcomingMs: coming, noWorker };
   });
   if (flags.json) return printJson({ schedule: { ...schedule, noWorker }, upcomingMs });

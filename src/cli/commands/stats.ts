@@ -16,9 +16,9 @@ export function statsCommand(program: Command): void {
   ).action(async ({ json, ...where }: StoreFlags & { json?: true }) => {
     const { stats, depth, paused } = await onStore(where, async (flotilla) => {
       const [stats, depth, paused] = await Promise.all([
-        flotilla.stats(),
-        flotilla.depth(),
-        flotilla.paused(),
+        flotilla.tasks.stats(),
+        flotilla.tasks.depth(),
+        flotilla.tasks.paused(),
       ]);
       return { stats, depth, paused };
     });

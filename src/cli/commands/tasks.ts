@@ -64,7 +64,7 @@ Examples:
 
 async function list({ json, config, store, ...filter }: ListFlags): Promise<void> {
   const flags = { ...(config && { config }), ...(store && { store }) };
-  const page = await onStore(flags, (flotilla) => flotilla.list(filter));
+  const page = await onStore(flags, (flotilla) => flotilla.tasks.list(filter));
   if (json) return printJson(page);
   if (page.tasks.length === 0) return print("no tasks");
   const nowMs = systemClock.now();
@@ -102,8 +102,8 @@ function toRow(task: Task, nowMs: number): string[] {
 
 export async function printTask(taskId: string, flags: Flags): Promise<void> {
   const { task, events, heldUp } = await onStore(flags, async (flotilla) => {
-    const found = await flotilla.get(taskId);
-    const taskEvents = await flotilla.events(taskId);
+    const found = await flotilla.tasks.get(taskId);
+    const taskEvents = await flotilla.tasks.events(taskId);
     return {
       task: found,
       events: taskEvents,
@@ -176,7 +176,7 @@ export function eventLine(event: TaskEvent): string {
 }
 
 async function cancel(taskId: string, flags: Flags): Promise<void> {
-  const status = await onStore(flags, (flotilla) => flotilla.cancel(taskId));
+  const status = await onStore(flags, (flotilla) => flotilla.tasks.cancel(taskId));
   if (status === "finished") {
     throw new FlotillaError("conflict", `task ${taskId} has ended already and can't be cancelled`);
   }
@@ -189,7 +189,7 @@ async function cancel(taskId: string, flags: Flags): Promise<void> {
 }
 
 async function retry(taskId: string, flags: Flags): Promise<void> {
-  await onStore(flags, (flotilla) => flotilla.retry(taskId));
+  await onStore(flags, (flotilla) => flotilla.tasks.retry(taskId));
   if (flags.json) return printJson({ taskId, status: "pending" });
   print(`task ${taskId} starts over`);
 }
@@ -260,9 +260,9 @@ async function prune({ json, olderThan, status, yes, ...where }: PruneFlags): Pr
   const progress = startProgressBar();
   try {
     await onStore(where, async (flotilla) => {
-      const { byStatus } = await flotilla.stats();
+      const { byStatus } = await flotilla.tasks.stats();
       const all = Object.values(byStatus).reduce((sum, each) => sum + each, 0);
-      const { deleted } = await flotilla.prune({
+      const { deleted } = await flotilla.tasks.prune({
         olderThanMs: Math.max(60_000, Math.round(olderThan * dayMs)),
         ...(status && { status }),
         signal: stop.signal,

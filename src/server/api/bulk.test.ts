@@ -59,7 +59,7 @@ describe("many tasks in one request", () => {
     });
     const { outcomes } = answer.body;
     expect(outcomes[4].taskId).toBe(outcomes[0].taskId);
-    const stored = await testStore.flotilla.get(outcomes[3].taskId);
+    const stored = await testStore.flotilla.tasks.get(outcomes[3].taskId);
     expect(stored!.runAtMs).toBe(Date.UTC(2100, 0));
   });
 
@@ -67,7 +67,9 @@ describe("many tasks in one request", () => {
     const rows = [{ name: "post", input: 1 }, 5, { name: "post", input: 2 }];
     const answer = await post(JSON.stringify(rows), "application/json; charset=utf-8");
     expect(answer.body).toMatchObject({ rows: 3, created: 2, rejected: 1 });
-    expect((await testStore.flotilla.list()).tasks.map(({ payload }) => payload)).toEqual([2, 1]);
+    expect((await testStore.flotilla.tasks.list()).tasks.map(({ payload }) => payload)).toEqual([
+      2, 1,
+    ]);
   });
 
   test("may hold one that is far too long, which is rejected alone", async () => {
@@ -94,7 +96,7 @@ describe("many tasks in one request", () => {
     expect(await post("{}", "application/json")).toMatchObject({ status: 400 });
     expect(await post("[{", "application/json")).toMatchObject({ status: 400 });
     expect((await post("")).body).toMatchObject({ rows: 0, outcomes: [] });
-    expect((await testStore.flotilla.list()).tasks).toEqual([]);
+    expect((await testStore.flotilla.tasks.list()).tasks).toEqual([]);
   });
 });
 

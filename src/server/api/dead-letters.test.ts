@@ -32,7 +32,7 @@ describe("failed tasks over HTTP", () => {
     started = pod;
     const { get, post } = server();
     const made = await pod.enqueueMany("flaky", [1, 2, 3]);
-    for (const { taskId } of made) await pod.settled(taskId);
+    for (const { taskId } of made) await pod.tasks.settled(taskId);
     await until("its lead", () => pod.leader === pod.podId);
 
     for (const deadLetters of [() => testStore.flotilla.deadLetters, () => pod.deadLetters]) {
@@ -59,7 +59,7 @@ describe("failed tasks over HTTP", () => {
     const { taskId } = made[0]!;
     const one = await post("/v1/dlq/redrives", { taskId });
     await testStore.flotilla.deadLetters.followRedrive(one.body.redriveId);
-    expect(await testStore.flotilla.get(taskId)).toMatchObject({ status: "completed" });
+    expect(await testStore.flotilla.tasks.get(taskId)).toMatchObject({ status: "completed" });
     expect(await post("/v1/dlq/redrives", { taskId })).toMatchObject({
       status: 409,
       body: { error: { code: "conflict", details: { status: "completed" } } },

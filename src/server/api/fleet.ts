@@ -29,7 +29,7 @@ export function fleetRoutes({ flotilla, metrics, readiness, clock, log }: FleetR
       return { status: 503, body, headers: { "Retry-After": "1" } };
     }),
     route(fleetSpecs.metrics).to(async () => {
-      const depth = () => flotilla.depth();
+      const depth = () => flotilla.tasks.depth();
       const throttles = async () => (await flotilla.throttles.list({ limit: 1_000 })).throttles;
       const doing = (flows: readonly string[]) => flotilla.runs.doing(flows);
       const text = await metrics.collect({ depth, throttles, doing, clock, log });
@@ -38,9 +38,9 @@ export function fleetRoutes({ flotilla, metrics, readiness, clock, log }: FleetR
     route(fleetSpecs.pods).to(async () => {
       return { status: 200, body: { pods: await flotilla.pods() } };
     }),
-    route(fleetSpecs.stats).to(async () => ({ status: 200, body: await flotilla.stats() })),
+    route(fleetSpecs.stats).to(async () => ({ status: 200, body: await flotilla.tasks.stats() })),
     route(fleetSpecs.depth).to(async () => {
-      return { status: 200, body: { names: Object.fromEntries(await flotilla.depth()) } };
+      return { status: 200, body: { names: Object.fromEntries(await flotilla.tasks.depth()) } };
     }),
     route(fleetSpecs.openapi).to(() => {
       document ??= openApi({ version: version() });

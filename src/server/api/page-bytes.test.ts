@@ -94,7 +94,7 @@ test("so do pages of runs, of their histories and of what happened to tasks", as
   expect(pages).toBeGreaterThan(1);
 
   const { taskId } = await send("POST", "/v1/tasks", { name: "nobody" });
-  await server.flotilla.cancel(taskId);
+  await server.flotilla.tasks.cancel(taskId);
   const details = numbers(30).map((n) => [n + 10, JSON.stringify({ n, big })] as const);
   for (const id of [ids[0]!, taskId]) addEvents(id, details);
   const history = await all(`/v1/runs/${ids[0]}/history`, "history", "after");
@@ -236,7 +236,7 @@ test("what alone takes more than a page comes alone", async () => {
   }
   const sizes: number[] = [];
   for (let cursor: string | null = ""; cursor !== null;) {
-    const page: { tasks: unknown[]; next: string | null } = await wide.flotilla.list(
+    const page: { tasks: unknown[]; next: string | null } = await wide.flotilla.tasks.list(
       cursor === "" ? {} : { cursor },
     );
     sizes.push(page.tasks.length);

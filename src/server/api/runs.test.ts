@@ -97,7 +97,7 @@ describe("runs over HTTP", () => {
 
   test("of a queue's flow count among that queue", async () => {
     const { runId } = (await ask("POST", "/v1/runs", { flow: "order", input: book })).body;
-    expect(await testStore.flotilla.get(runId)).toMatchObject({ scope: "queue/shop" });
+    expect(await testStore.flotilla.tasks.get(runId)).toMatchObject({ scope: "queue/shop" });
   });
 
   test("with a key are started once", async () => {

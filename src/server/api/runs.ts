@@ -11,7 +11,7 @@ import { runSpecs } from "./runs.schema.ts";
 import { eventPage, withoutUndefined, noWorkerAmong, traceOf } from "./tasks.ts";
 
 export type RunRoutes = {
-  flotilla: Pick<Flotilla, "noWorker" | "pods" | "runs">;
+  flotilla: Pick<Flotilla, "pods" | "runs" | "tasks">;
   /** Flows whose input is checked before it is stored. */
   contracts?: ReadonlyMap<string, TaskContract> | undefined;
   /** Those that this program has. */

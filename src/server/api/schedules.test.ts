@@ -49,7 +49,7 @@ describe("schedules over HTTP", () => {
     });
     const fired = await ask("POST", "/v1/schedules/nightly/fire");
     expect(fired.status).toBe(201);
-    expect(await testStore.flotilla.get(fired.body.taskId)).toMatchObject({
+    expect(await testStore.flotilla.tasks.get(fired.body.taskId)).toMatchObject({
       name: "mail",
       priority: 2,
     });

@@ -8,7 +8,7 @@ import { scheduleSpecs } from "./schedules.schema.ts";
 import { withoutUndefined } from "./tasks.ts";
 
 export type ScheduleRoutes = {
-  flotilla: Pick<Flotilla, "noWorker" | "schedules">;
+  flotilla: Pick<Flotilla, "schedules" | "tasks">;
   /** Tasks whose input is checked before it is stored. */
   contracts?: ReadonlyMap<string, TaskContract> | undefined;
   /** The longest body that is read. */
@@ -19,14 +19,16 @@ export type ScheduleRoutes = {
 export function scheduleRoutes({ flotilla, contracts, maxBytes }: ScheduleRoutes): Route[] {
   const { schedules } = flotilla;
   const withNoWorker = async (schedule: Schedule) => {
-    const noWorker = await flotilla.noWorker([schedule.name]);
+    const noWorker = await flotilla.tasks.noWorker([schedule.name]);
     return { schedule: { ...schedule, noWorker: noWorker.length > 0 } };
   };
 
   return [
     route(scheduleSpecs.list).to(async ({ query }) => {
       const page = await schedules.list(withoutUndefined(query));
-      const noWorker = new Set(await flotilla.noWorker(page.schedules.map(({ name }) => name)));
+      const noWorker = new Set(
+        await flotilla.tasks.noWorker(page.schedules.map(({ name }) => name)),
+      );
       const all = page.schedules.map((each) => ({ ...each, noWorker: noWorker.has(each.name) }));
       return { status: 200, body: { schedules: all, next: page.next } };
     }),

@@ -50,30 +50,30 @@ export function taskRoutes({ flotilla, contracts, maxBytes }: TaskRoutes): Route
       return { status: 201, body: { tasks: Object.fromEntries(answers) } };
     }),
     route(taskSpecs.list).to(async ({ query }) => {
-      return { status: 200, body: await flotilla.list(withoutUndefined(query)) };
+      return { status: 200, body: await flotilla.tasks.list(withoutUndefined(query)) };
     }),
     route(taskSpecs.get).to(async ({ caller, params: { taskId } }) => {
-      const task = await flotilla.get(taskId);
+      const task = await flotilla.tasks.get(taskId);
       // One of another tenant is as if it weren't there.
       if (!task || !canSee(caller, task)) throw missing(taskId);
-      const read = (page: TaskEventsOptions) => flotilla.events(taskId, page);
+      const read = (page: TaskEventsOptions) => flotilla.tasks.events(taskId, page);
       return { status: 200, body: { task, ...(await eventPage(read)) } };
     }),
     route(taskSpecs.events).to(async ({ params: { taskId }, query }) => {
-      const read = (page: TaskEventsOptions) => flotilla.events(taskId, page);
+      const read = (page: TaskEventsOptions) => flotilla.tasks.events(taskId, page);
       const page = await eventPage(read, query);
       // Most have events. Of one that has none it is asked whether there is such a task.
-      if (page.events.length === 0 && !(await flotilla.get(taskId))) throw missing(taskId);
+      if (page.events.length === 0 && !(await flotilla.tasks.get(taskId))) throw missing(taskId);
       return { status: 200, body: page };
     }),
     route(taskSpecs.cancel).to(async ({ params: { taskId } }) => {
-      const status = await flotilla.cancel(taskId);
+      const status = await flotilla.tasks.cancel(taskId);
       if (status === "cancelled") return { status: 200, body: { status } };
       if (status === "cancelling") return { status: 202, body: { status } };
       throw new FlotillaError("conflict", "the task has ended already and can't be cancelled");
     }),
     route(taskSpecs.retry).to(async ({ params: { taskId } }) => {
-      await flotilla.retry(taskId);
+      await flotilla.tasks.retry(taskId);
       return { status: 200, body: { status: "pending" } };
     }),
   ];
@@ -98,10 +98,10 @@ export async function eventPage<Event extends { readonly seq: number }>(
  * can't say so, what was stored is still the answer.
  */
 export async function noWorkerAmong(
-  { noWorker }: Pick<Flotilla, "noWorker">,
+  { tasks }: Pick<Flotilla, "tasks">,
   names: Iterable<string>,
 ): Promise<ReadonlySet<string>> {
-  return new Set(await noWorker([...names]).catch(() => []));
+  return new Set(await tasks.noWorker([...names]).catch(() => []));
 }
 
 /** The trace that a request belongs to. */

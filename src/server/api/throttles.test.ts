@@ -8,7 +8,7 @@ import { appHarness, openTestStore } from "../contract/app-harness.ts";
 const testStore = openTestStore();
 let database: Database;
 beforeAll(async () => {
-  await testStore.flotilla.stats();
+  await testStore.flotilla.tasks.stats();
   database = await openStore(testStore.store);
 });
 afterAll(() => database.close());

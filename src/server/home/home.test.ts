@@ -129,9 +129,12 @@ describe("/ without keys, on this machine", () => {
     let looks = 0;
     const depth = () => {
       looks++;
-      return testStore.flotilla.depth();
+      return testStore.flotilla.tasks.depth();
     };
-    const { get } = appHarness({ ...testStore.flotilla, depth });
+    const { get } = appHarness({
+      ...testStore.flotilla,
+      tasks: { ...testStore.flotilla.tasks, depth },
+    });
     await Promise.all(Array.from({ length: 20 }, () => get("/")));
     await get("/", { Accept });
     expect(looks).toBe(1);

@@ -80,7 +80,7 @@ export function createOverview(
 async function readOverview({ flotilla, machines = [] }: OverviewParts): Promise<Overview> {
   const flows = [...new Set(machines.map(({ name }) => name))];
   const [depth, doing, sessions, pods, waiting] = await Promise.all([
-    flotilla.depth(),
+    flotilla.tasks.depth(),
     flotilla.runs.doing(flows),
     flotilla.sessionCounts(),
     flotilla.pods(),

@@ -60,7 +60,7 @@ const orders = async () => (await pool.query("select id from orders")).rowCount;
 describe.each(libraries)("a transaction of %s", (_, transact) => {
   test.each(["", "?schema=jobs"])("brings tasks if, and only if, it commits%s", async (where) => {
     await using flotilla = connect(url + where);
-    await flotilla.stats();
+    await flotilla.tasks.stats();
     const enqueue = (fails: boolean) =>
       transact(async (tx, run) => {
         await run("insert into orders values (1)");
@@ -72,10 +72,10 @@ describe.each(libraries)("a transaction of %s", (_, transact) => {
       });
     await expect(enqueue(true)).rejects.toBe(undo);
     expect(await orders()).toBe(0);
-    expect((await flotilla.stats()).byStatus.pending).toBe(0);
+    expect((await flotilla.tasks.stats()).byStatus.pending).toBe(0);
     await enqueue(false);
     expect(await orders()).toBe(1);
-    expect((await flotilla.stats()).byStatus.pending).toBe(3);
+    expect((await flotilla.tasks.stats()).byStatus.pending).toBe(3);
   });
 
   test("completes a task together with its handler's writes, or neither", async () => {
@@ -96,7 +96,7 @@ describe.each(libraries)("a transaction of %s", (_, transact) => {
     });
     const { taskId } = await pod.enqueue(ship, 4);
     expect(await pod.waitFor(taskId)).toBe(8);
-    expect(await pod.get(taskId)).toMatchObject({ status: "completed", failures: 1 });
+    expect(await pod.tasks.get(taskId)).toMatchObject({ status: "completed", failures: 1 });
     expect(await orders()).toBe(1);
   });
 });
@@ -105,7 +105,7 @@ test("a client of pg is taken as tx once it has begun, and not before", async ()
   await using flotilla = connect(url);
   const client = await pool.connect();
   try {
-    await flotilla.stats();
+    await flotilla.tasks.stats();
     await expect(flotilla.enqueue("ship", 1, { tx: client })).rejects.toMatchObject({
       code: "invalid_option",
     });
@@ -114,7 +114,7 @@ test("a client of pg is taken as tx once it has begun, and not before", async ()
     await flotilla.enqueue("ship", 1, { tx: client });
     await begun;
     await client.query("commit");
-    expect((await flotilla.stats()).byStatus.pending).toBe(1);
+    expect((await flotilla.tasks.stats()).byStatus.pending).toBe(1);
   } finally {
     client.release();
   }

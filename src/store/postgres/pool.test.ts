@@ -83,7 +83,7 @@ describe.each([
     const listeners = pool.listenerCount("error");
     const flotilla = connect({ pool }, { durability: "relaxed" });
     await flotilla.enqueue(double, 1);
-    expect(await flotilla.stats()).toMatchObject({ byStatus: { pending: 1 } });
+    expect(await flotilla.tasks.stats()).toMatchObject({ byStatus: { pending: 1 } });
     expect(await look()).toEqual(before);
     expect(before).toMatchObject({ number: "5" });
     await flotilla.close();

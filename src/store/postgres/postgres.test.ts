@@ -53,7 +53,7 @@ describe("pods on Postgres", () => {
     );
     const results = await Promise.all(enqueued.map(({ taskId }) => second.waitFor(taskId)));
     expect(results).toEqual(enqueued.map((_, at) => at * 2));
-    expect((await second.stats()).byStatus).toMatchObject({ completed: 500, failed: 0 });
+    expect((await second.tasks.stats()).byStatus).toMatchObject({ completed: 500, failed: 0 });
   });
 
   test("live in the schema that the URL names", async () => {
@@ -180,8 +180,8 @@ describe("a server that undoes transactions when they commit, as distributed one
     await using _other = await startPod({ ...pod, store: url });
 
     expect(await flotilla.waitFor(last)).toBe(42);
-    await flotilla.cancel(unwanted.taskId);
-    expect((await flotilla.settled(unwanted.taskId)).status).toBe("cancelled");
+    await flotilla.tasks.cancel(unwanted.taskId);
+    expect((await flotilla.tasks.settled(unwanted.taskId)).status).toBe("cancelled");
     for (const [at, each] of tasks.entries()) expect(await flotilla.waitFor(each)).toBe(2 * at);
     const wanted = [...tasks, last].flatMap(({ taskId }) => [`${taskId} 1`, `${taskId} 2`]);
     expect(runs.toSorted()).toEqual(wanted.toSorted());
@@ -231,7 +231,7 @@ describe("a claim on Postgres that is given up while it is under way", () => {
 describe("the caller's own Postgres transaction", () => {
   test("brings a task if, and only if, it commits", async () => {
     await using flotilla = connect(url);
-    await flotilla.stats();
+    await flotilla.tasks.stats();
     await withClient(async (client) => {
       for (const end of ["rollback", "commit"]) {
         await client.query("begin");
@@ -239,7 +239,7 @@ describe("the caller's own Postgres transaction", () => {
         await client.query(end);
       }
     });
-    expect((await flotilla.stats()).byStatus.pending).toBe(1);
+    expect((await flotilla.tasks.stats()).byStatus.pending).toBe(1);
   });
 });
 

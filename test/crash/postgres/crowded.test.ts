@@ -65,7 +65,10 @@ test("a task that only newer pods know waits for one, while older pods go on wit
     Array.from({ length: 50 }, () => ({ ms: 20 })),
   );
   await Promise.all(work.map(({ taskId }) => fleet.flotilla.waitFor(taskId)));
-  expect(await fleet.flotilla.get(rare.taskId)).toMatchObject({ status: "pending", deaths: 0 });
+  expect(await fleet.flotilla.tasks.get(rare.taskId)).toMatchObject({
+    status: "pending",
+    deaths: 0,
+  });
 
   const young = await fleet.start({ names: ["work", "rare"], config });
   expect(await fleet.flotilla.waitFor(rare.taskId)).toEqual({ pod: young.podId, token: 1 });
@@ -87,7 +90,7 @@ async function holdTasks(fleet: Fleet): Promise<void> {
 /** Each task ran once, on the pod that had it before, and its result counts. */
 async function allEndedAtOnce(fleet: Fleet): Promise<void> {
   await until("all have ended", async () => {
-    const { byStatus } = await fleet.flotilla.stats();
+    const { byStatus } = await fleet.flotilla.tasks.stats();
     return byStatus.completed === count;
   });
   expect(startsIn(fleet.ledger())).toHaveLength(count);

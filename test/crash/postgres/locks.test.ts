@@ -22,7 +22,7 @@ describe("a transaction that idles", () => {
     await fleet.start({ names, config, store: impatient(fleet) });
 
     await Promise.all(others.map(({ taskId }) => fleet.flotilla.waitFor(taskId)));
-    expect(await fleet.flotilla.get(first!.taskId)).toMatchObject({ status: "pending" });
+    expect(await fleet.flotilla.tasks.get(first!.taskId)).toMatchObject({ status: "pending" });
     await holder.end();
     expect(await fleet.flotilla.waitFor(first!.taskId)).toMatchObject({ token: 1 });
     expect(await judge(fleet, config)).toEqual([]);
@@ -40,7 +40,7 @@ describe("a transaction that idles", () => {
     pod.open("door");
 
     await Promise.all(others.map(({ taskId }) => fleet.flotilla.waitFor(taskId)));
-    expect(await fleet.flotilla.get(first!.taskId)).toMatchObject({ status: "claimed" });
+    expect(await fleet.flotilla.tasks.get(first!.taskId)).toMatchObject({ status: "claimed" });
     await holder.end();
     expect(await fleet.flotilla.waitFor(first!.taskId)).toEqual({ pod: pod.podId, token: 1 });
     expect(startsIn(fleet.ledger())).toHaveLength(5);
@@ -64,7 +64,7 @@ describe("a transaction that idles", () => {
     await dead.kill();
 
     await Promise.all(others.map(({ taskId }) => fleet.flotilla.waitFor(taskId)));
-    expect(await fleet.flotilla.get(first!.taskId)).toMatchObject({ status: "claimed" });
+    expect(await fleet.flotilla.tasks.get(first!.taskId)).toMatchObject({ status: "claimed" });
     await Promise.all(holders.map((holder) => holder.end()));
     expect(await fleet.flotilla.waitFor(first!.taskId)).toMatchObject({ pod: next.podId });
     expect(await judge(fleet, config)).toEqual([]);
@@ -78,7 +78,7 @@ describe("a transaction that idles", () => {
     const other = await fleet.start({ names, config });
     const holder = await idleOver(fleet, "pod", "pod_id", silenced.podId);
     await until("it was taken for dead", async () => {
-      return (await fleet.flotilla.get(taskId))!.deaths === 1;
+      return (await fleet.flotilla.tasks.get(taskId))!.deaths === 1;
     });
     for (const pod of [silenced, other]) pod.open("door");
     await fleet.flotilla.waitFor(taskId);

@@ -46,7 +46,7 @@ test("a finish whose answer was lost after its commit counts, and its task runs 
 
 test("an enqueue whose answer was lost after its commit makes one task, and says so", async () => {
   const { fleet, proxy, producer } = await createScene();
-  await producer.stats();
+  await producer.tasks.stats();
   const lost = proxy.loseAnswer(isEnqueue);
   const told = await producer.enqueue("work", { ms: 0 }, { key: "once" });
   await lost;
@@ -76,5 +76,5 @@ test("a heart whose connection went dead beats over another before its pod is ta
   proxy.halfOpen();
   const before = await beat();
   await until("it beats again", async () => (await beat()) > before + 2, 20_000);
-  expect(await fleet.flotilla.get(taskId)).toMatchObject({ status: "claimed", deaths: 0 });
+  expect(await fleet.flotilla.tasks.get(taskId)).toMatchObject({ status: "claimed", deaths: 0 });
 });

@@ -108,7 +108,7 @@ test("a pod that alone was cut off for longer than the dead limit: another runs 
   await until("the other runs it", () => startsIn(fleet.ledger(), taskId).length === 2);
   await proxy.accept();
   await until("the late result was dropped", () => keptIn(fleet) === 0);
-  expect(await fleet.flotilla.get(taskId)).toMatchObject({ claimedBy: other.podId });
+  expect(await fleet.flotilla.tasks.get(taskId)).toMatchObject({ claimedBy: other.podId });
   other.open("door");
 
   expect(await fleet.flotilla.waitFor(taskId)).toEqual({ pod: other.podId, token: 2 });

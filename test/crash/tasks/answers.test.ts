@@ -31,7 +31,7 @@ describe.each(storeKinds)("on %s, an answer that is lost after the commit", (on)
   test("of a failure counts it once and notes it once", async () => {
     const { fleet, pod, taskId } = await losing(on, "finish answer lost", { ms: 0, failures: 1 });
 
-    expect(await fleet.flotilla.settled(taskId)).toMatchObject({
+    expect(await fleet.flotilla.tasks.settled(taskId)).toMatchObject({
       status: "completed",
       failures: 1,
     });

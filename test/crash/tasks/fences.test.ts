@@ -22,9 +22,11 @@ describe.each(storeKinds)("on %s, a pod that was paused for longer than the dead
     first.open("door");
     first.resume();
     await until("the first pod's finish was refused, or taken", async () => {
-      return lostOn(fleet, first.podId) || (await fleet.flotilla.get(taskId))?.status !== "claimed";
+      return (
+        lostOn(fleet, first.podId) || (await fleet.flotilla.tasks.get(taskId))?.status !== "claimed"
+      );
     });
-    expect(await fleet.flotilla.get(taskId)).toMatchObject({
+    expect(await fleet.flotilla.tasks.get(taskId)).toMatchObject({
       status: "claimed",
       claimedBy: second.podId,
     });
@@ -70,7 +72,7 @@ describe.each(storeKinds)("on %s, a pod that was paused for longer than the dead
 
       await first.pauseOutsideWrites();
       await until("the task was recovered", async () => {
-        const task = await fleet.flotilla.get(taskId);
+        const task = await fleet.flotilla.tasks.get(taskId);
         return task?.status === "pending" && task.deaths === before + 1;
       });
       first.resume();

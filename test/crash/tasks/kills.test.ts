@@ -11,7 +11,7 @@ describe.each(storeKinds)("on %s, a pod that is killed", (on) => {
 
     expect(await fleet.flotilla.waitFor(taskId)).toEqual({ pod: second.podId, token: 2 });
     expect(startsIn(fleet.ledger(), taskId).map(({ pod }) => pod)).toEqual([second.podId]);
-    expect(await fleet.flotilla.get(taskId)).toMatchObject({ deaths: 1, failures: 0 });
+    expect(await fleet.flotilla.tasks.get(taskId)).toMatchObject({ deaths: 1, failures: 0 });
     expect(await judge(fleet)).toEqual([]);
   });
 

@@ -50,7 +50,7 @@ describe.each(storeKinds)("on %s, two leaders at once", (on) => {
     const next = await fleet.start({ names: ["held"] });
     next.open("door");
     await until("all have ended", async () => {
-      const { byStatus } = await fleet.flotilla.stats();
+      const { byStatus } = await fleet.flotilla.tasks.stats();
       return byStatus.completed === count;
     });
     expect(startsIn(fleet.ledger())).toHaveLength(2 * count);
@@ -83,7 +83,7 @@ describe.each(storeKinds)(
       expect(await pass()).toEqual({ led: true, recovered: 0 });
 
       expect(looked).toBe(1);
-      expect(await fleet.flotilla.get(taskId)).toMatchObject({
+      expect(await fleet.flotilla.tasks.get(taskId)).toMatchObject({
         status: "completed",
         deaths: 0,
         result: { pod: pod.podId, token: 1 },
@@ -103,7 +103,10 @@ describe.each(storeKinds)(
         led: true,
         recovered: 0,
       });
-      expect(await fleet.flotilla.get(taskId)).toMatchObject({ status: "completed", deaths: 0 });
+      expect(await fleet.flotilla.tasks.get(taskId)).toMatchObject({
+        status: "completed",
+        deaths: 0,
+      });
       expect(await judge(fleet)).toEqual([]);
     });
   },
@@ -131,7 +134,7 @@ describe.each(storeKinds)("on %s, a claim that is newer than the one recovery ha
     expect(await pass()).toEqual({ led: true, recovered: 0 });
 
     expect(looked).toBe(1);
-    expect(await fleet.flotilla.settled(taskId)).toMatchObject({
+    expect(await fleet.flotilla.tasks.settled(taskId)).toMatchObject({
       status: "completed",
       deaths: 0,
       failures: 1,
@@ -160,7 +163,10 @@ describe.each(storeKinds)(
         },
       }));
       expect(await pass()).toEqual({ led: true, recovered: 0 });
-      expect(await fleet.flotilla.get(taskId)).toMatchObject({ status: "claimed", deaths: 0 });
+      expect(await fleet.flotilla.tasks.get(taskId)).toMatchObject({
+        status: "claimed",
+        deaths: 0,
+      });
       pod.open("door");
 
       expect(await fleet.flotilla.waitFor(taskId)).toEqual({ pod: pod.podId, token: 1 });

@@ -15,7 +15,9 @@ describe.each(storeKinds)("on %s, a handler that", (on) => {
     const tasks = await Promise.all(bad.map((name) => fleet.flotilla.enqueue(name, {})));
     const after = await enqueueWork(fleet, 10);
 
-    const ended = await Promise.all(tasks.map(({ taskId }) => fleet.flotilla.settled(taskId)));
+    const ended = await Promise.all(
+      tasks.map(({ taskId }) => fleet.flotilla.tasks.settled(taskId)),
+    );
     expect(ended.map(({ name, status, failures }) => ({ name, status, failures }))).toEqual(
       bad.map((name) => ({ name, status: "failed", failures: 2 })),
     );
@@ -40,7 +42,7 @@ describe.each(storeKinds)("on %s, a handler that", (on) => {
       const { taskId } = await fleet.flotilla.enqueue(name, {});
       neighbours.push(...(await enqueueWork(fleet, 20)));
 
-      const task = await fleet.flotilla.settled(taskId);
+      const task = await fleet.flotilla.tasks.settled(taskId);
       expect(task).toMatchObject({
         status: "failed",
         deaths: 4,
@@ -107,7 +109,7 @@ async function enqueueWork(fleet: Fleet, count: number): Promise<string[]> {
 }
 
 async function allCompleted(fleet: Fleet, taskIds: readonly string[]): Promise<void> {
-  const ended = await Promise.all(taskIds.map((taskId) => fleet.flotilla.settled(taskId)));
+  const ended = await Promise.all(taskIds.map((taskId) => fleet.flotilla.tasks.settled(taskId)));
   expect(ended.filter(({ status }) => status !== "completed")).toEqual([]);
 }
 

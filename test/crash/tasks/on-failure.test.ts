@@ -16,11 +16,14 @@ describe.each(storeKinds)("on %s, what follows a failure", (on) => {
     await first.kill();
     const second = await fleet.start(knowing);
 
-    expect(await fleet.flotilla.settled(taskId)).toMatchObject({ status: "failed", deaths: 1 });
+    expect(await fleet.flotilla.tasks.settled(taskId)).toMatchObject({
+      status: "failed",
+      deaths: 1,
+    });
     const [follower, ...more] = await followersOf(fleet, taskId);
     expect(more).toEqual([]);
     expect(follower).toMatchObject({ key: `${taskId}/2` });
-    await fleet.flotilla.settled(follower!.taskId);
+    await fleet.flotilla.tasks.settled(follower!.taskId);
     expect(startsIn(fleet.ledger(), follower!.taskId)).toMatchObject([{ pod: second.podId }]);
     expect(await judge(fleet)).toEqual([]);
   });
@@ -34,7 +37,9 @@ describe.each(storeKinds)("on %s, what follows a failure", (on) => {
     const second = await fleet.start(knowing);
 
     const [follower] = followers;
-    expect(await fleet.flotilla.settled(follower!.taskId)).toMatchObject({ status: "completed" });
+    expect(await fleet.flotilla.tasks.settled(follower!.taskId)).toMatchObject({
+      status: "completed",
+    });
     // The first may have begun it in the moment before it was killed, and even been done with it.
     const last = startsIn(fleet.ledger(), follower!.taskId).at(-1);
     expect([first.podId, second.podId]).toContain(last?.pod);
@@ -64,7 +69,7 @@ describe.each(storeKinds)("on %s, what follows a failure", (on) => {
       await Promise.all([pod.kill(), fleet.start(knowing)]);
     }
     await until("every task has ended", async () => {
-      const { pending, claimed } = (await fleet.flotilla.stats()).byStatus;
+      const { pending, claimed } = (await fleet.flotilla.tasks.stats()).byStatus;
       return pending + claimed === 0;
     });
     over = true;
@@ -72,7 +77,7 @@ describe.each(storeKinds)("on %s, what follows a failure", (on) => {
 
     expect(torn.slice(0, 5)).toEqual([]);
     expect(await halfDone(fleet)).toEqual([]);
-    const { byStatus } = await fleet.flotilla.stats();
+    const { byStatus } = await fleet.flotilla.tasks.stats();
     expect(byStatus).toMatchObject({ completed: 50 * kills, failed: 50 * kills });
     expect(await judge(fleet)).toEqual([]);
   });

@@ -21,7 +21,7 @@ describe.each(storeKinds)("on %s, a pod that is asked to leave", (on) => {
 
     expect(await fleet.flotilla.waitFor(short.taskId)).toEqual({ pod: first.podId, token: 1 });
     expect(await fleet.flotilla.waitFor(long.taskId)).toMatchObject({ pod: second.podId });
-    expect(await fleet.flotilla.get(long.taskId)).toMatchObject({ failures: 0, deaths: 0 });
+    expect(await fleet.flotilla.tasks.get(long.taskId)).toMatchObject({ failures: 0, deaths: 0 });
     const runs = startsIn(fleet.ledger(), long.taskId);
     expect(runs.map(({ pod, attempt }) => ({ pod, attempt }))).toEqual([
       { pod: first.podId, attempt: 1 },
@@ -51,12 +51,15 @@ describe.each(storeKinds)("on %s, from outside the pod's process", (on) => {
     const { taskId } = await fleet.flotilla.enqueue("held", { gate: "door" });
     await until("it runs", () => startsIn(fleet.ledger(), taskId).length === 1);
 
-    expect(await fleet.flotilla.cancel(taskId)).toBe("cancelling");
+    expect(await fleet.flotilla.tasks.cancel(taskId)).toBe("cancelling");
     await expect(fleet.flotilla.waitFor(taskId)).rejects.toMatchObject({ code: "cancelled" });
     expect(fleet.ledger()).toContainEqual(
       expect.objectContaining({ event: "abort", task: taskId, pod: pod.podId }),
     );
-    expect(await fleet.flotilla.get(taskId)).toMatchObject({ status: "cancelled", failures: 0 });
+    expect(await fleet.flotilla.tasks.get(taskId)).toMatchObject({
+      status: "cancelled",
+      failures: 0,
+    });
     expect(startsIn(fleet.ledger(), taskId)).toHaveLength(1);
     expect(await judge(fleet)).toEqual([]);
   });

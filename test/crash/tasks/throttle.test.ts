@@ -31,7 +31,7 @@ test("four pods learn together what a server takes, and keep to it through kills
     await store.remove();
     await api.close();
   });
-  await flotilla.stats();
+  await flotilla.tasks.stats();
 
   const bounds: number[] = [];
   const start = async () => {
@@ -61,7 +61,7 @@ test("four pods learn together what a server takes, and keep to it through kills
   let enqueued = 0;
   loading = (async () => {
     while (!over) {
-      const { pending } = (await flotilla.stats()).byStatus;
+      const { pending } = (await flotilla.tasks.stats()).byStatus;
       if (pending < 200) {
         await flotilla.enqueueMany(
           "call",
@@ -108,7 +108,7 @@ test("four pods learn together what a server takes, and keep to it through kills
   await loading;
   await until(
     "all tasks are done",
-    async () => (await flotilla.stats()).byStatus.completed === enqueued,
+    async () => (await flotilla.tasks.stats()).byStatus.completed === enqueued,
   );
   const seen = api.seen();
   // A process that is known to be gone is followed at once, while the server still works for it.

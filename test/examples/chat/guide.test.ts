@@ -66,7 +66,7 @@ describe("the guide of the demo", () => {
     const chat = await begin();
     const work = await chat.ask("Do some work for me");
     const { taskId } = call(work.parts)!["output"] as { taskId: string };
-    expect(await pod.get(taskId)).toMatchObject({ name: "transcribe" });
+    expect(await pod.tasks.get(taskId)).toMatchObject({ name: "transcribe" });
     expect((await chat.ask("why?")).parts[0]).toMatchObject({ type: "reasoning" });
     const failed = await chat.ask("Fail, please");
     expect(failed).toMatchObject({ outcome: "cut", error: { code: "agent_failed" } });
