@@ -23,7 +23,7 @@ function swingOf(slices: readonly Slice[]): number {
 describe.each(["hard", "soft"] as const)("in the simulator, at a %s wall", (wall) => {
   test("ours is throttled less than plain additive increase, swings less and uses more", async () => {
     const ours = await playedBy("flotilla", wall);
-    const aimd = await playedBy("aimd", wall);
+    const aimd = await playedBy("aimd_per_pod", wall);
     expect(ours.throttled).toBeLessThan(aimd.throttled / 2);
     expect(ours.swing).toBeLessThan(aimd.swing / 2);
     expect(ours.use).toBeGreaterThan(0.95);

@@ -8,7 +8,7 @@ import { gradient2 } from "./peers/gradient2.ts";
 export const contenders: readonly Contender[] = [
   flotilla("flotilla", "default", "the default, which remembers its ceiling"),
   flotilla("flotilla_gradient", "gradient", "the preset `gradient`, which also shrinks by latency"),
-  flotilla("seed", "seed", "the preset `seed`: +1, pause, × 0.5; in the same fleet"),
+  flotilla("flotilla_aimd", "aimd", "the preset `aimd`: +1, pause, × 0.5; in the same fleet"),
   fixed("fixed_right", 1),
   fixed("fixed_half", 0.5),
   fixed("fixed_double", 2),

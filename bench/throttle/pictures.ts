@@ -4,7 +4,14 @@ import { pictureOfCurves } from "./curves.ts";
 import type { Played, Round } from "./rows.ts";
 
 const docs = fileURLToPath(new URL("../../docs/", import.meta.url));
-const shown = ["flotilla", "flotilla_gradient", "seed", "aimd", "gradient2", "envoy"];
+const shown = [
+  "flotilla",
+  "flotilla_gradient",
+  "flotilla_aimd",
+  "aimd_per_pod",
+  "gradient2",
+  "envoy",
+];
 
 export function pictureName(scenario: string): string {
   return `throttle-${scenario}.svg`;

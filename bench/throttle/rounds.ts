@@ -18,7 +18,7 @@ export type Plan = {
 };
 
 const changes = [steady, halved, doubled];
-const presets = ["flotilla_gradient", "seed"];
+const presets = ["flotilla_gradient", "flotilla_aimd"];
 
 function rounds(
   capacity: number,

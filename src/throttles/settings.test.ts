@@ -7,9 +7,9 @@ test.each(presets)("the preset %s is plain JSON, and starts within its bounds", 
   expect(settings.initial).toBe(2);
 });
 
-test("the seed's recommended stack is its preset", () => {
-  expect(resolveControllerOptions({ preset: "seed" })).toMatchObject({
-    algorithm: "seed",
+test("plus one and halving is its preset", () => {
+  expect(resolveControllerOptions({ preset: "aimd" })).toMatchObject({
+    algorithm: "aimd",
     initial: 2,
     min: 1,
     latency: { tolerance: 1.2 },
@@ -29,8 +29,8 @@ test.each<[unknown, string]>([
   [{ min: 0 }, "throttle: min must be a whole number from 1"],
   [{ min: 5, max: 4 }, "throttle: max must be a whole number from 5"],
   [{ max: 4, initial: 5 }, "throttle: initial must be a whole number from 1 to 4"],
-  [{ presett: "seed" }, "did you mean `preset`?"],
-  [{ preset: "sead" }, "throttle: preset must be one of default, seed, gradient"],
+  [{ presett: "aimd" }, "did you mean `preset`?"],
+  [{ preset: "aimdd" }, "throttle: preset must be one of default, aimd, gradient"],
   [{ latency: { tolerence: 2 } }, "did you mean `tolerance`?"],
   [{ breaker: { rate: 2 } }, "throttle: breaker.rate must be a number from 0 to 1"],
   [{ errors: { minCalls: Number.NaN } }, "throttle: errors.minCalls must be a whole number"],

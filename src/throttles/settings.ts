@@ -1,6 +1,6 @@
 import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 
-export const algorithms = ["ceiling", "seed", "gradient"] as const;
+export const algorithms = ["ceiling", "aimd", "gradient"] as const;
 
 export type Algorithm = (typeof algorithms)[number];
 
@@ -59,7 +59,7 @@ export type BucketSettings = {
   readonly burstS: number;
 };
 
-export const presets = ["default", "seed", "gradient"] as const;
+export const presets = ["default", "aimd", "gradient"] as const;
 
 export type Preset = (typeof presets)[number];
 
@@ -122,9 +122,9 @@ const defaultBucket: BucketSettings = {
 const presetSettings: Record<Preset, ControllerSettings> = {
   default: defaultSettings,
   // A timeout alone halves it, as a throttled call does, and any rise of the p95 pauses it.
-  seed: {
+  aimd: {
     ...defaultSettings,
-    algorithm: "seed",
+    algorithm: "aimd",
     latency: { tolerance: 1.2, baselineRiseMs: 600_000 },
   },
   // It shrinks as well, so it must forget sooner what was usual once.

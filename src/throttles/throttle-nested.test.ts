@@ -78,7 +78,7 @@ describe("a call inside of a call to the same downstream", () => {
   });
 
   test("tells of being throttled when it happens, though it is repeated and succeeds in the end", async () => {
-    const api = throttle("api", { mode: "local", preset: "seed", initial: 8 });
+    const api = throttle("api", { mode: "local", preset: "aimd", initial: 8 });
     await inPod(() =>
       api.run(async () => {
         await api.run(tooMany).catch(() => {});

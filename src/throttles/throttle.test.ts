@@ -37,7 +37,7 @@ describe("run", () => {
   });
 
   test("gives the permit back however the function fails, and says how by what it threw", async () => {
-    const api = throttle("api", { preset: "seed", initial: 4 });
+    const api = throttle("api", { preset: "aimd", initial: 4 });
     await inPod(async () => {
       await expect(api.run(() => Promise.reject(status(500)))).rejects.toThrow("status 500");
       await expect(

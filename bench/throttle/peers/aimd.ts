@@ -5,7 +5,7 @@ const initialLimit = 2;
 
 /** One more after as many successes as the limit is; half of it on a 429 or a timeout. */
 export const aimd: Contender = {
-  name: "aimd",
+  name: "aimd_per_pod",
   about: "+1 per round of successes, × 0.5 on 429 or timeout (once per round), in each pod",
   settles: false,
   open: (surroundings) => separatePods(surroundings, aimdLimit),

@@ -27,7 +27,7 @@ export function holdingAt(settings: ControllerSettings, limit: number): Controll
   const state = initialState({ ...settings, initial: limit });
   const memory = { algorithm: "ceiling", phase: "holding", quietMs: 0, waitMs: 4_000 } as const;
   const ceiling = { ...memory, shaken: false };
-  if (settings.algorithm === "seed") return state;
+  if (settings.algorithm === "aimd") return state;
   if (settings.algorithm === "ceiling") return { ...state, memory: ceiling };
   return { ...state, memory: { algorithm: "gradient", ceiling, shrunk: null } };
 }

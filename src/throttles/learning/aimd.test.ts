@@ -3,7 +3,7 @@ import { calls, stepped } from "../contract/calls.ts";
 import { type ControllerState, initialState } from "./controller.ts";
 import { resolveControllerOptions } from "../settings.ts";
 
-const seed = resolveControllerOptions({ preset: "seed" });
+const seed = resolveControllerOptions({ preset: "aimd" });
 const at = (limit: number): ControllerState => initialState({ ...seed, initial: limit });
 
 describe("the seed's controller", () => {

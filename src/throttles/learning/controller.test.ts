@@ -106,7 +106,7 @@ describe.each(presets)("the controller of the preset %s", (preset) => {
     let state = holdingAt(settings, 20);
     for (let second = 0; second < 60; second++) {
       const before = state.limit;
-      const ended = { success: 194, server_error: 3, timeout: preset === "seed" ? 0 : 3 };
+      const ended = { success: 194, server_error: 3, timeout: preset === "aimd" ? 0 : 3 };
       state = stepped(settings, state, calls(state, { ...ended, ignored: 50 }));
       expect(state.limit).toBeGreaterThanOrEqual(before);
     }

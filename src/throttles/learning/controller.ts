@@ -284,7 +284,7 @@ function firstMemory(algorithm: Algorithm): Memory {
   switch (algorithm) {
     case "ceiling":
       return firstCeilingMemory;
-    case "seed":
+    case "aimd":
       return firstAimdMemory;
     case "gradient":
       return firstGradientMemory;
@@ -295,7 +295,7 @@ function decideLimit(memory: Memory, evidence: Evidence): LimitDecision<Memory> 
   switch (memory.algorithm) {
     case "ceiling":
       return decideCeiling(memory, evidence);
-    case "seed":
+    case "aimd":
       return decideAimd(memory, evidence);
     case "gradient":
       return decideGradient(memory, evidence);
@@ -307,7 +307,7 @@ function afterOutage(memory: Memory, limit: number): Memory {
   switch (memory.algorithm) {
     case "ceiling":
       return brakedMemory(ceilingOf(memory, limit), 1);
-    case "seed":
+    case "aimd":
       return memory;
     case "gradient":
       return { ...memory, ceiling: brakedMemory(ceilingOf(memory.ceiling, limit), 1) };

@@ -267,7 +267,7 @@ describe("the brake of a pod that shares a bound with others", () => {
 
 describe("a pod that learns alone", () => {
   test("with the preset seed goes 2, 3, 4, 5, 6, 7, is throttled, and goes on from 3 to 4", async () => {
-    const { limiter, clock } = createTestLimiter({ mode: "local", preset: "seed" });
+    const { limiter, clock } = createTestLimiter({ mode: "local", preset: "aimd" });
     const limits = [limiter.snapshot().limit];
     const note = () => {
       const { limit } = limiter.snapshot();
