@@ -6,6 +6,7 @@ import type { Bus } from "./bus.ts";
 import { createEndpoint } from "./endpoint.ts";
 import { createReceiver } from "./receiver.ts";
 import { createSender, type DropReason } from "./sender.ts";
+import { pruneEnvelopes } from "./sql.ts";
 
 const maxWaitingChars = 16 * 1024 * 1024;
 
@@ -47,4 +48,9 @@ export function createStoreBus(options: StoreBusOptions): Bus {
       await Promise.all([receiver.close(), sender.close()]);
     },
   };
+}
+
+/** Deletes envelopes whose receivers are gone. The leader calls it again, so that a failure is passed over. */
+export async function pruneStaleEnvelopes(database: Pick<Database, "write">): Promise<void> {
+  await database.write([pruneEnvelopes()]).catch(() => {});
 }

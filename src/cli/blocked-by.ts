@@ -1,8 +1,7 @@
 import type { Flotilla } from "../runtime/connect.ts";
 import type { HeldByThrottle } from "../tasks/inspect/blocked-by.ts";
 import type { Task } from "../tasks/rows.ts";
-import { allNames } from "../tasks/sql/limits.ts";
-import { tenantScope } from "../tasks/sql/task-state.ts";
+import { allNames, tenantScope } from "../tasks/concurrency/limits.ts";
 import { printNotice, oneLine } from "./output.ts";
 
 type LimitsReader = Pick<Flotilla, "tasks">;

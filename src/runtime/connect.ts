@@ -9,7 +9,7 @@ import { systemRandom } from "../base/random.ts";
 import { createStoreBus } from "../bus/store-bus.ts";
 import { createDeadLetters, type DeadLetters } from "../dead-letters/dead-letters.ts";
 import { createRuns, type Runs } from "../flows/runs.ts";
-import { listPods } from "../pods/sql.ts";
+import { readPods } from "../pods/pods.ts";
 import { createSchedules, type Schedules } from "../schedules/schedules.ts";
 import { createStoredAgents, type StoredAgents } from "../sessions/agents/stored-agents.ts";
 import { lazyService } from "../sessions/create-service.ts";
@@ -185,15 +185,8 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
     sessions: createSessions(sessionService),
     sessionService,
     async pods() {
-      return (await database.read(listPods())).map((row) => ({
-        podId: row["pod_id"],
-        status: row["status"],
-        birthMs: Number(row["started_at"]),
-        lastHeartbeatMs: Number(row["last_heartbeat"]),
-        beat: Number(row["beat"]),
-        state: stateOf(row["state"]),
-        metadata: JSON.parse(row["metadata"]) as Record<string, unknown>,
-      }));
+      const pods = await readPods(database);
+      return pods.map(({ state, ...pod }) => ({ ...pod, state: stateOf(state) }));
     },
     sessionCounts: () => readSessionCounts(database),
     get storeKind() {

@@ -1,5 +1,5 @@
 import { FlotillaError, messageOf } from "../base/errors.ts";
-import { pruneEnvelopes } from "../bus/sql.ts";
+import { pruneStaleEnvelopes } from "../bus/store-bus.ts";
 import { createDeadLetters } from "../dead-letters/dead-letters.ts";
 import { createDeadLetterLeader } from "../dead-letters/leader.ts";
 import {
@@ -11,7 +11,7 @@ import {
   observe,
   silenceOf,
 } from "../pods/liveness.ts";
-import { markLeft } from "../pods/sql.ts";
+import { leaveFleet } from "../pods/pods.ts";
 import { createRuns } from "../flows/runs.ts";
 import { retrySetAsideRuns } from "../flows/drive/load.ts";
 import { createTasks, taskShortcuts } from "../tasks/tasks.ts";
@@ -154,7 +154,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
   const pruneBus = (): void => {
     if (!settings.sessions || clock.monotonic() - prunedMs < pruneBusMs) return;
     prunedMs = clock.monotonic();
-    void database.write([pruneEnvelopes()]).catch(() => {});
+    void pruneStaleEnvelopes(database);
   };
 
   let cancelReportAlive = () => {};
@@ -260,7 +260,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     await throttlesStopped;
     await passing;
     await endHeartbeat();
-    await database.write([markLeft(podId)]).catch(() => {});
+    await leaveFleet(database, podId);
     log.info({ pod: podId }, "the pod has stopped");
   };
 

@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import { systemClock } from "../../base/clock.ts";
-import { allNames } from "../../tasks/sql/limits.ts";
+import { allNames } from "../../tasks/concurrency/limits.ts";
 import { onStore } from "../connect.ts";
 import { type StoreFlags, withJson, withStore } from "../flags.ts";
 import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";

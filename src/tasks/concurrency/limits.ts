@@ -8,6 +8,9 @@ import { lockLimits, unblockUnchecked, unblock } from "../sql/concurrency.ts";
 import { dropLimit, readScopes, putLimit, notableScopes, tenantCounts } from "../sql/limits.ts";
 import { keyScope, queueScope, tenantOf } from "../sql/task-state.ts";
 
+export { allNames } from "../sql/limits.ts";
+export { tenantScope } from "../sql/task-state.ts";
+
 /** How a limit stands. */
 export type LimitState = {
   /** `key/<name>/<key>`, `queue/<queue>` or `tenant/<tenant>`. */

@@ -1,0 +1,31 @@
+import type { Database } from "../store/database.ts";
+import { listPods, markLeft } from "./sql.ts";
+
+/** A pod as its row says. */
+export type StoredPod = {
+  readonly podId: string;
+  readonly status: "up" | "down";
+  readonly birthMs: number;
+  readonly lastHeartbeatMs: number;
+  readonly beat: number;
+  /** JSON that the pod has written, or anything else that a row may hold. */
+  readonly state: unknown;
+  readonly metadata: Readonly<Record<string, unknown>>;
+};
+
+export async function readPods(database: Pick<Database, "read">): Promise<StoredPod[]> {
+  return (await database.read(listPods())).map((row) => ({
+    podId: row["pod_id"],
+    status: row["status"],
+    birthMs: Number(row["started_at"]),
+    lastHeartbeatMs: Number(row["last_heartbeat"]),
+    beat: Number(row["beat"]),
+    state: row["state"],
+    metadata: JSON.parse(row["metadata"]) as Record<string, unknown>,
+  }));
+}
+
+/** Tells the fleet that a pod has stopped. A failure is made up for by its silence. */
+export async function leaveFleet(database: Pick<Database, "write">, podId: string): Promise<void> {
+  await database.write([markLeft(podId)]).catch(() => {});
+}
