@@ -13,7 +13,7 @@ export type StoredPod = {
   readonly metadata: Readonly<Record<string, unknown>>;
 };
 
-export async function readPods(database: Pick<Database, "read">): Promise<StoredPod[]> {
+export async function storedPods(database: Pick<Database, "read">): Promise<StoredPod[]> {
   return (await database.read(listPods())).map((row) => ({
     podId: row["pod_id"],
     status: row["status"],

@@ -9,7 +9,7 @@ import { systemRandom } from "../base/random.ts";
 import { createStoreBus } from "../bus/store-bus.ts";
 import { createDeadLetters, type DeadLetters } from "../dead-letters/dead-letters.ts";
 import { createRuns, type Runs } from "../flows/runs.ts";
-import { readPods } from "../pods/pods.ts";
+import { storedPods } from "../pods/pods.ts";
 import { createSchedules, type Schedules } from "../schedules/schedules.ts";
 import { createStoredAgents, type StoredAgents } from "../sessions/agents/stored-agents.ts";
 import { lazyService } from "../sessions/create-service.ts";
@@ -185,7 +185,7 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
     sessions: createSessions(sessionService),
     sessionService,
     async pods() {
-      const pods = await readPods(database);
+      const pods = await storedPods(database);
       return pods.map(({ state, ...pod }) => ({ ...pod, state: stateOf(state) }));
     },
     sessionCounts: () => readSessionCounts(database),
