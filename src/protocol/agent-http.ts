@@ -4,7 +4,7 @@ import type { Chunk } from "./chunk.ts";
 import type { UIMessage } from "./message.ts";
 import { messageToChunks } from "./to-chunks.ts";
 
-/** What an agent may answer with. Strings are text; everything else is the AI SDK's. */
+/** What an agent may answer with. Strings are text; all other forms are the AI SDK's. */
 export type AgentAnswer =
   | string
   | UIMessage
@@ -12,21 +12,21 @@ export type AgentAnswer =
   | ReadableStream<unknown>
   | AsyncIterable<Chunk | string>
   | Iterable<Chunk | string>
-  /** What `streamText` gives. */
+  /** The return value of `streamText`. */
   | { toUIMessageStream(options?: never): unknown };
 
 /** An answer in one of two forms. */
 type ReadAnswer =
   | {
       readonly type: "chunks";
-      /** Not looked at yet. Their end is a good one. */
+      /** Not validated yet. The end of the stream is a good end. */
       readonly chunks: AsyncGenerator<unknown>;
-      /** The error behind an `error` chunk, where it is known. */
+      /** The error behind an `error` chunk, if known. */
       readonly cause?: () => unknown;
     }
   | { readonly type: "response"; readonly response: Response };
 
-/** Tells apart what an agent's function may give. `invalid` makes the error for what it may not. */
+/** Classifies the return value of an agent's function. `invalid` makes the error for an unknown form. */
 export function readAgentAnswer(
   returned: unknown,
   invalid: (message: string) => Error,
@@ -39,18 +39,20 @@ export function readAgentAnswer(
     if (typeof returned["toUIMessageStream"] === "function") {
       const { stream, cause } = modelStream(returned as Streamed);
       if (isObject(stream) && isIterable(stream)) return { ...byItself(stream), cause };
-      throw invalid("`toUIMessageStream` gave no stream");
+      throw invalid("`toUIMessageStream` returned no stream");
     }
     if (isIterable(returned)) return byItself(returned);
     if (Array.isArray(returned["parts"]))
       return byItself(messageToChunks(returned as UIMessage, { live: false }));
   }
-  throw invalid("an agent gives text, chunks, a message, a Response, or what `streamText` gives");
+  throw invalid(
+    "an agent must return text, chunks, a message, a Response, or the result of `streamText`",
+  );
 }
 
 type Pieces = AsyncIterable<unknown> | Iterable<unknown>;
 
-/** Text among the chunks becomes a part of its own. */
+/** Strings among the chunks become text parts of their own. */
 async function* asChunks(
   pieces: Pieces,
   invalid: (message: string) => Error,
@@ -75,10 +77,10 @@ async function* asChunks(
 
 const deltas = new Set(["text-delta", "reasoning-delta", "tool-input-delta"]);
 
-/** What is left of a piece after a trip through JSON, as it is stored and sent: a `Date` is text. */
+/** The value after a round trip through JSON, as it is stored and sent: a `Date` becomes a string. */
 function plain(piece: unknown, invalid: (message: string) => Error): unknown {
   if (piece instanceof Uint8Array) {
-    throw invalid("an agent's stream holds bytes: give the Response itself");
+    throw invalid("the agent's stream contains bytes: return the Response itself");
   }
   if (deltas.has((piece as Chunk | undefined)?.type ?? "")) return piece;
   try {
@@ -90,7 +92,7 @@ function plain(piece: unknown, invalid: (message: string) => Error): unknown {
 
 type Streamed = { toUIMessageStream(options: object): unknown };
 
-/** What `streamText` gives. It hides errors from whoever watches; here they are kept for the log. */
+/** The stream of a `streamText` result. Its errors are hidden from users and kept for the log. */
 function modelStream(result: Streamed): { stream: unknown; cause: () => unknown } {
   let cause: unknown;
   const stream = result.toUIMessageStream({
@@ -102,7 +104,7 @@ function modelStream(result: Streamed): { stream: unknown; cause: () => unknown 
   return { stream, cause: () => cause };
 }
 
-/** Servers put classes of their own in the place of the global one, so what it has counts. */
+/** Servers replace the global class with their own, so this checks the properties. */
 function isResponse(value: unknown): value is Response {
   if (!isObject(value) || typeof value["status"] !== "number" || !("body" in value)) return false;
   return isObject(value["headers"]) && typeof value["headers"]["get"] === "function";
@@ -116,7 +118,7 @@ function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null;
 }
 
-/** What an agent at a URL is sent: what the AI SDK's own transport sends, and `flotilla`. */
+/** The request to an agent at a URL: what the AI SDK's own transport sends, and `flotilla`. */
 export type AgentRequest = {
   readonly id: string;
   readonly messages: readonly UIMessage[];
@@ -131,30 +133,30 @@ type Envelope = {
   readonly agent: string;
   readonly epoch: number;
   readonly attempt: number;
-  /** Who wrote the message that is answered. */
+  /** The author of the message that is answered. */
   readonly user?: string;
   readonly summary?: string;
-  /** The last entry that it is told of. */
+  /** The last entry that the messages cover. */
   readonly seq: number;
 };
 
 const prefix = "whsec_";
 const keyBytes = { min: 24, max: 64 };
 
-/** The key in a secret, as Standard Webhooks writes them: `whsec_` and 24 to 64 bytes in base64. */
+/** Decodes a secret in the form of Standard Webhooks: `whsec_` and 24 to 64 bytes in base64. */
 export function secretKey(what: string, secret: unknown): Uint8Array<ArrayBuffer> {
   const text = typeof secret === "string" && secret.startsWith(prefix) ? secret : "";
   const key = fromBase64(text.slice(prefix.length));
   if (key && key.length >= keyBytes.min && key.length <= keyBytes.max) return key;
   throw new FlotillaError(
     "invalid_option",
-    `${what}: a secret is \`whsec_\` and ${keyBytes.min} to ${keyBytes.max} bytes in base64`,
+    `${what}: a secret must be \`whsec_\` and ${keyBytes.min} to ${keyBytes.max} bytes in base64`,
   );
 }
 
-/** The bytes that a text stands for. Undefined where it isn't base64, with or without its padding. */
+/** Decodes base64, with or without padding. Undefined if the text is not base64. */
 export function fromBase64(text: string): Uint8Array<ArrayBuffer> | undefined {
-  // Decoders pass over white space, and what was changed on its way isn't what was meant.
+  // Decoders skip white space, but a secret that was altered on its way must not pass.
   if (!/^[A-Za-z0-9+/]*={0,2}$/.test(text)) return undefined;
   let bytes: string;
   try {

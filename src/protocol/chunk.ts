@@ -1,13 +1,12 @@
 import type { Json } from "../base/json.ts";
 
-/** One step of an answer that is being made, as the AI SDK streams it. What we don't know passes through. */
+/** One step of a streaming answer, as the AI SDK sends it. Unknown types pass through. */
 export type Chunk = { readonly type: string; readonly [field: string]: unknown };
 
 /**
- * Looks at what an agent said before it is believed: only the fields that are used, by hand, because
- * this runs for every token. Unknown types and further fields pass, as new ones appear in every few
- * releases of the AI SDK. An optional field that is null counts as absent, and is left out, because
- * stock clients refuse it.
+ * Validates a chunk from an agent: only the fields that are used, by hand, because this runs for every
+ * token. Unknown types and fields pass, because the AI SDK adds new ones every few releases. An optional
+ * field that is null counts as absent and is removed, because the SDK's clients refuse it.
  */
 export function parseChunk(value: unknown): Chunk | { readonly error: string } {
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
@@ -36,8 +35,8 @@ export function parseChunk(value: unknown): Chunk | { readonly error: string } {
 }
 
 /**
- * An agent's `start` may name any id, or none. An answer has the id that its turn
- * gave it, in every attempt, so this is what goes out instead.
+ * Sets the message id of a `start` chunk. An agent may send any id or none, but an answer has the id of
+ * its turn in every attempt.
  */
 export function withMessageId(chunk: Chunk, messageId: string): Chunk {
   if (chunk.type !== "start" || chunk["messageId"] === messageId) return chunk;
@@ -45,14 +44,15 @@ export function withMessageId(chunk: Chunk, messageId: string): Chunk {
 }
 
 /**
- * Whether user interfaces stop listening at this chunk. Such a chunk isn't passed on when it comes but
- * given by the assembler's `close`, behind what ends the open parts: otherwise nobody would see them end.
+ * True if user interfaces stop reading at this chunk. Such a chunk is not passed on when it arrives. The
+ * assembler's `close` returns it after the chunks that end open parts; otherwise clients would not see
+ * those.
  */
 export function isTerminal(chunk: Chunk): boolean {
   return chunk.type === "error" || chunk.type === "abort";
 }
 
-/** Whether anybody could see anything of an answer at this chunk: before that another try may begin anew. */
+/** True if a client could see something of the answer at this chunk. Before that, a try may start over. */
 export function hasContent(chunk: Chunk): boolean {
   return !silent.has(chunk.type);
 }
@@ -125,7 +125,7 @@ function fieldsOf(type: string): Fields {
   }
 }
 
-// A question mark makes a field optional, and what follows a colon is its kind, else text.
+// A question mark makes a field optional. A colon is followed by its kind; the default is text.
 function fields(list: string): Fields {
   const all = list.split(" ").filter((word) => word !== "");
   const parsed = all.map((word) => {
@@ -207,7 +207,7 @@ type Call = Noted & {
 };
 type NamedCall = Call & { readonly toolName: string; readonly title?: string };
 
-/** The chunks that we know. `start-step` and the like carry nothing but their type. */
+/** The chunks that are known here. `start-step` and the like carry nothing but their type. */
 export type KnownChunk =
   | { readonly type: "start"; readonly messageId?: string; readonly messageMetadata?: unknown }
   | {

@@ -4,18 +4,18 @@ import type { TraceHeaders } from "../base/trace-context.ts";
 import type { Chunk } from "./chunk.ts";
 import type { Entry, InboxItem, Part, SessionState, ToolResult } from "./message.ts";
 
-/** What the two sides of a socket agree on, as its subprotocol. */
+/** The WebSocket subprotocol that client and server agree on. */
 export const subprotocol = "flotilla.v1";
 
-/** Chosen by the client, and given back with what answers the frame. */
+/** Chosen by the client, and returned with the response to the frame. */
 export type Ref = string | number;
 
-/** What a client sends: one frame in a WebSocket message, or several as an array. */
+/** What a client sends: one frame per WebSocket message, or several as an array. */
 export type ClientFrame = { readonly ref: Ref } & (
   | {
       readonly type: "join";
       readonly session: string;
-      /** The last entry that the client has; 0 where it has none. */
+      /** The last entry that the client has; 0 if it has none. */
       readonly lastSeq: number;
       readonly incarnation?: string;
       readonly lastMessageId?: string;
@@ -47,13 +47,13 @@ export type ClientFrame = { readonly ref: Ref } & (
   | { readonly type: "token"; readonly token: string }
 );
 
-/** The W3C trace context that the turn belongs to which the frame starts, as headers say it. */
+/** The W3C trace context of the turn that the frame starts, in the form of headers. */
 export type FrameTrace = { readonly trace?: TraceHeaders };
 
 export type FrameMessage = {
   readonly id?: string;
   readonly role?: Entry["role"];
-  /** Only where the caller isn't a user: users write as themselves. */
+  /** Only if the caller is not a user: users write as themselves. */
   readonly author?: string;
   readonly parts: readonly Part[];
   readonly metadata?: Json;
@@ -61,7 +61,7 @@ export type FrameMessage = {
   readonly tokens?: number;
 };
 
-/** What a server sends, as an array of what came up in one turn of its event loop. */
+/** What a server sends, as an array of all frames of one turn of its event loop. */
 export type ServerFrame =
   | {
       readonly type: "hello";
@@ -92,7 +92,7 @@ export type ServerFrame =
       readonly epoch: number;
       readonly attempt: number;
       readonly index: number;
-      /** With the index 0, where the chunks stand for more than they are: the number of the next. */
+      /** With index 0, if the chunks replace more than they are: the index of the next one. */
       readonly nextIndex?: number;
       readonly chunks: readonly Chunk[];
     }
@@ -102,9 +102,9 @@ export type ServerFrame =
       readonly seq?: number;
       readonly messageId?: string;
       readonly duplicate?: boolean;
-      /** Of a `stop`: whether there was something to be stopped. */
+      /** For a `stop`: whether there was a turn to stop. */
       readonly done?: boolean;
-      /** Of a `token`: until when the connection may last now. */
+      /** For a `token`: until when the connection may last now. */
       readonly expiresAtMs?: number;
     }
   | ({ readonly type: "error"; readonly ref?: Ref } & FrameError)
@@ -118,7 +118,7 @@ export type ServerFrame =
   | {
       readonly type: "left";
       readonly session: string;
-      /** `asked` answers a `leave`; `failed` comes with the error, and joining again may help. */
+      /** `asked` confirms a `leave`; `failed` comes with the error, and joining again may help. */
       readonly reason: "asked" | "deleted" | "removed" | "failed";
       readonly ref?: Ref;
       readonly error?: FrameError;
@@ -132,16 +132,16 @@ export type FrameError = {
   readonly retryAfterMs?: number;
 };
 
-/** Why a server ends a connection, besides what WebSocket itself has. */
+/** Why a server closes a connection, besides WebSocket's own codes. */
 export const closeCodes = {
-  /** The server stops; another one is there, or soon this one again. */
+  /** The server shuts down; another one, or soon this one again, is available. */
   goingAway: 1001,
-  /** A frame larger than the server takes. */
+  /** A frame is larger than the server accepts. */
   tooBig: 1009,
   /** The token has expired. */
   expired: 4401,
-  /** The client doesn't read what it is sent. It comes back with its last seq. */
+  /** The client does not read what it is sent. It may reconnect with its last seq. */
   tooSlow: 4408,
-  /** The client goes on sending more than it may. */
+  /** The client keeps exceeding its rate. */
   tooMany: 4429,
 } as const;

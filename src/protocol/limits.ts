@@ -2,7 +2,7 @@ import { defaultMaxDepth } from "../base/json.ts";
 import type { Chunk } from "./chunk.ts";
 import type { EntryError } from "./message.ts";
 
-/** What a text takes as UTF-8 within JSON, without its quotes. */
+/** The size of a text as UTF-8 within JSON, without its quotes. */
 export function textBytes(text: string): number {
   let bytes = text.length;
   for (let index = 0; index < text.length; index++) {
@@ -10,8 +10,7 @@ export function textBytes(text: string): number {
     if (code < 0x20) bytes += 5;
     else if (code === 0x22 || code === 0x5c) bytes += 1;
     else if (code >= 0x800) {
-      // Halves of a pair are counted one by one, as two bytes each; one without the other is written
-      // as an escape, which takes six.
+      // Each half of a surrogate pair counts as two bytes. A lone half is written as an escape of six.
       if (code < 0xd800 || code > 0xdfff) bytes += 2;
       else if (isPair(text, index)) {
         bytes += 2;
@@ -27,7 +26,7 @@ function isPair(text: string, index: number): boolean {
   return text.charCodeAt(index) <= 0xdbff && low >= 0xdc00 && low <= 0xdfff;
 }
 
-/** What a JSON value takes as UTF-8, at most. Never deeper in calls than one, whatever it is given. */
+/** An upper bound for the size of a JSON value as UTF-8. Not recursive, so deep values are safe. */
 export function jsonBytes(value: unknown): number {
   let bytes = 0;
   const left: unknown[] = [value];
@@ -52,16 +51,16 @@ export function jsonBytes(value: unknown): number {
   return bytes;
 }
 
-/** How deep a chunk may nest, so that the entry that its values end up in can be stored. */
+/** How deep a chunk may nest, so that the entry that contains its values can be stored. */
 export const chunkDepth = defaultMaxDepth - 8;
 
-/** What stands where something nested deeper than can be stored. */
+/** Replaces a value that nests deeper than can be stored. */
 export const cutMark = "[cut: nested too deeply]";
 
 /**
- * A value as every database stores it: U+0000 and halves of surrogate pairs become U+FFFD, and what
- * nests too deeply is cut, visibly. What agents say is kept this way rather than refused, because there
- * is nobody to send it again. Gives the same value where there was nothing to repair.
+ * A value as every database can store it: U+0000 and lone surrogates become U+FFFD, and what nests too
+ * deeply is visibly cut. Agents' output is repaired rather than refused, because it cannot be sent again.
+ * Returns the same value if there is nothing to repair.
  */
 export function storable<Value>(value: Value, maxDepth: number = defaultMaxDepth): Value {
   return repaired(value, maxDepth) as Value;
@@ -82,7 +81,7 @@ function repaired(value: unknown, depth: number): unknown {
     same &&= fixed[0] === key && fixed[1] === field;
     return fixed;
   });
-  // `fromEntries` defines fields, so that not even one called `__proto__` changes anything else.
+  // `fromEntries` defines fields, so that even a key `__proto__` changes nothing else.
   return same ? value : Object.fromEntries(fields);
 }
 
@@ -91,8 +90,8 @@ function storableText(text: string): string {
 }
 
 /**
- * Repairs the chunks of one answer. A pair whose halves come in two deltas is put together: agents
- * that cut their text anywhere send such, and each half alone would be lost.
+ * Repairs the chunks of one answer. A surrogate pair that is split between two deltas is joined: agents
+ * that cut text anywhere send such deltas, and each half alone would be lost.
  */
 export function createRepair(): (chunk: Chunk) => Chunk {
   const halves = new Map<string, string>();
@@ -117,19 +116,19 @@ const deltaFields = new Map([
   ["tool-input-delta", "inputTextDelta"],
 ]);
 
-/** Why a chunk wasn't taken. Undefined where it was. */
+/** Why a chunk was refused; undefined if it was accepted. */
 export type ChunkRefusal = EntryError | undefined;
 
 export const messageTooLarge: EntryError = {
   code: "payload_too_large",
-  message: "the answer is longer than a message may be: send large things by reference",
+  message: "the answer is larger than a message may be: send large content by reference",
 };
 
 export function invalidChunk(message: string): EntryError {
   return { code: "invalid_output", message };
 }
 
-/** A chunk about something that hasn't begun. */
+/** For a chunk that refers to something that has not begun. */
 export function orphan(chunk: { readonly type: string }, id: string, before: string): EntryError {
-  return invalidChunk(`${chunk.type} for ${JSON.stringify(id)}, which had no ${before} before`);
+  return invalidChunk(`${chunk.type} for ${JSON.stringify(id)} without a ${before} before it`);
 }

@@ -1,9 +1,9 @@
 import type { Json } from "../base/json.ts";
 
-/** One part of a message, as the AI SDK's `UIMessage` has it. What we don't know passes through. */
+/** One part of a message, as in the AI SDK's `UIMessage`. Unknown types pass through. */
 export type Part = { readonly type: string; readonly [field: string]: unknown };
 
-/** A message as `useChat` shows it and agents get it. */
+/** A message as `useChat` shows it and agents receive it. */
 export type UIMessage = {
   readonly id: string;
   readonly role: "system" | "user" | "assistant";
@@ -12,52 +12,52 @@ export type UIMessage = {
 };
 
 /**
- * How an answer ended: `completed` as its agent meant it, `stopped` by somebody, `cut` half-way by
- * trouble, `failed` before there was anything of it.
+ * How an answer ended: `completed` by its agent, `stopped` by a caller, `cut` by a failure after it had
+ * begun, `failed` before there was any content.
  */
 export type ReplyOutcome = "completed" | "stopped" | "cut" | "failed";
 
-/** One entry of a session's log, at its place for ever. Later entries may replace what it shows. */
+/** One entry of a session's log, at a fixed position. Later entries may replace what it shows. */
 export type Entry = {
-  /** Its place in the session: 1…n without gaps. */
+  /** Its position in the session: 1…n without gaps. */
   readonly seq: number;
   /**
-   * `message` is something said. `tool_result` says what became of calls in an earlier message.
-   * `summary` stands for everything before it when an agent is asked. `stop` says who has stopped an
-   * answer; what there is of that follows as a message.
+   * `message` is a message. `tool_result` holds results of calls in an earlier message. `summary` replaces
+   * everything before it when an agent is called. `stop` records who stopped an answer; the partial answer
+   * follows as a message.
    */
   readonly kind: "message" | "tool_result" | "summary" | "stop";
   readonly role: "system" | "user" | "assistant";
-  /** Who wrote it: a user's id, or an agent's name; of a `stop`, the caller that `stop.by` names. */
+  /** The author: a user's id, or an agent's name; for a `stop`, the caller that `stop.by` describes. */
   readonly author: string;
-  /** The id of the message in user interfaces. An entry that replaces another has the same. */
+  /** The message id in user interfaces. An entry that replaces another has the same. */
   readonly messageId: string;
-  /** The seq of the entry in whose place this one is shown. */
+  /** The seq of the entry that this one replaces in the view. */
   readonly replaces?: number;
-  /** The turn that made it. */
+  /** The epoch of the turn that made it. */
   readonly epoch?: number;
-  /** Of an answer to what users said: the last entry that it answers. */
+  /** For an answer to users' messages: the last entry that it answers. */
   readonly upToSeq?: number;
   readonly outcome?: ReplyOutcome;
   readonly error?: EntryError;
-  /** What it takes of a model's context, by estimate or by what the client said. */
+  /** How much of a model's context it takes, estimated or as given by the client. */
   readonly tokens: number;
   readonly parts: readonly Part[];
   readonly metadata?: Json;
-  /** Of a `tool_result`: which message it is about, and what it says of its calls. */
+  /** For a `tool_result`: the message it is about, and the results of its calls. */
   readonly results?: ToolResults;
-  /** Of a `summary`: the last entry that it stands for. */
+  /** For a `summary`: the last entry that it covers. */
   readonly throughSeq?: number;
-  /** Of a `stop`: which answer it is about, and what its author is. */
+  /** For a `stop`: the answer it is about, and the kind of its author. */
   readonly stop?: Stop;
   readonly atMs: number;
 };
 
 export type Stop = {
-  /** The turn that was stopped, and the id that its answer was to have. */
+  /** The turn that was stopped, and the message id of its answer. */
   readonly epoch: number;
   readonly messageId: string;
-  /** A user, a key of the server that spoke for no user, or code that uses the store itself. */
+  /** A user, a server key without a user, or code that uses the store directly. */
   readonly by: "user" | "key" | "program";
 };
 
@@ -68,30 +68,30 @@ export type ToolResults = {
   readonly results: readonly ToolResult[];
 };
 
-/** What a client says of a call that it ran itself, or was asked to allow. */
+/** A client's result for a call that it ran, or its approval of a call. */
 export type ToolResult = { readonly toolCallId: string } & (
   | { readonly output: Json }
   | { readonly errorText: string }
   | { readonly approved: boolean; readonly approvalId?: string; readonly reason?: string }
 );
 
-/** What goes on in a session right now, as everybody may see it. */
+/** The current state of a session, as clients see it. */
 export type SessionState =
   | { readonly state: "idle" }
   | {
-      /** `waiting`: its agent isn't asked before the agent's throttle has a permit. */
+      /** `waiting`: the agent's throttle has no permit for the turn yet. */
       readonly state: "catching_up" | "waiting";
       readonly epoch: number;
       readonly attempt: number;
       readonly agent: string;
       readonly messageId: string;
-      /** What was said up to here is being answered; what came later waits. */
+      /** Entries up to here are being answered; later ones are pending. */
       readonly upToSeq: number;
       readonly stopping: boolean;
     }
   | { readonly state: "compacting"; readonly epoch: number };
 
-/** A session in the inbox of one who takes part in it. */
+/** A session in a member's inbox. */
 export type InboxItem = {
   readonly sessionId: string;
   readonly agents: readonly string[];
@@ -99,18 +99,18 @@ export type InboxItem = {
   readonly state: SessionState["state"];
   readonly lastSeq: number;
   readonly readSeq: number;
-  /** What others have said since the user has read. */
+  /** How many messages by others follow the read position. */
   readonly unread: number;
   readonly preview: string;
   readonly previewAuthor: string;
   readonly activeAtMs: number;
 };
 
-/** A session as it is now. */
+/** The current view of a session. */
 export type SessionView = {
   readonly sessionId: string;
   readonly tenant: string;
-  /** Who answers; the first where a message names none. */
+  /** The agents that answer; the first answers messages that name none. */
   readonly agents: readonly string[];
   readonly users: readonly string[];
   readonly status: "active" | "archived";
@@ -127,17 +127,17 @@ export type SessionView = {
   readonly activeAtMs: number;
 };
 
-/** The text of a message or an entry, without reasoning, tools and files. */
+/** The text of a message or entry, without reasoning, tools and files. */
 export function textOf({ parts }: { readonly parts: readonly Part[] }): string {
   return parts.map(({ type, text }) => (type === "text" ? String(text) : "")).join("");
 }
 
-/** About what an image or a page of a document takes. Its address or content says nothing of that. */
+/** A rough size of an image or a document page. Its URL or content does not tell. */
 export const fileTokens = 1_000;
 
 /**
- * About what parts take of a model's context, four characters to a token. Only what agents pass on to
- * models counts: sources, steps and data parts aren't.
+ * Estimates how much of a model's context parts take, at four characters to a token. Only what agents pass
+ * on to models counts, not sources, steps and data parts.
  */
 export function estimateMessageTokens(parts: readonly Part[]): number {
   let characters = 0;
@@ -156,7 +156,7 @@ export function estimateMessageTokens(parts: readonly Part[]): number {
   return Math.ceil(characters / 4 + files * fileTokens);
 }
 
-/** The characters of a value as JSON, or nearly. */
+/** The approximate number of characters of a value as JSON. */
 function lengthOf(value: unknown): number {
   if (typeof value === "string") return value.length;
   let length = 0;
@@ -179,7 +179,7 @@ function lengthOf(value: unknown): number {
   return length;
 }
 
-/** A turn is under way: its answer is made, or it waits for a permit of its agent's throttle. */
+/** A turn is in progress: its answer is being made, or it waits for a permit of its agent's throttle. */
 export type TurnState = Extract<SessionState, { readonly messageId: string }>;
 
 export function isTurn(state: SessionState): state is TurnState {

@@ -151,5 +151,5 @@ test("frames of a newer server that nobody knows yet are left out", () => {
     { type: "pong", ref: 1 },
   ]);
   for (const text of ["{}", "[1]", `[null]`])
-    expect(() => parseServerFrames(text)).toThrow("strange");
+    expect(() => parseServerFrames(text)).toThrow("cannot read the server's message");
 });

@@ -4,8 +4,8 @@ import type { ClientFrame, FrameMessage, FrameTrace, Ref, ServerFrame } from "./
 import type { Part, ToolResult } from "./message.ts";
 
 /**
- * Checks by hand what a client has sent, because every message of every client passes here. Fields that
- * aren't known are left aside, so that a newer client can talk to an older server.
+ * Validates a client's frame by hand, because every message of every client passes here. Unknown fields
+ * are ignored, so that a newer client can talk to an older server.
  */
 export function parseClientFrame(value: unknown): ClientFrame {
   const fields = fieldsOf("a frame", value);
@@ -85,14 +85,14 @@ export const clientFrameTypes = [
   "token",
 ] as const satisfies readonly ClientFrame["type"][];
 
-// Ids are at home in indexes of databases, and in headers that stay small.
+// Ids are stored in database indexes and in headers, which must stay small.
 const maxIdChars = 200;
 const maxRefChars = 64;
 const maxTokenChars = 16_384;
 const maxParts = 1_000;
 const maxResults = 100;
 
-/** The ref, as far as there is one, so that even a refusal can say what it is about. */
+/** The ref, if there is one, so that even a refusal can name its frame. */
 export function refOf(value: unknown): Ref | undefined {
   if (typeof value !== "object" || value === null) return undefined;
   const { ref } = value as { ref?: unknown };
@@ -100,7 +100,7 @@ export function refOf(value: unknown): Ref | undefined {
   return Number.isSafeInteger(ref) ? (ref as number) : undefined;
 }
 
-/** A place in a session: a whole number that JavaScript holds exactly, 0 or more. */
+/** A seq: a safe integer, 0 or more. */
 function seqOf(what: string, value: unknown): number {
   if (Number.isSafeInteger(value) && (value as number) >= 0) return value as number;
   return refuse(what, "a whole number from 0 to 9,007,199,254,740,991");
@@ -160,7 +160,7 @@ function messageOf(value: unknown): FrameMessage {
   };
 }
 
-/** A context that isn't valid reads as none: a trace is never worth a refused message. */
+/** An invalid trace context counts as none: a trace is never worth a refused message. */
 function traceOf({ trace }: Fields): FrameTrace {
   if (typeof trace !== "object" || trace === null) return {};
   const { traceparent, tracestate } = trace as Fields;
@@ -196,7 +196,7 @@ function refuse(what: string, demand: string): never {
 
 type Kind = "text" | "number" | "object" | "list" | "ref" | "one";
 
-/** What each frame of a server has at least. A newer server may send more, and other frames. */
+/** The required fields of each server frame. A newer server may send more fields, and other frames. */
 const required: { readonly [Type in ServerFrame["type"]]: Readonly<Record<string, Kind>> } = {
   hello: { protocol: "one", tenant: "text", maxFrameBytes: "number" },
   joined: {
@@ -227,7 +227,7 @@ const required: { readonly [Type in ServerFrame["type"]]: Readonly<Record<string
 
 export const serverFrameTypes = Object.keys(required) as readonly ServerFrame["type"][];
 
-/** The frames of one message of a server. Those of types that aren't known are left out. */
+/** Parses one message of a server. Frames of unknown types are left out. */
 export function parseServerFrames(text: string): ServerFrame[] {
   const frames: unknown = JSON.parse(text);
   if (!Array.isArray(frames)) throw strange("a message must be a list of frames");
@@ -240,7 +240,8 @@ function isKnown(frame: unknown): frame is ServerFrame {
   const type = String(fields["type"]);
   if (!Object.hasOwn(required, type)) return false;
   for (const [name, kind] of Object.entries(required[type as ServerFrame["type"]])) {
-    if (!isOf(kind, fields[name])) throw strange(`${type}.${name} isn't what it must be`);
+    if (!isOf(kind, fields[name]))
+      throw strange(`${type}.${name} is missing or has the wrong type`);
   }
   return true;
 }
@@ -263,5 +264,5 @@ function isOf(kind: Kind, value: unknown): boolean {
 }
 
 function strange(message: string): FlotillaError {
-  return new FlotillaError("invalid_input", `the server sent something strange: ${message}`);
+  return new FlotillaError("invalid_input", `cannot read the server's message: ${message}`);
 }

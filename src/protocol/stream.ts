@@ -3,10 +3,10 @@ import { createLines } from "../base/lines.ts";
 import type { EntryError } from "./message.ts";
 import { invalidChunk } from "./limits.ts";
 
-/** How chunks are written in an answer's body: as server-sent events, or one in each line. */
+/** How chunks are written in a response body: as server-sent events, or one per line. */
 export type BodyFormat = "sse" | "jsonl";
 
-/** What an agent's `content-type` says of its body. Undefined where that is no format of ours. */
+/** The format that a `content-type` names; undefined if it is not supported. */
 export function formatOf(contentType: string | null | undefined): BodyFormat | undefined {
   const type = (contentType ?? "").split(";")[0]?.trim().toLowerCase() ?? "";
   if (type === "text/event-stream") return "sse";
@@ -23,29 +23,29 @@ const jsonLines = new Set([
 
 export type BodyItem =
   | { readonly type: "chunk"; readonly chunk: Chunk }
-  /** A line that can't be used. Those behind it are read, unless it is `fatal`. */
+  /** A line that cannot be used. Later lines are read, unless it is `fatal`. */
   | { readonly type: "error"; readonly error: EntryError; readonly fatal: boolean }
-  /** `[DONE]`. Nothing behind it counts. */
+  /** `[DONE]`. Nothing after it counts. */
   | { readonly type: "done" };
 
 export type BodyReader = {
   push(bytes: Uint8Array): readonly BodyItem[];
-  /** What is left when the body has ended. */
+  /** The remaining items when the body has ended. */
   end(): readonly BodyItem[];
 };
 
 export type BodyOptions = {
   readonly format: BodyFormat;
-  /** What a line, and all lines of one event, may take. Default 1 MiB: no chunk can be larger than a message. */
+  /** The maximum size of a line, and of one event. Default 1 MiB: no chunk is larger than a message. */
   readonly maxLineBytes?: number;
 };
 
-/** Reads an agent's body piece by piece, wherever the pieces are cut. */
+/** Reads an agent's body in pieces, wherever they are cut. */
 export function createBodyReader({ format, maxLineBytes = 1024 * 1024 }: BodyOptions): BodyReader {
   const lines = createLines({ maxLineBytes, returns: format === "sse" });
   let line = 0;
   let ended = false;
-  // The data of the event that is being read, and the line in which it began.
+  // The data of the current event, and the line where it began.
   let data: string[] = [];
   let dataLength = 0;
   let dataLine = 0;
@@ -61,7 +61,7 @@ export function createBodyReader({ format, maxLineBytes = 1024 * 1024 }: BodyOpt
     }
     const colon = text.indexOf(":");
     const field = colon === -1 ? text : text.slice(0, colon);
-    // Comments, and what events may have besides, as names and ids.
+    // Skips comments and other fields of events, such as names and ids.
     if (field !== "data") return undefined;
     const value = colon === -1 ? "" : text.slice(text[colon + 1] === " " ? colon + 2 : colon + 1);
     if (data.length === 0) dataLine = line;
@@ -112,7 +112,7 @@ export function createBodyReader({ format, maxLineBytes = 1024 * 1024 }: BodyOpt
     end() {
       if (ended) return [];
       const rest = lines.end();
-      // Agents that end without an empty line have still said what they said.
+      // An agent may end its body without the final empty line; its last event counts all the same.
       const all = format === "sse" ? [...rest, ""] : rest;
       const items = readAll({ lines: all, tooLong: false });
       ended = true;

@@ -2,15 +2,15 @@ import type { Chunk } from "./chunk.ts";
 import type { Part, UIMessage } from "./message.ts";
 
 export type ToChunksOptions = {
-  /** True of an answer that is still being made: then it isn't finished at the end. */
+  /** True for an answer in progress, which then gets no `finish` at the end. */
   readonly live: boolean;
-  /** The ids under which texts and reasonings are open, by the index of their parts. */
+  /** The ids of open texts and reasonings, by the index of their parts. */
   readonly openIds?: ReadonlyMap<number, string>;
 };
 
 /**
- * A message as chunks that make it again, one large delta for each text: what somebody gets who comes
- * in the middle, or after the end. What is open stays open, so that the chunks to come go on with it.
+ * A message as chunks that rebuild it, with one large delta per text: for a client that joins in the
+ * middle or after the end. Open parts stay open, so that further chunks continue them.
  */
 export function messageToChunks(
   message: UIMessage,
@@ -30,7 +30,7 @@ export function messageToChunks(
   return chunks;
 }
 
-/** One part of it, where a text that has no id goes by this one. */
+/** One part as chunks. A text without an id gets `freeId`. */
 export function partToChunks(part: Part, freeId: string): Chunk[] {
   switch (part.type) {
     case "text":
@@ -60,7 +60,7 @@ function textChunks(part: Part, id: string): Chunk[] {
   return chunks;
 }
 
-/** What was said of a call, in an order that leaves it in its state: input, output, approval, state. */
+/** The chunks of a call, in an order that leaves it in its state: input, output, approval, state. */
 function callChunks(part: Part): Chunk[] {
   const { toolCallId, state, approval } = part;
   const input = inputChunks(part);
@@ -69,7 +69,7 @@ function callChunks(part: Part): Chunk[] {
   const chunks = [...input];
   if (output !== undefined && !hasOutput) {
     chunks.push(output);
-    // Only metadata is left of that output: the call was made once more since.
+    // Only metadata is left of that output, because the call was made again since.
     if (part["output"] === undefined && part["errorText"] === undefined) chunks.push(...input);
   }
   if (isObject(approval)) chunks.push(...approvalChunks(toolCallId, approval));
@@ -97,7 +97,7 @@ function inputChunks(part: Part): Chunk[] {
   if (!streaming && typeof rawInput !== "string" && input !== undefined) {
     return [some({ type: "tool-input-available", ...call, input })];
   }
-  // An error drops the encoding, and plain text is what is read as itself.
+  // An error drops the encoding. Input equal to its raw text must be plain text.
   const plain = typeof input === "string" && input === rawInput;
   const inputEncoding = part["inputEncoding"] ?? (plain && !streaming ? "text" : undefined);
   const chunks = [some({ type: "tool-input-start", ...call, inputEncoding })];
@@ -147,7 +147,7 @@ function isObject(value: unknown): value is { [field: string]: unknown } {
   return typeof value === "object" && value !== null;
 }
 
-/** Without what is undefined. */
+/** The chunk without undefined fields. */
 function some(chunk: { type: string; [field: string]: unknown }): Chunk {
   const copy: { type: string; [field: string]: unknown } = { type: chunk.type };
   for (const field in chunk) if (chunk[field] !== undefined) copy[field] = chunk[field];

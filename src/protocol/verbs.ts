@@ -1,19 +1,19 @@
 /**
- * What somebody may do. Each route and each frame needs one of these; `admin` is everything, also what
- * has nothing to do with sessions.
+ * What a caller may do. Each route and each frame needs one of these; `admin` allows everything, including
+ * what does not concern sessions.
  */
 export const verbs = [
-  /** Read sessions that one takes part in, and follow them. */
+  /** Read and follow sessions that the caller is a member of. */
   "sessions:read",
-  /** Write in them: messages, tool results, regenerate, stop, what has been read. */
+  /** Write in them: messages, tool results, regenerate, stop, read positions. */
   "sessions:write",
-  /** Make new ones. */
+  /** Create sessions. */
   "sessions:create",
   /** Change them: metadata, members, archive, compact, delete. */
   "sessions:manage",
-  /** All of the above in sessions that one takes no part in, too. */
+  /** All of the above in sessions that the caller is not a member of, too. */
   "sessions:any",
-  /** Follow one's own inbox. */
+  /** Follow the caller's own inbox. */
   "inbox:read",
   /** Read one task or run of the tenant, by its id. */
   "tasks:read",
@@ -22,10 +22,10 @@ export const verbs = [
 
 export type Verb = (typeof verbs)[number];
 
-/** What a user's token allows where it doesn't say. */
+/** What a user's token allows if it names no verbs. */
 export const usualVerbs: readonly Verb[] = ["sessions:read", "sessions:write", "inbox:read"];
 
-/** All that concerns sessions, which is what a server of one tenant gets. */
+/** Everything that concerns sessions, which is what a server key of one tenant gets. */
 export const sessionVerbs: readonly Verb[] = verbs.filter(
   (verb) => verb !== "admin" && verb !== "tasks:read",
 );

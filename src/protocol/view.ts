@@ -9,30 +9,29 @@ import type {
 } from "./message.ts";
 
 /**
- * What a message carries in its metadata under `flotilla`, beside what its author put there: user
- * interfaces show by it who speaks and whether an answer is whole, and know what they have read.
+ * What a message carries under `flotilla` in its metadata, beside its author's own metadata. User
+ * interfaces use it to show the author and the outcome, and to track read positions.
  */
 export type EntryNote = {
-  /** The place of the newest entry of this message. */
+  /** The seq of the newest entry of this message. */
   readonly seq: number;
   readonly author: string;
   readonly atMs: number;
   readonly outcome?: ReplyOutcome;
   readonly error?: EntryError;
-  /** Of an answer that was stopped: who did so, and when. */
+  /** Who stopped the answer, and when. */
   readonly stopped?: { readonly author: string; readonly by: Stop["by"]; readonly atMs: number };
 };
 
 export type ViewOptions = {
-  /** Only messages that have changed behind this place. */
+  /** Only messages that changed after this seq. */
   readonly after?: number;
 };
 
 /**
- * What a log shows, as `useChat` takes it: each message once, at the place where it was first said, as
- * its newest entry has it and with what clients said of its calls since. Summaries aren't shown, and
- * who has stopped an answer is a note of that answer.
- * Where the log is given from its middle, what was said before is known by its message id.
+ * The messages of a log, as `useChat` takes them. Each message appears once, at its first position, with
+ * its newest content and the tool results since. Summaries are not shown, and a stop becomes metadata of
+ * its answer. If the log starts in the middle, earlier messages are recognised by their message id.
  */
 export function viewOf(entries: readonly Entry[], { after = 0 }: ViewOptions = {}): UIMessage[] {
   const view = createMessageView();
@@ -40,12 +39,12 @@ export function viewOf(entries: readonly Entry[], { after = 0 }: ViewOptions = {
   return view.messages(after);
 }
 
-/** The same of a log that grows: each entry costs its own size, however many there are. */
+/** The same for a log that grows: each entry costs its own size, however long the log is. */
 export type MessageView = {
   add(entry: Entry): void;
-  /** A list of its own. Messages that haven't changed are the same objects each time. */
+  /** Returns a new list. Messages that have not changed are the same objects each time. */
   messages(after?: number): UIMessage[];
-  /** Where in the list a message is; -1 if it isn't. */
+  /** The index of a message in the list; -1 if it is not there. */
   indexOf(messageId: string): number;
 };
 
@@ -53,7 +52,7 @@ export function createMessageView(): MessageView {
   const items: ViewItem[] = [];
   const bySeq = new Map<number, ViewItem>();
   const byMessage = new Map<string, ViewItem>();
-  /** By the turn: what was stopped is stored behind what says so. */
+  /** By epoch: the stop is stored before the answer that it stopped. */
   const stops = new Map<number, EntryNote["stopped"]>();
   return {
     add(entry) {
@@ -112,20 +111,20 @@ function messageOf({ entry, parts, stopped }: ViewItem): UIMessage {
   return { id: entry.messageId, role: entry.role, metadata, parts };
 }
 
-/** Metadata that is no object can't stand beside ours, and goes by the name `value`. */
+/** Metadata that is not an object cannot be merged with ours, and goes under `value`. */
 function ownMetadata(metadata: Entry["metadata"]): object {
   if (metadata === undefined || metadata === null) return {};
   return typeof metadata === "object" && !Array.isArray(metadata) ? metadata : { value: metadata };
 }
 
 /**
- * Parts with what clients said of their calls. The first word on a call counts: one that has its
- * output, or was allowed or refused already, stays as it is, whoever else answers.
+ * Applies tool results to parts. The first result of a call counts: a call that has an output, or was
+ * approved or denied, stays as it is.
  */
 export function applyToolResults(parts: readonly Part[], results: readonly ToolResult[]): Part[] {
   const applied = [...parts];
   for (const result of results) {
-    // The same id may stand for calls in several steps; it is the last one that waits.
+    // The same id may occur in several steps; the last one is the open call.
     const index = applied.findLastIndex((part) => isAbout(part, result));
     const part = applied[index];
     if (part !== undefined) applied[index] = withResult(part, result);
@@ -157,7 +156,7 @@ function withResult(part: Part, result: ToolResult): Part {
   ) {
     return part;
   }
-  // A call that was never allowed but has an output doesn't wait for anybody any more.
+  // A call with an output no longer waits for approval.
   const { approval: _, ...call } = part;
   const allowed: Part = approval?.approved === true ? part : call;
   return "output" in result

@@ -1,25 +1,25 @@
 import type { Chunk } from "./chunk.ts";
 
-/** Where a turn stands that waits for a permit of its agent's throttle. */
+/** The position of a turn that waits for a permit of its agent's throttle. */
 export type Waiting = {
   /**
-   * How many calls of the same throttle and key wait on its pod and are served before it: other turns, and
-   * calls of programs and tasks that are as urgent. Calls under way, tasks that aren't claimed yet, and
-   * what waits on other pods aren't among them.
+   * How many calls of the same throttle and key on the same pod are served before it: other turns, and
+   * equally urgent calls of programs and tasks. Running calls, unclaimed tasks and calls on other pods do
+   * not count.
    */
   readonly ahead: number;
-  /** About how long it will wait; absent where that isn't known. */
+  /** Roughly how long it will wait; absent if unknown. */
   readonly aboutMs?: number;
 };
 
 export const waitingChunkType = "data-waiting";
 
-/** Tells the clients that watch an answer, and is never part of it. Undefined: it doesn't wait any more. */
+/** A chunk for clients that watch an answer, never part of it. Undefined: it no longer waits. */
 export function waitingChunk(waiting: Waiting | undefined): Chunk {
   return { type: waitingChunkType, transient: true, data: waiting ?? null };
 }
 
-/** What the last of these chunks says of it; what was known where none says anything. */
+/** The position after these chunks; the known one if none of them changes it. */
 export function waitingAfter(
   known: Waiting | undefined,
   chunks: readonly Chunk[],
@@ -33,7 +33,7 @@ export function waitingAfter(
   return { ahead, ...(typeof aboutMs === "number" && { aboutMs }) };
 }
 
-/** Whether there is nothing of an answer in these. */
+/** True if none of these chunks is part of the answer. */
 export function areTransient(chunks: readonly Chunk[]): boolean {
   return chunks.every(({ transient }) => transient === true);
 }

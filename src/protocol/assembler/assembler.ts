@@ -7,19 +7,19 @@ import { createTextParts, type TextChunk } from "./text-parts.ts";
 import { createToolParts, type ToolChunk } from "./tool-parts.ts";
 
 type AssemblerOptions = {
-  /** The id that the message has, whatever a `start` says. */
+  /** The id of the message, whatever a `start` chunk contains. */
   readonly messageId: string;
-  /** A stored message that this one goes on with. */
+  /** A stored message that this one continues. */
   readonly initial?: UIMessage;
   /** Default 10,000. */
   readonly maxParts?: number;
-  /** What the message may take as JSON. Default 1 MiB. What `close` adds isn't asked. */
+  /** The maximum size of the message as JSON. Default 1 MiB. Chunks of `close` are exempt. */
   readonly maxBytes?: number;
 };
 
 /**
- * How the answer says that it ended. The first `abort` or `error` stays, since nobody listens behind
- * it; a `start` behind a `finish` opens it again, as when an agent merges two streams into one.
+ * How the answer ended, by its own chunks. The first `abort` or `error` stays, because clients stop
+ * reading there. A `start` after a `finish` opens the answer again, as when an agent merges two streams.
  */
 type AssemblyOutcome =
   | { readonly type: "none" }
@@ -28,28 +28,28 @@ type AssemblyOutcome =
   | { readonly type: "error"; readonly errorText: string };
 
 export type Assembler = {
-  /** Adds a chunk that `parseChunk` has let through. One that is refused has changed nothing. */
+  /** Adds a chunk that `parseChunk` has accepted. A refused chunk changes nothing. */
   push(chunk: Chunk): { readonly error?: EntryError };
-  /** The message so far. Later chunks don't change it. */
+  /** The message so far. Later chunks do not change it. */
   message(): UIMessage;
-  /** The message so far as chunks, behind which the chunks to come go on. */
+  /** The message so far as chunks, which later chunks continue. */
   snapshot(): readonly Chunk[];
   readonly outcome: AssemblyOutcome;
-  /** What the message takes as JSON, at most. */
+  /** An upper bound for the size of the message as JSON. */
   readonly bytes: number;
-  /** Parts so far, those of `initial` among them. */
+  /** The number of parts so far, including those of `initial`. */
   readonly parts: number;
   /**
-   * Ends it, once: gives the chunks that end what is open, and behind them an `abort` or `error` where
-   * it is ended by one, or had one, else a `finish` where it had none. Sent to everybody who was sent
-   * the others, they keep all copies alike.
+   * Ends the answer, once. Returns the chunks that end open parts, then the `abort` or `error` that ended
+   * it, or a `finish` if it had none. Sent to all clients that got the other chunks, they keep all copies
+   * alike.
    */
   close(how: "finish" | "abort" | "error", reason?: string): readonly Chunk[];
 };
 
 /**
- * Makes a message of the chunks that an agent streams, by the rules of the AI SDK, so that what is
- * stored is what user interfaces show. Every chunk costs its own size, however long the message is.
+ * Builds a message from the chunks that an agent streams, by the rules of the AI SDK, so that the stored
+ * message is what user interfaces show. Every chunk costs its own size, however long the message is.
  */
 export function createAssembler({
   messageId,
@@ -138,7 +138,7 @@ export function createAssembler({
     if (more == null) return undefined;
     const merged = metadata == null ? more : mergeMetadata(metadata, more);
     if (merged === undefined)
-      return invalidChunk("metadata that isn't an object can't be added to");
+      return invalidChunk("cannot merge metadata: the existing metadata is not an object");
     if (!draft.charge(sizes, "metadata", jsonBytes({ metadata: merged }))) return messageTooLarge;
     metadata = merged;
     return undefined;
@@ -215,7 +215,7 @@ function outcomeAfter(outcome: AssemblyOutcome, chunk: Ending): AssemblyOutcome 
   }
 }
 
-/** What these parts keep of their chunks. */
+/** The fields that these parts keep of their chunks. */
 const fieldsOf = {
   file: ["mediaType", "url", "providerMetadata"],
   "reasoning-file": ["mediaType", "url", "providerMetadata"],
@@ -234,19 +234,18 @@ function pick(chunk: Chunk, fields: readonly string[]): OpenPart {
 function copyOf(part: OpenPart): Part {
   const copy: OpenPart = { type: part.type };
   for (const field in part) {
-    // Assigned, this one would be the copy's prototype.
+    // Assigning this key would set the copy's prototype.
     if (part[field] !== undefined && field !== "__proto__") copy[field] = part[field];
   }
   return copy;
 }
 
-// Deeper than anything that can be stored.
+// Deeper than any storable value.
 const maxDepth = 64;
 
 /**
- * Metadata that comes in pieces: objects are merged field by field, everything else is replaced. Gives
- * undefined where there is nothing to merge into, as in a text. Copies what it changes, because pieces
- * are passed on to others as well.
+ * Merges metadata that arrives in pieces: objects field by field, everything else is replaced. Returns
+ * undefined if the base is not an object. Copies what it changes, because pieces are also passed on.
  */
 function mergeMetadata(base: unknown, more: unknown): unknown {
   const keys = Object.keys(Object(more)).filter((key) => !refused.has(key));
@@ -254,7 +253,7 @@ function mergeMetadata(base: unknown, more: unknown): unknown {
   return merged(base as object, more as object, 0);
 }
 
-// Assigning to these changes more than the object at hand.
+// Assigning to these keys would change more than the object.
 const refused = new Set(["__proto__", "constructor", "prototype"]);
 
 function merged(base: object, more: object, depth: number): object {

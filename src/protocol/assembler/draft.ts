@@ -1,13 +1,13 @@
 import type { Part } from "../message.ts";
 import { jsonBytes, textBytes } from "../limits.ts";
 
-/** A part that is being made. Only snapshots of it are given away. */
+/** A part in progress. Only copies of it are handed out. */
 export type OpenPart = { type: string; [field: string]: unknown };
 
-/** A part with its place, and what each of its fields takes, so that a value can take another's place. */
+/** A part with its position, and the size of each field, so that a field can be replaced. */
 export type DraftPart = {
   readonly part: OpenPart;
-  /** Rises with the place in the message. */
+  /** Rises with the position in the message. */
   readonly order: number;
   readonly sizes: Map<string, number>;
 };
@@ -15,20 +15,19 @@ export type DraftPart = {
 export type MessageDraft = ReturnType<typeof createMessageDraft>;
 
 /**
- * The parts of a message that is being made, and what is needed to find one by its id without going
- * through all of them. It holds itself to its limits: what doesn't fit changes nothing. With `anyway`
- * it isn't asked, because the message has to be ended, or was stored before.
+ * The parts of a message in progress, with indexes to find a part by its id. It enforces its limits: a
+ * change that does not fit is refused and changes nothing. `anyway` skips the limits, because the message
+ * must be ended, or was stored before.
  */
 export function createMessageDraft(limits: {
   readonly maxParts: number;
   readonly maxBytes: number;
 }) {
   const items: DraftPart[] = [];
-  /** The index of the first item of the current step. */
   let stepStart = 0;
   let orders = 0;
   let bytes = 0;
-  // The first of each kind in the current step; and in all steps, all of them in order.
+  // The first call of each kind in the current step; below, all calls of all steps in order.
   const staticTools = new Map<string, DraftPart>();
   const dynamicTools = new Map<string, DraftPart>();
   const tools = new Map<string, DraftPart[]>();
@@ -47,7 +46,7 @@ export function createMessageDraft(limits: {
   function add(part: OpenPart, { anyway = false } = {}): DraftPart | undefined {
     if (!anyway && items.length >= limits.maxParts) return undefined;
     const item: DraftPart = { part, order: orders++, sizes: new Map() };
-    // Of its own it has two braces and a comma.
+    // The part itself takes two braces and a comma.
     if (!charge(item.sizes, [["", 3], ...sizesOf(part)], anyway)) return undefined;
     items.push(item);
     index(item);
@@ -81,9 +80,9 @@ export function createMessageDraft(limits: {
   }
 
   return {
-    /** Adds a part to the current step. Undefined where that is too much. */
+    /** Adds a part to the current step. Undefined if it does not fit. */
     add,
-    /** Replaces fields, or clears those that are undefined. False where that is too much. */
+    /** Replaces fields, or clears those that are undefined. False if that does not fit. */
     set(
       item: DraftPart,
       fields: { readonly [field: string]: unknown },
@@ -95,15 +94,15 @@ export function createMessageDraft(limits: {
       Object.assign(item.part, fields);
       return true;
     },
-    /** Says what fields take that grow, and are set by the caller. False where that is too much. */
+    /** Reserves the size of fields that the caller then sets. False if that does not fit. */
     grow(item: DraftPart, sizes: Sizes): boolean {
       return charge(item.sizes, sizes, false);
     },
-    /** The same of what is no part. */
+    /** The same for fields outside the parts. */
     charge(sizes: Map<string, number>, field: string, size: number, anyway = false): boolean {
       return charge(sizes, [[field, size]], anyway);
     },
-    /** Forgets the parts of the current step. */
+    /** Removes the parts of the current step. */
     reset(): void {
       for (const item of items.splice(stepStart)) {
         const { part } = item;
@@ -116,15 +115,15 @@ export function createMessageDraft(limits: {
       staticTools.clear();
       dynamicTools.clear();
     },
-    /** The call in the current step that a chunk of its kind is about. */
+    /** The call in the current step that a chunk of this kind refers to. */
     toolInStep(id: string, { dynamic }: { readonly dynamic: boolean }): DraftPart | undefined {
       return (dynamic ? dynamicTools : staticTools).get(id);
     },
-    /** Of either kind, the first in the current step. */
+    /** The first call of either kind in the current step. */
     anyToolInStep(id: string): DraftPart | undefined {
       return earlier(staticTools.get(id), dynamicTools.get(id));
     },
-    /** The call that an output is about: in the current step, else the last one before. */
+    /** The call that an output belongs to: in the current step, else the last one before. */
     tool(id: string): DraftPart | undefined {
       return earlier(staticTools.get(id), dynamicTools.get(id)) ?? tools.get(id)?.at(-1);
     },
@@ -132,7 +131,7 @@ export function createMessageDraft(limits: {
       approvals.get(approvalId)?.reduce((one, other) => earlier(one, other) ?? one),
     data: (type: string, id: string): DraftPart | undefined => data.get(dataKey(type, id)),
     items: (): readonly DraftPart[] => items,
-    /** Those of the current step. */
+    /** The parts of the current step. */
     itemsInStep: (): readonly DraftPart[] => items.slice(stepStart),
     bytes: (): number => bytes,
   };
@@ -179,7 +178,7 @@ function pushTo(lists: Map<string, DraftPart[]>, key: string, item: DraftPart): 
 
 function removeFrom(lists: Map<string, DraftPart[]>, key: string, item: DraftPart): void {
   const list = lists.get(key);
-  // What is removed is mostly what came last.
+  // The last item is the most likely one to be removed.
   const at = list?.lastIndexOf(item) ?? -1;
   if (list === undefined || at === -1) return;
   list.splice(at, 1);

@@ -1,9 +1,9 @@
 import { trimEnd } from "../../base/trim-end.ts";
 
 /**
- * What can be read of JSON text that isn't all there yet, as an agent's tool input while it comes:
- * `{"city":"Par` is read as `{ city: "Par" }`. Undefined where nothing can be read. One pass and no
- * recursion, so that the cost is the length of the text, whatever it holds.
+ * Parses incomplete JSON, such as a tool's input while it streams: `{"city":"Par` becomes `{ city: "Par"
+ * }`. Undefined if nothing can be read. One pass without recursion, so that the cost is linear in the
+ * length of the text.
  */
 export function parsePartialJson(text: string): unknown {
   const whole = parsed(text);
@@ -19,12 +19,12 @@ function parsed(text: string): { readonly value: unknown } | undefined {
   }
 }
 
-/** The longest start of the text that can be made whole, with what makes it so. */
+/** The longest prefix that can be completed, with its completion. */
 function completed(text: string): string {
-  // For each thing that is open, what closes it. Within an object, `place` says what may come.
+  // The closing character of each open value. Within an object, `state` says what may follow.
   const open: ("}" | "]")[] = [];
   let state: ParseState = "value";
-  // Where the text is cut, and what is open there.
+  // Where the text is cut, and how many values are open there.
   let end = 0;
   let openAtEnd = 0;
   let ending = "";
@@ -82,7 +82,7 @@ function completed(text: string): string {
 
 type ParseState = "value" | "key" | "colon" | "next";
 
-/** The end of a string that begins at `start`, and how far it can be read where it has none. */
+/** The end of a string that begins at `start`, and how far it can be read if it is unfinished. */
 function readString(
   text: string,
   start: number,
@@ -92,7 +92,7 @@ function readString(
     const char = text[index];
     if (char === '"') return { closed: true, end: index + 1, readable: index };
     const length = char !== "\\" ? 1 : text[index + 1] === "u" ? 6 : 2;
-    // An escape that isn't all there can't be read.
+    // An incomplete escape cannot be read.
     if (index + length > text.length) break;
     index += length;
   }
@@ -102,12 +102,12 @@ function readString(
 const words = ["true", "false", "null"];
 const complete = /^(?:true|false|null|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)$/;
 
-/** A literal or number as it is to be written; "" where it is too short to mean anything yet. */
+/** The literal or number to write; "" if it is too short to mean anything yet. */
 function readWord(found: string, last: boolean): string | undefined {
   if (!last) return complete.test(found) ? found : undefined;
   const word = words.find((candidate) => candidate.startsWith(found));
   if (word !== undefined) return word;
-  // Of `12.`, `1e` and `1e-`, the digits count that are there already.
+  // Of `12.`, `1e` and `1e-`, keep the digits that are there.
   if (/^-?\d/.test(found)) return trimEnd(found, (char) => char < "0" || char > "9");
   return found === "-" ? "" : undefined;
 }

@@ -6,7 +6,7 @@ export type TextChunk = Extract<KnownChunk, { type: `text-${string}` | `reasonin
   readonly id: string;
 };
 
-/** The texts and reasonings that are open, by the id that their chunks have. */
+/** The open texts and reasonings, by the id of their chunks. */
 export function createTextParts(draft: MessageDraft) {
   const texts = new Map<string, DraftPart>();
   const reasonings = new Map<string, DraftPart>();
@@ -46,14 +46,14 @@ export function createTextParts(draft: MessageDraft) {
           ...(citations == null ? {} : { citations }),
           ...(providerMetadata === undefined ? {} : { providerMetadata }),
         },
-        // What was said fitted, and it has to end.
+        // The content fitted, so the end must fit too.
         { anyway: citations == null && providerMetadata === undefined },
       );
       if (!fits) return messageTooLarge;
       open.delete(id);
       return undefined;
     },
-    /** The chunks that end what is open, in the order in which it began. */
+    /** The chunks that end open parts, in the order in which these began. */
     endings(): TextChunk[] {
       const all = [
         ...[...texts].map(([id, { order }]) => ({ order, type: "text-end" as const, id })),
@@ -66,7 +66,7 @@ export function createTextParts(draft: MessageDraft) {
       all.sort((one, other) => one.order - other.order);
       return all.map(({ type, id }) => ({ type, id }));
     },
-    /** The ids of what is open, by the index of its part. */
+    /** The ids of open parts, by the index of the part. */
     openIds(): ReadonlyMap<number, string> {
       const ids = new Map([...texts, ...reasonings].map(([id, item]) => [item, id]));
       const found = new Map<number, string>();

@@ -13,7 +13,7 @@ import {
 export type ToolChunk = Extract<KnownChunk, { type: `tool-${string}` }>;
 type PushOptions = { readonly anyway?: boolean };
 
-/** A tool's input as far as it has come, as text. */
+/** A tool's input so far, as text. */
 type Partial = {
   text: string;
   readonly toolName: string;
@@ -24,12 +24,12 @@ type Partial = {
 };
 
 /**
- * The calls of a message. Input that comes in pieces is only put together here, and read when
- * somebody looks at the message: reading it at every piece would cost its whole length each time.
+ * The tool calls of a message. Streamed input is collected as text, and parsed only when the message is
+ * read. Parsing it at every delta would cost its whole length each time.
  */
 export function createToolParts(draft: MessageDraft) {
   const partials = new Map<string, Partial>();
-  /** Parts whose input is to be read from this text. */
+  /** Parts whose input must be parsed from this text. */
   const unread = new Map<OpenPart, { readonly text: string; readonly plain: boolean }>();
 
   function push(chunk: ToolChunk, options: PushOptions = {}): ChunkRefusal {
@@ -85,7 +85,7 @@ export function createToolParts(draft: MessageDraft) {
 
   type Named = Extract<ToolChunk, { toolName: string }>;
 
-  /** Puts what a chunk says of a call in its place in the current step, or adds it there. */
+  /** Stores the fields of a call in the current step, or adds the call there. */
   function put(
     chunk: Named,
     { dynamic, fields, ask }: { dynamic: boolean; fields: { state: string }; ask: PushOptions },
@@ -111,8 +111,8 @@ export function createToolParts(draft: MessageDraft) {
     const kind = dynamic ? { type: "dynamic-tool", toolName } : { type: `tool-${toolName}` };
     const state = "input-streaming";
     let item = draft.toolInStep(toolCallId, { dynamic });
-    // A part that begins in the middle of its input, as it does in another step than the call, has no
-    // raw input where its tool is dynamic: so it is in user interfaces.
+    // If a part begins in the middle of its input, because the call began in another step, a dynamic tool
+    // has no raw input. User interfaces do the same.
     const raw = item !== undefined || !dynamic;
     const fresh = item?.part["state"] !== state || !unread.has(item.part);
     if (item === undefined) {
@@ -124,8 +124,8 @@ export function createToolParts(draft: MessageDraft) {
       if (!draft.set(item, { ...cleared, ...kind, state, inputEncoding, ...kept })) return false;
     }
     const text = partial.text + delta;
-    // The whole text where the part hasn't had any of it. What is read of a text takes no more than
-    // the text, but for what closes it.
+    // Charges the whole text if the part had none of it yet. A parsed value takes no more than its text,
+    // except for closing characters.
     const bytes = textBytes(fresh ? text : delta) + (fresh ? 80 : 0);
     const grown = (field: string) => (fresh ? 0 : (item.sizes.get(field) ?? 0)) + bytes;
     if (
@@ -144,14 +144,14 @@ export function createToolParts(draft: MessageDraft) {
 
   return {
     push,
-    /** Reads what has come of inputs since the last time. */
+    /** Parses the inputs that have grown since the last time. */
     read(): void {
       for (const [part, { text, plain }] of unread) {
         part["input"] = plain ? text : storable(parsePartialJson(text), chunkDepth);
       }
       unread.clear();
     },
-    /** The chunks that end the inputs that never came to their end. */
+    /** The chunks that end unfinished inputs. */
     endings(why: string): ToolChunk[] {
       const itemsInStep = new Set(draft.itemsInStep());
       return draft.items().flatMap((item): ToolChunk[] => {
@@ -159,18 +159,18 @@ export function createToolParts(draft: MessageDraft) {
         const toolCallId = part["toolCallId"] as string;
         if (!isTool(part) || part["state"] !== "input-streaming") return [];
         const errorText = `The input of this call was interrupted: ${why}`;
-        // Chunks find the newest call of an id, so an older one stays as it is, everywhere.
+        // Chunks refer to the newest call of an id, so an older one stays as it is in every copy.
         if (draft.tool(toolCallId) !== item) return [];
         if (!itemsInStep.has(item)) return [{ type: "tool-output-error", toolCallId, errorText }];
         const dynamic = part.type === "dynamic-tool";
         const toolName = dynamic ? (part["toolName"] as string) : part.type.slice("tool-".length);
-        // Models refuse a call without any input, and would do so in every turn to come.
+        // Models refuse a call without input, and would do so in every later turn.
         const input = part["input"] ?? (part["inputEncoding"] === "text" ? "" : {});
         const call = { toolCallId, toolName, input, errorText, ...(dynamic ? { dynamic } : {}) };
         return [{ type: "tool-input-error", ...call }];
       });
     },
-    /** Takes up the inputs of a stored message where they were left. */
+    /** Continues the unfinished inputs of a stored message. */
     resume(): void {
       for (const { part } of draft.itemsInStep()) {
         if (!isTool(part) || part["state"] !== "input-streaming") continue;
@@ -192,7 +192,7 @@ export function createToolParts(draft: MessageDraft) {
   };
 }
 
-/** What a call has no longer when something new is said of its input or output. */
+/** The fields that a call loses when a new input or output arrives. */
 const cleared = {
   output: undefined,
   errorText: undefined,
@@ -230,7 +230,7 @@ function settled(chunk: Settling, { part }: DraftPart): { readonly [field: strin
   return { ...cleared, ...kept, state: "output-error", errorText: chunk.errorText, rawInput };
 }
 
-/** Without what is absent. */
+/** The fields that are not null or undefined. */
 function some(fields: { readonly [field: string]: unknown }): { [field: string]: unknown } {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value != null));
 }
