@@ -346,10 +346,10 @@ describe("an answer that fails", () => {
   });
 
   test.each<[string, unknown, RegExp]>([
-    ["nothing", undefined, /an agent gives text/],
-    ["a number", 7, /an agent gives text/],
+    ["nothing", undefined, /an agent must return text/],
+    ["a number", 7, /an agent must return text/],
     ["a chunk without its fields", [{ type: "text-delta", id: "1" }], /delta must be text/],
-    ["bytes", [new Uint8Array(1)], /holds bytes/],
+    ["bytes", [new Uint8Array(1)], /contains bytes/],
     [
       "a page",
       new Response("<html>", { headers: { "content-type": "text/html" } }),

@@ -11,19 +11,19 @@ export type AgentHandlerOptions<Message = UIMessage> = VerifyOptions & {
   /** Makes the answer. */
   answer: (context: AnswerContext<Message>) => AgentAnswer | PromiseLike<AgentAnswer>;
   /**
-   * Is told what `answer` threw. Text that it gives is what users read, and final; otherwise they learn
-   * only that something went wrong, and where nothing was said yet the agent is asked again. Default: it
-   * is written to the console.
+   * Called with what `answer` threw. Text that it returns is shown to users, and is final. Otherwise users
+   * learn only that something went wrong, and the agent is called again if the answer had not begun.
+   * Default: writes the error to the console.
    */
   onError?: (
     error: unknown,
     context: AnswerContext<Message>,
   ) => string | undefined | void | PromiseLike<string | undefined | void>;
-  /** How long nothing may be said before a comment says that the answer is still made. Default 10 seconds. */
+  /** How long no chunk may come before a keep-alive comment is sent. Default 10 seconds. */
   keepAliveMs?: number;
 };
 
-/** Answers a request as Next.js, Hono, Bun, Deno and Workers hand it in; for Node there is `toNode`. */
+/** Handles a request of Next.js, Hono, Bun, Deno or Workers; for Node there is `toNode`. */
 export type AgentHandler = (request: Request) => Promise<Response>;
 
 const optionNames = [
@@ -36,7 +36,7 @@ const optionNames = [
   "keepAliveMs",
 ];
 
-/** An agent behind a URL: lets in only what is signed, and streams the answer as the AI SDK does. */
+/** An agent behind a URL: accepts only signed requests, and streams the answer as the AI SDK does. */
 export function createAgentHandler<Message = UIMessage>(
   options: AgentHandlerOptions<Message>,
 ): AgentHandler {
@@ -74,20 +74,20 @@ async function admit(
   check: ReturnType<typeof createVerifier>,
 ): Promise<Verified | Refusal> {
   if (request.method !== "POST") {
-    return createRefusal(405, "invalid_input", `an agent is asked by POST, not ${request.method}`);
+    return createRefusal(405, "invalid_input", `an agent is called by POST, not ${request.method}`);
   }
   try {
     return await check(request);
   } catch (error) {
     if (!(error instanceof FlotillaError)) {
-      return createRefusal(400, "invalid_input", "the body couldn't be read");
+      return createRefusal(400, "invalid_input", "cannot read the body");
     }
     report(error);
     return createRefusal(500, error.code, error.message);
   }
 }
 
-/** Fires with the request's own signal, and may fire before. */
+/** Aborts with the request's own signal, or earlier. */
 function goneWith(signal: AbortSignal | undefined): AbortController {
   const gone = new AbortController();
   const leave = () => gone.abort(signal?.reason);
@@ -96,7 +96,7 @@ function goneWith(signal: AbortSignal | undefined): AbortController {
   return gone;
 }
 
-/** What `abort(reason)` made, by whichever copy of this package. */
+/** True for errors made by `abort(reason)`, of any copy of this package. */
 function isMeantToBeRead(error: unknown): boolean {
   return error instanceof Error && (error as Partial<FlotillaError>).code === "aborted";
 }
@@ -105,46 +105,46 @@ function report(error: unknown): void {
   console.error("flotilla/agent:", error);
 }
 
-/** What an agent behind a URL is given: what a function in a pod is given, as far as a request can carry it. */
+/** The context of an agent behind a URL: that of a function in a pod, as far as a request can carry it. */
 export type AnswerContext<Message = UIMessage> = {
-  /** What was said, as the agent's `history` and `context` have it; the newest is last. */
+  /** The conversation as the agent's `history` and `context` select it; the newest message is last. */
   readonly messages: Message[];
   readonly sessionId: string;
   readonly tenant: string;
-  /** The name by which it was asked. */
+  /** The name under which the agent was called. */
   readonly agent: string;
-  /** Who wrote the message that is answered. */
+  /** The author of the message that is answered. */
   readonly user?: string;
-  /** The turn. It rises with every one, so what comes from an older turn can be told. */
+  /** The number of the turn. It rises with every turn, so that output of an older one can be recognised. */
   readonly epoch: number;
   /** Rises when another pod starts the same turn over. */
   readonly attempt: number;
-  /** The last entry of the session that it is told of. */
+  /** The last entry of the session that `messages` cover. */
   readonly seq: number;
-  /** `compact` asks for a summary of `messages`, of agents that are named as compactors. */
+  /** `compact` requests a summary of `messages`, from agents that are used as compactors. */
   readonly trigger: AgentRequest["trigger"];
-  /** The message that is made anew or gone on with. */
+  /** The message that is regenerated or continued. */
   readonly messageId?: string;
-  /** The summary of what was said before `messages`. */
+  /** The summary of everything before `messages`. */
   readonly summary?: string;
-  /** The same for every try of this turn, and for no other: what was done for it is to be done once. */
+  /** The same for every try of this turn, and unique to it: use it to do side effects once. */
   readonly webhookId: string;
-  /** Fires when nobody wants the answer any more: pass it on to the model. */
+  /** Aborts when the answer is no longer wanted: pass it on to the model. */
   readonly signal: AbortSignal;
-  /** The request itself, for its headers. Its body was read. */
+  /** The request itself, for its headers. Its body has been read. */
   readonly request: Request;
 };
 
 const triggers = ["submit-message", "regenerate-message", "compact"];
 
-/** What was asked, or why that can't be told. */
+/** The context in the request's body, or a refusal. */
 function readRequest<Message>(
   { body, webhookId }: Verified,
   rest: Pick<AnswerContext, "signal" | "request">,
 ): AnswerContext<Message> | Refusal {
   const agentRequest = parsed(body);
   if (!agentRequest) {
-    return createRefusal(400, "invalid_input", "the body isn't what Flotilla asks an agent with");
+    return createRefusal(400, "invalid_input", "the body is not a request of Flotilla to an agent");
   }
   const { messages, trigger, messageId, flotilla } = agentRequest;
   const { sessionId, tenant, agent, user, epoch, attempt, seq, summary } = flotilla;

@@ -2,7 +2,7 @@ import { bodyWasRead, type RequestBody } from "./verify.ts";
 import type { AgentHandler } from "./handler.ts";
 import { createRefusal, refuse } from "./refusal.ts";
 
-/** What is needed of a request as `node:http` and Express have it. */
+/** The part of a `node:http` or Express request that is used here. */
 export type NodeRequest = {
   readonly method?: string | undefined;
   readonly url?: string | undefined;
@@ -15,7 +15,7 @@ export type NodeRequest = {
   resume(): unknown;
 };
 
-/** What is needed of a response. */
+/** The part of a response that is used here. */
 export type NodeResponse = {
   readonly writableFinished: boolean;
   writeHead(status: number, headers: Record<string, string>): unknown;
@@ -34,13 +34,13 @@ export function toNode(
   return async (request, response) => {
     const gone = new AbortController();
     response.once("close", () => {
-      if (!response.writableFinished) gone.abort(new Error("the caller has gone away"));
+      if (!response.writableFinished) gone.abort(new Error("the caller disconnected"));
     });
     try {
       const answer = await callHandler(handler, request, gone.signal);
       await send(answer, request, response, gone.signal);
     } catch (error) {
-      // The answer's own trouble is in the stream; this is the connection's.
+      // Errors of the answer are in the stream; this one is the connection's.
       gone.abort(error);
       response.destroy();
     }
@@ -63,7 +63,7 @@ async function callHandler(
   return handler(new Request(urlOf(request), { ...init, body, duplex: "half" } as RequestInit));
 }
 
-/** The body as it came, also where something else has read it and kept the bytes. */
+/** The body as received, even if a parser has read it and kept the bytes. */
 function bodyOf(request: NodeRequest): Exclude<RequestBody, null> | undefined {
   const { rawBody, body } = request as { rawBody?: unknown; body?: unknown };
   for (const kept of [rawBody, body]) {
@@ -74,9 +74,9 @@ function bodyOf(request: NodeRequest): Exclude<RequestBody, null> | undefined {
 }
 
 /**
- * What comes in, as it is asked for. Nothing listens before that, because Node clears away only what
- * nobody began to read, and until it has the connection takes no other request. Whoever stops reading
- * leaves the rest where it is: to close it would close the connection before the refusal is sent.
+ * The request's body, read on demand. Nothing listens before that, because Node discards only bodies that
+ * were not read, and the connection takes no other request until it has. A reader that stops leaves the
+ * rest unread: closing it would close the connection before the refusal is sent.
  */
 function streamOf(request: NodeRequest): ReadableStream<Uint8Array<ArrayBuffer>> {
   let begun = false;
@@ -101,7 +101,7 @@ function streamOf(request: NodeRequest): ReadableStream<Uint8Array<ArrayBuffer>>
           );
           request.on("error", cut);
           request.on("close", cut);
-          // It may have gone while something else took its time, and says so only once.
+          // The request may have closed earlier, and emits that only once.
           if (request.destroyed === true) cut();
         }
         request.resume();
@@ -119,7 +119,7 @@ async function send(
 ): Promise<void> {
   response.writeHead(status, {
     ...Object.fromEntries(headers),
-    // What is left of a body that is too large would come in before the next request.
+    // The rest of a too large body would arrive before the next request.
     ...(status === 413 && request.httpVersionMajor === 1 && { connection: "close" }),
   });
   response.flushHeaders();
@@ -151,7 +151,7 @@ function drained(response: NodeResponse, signal: AbortSignal): Promise<void> {
 function headersOf(nodeHeaders: NodeRequest["headers"]): Headers {
   const headers = new Headers();
   for (const [name, value] of Object.entries(nodeHeaders)) {
-    // HTTP/2 has some that are no headers.
+    // HTTP/2 has pseudo-headers, which `Headers` refuses.
     if (value === undefined || name.startsWith(":")) continue;
     for (const each of Array.isArray(value) ? value : [value]) headers.append(name, each);
   }
@@ -159,7 +159,7 @@ function headersOf(nodeHeaders: NodeRequest["headers"]): Headers {
 }
 
 function urlOf(request: NodeRequest): string {
-  // Express takes from `url` the path that a router is mounted at.
+  // Express strips the mount path of a router from `url`.
   const path = (request as { originalUrl?: string }).originalUrl ?? request.url ?? "/";
   const whole = `http://${String(request.headers["host"] ?? "localhost")}${path}`;
   return URL.canParse(whole) ? whole : "http://localhost/";

@@ -1,6 +1,6 @@
 import type { ErrorCode } from "../base/errors.ts";
 
-/** Why a request isn't answered, as a status and as a word for programs. */
+/** Why a request is refused: a status, and a code for programs. */
 export type Refusal = {
   readonly ok: false;
   readonly status: 400 | 401 | 405 | 413 | 500;
@@ -16,7 +16,7 @@ export function createRefusal(
   return { ok: false, status, code, message };
 }
 
-/** A refusal as it is sent, in the form of all of Flotilla's. */
+/** The response for a refusal, in Flotilla's error format. */
 export function refuse({ status, code, message }: Refusal): Response {
   return new Response(JSON.stringify({ error: { code, message, details: {} } }), {
     status,

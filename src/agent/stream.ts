@@ -7,11 +7,11 @@ import { createRefusal, refuse } from "./refusal.ts";
 
 type StreamOptions = {
   readonly clock: Clock;
-  /** After so long without a word there is a comment, so that nobody takes it for dead. */
+  /** After this long without a chunk a comment is sent, so that the connection does not look dead. */
   readonly keepAliveMs: number;
-  /** Fires when nobody listens any more. */
+  /** Aborts when the client is gone. */
   readonly gone: AbortController;
-  /** What users are told of an error. Undefined where that is none of their business. */
+  /** The text that users see for an error; undefined to hide it from them. */
   readonly explain: (error: unknown) => Promise<string | undefined>;
 };
 
@@ -19,16 +19,16 @@ const headers = {
   "content-type": "text/event-stream; charset=utf-8",
   "cache-control": "no-cache, no-transform",
   "x-vercel-ai-ui-message-stream": "v1",
-  // Or nginx would hold the answer back until it is whole.
+  // Keeps nginx from buffering the answer until it is complete.
   "x-accel-buffering": "no",
 };
 const masked = "An error occurred.";
 const late = Symbol("late");
 
 /**
- * Sends an answer as it is made. Nothing is sent before something was said, or the first comment is due:
- * until then an answer that fails is a status, and whoever asked may ask again without anybody having
- * seen it begin twice. Where users are told why, it is final, and an answer like any other.
+ * Streams an answer as it is made. Nothing is sent before the first content or the first comment. Until
+ * then a failure becomes a status, and the caller can retry without users seeing the answer begin twice.
+ * If `explain` has a text for users, the failure is final, and sent as an answer.
  */
 export async function streamed(
   source: AsyncGenerator<Chunk, void>,
@@ -40,7 +40,7 @@ export async function streamed(
   else signal.addEventListener("abort", leave, { once: true });
 
   let next: Promise<IteratorResult<Chunk, void>> | undefined;
-  /** The next chunk, `late` where it takes too long, undefined at the end and ever after. */
+  /** The next chunk; `late` if it takes too long; undefined from the end on. */
   const take = async (): Promise<Chunk | typeof late | undefined> => {
     next ??= source.next().finally(() => (next = undefined));
     const result = await within(clock, keepAliveMs, next);
@@ -80,7 +80,7 @@ function line(taken: Chunk | typeof late): string {
   return taken === late ? ": still here\n\n" : `data: ${JSON.stringify(taken)}\n\n`;
 }
 
-/** Reads on only when there is room, so that a slow reader slows the answer down. */
+/** Reads on demand, so that a slow reader slows the answer down. */
 function bytesOf(
   lines: AsyncGenerator<string, void>,
   gone: AbortController,
@@ -114,18 +114,18 @@ function within<T>(clock: Clock, delayMs: number, promise: Promise<T>): Promise<
   });
 }
 
-/** A Response that says no, and is sent as it is as long as nothing else was. */
+/** A Response with an error status. It is sent as it is, unless the answer has begun. */
 class Declined extends Error {
   readonly response: Response;
   constructor(response: Response) {
-    super(`the answer is a Response with the status ${response.status}`);
+    super(`the agent returned a Response with the status ${response.status}`);
     this.response = response;
   }
 }
 
 /**
- * All of an answer as chunks that can be sent: it begins with `start`, and its last one says how it
- * ended, because a stream that just ends is one whose agent has died. Throws what went wrong.
+ * An answer as chunks that can be sent. It begins with `start`, and its last chunk says how it ended,
+ * because a stream that just ends looks like an agent that died. Throws the agent's error.
  */
 export async function* chunksOf(answer: () => unknown): AsyncGenerator<Chunk, void> {
   const read = readAgentAnswer(await answer(), invalid);
@@ -141,11 +141,11 @@ export async function* chunksOf(answer: () => unknown): AsyncGenerator<Chunk, vo
     const cause = read.type === "chunks" && chunk.type === "error" ? read.cause?.() : undefined;
     if (cause !== undefined) throw cause;
     yield chunk;
-    // Whoever made it may have something to do yet, such as to write down what it has cost.
+    // The generator is read to its end, because it may have work left, such as recording its cost.
     ended ||= isTerminal(chunk) || chunk.type === "finish";
   }
   if (ended) return;
-  if (isResponse) throw invalid("the Response ended before the answer in it");
+  if (isResponse) throw invalid("the Response ended before its answer was complete");
   if (!started) yield { type: "start" };
   yield { type: "finish" };
 }
@@ -154,7 +154,9 @@ async function* responseChunks(response: Response): AsyncGenerator<unknown> {
   if (!response.ok) throw new Declined(response);
   const format = formatOf(response.headers.get("content-type"));
   if (!format) {
-    throw invalid("a Response is a UI message stream: text/event-stream or application/x-ndjson");
+    throw invalid(
+      "a Response must be a UI message stream: text/event-stream or application/x-ndjson",
+    );
   }
   const reader = createBodyReader({ format });
   const read = (items: ReturnType<typeof reader.push>) =>

@@ -60,15 +60,15 @@ describe("a request that isn't", () => {
   const refused = { ok: false, status: 401, code: "unauthorized" };
 
   test.each([
-    ["has another secret", { secrets: [secretOf(2)] }, /another secret or another body/],
+    ["has another secret", { secrets: [secretOf(2)] }, /another secret or for another body/],
     ["has no signature", { secrets: [] }, /isn't signed/],
     ["has another id", { headers: { "webhook-id": "s-1:4" } }, /another secret/],
-    ["has a time that is none", { headers: { "webhook-timestamp": "soon" } }, /can't be read/],
+    ["has a time that is none", { headers: { "webhook-timestamp": "soon" } }, /cannot read/],
     ["has a signature of another version", { headers: { "webhook-signature": "v1a,AA==" } }, /./],
     ["has a signature that is no base64", { headers: { "webhook-signature": "v1,**" } }, /./],
     ["has an empty signature", { headers: { "webhook-signature": "v1," } }, /another secret/],
     ["has signatures without end", { headers: { "webhook-signature": "v1,".repeat(9_999) } }, /./],
-    ["has an endless id", { headers: { "webhook-id": "i".repeat(300) } }, /can't be read/],
+    ["has an endless id", { headers: { "webhook-id": "i".repeat(300) } }, /cannot read/],
   ])("is refused: %s", async (_, asking, message) => {
     const result = await check(requestOf(asking));
     expect(result).toMatchObject({ ...refused, message: expect.stringMatching(message) });

@@ -5,27 +5,27 @@ import { fromBase64, secretKey } from "../protocol/agent-http.ts";
 import { type Refusal, createRefusal } from "./refusal.ts";
 
 export type VerifyOptions = {
-  /** What signs the agent's requests: `whsec_…`. Several while one is replaced by another. */
+  /** The secret that signs the agent's requests: `whsec_…`. Several during a rotation. */
   secret: string | readonly string[];
-  /** How far the clock of whoever signed may be from this one. Default 5 minutes. */
+  /** How far the signer's clock may differ from this one. Default 5 minutes. */
   toleranceMs?: number;
-  /** What a request may take. Default 8 MiB. */
+  /** The maximum size of a request. Default 8 MiB. */
   maxBytes?: number;
-  /** Default: the system's. */
+  /** Default: the system clock. */
   clock?: Clock;
 };
 
-/** What is signed. A `Request` is one, and so is what Node has of one. */
+/** A signed request. A `Request` fits, and so does Node's. */
 export type SignedRequest = {
   readonly headers: Headers | Readonly<Record<string, string | readonly string[] | undefined>>;
-  /** The bytes as they came: what was parsed and written again isn't what was signed. */
+  /** The bytes as received: a body that was parsed and serialised again no longer matches its signature. */
   readonly body: RequestBody;
   readonly bodyUsed?: boolean;
 };
 
 export type Verified = {
   readonly ok: true;
-  /** The same for every try of the same turn, and for no other. */
+  /** The same for every try of the same turn, and unique to it. */
   readonly webhookId: string;
   readonly body: string;
 };
@@ -40,8 +40,8 @@ const maxSignatures = 32;
 const maxIdChars = 256;
 
 /**
- * Checks that a request comes from who knows a secret, and isn't an old one, after Standard Webhooks.
- * Gives its body, or the refusal to send.
+ * Checks after Standard Webhooks that a request is signed with a known secret and is recent. Returns its
+ * body, or the refusal to send.
  */
 export function verify(
   request: SignedRequest,
@@ -50,7 +50,7 @@ export function verify(
   return createVerifier(options)(request);
 }
 
-/** The same for many requests: the secrets are looked at once, and wrong ones throw here. */
+/** The same for many requests: the secrets are parsed once, and invalid ones throw here. */
 export function createVerifier({
   secret,
   toleranceMs = toleranceByDefaultMs,
@@ -70,18 +70,20 @@ export function createVerifier({
     const signatures = header("webhook-signature");
     if (!id || !at || !signatures) return unsigned("the request isn't signed");
     const isShort = id.length <= maxIdChars && signatures.length <= maxSignatures * 128;
-    if (!isShort || !/^\d{1,12}$/.test(at)) return unsigned("the signature can't be read");
+    if (!isShort || !/^\d{1,12}$/.test(at)) return unsigned("cannot read the signature");
     if (Math.abs(clock.now() - Number(at) * 1_000) > toleranceMs) {
       return unsigned("the request is too old, or the clocks differ too much");
     }
     const bytes = await readBytes(request.body, { maxBytes, announced: header("content-length") });
     if ("ok" in bytes) return bytes;
-    // Not before there is a request: some platforms allow nothing like it while a program loads.
+    // Not before the first request: some platforms forbid this while a program loads.
     keys ??= Promise.all(secrets.map(importKey));
     const start = new TextEncoder().encode(`${id}.${at}.`);
     const signed = joined([start, bytes], start.length + bytes.length);
     if (!(await isSigned(signed, signatures, await keys))) {
-      return unsigned("the signature is of another secret or another body");
+      return unsigned(
+        "the signature does not match: it was made with another secret or for another body",
+      );
     }
     const body = textIn(bytes);
     if (body === undefined) return createRefusal(400, "invalid_input", "the body isn't UTF-8");
@@ -91,9 +93,9 @@ export function createVerifier({
 
 function secretsOf(secret: VerifyOptions["secret"]): Uint8Array<ArrayBuffer>[] {
   const all: readonly unknown[] = Array.isArray(secret) ? secret : [secret];
-  // A variable that isn't set must not be a door that is open.
+  // An unset environment variable must not leave the agent open.
   if (all.length === 0 || all.length > maxSecrets) {
-    throw new FlotillaError("invalid_option", `an agent has 1 to ${maxSecrets} secrets`);
+    throw new FlotillaError("invalid_option", `an agent needs 1 to ${maxSecrets} secrets`);
   }
   return all.map((each) => secretKey("the agent's handler", each));
 }
@@ -118,7 +120,7 @@ async function isSigned(
   return found === 1;
 }
 
-/** 1 where they are alike. Takes as long wherever they differ, so that nobody can guess byte by byte. */
+/** 1 if they are equal. Takes constant time, so that a signature cannot be guessed byte by byte. */
 function same(a: Uint8Array, b: Uint8Array): 0 | 1 {
   if (a.length !== b.length) return 0;
   let different = 0;
@@ -149,18 +151,18 @@ function unsigned(message: string): Refusal {
 
 export type RequestBody = ReadableStream<Uint8Array> | Uint8Array | string | null;
 
-/** How to have the body that was signed, for whoever has read it already. */
+/** How to keep the signed bytes, for servers that have read the body already. */
 export const bodyWasRead =
-  "the body was read before its signature could be checked, which is of the very bytes: " +
+  "the body was read before its signature could be checked, and only its exact bytes can be checked: " +
   "mount the agent before express.json() and the like, keep them with express.json({ verify(request, _response, bytes) { request.rawBody = bytes } }), " +
   "or use express.raw({ type: () => true }) for its route";
 
-/** The whole body, or why it isn't taken. */
+/** The whole body, or a refusal. */
 async function readBytes(
   body: RequestBody,
   { maxBytes, announced }: { maxBytes: number; announced: string | undefined },
 ): Promise<Uint8Array | Refusal> {
-  // Said before it is sent, so that none of it has to be held.
+  // Refused by the announced length, so that nothing of it must be held.
   if (Number(announced ?? 0) > maxBytes) return tooLarge(maxBytes);
   if (body === null) return new Uint8Array();
   if (typeof body === "string") return within(new TextEncoder().encode(body), maxBytes);
@@ -178,7 +180,7 @@ async function readBytes(
       pieces.push(value);
     }
   } finally {
-    // Not cancelled: that would close the connection before the refusal is sent.
+    // Not cancelled, because that would close the connection before the refusal is sent.
     reader.releaseLock();
   }
 }
@@ -191,7 +193,7 @@ function tooLarge(maxBytes: number): Refusal {
   return createRefusal(
     413,
     "payload_too_large",
-    `a request may take ${maxBytes} bytes: raise \`maxBytes\` here, or have the agent told less by its \`history\``,
+    `a request may have at most ${maxBytes} bytes: raise \`maxBytes\` here, or shorten the agent's \`history\``,
   );
 }
 
