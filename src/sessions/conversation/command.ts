@@ -10,7 +10,10 @@ import type {
 } from "../../protocol/message.ts";
 import type { Header } from "./header.ts";
 
-/** What can be asked of a session. Those from outside carry an id, so that asking again asks once. */
+/**
+ * Everything that changes a session. Commands from outside carry an id, so that a repeat takes effect
+ * once.
+ */
 export type Command =
   | {
       readonly type: "create";
@@ -28,7 +31,7 @@ export type Command =
       readonly author: string;
       readonly messageId: string;
       readonly results: readonly ToolResult[];
-      /** The seq and the author of the newest entry of that message, looked up before. */
+      /** The seq and author of the newest entry of that message, read beforehand. */
       readonly target: Target;
       readonly tokens: number;
     } & Traced)
@@ -37,7 +40,7 @@ export type Command =
       readonly clientId: string;
       readonly target: Target;
     } & Traced)
-  /** Without an epoch: whatever turn runs now. */
+  /** Without an epoch: the turn that runs now. */
   | ({ readonly type: "stop"; readonly epoch?: number } & StoppedBy)
   | {
       readonly type: "turn_finished";
@@ -45,16 +48,16 @@ export type Command =
       readonly attempt: number;
       readonly reply: Reply;
     }
-  /** Its runner has to go, and hasn't finished. */
+  /** The runner is shutting down before it could finish. */
   | { readonly type: "turn_released"; readonly epoch: number; readonly attempt: number }
-  /** A suspect has begun; with `beside`, others begin or are to blame from now on as well. */
+  /** A suspect has begun. With `beside`, other work begins beside it and may be to blame too. */
   | {
       readonly type: "work_begun";
       readonly epoch: number;
       readonly attempt: number;
       readonly beside?: boolean;
     }
-  /** Its runner has begun (an odd count) or ended (an even one) to wait for a permit. Only a higher counts. */
+  /** The runner began (odd count) or ended (even count) waiting for a permit. A lower count is stale. */
   | {
       readonly type: "turn_waiting";
       readonly epoch: number;
@@ -68,16 +71,16 @@ export type Command =
       /** The reply so far, as JSON text. */
       readonly body: string;
     }
-  /** No runner has named the turn or compaction for too long. `checkpoint` is the last one stored. */
+  /** No runner has confirmed the work for too long. `checkpoint` is the last one stored. */
   | {
       readonly type: "work_lost";
       readonly epoch: number;
       readonly attempt: number;
       readonly checkpoint?: Reply;
     }
-  /** A stop that the runner hasn't answered in time. */
+  /** The runner did not end a stopped turn in time. */
   | { readonly type: "stop_expired"; readonly epoch: number; readonly checkpoint?: Reply }
-  /** Nothing more was said for as long as the debounce lasts. */
+  /** No further message came during the debounce. */
   | { readonly type: "debounced"; readonly epoch: number; readonly upToSeq: number }
   | { readonly type: "compact"; readonly agent?: string }
   | {
@@ -109,10 +112,10 @@ export type Command =
   | { readonly type: "unarchive" }
   | { readonly type: "delete" };
 
-/** What the turn that it starts is traced below, as `contextOfText` reads it. */
+/** The trace context of the turn that the command starts, as `contextOfText` reads it. */
 export type Traced = { readonly trace?: string };
 
-/** Who stops an answer. Pods of earlier releases don't say it. */
+/** The author of a stop. Absent in commands from earlier releases. */
 export type StoppedBy = { readonly author?: string; readonly by?: Stop["by"] };
 
 export type NewEntry = {
@@ -125,12 +128,12 @@ export type NewEntry = {
   readonly tokens: number;
 };
 
-/** What a regeneration or a tool result is about: the newest entry with that message id. */
+/** The subject of a regeneration or a tool result: the newest entry with that message id. */
 export type Target = {
   readonly seq: number;
   readonly messageId: string;
   readonly author: string;
-  /** It was the newest among the entries up to this one. Pods of earlier releases don't say it. */
+  /** The last seq when the target was read. Absent in commands from earlier releases. */
   readonly seenSeq?: number;
 };
 
@@ -142,39 +145,39 @@ export type Reply = {
   readonly error?: EntryError;
 };
 
-/** What the owner knows when it decides. Looked at once, before, so that deciding stays pure. */
+/** What the owner knows when it decides. Gathered beforehand, so that deciding stays pure. */
 export type Facts = {
   readonly nowMs: number;
-  /** A fresh id for an answer. */
+  /** A new id for an answer. */
   readonly newId: () => string;
   readonly agent: (name: string) => AgentFacts | undefined;
-  /** The pod that should run a turn of this agent now; null where no pod that is up can. */
+  /** The pod that should run a turn of this agent now; null if no pod that is up can. */
   readonly runnerFor: (agent: string) => string | null;
 };
 
 export type AgentFacts = {
-  /** What becomes of a message that comes during a turn. */
+  /** What happens to a message that arrives during a turn. */
   readonly during: "queue" | "interrupt" | "merge";
-  /** With `merge`, how long nothing more must be said before the turn starts. Default 500. */
+  /** With `merge`, how long to wait for further messages before the turn starts. Default 500. */
   readonly debounceMs?: number;
-  /** How many runners may lose a turn before it is given up. */
+  /** How many runners may be lost before the turn is given up. */
   readonly attempts: number;
   readonly compaction: CompactionFacts | null;
 };
 
 export type CompactionFacts = {
-  /** `auto` compacts by itself, `manual` only says that it should be done. */
+  /** `auto` starts compactions, `manual` only marks the session. */
   readonly when: "auto" | "manual";
   readonly tokenBudget: number;
   readonly triggerRatio: number;
 };
 
-/** What is to be done once the decision is committed. Each carries the numbers it was decided in. */
+/** What to do after the commit. Each effect carries the epoch and attempt that it was decided for. */
 export type SessionEffect =
-  /** Also where the header names no runner yet: then one has to be asked for again, by `work_lost`. */
+  /** Emitted even if the header names no runner yet; `work_lost` then looks for one again. */
   | { readonly type: "start_turn"; readonly epoch: number; readonly attempt: number }
   | { readonly type: "start_compaction"; readonly epoch: number; readonly attempt: number }
-  /** Tell the runner of a turn or compaction to abort; what it has is still wanted where `keep` is true. */
+  /** Tells the runner to abort a turn or compaction. With `keep`, its partial answer is still wanted. */
   | {
       readonly type: "abort_turn";
       readonly runner: string;
@@ -184,13 +187,13 @@ export type SessionEffect =
     }
   | { readonly type: "debounce"; readonly epoch: number; readonly upToSeq: number };
 
-/** What the caller gets, after the commit. */
+/** The result for the caller, after the commit. */
 export type CommandResult = {
   readonly lastSeq: number;
-  /** The place of what was stored, or of what was stored when the same was asked before. */
+  /** The seq of the stored entry, also when a repeat was stored before. */
   readonly seq?: number;
   readonly duplicate?: true;
-  /** False where there was nothing to do any more: a stop with no turn, an epoch that has passed. */
+  /** False if there was nothing to do: a stop without a turn, or a past epoch. */
   readonly done?: boolean;
   readonly metadataVersion?: number;
 };
@@ -198,9 +201,8 @@ export type CommandResult = {
 export type CommandDecision =
   | {
       readonly type: "decided";
-      /** The very object that was given, where nothing in it has changed. */
+      /** The same object as before if nothing in it has changed. */
       readonly header: Header;
-      /** With their seqs. */
       readonly entries: readonly DecidedEntry[];
       readonly read?: { readonly user: string; readonly seq: number };
       readonly metadata?: string;
@@ -220,6 +222,6 @@ export type CommandDecision =
     };
 
 export type DecidedEntry = Entry & {
-  /** Under which it is found again when the same is asked once more; null where nobody can. */
+  /** Finds the entry when the same command is sent again; null if the command cannot be repeated. */
   readonly clientId: string | null;
 };

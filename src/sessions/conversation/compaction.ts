@@ -20,14 +20,15 @@ import {
 
 type Of<Type extends Command["type"]> = Extract<Command, { type: Type }>;
 
-/** A compaction by hand, at once or not at all. */
+/** Starts a compaction on request, at once or not at all. */
 export function compact(header: Header, command: Of<"compact">, facts: Facts): CommandDecision {
-  if (header.status === "archived") return refuseCommand("conflict", "the session is archived");
+  if (header.status === "archived")
+    return refuseCommand("conflict", "the session is archived: unarchive it first");
   const agent = command.agent ?? header.agents[0];
   if (agent === undefined || !header.agents.includes(agent)) {
     return refuseCommand(
       "invalid_input",
-      `the session has no agent ${agent ?? "that could compact it"}`,
+      `the session has no agent ${agent ?? "to compact it: add one"}`,
     );
   }
   if (!agentFacts(facts, agent).compaction) {
@@ -38,10 +39,7 @@ export function compact(header: Header, command: Of<"compact">, facts: Facts): C
   return started ? decided(started, { done: true }) : unchanged(header, { done: false });
 }
 
-/**
- * The summary takes the place of its range and of nothing that came meanwhile: what was counted since
- * is still counted.
- */
+/** The summary replaces its range only. Entries that came meanwhile stay counted. */
 export function finishCompaction(
   header: Header,
   work: Compaction,
@@ -71,7 +69,7 @@ export function finishCompaction(
     compactedSeq: work.toSeq,
     tokens: left,
     compactionFailures: 0,
-    // A summary over the limit by itself must not be summed up again after every turn.
+    // A summary over the limit by itself must not be summarised again after every turn.
     failedAtTokens: isTooLong ? left : 0,
     needsCompaction: false,
     pending: header.pending.map((each) => ({
@@ -83,7 +81,7 @@ export function finishCompaction(
   return decided(continueAfterCompaction(summed, facts), { seq, done: true });
 }
 
-/** Turns go on without a summary. When it is tried again depends on how much more is said. */
+/** Turns go on without a summary. It is tried again after the session has grown. */
 export function failCompaction(header: Header, facts: Facts): CommandDecision {
   const { compactionFailures, tokens } = header;
   const failed = withHeader(startDraft(header), {
@@ -96,7 +94,7 @@ export function failCompaction(header: Header, facts: Facts): CommandDecision {
 
 export function releaseCompaction(header: Header, work: Compaction, facts: Facts): CommandDecision {
   const next = startOver(header, nextAttempt(work), facts);
-  // Nobody is there to make it now, and that isn't the compactor's fault.
+  // No pod can run it now. That is not the compactor's fault, so it counts as no failure.
   const left =
     next ?? continueAfterCompaction(withHeader(startDraft(header), { work: null }), facts);
   return decided(left, { done: true });

@@ -31,17 +31,17 @@ import { refuseCommand, unchanged } from "./decision.ts";
 import type { Compaction, Header, Turn, Work } from "./header.ts";
 
 /**
- * Decides what a command makes of a session, and does nothing: no clock, no chance, no outside. A session
- * is idle, in a turn or in a compaction, never in two of them:
+ * Decides what a command changes in a session. Pure: no clock, no randomness, no I/O. A session is idle,
+ * in a turn or in a compaction, never in two of them:
  *
- * - idle → turn: a user's message, a tool result, a regeneration; a compaction comes first where it is due
- * - turn → turn: what its agent's policy lets interrupt it, and what has waited when it ends
- * - turn → compaction: it ended and one is due
- * - compaction → turn: it ended, well or not, and something waits
- * - turn, compaction → idle: it ended and nothing waits
+ * - idle → turn: a user's message, a tool result, a regeneration; a compaction comes first if it is due
+ * - turn → turn: a message that the agent's policy lets interrupt it, or a pending request when it ends
+ * - turn → compaction: the turn ended and a compaction is due
+ * - compaction → turn: the compaction ended, well or not, and a request is pending
+ * - turn, compaction → idle: it ended and nothing is pending
  *
- * What comes from a turn or compaction names its epoch and attempt. Where these aren't the ones under
- * way, it comes too late and changes nothing, which the answer's `done: false` says.
+ * A command from a turn or compaction carries its epoch and attempt. If they are not the current ones, the
+ * command is too late and changes nothing, and its result has `done: false`.
  */
 export function decideCommand(
   header: Header | undefined,
@@ -89,15 +89,17 @@ export function decideCommand(
   }
 }
 
-/** Pods of several releases ask each other, and a later one may ask for what this one doesn't know. */
+/** Pods of several releases send each other commands, and a later release may have more of them. */
 function unknown({ type }: { readonly type?: unknown }): CommandDecision {
   return refuseCommand(
     "unsupported",
-    `this pod's release knows no command ${String(type).slice(0, 80)}`,
+    `this pod's release does not know the command ${String(type).slice(0, 80)}: update the pod`,
   );
 }
 
-/** Who asks for a deleted session is told that there is none; runners and timers are only too late. */
+/**
+ * Callers learn that a deleted session does not exist; commands of runners and timers are only too late.
+ */
 function decideDeleted(header: Header, command: Command): CommandDecision {
   switch (command.type) {
     case "append":
@@ -147,7 +149,7 @@ type WorkCommand = Extract<
   }
 >;
 
-/** What is about the work under way. Undefined where it is about another, or there is none. */
+/** Decides a command about the work in progress. Undefined if there is none or it is about other work. */
 function decideWork(
   header: Header,
   command: WorkCommand,
@@ -177,7 +179,7 @@ function decideTurn(
   command: Exclude<WorkCommand, { type: "work_begun" }>,
   facts: Facts,
 ): CommandDecision | undefined {
-  // A turn that still waits for more to be said has no runner that could have finished it.
+  // A turn that is still debouncing has no runner that could have finished it.
   const isRunning = turn.attempt > 0;
   switch (command.type) {
     case "turn_finished":

@@ -9,7 +9,7 @@ import type {
 } from "./command.ts";
 import type { Header } from "./header.ts";
 
-/** A decision in the making: each function gives the next, and none changes what it was given. */
+/** A decision in progress. Each function returns a new draft and leaves its argument unchanged. */
 export type ConversationDraft = {
   readonly header: Header;
   readonly entries: readonly DecidedEntry[];
@@ -28,7 +28,7 @@ export function withEffect(draft: ConversationDraft, effect: SessionEffect): Con
   return { ...draft, effects: [...draft.effects, effect] };
 }
 
-/** Puts an entry behind the last. A pod's clock may be behind another's, so what is active stays so. */
+/** Appends an entry. Pods' clocks differ, so `activeAtMs` never goes back. */
 export function withEntry(
   draft: ConversationDraft,
   entry: Omit<DecidedEntry, "seq" | "atMs">,
@@ -56,7 +56,7 @@ export function decided(draft: ConversationDraft, answer: Omit<CommandResult, "l
   return { type: "decided", ...draft, answer: { lastSeq: draft.header.lastSeq, ...answer } };
 }
 
-/** Nothing is changed: what was asked is so already, or came too late. */
+/** Changes nothing: the command is already in effect, or came too late. */
 export function unchanged(header: Header, answer: Omit<CommandResult, "lastSeq">): Decided {
   return decided(startDraft(header), answer);
 }
@@ -66,14 +66,14 @@ export function refuseCommand(code: ErrorCode, message: string): CommandDecision
 }
 
 const previewChars = 80;
-// Enough to find so many characters in, however many blanks are between them.
+// Enough text to find that many characters in, despite runs of white space.
 const previewScan = 1_000;
 
 function previewOf(parts: readonly Part[]): string {
   for (const { type, text } of parts) {
     if (type !== "text" || typeof text !== "string") continue;
     const line = text.slice(0, previewScan).replace(/\s+/g, " ").trim();
-    // The cut may fall into the middle of a character.
+    // The cut may split a surrogate pair.
     if (line !== "") return line.slice(0, previewChars).replace(/[\uD800-\uDBFF]$/, "");
   }
   return "";

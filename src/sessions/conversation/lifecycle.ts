@@ -5,7 +5,7 @@ import { decided, startDraft, refuseCommand, unchanged, withHeader } from "./dec
 
 type Of<Type extends Command["type"]> = Extract<Command, { type: Type }>;
 
-/** Asked again it gives what there is. The id of a deleted session is never used again. */
+/** A repeat returns the existing session. The id of a deleted session is never used again. */
 export function create(
   header: Header | undefined,
   command: Of<"create">,
@@ -19,7 +19,10 @@ export function create(
     const isSame = header.tenant === tenant && areSame(header.agents, agents);
     return isSame && header.status !== "deleted"
       ? unchanged(header, { duplicate: true, metadataVersion: header.metadataVersion })
-      : refuseCommand("conflict", "there is, or was, a session with this id already");
+      : refuseCommand(
+          "conflict",
+          "a session with this id exists already, or was deleted: choose another id",
+        );
   }
   const wrong = tooManyOf({ agents, users }) ?? unknownOf(agents, facts);
   if (wrong) return wrong;
@@ -30,7 +33,7 @@ export function create(
   return metadata === null ? decision : { ...decision, metadata };
 }
 
-/** Where a user has read to. Those who don't take part have no such place. */
+/** Sets a user's read position. Only members have one. */
 export function read(header: Header, { user, seq }: Of<"read">): CommandDecision {
   if (seq > header.lastSeq) {
     return refuseCommand("invalid_input", `the session has ${header.lastSeq} entries, not ${seq}`);
@@ -50,7 +53,7 @@ export function setMetadata(header: Header, command: Of<"metadata">): CommandDec
   return { ...decided(changed, { done: true, metadataVersion }), metadata };
 }
 
-/** An agent that leaves may end the turn it is in, and is asked nothing more. */
+/** An agent that leaves may finish its current turn, and gets no new requests. */
 export function changeMembers(
   header: Header,
   command: Of<"members">,
@@ -68,7 +71,7 @@ export function changeMembers(
   return wrong ?? decided(withHeader(startDraft(header), { users, agents }), { done: true });
 }
 
-/** A name that nobody answers to is most likely a mistake, and would be noticed only by waiting. */
+/** An agent name that no pod knows is most likely a typo, which a caller would notice only by waiting. */
 function unknownOf(agents: readonly string[], facts: Facts): CommandDecision | undefined {
   const unknown = agents.find((name) => facts.agent(name) === undefined);
   if (unknown === undefined) return undefined;
@@ -78,7 +81,7 @@ function unknownOf(agents: readonly string[], facts: Facts): CommandDecision | u
   );
 }
 
-/** Stops what is under way. What was said by then is kept, and so is what nobody will answer now. */
+/** Stops the work in progress. Partial answers and unanswered messages are kept. */
 export function archive(header: Header, facts: Facts): CommandDecision {
   if (header.status === "archived") return unchanged(header, { done: false });
   const { work } = header;
@@ -94,7 +97,7 @@ export function unarchive(header: Header): CommandDecision {
   return decided(withHeader(startDraft(header), { status: "active" }), { done: true });
 }
 
-/** Leaves nothing but numbers, by which what comes too late is known, and the id, which stays taken. */
+/** Keeps only the numbers by which late commands are recognised, and the id, which stays taken. */
 export function remove(header: Header): CommandDecision {
   const dropped = withHeader(abortWork(startDraft(header), { keep: false }), {
     status: "deleted",

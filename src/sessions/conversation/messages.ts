@@ -23,7 +23,7 @@ import {
 
 type Of<Type extends Command["type"]> = Extract<Command, { type: Type }>;
 
-/** Only what a user says starts a turn, and only where there is an agent. */
+/** Only a user's message starts a turn, and only if the session has an agent. */
 export function append(header: Header, command: Of<"append">, facts: Facts): CommandDecision {
   const { to, clientId, messageId, role, author, parts, metadata, tokens } = command;
   if (header.status === "archived") return archived();
@@ -49,7 +49,7 @@ export function append(header: Header, command: Of<"append">, facts: Facts): Com
   return next ? decided(next, { seq, done: true }) : tooManyPending();
 }
 
-/** Says what became of an agent's calls, and has it go on from there. It never interrupts. */
+/** Stores the results of an agent's tool calls, and lets the agent continue. It never interrupts a turn. */
 export function toolResult(
   header: Header,
   command: Of<"tool_result">,
@@ -65,7 +65,7 @@ export function toolResult(
       kind: "tool_result",
       role: "user",
       author,
-      // Not that of the message it is about, whose newest entry has to stay the agent's own.
+      // Not the id of the message it is about, whose newest entry must stay the agent's own.
       messageId: facts.newId(),
       results: { messageId, results },
       tokens,
@@ -78,7 +78,9 @@ export function toolResult(
   return next ? decided(next, { seq: stored.header.lastSeq, done: true }) : tooManyPending();
 }
 
-/** Has an answer made anew. It stores nothing by itself, so asked again meanwhile it is the same. */
+/**
+ * Starts a new version of an answer. It stores no entry, so a repeat while it is pending changes nothing.
+ */
 export function regenerate(
   header: Header,
   command: Of<"regenerate">,
@@ -106,7 +108,7 @@ function submit(
   const { work } = before;
   const { during } = agentFacts(facts, request.agent);
   if (!work) {
-    // The message waits outside of what is summed up, so that its agent sees it in full.
+    // The message is queued outside the summary's range, so that its agent sees it in full.
     const waiting = queueRequest(before, draft, request);
     const compacting = waiting && startDueCompaction(waiting, request.agent, facts);
     return compacting ?? beginTurn(draft, request, during, facts);
@@ -118,7 +120,7 @@ function submit(
     const moved = withHeader(draft, { work: { ...work, upToSeq } });
     return withEffect(moved, { type: "debounce", epoch, upToSeq });
   }
-  // A turn that is being stopped still has its answer to store, and soon will.
+  // A turn that is being stopped will still store its answer.
   if (!isOwnTurn || work.stopping || during === "queue")
     return queueRequest(before, draft, request);
   return beginTurn(abortWork(draft, { keep: false }), request, during, facts);
@@ -159,18 +161,18 @@ function traceOf({ trace }: Traced): Traced {
   return trace === undefined ? {} : { trace };
 }
 
-/** Whether an answer has been replaced since the target was looked up, which may be that one. */
+/** True when an answer was replaced after the target was read, and it may be the target. */
 function isStale({ replacedSeq = 0 }: Header, { seenSeq = Infinity }: Target): boolean {
   return replacedSeq > seenSeq;
 }
 
 function replaced(): CommandDecision {
-  const message = "an answer was made anew meanwhile: look at it, and ask again";
+  const message = "an answer was replaced meanwhile: read it, and send this again";
   return { type: "refused", code: "conflict", message, details: { replaced: true } };
 }
 
 function archived(): CommandDecision {
-  return refuseCommand("conflict", "the session is archived");
+  return refuseCommand("conflict", "the session is archived: unarchive it first");
 }
 
 function noSuchAgent(agent: string): CommandDecision {
@@ -178,5 +180,8 @@ function noSuchAgent(agent: string): CommandDecision {
 }
 
 function tooManyPending(): CommandDecision {
-  return refuseCommand("overloaded", "too much waits for an answer in this session already");
+  return refuseCommand(
+    "overloaded",
+    "too many requests are pending in this session: wait for answers",
+  );
 }

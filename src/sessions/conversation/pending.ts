@@ -1,18 +1,18 @@
 import type { Header, Pending, Turn } from "./header.ts";
 
-/** Headers are bounded, so what waits is too. One agent's messages wait together and count once. */
+/** Bounds the header. Messages to one agent wait together and count once. */
 export const maxPending = 16;
 
 type PendingRequest = Pick<Turn, "agent" | "trigger" | "replaces" | "messageId" | "trace"> & {
-  /** The first entry that waits, and what was counted before it. */
+  /** The first pending entry, and the header's `tokens` before it. */
   readonly fromSeq: number;
   readonly tokensBefore: number;
 };
 
 /**
- * Adds what has to wait. A later message to the same agent is answered together with the earlier ones,
- * as is a later result for the same message, or the same regeneration asked again: each keeps the place
- * of the first. Everything else waits on its own. Undefined where too much waits already.
+ * Adds a request that has to wait. A later message to the same agent joins the earlier ones, as does a
+ * later result for the same message or a repeated regeneration: each keeps the first one's position. Every
+ * other request waits on its own. Undefined if the limit is reached.
  */
 export function addPending(
   header: Pick<Header, "pending" | "lastSeq">,
@@ -32,7 +32,7 @@ function isSame(pending: Pending, { agent, trigger, messageId }: PendingRequest)
   return trigger === "submit" || pending.messageId === messageId;
 }
 
-/** What still waits once a turn of the agent answers all that was said to it. */
+/** What is still pending after a turn of the agent has answered all messages to it. */
 export function withoutSubmitsTo(pending: readonly Pending[], agent: string): readonly Pending[] {
   return pending.some((each) => isSubmitTo(each, agent))
     ? pending.filter((each) => !isSubmitTo(each, agent))
@@ -43,7 +43,7 @@ function isSubmitTo(pending: Pending, agent: string): boolean {
   return pending.agent === agent && pending.trigger === "submit";
 }
 
-/** A message has been replaced: what waits to replace it too has to replace the newer entry. */
+/** A message was replaced, so a pending request to replace it must replace the newer entry. */
 export function withReplaced(
   pending: readonly Pending[],
   replaced: { messageId: string; seq: number },

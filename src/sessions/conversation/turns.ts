@@ -38,7 +38,7 @@ export function finishTurn(
   return finishWithReply(header, turn, reply, facts);
 }
 
-/** Keeps what a turn has said so far, beside the log. */
+/** Stores the turn's partial answer, outside the entries. */
 export function keepCheckpoint(
   header: Header,
   { epoch, attempt, body }: Of<"checkpoint">,
@@ -46,7 +46,7 @@ export function keepCheckpoint(
   return { ...unchanged(header, { done: true }), checkpoint: { epoch, attempt, body } };
 }
 
-/** Shows whether the turn waits for a permit. One that is being stopped waits for nothing any more. */
+/** Records whether the turn waits for a permit. A turn that is being stopped no longer waits. */
 export function recordWait(
   header: Header,
   turn: Turn,
@@ -57,7 +57,7 @@ export function recordWait(
   return decided(withHeader(startDraft(header), { work }), { done: true });
 }
 
-/** Its runner has to go: another starts over. One that is being stopped ends with its checkpoint, soon. */
+/** The runner is shutting down, so another starts over. A stopping turn ends with its checkpoint soon. */
 export function releaseTurn(header: Header, turn: Turn, facts: Facts): CommandDecision {
   const next = nextAttempt(turn);
   if (turn.stopping) {
@@ -67,7 +67,7 @@ export function releaseTurn(header: Header, turn: Turn, facts: Facts): CommandDe
   return decided(startOver(header, next, facts), { done: true });
 }
 
-/** Nobody has named the turn for too long. */
+/** No runner has confirmed the turn for too long. */
 export function loseTurn(
   header: Header,
   turn: Turn,
@@ -76,7 +76,7 @@ export function loseTurn(
 ): CommandDecision {
   const { runner, attempt } = turn;
   if (turn.stopping) return endStopped(header, turn, checkpoint, facts);
-  // The debounce was lost with the owner that waited, or nobody was there to run it: no runner has tried.
+  // Either the debounce was lost with its owner, or no pod could run the turn. No runner has tried it.
   if (attempt === 0) return startDebounced(header, turn, facts);
   if (runner === null) {
     const next = startOver(header, turn, facts);
@@ -87,7 +87,7 @@ export function loseTurn(
   if (again) return decided(startOver(header, again, facts), { done: true });
   const lost = turn.lost + 1;
   const outcome = checkpoint && checkpoint.parts.length > 0 ? "cut" : "failed";
-  const message = `${lost === 1 ? "the pod" : `all ${lost} pods`} that made this answer died or fell silent`;
+  const message = `${lost === 1 ? "the pod" : `all ${lost} pods`} that made this answer died or stopped responding`;
   const error = { code: "runner_lost", message };
   const reply = replySoFar(checkpoint, { outcome, error });
   return finishWithReply(header, turn, reply, facts);
@@ -98,8 +98,8 @@ export function startDebounced(header: Header, turn: Turn, facts: Facts): Comman
 }
 
 /**
- * Ends the turn that runs, and nothing else: what waits is answered then. Who has done so is an entry of
- * the same record; one that is being stopped already has its own.
+ * Ends the running turn only: pending requests are answered afterwards. The same record holds an entry
+ * that names who stopped it. A turn that is being stopped already has that entry.
  */
 export function stopTurn(
   header: Header,
@@ -126,7 +126,7 @@ export function stopTurn(
   return decided(stopRunner(withStop, turn, facts), { done: true, seq: withStop.header.lastSeq });
 }
 
-/** Has the runner end the turn with what it has. Where there is none, nothing was said. */
+/** Makes the runner end the turn with its partial answer. Without a runner the answer is empty. */
 export function stopRunner(draft: ConversationDraft, turn: Turn, facts: Facts): ConversationDraft {
   if (turn.stopping) return draft;
   if (turn.runner === null) {
@@ -136,7 +136,7 @@ export function stopRunner(draft: ConversationDraft, turn: Turn, facts: Facts): 
   return abortWork(stopping, { keep: true });
 }
 
-/** The runner didn't end it in time. The epoch rises, so that nothing of the old one is taken for new. */
+/** The runner did not end the turn in time. Raising the epoch makes anything late from it stale. */
 export function endStopped(
   header: Header,
   turn: Turn,
@@ -164,20 +164,22 @@ function startOver(header: Header, turn: Turn, facts: Facts): ConversationDraft 
   return withEffect(started, { type: "start_turn", epoch, attempt });
 }
 
-/** For an agent that the owner doesn't know: another pod may, and then it is served as by default. */
+/** For an agent that the owner does not know. Another pod may know it, and runs it with these defaults. */
 const unknownAgent: AgentFacts = { during: "queue", attempts: 3, compaction: null };
 
 export function agentFacts(facts: Facts, agent: string): AgentFacts {
   return facts.agent(agent) ?? unknownAgent;
 }
 
-/** From this attempt on, every loss of a suspect that has begun counts: it ends pods too late to be alone. */
+/**
+ * From this attempt on, every loss of a suspect that has begun counts: it kills pods too late to be alone.
+ */
 export const countedFromAttempt = 8;
 
 /**
- * The next try of work whose pod was lost; undefined where it is given up. All work of a pod is lost with
- * it, and only one piece of that may have ended it, so the last tries begin alone, and count where the pod
- * is lost before others have begun beside them.
+ * The next attempt of work whose pod was lost; undefined when the work is given up. A pod loses all its
+ * work at once, and only one piece may have killed it. So the last attempts begin alone, and count if the
+ * pod is lost before other work begins beside them.
  */
 export function nextAfterLoss<Lost extends Work>(work: Lost, facts: Facts): Lost | undefined {
   const again = nextAttempt(work);
@@ -190,12 +192,12 @@ export function nextAfterLoss<Lost extends Work>(work: Lost, facts: Facts): Lost
   return { ...again, lost, ...(isSuspect && { alone: "waits" }) };
 }
 
-/** The next try of work that its pod hasn't ended, through no fault of the work. */
+/** The next attempt of work whose pod released it, which is not the work's fault. */
 export function nextAttempt<Given extends Work>(work: Given): Given {
   return { ...work, attempt: work.attempt + 1, ...(work.alone && { alone: "waits" }) };
 }
 
-/** From here on, the work is to blame where its pod is lost, or others may be as well. */
+/** From here on the work is to blame if its pod is lost; with `beside`, other work may be to blame too. */
 export function beginSuspect(
   header: Header,
   work: Work,
@@ -210,8 +212,8 @@ export function beginSuspect(
 export type TurnRequest = Pick<Turn, "agent" | "trigger" | "replaces" | "messageId" | "trace">;
 
 /**
- * A turn sees all that was said up to now, so that an answer to what waited also sees what was answered
- * before it. What else was said to the agent and waits needs no turn of its own then.
+ * The turn sees everything up to now, including answers given while its message was pending. So other
+ * pending messages to the same agent need no turn of their own.
  */
 export function startTurn(
   draft: ConversationDraft,
@@ -224,7 +226,7 @@ export function startTurn(
   return withEffect(started, { type: "start_turn", epoch: turn.epoch, attempt: 1 });
 }
 
-/** A turn that waits for more to be said. */
+/** A turn that waits for further messages before it starts. */
 export function startDebounce(draft: ConversationDraft, request: TurnRequest): ConversationDraft {
   const turn = newTurn(draft.header, request);
   const { epoch, upToSeq } = turn;
@@ -250,8 +252,8 @@ function newTurn(header: Header, request: TurnRequest): Turn {
 }
 
 /**
- * Starts a compaction in the name of an agent, where one is due and a pod can make it. A session whose
- * agent is compacted by hand is only marked. Undefined where the conversation goes on as it is.
+ * Starts a compaction in the name of an agent if one is due and a pod can run it. With the policy `manual`
+ * the session is only marked. Returns undefined if no compaction starts.
  */
 export function startDueCompaction(
   draft: ConversationDraft,
@@ -270,7 +272,7 @@ export function startCompaction(
 ): ConversationDraft | undefined {
   const { header } = draft;
   const range = rangeOf(header);
-  // Nobody waits for a summary: where no pod can make it, turns go on without.
+  // Turns do not wait for a summary: if no pod can make it, they go on without.
   const runner = range && facts.runnerFor(agent);
   if (!range || runner === null || runner === undefined) return undefined;
   const epoch = header.epoch + 1;
@@ -289,8 +291,8 @@ function withWork(draft: ConversationDraft, work: Work): ConversationDraft {
 }
 
 /**
- * Stores how a turn ended and goes on with what waits. An answer in which nothing was said doesn't take
- * the place of an earlier one: a regeneration that fails would wipe out what was there.
+ * Stores how a turn ended and goes on with what is pending. An empty answer does not replace an earlier
+ * one: a failed regeneration must not wipe it out.
  */
 function endTurn(
   draft: ConversationDraft,
@@ -327,7 +329,7 @@ function endTurn(
   return continueSession(ended, turn.agent, facts);
 }
 
-/** Whatever has been said so far, as an answer that ended so. */
+/** The partial answer with this outcome. */
 function replySoFar(
   checkpoint: Reply | undefined,
   end: { outcome: ReplyOutcome; error?: EntryError },
@@ -335,7 +337,7 @@ function replySoFar(
   return { tokens: 0, parts: [], ...checkpoint, ...end };
 }
 
-/** Tells the runner to end a turn or compaction. Where none was found yet there is nobody to tell. */
+/** Tells the runner to abort a turn or compaction. Does nothing if no runner is assigned. */
 export function abortWork(
   draft: ConversationDraft,
   { keep }: { keep: boolean },
@@ -346,7 +348,7 @@ export function abortWork(
   return withEffect(draft, { type: "abort_turn", runner, epoch, attempt, keep });
 }
 
-/** What comes after an agent's turn: a compaction if one is due, else what waits. */
+/** After an agent's turn: a compaction if one is due, else the next pending request. */
 function continueSession(draft: ConversationDraft, agent: string, facts: Facts): ConversationDraft {
   const open = dropUnanswerable(markCompactionDue(draft, agent, facts), facts);
   if (open.header.status !== "active") return open;
@@ -356,7 +358,7 @@ function continueSession(draft: ConversationDraft, agent: string, facts: Facts):
   return due || answerNext(open, facts);
 }
 
-/** What comes after a compaction. Never another one: a summary that is too long would make them without end. */
+/** After a compaction. Never starts another: a summary that is too long would cause them without end. */
 export function continueAfterCompaction(draft: ConversationDraft, facts: Facts): ConversationDraft {
   return answerNext(dropUnanswerable(draft, facts), facts);
 }
@@ -366,7 +368,7 @@ function answerNext(draft: ConversationDraft, facts: Facts): ConversationDraft {
   return next ? startTurn(withHeader(draft, { pending }), next, facts) : draft;
 }
 
-/** Says that a compaction should be done, where it is done by hand. */
+/** Marks the session for compaction, if the agent's policy is `manual`. */
 export function markCompactionDue(
   draft: ConversationDraft,
   agent: string,
@@ -378,7 +380,10 @@ export function markCompactionDue(
   return withHeader(draft, { needsCompaction: true });
 }
 
-/** What waits for an agent that left, or in a session that was archived, ends here and can be seen to. */
+/**
+ * Ends pending requests that cannot be answered, with a visible entry: their agent left, or the session
+ * was archived.
+ */
 function dropUnanswerable(draft: ConversationDraft, facts: Facts): ConversationDraft {
   const { header } = draft;
   const isAnswerable = ({ agent }: Pending) =>
@@ -409,7 +414,7 @@ function unanswered(draft: ConversationDraft, pending: Pending, facts: Facts): C
   );
 }
 
-/** Only what users said is answered; a regeneration is about an answer. */
+/** Only messages of users are answered; a regeneration refers to an answer. */
 function answeredUpTo({ trigger, upToSeq }: Pick<Turn, "trigger" | "upToSeq">): {
   upToSeq?: number;
 } {
@@ -426,9 +431,9 @@ function unansweredOutcome(
 }
 
 /**
- * Whether so much was said since the last summary that it should be summed up. After a compaction that
- * failed, a tenth of the budget more has to be said first, and twice as much after each that fails too:
- * there is no clock here, and nothing new is said to a session that is left alone.
+ * True when the entries since the last summary should be summarised. After a failed compaction the session
+ * must first grow by a tenth of the budget, doubled with each further failure. Growth replaces a clock
+ * here, because an unused session gets no new entries.
  */
 function isDue(header: Header, { tokenBudget, triggerRatio }: CompactionFacts): boolean {
   const { tokens, compactionFailures, failedAtTokens } = header;
@@ -439,8 +444,8 @@ function isDue(header: Header, { tokenBudget, triggerRatio }: CompactionFacts): 
 }
 
 /**
- * What a summary made now would stand for: everything before the first entry that waits for its answer,
- * since an agent has to see in full what it is to answer. Undefined where that is nothing new.
+ * The range that a summary made now covers: everything before the first pending entry, because an agent
+ * must see in full what it is to answer. Undefined if the range has nothing new.
  */
 function rangeOf(header: Header): Pick<Compaction, "toSeq" | "tokens"> | undefined {
   const { lastSeq, compactedSeq, summarySeq, tokens, pending } = header;
@@ -448,7 +453,7 @@ function rangeOf(header: Header): Pick<Compaction, "toSeq" | "tokens"> | undefin
   for (const { fromSeq, tokensBefore } of pending) {
     if (fromSeq <= range.toSeq) range = { toSeq: fromSeq - 1, tokens: tokensBefore };
   }
-  // The last summary stands behind its own range, among what came later.
+  // The last summary comes after its own range, among later entries.
   const isSummaryWithin = summarySeq > compactedSeq && summarySeq <= range.toSeq;
   const newEntries = range.toSeq - compactedSeq - (isSummaryWithin ? 1 : 0);
   return newEntries > 0 ? range : undefined;

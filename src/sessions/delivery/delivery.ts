@@ -9,34 +9,37 @@ import type { Joined, JoinPosition, FeedEvent, Sink } from "../service.ts";
 import type { Touched } from "./remote-protocol.ts";
 
 /**
- * Brings what happens in sessions to the clients of this process, wherever it happens. Joining and live
- * delivery are one operation: a client is subscribed first, then told what it missed, then it is live.
+ * Delivers what happens in sessions on any pod to the clients of this process. Joining and live delivery
+ * are one operation: a client is subscribed first, then gets what it missed, then is live.
  */
 export type Hub = {
   join(sessionId: string, position: JoinPosition, sink: Sink<FeedEvent>): Joined;
-  /** Called by the local owner after each commit, before its effects. Cheap where nobody follows. */
+  /**
+   * Called by the local owner after each commit, before its effects. Cheap if the session has no
+   * followers.
+   */
   committed(batch: readonly CommittedSession[]): void;
   /**
-   * Called when this process has taken a log or lost one. What the last owner has stored may not have
-   * been told of by anybody, even where that was this process: all is asked for again.
+   * Called when this process has taken or lost a log. The last owner's final commits may not have been
+   * published, even if this process was that owner. So everything is read again.
    */
   ownersMoved(): void;
-  /** Called by the local runner with each part of an answer. */
+  /** Called by the local runner with each batch of chunks. */
   chunks(live: LiveChunks): void;
-  /** Sessions of these users are told of to `onTouched`, until the function that it gives is called. */
+  /** Reports changes in this user's sessions to `onTouched`, until the returned function is called. */
   watchUser(tenant: string, user: string): () => void;
-  /** Told of what happened in sessions of watched users; undefined where something may have been missed. */
+  /** Called with changes in sessions of watched users; with undefined if some may have been missed. */
   onTouched(listener: (touched: Touched | undefined) => void): () => void;
   load(): HubLoad;
   close(): void;
 };
 
-/** How much the hub has to do right now. */
+/** The hub's current load. */
 export type HubLoad = {
-  /** Sessions that are followed here, and by how many. */
+  /** Sessions followed here, and their subscribers. */
   readonly feeds: number;
   readonly subscribers: number;
-  /** What is kept of the newest entries. */
+  /** The size of the newest entries that are kept in memory. */
   readonly ringBytes: number;
   readonly coldReads: { readonly underWay: number; readonly waiting: number };
 };
@@ -48,45 +51,45 @@ export type CommittedSession = {
   readonly incarnation: string;
   readonly logId: number;
   readonly offset: number;
-  /** Those who take part no more. */
+  /** Users that the commit removed from the session. */
   readonly formerUsers?: readonly string[];
 };
 
 export type HubParts = {
   bus: Bus;
   journal: Pick<Journal, "header" | "entries">;
-  /** The same for what clients that are live haven't been told, which waits for no client that joins. */
+  /** The same for missed entries of live clients, which must not queue behind joining clients. */
   liveJournal?: Pick<Journal, "entries">;
   clock: Clock;
   log: Logger;
-  /** This process owns the session's log right now, and its last beat is fresh. */
+  /** True when this process owns the session's log and its last beat is fresh. */
   isLocal: (sessionId: string) => boolean;
-  /** The last beat of every log that it owns is fresh. */
+  /** True when the last beat of every log that this process owns is fresh. */
   isSure: () => boolean;
-  /** The pod that owns the log; undefined while none does. */
+  /** The pod that owns the log; undefined if none does. */
   ownerOf: (sessionId: string) => Promise<string | undefined>;
   /** All pods that own logs. */
   owners: () => Promise<readonly string[]>;
-  /** What the local owner has committed, if it has it in memory. */
+  /** The local owner's committed header, if it is in memory. */
   localHeader: (sessionId: string) => { header: Header; incarnation: string } | undefined;
   incarnationOf: (sessionId: string) => Promise<string>;
-  /** This pod's, if it runs turns. */
+  /** This pod's runner, if it runs turns. */
   runner?: Pick<Runner, "snapshot">;
   limits?: Partial<HubLimits>;
 };
 
 export type HubLimits = {
-  /** Reads of the journal at once, for clients that join. */
+  /** How many journal reads for joining clients run at once. */
   coldReads: number;
-  /** How long such a read waits for its turn. */
+  /** How long such a read may wait for its turn. */
   coldWaitMs: number;
-  /** Reads at once of what clients that are live haven't been told. */
+  /** How many reads of missed entries for live clients run at once. */
   liveReads: number;
   pageEntries: number;
   pageBytes: number;
-  /** What is kept of a session's newest entries, and of all sessions together. */
+  /** How much to keep of a session's newest entries, and of all sessions together. */
   ringBytes: number;
   ringsBytes: number;
-  /** How long a session that nobody follows any more is kept. */
+  /** How long to keep a session without subscribers. */
   lingerMs: number;
 };

@@ -1,22 +1,22 @@
 import crypto from "node:crypto";
 
 /**
- * A set of strings with a digest of what is in it, so that two processes can tell whether they have the
- * same one without sending it. The digest doesn't depend on the order in which the set was filled, and is
- * kept as it changes: there may be as many strings as clients.
+ * A set of strings with a digest of its content, so that two processes can compare their sets without
+ * sending them. The digest does not depend on insertion order. It is updated with every change, because
+ * there may be as many strings as clients.
  */
 export type DigestedSet = Iterable<string> & {
   readonly size: number;
   readonly digest: string;
   has(text: string): boolean;
   add(text: string): void;
-  /** False where it wasn't there. */
+  /** False if it was not in the set. */
   delete(text: string): boolean;
 };
 
 export function createDigestedSet(): DigestedSet {
   const texts = new Set<string>();
-  // 128 bits of each string's hash, combined by exclusive or: adding and taking out are the same.
+  // The first 128 bits of each string's hash, combined by XOR, so that adding and deleting are the same.
   const combined = new Uint32Array(4);
 
   const toggle = (text: string): void => {

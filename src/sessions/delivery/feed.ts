@@ -8,49 +8,49 @@ import type { Ring } from "./ring.ts";
 import { isLater, turnOf, type HeaderView } from "./view.ts";
 
 /**
- * One session as the clients of this process follow it. What happens comes in by `accept`, from
- * wherever, in any order, late or twice; it goes out once and in order. `head` is the last entry that
- * went out: what comes right behind it goes out at once, and where something is missing between, the
- * journal is read. So a letter that is lost makes things late, and nothing else.
+ * One session as the clients of this process follow it. `accept` takes updates from any source, in any
+ * order, late or repeated; clients get each entry once and in order. `head` is the last entry that was
+ * delivered. An entry right after `head` is delivered at once, and a gap is filled from the journal. So a
+ * lost envelope delays entries and does nothing worse.
  */
 export type Feed = {
   readonly sessionId: string;
-  /** The newest that is known; undefined until something is. */
+  /** The newest known view; undefined until the first one arrives. */
   readonly view: HeaderView | undefined;
   readonly subscribers: number;
-  /** Since when it has had none, by the monotonic clock. */
+  /** Since when it has had no subscribers, by the monotonic clock. */
   readonly emptySinceMs: number;
-  /** Some of what it has to tell is missing, and isn't being read. */
+  /** True when entries are missing and no read is in flight. */
   readonly needsRepair: boolean;
   join(position: JoinPosition, sink: Sink<FeedEvent>): Joined;
   accept(view: HeaderView, entries: readonly Entry[]): void;
   chunks(live: LiveChunks): void;
-  /** How far its runner has come: where somebody wasn't told so much, the answer is asked for again. */
+  /** The runner's progress. If a subscriber has fewer chunks, the answer is read again. */
   reportProgress(turn: { epoch: number; attempt: number; nextIndex: number }): void;
-  /** Reads what is missing, where that failed before. */
+  /** Reads missing entries, if the last read failed. */
   repair(): void;
-  /** Keeps nothing that can be read again. */
+  /** Drops everything that can be read again. */
   forget(): void;
-  /** Ends it for everybody. */
+  /** Ends the feed for all subscribers. */
   fail(error: unknown): void;
 };
 
 export type FeedParts = {
   monotonic: () => number;
   newRing: () => Ring;
-  /** Entries after this one, from the journal, for a client that joins. */
+  /** Entries after this one from the journal, for a client that joins. */
   page: (sessionId: string, after: number) => Promise<Entry[]>;
-  /** The same, for clients that are live: a letter was lost, or didn't hold what is large. */
+  /** The same for live clients: an envelope was lost, or an entry was too large for it. */
   readMissed: (sessionId: string, after: number) => Promise<Entry[]>;
-  /** What the journal knows of the session; undefined where there is none. */
+  /** The view of the session in the journal; undefined if there is no such session. */
   readView: (sessionId: string) => Promise<HeaderView | undefined>;
-  /** The answer that is being made, from wherever its runner is. */
+  /** The answer in progress, from its runner on any pod. */
   answerSoFar: (
     sessionId: string,
     view: HeaderView,
   ) => LiveChunks | undefined | Promise<LiveChunks | undefined>;
   onEnded: (feed: Feed) => void;
-  /** It is to be looked at every second: nobody follows it, something is missing, or there is a turn. */
+  /** The feed needs a check every second: it has no subscribers, entries are missing, or a turn runs. */
   onNeedsPolling: (feed: Feed) => void;
 };
 
@@ -58,17 +58,17 @@ export function createFeed(sessionId: string, parts: FeedParts): Feed {
   return new SessionFeed(sessionId, parts);
 }
 
-/** A class, since there may be as many as clients: functions of their own would take most of the memory. */
+/** A class, because there may be one per client, and closures for each would take most of the memory. */
 class SessionFeed implements Feed {
   readonly sessionId: string;
   view: HeaderView | undefined = undefined;
   emptySinceMs: number;
   private readonly parts: FeedParts;
   private readonly all = new Set<Subscriber>();
-  // Most sessions that are followed are quiet, so what serves talk is made when there is some.
+  // Most followed sessions are quiet, so these are created on first use.
   private kept: Ring | undefined = undefined;
   private answering: AnswerDelivery | undefined = undefined;
-  /** Until something is known of the session. */
+  /** Pending until the first view arrives. */
   private opening: PromiseWithResolvers<void> | undefined = Promise.withResolvers<void>();
   private head = 0;
   private isOver = false;
@@ -175,13 +175,13 @@ class SessionFeed implements Feed {
       const known = subscriber.seq;
       if (known >= head) continue;
       subscriber.seq = head;
-      // A client may have come with more than this process had heard of.
+      // A client may have joined with more entries than this process knew.
       if (known === before) this.push(subscriber, event);
       else this.push(subscriber, { type: "entries", entries: fresh.slice(known - before) });
     }
   }
 
-  /** Tells the state, which says something only together with all entries before it. */
+  /** Publishes the state, which is valid only after all entries before it. */
   private publishState(): void {
     const { view } = this;
     if (this.isOver || !view) return;
@@ -203,7 +203,7 @@ class SessionFeed implements Feed {
         if (this.head === before) break;
       }
     } catch {
-      // The next second asks again.
+      // The next tick tries again.
     } finally {
       this.fetching = false;
     }
@@ -231,12 +231,12 @@ class SessionFeed implements Feed {
   private deleted(): void {
     const error = sessionNotFound(this.sessionId);
     this.end(error, (subscriber) =>
-      // Whoever was told nothing yet has joined a session that there isn't.
+      // A subscriber that got no view yet has joined a session that does not exist.
       subscriber.view ? this.push(subscriber, { type: "deleted" }) : subscriber.sink.fail(error),
     );
   }
 
-  /** Another log in the place of this one: clients come back, and are then told to forget what they have. */
+  /** Another log replaced this one. Clients join again, and then get a reset. */
   private async replaced(next: HeaderView): Promise<void> {
     try {
       const stored = await this.parts.readView(this.sessionId);
@@ -262,7 +262,7 @@ class SessionFeed implements Feed {
       refresh: () => this.refresh(),
       push: (to, event) => this.push(to, event),
       current: () => ({ view: this.view!, head: this.head }),
-      // From here on everything comes live, in the same turn of the event loop as this was seen.
+      // From here on everything arrives live, in the same turn of the event loop as this view.
       goLive: () => {
         const view = this.view!;
         subscriber.stage = "live";
@@ -282,7 +282,7 @@ class SessionFeed implements Feed {
         const { view } = this;
         return view && turnOf(view) ? this.parts.answerSoFar(this.sessionId, view) : undefined;
       },
-      // Nobody sees an answer before the question.
+      // Clients must not see an answer before its question.
       isCurrent: ({ epoch, attempt }) => {
         const { view } = this;
         const turn = view && this.head === view.lastSeq ? turnOf(view) : undefined;

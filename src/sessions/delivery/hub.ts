@@ -32,11 +32,12 @@ const tickMs = 1_000;
 
 type PageRequest = { after: number; limit: number; maxBytes: number };
 
+/** Creates the hub: feeds for the sessions followed here, and their exchange with other pods. */
 export function createHub(parts: HubParts): Hub {
   const { bus, journal, liveJournal = journal, clock, log, isLocal, isSure, runner } = parts;
   const limits = { ...defaults, ...parts.limits };
   const feeds = new Map<string, Feed>();
-  // Most feeds are quiet and at their source, and there may be as many as clients: these are the others.
+  // Most feeds are quiet and have a local source, and there may be one per client. These are the others.
   const polledFeeds = new Set<Feed>();
   const waits = { clock, waitMs: limits.coldWaitMs };
   const coldReads = createSemaphore(limits.coldReads, waits);
@@ -126,7 +127,7 @@ export function createHub(parts: HubParts): Hub {
     },
   });
 
-  /** Pages that are being read: those who come back together want the same ones. */
+  /** Page reads in flight, shared because clients that reconnect together want the same pages. */
   const pages = new Map<string, Promise<Entry[]>>();
   const readPage = (
     kind: "cold" | "live",
@@ -142,7 +143,7 @@ export function createHub(parts: HubParts): Hub {
     pages.set(key, reading);
     return reading;
   };
-  // Shared by all feeds, of which there may be as many as clients.
+  // Shared by all feeds, because there may be one per client.
   const feedParts: FeedParts = {
     monotonic: clock.monotonic,
     newRing: () => createRing(ringBudget, limits.ringBytes),
@@ -189,7 +190,7 @@ export function createHub(parts: HubParts): Hub {
 
   const tick = () => {
     const nowMs = clock.monotonic();
-    // Another may have taken what this process has had no word of for a while.
+    // If this process has not beaten for a while, another pod may have taken its logs.
     for (const feed of isSure() ? polledFeeds : feeds.values()) {
       if (feed.subscribers > 0) {
         feed.repair();
@@ -261,12 +262,12 @@ export function createHub(parts: HubParts): Hub {
   };
 }
 
-/** An entry as clients and journals know it, without what its record had besides. */
+/** An entry as clients and journals know it, without the record's fields. */
 function plain(entry: Entry & { clientId?: unknown; sessionId?: unknown }): Entry {
   const { clientId: _, sessionId: __, ...rest } = entry;
   return rest;
 }
 
 function ended(): FlotillaError {
-  return new FlotillaError("closed", "this pod is leaving: join again at another");
+  return new FlotillaError("closed", "this pod is shutting down: join again at another pod");
 }

@@ -2,11 +2,11 @@ import type { LiveChunks } from "../runner.ts";
 import type { FeedEvent } from "../service.ts";
 import { chunksFor, type Subscriber } from "./replay.ts";
 
-/** The answer that is being made in a session, as its live subscribers are told of it. */
+/** Delivers the answer in progress to a session's live subscribers. */
 export type AnswerDelivery = {
-  /** The turn that is shown from now on, if there is one. */
+  /** Sets the turn that is shown from now on, if there is one. */
   turn(turn: TurnName | undefined): void;
-  /** Somebody is live from now on. Settles once the answer so far has been told. */
+  /** A subscriber is live from now on. Settles once it has the answer so far. */
   joined(): Promise<void> | undefined;
   chunks(live: LiveChunks): void;
   reportProgress(turn: TurnName & { nextIndex: number }): void;
@@ -17,12 +17,12 @@ type TurnName = { readonly epoch: number; readonly attempt: number };
 export type AnswerDeliveryParts = {
   live: () => Iterable<Subscriber>;
   push: (subscriber: Subscriber, event: FeedEvent | undefined) => void;
-  /** The answer so far. At once where its runner is this pod. */
+  /** The answer so far. Synchronous if this pod is its runner. */
   readAnswer: () => LiveChunks | undefined | Promise<LiveChunks | undefined>;
   isCurrent: (turn: TurnName) => boolean;
 };
 
-// What comes while the answer so far is asked for is kept for after it, up to so many letters.
+// How many batches of chunks to keep while the answer so far is being read.
 const maxHeld = 1_000;
 
 export function createAnswerDelivery({
@@ -34,11 +34,11 @@ export function createAnswerDelivery({
   let current: TurnName | undefined;
   let reading: Promise<void> | undefined;
   let isStale = false;
-  /** An answer came that couldn't be shown yet. */
+  /** An answer arrived that could not be shown yet. */
   let missed = false;
   let held: LiveChunks[] = [];
 
-  /** False where somebody misses what was before. */
+  /** False if a subscriber misses earlier chunks. */
   const offer = (chunks: LiveChunks): boolean => {
     let complete = true;
     let shared: FeedEvent | undefined;
@@ -46,7 +46,7 @@ export function createAnswerDelivery({
       const isNext = subscriber.nextIndex === chunks.index && !chunks.fromStart;
       const event = chunksFor(subscriber, chunks);
       if (event === "gap") complete = false;
-      // Most stand at the same place, and get the very same event.
+      // Most subscribers have the same position, and share one event object.
       else push(subscriber, isNext ? (shared ??= event) : event);
     }
     return complete;

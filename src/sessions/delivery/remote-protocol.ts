@@ -6,34 +6,33 @@ import type { DigestedSet } from "./digested-set.ts";
 import type { HeaderView } from "./view.ts";
 
 /**
- * What hubs write to each other, and what is left of it when it was read with care: a pod of another
- * release may say less, more or something else. What can't be read is left out, and whoever misses it
- * finds it in the journal.
+ * The messages between hubs, and their tolerant readers: a pod of another release may send fewer, more or
+ * other fields. What cannot be read is left out, and the receiver finds it in the journal.
  */
 export const topics = {
-  /** Asked by a gateway: which sessions it wants to hear of. */
+  /** Request from a gateway: the sessions that it follows. */
   follow: "session.follow",
-  /** Asked by a gateway: which users' sessions it wants to hear of. */
+  /** Request from a gateway: the users whose sessions it watches. */
   watch: "session.watch",
-  /** Asked by a gateway every second: how much it should have heard. */
+  /** Request from a gateway, every second: how many envelopes it should have. */
   moved: "session.moved",
   committed: "session.committed",
   touched: "session.touched",
-  /** Asked by a gateway: the answer that a runner makes, now and as it goes on. */
+  /** Request from a gateway: the answer that a runner is making, now and as it continues. */
   listen: "session.listen",
   chunks: "session.chunks",
 } as const;
 
-/** Which letter of how many to this gateway: one that is missing in between is lost. */
+/** The number of an envelope to this gateway. A missing number is a lost envelope. */
 export type EnvelopeCount = { readonly born: number; readonly letter: number };
 
-/** The sessions and users that one process wants to hear of from another. */
+/** The sessions and users that one process follows at another. */
 type Sets<Each> = { readonly sessions: Each; readonly users: Each };
 
-/** What is told of a set. Pods of earlier releases tell only how many there are. */
+/** A set as another pod reports it. Pods of earlier releases send only the size. */
 type ReportedSet = { readonly size: unknown; readonly digest: unknown };
 
-/** A set at one moment. */
+/** A set's state at one moment. */
 export type SetState = Pick<DigestedSet, "size" | "digest">;
 
 export type SessionUpdate = {
@@ -42,7 +41,7 @@ export type SessionUpdate = {
   readonly entries: Entry[];
 };
 
-/** Something happened in a session of these users. */
+/** Something changed in a session of these users. */
 export type Touched = {
   readonly tenant: string;
   readonly users: readonly string[];
@@ -59,7 +58,7 @@ export type AnswerProgress = {
 
 type Fields = { readonly [field: string]: unknown };
 
-/** Our own types are plain data, which their letters carry as they are. */
+/** These types are plain data, so they are sent as they are. */
 export function asBusJson(body: object): Json {
   return body as unknown as Json;
 }
@@ -141,7 +140,7 @@ export function readAnswerProgress(value: unknown): AnswerProgress | undefined {
 export function readLive(value: unknown): LiveChunks | undefined {
   const { sessionId, epoch, attempt, index, fromStart, nextIndex, chunks } = fieldsOf(value);
   if (typeof sessionId !== "string" || !isCount(epoch) || !isCount(attempt)) return undefined;
-  // A chunk that were left out would put all after it at wrong places.
+  // Leaving out one chunk would shift all chunks after it.
   if (!isCount(index) || !Array.isArray(chunks) || !chunks.every(isChunk)) return undefined;
   if (fromStart === undefined) return { sessionId, epoch, attempt, index, chunks };
   if (!isCount(nextIndex)) return undefined;

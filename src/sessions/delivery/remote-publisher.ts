@@ -18,22 +18,22 @@ import { estimateJsonBytes } from "./ring.ts";
 import type { HeaderView } from "./view.ts";
 
 /**
- * The owner's side of following: which other processes want to hear of which sessions and users. Each
- * is sent one letter for all that happened in a turn of the event loop. Letters are counted, so that a
- * gateway that asks how many there were sees whether it got them all. One that isn't heard of for five
- * seconds is forgotten.
+ * The owner's side of following entries: the processes that follow its sessions and users. Each process
+ * gets one envelope for all changes in a turn of the event loop. Envelopes are counted, so that a gateway
+ * that polls the count sees whether it got them all. A process that has not polled for five seconds is
+ * dropped.
  */
 export type EntryPublisher = {
   readonly size: number;
   readonly hasWatchers: boolean;
   of(sessionId: string): Iterable<RemoteSubscriber> | undefined;
-  /** Those who watch this user, undefined where nobody does. */
+  /** The processes that watch this user; undefined if there are none. */
   watching(user: string): Iterable<RemoteSubscriber> | undefined;
   publishUpdate(subscriber: RemoteSubscriber, update: SessionUpdate): void;
   publishTouched(subscriber: RemoteSubscriber, touched: Touched): void;
-  /** The session was deleted, so that there is nothing more to tell of it. */
+  /** The session was deleted, so nothing more is published about it. */
   drop(sessionId: string): void;
-  /** Makes everybody ask for everything again. */
+  /** Makes every subscriber follow everything again. */
   renew(): void;
   expire(): void;
   close(): void;
@@ -56,7 +56,7 @@ type EntryPublisherParts = {
   clock: Clock;
   isLocal: (sessionId: string) => boolean;
   localView: (sessionId: string) => HeaderView | undefined;
-  /** There is somebody from now on. */
+  /** Called when the first subscriber appears. */
   onFirst: () => void;
 };
 
@@ -154,7 +154,7 @@ export function createEntryPublisher(parts: EntryPublisherParts): EntryPublisher
       add(ofSession, sessionId, subscriber);
       return { sessionId, view };
     });
-    // What is known here is told in the answer; letters go on from there.
+    // The reply carries the current view; later changes come in envelopes.
     return asBusJson({ ...countOf(subscriber), sessions: found });
   };
 
@@ -196,7 +196,7 @@ export function createEntryPublisher(parts: EntryPublisherParts): EntryPublisher
     publishUpdate(subscriber, update) {
       const bytes = estimateJsonBytes(update.entries);
       if (subscriber.updateBytes + bytes > maxEnvelopeBytes) send(subscriber);
-      // What is too large for a letter is fetched by those who hear that it is there.
+      // An entry too large for an envelope is left out. The subscriber sees the gap and reads the journal.
       subscriber.updates.push(bytes > maxEnvelopeBytes ? { ...update, entries: [] } : update);
       subscriber.updateBytes += bytes;
       later(subscriber);
@@ -249,8 +249,8 @@ function remove(
 }
 
 /**
- * The runner's side of live answers: which other processes listen to which, each told of all chunks of
- * a turn of the event loop in one letter. They say every second that they still do.
+ * The runner's side of live answers: the processes that subscribe to them. Each gets one envelope with all
+ * chunks of a turn of the event loop. Subscribers renew every second.
  */
 type ChunkPublisher = {
   readonly size: number;
@@ -260,9 +260,9 @@ type ChunkPublisher = {
 };
 
 type ChunkSubscription = {
-  /** When each was heard of last. */
+  /** When each subscriber last renewed. */
   readonly by: Map<string, number>;
-  /** How far those who listen were told. */
+  /** How far the chunks have been sent. */
   reach: { epoch: number; attempt: number; nextIndex: number } | undefined;
 };
 
@@ -270,7 +270,7 @@ type ChunkPublisherParts = {
   bus: Bus;
   clock: Clock;
   snapshot: Runner["snapshot"];
-  /** There is somebody from now on. */
+  /** Called when there is a subscriber. */
   onFirst: () => void;
 };
 

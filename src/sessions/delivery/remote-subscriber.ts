@@ -27,20 +27,20 @@ import {
 import { turnOf, type HeaderView } from "./view.ts";
 
 /**
- * The gateway's side of following: the pods whose sessions or users this process wants to hear of, and
- * how many of their letters it has. A letter that is missing makes everything at that pod asked for
- * again, which tells how far each session is; what was in the letter comes from the journal.
+ * The gateway's side of following entries: the pods whose sessions or users this process follows, and how
+ * many of their envelopes it has received. After a missing envelope it sends that pod the whole follow
+ * list again. The reply tells how far each session is, and the missing entries come from the journal.
  */
 export type EntrySubscriber = {
-  /** What its owner says of a session, from now on told of it: "elsewhere" where it isn't the owner. */
+  /** Follows a session and returns the owner's view of it; "elsewhere" if that pod is not the owner. */
   follow(address: string, sessionId: string): Promise<OwnerReply>;
   unfollow(address: string, sessionId: string): void;
-  /** Users to hear of, at all these pods. */
+  /** Watches a user at all these pods. */
   watch(addresses: readonly string[], user: string): void;
   unwatch(user: string): void;
   /**
-   * Asks every pod how much there was to hear. `owners` are those whose users are watched; undefined
-   * where that isn't known, so that it stays as it was.
+   * Polls every pod for its envelope count. `owners` are the pods where users are watched; undefined if
+   * they are unknown, and then the pods stay as they were.
    */
   tick(owners: readonly string[] | undefined): void;
   close(): void;
@@ -51,22 +51,22 @@ type OwnerReply = { readonly view: HeaderView | undefined } | "elsewhere";
 type EntrySubscriberParts = {
   bus: Bus;
   log: Logger;
-  /** Those that are watched. */
+  /** The users that are watched. */
   watchedUsers: DigestedSet;
   onUpdate: (update: SessionUpdate) => boolean;
   onTouched: (touched: Touched) => void;
-  /** Something about users may have been missed. */
+  /** An update about a user may have been missed. */
   onMissed: () => void;
-  /** Said of a session when it was asked for again. */
+  /** Called with a pod's reply about a session when it is followed again. */
   onOwnerReply: (address: string, sessionId: string, reply: OwnerReply) => void;
 };
 
 type RemotePublisher = {
   readonly address: string;
   readonly sessions: DigestedSet;
-  /** Its users are watched, as it owns logs. */
+  /** True while users are watched at this pod, because it owns logs. */
   watched: boolean;
-  /** It may have other users than those that are watched. */
+  /** True when this pod may have another user list than ours. */
   usersDiffer: boolean;
   count: EnvelopeCount | undefined;
   pendingFollows: {
@@ -74,7 +74,7 @@ type RemotePublisher = {
     resolve: (reply: OwnerReply) => void;
     reject: (error: unknown) => void;
   }[];
-  /** Something was missed: everything has to be asked for again. */
+  /** An envelope was missed: everything has to be followed again. */
   missed: boolean;
   repairing: boolean;
 };
@@ -106,7 +106,7 @@ export function createEntrySubscriber(parts: EntrySubscriberParts): EntrySubscri
   const request = ({ address }: RemotePublisher, topic: string, body: object): Promise<Json> =>
     bus.request(address, topic, asBusJson(body), { timeoutMs: requestTimeoutMs });
 
-  /** An answer stands for all letters before it. */
+  /** A reply covers all envelopes before it. */
   const recordCount = (pod: RemotePublisher, answer: Json): void => {
     const count = readEnvelopeCount(answer);
     if (!count) return;
@@ -133,13 +133,13 @@ export function createEntrySubscriber(parts: EntrySubscriberParts): EntrySubscri
     const ids = requests.map(({ sessionId }) => sessionId);
     try {
       const { answer, said } = await follow(pod, ids, false);
-      // Only the first answer tells where counting begins: later ones are about these sessions alone.
+      // Only the first reply sets the count: later ones cover only these sessions.
       if (!pod.count) recordCount(pod, answer);
-      // It has forgotten everything that it was asked for before.
+      // The pod has restarted, and lost its follow list.
       else if (readEnvelopeCount(answer)?.born !== pod.count.born) void repair(pod);
       for (const { sessionId, resolve } of requests) resolve(said.get(sessionId) ?? "elsewhere");
     } catch (error) {
-      // The owner may not have heard of these sessions: the next second asks for all.
+      // The owner may not have received these sessions: the next tick follows everything again.
       pod.missed = true;
       for (const { reject } of requests) reject(error);
     }
@@ -156,9 +156,10 @@ export function createEntrySubscriber(parts: EntrySubscriberParts): EntrySubscri
       }
     } catch (error) {
       pod.missed = true;
-      // The next second asks again.
+      // The next tick tries again.
       if (!hasCode(error, "timeout", "closed")) {
-        log.warn({ pod: pod.address, error: messageOf(error) }, "sessions couldn't be followed");
+        const fields = { pod: pod.address, error: messageOf(error) };
+        log.warn(fields, "following sessions failed, retrying");
       }
     } finally {
       pod.repairing = false;
@@ -168,7 +169,7 @@ export function createEntrySubscriber(parts: EntrySubscriberParts): EntrySubscri
     const ids = [...pod.sessions];
     for (let from = 0; from === 0 || from < ids.length; from += pageSize) {
       const { answer, said } = await follow(pod, ids.slice(from, from + pageSize), from === 0);
-      // What happens after the first page is told by letters, which are counted from here.
+      // Changes after the first page arrive as envelopes, which are counted from here.
       if (from === 0) recordCount(pod, answer);
       for (const [sessionId, each] of said) {
         if (pod.sessions.has(sessionId)) parts.onOwnerReply(pod.address, sessionId, each);
@@ -185,7 +186,7 @@ export function createEntrySubscriber(parts: EntrySubscriberParts): EntrySubscri
   };
 
   const poll = async (pod: RemotePublisher): Promise<void> => {
-    // Letters come in order, so that an owner that got all before this one has what is wanted now.
+    // Envelopes arrive in order, so an owner that got all earlier ones has exactly these lists.
     const wanted = {
       sessions: setStateOf(pod.sessions),
       users: pod.watched ? setStateOf(parts.watchedUsers) : none,
@@ -210,7 +211,7 @@ export function createEntrySubscriber(parts: EntrySubscriberParts): EntrySubscri
     const count = readEnvelopeCount(body);
     if (!pod || !count) return;
     const { born, letter } = pod.count ?? { born: -1, letter: 0 };
-    // One that is late or comes twice tells nothing new of how many there are.
+    // A late or repeated envelope does not change the count.
     if (count.born === born && count.letter <= letter) return;
     pod.count = count;
     if (count.born !== born || count.letter > letter + 1) void repair(pod);
@@ -288,11 +289,11 @@ function setStateOf({ size, digest }: DigestedSet): SetState {
   return { size, digest };
 }
 
-/** The gateway's side of live answers: those that runners elsewhere make. */
+/** The gateway's side of live answers: the answers made by runners on other pods. */
 type ChunkSubscriber = {
-  /** The answer so far; from now on its runner tells of what comes after. */
+  /** Returns the answer so far. From then on its runner sends further chunks. */
   readAnswer(address: string, sessionId: string): Promise<LiveChunks | undefined>;
-  /** Says to every runner that it is still listened to, and sees whether all that it said was heard. */
+  /** Renews the subscription at every runner, and checks that no chunks were missed. */
   tick(feeds: Iterable<Feed>): void;
   close(): void;
 };
@@ -339,14 +340,14 @@ export function createChunkSubscriber(
         if (known) known.push(feed);
         else byRunner.set(address, [feed]);
       }
-      // Where none answers, the next second asks again, or the owner names another runner.
+      // If a runner does not reply, the next tick tries again, or the owner names another runner.
       for (const [address, theirs] of byRunner) renew(address, theirs).catch(() => {});
     },
     close: unserve,
   };
 }
 
-/** The address of the runner of the turn that goes on, if that isn't here. */
+/** The address of the current turn's runner, if that is another pod. */
 export function runnerElsewhere(
   view: HeaderView,
   { address }: Pick<Bus, "address">,
@@ -355,20 +356,20 @@ export function runnerElsewhere(
 }
 
 /**
- * Keeps every feed at its source: this process where it owns the log, else the pod that does. While
- * nobody does, nothing can happen; what the last owner did before is in the journal.
+ * Keeps every feed connected to its source: this process if it owns the log, else the pod that owns it.
+ * While no pod owns the log nothing can happen, and what its last owner committed is in the journal.
  */
 type FeedSources = {
-  /** Brings a new feed its first view, or fails it. */
+  /** Gives a new feed its first view, or fails it. */
   attach(feed: Feed): void;
   detach(sessionId: string): void;
-  /** Looks whether the source of a feed is still the same. */
+  /** Checks whether the source of a feed is still the same. */
   check(feed: Feed): void;
-  /** Whether its source is this process, as far as is known. */
+  /** True when this process is the source, as far as is known. */
   isLocal(sessionId: string): boolean;
-  /** This process may have another part in it than before: its source is looked for again. */
+  /** This process may have become or ceased to be the owner, so the source is looked up again. */
   forget(sessionId: string): void;
-  /** Takes what a pod said of a session when it was asked for again. */
+  /** Handles a pod's reply about a session that was followed again. */
   acceptReply(feed: Feed | undefined, address: string, sessionId: string, reply: OwnerReply): void;
 };
 
@@ -379,19 +380,19 @@ type FeedSourcesParts = {
   ownerOf: (sessionId: string) => Promise<string | undefined>;
   localView: (sessionId: string) => HeaderView | undefined;
   readView: (sessionId: string) => Promise<HeaderView | undefined>;
-  /** Not dropped meanwhile. */
+  /** True unless the feed was dropped meanwhile. */
   isCurrent: (feed: Feed) => boolean;
-  /** Its source isn't this process: whether it is still the same is to be looked at every second. */
+  /** The source is not this process, so it is checked every second. */
   onElsewhere: (sessionId: string) => void;
 };
 
-/** What is "unknown" is looked for again, and the journal is asked whatever is found. */
+/** An "unknown" source is looked up again, and the journal is read whatever is found. */
 type Source = "here" | "nowhere" | "unknown" | { readonly address: string };
 
 export function createFeedSources(parts: FeedSourcesParts): FeedSources {
   const { bus, subscriber } = parts;
   const sources = new Map<string, Source>();
-  /** Whose source is being looked for, so that each is looked for once at a time. */
+  /** Feeds whose source is being looked up, so that each has one lookup at a time. */
   const resolving = new Set<Feed>();
 
   const addressOf = (source: Source | undefined) =>
@@ -438,7 +439,7 @@ export function createFeedSources(parts: FeedSourcesParts): FeedSources {
     try {
       view = await readSource(sessionId, source);
     } catch (error) {
-      // An owner that doesn't answer doesn't keep anybody from what the journal has.
+      // If the owner does not respond, the client still gets what the journal has.
       if (hasCode(error, "closed")) throw error;
     }
     view ??= await parts.readView(sessionId);
@@ -451,7 +452,7 @@ export function createFeedSources(parts: FeedSourcesParts): FeedSources {
     resolving.add(feed);
     resolve()
       .catch((error: unknown) => {
-        // Where something is known already, the next second asks again.
+        // If the feed has a view already, the next tick tries again.
         if (!feed.view) feed.fail(error);
         else markUnknown(feed);
       })
@@ -488,7 +489,7 @@ export function createFeedSources(parts: FeedSourcesParts): FeedSources {
   };
 
   function refresh(feed: Feed): void {
-    // The next second asks the pod again where this fails.
+    // If this fails, the next tick asks the pod again.
     parts.readView(feed.sessionId).then(
       (view) => view && feed.accept(view, []),
       () => markUnknown(feed),

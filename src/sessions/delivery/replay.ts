@@ -8,7 +8,7 @@ import { sameState, turnOf, type HeaderView } from "./view.ts";
 type ReplayParts = {
   ring: () => Ring;
   page: (after: number) => Promise<Entry[]>;
-  /** Looks in the journal how far the session is. */
+  /** Reads from the journal how far the session is. */
   refresh: () => Promise<void>;
   push: (subscriber: Subscriber, event: FeedEvent) => void;
   current: () => { readonly view: HeaderView; readonly head: number };
@@ -16,8 +16,8 @@ type ReplayParts = {
 };
 
 /**
- * Tells one subscriber everything after its place, page by page however much it is, until it stands
- * where the feed stands; then it is live. The feed goes on meanwhile, and is looked at anew every time.
+ * Sends one subscriber everything after its position, page by page, until it has reached the feed's head.
+ * Then the subscriber is live. The feed goes on meanwhile, so its head is read again for each page.
  */
 export function createReplay(parts: ReplayParts) {
   const { ring, page, push, current } = parts;
@@ -25,7 +25,7 @@ export function createReplay(parts: ReplayParts) {
 
   const whyReset = async (position: JoinPosition): Promise<Reset> => {
     if (position.lastSeq === 0) return {};
-    // A client may have heard of more than this process did: the journal knows who is right.
+    // A client may know more entries than this process, so the journal decides.
     if (position.lastSeq > current().view.lastSeq) await parts.refresh();
     const { view } = current();
     if (position.incarnation !== undefined && position.incarnation !== view.incarnation) {
@@ -37,13 +37,13 @@ export function createReplay(parts: ReplayParts) {
     const [entry, ...following] = recent ? [recent] : await page(position.lastSeq - 1);
     const fits = entry?.seq === position.lastSeq && entry.messageId === position.lastMessageId;
     if (fits) return { following };
-    // Where there is nothing at all, the session may have been deleted since its view was read. Looking
-    // again shows that, and ends the feed, which tells the subscriber so.
+    // With no entry at all, the session may have been deleted after its view was read. A refresh shows
+    // that, and ends the feed and its subscribers.
     if (!entry) await parts.refresh();
     return { reason: "mismatch" };
   };
 
-  /** What the journal has beyond the head comes to everybody together, with its state. */
+  /** Entries beyond the head go to all subscribers together, with their state. */
   const upToHead = (entries: readonly Entry[]) => {
     const { head } = current();
     const last = entries.at(-1);
@@ -57,12 +57,12 @@ export function createReplay(parts: ReplayParts) {
     const known = upToHead(found);
     ring().addBefore(known, current().head);
     if (known[0]?.seq === subscriber.seq + 1) return known;
-    // Deleted meanwhile, or a journal that doesn't have what it had: both are seen by looking again.
+    // Either the session was deleted meanwhile or the journal lost entries. A refresh tells which.
     await parts.refresh();
     if (isGone(subscriber)) return [];
     throw new FlotillaError(
       "store_unavailable",
-      "the store doesn't have what was said: join again",
+      "the store lacks entries of this session: join it again",
     );
   };
 
@@ -90,24 +90,24 @@ export function createReplay(parts: ReplayParts) {
 
 type Reset = {
   readonly reason?: Extract<FeedEvent, { type: "reset" }>["reason"];
-  /** What was read of the entries after the place, on the way. */
+  /** Entries after the position that were read along the way. */
   readonly following?: readonly Entry[];
 };
 
-/** One client of a session, and what it has been told. */
+/** One client of a session, and what it has received. */
 export type Subscriber = {
   readonly sink: Sink<FeedEvent>;
-  /** It gets what is live only once it has been told everything before. */
+  /** It gets live events only once it has received everything before them. */
   stage: "replaying" | "live" | "gone";
-  /** The last entry that it was told of. */
+  /** The last entry that it received. */
   seq: number;
-  /** What it knows of the session's state. */
+  /** The last view that it received. */
   view: HeaderView | undefined;
-  /** How far it was told of the answer of the turn in `view`: the number of the next chunk. */
+  /** The index of the next chunk of the turn in `view`. */
   nextIndex: number;
 };
 
-/** What a subscriber that is live has yet to hear of its session's state. */
+/** The state event that a live subscriber still needs, if any. */
 export function stateFor(subscriber: Subscriber, view: HeaderView): FeedEvent | undefined {
   const before = subscriber.view;
   if (before === view) return undefined;
@@ -117,7 +117,7 @@ export function stateFor(subscriber: Subscriber, view: HeaderView): FeedEvent | 
   return before && sameState(before, view) ? undefined : { type: "state", state: view.state };
 }
 
-/** What chunks hold for a subscriber that knows of their turn; "gap" where some before them are missing. */
+/** The chunks that a subscriber still needs; "gap" if it misses earlier ones. */
 export function chunksFor(subscriber: Subscriber, live: LiveChunks): FeedEvent | "gap" | undefined {
   const { epoch, attempt, chunks } = live;
   const { nextIndex } = subscriber;

@@ -2,17 +2,17 @@ import type { Entry } from "../../protocol/message.ts";
 
 /** The newest entries of a session, without gaps, as many as fit. */
 export type Ring = {
-  /** Entries that come right after those that are here. */
+  /** Adds entries that follow right after the newest one here. */
   add(entries: readonly Entry[]): void;
-  /** Entries that were read up to the first one here; those that don't fit are left out. */
+  /** Adds entries that end right before the oldest one here; those that do not fit are left out. */
   addBefore(entries: readonly Entry[], head: number): void;
-  /** All after this seq; undefined where some of them aren't here. */
+  /** All entries after this seq; undefined if some of them are not here. */
   after(seq: number): readonly Entry[] | undefined;
   at(seq: number): Entry | undefined;
   clear(): void;
 };
 
-/** What all rings of a process take together, and how to make room. */
+/** The bytes that all rings of a process use together, and how to free some. */
 export type RingBudget = { usedBytes: number; readonly maxBytes: number; evict(): void };
 
 export function createRing(budget: RingBudget, maxBytes: number): Ring {
@@ -40,7 +40,7 @@ export function createRing(budget: RingBudget, maxBytes: number): Ring {
         sizes.push(size);
         grow(size);
       }
-      // An eighth more than fits is borne, so that a full ring isn't copied for every entry.
+      // An eighth too much is tolerated, so that a full ring is not copied for every entry.
       if (bytes > maxBytes * 1.125) trim();
       if (budget.usedBytes > budget.maxBytes) budget.evict();
     },
@@ -77,7 +77,7 @@ export function createRing(budget: RingBudget, maxBytes: number): Ring {
   };
 }
 
-/** About what a value takes as JSON, without writing it. */
+/** Estimates the size of a value as JSON, without serialising it. */
 export function estimateJsonBytes(value: unknown): number {
   if (typeof value === "string") return value.length + 2;
   if (typeof value !== "object" || value === null) return 8;

@@ -1,16 +1,16 @@
 import { isTurn, type SessionState } from "../../protocol/message.ts";
 import { type Header, sessionStateOf, permitWaitsOf } from "../conversation/header.ts";
 
-/** What the clients of a session are told of its header, and what puts two of them in order. */
+/** What clients see of a session's header, with the fields that order two views. */
 export type HeaderView = {
   readonly incarnation: string;
   readonly lastSeq: number;
   readonly epoch: number;
-  /** Of the work under way; 0 where there is none, or a debounce. */
+  /** The attempt of the current work; 0 if there is none, or during a debounce. */
   readonly attempt: number;
   /** The pod that makes the answer. */
   readonly runner: string | null;
-  /** How often the attempt has begun or ended to wait for a permit. Pods of earlier releases don't say it. */
+  /** How often the attempt began or ended waiting for a permit. Absent from pods of earlier releases. */
   readonly waits?: number;
   readonly state: SessionState;
   readonly deleted: boolean;
@@ -31,8 +31,9 @@ export function headerViewOf(header: Header, incarnation: string): HeaderView {
 }
 
 /**
- * Whether `next` is the later of two headers of one log. They come by several ways, late and twice, so
- * this is told by what only ever rises: seqs, epochs, within an epoch its end, within work its attempt.
+ * True when `next` is the later of two headers of one log. Headers arrive by several ways, late and
+ * repeated. So this compares only what never falls: seqs, then epochs, then the end of an epoch, then
+ * attempts.
  */
 export function isLater(next: HeaderView, than: HeaderView): boolean {
   if (next.deleted !== than.deleted) return next.deleted;
@@ -45,8 +46,8 @@ export function isLater(next: HeaderView, than: HeaderView): boolean {
 }
 
 /**
- * Within one attempt a runner is named at most once, a stop is asked for at most once, and what counts its
- * waits rises.
+ * Within one attempt a runner is assigned at most once, a stop happens at most once, and the count of
+ * waits only rises.
  */
 function stepsOf({ runner, waits = 0, state }: HeaderView): number {
   const isStopping = isTurn(state) && state.stopping;
@@ -62,7 +63,7 @@ export function sameState(one: HeaderView, other: HeaderView): boolean {
   return a.attempt === b.attempt && a.upToSeq === b.upToSeq && a.stopping === b.stopping;
 }
 
-/** The turn whose answer may be shown, undefined where none is being made. */
+/** The turn whose answer may be shown; undefined if none is being made. */
 export function turnOf(view: HeaderView): { epoch: number; attempt: number } | undefined {
   const { state } = view;
   return isTurn(state) && state.attempt > 0 ? state : undefined;

@@ -4,11 +4,11 @@ import type { Touched } from "./remote-protocol.ts";
 import type { CommittedSession } from "./delivery.ts";
 import type { EntrySubscriber } from "./remote-subscriber.ts";
 
-/** Users whose sessions are watched here: who is told that something happened in one of them. */
+/** The users whose sessions are watched here, and the listeners for changes in them. */
 export type WatchedUsers = {
   watch(tenant: string, user: string): () => void;
   listen(listener: TouchListener): () => void;
-  /** Tells those here, and the processes that watch one of the session's users. */
+  /** Notifies local listeners, and the processes that watch one of the session's users. */
   committed(what: CommittedSession): void;
   notify(touched: Touched | undefined): void;
   tick(): void;
@@ -21,7 +21,7 @@ export type WatchedUsersParts = {
   owners: () => Promise<readonly string[]>;
   publisher: EntryPublisher;
   subscriber: EntrySubscriber;
-  /** Those that are watched, kept here. */
+  /** The users that are watched, maintained here. */
   watched: DigestedSet;
 };
 
@@ -31,7 +31,7 @@ export function createWatchedUsers({
   subscriber,
   watched,
 }: WatchedUsersParts): WatchedUsers {
-  /** How many watch each of them. */
+  /** How many watchers each user has. */
   const watchers = new Map<string, number>();
   const listeners = new Set<TouchListener>();
   let closed = false;
@@ -47,7 +47,7 @@ export function createWatchedUsers({
       watchers.set(key, count + 1);
       if (count === 0) {
         watched.add(key);
-        // Where this fails, the next second tells them.
+        // If this fails, the next tick sends it.
         owners().then(
           (addresses) => !closed && watched.has(key) && subscriber.watch(addresses, key),
           () => {},
@@ -101,7 +101,7 @@ export function createWatchedUsers({
   };
 }
 
-/** Neither part holds the character between them: databases refuse it. */
+/** Neither part contains a NUL, because databases refuse it. */
 function keyOf(tenant: string, user: string): string {
   return `${tenant}\0${user}`;
 }

@@ -10,9 +10,8 @@ import type { Heads, Owners } from "./ownership.ts";
 import { graceMs, patienceMs, maxRetryDelayMs, transientStoreCodes } from "./retry.ts";
 
 /**
- * Brings commands to whoever owns the session's log, wherever that is. It asks again, with the same ids,
- * for as long as it isn't known what became of them: an owner that has stored something already answers
- * with what it stored.
+ * Sends commands to the owner of the session's log, on this pod or another. It retries with the same ids
+ * until the outcome is known. An owner that has stored the command already returns what it stored.
  */
 export type CommandRouter = {
   submit(
@@ -33,9 +32,9 @@ type RouteOptions = {
 export type CommandRouterParts = {
   bus: Bus;
   heads: Pick<Heads, "all" | "last" | "of">;
-  /** Undefined in programs that are no pods. */
+  /** Undefined in a process that is not a pod. */
   owners: Pick<Owners, "of" | "awaken"> | undefined;
-  /** Makes logs where there are none. */
+  /** Creates the logs when there are none. */
   create: () => Promise<void>;
   clock: Clock;
   random: Random;
@@ -43,7 +42,7 @@ export type CommandRouterParts = {
 
 const topic = "session.ask";
 const requestMs = 2_000;
-/** A head that was seen within this time is believed. */
+/** A head read within this time is trusted. */
 const maxHeadAgeMs = 1_000;
 
 export function createCommandRouter(parts: CommandRouterParts): CommandRouter {
@@ -54,7 +53,7 @@ export function createCommandRouter(parts: CommandRouterParts): CommandRouter {
     ? bus.serve(topic, async (body) => {
         const { tenant, sessionId, command, term, patienceMs: waitedMs } = readEnvelope(body);
         const owner = owners.of(sessionId);
-        // A letter for an earlier term may have been sent again since, and refused by a later owner.
+        // An envelope for an earlier term may have been sent again since, and refused by a later owner.
         if (!owner || (term && !isSameTerm(term, owner.head))) {
           throw notAccepted();
         }
@@ -85,7 +84,8 @@ export function createCommandRouter(parts: CommandRouterParts): CommandRouter {
     if (to === bus.address && !owners?.of(request.sessionId)) throw noOwner();
     const { incarnation, term } = head;
     const waitMs = Math.max(1, Math.min(requestMs, limitMs));
-    // The owner gives this copy up when the next one is on its way; what it stored till then may be told later.
+    // The owner drops this copy when the sender sends the next one. If it has stored it by then, its result
+    // may still arrive.
     const envelope = { ...request, term: { incarnation, term }, patienceMs: waitMs };
     const answer = bus
       .request(to, topic, envelope as unknown as Json, { timeoutMs: Math.max(1, limitMs) })
@@ -98,14 +98,16 @@ export function createCommandRouter(parts: CommandRouterParts): CommandRouter {
     });
   };
 
-  /** Asks whoever has the log, until somebody answers or time is up. */
+  /** Sends to the current owner until a result arrives or time is up. */
   const submitUntilAnswered = async (
     request: RoutedCommand,
     { startedMs, timeoutMs, signal, ...begun }: Submission,
   ) => {
     const { tenant, sessionId, command } = request;
     let { mayBeStored } = begun;
-    /** What any try is told was stored: where every answer is slow, no try has its own in time. */
+    /**
+     * Resolves with the first result of any try. When every response is slow, no try gets its own in time.
+     */
     const stored = Promise.withResolvers<CommandResult>();
     const submitOnce = (leftMs: number, maxAgeMs: number): Promise<CommandResult> => {
       const owner = owners?.of(sessionId);
@@ -122,8 +124,8 @@ export function createCommandRouter(parts: CommandRouterParts): CommandRouter {
           submitOnce(leftMs, tries === 1 ? maxHeadAgeMs : 0),
         ]);
       } catch (error) {
-        // One who has lost the log may have stored it before, without hearing of that. And what was
-        // under way when this process began to leave may have got there.
+        // An owner that lost the log may have stored the command without learning so. And a command sent
+        // just before this process closed may have arrived.
         mayBeStored ||= hasCode(error, "timeout", "unknown_outcome");
         mayBeStored ||= hasCode(error, "not_owner") && !isNotAccepted(error);
         mayBeStored ||= wasOpen && hasCode(error, "closed");
@@ -136,7 +138,7 @@ export function createCommandRouter(parts: CommandRouterParts): CommandRouter {
     }
   };
 
-  /** A store or an owner that says nothing at all keeps no caller for longer than its time. */
+  /** Bounds the wait when the store or the owner does not respond at all. */
   const withinTimeout = (
     answer: Promise<CommandResult>,
     timeoutMs: number,
@@ -147,8 +149,8 @@ export function createCommandRouter(parts: CommandRouterParts): CommandRouter {
     });
 
   /**
-   * The last that was asked of sessions elsewhere or in trouble. An owner of this process keeps the order
-   * in which it is asked; a letter may be lost and sent again, so what follows waits until it is answered.
+   * The last submission to each session with a remote or failing owner. A local owner keeps the order of
+   * submission. An envelope can be lost and sent again, so the next command waits for its result.
    */
   const queues = new Map<string, Promise<unknown>>();
 
@@ -202,7 +204,7 @@ type RoutedCommand = {
   readonly command: Command;
 };
 
-/** Which owner of which log a letter is for. Terms are counted anew in a log that takes another's place. */
+/** The owner that an envelope is for. Terms restart in a log that replaces another. */
 type Term = Pick<Head, "incarnation" | "term">;
 
 function isSameTerm(one: Term, other: Term): boolean {
@@ -211,11 +213,11 @@ function isSameTerm(one: Term, other: Term): boolean {
 
 type CommandEnvelope = RoutedCommand & {
   readonly term: Term | undefined;
-  /** How long its sender waits for the answer. */
+  /** How long the sender waits for the result. */
   readonly patienceMs: number | undefined;
 };
 
-/** What a command says is for the owner to judge, but it has to be one. */
+/** Checks only that the body holds a command. The owner validates its content. */
 function readEnvelope(body: Json): CommandEnvelope {
   const { tenant, sessionId, command, ...more } = (body ?? {}) as {
     [Key in keyof CommandEnvelope]?: unknown;
@@ -228,21 +230,21 @@ function readEnvelope(body: Json): CommandEnvelope {
       sessionId,
       command: command as Command,
       term: readTerm(term),
-      // Pods of earlier releases don't say it.
+      // Absent in envelopes from earlier releases.
       patienceMs: typeof waitedMs === "number" && waitedMs > 0 ? waitedMs : undefined,
     };
   }
-  throw new FlotillaError("invalid_input", "what was asked of a session can't be read");
+  throw new FlotillaError("invalid_input", "cannot read the session command in this envelope");
 }
 
-/** Pods of earlier releases don't say it. */
+/** Absent in envelopes from earlier releases. */
 function readTerm(value: unknown): Term | undefined {
   const { incarnation, term } = (value ?? {}) as Partial<Term>;
   const isTerm = typeof incarnation === "string" && typeof term === "number";
   return isTerm ? { incarnation, term } : undefined;
 }
 
-/** What is asked again: the log has no owner, or another one, or its owner or the store didn't answer. */
+/** Worth another try: the log has no owner or a new one, or the owner or the store did not respond. */
 const transientCodes = [
   "not_owner",
   "unavailable",
@@ -252,21 +254,21 @@ const transientCodes = [
 ] as const;
 
 /**
- * Whether a refusal is certain though an earlier try may have been stored. An owner looks for what has an
- * id before it refuses it. What has none may have been stored and be refused for what the session has
- * become since, even by that very try, unless it is such that no session could take it.
+ * True when a refusal is final although an earlier try may have been stored. An owner checks a client id
+ * before it refuses a command. A command without an id may have been stored and then refused because of
+ * its own change, unless no session could ever accept it.
  */
 function isDecided({ type }: Command, error: unknown): boolean {
   if (type === "append" || type === "tool_result") return hasCode(error, ...decidedCodes);
-  // A session that isn't there was never stored: those that were deleted keep their ids.
+  // `not_found` is final too: a session that was stored keeps its id even when deleted.
   if (type === "create") return hasCode(error, ...decidedCodes) && !hasCode(error, "conflict");
   return hasCode(error, ...neverStoredCodes);
 }
 
 /**
- * Whether a copy changes nothing that is stored after another one, by its id, epoch or attempt. Of the rest,
- * only the answer to the last copy says that none is on its way any more, which would undo what another
- * caller has asked for since.
+ * True when a second copy changes nothing, because of its id, epoch or attempt. For other commands only
+ * the response to the last copy shows that no copy is in flight. A late copy would undo another caller's
+ * change.
  */
 function isDoneOnce({ type }: Command): boolean {
   return !repeatable.has(type);
@@ -280,9 +282,9 @@ const repeatable: ReadonlySet<Command["type"]> = new Set([
   "unarchive",
 ]);
 
-/** Not even tried, as opposed to an owner that was fenced while it stored it. */
+/** Not tried at all, unlike a command whose owner was fenced while storing it. */
 function notAccepted(): FlotillaError {
-  const message = "another pod has this log, or has had it since";
+  const message = "another pod owns this session's log: send it there";
   return new FlotillaError("not_owner", message, { details: { taken: false } });
 }
 
@@ -300,15 +302,15 @@ function noOwner(): FlotillaError {
 function outcomeUnknown(cause: unknown): FlotillaError {
   return new FlotillaError(
     "unknown_outcome",
-    "no pod has answered in time, and it may have been stored: send it again with the same id",
+    "no pod answered in time, and it may have been stored: send it again with the same id",
     { cause },
   );
 }
 
-/** Of what no session could take, whatever has become of it. */
+/** Codes for commands that no session can accept, whatever its state. */
 const neverStoredCodes = ["payload_not_storable", "payload_too_deep", "payload_too_large"] as const;
 
-/** What an owner decides once it has looked whether the same was stored before. */
+/** Codes that an owner returns only after it has checked whether the client id is stored. */
 export const decidedCodes = [
   "conflict",
   "forbidden",

@@ -5,11 +5,11 @@ import { livePods } from "../../pods/sql.ts";
 import type { Database } from "../../store/database.ts";
 import type { AgentFacts } from "../conversation/command.ts";
 
-/** What pods that are up say of themselves, as far as sessions go. Asked for once a second. */
+/** The live pods that serve sessions, and the agents they have. Read from the store once a second. */
 export type Fleet = {
-  /** Those that serve sessions, with how long that has been known. */
+  /** Pods that serve sessions, each with how long it has been known, in ms. */
   pods(): ReadonlyMap<string, number>;
-  /** Those that have this agent in code. */
+  /** Pods that define this agent in code. */
   withAgent(name: string): readonly string[];
   factsOf(name: string): AgentFacts | undefined;
   refresh(): Promise<void>;
@@ -17,7 +17,7 @@ export type Fleet = {
   close(): void;
 };
 
-/** What a pod says of itself. */
+/** The part of a pod's metadata that concerns sessions. */
 export type PodSessionInfo = { readonly agents: Readonly<Record<string, AgentFacts>> };
 
 type Known = { readonly sinceMs: number; readonly agents: Readonly<Record<string, AgentFacts>> };
@@ -44,7 +44,7 @@ export function createFleet(parts: { database: Database; clock: Clock; log: Logg
       }
       known = found;
     } catch (error) {
-      log.debug({ error: messageOf(error) }, "pods weren't looked at");
+      log.debug({ error: messageOf(error) }, "reading live pods failed");
     } finally {
       refreshing = undefined;
     }
@@ -82,7 +82,7 @@ export function createFleet(parts: { database: Database; clock: Clock; log: Logg
   };
 }
 
-/** A row may hold anything, also what a later release says. */
+/** A row may hold anything, including metadata of a later release. */
 function sessionsOf(metadata: unknown): PodSessionInfo | undefined {
   try {
     const { sessions } = JSON.parse(String(metadata)) as { sessions?: PodSessionInfo };

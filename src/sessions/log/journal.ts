@@ -2,29 +2,29 @@ import type { Entry } from "../../protocol/message.ts";
 import type { DecidedEntry } from "../conversation/command.ts";
 import type { Header } from "../conversation/header.ts";
 
-/** Where a log stands, and whose it is. */
+/** A log's position and its owner. */
 export type Head = {
   readonly logId: number;
-  /** Chosen by chance when the log is made, so that another in its place is recognised. */
+  /** Random, chosen when the log is created, so that a log that replaces it is recognised. */
   readonly incarnation: string;
-  /** Rises with every owner. */
+  /** Grows with every new owner. */
   readonly term: number;
   readonly owner: string | null;
-  /** The process of the owner, as others on its machine find it. */
+  /** The process of the owner, as other processes on its machine can find it. */
   readonly host: string | null;
-  /** Of the last record. */
+  /** The offset of the last record. */
   readonly offset: number;
   readonly recordId: string;
-  /** Moves while the owner lives. */
+  /** Grows while the owner is alive. */
   readonly beat: number;
 };
 
-/** One batch of decisions, and all of what they change. */
+/** One batch of decisions with everything that they change. */
 export type LogRecord = {
   readonly recordId: string;
   readonly entries: readonly (DecidedEntry & { readonly sessionId: string })[];
   readonly headers: readonly Header[];
-  /** The sessions whose users have changed. Without it, those of any header here may have. */
+  /** Sessions whose users changed. Without it, the users of any header here may have changed. */
   readonly members?: readonly string[];
   readonly metadata: readonly { readonly sessionId: string; readonly metadata: string }[];
   readonly reads: readonly {
@@ -43,10 +43,10 @@ export type Checkpoint = {
 };
 
 /**
- * What became of a record. `fenced`: its place is taken by another's. `duplicate`: nothing was stored,
- * because these client ids were stored before, too long ago to be remembered; the record has to be
- * decided again with their seqs. What can't be known is thrown as `unknown_outcome`, and resolved by
- * committing the same record at the same place again. Every other error thrown is definite.
+ * The outcome of a commit. `fenced`: another record is in its position. `duplicate`: nothing was stored,
+ * because these client ids were stored long ago; decide the record again with their seqs. An unknown
+ * outcome is thrown as `unknown_outcome`; committing the same record at the same position again resolves
+ * it. Every other error means that nothing was stored.
  */
 export type CommitResult =
   | { readonly type: "committed"; readonly head: Head }
@@ -56,36 +56,36 @@ export type CommitResult =
 export type ClientIdRef = { readonly sessionId: string; readonly clientId: string };
 export type StoredClientId = ClientIdRef & { readonly seq: number };
 
-/** Where conversations are kept. Every implementation passes the suite in `contract/journal.ts`. */
+/** Stores conversations. Every implementation passes the suite in `contract/journal.ts`. */
 export type Journal = {
-  /** All heads in order of their numbers; none where no log was made yet. */
+  /** All heads, ordered by log id; empty if no log has been created. */
   heads(): Promise<Head[]>;
-  /** Makes the logs, unless there are some. How many there are is never changed afterwards. */
+  /** Creates the logs, unless they exist. Their number never changes afterwards. */
   create(logs: number): Promise<void>;
-  /** Becomes the owner by an owner record right behind `seen`; undefined where that isn't the end. */
+  /** Takes ownership with a record right after `seen`. Returns undefined if the head has moved. */
   take(
     seen: Head,
     owner: { podId: string; host: string | null; recordId: string },
   ): Promise<Head | undefined>;
-  /** Gives logs up, so that others needn't wait for their beat to stop. */
+  /** Releases logs, so that other pods need not wait for the beat to stop. */
   release(podId: string, logs: readonly { logId: number; term: number }[]): Promise<void>;
-  /** Shows that the owner lives, and gives the numbers of those logs that are still its own. */
+  /** Shows that the owner is alive, and returns the ids of those logs that it still owns. */
   beat(podId: string, logs: readonly { logId: number; term: number }[]): Promise<number[]>;
-  /** Stores a record right behind `at`. */
+  /** Stores a record right after `at`. */
   commit(at: Head, record: LogRecord): Promise<CommitResult>;
 
-  /** Reads need no owner: they see what is committed. */
+  /** Reads need no owner: they see committed state. */
   header(sessionId: string): Promise<Header | undefined>;
-  /** Headers of a log that have work under way. */
+  /** Headers of a log's sessions that have work in progress. */
   busy(logId: number): Promise<Header[]>;
-  /** Which of these client ids are stored, and where. */
+  /** Finds which of these client ids are stored, with their seqs. */
   storedIds(ids: readonly ClientIdRef[]): Promise<StoredClientId[]>;
   /** Entries with `seq > after`, in order. */
   entries(
     sessionId: string,
     page: { after: number; limit: number; maxBytes?: number },
   ): Promise<Entry[]>;
-  /** The newest entries up to `upTo`, in order, none of them up to `after`. */
+  /** The newest entries with `after < seq <= upTo`, in order. */
   tail(
     sessionId: string,
     page: { after: number; upTo: number; limit: number; maxBytes?: number },

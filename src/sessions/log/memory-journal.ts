@@ -13,7 +13,7 @@ type StoredEntry = {
 
 type Stored = {
   logId: number;
-  /** As JSON, so that nobody holds what another may change. */
+  /** As JSON, so that callers cannot change stored objects. */
   header: string;
   entries: Map<number, StoredEntry>;
   seqs: Map<string, number>;
@@ -21,14 +21,14 @@ type Stored = {
 };
 
 /**
- * A journal that lasts as long as its process, for tests. It keeps what a journal is asked for: who
- * has read what, and metadata, are looked up in the database alone.
+ * A journal in the memory of its process, for tests. It keeps only what the Journal type can read: read
+ * positions and metadata exist in the database alone.
  */
 export function createMemoryJournal({ ids }: { ids: Ids }): Journal {
   const heads: Head[] = [];
   const sessions = new Map<string, Stored>();
 
-  /** Where a record that is to follow `seen` finds its log. */
+  /** Compares the log's head with `seen`, and with `to`, where the record would move it. */
   const compareHead = (seen: Head, to: Head): "before" | "there" | "elsewhere" => {
     const head = heads[seen.logId];
     if (!head || head.incarnation !== seen.incarnation) return "elsewhere";
@@ -115,7 +115,7 @@ export function createMemoryJournal({ ids }: { ids: Ids }): Journal {
       if (found.length > 0) return { type: "duplicate", found };
       for (const { sessionId, seq } of changes.entries) {
         if (sessions.get(sessionId)?.entries.has(seq)) {
-          throw new FlotillaError("internal", `session ${sessionId} has an entry ${seq} already`);
+          throw new FlotillaError("internal", `session ${sessionId} already has an entry ${seq}`);
         }
       }
       const head = (heads[at.logId] = { ...heads[at.logId]!, ...moved });

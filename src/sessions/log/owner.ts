@@ -11,30 +11,30 @@ import { type RecordDraft, draftRecord, type PendingCommand } from "./record.ts"
 import { patienceMs, maxRetryDelayMs, transientStoreCodes } from "./retry.ts";
 
 /**
- * Appends to one log. It decides in memory and commits one record at a time, with everything that was
- * asked while the last one was under way. Memory changes only after the commit, and answers, effects and
- * delivery come after that.
+ * Appends to one log. It decides commands in memory and commits one record at a time. A record holds every
+ * command submitted while the previous record was being committed. Memory changes only after the commit;
+ * results, effects and delivery follow.
  */
 export type Owner = {
-  /** Where its log stands, as far as it has committed. */
+  /** The head after the last record that this owner committed. */
   readonly head: Head;
-  /** Answers once what was decided is committed. Rejects with `not_owner` where others have the log. */
+  /** Resolves once the decision is committed. Rejects with `not_owner` when another pod owns the log. */
   submit(
     tenant: string,
     sessionId: string,
     command: Command,
     options?: SubmitOptions,
   ): Promise<CommandResult>;
-  /** What is committed of a session, where it is in memory. */
+  /** The committed header of a session, if it is in memory. */
   cachedHeader(sessionId: string): Header | undefined;
-  /** Takes no more, and waits for what is under way. */
+  /** Accepts no more commands, and waits for the commit in flight. */
   stop(): Promise<void>;
-  /** Somebody else has the log: forgets everything, and sends those who wait there. */
+  /** Another pod owns the log: clears memory and rejects pending commands with `not_owner`. */
   drop(): void;
 };
 
 type SubmitOptions = {
-  /** How long its caller waits for the answer. Default 15,000, which is the most. */
+  /** How long the caller waits for the result. Default and maximum 15,000. */
   patienceMs?: number;
 };
 
@@ -45,37 +45,37 @@ export type OwnerParts = {
   ids: Ids;
   log: Logger;
   facts: (tenant: string) => Facts;
-  /** Makes sure that facts about these agents are at hand. Undefined where they are. */
+  /** Loads facts about these agents. Returns undefined when they are loaded already. */
   prime: (tenant: string, agents: readonly string[]) => Promise<void> | undefined;
-  /** Told of every record that was committed, in order. */
+  /** Called with every committed record, in order. */
   onCommitted: (committed: CommittedRecord) => void;
-  /** Told once: somebody else has the log. */
+  /** Called once, when another pod owns the log. */
   onFenced: () => void;
-  /** Whether what it remembers is the latest: no other pod can have taken the log since its last beat. */
+  /** True when memory is current: no other pod can have taken the log since this pod's last beat. */
   isFresh: () => boolean;
-  /** How many sessions are kept in memory, besides those in which something goes on. Default 50,000. */
+  /** How many sessions stay in memory, besides those with work or pending commands. Default 50,000. */
   maxSlots?: number;
 };
 
 export type CommittedRecord = {
   readonly head: Head;
   readonly record: LogRecord;
-  /** What each session has to have done now, by its id. */
+  /** The effects to perform now, by session id. */
   readonly effects: readonly (readonly [sessionId: string, SessionEffect])[];
   readonly formerUsers: RecordDraft["formerUsers"];
   readonly durationMs: number;
 };
 
 type Slot = {
-  /** Committed; undefined where there is no such session. */
+  /** The committed header; undefined if the session does not exist. */
   header: Header | undefined;
-  /** Asked while the header was being read, in order. */
+  /** Commands submitted while the header is being read, in order. */
   waiting: PendingCommand[] | undefined;
 };
 
 const maxBatch = 1_000;
 const maxWaiting = 20_000;
-/** A pod that leaves while the store is away must be gone before it is killed. */
+/** A pod that shuts down while the store is unreachable must exit before it is killed. */
 const leaveTimeoutMs = 5_000;
 
 export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerParts): Owner {
@@ -85,9 +85,9 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
   const storedBefore = createDuplicateCheck({ journal, known });
   let head = taken;
   let queue: PendingCommand[] = [];
-  /** What is asked of sessions of which something is being looked for, in order; the others go on. */
+  /** Commands of sessions whose client ids are being checked, in order. Other sessions go on. */
   const held = new Map<string, PendingCommand[]>();
-  /** Sessions that are held no more. What was asked of them goes first in the next record. */
+  /** Sessions whose check is done. Their held commands go first in the next record. */
   let freed: string[] = [];
   let underWay: readonly PendingCommand[] = [];
   let waiting = 0;
@@ -99,8 +99,8 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
   const flush = (): void => {
     scheduled = false;
     if (committing) return;
-    // Only between records: what is asked of a held session reaches `held` in its order, also from within
-    // a record that is stored in parts.
+    // Only between records. A command of a held session then reaches `held` in its order, even when a
+    // record is stored in halves.
     if (freed.length > 0) queue = [...takeHeld(freed), ...queue];
     freed = [];
     if (queue.length === 0) return;
@@ -133,15 +133,15 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
     });
     const doubted = storedBefore.doubted(draft);
     if (doubted.length > 0) return storeAfterLookup(items, doubted);
-    // What changes nothing, a refusal above all, is decided by memory alone. Where another pod may have the
-    // log, an empty record shows whether it has.
+    // A draft that changes nothing, mostly refusals, needs memory alone. If another pod may own the log,
+    // committing an empty record finds out.
     if (draft.isEmpty && parts.isFresh()) return settle(draft);
     const startedMs = clock.monotonic();
     let committed: CommitResult;
     try {
       committed = await commit(draft.record, items);
     } catch (error) {
-      // Nothing was stored. Of several, one may be at fault: in halves only that one fails.
+      // Nothing was stored. One command may be at fault, so store halves until it fails alone.
       if (items.length > 1 && !hasCode(error, ...storeWideCodes)) {
         const middle = Math.ceil(items.length / 2);
         await store(items.slice(0, middle));
@@ -163,8 +163,8 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
     try {
       parts.onCommitted({ head, record, effects, formerUsers, durationMs });
     } catch (error) {
-      // It is stored, so whoever asked is told so.
-      log.error({ log: head.logId, error: messageOf(error) }, "a record wasn't made known");
+      // The record is stored, so its callers get their results all the same.
+      log.error({ log: head.logId, error: messageOf(error) }, "committed record not delivered");
     }
     settle(draft);
   };
@@ -172,7 +172,10 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
   const hold = (item: PendingCommand): boolean =>
     held.get(item.sessionId)?.push(item) !== undefined;
 
-  /** The sessions of what is doubted wait for the look, and all others are stored meanwhile. */
+  /**
+   * Holds the sessions of the doubted commands until the check ends. All other sessions are stored
+   * meanwhile.
+   */
   const storeAfterLookup = (
     items: readonly PendingCommand[],
     doubted: readonly PendingCommand[],
@@ -210,7 +213,7 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
     (ended === "no" ? itsOwnMs : Math.min(itsOwnMs, leaveTimeoutMs));
   const isStoreAway = (error: unknown): boolean => hasCode(error, ...transientStoreCodes);
 
-  /** Tells those whose time is up. What the store itself refuses may be stored yet for the others. */
+  /** Rejects commands whose time is up. If the store itself failed, the others are tried again. */
   const giveUp = (items: readonly PendingCommand[], error: unknown): Promise<void> | void => {
     const left = items.filter((item) => hasCode(error, ...storeWideCodes) && !isLate(item));
     reject(
@@ -220,7 +223,7 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
     if (left.length > 0) return store(left);
   };
 
-  /** Until it is known what became of it. Only an error that says that nothing was stored is thrown. */
+  /** Retries until the outcome is known. Throws only errors that mean that nothing was stored. */
   const commit = async (
     record: LogRecord,
     items: readonly PendingCommand[],
@@ -232,10 +235,10 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
       } catch (error) {
         unknown ||= hasCode(error, "unknown_outcome");
         if (!unknown && (items.some(isLate) || !hasCode(error, ...storeWideCodes))) throw error;
-        if (tries === 1) log.warn({ log: head.logId, error: messageOf(error) }, "a record waits");
+        const fields = { log: head.logId, error: messageOf(error) };
+        if (tries === 1) log.warn(fields, "session log commit failed, retrying");
         await sleep(clock, Math.min(contentionMs(tries, random), maxRetryDelayMs));
-        // Whoever closes the store can't wait for it any more; what became of the record is for the
-        // next owner to see.
+        // A closed store cannot tell what became of the record. The next owner finds out.
         if (hasCode(error, "closed")) return { type: "fenced" };
       }
     }
@@ -254,7 +257,7 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
     if (slots.size > maxSlots) forget();
   };
 
-  /** Those of whom something is asked stay: without its header a session would be taken for none. */
+  /** Sessions with pending commands stay: without its header a session would count as missing. */
   const forget = (): void => {
     const busySessions = new Set([...underWay, ...queue].map(({ sessionId }) => sessionId));
     for (const sessionId of held.keys()) busySessions.add(sessionId);
@@ -271,7 +274,7 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
   };
   const rejectAll = (items: readonly PendingCommand[]): void =>
     reject(items, ownerMoved(head.logId));
-  /** None of it was put into a record, so that its callers needn't doubt a later refusal. */
+  /** For commands that were in no record. Their callers can then trust a later refusal. */
   const rejectUnstored = (items: readonly PendingCommand[]): void =>
     reject(items, notAccepted(head.logId));
 
@@ -286,7 +289,7 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
   const fenced = (items: readonly PendingCommand[]): void => {
     rejectAll(items);
     if (ended === "fenced") return;
-    log.warn({ log: head.logId, term: head.term }, "another pod has the log");
+    log.warn({ log: head.logId, term: head.term }, "session log lost to another pod");
     drop();
     parts.onFenced();
   };
@@ -307,8 +310,8 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
   };
 
   /**
-   * Reads what a session's first command needs; what was asked meanwhile follows in its order. A store that
-   * is away is asked again for as long as any of them has time, and `onGivenUp` is called where none has.
+   * Reads what a session's first command needs. Commands submitted meanwhile follow in order. Retries
+   * while the store is unreachable and any command has time left; otherwise calls `onAbandoned`.
    */
   const fill = async (
     slot: Slot,
@@ -362,7 +365,7 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
     } else {
       const made: Slot = { header: undefined, waiting: [item] };
       slots.set(item.sessionId, made);
-      // Also where nothing is ever stored: anybody can ask for sessions that there aren't.
+      // Needed here too, because anyone can send commands for sessions that do not exist.
       if (slots.size > maxSlots) forget();
       void load(item.sessionId, made, item);
     }
@@ -371,7 +374,7 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
   const release = (slot: Slot): void => {
     const waitingCommands = slot.waiting ?? [];
     slot.waiting = undefined;
-    // One that stops has waited for all that it was to store: the log may be given up by now.
+    // A stopping owner has already waited for its last commit, so the log may be released by now.
     if (ended !== "no") return rejectUnstored(waitingCommands);
     for (const each of waitingCommands) put(each);
   };
@@ -383,7 +386,7 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
     submit(tenant, sessionId, command, { patienceMs: givenMs = patienceMs } = {}) {
       if (ended !== "no") return Promise.reject(notAccepted(head.logId));
       if (waiting >= maxWaiting) {
-        const message = `${maxWaiting} commands wait for log ${head.logId} already: slow down`;
+        const message = `log ${head.logId} has ${maxWaiting} commands waiting: send fewer at once`;
         return Promise.reject(new FlotillaError("overloaded", message));
       }
       waiting++;
@@ -408,7 +411,7 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
   };
 }
 
-/** Where the store itself is the trouble, halves would fare no better. */
+/** Codes that concern the whole store. Storing halves would fail in the same way. */
 const storeWideCodes = [
   "closed",
   "store_busy",
@@ -420,15 +423,15 @@ const storeWideCodes = [
 ] as const;
 
 function ownerMoved(logId: number): FlotillaError {
-  return new FlotillaError("not_owner", `another pod has log ${logId}: ask it again`);
+  return new FlotillaError("not_owner", `another pod owns log ${logId}: send it there`);
 }
 
 function notAccepted(logId: number): FlotillaError {
-  const message = `another pod has log ${logId}, or will have it: ask it again`;
+  const message = `this pod no longer accepts commands for log ${logId}: send it to its next owner`;
   return new FlotillaError("not_owner", message, { details: { taken: false } });
 }
 
-/** Agents that a command names besides those that its session has. */
+/** Agents that a command names besides those of its session. */
 function agentsOf(command: Command): readonly string[] {
   if (command.type === "create") return command.agents;
   if (command.type === "members") return command.agents ?? none;
@@ -438,8 +441,8 @@ function agentsOf(command: Command): readonly string[] {
 const none: readonly string[] = [];
 
 /**
- * The places of what clients have sent lately, so that sending it again is answered at once. What isn't
- * known here is found by the journal, which stores no client id twice.
+ * The seqs of recently stored client ids, so that a repeated command is answered from memory. Older ids
+ * are found by the journal, which stores no client id twice.
  */
 function knownIds(maxIds = 65_536) {
   const seqs = new Map<string, number>();
@@ -456,8 +459,8 @@ function knownIds(maxIds = 65_536) {
 type KnownIds = ReturnType<typeof knownIds>;
 
 /**
- * What was stored isn't refused when it is sent again, whatever has become of its session since. An owner
- * may know nothing of what the one before it has stored, so it looks before it refuses.
+ * A command that was stored is not refused when it is sent again, whatever has changed in its session
+ * since. An owner does not know which ids its predecessor stored, so it reads them before it refuses.
  */
 function createDuplicateCheck({
   journal,
@@ -468,7 +471,7 @@ function createDuplicateCheck({
 }) {
   const checked = new WeakSet<PendingCommand>();
   return {
-    /** Those that would be refused without anybody having looked. */
+    /** Refused commands whose client ids have not been checked in the store. */
     doubted: ({ outcomes }: RecordDraft): PendingCommand[] =>
       outcomes
         .filter(([item, outcome]) => outcome instanceof FlotillaError && !checked.has(item))
@@ -485,7 +488,7 @@ function createDuplicateCheck({
   };
 }
 
-/** A regeneration stores no entry that would keep its id. */
+/** A regeneration is left out, because it stores no entry that would keep its id. */
 function clientIdOf({ sessionId, command }: PendingCommand): ClientIdRef | undefined {
   if (command.type !== "append" && command.type !== "tool_result") return undefined;
   return { sessionId, clientId: command.clientId };

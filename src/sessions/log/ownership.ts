@@ -8,21 +8,21 @@ import type { Head, Journal } from "./journal.ts";
 import type { Owner, OwnerParts } from "./owner.ts";
 
 /**
- * Which logs this pod owns. It looks at all heads twice a second, shows by a beat that it lives, takes
- * logs that are free, and hands over what others should have. All of this decides only who tries: what
- * keeps two owners apart is the condition of every commit.
+ * The logs that this pod owns. Twice a second it reads all heads, beats for its own logs, takes logs that
+ * are free, and hands over logs that another pod should own. This decides only which pod tries. What
+ * excludes a second owner is the condition in every commit.
  */
 export type Owners = {
-  /** The owner of a session's log, where that is this pod. */
+  /** The owner of a session's log, if this pod owns it. */
   of(sessionId: string): Owner | undefined;
-  /** Whether what this pod remembers of a session is the latest: nobody can have taken its log since. */
+  /** True when this pod's memory of a session is current: no other pod can have taken its log since. */
   isFresh(sessionId: string): boolean;
-  /** Whether that is so for all of its logs. */
+  /** True when that holds for all logs of this pod. */
   readonly areFresh: boolean;
   readonly owned: readonly Owner[];
-  /** Makes the logs if there are none, and looks at once. */
+  /** Creates the logs if there are none, and polls at once. */
   awaken(): Promise<void>;
-  /** Looks at once, because something may be free. */
+  /** Polls at once, because a log may be free. */
   poll(): void;
   stop(): Promise<void>;
 };
@@ -35,25 +35,25 @@ export type OwnersParts = {
   clock: Clock;
   ids: Ids;
   log: Logger;
-  /** How many logs are made where there are none. */
+  /** How many logs to create when there are none. */
   logs: number;
-  /** Pods that are up and serve sessions, and for how long that has been known, in ms. */
+  /** Live pods that serve sessions, each with how long it has been known, in ms. */
   pods: () => ReadonlyMap<string, number>;
   isGone: (host: string) => boolean;
   own: (head: Head, busy: readonly Header[], taken: TakenLog) => Promise<Owned>;
   onEvent: (event: LogEvent) => void;
-  /** Asks a pod whether it would take a log: one that is gone is still known for a while. Never rejects. */
+  /** Asks a pod whether it accepts a log, because a dead pod stays listed for a while. Never rejects. */
   wouldTake: (podId: string) => Promise<boolean>;
-  /** Tells a pod that there is something to take. */
+  /** Notifies a pod that a log is free. */
   offer: (podId: string) => void;
 };
 
 export type TakenLog = Pick<OwnerParts, "isFresh" | "onFenced"> & {
-  /** The pod that had the log before, where its process is known to have ended. */
+  /** The previous owner, if its process is known to have ended. */
   readonly gone: string | null;
 };
 
-/** An owner, and what is to be undone when its log is another's. */
+/** An owner, and the clean-up for when the log is lost. */
 export type Owned = { readonly owner: Owner; end(): void };
 
 type Held = Owned & { provenMs: number };
@@ -61,20 +61,20 @@ type Seen = { head: Head; movedMs: number };
 
 const passMs = 500;
 const dormantMs = 1_000;
-/** A log whose head hasn't moved for so long is free. Reads from memory need a beat no older. */
+/** A log whose head has not moved for this long is free. Reads from memory need a beat newer than this. */
 const silentMs = 2_000;
-/** Two looks further apart than this: nobody's silence counts. A busy machine may well be so slow. */
+/** After a longer gap between two passes, no head counts as silent. A busy machine can be this slow. */
 const gapMs = 5_000;
-/** Each pod that comes later in the order of a free log waits so much longer. */
+/** Each pod further down the ranking of a free log waits this much longer. */
 const rankMs = 1_000;
-/** A pod is handed logs only once it has been up for so long. */
+/** A pod gets logs handed over only once it has been up for this long. */
 const settledMs = 5_000;
 
 export function createOwners(parts: OwnersParts): Owners {
   const { podId, journal, heads, clock, log } = parts;
   const held = new Map<number, Held>();
   const seen = new Map<number, Seen>();
-  /** Pods that are asked whether they would take a log, and when others have said that they would. */
+  /** Pods with a probe in flight, and when each pod last accepted. */
   const probing = new Set<string>();
   const willingMs = new Map<string, number>();
   let currentPass: Promise<void> | undefined;
@@ -102,7 +102,9 @@ export function createOwners(parts: OwnersParts): Owners {
     await handOver(desired, pods);
   };
 
-  /** Without those whose processes have ended: they are known for a while longer, and nobody waits for them. */
+  /**
+   * Leaves out pods whose processes have ended. They stay listed for a while, but no pod waits for them.
+   */
   const othersAlive = (all: readonly Head[]): ReadonlyMap<string, number> => {
     const ended = new Set(all.filter(hasEnded).map(({ owner }) => owner));
     return new Map([...parts.pods()].filter(([id]) => !ended.has(id)));
@@ -123,7 +125,7 @@ export function createOwners(parts: OwnersParts): Owners {
     const quietMs = clock.monotonic() - seen.get(head.logId)!.movedMs;
     return isFreeAtOnce(head) ? quietMs : quietMs - silentMs;
   };
-  // A log that is this pod's by its head and isn't held was taken by a call whose answer was lost.
+  // If the head names this pod but the log is not held, the response to an earlier take was lost.
   const isFreeAtOnce = (head: Head): boolean =>
     head.owner === null || head.owner === podId || hasEnded(head);
   const hasEnded = ({ host }: Head): boolean => host !== null && parts.isGone(host);
@@ -168,7 +170,7 @@ export function createOwners(parts: OwnersParts): Owners {
     held.set(logId, { ...owned, provenMs: sentMs });
     parts.onEvent({ type: "log_owned", owned: held.size });
     heads.putOne(head, takenMs);
-    log.info({ log: logId, term: head.term, busy: busy.length }, "this pod owns the log");
+    log.info({ log: logId, term: head.term, busy: busy.length }, "session log owned");
   };
 
   const drop = (logId: number): void => {
@@ -179,7 +181,7 @@ export function createOwners(parts: OwnersParts): Owners {
     parts.onEvent({ type: "log_owned", owned: held.size });
   };
 
-  /** One at a time, and only to pods that have been there for a while: nothing hurries. */
+  /** One log at a time, and only to pods that have been up for a while. */
   const handOver = async (
     desired: readonly string[],
     pods: ReadonlyMap<string, number>,
@@ -192,13 +194,13 @@ export function createOwners(parts: OwnersParts): Owners {
         continue;
       }
       willingMs.delete(to);
-      log.info({ log: logId, to }, "handing the log over");
+      log.info({ log: logId, to }, "session log handed over");
       await giveUp([logId]);
       return parts.offer(to);
     }
   };
 
-  /** A pod that is gone doesn't answer. No pass waits for it, since every beat would be late by as much. */
+  /** A dead pod does not answer. The pass does not await the probe, because that would delay every beat. */
   const probe = (to: string): void => {
     if (probing.has(to)) return;
     probing.add(to);
@@ -222,7 +224,7 @@ export function createOwners(parts: OwnersParts): Owners {
   const run = (): Promise<void> =>
     (currentPass ??= pass()
       .catch((error: unknown) => {
-        if (!stopped) log.warn({ error: messageOf(error) }, "logs of sessions weren't looked at");
+        if (!stopped) log.warn({ error: messageOf(error) }, "session log pass failed, retrying");
       })
       .finally(() => {
         currentPass = undefined;
@@ -288,29 +290,29 @@ function isSame(one: Head, other: Head): boolean {
   );
 }
 
-/** Where logs stood when they were looked at last, shared by all who ask. */
+/** The heads of all logs as last read, shared by all callers. */
 export type Heads = {
-  /** No older than that. */
+  /** Heads read at most `maxAgeMs` ago. */
   all(maxAgeMs: number): Promise<readonly Head[]>;
-  /** The head of a session's log; undefined where there are no logs yet. */
+  /** The head of a session's log; undefined if there are no logs yet. */
   of(sessionId: string, maxAgeMs: number): Promise<Head | undefined>;
-  /** As they were seen last, by whoever has looked. */
+  /** The heads as last read, however old. */
   readonly last: readonly Head[];
   put(heads: readonly Head[], atMs: number): void;
-  /** One that was seen by itself, which says nothing of the others. */
+  /** Stores a head that was read alone, so the other heads get no newer. */
   putOne(head: Head, atMs: number): void;
 };
 
 export function createHeads({ journal, clock }: { journal: Journal; clock: Clock }): Heads {
   let last: readonly Head[] = [];
   let seenMs = -Infinity;
-  /** When a head was seen by itself. */
+  /** When a head was last stored alone. */
   const seenAloneMs = new Map<number, number>();
   let reading: Promise<readonly Head[]> | undefined;
 
   const put = (heads: readonly Head[], atMs: number): void => {
     if (atMs < seenMs) return;
-    // A look that began before one was seen by itself may have seen that one as it was before.
+    // A read that began before `putOne` may hold an older version of that head.
     last = heads.map((head) => {
       const isOlder = atMs <= (seenAloneMs.get(head.logId) ?? -Infinity);
       return (isOlder && last[head.logId]) || head;
@@ -319,7 +321,7 @@ export function createHeads({ journal, clock }: { journal: Journal; clock: Clock
   };
   const putOne = (head: Head, atMs: number): void => {
     if (atMs < seenMs) return;
-    // A look that began before may have ended since, and have seen the log with a later owner.
+    // A read that began earlier may have ended since and seen a later owner.
     const known = last[head.logId];
     if (known?.incarnation === head.incarnation && known.term > head.term) return;
     last = last.map((each) => (each.logId === head.logId ? head : each));
@@ -337,11 +339,11 @@ export function createHeads({ journal, clock }: { journal: Journal; clock: Clock
   };
   const all: Heads["all"] = async (maxAgeMs) => {
     const oldestMs = clock.monotonic() - maxAgeMs;
-    // However old it may be, it must have been seen; where there were none, there may be some by now.
+    // An empty list is never enough, whatever its age: logs may have been created since.
     const isKnown = () => last.length > 0 && seenMs >= oldestMs;
     if (isKnown()) return last;
     if (reading) {
-      // One that began before may have seen less than this caller may rely on.
+      // A read that began earlier may be older than this caller allows.
       await reading;
       if (isKnown()) return last;
     }
@@ -361,9 +363,9 @@ export function createHeads({ journal, clock }: { journal: Journal; clock: Clock
   };
 }
 
-/** What a pod tells of the logs it owns. */
+/** Events about the logs that a pod owns. */
 export type LogEvent =
   | { readonly type: "record"; readonly entries: number; readonly durationMs: number }
-  /** `owned` is how many it has now. */
+  /** `owned` is how many logs the pod owns now. */
   | { readonly type: "log_owned"; readonly owned: number }
   | { readonly type: "log_lost"; readonly owned: number };

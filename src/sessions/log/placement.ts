@@ -1,11 +1,11 @@
 /**
- * Which pod should have which log, computed alike everywhere: each log goes to the pod that its hash
- * likes best, unless that one has its fair part already. It speaks only for logs that are free, and for
- * handing over; pods that disagree about who is alive cost time, never safety.
+ * Assigns each log to a pod, with the same result on every pod: the pod that ranks first by hash, unless
+ * it has its fair share already. It only guides taking free logs and handing logs over. Pods that disagree
+ * on who is alive cost time, never safety.
  */
 export function placeLogs(logs: number, pods: readonly string[]): string[] {
   const fair = Math.floor(logs / Math.max(1, pods.length));
-  // So many pods have one more than the others; none is left without.
+  // This many pods get one log more than the others.
   let more = logs - fair * pods.length;
   const held = new Map<string, number>();
   return Array.from({ length: logs }, (_, logId) => {
@@ -19,7 +19,7 @@ export function placeLogs(logs: number, pods: readonly string[]): string[] {
   });
 }
 
-/** Pods in the order in which they should try for a log. */
+/** Pods in the order in which they try to take a log. */
 export function rankPods(logId: number, pods: readonly string[]): string[] {
   return pods
     .map((podId) => ({ podId, score: hash(`${logId} ${podId}`) }))
@@ -37,10 +37,12 @@ function hash(text: string): number {
   return (mixed ^ (mixed >>> 15)) >>> 0;
 }
 
-/** How many groups the sessions of a store are spread over. It is never changed: logs are made of them. */
+/**
+ * How many groups the sessions of a store are spread over. Never changes, because logs consist of groups.
+ */
 export const sessionGroups = 256;
 
-/** The group of a session: the same on every pod, in every version, for ever. */
+/** The group of a session: the same on every pod and in every release. */
 export function sessionGroupOf(sessionId: string): number {
   let hash = 0x811c9dc5;
   // FNV-1a over UTF-16 units, both bytes of each, so that every character counts.
@@ -49,13 +51,13 @@ export function sessionGroupOf(sessionId: string): number {
     hash = Math.imul(hash ^ (unit & 0xff), 0x01000193);
     hash = Math.imul(hash ^ (unit >>> 8), 0x01000193);
   }
-  // FNV leaves ids that differ in their last character close together; murmur's last step spreads them.
+  // FNV keeps ids that differ in their last character close together. Murmur's final step spreads them.
   hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
   hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
   return ((hash ^ (hash >>> 16)) >>> 0) % sessionGroups;
 }
 
-/** The log of a session, where there are so many. */
+/** The log of a session, out of `logs`. */
 export function logOf(sessionId: string, logs: number): number {
   return sessionGroupOf(sessionId) % logs;
 }

@@ -10,43 +10,43 @@ import { decideCommand } from "../conversation/decide.ts";
 import type { Header } from "../conversation/header.ts";
 import type { Checkpoint, StoredClientId, LogRecord } from "./journal.ts";
 
-/** Something that was asked of a session, and whom to tell. */
+/** A command submitted to a session, with the callbacks of its caller. */
 export type PendingCommand = {
   readonly tenant: string;
   readonly sessionId: string;
   readonly command: Command;
-  /** Agents that it names besides those of its session. */
+  /** Agents that the command names besides those of its session. */
   readonly agents: readonly string[];
   readonly submittedMs: number;
-  /** How long its caller waits from then on. */
+  /** How long the caller waits, counted from `submittedMs`. */
   readonly patienceMs: number;
   readonly resolve: (answer: CommandResult) => void;
   readonly reject: (error: unknown) => void;
 };
 
-/** What is decided but not yet committed. Nobody sees any of it before. */
+/** Decisions that are not committed yet. Nothing of it is visible before the commit. */
 export type RecordDraft = {
   readonly isEmpty: boolean;
   readonly record: LogRecord;
   readonly headers: ReadonlyMap<string, Header>;
   readonly effects: readonly (readonly [sessionId: string, SessionEffect])[];
-  /** Those who take part in a session no more. */
+  /** Users that the record removes, by session id. */
   readonly formerUsers: ReadonlyMap<string, readonly string[]>;
   readonly outcomes: readonly (readonly [PendingCommand, CommandResult | FlotillaError])[];
-  /** What was asked under an id and stores no entry that would keep it. */
+  /** Client ids of commands that store no entry to keep them. */
   readonly unstored: readonly StoredClientId[];
 };
 
 export type RecordDraftParts = {
-  /** What is committed. */
+  /** The committed header. */
   header: (sessionId: string) => Header | undefined;
-  /** Where something with this client id was stored, as far as is known. */
+  /** The seq under which this client id was stored, if known. */
   seqOf: (sessionId: string, clientId: string) => number | undefined;
   facts: (tenant: string) => Facts;
   recordId: string;
 };
 
-/** Decides one after the other, as if each had been committed before the next was asked. */
+/** Decides commands one after the other, as if each were committed before the next was submitted. */
 export function draftRecord(
   items: readonly PendingCommand[],
   parts: RecordDraftParts,
@@ -122,23 +122,23 @@ export function draftRecord(
   return { isEmpty, record, headers, effects, formerUsers, outcomes, unstored };
 }
 
-/** A regeneration has an id of its own kind: a message with the same one is another thing. */
+/** Regenerations have ids of their own, so a message may use the same id. */
 function idOf(command: Command): string | undefined {
   if (command.type === "regenerate") return `\0${command.clientId}`;
   return "clientId" in command ? command.clientId : undefined;
 }
 
-/** A pod of another release may ask for something that can't be decided here, which concerns it alone. */
+/** A pod of another release may send a command that cannot be decided here. Only that command fails. */
 function decideSafely(header: Header | undefined, command: Command, facts: Facts): CommandDecision {
   try {
     return decideCommand(header, command, facts);
   } catch (error) {
-    const message = `${command.type} can't be decided: ${messageOf(error)}`;
+    const message = `cannot decide the command "${command.type}": ${messageOf(error)}`;
     return { type: "refused", code: "internal", message };
   }
 }
 
-/** Another tenant's session is none at all. */
+/** For another tenant the session does not exist. */
 function refusalOf(
   header: Header | undefined,
   tenant: string,
@@ -146,6 +146,6 @@ function refusalOf(
 ): FlotillaError | undefined {
   if (!header || header.tenant === tenant) return undefined;
   return command.type === "create"
-    ? new FlotillaError("conflict", "there is a session with this id already")
+    ? new FlotillaError("conflict", "a session with this id already exists")
     : new FlotillaError("not_found", "there is no such session");
 }

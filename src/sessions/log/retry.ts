@@ -3,23 +3,23 @@ import { type Clock, sleep } from "../../base/clock.ts";
 import { FlotillaError, hasCode } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
 
-/** How long what is asked of a session is tried, whatever keeps it from being stored. */
+/** How long a command or a read is retried, whatever prevents it. */
 export const patienceMs = 15_000;
 
-/** What can be known for certain is known this long after time was up. */
+/** How long after the deadline a caller still waits for a definite result. */
 export const graceMs = 1_000;
 
-/** A store that is away is asked again after this time at the latest. */
+/** The longest delay between two tries while the store is unreachable. */
 export const maxRetryDelayMs = 250;
 
-/** What a store says that is away or too busy, and that asking again may change. */
+/** Codes of a store that is unreachable or too busy, and worth another try. */
 export const transientStoreCodes = ["store_busy", "store_unavailable"] as const;
 
-/** The time of one call, of which what it looks up takes some and what it then asks for has the rest. */
+/** The deadline of one call, shared by its reads and the command that it then submits. */
 export type CallDeadline = {
   /** At least 1. */
   readonly leftMs: number;
-  /** Reads, and again while the store is away and there is time. */
+  /** Reads, and retries while the store is unreachable and time is left. */
   read<Found>(read: () => Promise<Found>): Promise<Found>;
 };
 
@@ -27,11 +27,11 @@ export function startDeadline({ clock, random }: { clock: Clock; random: Random 
   const endMs = clock.monotonic() + patienceMs;
   const leftMs = () => Math.max(1, endMs - clock.monotonic());
 
-  /** A store that says nothing at all keeps no caller for longer than its time. */
+  /** Bounds the wait when the store does not respond at all. */
   const inTime = <Found>(reading: Promise<Found>): Promise<Found> =>
     new Promise((resolve, reject) => {
       const cancel = clock.after(leftMs() + graceMs, () =>
-        reject(new FlotillaError("store_unavailable", "the store hasn't answered in time")),
+        reject(new FlotillaError("store_unavailable", "the store did not answer in time")),
       );
       void reading.finally(cancel).then(resolve, reject);
     });

@@ -18,7 +18,7 @@ import {
 } from "./sql.ts";
 import type { ClientIdRef, StoredClientId, Journal } from "./journal.ts";
 
-/** A journal in the shared database: each record is one transaction, in one round trip. */
+/** A journal in the shared database. Each record is one transaction in one round trip. */
 export function createSqlJournal({ database, ids }: { database: Database; ids: Ids }): Journal {
   const storedIds: Journal["storedIds"] = async (ids) =>
     (await database.read(findIds(ids))).map((row) => ({
@@ -27,7 +27,7 @@ export function createSqlJournal({ database, ids }: { database: Database; ids: I
       seq: Number(row["seq"]),
     }));
 
-  /** Ids that were stored before under another seq. */
+  /** Client ids that were stored before under another seq. */
   const findStored = async ({ entries }: Changes): Promise<StoredClientId[]> => {
     const ids = entries.flatMap(({ sessionId, clientId }) =>
       clientId === null ? [] : [{ sessionId, clientId }],
@@ -69,7 +69,7 @@ export function createSqlJournal({ database, ids }: { database: Database; ids: I
         const head = moved!.map(toHead)[0];
         return head ? { type: "committed", head } : { type: "fenced" };
       } catch (error) {
-        // A refusal that stores have no word for. Most likely an id is taken: then it can be found.
+        // The database's error has no code of its own. Most likely a client id exists already, so read it.
         if (!hasCode(error, "internal")) throw error;
         const found = await findStored(changes);
         if (found.length === 0) throw error;
@@ -103,7 +103,7 @@ export function createSqlJournal({ database, ids }: { database: Database; ids: I
       const [row] = await database.read(readCheckpoint(sessionId));
       if (!row) return undefined;
       const epoch = Number(row["epoch"]);
-      // One that an interrupted turn has left behind says nothing about the turn that runs now.
+      // A checkpoint left by an interrupted turn does not belong to the current turn.
       if (toHeader(row).work?.epoch !== epoch) return undefined;
       return { sessionId, epoch, attempt: Number(row["attempt"]), body: row["body"] };
     },
@@ -118,7 +118,7 @@ const sessions = table("session");
 const messages = table("message");
 const checkpoints = table("turn_checkpoint");
 
-/** Which of these client ids are stored, and where. */
+/** Finds which of these client ids are stored, with their seqs. */
 export function findIds(ids: readonly ClientIdRef[]): Statement {
   const wanted = rows(
     { session_id: "text", client_id: "text" },
@@ -154,7 +154,7 @@ export function readEntries(
     where session_id = ${sessionId} and ${isAmong(keys, sql`seq`)} order by seq`;
 }
 
-/** What an entry takes as it is shown. */
+/** Estimates the size of an entry as it is sent. */
 const entryPage = {
   key: sql`seq`,
   bytes: sql`200 + ${columnBytes(sql`body`)} + ${columnBytes(sql`author`)} + ${columnBytes(sql`message_id`)}`,

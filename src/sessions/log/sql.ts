@@ -21,8 +21,9 @@ const messages = table("message");
 const checkpoints = table("turn_checkpoint");
 
 /**
- * The transaction that stores a record, of which the first statement tells whether it did. Only what
- * there is to do is sent. Headers come last, because they are what shows that all of it was done before.
+ * The transaction that stores a record. The row of its first statement tells whether it did. Statements
+ * without rows are left out. Headers come last, because a stored header shows that the whole record was
+ * stored before.
  */
 export function storeRecord(at: Head, recordId: string, changes: Changes): Statement[] {
   const { entries, headers, members, reads, ended, deleted } = changes;
@@ -48,8 +49,8 @@ type RecordPosition = {
 };
 
 /**
- * True where the log has come to this record, which nobody can change until the transaction ends, and
- * where the record wasn't stored before. It asks nothing of any row, so it is worked out once.
+ * True when the log's head is at this record and the record was not stored before. The head row is locked
+ * until the transaction ends. The condition refers to no outer row, so the database evaluates it once.
  */
 function isFirst(
   { logId, offset, recordId }: RecordPosition,
@@ -62,7 +63,7 @@ function isFirst(
     select 1 from ${sessions} where session_id = ${header.sessionId} and last_offset >= ${offset})`;
 }
 
-/** An entry whose place or client id is taken is an error, and undoes the whole record. */
+/** An entry whose seq or client id exists already is an error, and rolls back the whole record. */
 function insertEntries(entries: Changes["entries"], when: Statement): Statement {
   const names = sql`session_id, seq, role, author, message_id, client_id, body, at`;
   const isRare = entries.some(({ kind, replaces }) => kind !== "message" || replaces !== undefined);
@@ -84,13 +85,13 @@ function insertEntries(entries: Changes["entries"], when: Statement): Statement 
   return sql`insert into ${messages} (${all}) select ${all} from ${fresh} fresh where ${when}`;
 }
 
-/** A header is never replaced by one from earlier in the log. */
+/** A header from earlier in the log never replaces a later one. */
 function saveHeaders(
   { headers, metadata, deleted }: Changes,
   { logId, offset }: RecordPosition,
   when: Statement,
 ): Statement {
-  // Most records leave metadata alone, so that it isn't sent.
+  // Most records change no metadata, so it is not sent.
   const withMetadata = metadata.size > 0 || deleted.length > 0;
   const fresh = withMetadata
     ? rows(
@@ -152,7 +153,7 @@ function raiseReads(reads: Changes["reads"], when: Statement): Statement {
       and ${users}.read_seq < fresh.seq and ${when}`;
 }
 
-/** Of a turn only the latest is kept, and of an earlier turn or attempt none comes back. */
+/** Keeps only the latest checkpoint of a turn. A checkpoint of an earlier turn or attempt is ignored. */
 function saveCheckpoints(saved: Changes["checkpoints"], when: Statement): Statement {
   const fresh = rows(
     { session_id: "text", epoch: "integer", attempt: "integer", body: "text" },
@@ -208,8 +209,8 @@ export function readHeads(): Statement {
 }
 
 /**
- * Makes all logs or none. Of several who try at once, all but the first find that they are there. They
- * begin behind everything that is stored, in case that there were others before.
+ * Creates all logs or none. When several processes try at once, all but the first insert nothing. The
+ * offsets start after everything stored, in case the store had other logs before.
  */
 export function insertHeads(incarnations: readonly string[]): Statement[] {
   const fresh = rows(
@@ -228,9 +229,9 @@ export function insertHeads(incarnations: readonly string[]): Statement[] {
 }
 
 /**
- * Moves a log on by one record, from exactly where its owner has seen it. Whoever sends the same
- * record again finds it there and moves nothing, but holds the row as the first send did. Gives no row
- * where the log stands anywhere else.
+ * Moves a log's head on by one record, from exactly the position that its owner knows. Sending the same
+ * record again changes nothing, but locks the row as the first send did. Returns no row if the head is
+ * anywhere else.
  */
 export function moveHead(at: Head, recordId: string): Statement {
   return sql`
@@ -242,8 +243,8 @@ export function moveHead(at: Head, recordId: string): Statement {
 }
 
 /**
- * The same with a record that says nothing but who appends from now on. Sent again when its pod has
- * already given the log up, it takes nothing: nobody would serve it.
+ * Moves the head with a record that only names the new owner. Sent again after the pod has released the
+ * log, it takes nothing, because that pod no longer serves it.
  */
 export function takeHead(
   seen: Head,
@@ -263,7 +264,7 @@ export function takeHead(
     })}`;
 }
 
-/** Nobody else makes a record with this id, so it is there only if we have put it there. */
+/** Record ids are unique, so a head with this id was written by this call. */
 function headOf(
   { logId, offset }: Head,
   { term, recordId }: { term: number; recordId: string },
@@ -302,18 +303,18 @@ function ownRows(logs: OwnedLogs) {
   );
 }
 
-/** What a record changes, each row named once. Every journal stores exactly this, or nothing of it. */
+/** The rows that a record changes, each row once. A journal stores all of them or none. */
 export type Changes = {
   readonly entries: LogRecord["entries"];
   readonly headers: readonly Header[];
-  /** Those whose users are to be what the header says. */
+  /** Sessions whose users are replaced by those in the header. */
   readonly members: readonly Header[];
   readonly metadata: ReadonlyMap<string, string>;
   readonly reads: LogRecord["reads"];
   readonly checkpoints: readonly Checkpoint[];
-  /** Turns that are over: what was kept of them, in case that their runners die, isn't wanted any more. */
+  /** Turns that ended: their checkpoints, kept in case the runner dies, are no longer needed. */
   readonly ended: readonly { readonly sessionId: string; readonly epoch: number }[];
-  /** Of these, nothing but the header stays. */
+  /** Sessions of which only the header stays. */
   readonly deleted: readonly string[];
 };
 
@@ -350,10 +351,10 @@ export function changesOf(record: LogRecord): Changes {
 }
 
 function uncounted(sessionId: string): FlotillaError {
-  return new FlotillaError("internal", `a change of ${sessionId} comes without its header`);
+  return new FlotillaError("internal", `the record changes ${sessionId} without its header`);
 }
 
-/** Where the record says nothing of the session, whoever decided it has compared the numbers. */
+/** If the record has no header of the session, the decision has compared epoch and attempt already. */
 function isCurrent(checkpoint: Checkpoint, header: Header | undefined): boolean {
   if (header === undefined) return true;
   const { status, work } = header;
@@ -361,7 +362,7 @@ function isCurrent(checkpoint: Checkpoint, header: Header | undefined): boolean 
   return work.epoch === checkpoint.epoch && work.attempt === checkpoint.attempt;
 }
 
-/** Enough to know that the id was used, and nothing of what was said by whom. */
+/** Keeps the fact that the id was used, and removes all content and names. */
 function tombstone(header: Header): Header {
   return {
     ...header,
@@ -398,13 +399,13 @@ const entryColumns = {
   at: "integer",
 } as const;
 
-/** What nobody looks for travels together as `body`, which costs less than a column each. */
+/** Fields that no query filters on are stored together as `body`, which costs less than a column each. */
 function fromEntry(entry: LogRecord["entries"][number]): Value[] {
   const { sessionId, seq, role, author, messageId, clientId, atMs } = entry;
   return [sessionId, seq, role, author, messageId, clientId, bodyOf(entry), atMs];
 }
 
-/** The columns that nearly every entry leaves at their defaults. */
+/** Columns that nearly every entry leaves at their defaults. */
 const rareColumns = { kind: "text", replaces: "integer" } as const;
 
 function rareOf({ kind, replaces = null }: { kind: string; replaces?: number | null }) {

@@ -6,15 +6,15 @@ import type { Header, Work } from "../conversation/header.ts";
 import type { WorkId } from "../runner.ts";
 
 /**
- * Sees to it that the work of a log's sessions is done: it tells runners to start until they name their
- * work, and gives up on those that name it no more. It only asks; what becomes of the work is decided in
- * the log, so that asking in vain or twice does no harm.
+ * Makes sure that the work of a log's sessions is done. It sends a start to the runner until the runner
+ * confirms it, and gives up on a runner that stops confirming. It only submits commands. The log decides
+ * what becomes of the work, so a repeated or late command does no harm.
  */
 export type TurnMonitor = {
-  /** What a session has under way now. */
+  /** Follows the work in a session's latest header. */
   watch(header: Header): void;
   perform(sessionId: string, effect: SessionEffect): void;
-  /** A runner says that it is at it. */
+  /** A runner reports the work that it has in progress. */
   confirm(works: readonly WorkId[]): void;
   close(): void;
 };
@@ -25,35 +25,35 @@ export type TurnMonitorParts = {
   start: (runner: string, header: Header) => void;
   abort: (runner: string, which: WorkId, keep: boolean) => void;
   submit: (header: Header, command: Command) => Promise<unknown>;
-  /** What was stored of a turn last. */
+  /** The last stored checkpoint of a turn. */
   checkpoint: (which: WorkId) => Promise<Reply | undefined>;
   debounceMs: (tenant: string, agent: string) => number;
-  /** Whether a pod's process is known to have ended: nobody need wait for its word. */
+  /** True when a pod's process is known to have ended, so that its silence need not be waited out. */
   isGone: (podId: string) => boolean;
 };
 
 type WatchedWork = {
   header: Header;
-  /** When its runner was heard of last, or when it was told to somebody. */
+  /** When the runner last confirmed, or when the work was assigned to it. */
   heardMs: number;
   sentMs: number;
   isConfirmed: boolean;
   stoppingMs: number | undefined;
   noRunnerSinceMs: number | undefined;
-  /** Something is being asked about it. */
+  /** A command about this work is in flight. */
   isSubmitting: boolean;
   cancelDebounce: () => void;
 };
 
 const pollMs = 250;
-/** A look that comes later than this: the process stood still, and nobody's silence counts. */
+/** After a longer gap between two polls this process stood still, so no runner counts as silent. */
 const gapMs = 1_500;
 const repeatMs = 1_000;
-/** How long a runner may say nothing before another one starts over. */
+/** How long a runner may stay silent before another one starts over. */
 const lostMs = 5_000;
-/** How long a runner that was told to stop has for bringing what it has. */
+/** How long a runner has to return its partial answer after a stop. */
 const stopMs = 5_000;
-/** How long a turn waits for a pod that can make it, before it fails visibly. */
+/** How long a turn waits for a pod that has its agent before it fails. */
 const maxNoRunnerMs = 60_000;
 
 export function createTurnMonitor(parts: TurnMonitorParts): TurnMonitor {
@@ -66,7 +66,7 @@ export function createTurnMonitor(parts: TurnMonitorParts): TurnMonitor {
   const poll = (): void => {
     cancel = undefined;
     const nowMs = clock.monotonic();
-    // What runners have said meanwhile hasn't been read yet.
+    // Confirmations that arrived meanwhile have not been read yet.
     if (nowMs - armedMs >= gapMs) for (const each of watched.values()) each.heardMs = nowMs;
     for (const each of watched.values()) check(each);
     arm();
@@ -98,13 +98,13 @@ export function createTurnMonitor(parts: TurnMonitorParts): TurnMonitor {
       const late = nowMs - each.noRunnerSinceMs >= maxNoRunnerMs;
       submit(each, async () => {
         if (late) return noRunnerCommand(header);
-        // One that is being stopped ends with what its last runner has left.
+        // A turn that is being stopped ends with the last runner's checkpoint.
         const left = isStopping(work) ? await parts.checkpoint(which) : undefined;
         return { type: "work_lost", epoch, attempt, ...withCheckpoint(left) };
       });
     } else if (nowMs - each.heardMs >= lostMs || parts.isGone(work.runner)) {
       each.heardMs = nowMs;
-      log.warn({ session: header.sessionId, runner: work.runner }, "a runner was lost");
+      log.warn({ session: header.sessionId, runner: work.runner }, "turn runner lost");
       submit(each, async () => ({
         type: "work_lost",
         epoch,
@@ -123,9 +123,12 @@ export function createTurnMonitor(parts: TurnMonitorParts): TurnMonitor {
     void command()
       .then((made) => parts.submit(header, made))
       .catch((error: unknown) => {
-        // Others have the log, or the store is away: whoever has it by then asks again.
+        // `not_owner` is expected: the next owner of the log submits the command again.
         if (!hasCode(error, "not_owner")) {
-          log.warn({ session: header.sessionId, error: messageOf(error) }, "work wasn't settled");
+          log.warn(
+            { session: header.sessionId, error: messageOf(error) },
+            "turn command failed, retrying",
+          );
         }
       })
       .finally(() => {
@@ -195,7 +198,7 @@ export function createTurnMonitor(parts: TurnMonitorParts): TurnMonitor {
         case "start_turn":
         case "start_compaction": {
           const work = each?.header.work;
-          // A later command of the same record may have ended it already.
+          // A later command in the same record may have ended the work already.
           if (!each || work?.epoch !== effect.epoch || work.attempt !== effect.attempt) return;
           if (work.runner === null) return;
           each.sentMs = clock.monotonic();
@@ -230,12 +233,12 @@ function withCheckpoint(checkpoint: Reply | undefined): { checkpoint?: Reply } {
   return checkpoint ? { checkpoint } : {};
 }
 
-/** No pod that is up can do it, and none came. */
+/** No live pod has the agent, and none appeared in time. */
 function noRunnerCommand({ work }: Header): Command {
   const { epoch, attempt, agent } = work!;
   const error = {
     code: "unavailable",
-    message: `no pod that is up has the agent "${agent}"`,
+    message: `no pod that is up has the agent "${agent}": start one that defines it`,
   };
   if (work!.type === "compaction") return { type: "compaction_failed", epoch, attempt, error };
   const reply: Reply = { outcome: "failed", parts: [], tokens: 0, error };

@@ -19,7 +19,7 @@ import { AgentFailure } from "./failure.ts";
 type AnswerOptions = {
   readonly name: WorkId;
   readonly messageId: string;
-  /** The message that it goes on with. */
+  /** The message that the answer continues. */
   readonly initial?: UIMessage | undefined;
   readonly maxBytes: number;
   readonly clock: Clock;
@@ -29,9 +29,9 @@ type AnswerOptions = {
 export type Answer = ReturnType<typeof createAnswer>;
 
 /**
- * An answer while it is made: put together here for the log, and sent live to whoever watches, a
- * moment's chunks at once. Nothing is sent before something was said, so that what fails before can be
- * tried again and nobody sees it begin twice.
+ * An answer in progress. It is assembled here for the log, and sent live to subscribers, with all chunks
+ * of a moment in one batch. Nothing is sent before the first content, so that a try that fails earlier can
+ * be repeated without subscribers seeing it begin twice.
  */
 export function createAnswer({ name, messageId, initial, maxBytes, clock, live }: AnswerOptions) {
   const assemble = () => createAssembler({ messageId, maxBytes, ...(initial && { initial }) });
@@ -60,7 +60,7 @@ export function createAnswer({ name, messageId, initial, maxBytes, clock, live }
   const send = (chunk: Chunk): void => {
     if (!started) {
       started = true;
-      // Whoever watches builds the whole message, so it begins with what there was.
+      // Subscribers build the whole message, so it begins with the continued one.
       if (initial) waiting.push(...messageToChunks(initial, { live: true }));
       else if (chunk.type !== "start") waiting.push({ type: "start", messageId });
     }
@@ -70,7 +70,7 @@ export function createAnswer({ name, messageId, initial, maxBytes, clock, live }
   };
 
   return {
-    /** Takes what the agent has said. Throws an `AgentFailure` where that can't be part of an answer. */
+    /** Adds a chunk of the agent. Throws an `AgentFailure` if it is not valid. */
     push(value: unknown): void {
       const parsed = parseChunk(value);
       if (!isChunk(parsed)) throw new AgentFailure("agent_invalid", parsed.error);
@@ -85,8 +85,8 @@ export function createAnswer({ name, messageId, initial, maxBytes, clock, live }
     },
 
     /**
-     * Says where its turn stands in line for a permit, to the clients that watch and not too often; undefined
-     * once it doesn't wait any more. Nothing of it is stored.
+     * Sends the position in the queue for a permit to subscribers, at a limited rate; undefined once the
+     * turn no longer waits. Nothing of it is stored.
      */
     reportWait(at: QueuePosition | undefined): void {
       const nowMs = clock.monotonic();
@@ -99,7 +99,7 @@ export function createAnswer({ name, messageId, initial, maxBytes, clock, live }
       live({ ...name, index, chunks: [waitingChunk(at)] });
     },
 
-    /** Forgets a try that has failed before anything was said. */
+    /** Discards a try that failed before any content. */
     reset(): void {
       assembler = assemble();
       repair = createRepair();
@@ -108,7 +108,7 @@ export function createAnswer({ name, messageId, initial, maxBytes, clock, live }
       pushed = 0;
     },
 
-    /** Ends what is open, here and for whoever watches. */
+    /** Closes open parts, here and for subscribers. */
     close(how: "finish" | "abort" | "error", reason?: string): void {
       const closing = assembler.close(how, reason);
       if (begun) for (const chunk of closing) send(chunk);
@@ -121,7 +121,7 @@ export function createAnswer({ name, messageId, initial, maxBytes, clock, live }
       cancelFlush?.();
     },
 
-    /** Whether anything was said that somebody may have seen. */
+    /** True once there is content that subscribers may have seen. */
     get begun() {
       return begun;
     },
@@ -136,14 +136,14 @@ export function createAnswer({ name, messageId, initial, maxBytes, clock, live }
       return pushed;
     },
 
-    /** What there is to store of it. */
+    /** The parts and metadata to store. */
     content(): { parts: readonly Part[]; metadata?: Json } {
       const { parts, metadata } = assembler.message();
       const kept = parts.some(({ type }) => type !== "step-start") ? parts : [];
       return { parts: kept, ...(metadata !== undefined && { metadata: metadata as Json }) };
     },
 
-    /** The answer so far, for somebody who watches from now on. */
+    /** The answer so far, for a new subscriber. */
     snapshot(): LiveChunks | undefined {
       flush();
       if (sent === 0) return undefined;
@@ -153,7 +153,7 @@ export function createAnswer({ name, messageId, initial, maxBytes, clock, live }
   };
 }
 
-// A long line moves all the time, and most of those in it have long to wait.
+// A long queue moves all the time, and most turns in it have long to wait.
 const waitReportEveryMs = 1_000;
 
 function isWorthReporting(
@@ -177,23 +177,24 @@ export function entryErrorOf({ code, message }: AgentFailure): EntryError {
 }
 
 const checkpointEveryMs = 2_000;
-/** Less than that isn't worth a write: it is said again in a moment. */
+/** Smaller answers are not worth a write: another attempt makes them again in a moment. */
 const minCheckpointBytes = 1_024;
 
 type Checkpoints = {
-  /** There is more of the answer. */
+  /** The answer has grown. */
   changed(): void;
   stop(): void;
 };
 
 /**
- * Keeps what was said so far, now and then, for the case that this pod is lost. One is under way at a
- * time, and none where nothing has changed.
+ * Stores the partial answer now and then, in case this pod is lost. One write is in flight at a time, and
+ * none if nothing has changed.
  */
 export function keepCheckpoints(
   clock: Clock,
   answer: {
-    readonly bytes: () => number /** Never rejects. */;
+    readonly bytes: () => number;
+    /** Never rejects. */
     readonly store: () => Promise<void>;
   },
 ): Checkpoints {

@@ -11,31 +11,31 @@ import { AgentFailure, failureOf, timedOut } from "./failure.ts";
 import { type AnswerStream, errorChunkFailure } from "./call-function.ts";
 import type { Control, RunnerParts } from "./parts.ts";
 
-/** An agent that has said how its answer ended may take so long to end it. */
+/** How long an agent may take to close its stream after its final chunk. */
 const graceMs = 5_000;
-/** One that was told to end may take so long before that is worth a line in the log. */
+/** How long an aborted agent may go on before a warning is logged. */
 const leaveMs = 5_000;
-/** After so many chunks everything else has its turn, whoever sends them. */
+/** After this many chunks the event loop gets a turn, however fast the agent sends. */
 const chunksPerTurn = 512;
 
 type AgentCall = {
   readonly spec: Pick<AgentSpec, "name" | "throttle" | "idleTimeoutMs" | "deadlineMs">;
-  /** Of `clock.monotonic`; undefined until the first try begins. */
+  /** By `clock.monotonic`; undefined until the first try begins. */
   deadlineAtMs: number | undefined;
   readonly answer: Answer;
   readonly control: Control;
-  /** Asks the agent. */
+  /** Calls the agent. */
   readonly open: (signal: AbortSignal, touch: () => void) => Promise<AnswerStream>;
   readonly onChunk: () => void;
-  /** Told where it stands in line for a permit; undefined once it doesn't wait any more. */
+  /** Called with the position in the queue for a permit; with undefined once it no longer waits. */
   readonly onWaiting: (at: QueuePosition | undefined) => void;
 };
 
 type Parts = Pick<RunnerParts, "clock" | "log" | "throttles">;
 
 /**
- * Asks an agent once, under a permit of its throttle, and takes in all that it says. Resolves when it
- * ended well, which may have been by an `abort` of its own; rejects with whatever went wrong.
+ * Calls an agent once, under a permit of its throttle, and reads its whole answer. Resolves when the
+ * answer ended well, which includes an `abort` chunk. Rejects with the error otherwise.
  */
 function callAgent(parts: Parts, call: AgentCall): Promise<void> {
   const { throttle, deadlineMs } = call.spec;
@@ -76,8 +76,10 @@ async function receiveAnswer(
     idleMs: spec.idleTimeoutMs,
     deadlineAtMs: call.deadlineAtMs,
     graceMs,
-    onIdle: () => end(timedOut("agent_silent", `nothing came for ${spec.idleTimeoutMs} ms`)),
-    onDeadline: () => end(timedOut("agent_late", `it took longer than ${spec.deadlineMs} ms`)),
+    onIdle: () =>
+      end(timedOut("agent_silent", `the agent sent nothing for ${spec.idleTimeoutMs} ms`)),
+    onDeadline: () =>
+      end(timedOut("agent_late", `the agent took longer than ${spec.deadlineMs} ms`)),
     onGrace: () => end(new GraceOver()),
   });
   const opening = call.open(request.signal, limits.touch);
@@ -88,7 +90,7 @@ async function receiveAnswer(
   } catch (error) {
     request.abort(error);
     abandon(parts, spec.name, opening);
-    // Whoever was served until somebody wanted no more was served well.
+    // An answer that was aborted after it began counts as a successful call.
     if (control.signal.aborted && answer.begun) return;
     throw error;
   } finally {
@@ -109,7 +111,7 @@ async function receiveAnswer(
         if (count % chunksPerTurn === 0) await interrupt.race(sleep(clock, 0));
       }
     } catch (error) {
-      // It has said all that it had to, and just didn't hang up.
+      // The answer is complete; the agent only did not close the stream.
       if (!(error instanceof GraceOver)) throw error;
       abandon(parts, spec.name, opening);
     }
@@ -120,20 +122,20 @@ async function receiveAnswer(
     if (outcome.type === "error")
       throw errorChunkFailure(outcome.errorText, cause?.(), clock.now());
     if (outcome.type !== "none" || endsByItself) return;
-    throw new AgentFailure("agent_died", "the agent went away before its answer ended", {
+    throw new AgentFailure("agent_died", "the agent disconnected before its answer ended", {
       retryable: true,
     });
   }
 }
 
-/** Tells the agent that nobody listens any more, without waiting for it: it may never hear of it. */
+/** Aborts the agent without waiting for it, because it may never react. */
 function abandon({ clock, log }: Parts, agent: string, opening: Promise<AnswerStream>): void {
   const cancel = clock.after(leaveMs, () => {
-    log.warn({ agent }, "an agent goes on though its signal has fired; it is left behind");
+    log.warn({ agent }, "agent ignores its abort signal, abandoned");
   });
   void opening
     .then(({ chunks }) => chunks.return?.())
-    .catch((error: unknown) => log.debug({ agent, error: messageOf(error) }, "an agent was ended"))
+    .catch((error: unknown) => log.debug({ agent, error: messageOf(error) }, "agent aborted"))
     .finally(cancel);
 }
 
@@ -156,8 +158,8 @@ function forwardAborts(
 type TryParts = Pick<RunnerParts, "clock" | "random" | "log" | "throttles">;
 
 /**
- * Asks an agent until it answers, or until asking again is of no use. What it has said can't be unsaid:
- * once anything of an answer is there, there is no further try. Gives what went wrong with the last one.
+ * Calls an agent until it answers or another try is useless. Chunks that were sent cannot be taken back,
+ * so there is no further try once an answer has begun. Returns the failure of the last try.
  */
 export async function callWithRetries(
   parts: TryParts,
@@ -173,7 +175,7 @@ export async function callWithRetries(
     );
     if (failure === undefined || control.signal.aborted) return undefined;
     const { code, cause = failure } = failure;
-    log.warn({ agent: spec.name, code, tries, error: messageOf(cause) }, "an agent gave no answer");
+    log.warn({ agent: spec.name, code, tries, error: messageOf(cause) }, "agent call failed");
     const waitMs = Math.max(failure.retryAfterMs ?? 0, backoffMs(tries, random, backoff));
     const inTime = clock.monotonic() + waitMs < (call.deadlineAtMs ?? Infinity);
     if (answer.begun || !failure.retryable || tries >= retries || !inTime) return failure;
@@ -184,9 +186,9 @@ export async function callWithRetries(
 }
 
 type TimeLimits = {
-  /** Something has come. */
+  /** Data has arrived. */
   touch(): void;
-  /** Whether it has said how it ended: then it is only waited for so long, whatever comes. */
+  /** True once the final chunk has arrived: from then on only the grace period counts. */
   ending(isEnding: boolean): void;
   clear(): void;
 };
@@ -194,23 +196,23 @@ type TimeLimits = {
 type TimeLimitsOptions = {
   readonly clock: Clock;
   readonly idleMs: number;
-  /** Of `clock.monotonic`. */
+  /** By `clock.monotonic`. */
   readonly deadlineAtMs: number;
   readonly graceMs: number;
   onIdle(): void;
   onDeadline(): void;
-  /** Told in place of the others once it has said how it ended. */
+  /** Called instead of the others once the final chunk has arrived. */
   onGrace(): void;
 };
 
-/** How long an answer may take between its pieces, and in all. Told of one of them, once. */
+/** Limits how long an answer may take between its chunks, and in all. Calls one callback, once. */
 function watchLimits(options: TimeLimitsOptions): TimeLimits {
   const { clock, idleMs, deadlineAtMs, graceMs } = options;
   let touchedMs = clock.monotonic();
   let graceAtMs: number | undefined;
   let cancel: (() => void) | undefined;
 
-  // A timer for every piece would cost more than the piece, so one that rings too early is set again.
+  // A timer for every chunk would cost more than the chunk, so one that fires too early is set again.
   const ring = (): void => {
     const nowMs = clock.monotonic();
     const dueMs = Math.min(deadlineAtMs, graceAtMs ?? touchedMs + idleMs);
@@ -235,16 +237,16 @@ function watchLimits(options: TimeLimitsOptions): TimeLimits {
 }
 
 type Interrupt = {
-  /** What the promise gives, or rejects as soon as it is broken. One at a time. */
+  /** Settles as the promise does, or rejects as soon as `break` is called. One call at a time. */
   race<Value>(promise: PromiseLike<Value>): Promise<Value>;
-  /** Rejects whoever waits, and whoever will. The first reason stays. */
+  /** Rejects the current and all later calls of `race`. The first reason stays. */
   break(reason: unknown): void;
   readonly broken: boolean;
 };
 
 /**
- * Lets one wait after another be cut short. Unlike `Promise.race` with one promise for all of them, it
- * keeps nothing of the waits that are over, of which an answer has one for each chunk.
+ * Lets a sequence of waits be cut short. Unlike `Promise.race` with one shared promise, it keeps no
+ * reference to waits that are over, of which an answer has one per chunk.
  */
 function createInterrupt(): Interrupt {
   let cut: { readonly reason: unknown } | undefined;
@@ -252,7 +254,7 @@ function createInterrupt(): Interrupt {
   return {
     race(promise) {
       return new Promise((resolve, reject) => {
-        // Also where nobody waits for it any more, what it rejects with is somebody's.
+        // Handles the rejection even after `break`, so that it is never unhandled.
         promise.then(resolve, reject);
         if (cut) return reject(cut.reason);
         rejectNow = reject;

@@ -9,7 +9,7 @@ import type { History } from "./history.ts";
 import type { Keyed, RunnerParts } from "./parts.ts";
 import { readAnswerBody } from "./call-url.ts";
 
-/** What an agent's function is given. */
+/** The context that an agent's function gets. */
 export function contextOf(
   parts: Pick<RunnerParts, "log" | "enqueue" | "start">,
   { header, turn, history }: { header: Header; turn: Turn; history: History },
@@ -35,12 +35,12 @@ export function contextOf(
   };
 }
 
-/** As the AI SDK names it; a result of a tool is submitted too. */
+/** The AI SDK's name for the trigger; a tool result counts as submitted. */
 export function triggerOf({ trigger }: Turn): AgentContext["trigger"] {
   return trigger === "regenerate" ? "regenerate-message" : "submit-message";
 }
 
-/** The same key for the same thing asked in the same turn, by whichever attempt. */
+/** Uses the same key for the same call in the same turn, in every attempt. */
 function oncePerTurn<Made>(
   make: Keyed<Made>,
   { sessionId, tenant, epoch }: { sessionId: string; tenant: string; epoch: number },
@@ -54,7 +54,7 @@ function oncePerTurn<Made>(
   };
 }
 
-/** The same value with its fields in one order, so that equal inputs are written alike. */
+/** The same value with its fields sorted, so that equal inputs serialise alike. */
 function sorted(value: unknown): unknown {
   if (typeof value !== "object" || value === null) return value;
   if (Array.isArray(value)) return value.map(sorted);
@@ -63,17 +63,17 @@ function sorted(value: unknown): unknown {
   return Object.fromEntries(entries.map(([key, field]) => [key, sorted(field)]));
 }
 
-/** An answer that can be read. */
+/** An answer as a stream. */
 export type AnswerStream = {
-  /** Chunks, not looked at yet. */
+  /** Chunks, not validated yet. */
   readonly chunks: AsyncIterator<unknown, unknown>;
-  /** Whether its end is a good one by itself, or only behind a chunk that says so. */
+  /** True if the end of the stream is a good end; false if it needs a final chunk. */
   readonly endsByItself: boolean;
-  /** The error behind an `error` chunk, where it is known. */
+  /** The error behind an `error` chunk, if known. */
   readonly cause?: () => unknown;
 };
 
-/** What an agent's function has given, as chunks. */
+/** The return value of an agent's function as chunks. */
 export function answerStreamOf(returned: unknown, touch: () => void): AnswerStream {
   const answer = readAgentAnswer(returned, (message) => new AgentFailure("agent_invalid", message));
   if (answer.type === "response") return responseStream(answer.response, touch);
@@ -90,9 +90,9 @@ function responseStream(response: Response, touch: () => void): AnswerStream {
   };
 }
 
-/** The failure that an `error` chunk stands for. */
+/** The failure that an `error` chunk reports. */
 export function errorChunkFailure(errorText: string, cause: unknown, nowMs: number): AgentFailure {
-  // Where the error itself is known, it says whether asking again might help.
+  // The underlying error, if known, tells whether another try may help.
   const kind = cause === undefined ? "ignored" : classifyCall(cause, nowMs).kind;
   return new AgentFailure("agent_failed", errorText, { cause, retryable: kind !== "ignored" });
 }

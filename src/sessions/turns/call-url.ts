@@ -15,13 +15,13 @@ type UrlCall = {
   readonly network: AgentNetwork;
   readonly clock: Clock;
   readonly signal: AbortSignal;
-  /** Something has come in. */
+  /** Data has arrived. */
   readonly touch: () => void;
-  /** Default: as chunks. */
+  /** Default: reads chunks. */
   readonly read?: (answer: AnswerBody, touch: () => void) => AsyncGenerator<unknown>;
 };
 
-/** Asks an agent at a URL. Rejects with an `AgentFailure` where it gives no answer that can be read. */
+/** Calls an agent at a URL. Rejects with an `AgentFailure` if its answer cannot be read. */
 export async function callUrl(call: UrlCall): Promise<AnswerStream> {
   const { source, request, network, clock, signal, touch, read = readAnswerBody } = call;
   const body = JSON.stringify(request);
@@ -52,8 +52,8 @@ function unreachable(error: unknown): AgentFailure {
   if (error instanceof AgentFailure) return error;
   const found = (error as { cause?: unknown } | undefined)?.cause;
   if (found instanceof AgentFailure) return found;
-  // The reason names addresses, which are for the log.
-  return new AgentFailure("agent_unreachable", "the agent can't be reached", {
+  // The cause names addresses, which belong in the log only.
+  return new AgentFailure("agent_unreachable", "cannot reach the agent", {
     retryable: true,
     cause: error,
   });
@@ -66,7 +66,7 @@ type SignatureInput = {
   readonly secrets: readonly string[];
 };
 
-/** The headers by which an agent knows a request for ours, after Standard Webhooks. */
+/** The headers by which an agent verifies that a request is from Flotilla, after Standard Webhooks. */
 export function signatureHeaders({
   webhookId,
   nowMs,
@@ -87,8 +87,8 @@ export function signatureHeaders({
 }
 
 /**
- * The same for every try of every runner at the same work, and for nothing else. Session ids may hold
- * what a header can't.
+ * The same for every try of every runner at the same work, and unique to it. It is hashed if the session
+ * id has characters that a header cannot carry.
  */
 export function webhookIdOf(sessionId: string, epoch: number): string {
   const plain = `${sessionId}:${epoch}`;
@@ -98,15 +98,15 @@ export function webhookIdOf(sessionId: string, epoch: number): string {
 
 export type AnswerBody = Omit<PostResponse, "body"> & {
   readonly body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
-  /** Since 1970, to read what it says about when to come back. */
+  /** Milliseconds since 1970, to read `retry-after` headers. */
   readonly nowMs: number;
 };
 
-// A message takes far less, but what is shown on the way to it may be replaced many times.
+// A message is far smaller, but chunks on the way to it may replace each other many times.
 const maxBodyBytes = 64 * 1024 * 1024;
 const lineFeed = 0x0a;
 
-/** The chunks of an answer's body. Throws an `AgentFailure` where it is no answer, or stops being one. */
+/** The chunks in a response body. Throws an `AgentFailure` if the body is not an answer, or breaks off. */
 export async function* readAnswerBody(
   answer: AnswerBody,
   touch: () => void,
@@ -116,7 +116,7 @@ export async function* readAnswerBody(
   if (!format || !isUncompressed(answer)) throw notAnAnswer(answer);
   const reader = createBodyReader({ format });
   for await (const bytes of limitedBytes(answer)) {
-    // A line that never ends counts for nothing, or it could drip in for ever.
+    // Only a complete line counts as data. An endless line could otherwise drip in for ever.
     if (bytes.includes(lineFeed)) touch();
     for (const item of reader.push(bytes)) {
       if (item.type === "done") return;
@@ -125,13 +125,13 @@ export async function* readAnswerBody(
   }
   for (const item of reader.end()) {
     if (item.type === "done") return;
-    // What can't be read at the very end is what was cut off.
+    // An unreadable last item means that the body was cut off.
     if (item.type === "error" && !item.fatal) throw agentDied();
     yield chunkOf(item);
   }
 }
 
-/** Refuses every status but those of success, and says whether another try might help. */
+/** Throws for every status other than success, and says whether another try may help. */
 export function checkStatus({ status, headers, nowMs }: AnswerBody): void {
   if (status >= 200 && status < 300) return;
   if (status >= 300 && status < 400) {
@@ -146,7 +146,7 @@ export function checkStatus({ status, headers, nowMs }: AnswerBody): void {
   });
 }
 
-/** The bytes as they come, up to a limit. A connection that breaks is an agent that has died. */
+/** The bytes as they arrive, up to a limit. A broken connection counts as an agent that died. */
 export async function* limitedBytes(
   { body }: AnswerBody,
   maxBytes = maxBodyBytes,
@@ -170,7 +170,7 @@ export function headerOf({ headers }: AnswerBody, name: string): string | undefi
   return Array.isArray(value) ? value[0] : value;
 }
 
-/** Whether it is written as was asked, not compressed: a few bytes could stand for more than there is room. */
+/** True unless the body is compressed: a few compressed bytes could expand beyond memory. */
 export function isUncompressed(answer: AnswerBody): boolean {
   return (headerOf(answer, "content-encoding") ?? "identity") === "identity";
 }
@@ -193,7 +193,7 @@ function chunkOf(item: Exclude<BodyItem, { type: "done" }>): unknown {
 }
 
 function agentDied(cause?: unknown): AgentFailure {
-  return new AgentFailure("agent_died", "the agent went away before its answer ended", {
+  return new AgentFailure("agent_died", "the agent disconnected before its answer ended", {
     retryable: true,
     cause,
   });

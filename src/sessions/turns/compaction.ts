@@ -21,10 +21,10 @@ import type { Control } from "./parts.ts";
 import { readUntilAvailable, reportToOwner, type TurnParts } from "./turn.ts";
 import { callWithRetries } from "./call-agent.ts";
 
-// A summary stands for far more than itself, or it is of no use.
+// A summary must be far smaller than what it replaces.
 const maxSummaryBytes = 256 * 1024;
 
-/** Has what was said summed up, and stores the summary. Never rejects. */
+/** Has a range of entries summarised, and stores the summary. Never rejects. */
 export async function runCompaction(
   parts: TurnParts,
   header: Header,
@@ -46,7 +46,7 @@ export async function runCompaction(
     await reportToOwner(parts, header, { ...command, epoch, attempt }, control.signal);
   } catch (error) {
     const fields = { session: header.sessionId, epoch, attempt, error: messageOf(error) };
-    parts.log.error(fields, "a summary couldn't be stored");
+    parts.log.error(fields, "summary not stored");
   }
 }
 
@@ -65,7 +65,10 @@ async function summarize(
   const spec = input?.spec;
   const compaction = spec?.compaction;
   if (!input || !spec || !compaction) {
-    return new AgentFailure("agent_missing", `${JSON.stringify(agent)} has no compactor here`);
+    return new AgentFailure(
+      "agent_missing",
+      `the agent ${JSON.stringify(agent)} has no compactor on this pod`,
+    );
   }
   const { range } = input;
   const answer = createAnswer({
@@ -91,7 +94,7 @@ async function summarize(
   );
   if (failure) return failure;
   answer.close("finish");
-  // Only text stands for what was said; a model's thoughts on the way to it don't.
+  // Only text makes up the summary, not the model's reasoning.
   const texts = answer.content().parts.filter(({ type }) => type === "text");
   if (texts.some(({ text }) => typeof text === "string" && text.trim() !== "")) return texts;
   return new AgentFailure("agent_invalid", "the summary is empty");
@@ -127,7 +130,7 @@ async function open(
 
 const maxPlainBytes = 1024 * 1024;
 
-/** A compactor may answer as agents do, or with the summary as it is: text, or JSON that holds it. */
+/** A compactor may answer like an agent, or with the summary itself as text or JSON. */
 async function* readSummaryBody(answer: AnswerBody, touch: () => void): AsyncGenerator<unknown> {
   const type = headerOf(answer, "content-type")?.split(";")[0]?.trim().toLowerCase();
   if (type !== "text/plain" && type !== "application/json") {
@@ -158,5 +161,5 @@ function summaryIn(json: string): string {
   }
   const found = (value as { summary?: unknown } | null | undefined)?.summary ?? value;
   if (typeof found === "string") return found;
-  throw new AgentFailure("agent_invalid", 'a summary as JSON is {"summary": "…"}');
+  throw new AgentFailure("agent_invalid", 'a summary in JSON must be {"summary": "…"}');
 }

@@ -1,38 +1,38 @@
 import { FlotillaError, messageOf } from "../../base/errors.ts";
 import type { HeadersLike } from "../../throttles/rate-headers.ts";
 
-/** Why there is no answer, or only the beginning of one. Stored with the entry. */
+/** Why an answer is missing or incomplete. Stored with the entry. */
 export type FailureCode =
-  /** Nobody of that name is known here. */
+  /** This pod has no agent of that name. */
   | "agent_missing"
-  /** It threw, or said itself that something went wrong. */
+  /** It threw, or sent an `error` chunk. */
   | "agent_failed"
   | "agent_unreachable"
-  /** It is somewhere it must not be. */
+  /** Its address is not allowed. */
   | "agent_forbidden"
-  /** It answered with another status than 200. */
+  /** It responded with a status other than success. */
   | "agent_refused"
-  /** What it answered isn't an answer. */
+  /** Its response is not an answer. */
   | "agent_invalid"
-  /** It said nothing for too long, or took too long in all. */
+  /** It sent nothing for too long, or took too long in all. */
   | "agent_silent"
   | "agent_late"
-  /** It went away in the middle. */
+  /** It disconnected in the middle. */
   | "agent_died"
   | "answer_too_large"
-  /** There was no permit for it. */
+  /** It got no permit of its throttle. */
   | "throttled";
 
 export type FailureOptions = ErrorOptions & {
-  /** Whether asking again might help, as long as nothing of an answer has come. */
+  /** Whether another try may help, as long as no content has arrived. */
   readonly retryable?: boolean;
   readonly retryAfterMs?: number | undefined;
-  /** What its throttle learns from. */
+  /** For the throttle to learn from. */
   readonly status?: number;
   readonly headers?: HeadersLike;
 };
 
-/** How a call of an agent went wrong. */
+/** A failed call of an agent. */
 export class AgentFailure extends Error {
   override readonly name = "AgentFailure";
   readonly code: FailureCode;
@@ -51,7 +51,7 @@ export class AgentFailure extends Error {
   }
 }
 
-/** It took too long; its throttle is to know that as well. */
+/** The agent took too long. The cause lets its throttle learn of it. */
 export function timedOut(code: "agent_silent" | "agent_late", message: string): AgentFailure {
   const cause = Object.assign(new Error(message), { name: "TimeoutError" });
   return new AgentFailure(code, message, { retryable: code === "agent_silent", cause });
@@ -60,8 +60,8 @@ export function timedOut(code: "agent_silent" | "agent_late", message: string): 
 const throttleCodes = new Set(["throttle_full", "throttle_open"]);
 
 /**
- * Whatever was thrown on the way to an answer, as one of these. What code throws may tell users what is
- * none of their business, so only the log gets it; a reason given to `abort` is meant to be read.
+ * Turns any error on the way to an answer into an `AgentFailure`. Errors thrown by code may hold secrets,
+ * so only the log gets them; a reason given to `abort` is meant to be read.
  */
 export function failureOf(thrown: unknown): AgentFailure {
   if (thrown instanceof AgentFailure) return thrown;
@@ -72,6 +72,10 @@ export function failureOf(thrown: unknown): AgentFailure {
   const retryAfterMs = thrown instanceof FlotillaError ? thrown.retryAfterMs : undefined;
   const options = { retryable: true, retryAfterMs, cause: thrown };
   return code !== undefined && throttleCodes.has(code)
-    ? new AgentFailure("throttled", "too much is asked of the agent right now", options)
+    ? new AgentFailure(
+        "throttled",
+        "the agent's throttle is full right now: try again later",
+        options,
+      )
     : new AgentFailure("agent_failed", "the agent failed", options);
 }

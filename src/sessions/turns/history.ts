@@ -7,23 +7,23 @@ import type { Journal } from "../log/journal.ts";
 
 export type History = {
   readonly messages: readonly UIMessage[];
-  /** Of what was said before them. */
+  /** A summary of what came before the messages. */
   readonly summary?: string;
-  /** Who wrote the last message of a user among them. */
+  /** The author of the last user message among them. */
   readonly user?: string;
-  /** The message that the answer goes on with. */
+  /** The message that the answer continues. */
   readonly continued?: UIMessage;
 };
 
 type Reads = Pick<Journal, "tail" | "entries">;
 
-// What one agent is told is held in memory, and sent in one piece.
+// Bounds what is held in memory and sent in one request.
 const maxHistoryEntries = 10_000;
 const maxHistoryBytes = 32 * 1024 * 1024;
 const firstPageEntries = 100;
 const maxPageEntries = 1_000;
 
-/** What an agent is told when it is asked for an answer. */
+/** Reads the messages that an agent gets with a request. */
 export async function readHistory(
   journal: Reads,
   header: Header,
@@ -39,7 +39,7 @@ export async function readHistory(
   let loaded = await read(header.compactedSeq);
   let summarySeq = history.mode === "last" ? 0 : header.summarySeq;
   if (target !== undefined && !loaded.found && header.compactedSeq > 0) {
-    // It is about something that was summed up since, and that the summary can't stand for.
+    // The target was summarised since, and a summary cannot replace it.
     loaded = await read(0);
     summarySeq = 0;
   }
@@ -56,7 +56,7 @@ export async function readHistory(
   };
 }
 
-/** All that a compactor is to sum up. */
+/** Reads everything that a compactor has to summarise. */
 export async function readRange(
   journal: Reads,
   header: Header,
@@ -77,19 +77,19 @@ type Range = {
   readonly sessionId: string;
   readonly after: number;
   readonly upTo: number;
-  /** Whether none before these are needed. */
+  /** True when no earlier messages are needed. */
   readonly isEnough: (messages: readonly UIMessage[]) => boolean;
-  /** The message before which they have to be. */
+  /** The message that must be among those read. */
   readonly target: string | undefined;
 };
 
 type LoadedMessages = {
   readonly messages: readonly UIMessage[];
-  /** Whether the target's first entry is among them. */
+  /** True when the target's first entry is among them. */
   readonly found: boolean;
 };
 
-/** Reads from the newest back, until there are enough messages before where the answer goes. */
+/** Reads backwards from the newest entry, until there are enough messages before the answer's position. */
 async function readBack(
   journal: Reads,
   { sessionId, after, upTo, isEnough, target }: Range,
@@ -105,7 +105,7 @@ async function readBack(
     for (const { parts } of page) bytes += jsonBytes(parts);
     const first = positionsOf(entries);
     const found = target === undefined || first.has(target);
-    // One that was only said anew here has its place further back.
+    // A message of which only a replacement was read has its position further back.
     const messages = viewOf(entries)
       .filter(({ id }) => first.has(id))
       .toSorted((a, b) => first.get(a.id)! - first.get(b.id)!);
@@ -123,9 +123,9 @@ async function readBack(
 }
 
 /**
- * Where each message belongs for whoever is to go on from them. An answer comes right behind what it
- * answers: something that was said while it was made, and waits, would otherwise stand before it, and the
- * agent that is asked about it would be told its own last answer last.
+ * The position of each message for an agent that continues from them. An answer comes right after what it
+ * answers. Otherwise a message that arrived while the answer was made would come before it, and the agent
+ * would get its own last answer last.
  */
 function positionsOf(entries: readonly Entry[]): Map<string, number> {
   const positions = new Map<string, number>();
@@ -136,7 +136,7 @@ function positionsOf(entries: readonly Entry[]): Map<string, number> {
   return positions;
 }
 
-/** A regeneration is told what was before the message, a continuation the message last. */
+/** A regeneration gets the messages before the target; a continuation gets the target last. */
 function upToTarget(
   messages: readonly UIMessage[],
   { trigger, messageId }: Turn,
@@ -148,7 +148,7 @@ function upToTarget(
   return { messages: messages.slice(0, at + 1), continued: withoutNote(messages[at]!) };
 }
 
-/** As its agent made it. */
+/** The message without Flotilla's metadata, as its agent made it. */
 function withoutNote(message: UIMessage): UIMessage {
   const { flotilla: _, ...metadata } = (message.metadata ?? {}) as Record<string, unknown>;
   const { metadata: __, ...rest } = message;
@@ -167,7 +167,7 @@ function textOf({ parts }: UIMessage): string {
   return texts.filter((text) => typeof text === "string" && text !== "").join("\n");
 }
 
-/** The newest messages that an agent is to be told, without what its policy leaves out. */
+/** The newest messages that an agent gets, without the parts that its policy leaves out. */
 function applyPolicy(
   messages: readonly UIMessage[],
   { history, context }: { readonly history: HistoryMode; readonly context: ContextPolicy },
@@ -179,7 +179,7 @@ function applyPolicy(
     const parts = message.parts.filter(
       (part) => !isSkipped(part.type, context.skipParts) && !isOpen(part, isBroken),
     );
-    // Answers that failed, or of which nothing is left, say nothing to anybody.
+    // Failed answers, and answers with no parts left, are of no use to an agent.
     if (parts.every(({ type }) => type === "step-start")) continue;
     left.push(parts.length === message.parts.length ? message : { ...message, parts });
   }
@@ -188,7 +188,7 @@ function applyPolicy(
   return left.slice(left.length - count);
 }
 
-/** What the log says of a message. */
+/** Flotilla's own metadata of a message. */
 function noteOf({ metadata }: UIMessage): EntryNote | undefined {
   return (metadata as { flotilla?: EntryNote } | undefined)?.flotilla;
 }
@@ -199,7 +199,7 @@ function isSkipped(type: string, skipParts: readonly string[]): boolean {
   );
 }
 
-/** A call that never came to its end: models refuse to be told of one without a result. */
+/** True for a tool call that never ended: models refuse a call without a result. */
 function isOpen(part: Part, wasCut: boolean): boolean {
   if (typeof part["toolCallId"] !== "string") return false;
   return part["state"] === "input-streaming" || (wasCut && part["state"] === "input-available");

@@ -145,7 +145,7 @@ describe("an agent at a URL", () => {
     const reply = await answer();
     expect(reply.error).toEqual({
       code: "agent_unreachable",
-      message: "the agent can't be reached",
+      message: "cannot reach the agent",
     });
     expect(JSON.stringify(logged)).toContain("ECONNREFUSED");
   });
@@ -163,7 +163,7 @@ describe("an agent at a URL", () => {
     });
     expect(live.flatMap(({ chunks }) => chunks).slice(-2)).toEqual([
       { type: "text-end", id: "t" },
-      { type: "error", errorText: "the agent went away before its answer ended" },
+      { type: "error", errorText: "the agent disconnected before its answer ended" },
     ]);
   });
 

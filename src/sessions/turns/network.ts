@@ -3,9 +3,9 @@ import type { Agent, request } from "undici";
 import { checkAgentUrl, isAllowedAddress, whyRefused } from "../agents/address.ts";
 import { AgentFailure } from "./failure.ts";
 
-/** The way to agents at URLs. */
+/** Sends requests to agents at URLs. */
 export type AgentNetwork = {
-  /** Rejects where no answer came at all; one with any status is an answer. */
+  /** Rejects if there was no response at all; a response with any status resolves. */
   post(request: PostRequest): Promise<PostResponse>;
   close(): Promise<void>;
 };
@@ -15,7 +15,7 @@ export type PostRequest = {
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
   readonly allowPrivate: boolean;
-  /** Closes the connection, also in the middle of the answer. */
+  /** Closes the connection, even in the middle of the response. */
   readonly signal: AbortSignal;
 };
 
@@ -35,9 +35,9 @@ export type Lookup = (
 const connectTimeoutMs = 10_000;
 
 /**
- * Requests to where agents may be, and nowhere else. A name is looked up once, all of its addresses are
- * checked, and the connection is made to one of those: what the name means a moment later is of no
- * consequence. Nothing is followed anywhere else, and how long things may take is for the caller to say.
+ * Sends requests only to addresses where agents may be. A name is resolved once, all its addresses are
+ * checked, and the connection goes to one of them. So it does not matter if the name resolves differently
+ * a moment later. Redirects are not followed, and the caller sets all timeouts.
  */
 export function createAgentNetwork({
   lookup = systemLookup as Lookup,
@@ -51,7 +51,7 @@ export function createAgentNetwork({
       } catch (error) {
         throw forbidden(error as Error);
       }
-      if (closed) throw new Error("the way to agents was closed");
+      if (closed) throw new Error("the agent network is closed");
       const { sendRequest, publicOnly, alsoPrivate } = await (dispatchers ??=
         openDispatchers(lookup));
       const answer = await sendRequest(url, {
@@ -61,7 +61,7 @@ export function createAgentNetwork({
         body,
         signal,
       });
-      // Whoever reads it hears of errors; one that comes when nobody does must not end the process.
+      // The reader gets errors. One without a reader must not end the process.
       answer.body.on("error", () => {});
       return { status: answer.statusCode, headers: answer.headers, body: answer.body };
     },
@@ -79,7 +79,7 @@ type Dispatchers = {
   readonly alsoPrivate: Agent;
 };
 
-/** Loads what it takes only now: every program would take a fifth longer to start by it. */
+/** Loads undici on first use, because every program would take a fifth longer to start. */
 async function openDispatchers(lookup: Lookup): Promise<Dispatchers> {
   const undici = await import("undici");
   const open = (allowPrivate: boolean) =>
@@ -91,9 +91,9 @@ async function openDispatchers(lookup: Lookup): Promise<Dispatchers> {
   return { sendRequest: undici.request, publicOnly: open(false), alsoPrivate: open(true) };
 }
 
-/** Where agents are is for the log: whoever takes part in a session sees only that one can't be asked. */
+/** Addresses go to the log only: members of a session just learn that the agent cannot be called. */
 function forbidden(cause: Error): AgentFailure {
-  const message = "the agent is at an address where none may be; the pod's log says which";
+  const message = "the agent's address is not allowed: see the pod's log for details";
   return new AgentFailure("agent_forbidden", message, { cause });
 }
 

@@ -8,14 +8,14 @@ import type { Journal } from "../log/journal.ts";
 import type { LiveChunks } from "../runner.ts";
 import type { AgentNetwork } from "./network.ts";
 
-/** What a runner is made of. */
+/** What a runner needs. */
 export type RunnerParts = {
   readonly podId: string;
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Logger;
   readonly journal: Pick<Journal, "tail" | "entries">;
-  /** Asks the session's owner, again and again until there is an answer. */
+  /** Submits a command to the session's owner, with retries. */
   readonly ask: (
     tenant: string,
     sessionId: string,
@@ -24,24 +24,24 @@ export type RunnerParts = {
   ) => Promise<CommandResult>;
   readonly live: { readonly chunks: (chunks: LiveChunks) => void };
   readonly agentOf: (tenant: string, name: string) => Promise<AgentSpec | undefined>;
-  /** The pod's own. */
+  /** The pod's throttles. */
   readonly throttles: ThrottleRegistry;
   readonly enqueue: Keyed<{ readonly taskId: string }>;
   readonly start: Keyed<{ readonly runId: string }>;
-  /** Default: the real one. */
+  /** Default: the network. */
   readonly network?: AgentNetwork;
-  /** What an answer may take as JSON. Default 1 MiB. */
+  /** The maximum size of an answer as JSON. Default 1 MiB. */
   readonly maxReplyBytes?: number;
-  /** How many turns and compactions go on at once; others wait. Default: as many as there are. */
+  /** How many turns and compactions run at once; others wait. Default: no limit. */
   readonly maxTurns?: number;
-  /** Whether a task that pods died under runs on this pod. Default: none does. */
+  /** True when a suspect task runs on this pod. Default: never. */
   readonly runsSuspectTask?: () => boolean;
-  /** Traces an attempt at an answer, where somebody traces. */
+  /** Traces an attempt, if tracing is on. */
   readonly traced?: (turn: TurnTrace) => TurnSpan | undefined;
   readonly onEvent?: (event: TurnEvent) => void;
 };
 
-/** Does something named once for each key. What is named is for whoever is asked to look at. */
+/** Makes something once for each key. The callee validates `what`. */
 export type Keyed<Made> = (
   what: any,
   input: unknown,
@@ -53,9 +53,9 @@ export type TurnEvent =
   | {
       readonly type: "turn_ended";
       readonly agent: string;
-      /** `dropped` where nobody wanted it any more. */
+      /** `dropped` if the turn was replaced or released. */
       readonly outcome: "completed" | "stopped" | "cut" | "failed" | "dropped";
-      /** Until the first chunk. */
+      /** The time to the first content. */
       readonly ttftMs?: number;
       readonly durationMs: number;
       readonly chunks: number;
@@ -68,24 +68,24 @@ export type TurnTrace = {
   readonly epoch: number;
   readonly attempt: number;
   readonly trigger: string;
-  /** The trace context of what started the turn. */
+  /** The trace context of the command that started the turn. */
   readonly trace?: string | undefined;
 };
 
 export type TurnSpan = {
-  /** Does it with the span active, so that what the agent calls is traced below it. */
+  /** Runs the work with the span active, so that the agent's own calls are traced below it. */
   run<Result>(work: () => Result): Result;
   /** `error` is a code. */
   end(ended: { outcome: string; chunks: number; error?: string | undefined }): void;
 };
 
-/** Says to work that is under way that it has to end. */
+/** Tells running work to end. */
 export type Control = {
-  /** Fires when it has to. */
+  /** Aborts when the work has to end. */
   readonly signal: AbortSignal;
-  /** Whether what it has by then is still wanted. */
+  /** True when the partial answer is still wanted. */
   readonly kept: boolean;
-  /** Ends it; the first word counts, but what isn't wanted any more never is again. */
+  /** Ends the work. The first call counts, but an answer that is no longer wanted stays so. */
   end(options: { keep: boolean }): void;
 };
 
@@ -104,10 +104,10 @@ export function createControl(): Control {
   };
 }
 
-/** What waits are cut short with when the work has to end. */
+/** The reason with which waits are aborted when the work has to end. */
 export class WorkEnded extends Error {
   override readonly name = "AbortError";
   constructor() {
-    super("nobody waits for the answer any more");
+    super("the answer is no longer wanted");
   }
 }

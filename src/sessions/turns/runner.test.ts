@@ -331,7 +331,7 @@ describe("a turn", () => {
     expect(await reply()).toMatchObject({ outcome: "stopped" });
     await until("it is over", () => runner.running().length === 0);
     await clock.advance(5_000);
-    expect(logged.map(({ message }) => message).join()).toContain("left behind");
+    expect(logged.map(({ message }) => message).join()).toContain("abandoned");
   });
 
   test("is stored though its owner is away for long", async () => {

@@ -14,28 +14,29 @@ type RunningWork = {
   readonly tenant: string;
   readonly control: Control;
   answer: Answer | undefined;
-  /** False while it waits for others to end. */
+  /** False while it waits for a slot. */
   begun: boolean;
   ended: Promise<void>;
 };
 
-/** Of so many sessions it is remembered which work was the last here, as letters may come late. */
+/** For how many sessions the last work is remembered, because envelopes may arrive late. */
 const maxPast = 10_000;
-/** Releasing work is a courtesy: without it, it is missed a moment later. */
+/** How long to try to release work. Without a release, the owner notices the loss a moment later. */
 const releaseMs = 2_000;
 
 const minAloneMs = 5_000;
 const maxAloneMs = 60_000;
 
 /**
- * How long a suspect is alone: long enough for what ends a pod at once, and four times as long with each
- * further attempt for what takes its time, so that many suspects don't wait for each other for hours.
+ * How long a suspect runs alone: long enough for work that kills a pod at once, and four times as long
+ * with each further attempt for work that takes its time. So many suspects do not wait hours for each
+ * other.
  */
 export function aloneMs(attempt: number): number {
   return Math.min(maxAloneMs, minAloneMs * 4 ** Math.min(10, Math.max(0, attempt - 3)));
 }
 
-/** What makes answers and summaries on a pod. */
+/** Creates the runner of a pod, which makes answers and summaries. */
 export function createRunner(runnerParts: RunnerParts): Runner {
   const { podId, clock, log, network = createAgentNetwork() } = runnerParts;
   const parts = { ...runnerParts, network };
@@ -78,7 +79,7 @@ export function createRunner(runnerParts: RunnerParts): Runner {
     const show = (answer: Answer) => void (running.answer = answer);
     const begin = async (begun: () => void) => {
       running.begun = true;
-      // A suspect among tasks may end the pod as well.
+      // A suspect task on this pod may kill it as well.
       if (work.alone)
         await reportBegun(running, { beside: runnerParts.runsSuspectTask?.() ?? false });
       begun();
@@ -92,19 +93,20 @@ export function createRunner(runnerParts: RunnerParts): Runner {
     };
     const suspect = work.alone && {
       aloneMs: aloneMs(work.attempt),
-      // Stored before others begin: one of them may end the pod at once, and the suspect isn't to blame.
+      // Stored before other work begins, because that work may kill the pod, and then the suspect is not to
+      // blame.
       onOver: () => reportBegun(running, { beside: true }).catch(() => {}),
     };
     running.ended = slots
       .run({ tenant, signal: control.signal, suspect }, begin)
-      .catch((error: unknown) => log.error({ session: sessionId, error }, "a turn broke down"))
+      .catch((error: unknown) => log.error({ session: sessionId, error }, "turn crashed"))
       .finally(() => {
         remember(name);
         if (bySession.get(sessionId) === running) bySession.delete(sessionId);
       });
   };
 
-  /** Stored before it begins, since afterwards the pod may be gone. */
+  /** Stored before the work begins, because the pod may be gone afterwards. */
   const reportBegun = async (
     { name, tenant, control }: RunningWork,
     { beside }: { beside: boolean },
@@ -116,7 +118,7 @@ export function createRunner(runnerParts: RunnerParts): Runner {
       const result = await reportToOwner(parts, { sessionId, tenant }, command, control.signal);
       if (result.done === false) control.end({ keep: false });
     } catch (error) {
-      // An owner of an earlier release doesn't know it, and counts every loss.
+      // An owner of an earlier release does not know the command, and counts every loss.
       if (control.signal.aborted || hasCode(error, "unsupported")) return;
       throw error;
     }
@@ -137,7 +139,7 @@ export function createRunner(runnerParts: RunnerParts): Runner {
     abort(which, { keep }) {
       const running = bySession.get(which.sessionId);
       if (running && isSame(running.name, which)) running.control.end({ keep });
-      // One that hasn't been heard of yet needn't begin any more.
+      // Work that has not arrived yet need not begin any more.
       else if (!keep) remember(which);
     },
 
@@ -158,7 +160,7 @@ export function createRunner(runnerParts: RunnerParts): Runner {
 
     async stop({ waitMs }) {
       stopping = true;
-      // What hasn't begun here can begin elsewhere at once.
+      // Work that has not begun here can begin on another pod at once.
       const unbegun = [...bySession.values()].filter(({ begun }) => !begun);
       for (const { control } of unbegun) control.end({ keep: false });
       await Promise.all(unbegun.map(release));
@@ -192,18 +194,18 @@ function isAfter(one: WorkId, other: WorkId): boolean {
 }
 
 /**
- * Lets so much be under way at once. What waits is let in as soon as something ends: tenants in turns,
- * and of each tenant in the order of asking, so that nobody who asks for much keeps others out.
+ * Limits how many turns run at once. A waiting turn gets a slot as soon as one is free: tenants take
+ * turns, and each tenant's turns keep their order, so that a busy tenant cannot keep others out.
  *
- * A suspect is work that pods were lost under. It comes in when nothing else has begun for a while, and
- * the gate is closed for as long after it: a pod that is lost in that time was most likely ended by it.
- * Those that came to the closed gate go before the next suspect.
+ * A suspect is work that was lost with its pods. It gets a slot when no other work has begun for a while,
+ * and no other work begins for as long after it: if the pod is lost in that time, the suspect most likely
+ * killed it. Turns that waited meanwhile go before the next suspect.
  */
 type TurnSlots = {
   readonly waiting: number;
-  /** A suspect is in its time alone, or about to begin it. */
+  /** True when a suspect runs alone or is about to. */
   readonly hasSuspect: boolean;
-  /** Does it once there is room, or at once where its signal fires: then it has only to end itself. */
+  /** Runs the work once a slot is free, or at once if its signal fires: the work then only has to end. */
   run<Result>(request: SlotRequest, work: (begun: () => void) => Promise<Result>): Promise<Result>;
 };
 
@@ -214,23 +216,23 @@ type SlotRequest = {
 };
 
 export type Suspect = {
-  /** How long nothing else begins before it and, from the call of `begun`, after it. */
+  /** How long no other work begins before it and, from the call of `begun`, after it. */
   readonly aloneMs: number;
-  /** It has lived for so long. Others begin beside it once this has resolved. Never rejects. */
+  /** The suspect has survived that time. Other work begins once this has resolved. Never rejects. */
   readonly onOver: () => Promise<void>;
 };
 
 export function createTurnSlots(maxTurns: number, clock: Clock): TurnSlots {
-  /** In the order in which tenants are served next. */
+  /** In the order in which tenants get the next slot. */
   const queues = new Map<string, Set<() => void>>();
   const suspects = new Map<() => void, Suspect>();
   let underWay = 0;
   let waiting = 0;
-  /** When something began last. */
+  /** When work last began. */
   let begunMs = -Infinity;
-  /** How many others are let in before the gate closes for the next suspect. */
+  /** How many other turns get a slot before the next suspect. */
   let aheadOfSuspect = 0;
-  /** The suspect that the gate is closed behind. */
+  /** The suspect that runs alone now. */
   let aloneSuspect: Suspect | undefined;
   let cancelTimer = () => {};
 
@@ -247,7 +249,7 @@ export function createTurnSlots(maxTurns: number, clock: Clock): TurnSlots {
     const [tenant, queue] = next;
     const enter = queue.values().next().value!;
     remove(tenant, enter);
-    // It goes behind all others that wait.
+    // The tenant goes to the end of the order.
     if (queues.delete(tenant)) queues.set(tenant, queue);
     return enter;
   };
@@ -291,7 +293,7 @@ export function createTurnSlots(maxTurns: number, clock: Clock): TurnSlots {
     admit();
   };
 
-  /** Whether it has a place: not where its signal has fired before there was one. */
+  /** Resolves with true when it has a slot, with false if its signal fires before. */
   const enter = ({ tenant, signal, suspect }: SlotRequest): Promise<boolean> =>
     new Promise((resolve) => {
       const settle = (hasSlot: boolean) => {

@@ -21,7 +21,7 @@ export type TurnParts = RunnerParts & { readonly network: AgentNetwork };
 
 const defaultMaxReplyBytes = 1024 * 1024;
 
-/** Makes one answer and stores it. Never rejects: what goes wrong is stored as well, or logged. */
+/** Makes one answer and stores it. Never rejects: failures are stored as well, or logged. */
 export async function runTurn(
   parts: TurnParts,
   header: Header,
@@ -64,10 +64,10 @@ export async function runTurn(
   try {
     const result = await finish(parts, header, turn, reply);
     if (result.done !== false) return;
-    log.info({ session: sessionId, epoch, attempt }, "an answer came too late and isn't stored");
+    log.info({ session: sessionId, epoch, attempt }, "late answer not stored");
   } catch (error) {
     const fields = { session: sessionId, epoch, attempt, error: messageOf(error) };
-    log.error(fields, "an answer couldn't be stored");
+    log.error(fields, "answer not stored");
   }
 
   async function finish(to: TurnParts, of: Header, { epoch: at }: Turn, finalReply: Reply) {
@@ -79,7 +79,7 @@ export async function runTurn(
       if (!hasCode(error, "payload_too_large", "payload_not_storable", "payload_too_deep")) {
         throw error;
       }
-      // Somebody waits for an answer, so there has to be one.
+      // The session waits for an answer, so store one that says why there is none.
       const why = { code: "answer_too_large", message: messageOf(error, 300) };
       const nothing = { outcome: "failed", parts: [], tokens: 0, error: why } as const;
       return reportToOwner(to, of, { ...command, reply: nothing }, gone);
@@ -113,7 +113,7 @@ async function makeAnswer(
   if (!input) return {};
   const { spec, history } = input;
   if (!spec || !history) {
-    const message = `no agent is called ${JSON.stringify(turn.agent)} on this pod`;
+    const message = `this pod has no agent ${JSON.stringify(turn.agent)}: define it in code or store it`;
     return { failure: new AgentFailure("agent_missing", message) };
   }
   const answer = createAnswer({
@@ -198,7 +198,7 @@ async function open(
   return callUrl({ source, request, network, clock, signal, touch });
 }
 
-/** Keeps what there is so far. Where the owner says that it is somebody else's turn now, this one ends. */
+/** Stores the partial answer. Ends this turn if the owner has started a later attempt or turn. */
 async function checkpoint(
   { ask, log }: TurnParts,
   { tenant, sessionId }: Header,
@@ -212,11 +212,11 @@ async function checkpoint(
     const result = await ask(tenant, sessionId, { type: "checkpoint", epoch, attempt, body });
     if (result.done === false) control.end({ keep: false });
   } catch (error) {
-    log.debug({ session: sessionId, error: messageOf(error) }, "a checkpoint wasn't stored");
+    log.debug({ session: sessionId, error: messageOf(error) }, "checkpoint not stored");
   }
 }
 
-/** Ends the answer for whoever watches, and gives what is stored of it. */
+/** Ends the answer for its subscribers, and returns the reply to store. */
 function replyOf({ answer, failure }: MadeAnswer, control: Control): Reply {
   const stopped = control.signal.aborted || answer?.outcome.type === "abort";
   if (failure) answer?.close("error", failure.message);
@@ -228,11 +228,14 @@ function replyOf({ answer, failure }: MadeAnswer, control: Control): Reply {
   return { outcome, ...reply, error: entryErrorOf(failure) };
 }
 
-/** Fires once nobody wants even the end of it; a stop that keeps what there is isn't that. */
+/**
+ * Aborts once not even the end of the answer is wanted. A stop that keeps the partial answer does not
+ * count.
+ */
 function dropped(control: Control): AbortSignal {
   const gone = new AbortController();
   const check = () => {
-    if (!control.kept) gone.abort(new FlotillaError("cancelled", "the turn is another's now"));
+    if (!control.kept) gone.abort(new FlotillaError("cancelled", "the turn was replaced"));
   };
   if (!control.signal.aborted) control.signal.addEventListener("abort", check, { once: true });
   return gone.signal;
@@ -251,12 +254,12 @@ type WorkReport = Extract<
   }
 >;
 
-/** What can't be helped by asking again. */
+/** Codes that another try does not change. */
 const finalCodes = ["closed", "unsupported", ...decidedCodes] as const;
 
 /**
- * Tells the session's owner what became of its work, for as long as that isn't heard: a model was paid
- * for it. Rejects where it was refused for good.
+ * Reports the outcome of work to the session's owner, and retries until it is stored, because a model was
+ * paid for it. Rejects only if the owner refuses it for good.
  */
 export async function reportToOwner(
   { ask, clock, random, log }: Pick<RunnerParts, "ask" | "clock" | "random" | "log">,
@@ -269,16 +272,16 @@ export async function reportToOwner(
       return await ask(tenant, sessionId, command, { signal });
     } catch (error) {
       if (signal.aborted || hasCode(error, ...finalCodes)) throw error;
-      const fields = { session: sessionId, tries, error: messageOf(error) };
-      log.warn(fields, `${command.type} isn't stored yet`);
+      const fields = { session: sessionId, command: command.type, tries, error: messageOf(error) };
+      log.warn(fields, "turn report not stored yet, retrying");
     }
     await sleep(clock, contentionMs(tries, random), signal);
   }
 }
 
 /**
- * Reads until the store gives something: that it is away for a moment is no reason for an answer to fail.
- * Undefined where nobody waits for it any more.
+ * Reads until the store responds: a short outage is no reason for an answer to fail. Returns undefined if
+ * the work is aborted meanwhile.
  */
 export async function readUntilAvailable<Found>(
   { clock, random }: Pick<RunnerParts, "clock" | "random">,
@@ -297,16 +300,16 @@ export async function readUntilAvailable<Found>(
 }
 
 type WaitReporter = {
-  /** Whether the turn waits for a permit now. */
+  /** Sets whether the turn waits for a permit now. */
   set(waits: boolean): void;
   stop(): void;
 };
 
 /**
- * Tells the session's owner that a turn waits for a permit of its agent's throttle, and that it no longer
- * does, so that the session's state shows it. The turn waits for neither. Each time has a higher count, and
- * the owner takes only a higher one: what comes late or twice changes nothing. A count that never arrives
- * is made good by the next one, or by the end of the attempt, which ends the wait in any case.
+ * Reports to the session's owner when a turn begins or ends waiting for a permit of its agent's throttle,
+ * so that the session's state shows it. The turn does not wait for these reports. Each has a higher count,
+ * and the owner accepts only higher counts, so a late or repeated report changes nothing. A lost report is
+ * made up for by the next one, or by the end of the attempt.
  */
 function reportWaits(
   parts: Pick<RunnerParts, "ask" | "clock" | "random" | "log">,
@@ -321,13 +324,13 @@ function reportWaits(
     const command = { type: "turn_waiting", epoch, attempt, count } as const;
     try {
       const result = await reportToOwner(parts, header, command, signal);
-      // The turn is another's now; once it has ended here, that it is over is no news.
+      // The turn was replaced. If it has ended here already, this changes nothing.
       if (result.done === false && !signal.aborted) control.end({ keep: false });
     } catch (error) {
-      // An owner of an earlier release doesn't know it, and shows the turn as one that is answered.
+      // An owner of an earlier release does not know the command, and shows the turn as running.
       if (signal.aborted) return;
       const fields = { session: header.sessionId, epoch, attempt, error: messageOf(error) };
-      parts.log.debug(fields, "that a turn waits for a permit wasn't stored");
+      parts.log.debug(fields, "permit wait not stored");
     }
   };
 
@@ -337,7 +340,7 @@ function reportWaits(
       count++;
       last.abort();
       last = new AbortController();
-      // What ends the turn ends its wait.
+      // The end of the turn also ends its wait.
       if (!control.signal.aborted) void report(AbortSignal.any([last.signal, control.signal]));
     },
     stop: () => last.abort(),

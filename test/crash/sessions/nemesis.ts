@@ -5,8 +5,8 @@ import { pauseFor, until } from "../until.ts";
 
 /** What owners and runners are told that come too late, in the words of their logs. */
 export const refusals = {
-  record: "another pod has the log",
-  answer: "an answer came too late and isn't stored",
+  record: "session log lost to another pod",
+  answer: "late answer not stored",
 } as const;
 
 const faults = {

@@ -276,10 +276,10 @@ async function storeAgents({ store, storeClock }: World): Promise<void> {
 }
 
 const lines = new Map([
-  ["an answer came too late and isn't stored", "fence: answer, epoch or attempt"],
-  ["another pod has the log", "log: fenced"],
-  ["handing the log over", "log: handed over"],
-  ["a record waits", "record: unknown or refused"],
+  ["late answer not stored", "fence: answer, epoch or attempt"],
+  ["session log lost to another pod", "log: fenced"],
+  ["session log handed over", "log: handed over"],
+  ["session log commit failed, retrying", "record: unknown or refused"],
 ]);
 
 /** Counts what pods say of themselves. */
