@@ -31,7 +31,7 @@ import {
 export type ServiceParts = {
   database: Database;
   journal: Journal;
-  /** For reads alone. What is asked of a session looks things up by the other one. */
+  /** For plain reads. Commands read from `journal`. */
   coldJournal: Pick<Journal, "header" | "entries">;
   heads: Heads;
   router: CommandRouter;
@@ -41,20 +41,20 @@ export type ServiceParts = {
   clock: Clock;
   random: Random;
   maxPayloadBytes: number;
-  /** The trace context of the caller, else the given one. Default: nothing is traced. */
+  /** The trace context of the caller, or else the given one. Default: no tracing. */
   currentTrace?: (given: TraceHeaders | undefined) => string | null;
-  /** What is committed of a session, where this process knows it for certain. */
+  /** The committed header of a session, if this process knows it for certain. */
   localHeader: (sessionId: string) => Header | undefined;
 };
 
 const maxPageEntries = 1_000;
-/** How far back the last answer is looked for. */
+/** How far back the last answer is searched. */
 const maxLastAnswerEntries = 200;
 const lastAnswerPageBytes = 256 * 1024;
-/** How often an answer that is replaced again and again is looked up. */
+/** How often an answer is read again if it keeps being replaced. */
 const maxLookups = 5;
 
-/** What everybody asks through, whichever pod owns the session. */
+/** Creates the service that all callers use, whichever pod owns the session. */
 export function createService(parts: ServiceParts): SessionService {
   const { database, journal, coldJournal, heads, router, hub, ids, maxPayloadBytes } = parts;
 
@@ -91,7 +91,7 @@ export function createService(parts: ServiceParts): SessionService {
     throw new FlotillaError("not_found", `the session has ${which}`);
   };
 
-  /** In pages of few bytes: it is mostly near the end, and what was said since may be large. */
+  /** In pages of few bytes: the answer is mostly near the end, and later entries may be large. */
   const lastAnswer = async (sessionId: string): Promise<Entry | undefined> => {
     let upTo = Number.MAX_SAFE_INTEGER;
     for (let left = maxLastAnswerEntries; left > 0;) {
@@ -107,7 +107,7 @@ export function createService(parts: ServiceParts): SessionService {
     return undefined;
   };
 
-  /** Asks something about an answer, and looks it up again where it was replaced before that was decided. */
+  /** Submits a command about an answer. If the answer is replaced before the decision, reads it again. */
   const submitAbout = async (
     tenant: string,
     sessionId: string,
@@ -116,7 +116,7 @@ export function createService(parts: ServiceParts): SessionService {
   ): Promise<Sent> => {
     const deadline = startDeadline(parts);
     for (let lookups = 1; ; lookups++) {
-      // The header first: the answer is the newest at least among the entries up to its last one.
+      // The header first: the answer is then the newest at least among the entries up to `lastSeq`.
       const { lastSeq: seenSeq } = await deadline.read(() => headerOf(tenant, sessionId));
       const answer = await deadline.read(() => answerOf(sessionId, messageId));
       const { seq, author } = answer;
@@ -185,7 +185,7 @@ export function createService(parts: ServiceParts): SessionService {
       return submitAbout(tenant, sessionId, messageId, async (answer, target, deadline) => {
         const stray = strayAmong(results, answer);
         if (stray !== undefined) {
-          // It may have been told already of calls that the answer lost when it was made anew.
+          // The result may be stored already, for calls that a replaced answer no longer has.
           const readStored = () => journal.storedIds([{ sessionId, clientId: id }]);
           const [stored] = await deadline.read(readStored);
           if (!stored) throw noCall(stray);
@@ -225,7 +225,7 @@ export function createService(parts: ServiceParts): SessionService {
       checkText("author", author, { max: maxIdChars });
       const deadline = startDeadline(parts);
       const { work } = await deadline.read(() => headerOf(tenant, sessionId));
-      // Named once, so that asking again after a lost answer doesn't stop the next one.
+      // Fixes the epoch once, so that a retry after a lost response does not stop the next turn.
       const epoch = requestedEpoch ?? (work?.type === "turn" ? work.epoch : undefined);
       if (epoch === undefined) return false;
       const command = { type: "stop", epoch, author, by } as const;
@@ -279,7 +279,7 @@ export function createService(parts: ServiceParts): SessionService {
         await joined.ready;
       })();
       ready.catch((error: unknown) => {
-        // What the hub has ended, it has told of itself.
+        // The hub has already called `fail` for joins that it ended.
         if (!joined && !left) sink.fail(error);
       });
       return {
@@ -294,12 +294,12 @@ export function createService(parts: ServiceParts): SessionService {
   };
 }
 
-/** The owner's word that an answer was replaced since it was looked up. */
+/** True when the owner says that the answer was replaced after it was read. */
 function isReplaced(error: unknown): boolean {
   return hasCode(error, "conflict") && error.details?.["replaced"] === true;
 }
 
-/** A result has the agent asked again, so it has to be about something that the agent has asked for. */
+/** A result makes the agent continue, so it must belong to one of the agent's calls. */
 function strayAmong(results: readonly ToolResult[], { parts }: Entry): string | undefined {
   const calls = new Set(parts.map((part) => part["toolCallId"]));
   return results.find(({ toolCallId }) => !calls.has(toolCallId))?.toolCallId;
@@ -307,7 +307,7 @@ function strayAmong(results: readonly ToolResult[], { parts }: Entry): string | 
 
 function noCall(toolCallId: string): FlotillaError {
   const quoted = JSON.stringify(toolCallId.slice(0, 80));
-  return new FlotillaError("invalid_input", `the message has no call ${quoted}`);
+  return new FlotillaError("invalid_input", `the message has no tool call ${quoted}`);
 }
 
 function noSession(sessionId: string): FlotillaError {
@@ -317,7 +317,7 @@ function noSession(sessionId: string): FlotillaError {
 type CallName = Exclude<keyof SessionService, "join" | "inbox">;
 type CallResult<Name extends CallName> = Awaited<ReturnType<SessionService[Name]>>;
 
-/** A service that is made when it is first asked for something. Where it can't be, every call rejects. */
+/** A service that is created on its first call. If it cannot be created, every call rejects. */
 export function lazyService(make: () => SessionService): SessionService {
   const call =
     <Name extends CallName>(name: Name) =>

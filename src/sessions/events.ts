@@ -3,7 +3,7 @@ import type { Chunk } from "../protocol/chunk.ts";
 import type { Entry, SessionState } from "../protocol/message.ts";
 import type { InboxEvent, Joined, JoinPosition, FeedEvent, Sink } from "./service.ts";
 
-/** What happens in a conversation, one by one. */
+/** Events of a conversation, one by one. */
 export type ChatEvent =
   | { readonly type: "entry"; readonly entry: Entry }
   | {
@@ -13,7 +13,7 @@ export type ChatEvent =
       readonly attempt: number;
     }
   | { readonly type: "state"; readonly state: SessionState }
-  /** The place isn't in this log: what was seen so far is to be forgotten, everything follows anew. */
+  /** The position is not in this log: discard everything so far, because all of it follows again. */
   | { readonly type: "reset" };
 
 export type EventsOptions = {
@@ -22,10 +22,10 @@ export type EventsOptions = {
   signal?: AbortSignal;
 };
 
-/** A loop that falls behind by more than this is ended, and may begin again at its last seq. */
+/** A loop that falls behind by more than this ends, and may start again at its last seq. */
 const maxBufferedEvents = 10_000;
 
-/** A session as something to loop over. */
+/** A session's events as an async iterator. */
 export function eventsOf(
   join: (position: JoinPosition, sink: Sink<FeedEvent>) => Joined,
   { after = 0, signal }: EventsOptions,
@@ -33,7 +33,7 @@ export function eventsOf(
   return loopOver((sink) => join({ lastSeq: after }, sink), { flattened, signal });
 }
 
-/** An inbox as something to loop over. */
+/** An inbox's events as an async iterator. */
 export function inboxEventsOf(
   open: (sink: Sink<InboxEvent>) => Joined,
   { signal }: { signal?: AbortSignal },
@@ -62,9 +62,9 @@ function loopOver<Event extends { readonly type: string }, Each>(
   const sink: Sink<Event> = {
     push(event) {
       if (ended) return false;
-      // Looked at before, since one page of a long history may hold more than that by itself.
+      // Checked before the push, because one page of a long history may exceed the limit by itself.
       if (buffered.length > maxBufferedEvents) {
-        const message = `the loop is ${maxBufferedEvents} events behind: begin again at its last seq`;
+        const message = `the loop is ${maxBufferedEvents} events behind: start again at its last seq`;
         end(new FlotillaError("overloaded", message));
         return false;
       }
@@ -84,7 +84,7 @@ function loopOver<Event extends { readonly type: string }, Each>(
     if (signal?.aborted) return end();
     signal?.addEventListener("abort", onAbort, { once: true });
     joined = join(sink);
-    // What went wrong is told to the sink.
+    // The sink receives the error.
     joined.ready.catch(() => {});
   };
 

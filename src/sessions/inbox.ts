@@ -6,10 +6,10 @@ import type { Hub } from "./delivery/delivery.ts";
 import type { InboxEvent, InboxItem, Joined, Sink } from "./service.ts";
 
 /**
- * The sessions of users, as they change. What happened in a session says only that it did: how it looks
- * to a user is read from the store, for all changed sessions together and a few times a second at most.
- * So counts of what is unread are right whatever order news come in. What was missed all the same is
- * found by comparing with the store now and then. All sockets of a user share one box.
+ * The sessions of users, as they change. An event about a session says only that it changed. Its inbox
+ * item is read from the store, for all changed sessions together and a few times a second at most. So
+ * unread counts are right in whatever order events arrive. A comparison with the store now and then finds
+ * missed changes. All sockets of a user share one inbox.
  */
 export type Inboxes = {
   open(tenant: string, user: string, sink: Sink<InboxEvent>): Joined;
@@ -32,11 +32,11 @@ type UserInbox = {
   readonly user: string;
   readonly sinks: Set<Sink<InboxEvent>>;
   readonly unwatch: () => void;
-  /** What was told last of each session; undefined until the first look. */
+  /** The last published item of each session; undefined until the first read. */
   items: Map<string, InboxItem> | undefined;
   readonly first: PromiseWithResolvers<void>;
   changed: Set<string>;
-  /** When all of it is to be compared with the store. */
+  /** When to compare the whole inbox with the store. */
   compareAtMs: number;
   readMs: number;
   reading: boolean;
@@ -45,11 +45,11 @@ type UserInbox = {
 
 const minReadIntervalMs = 250;
 const compareEveryMs = 30_000;
-// Other pods hear of a new watch a little later; what happened until then is found by looking again.
+// Other pods learn of a new watch a little later. This comparison finds what happened before.
 const firstCompareMs = 2_000;
 const maxConcurrentReads = 4;
 const maxReadWaitMs = 30_000;
-/** More changes at once than this are found by comparing everything. */
+/** More changed sessions than this cause a comparison of the whole inbox. */
 const maxChanged = 200;
 const maxItems = 1_000;
 
@@ -78,7 +78,7 @@ export function createInboxes({ hub, clock, log, readInbox }: InboxesParts): Inb
       if (!box.items) return failAll(box, error);
       for (const sessionId of changed) box.changed.add(sessionId);
       if (isWhole) box.compareAtMs = 0;
-      log.warn({ user: box.user, error: messageOf(error) }, "an inbox couldn't be read");
+      log.warn({ user: box.user, error: messageOf(error) }, "reading an inbox failed, retrying");
       box.readMs += 1_000;
     } finally {
       box.reading = false;
@@ -86,7 +86,7 @@ export function createInboxes({ hub, clock, log, readInbox }: InboxesParts): Inb
     schedule(box);
   };
 
-  /** Looks at some sessions, and tells what is different. */
+  /** Reads some sessions, and publishes what has changed. */
   const update = async (box: UserInbox, only: readonly string[]): Promise<void> => {
     const found = await readInbox(box.tenant, box.user, { only, limit: maxItems });
     const present = new Set(found.map(({ sessionId }) => sessionId));
@@ -99,7 +99,7 @@ export function createInboxes({ hub, clock, log, readInbox }: InboxesParts): Inb
 
   const compare = async (box: UserInbox): Promise<void> => {
     const { items } = box;
-    // Set before the read: what is missed during it asks for another comparison.
+    // Set before the read, so that a change missed during it causes another comparison.
     box.compareAtMs = clock.monotonic() + (items ? compareEveryMs : firstCompareMs);
     const found = await readInbox(box.tenant, box.user);
     if (!items) {
@@ -108,7 +108,7 @@ export function createInboxes({ hub, clock, log, readInbox }: InboxesParts): Inb
       return box.first.resolve();
     }
     publish(box, found, []);
-    // Others may be gone, or only too old to be among the first.
+    // The others may be gone, or just too old to be on the first page.
     const present = new Set(found.map(({ sessionId }) => sessionId));
     const rest = [...items.keys()].filter((sessionId) => !present.has(sessionId));
     if (rest.length > 0) await update(box, rest);
@@ -118,7 +118,7 @@ export function createInboxes({ hub, clock, log, readInbox }: InboxesParts): Inb
     const items = box.items!;
     const sessions = found.filter((item) => !isSame(items.get(item.sessionId), item));
     for (const item of sessions) {
-      // Those that changed last are at the end, so that the oldest leave first.
+      // Moves changed items to the end, so that the oldest are dropped first.
       items.delete(item.sessionId);
       items.set(item.sessionId, item);
     }
@@ -191,7 +191,7 @@ export function createInboxes({ hub, clock, log, readInbox }: InboxesParts): Inb
   return {
     open(tenant, user, sink) {
       const box = boxes.get(keyOf(tenant, user)) ?? make(tenant, user);
-      // Each socket is its own member, even where the same sink is given twice.
+      // Each call gets its own member, even if the same sink is passed twice.
       const member: Sink<InboxEvent> = {
         push: (event) => sink.push(event),
         fail: (error) => sink.fail(error),
@@ -213,7 +213,10 @@ export function createInboxes({ hub, clock, log, readInbox }: InboxesParts): Inb
     close() {
       unlisten();
       for (const box of boxes.values()) {
-        failAll(box, new FlotillaError("closed", "this pod is leaving: ask another"));
+        failAll(
+          box,
+          new FlotillaError("closed", "this pod is shutting down: open the inbox at another pod"),
+        );
       }
     },
   };

@@ -17,7 +17,7 @@ import {
 } from "./sql.ts";
 import type { InboxItem, ListSessionsAmong, SessionPage, SessionView } from "./service.ts";
 
-/** One session, undefined where the tenant has none of that id, or has it no more. */
+/** One session; undefined if the tenant has none of that id, or it was deleted. */
 export async function readSession(
   database: Database,
   tenant: string,
@@ -27,27 +27,27 @@ export async function readSession(
   return row && toView(row);
 }
 
-/** `busy`: something goes on in them, such as an answer. */
+/** `busy`: sessions with work in progress, such as an answer. */
 export type SessionCounts = { readonly all: number; readonly busy: number };
 
-/** How many sessions of all tenants there are, among the 10,000 that are looked at. */
+/** Counts the sessions of all tenants, up to 10,000. */
 export async function readSessionCounts(database: Database): Promise<SessionCounts> {
   const [row] = await database.read(countSessions());
   return { all: Number(row!["total"]), busy: Number(row!["busy"]) };
 }
 
-// A page that filters looks at so many sessions at a time, and at so many at most: where few fit, it is
-// short and says where to go on, instead of taking as long as there are sessions.
+// A filtered page scans this many sessions at a time, and this many windows at most. If few sessions match,
+// the page is short and has a cursor, instead of taking as long as there are sessions.
 const windowSessions = 500;
 const maxWindows = 10;
 const listOptions = ["user", "agent", "status", "state", "only", "cursor", "limit"] as const;
 const listRange = { min: 1, max: 1_000 };
-// No character comes after this one, in the order that ids are sorted by.
+// The last code point, so that no id sorts after it.
 const firstCursor: SessionCursor = { activeAtMs: Number.MAX_SAFE_INTEGER, sessionId: "\u{10ffff}" };
 
 /**
- * A page of a tenant's sessions, the one that something happened in last first. One in which something
- * happens between two pages is on the first page of the next list, and may be missed by this one.
+ * A page of a tenant's sessions, the most recently active first. A session that becomes active between two
+ * pages moves to the front, and may be missed by this listing.
  */
 export async function listSessions(
   database: Database,
@@ -58,7 +58,7 @@ export async function listSessions(
   if (filter.only?.length === 0) return { sessions: [], next: null };
   const isBusy = !filter.only && filter.state !== undefined && filter.state !== "idle";
   const isFiltered = [filter.agent, filter.status, filter.state].some((each) => each !== undefined);
-  // One more than asked for, to see whether there is another page.
+  // One more than requested, to see whether there is another page.
   const count = isFiltered && !isBusy ? Math.max(windowSessions, limit + 1) : limit + 1;
   const below = isBusy ? busySessionsBelow : sessionsBelow;
   const found = new Map<string, SessionCursor>();
@@ -78,7 +78,7 @@ export async function listSessions(
     hasMore = window.length === count;
     if (window.length > 0) before = cursorOfRow(window.at(-1)!);
   }
-  // Only what a page has room for is read, as far as it still fits the filter.
+  // Reads only the sessions that fit on the page and still match the filter.
   const ids = [...found.keys()];
   const rows = ids.length === 0 ? [] : await database.read(readSessions(tenant, ids, filter));
   const byId = new Map(rows.map((row) => [row["session_id"] as string, row]));
@@ -124,7 +124,7 @@ function checkedList(
 function checkText(what: string, value: unknown, expected = "text of 1 to 500 characters"): void {
   if (value === undefined) return;
   const fits = typeof value === "string" && value !== "" && value.length <= 500;
-  // Postgres refuses the one and changes the other.
+  // Postgres refuses NUL and changes lone surrogates.
   if (fits && !value.includes("\0") && value.isWellFormed()) return;
   throw new FlotillaError("invalid_option", `${what} must be ${expected}`);
 }
@@ -132,17 +132,17 @@ function checkText(what: string, value: unknown, expected = "text of 1 to 500 ch
 export type ReadInboxOptions = {
   /** Default 100, at most 1,000. */
   limit?: number;
-  /** Only these, as far as they are the user's. */
+  /** Only these sessions, as far as they are the user's. */
   only?: readonly string[];
 };
 
-/** Of a user with more sessions than this, those made last are looked at. */
+/** For a user with more sessions than this, only the newest are considered. */
 export const maxConsidered = 5_000;
 
-/** More isn't counted: nobody minds whether it is 1,000 or 2,000. */
+/** Unread entries are counted up to this, since more makes no difference to a user. */
 export const maxUnread = 1_000;
 
-/** A user's sessions with what is unread in them, the one that something happened in last first. */
+/** A user's sessions with unread counts, the most recently active first. */
 export async function readInbox(
   database: Database,
   tenant: string,
@@ -157,7 +157,7 @@ export async function readInbox(
 }
 
 export type ExportPage = {
-  /** As it was when the export began; every page has it. */
+  /** The session when the export began; the same on every page. */
   readonly session: SessionView;
   readonly entries: readonly Entry[];
 };
@@ -165,8 +165,8 @@ export type ExportPage = {
 const exportPage = { limit: 200, maxBytes: maxPageBytes };
 
 /**
- * All that a session held when this began, page by page: a first one in any case. It fails where the
- * session is deleted meanwhile, since what was given so far isn't all.
+ * All entries that a session had when the export began, page by page, with at least one page. Throws if
+ * the session is deleted meanwhile, because the export would be incomplete.
  */
 export async function* exportSession(
   { database, journal }: { database: Database; journal: Pick<Journal, "entries"> },

@@ -20,11 +20,11 @@ import { createOwner, type CommittedRecord } from "./log/owner.ts";
 import { logOf } from "./log/placement.ts";
 import type { Runner, WorkId } from "./runner.ts";
 
-/** What a pod does for sessions: it owns logs, and makes answers. */
+/** A pod's part in sessions: it owns logs, and makes answers. */
 export type PodSessions = {
   readonly owners: Owners;
   readonly runner: Runner;
-  /** Answers are brought to owners through this. */
+  /** Sets the router by which answers reach the owners. */
   connect(router: CommandRouter): void;
   stop(options: { waitMs: number }): Promise<void>;
 };
@@ -39,7 +39,7 @@ export type PodSessionsOptions = {
   onEvent: (event: LogEvent) => void;
 };
 
-/** How a runner reaches the rest. */
+/** How a runner reaches the owners and the subscribers. */
 export type RunnerLinks = {
   ask: CommandRouter["submit"];
   live: { chunks: Hub["chunks"] };
@@ -55,7 +55,7 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
   const { bus, clock, ids, log, journal, heads } = parts;
   const { podId, fleet, registry } = options;
   const monitors = new Map<number, TurnMonitor>();
-  /** Pods whose processes are known to have ended. Their ids never come again. */
+  /** Pods whose processes are known to have ended. Pod ids are never reused. */
   const gonePods = new Set<string>();
   let router: CommandRouter | undefined;
   let stopping = false;
@@ -72,11 +72,11 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
     const hasAgent = registry.facts(tenant, name) !== undefined;
     if (hasAgent && !stopping) return podId;
     const able = fleet.withAgent(name);
-    // A stored agent runs on any pod. One in this pod's code may be on no other, whatever the fleet knows
-    // of this pod: its own row needn't be up any more.
+    // A stored agent runs on any pod. An agent in this pod's code may be on no other pod, whatever the
+    // fleet knows: this pod's own row may be gone already.
     const isStored = hasAgent && !registry.isInCode(name);
     const others = (able.length > 0 || !isStored ? able : [...fleet.pods().keys()]).filter(
-      // One that is gone is still known for a while.
+      // A dead pod stays listed for a while.
       (each) => each !== podId && !gonePods.has(each),
     );
     return others[parts.random.uint32() % Math.max(1, others.length)] ?? null;
@@ -190,7 +190,7 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
     for (const monitor of monitors.values()) monitor.confirm(works);
   };
 
-  /** Says what this pod works on to whoever owns it. */
+  /** Reports the work of this pod to the owners of its sessions. */
   const reportRunning = (): void => {
     cancelReporting = clock.after(reportEveryMs, reportRunning);
     const works = runner.running();
@@ -235,7 +235,7 @@ const topics = {
 
 const none: readonly string[] = [];
 
-/** What a record brings to those who follow its sessions. */
+/** What a record means for the followers of its sessions. */
 function deliveries(
   { head, record, formerUsers }: CommittedRecord,
   headerOf: (sessionId: string) => Header | undefined,
@@ -243,7 +243,7 @@ function deliveries(
   const { logId, offset, incarnation } = head;
   const entries = Map.groupBy(record.entries, ({ sessionId }) => sessionId);
   const headers = new Map(record.headers.map((header) => [header.sessionId, header]));
-  // Who has read something leaves the header as it is, and still changes an inbox.
+  // A read position leaves the header unchanged, but changes an inbox.
   for (const { sessionId } of record.reads) {
     const header = headers.get(sessionId) ?? headerOf(sessionId);
     if (header) headers.set(sessionId, header);

@@ -1,21 +1,21 @@
 import type { Chunk } from "../protocol/chunk.ts";
 import type { Header } from "./conversation/header.ts";
 
-/** What makes answers and summaries on a pod. It outlives the ownership of logs: it belongs to the pod. */
+/** Makes answers and summaries on a pod. It belongs to the pod, so work survives a change of log owner. */
 export type Runner = {
-  /** Starts the work that the header names. Does nothing where it runs already, or has been replaced. */
+  /** Starts the work that the header names. Does nothing if it runs already or is outdated. */
   start(header: Header): void;
-  /** Ends a turn; with `keep`, what it has so far is still stored. */
+  /** Ends a turn; with `keep`, its partial answer is still stored. */
   abort(which: WorkId, options: { keep: boolean }): void;
-  /** All that is under way or waits for its turn, for the owners to hear of every second. */
+  /** All work in progress or queued, for the confirmation that is sent to owners every second. */
   running(): readonly WorkId[];
-  /** How much of that waits for other work to end first. */
+  /** How many of these wait for other work to end. */
   readonly waiting: number;
-  /** Work that pods were lost under has just begun here, alone. */
+  /** True when a suspect has just begun here, alone. */
   readonly hasSuspect: boolean;
-  /** The answer that is being made, as chunks that begin it anew. */
+  /** The answer in progress, as chunks from its beginning. */
   snapshot(sessionId: string): LiveChunks | undefined;
-  /** Lets what runs end, for so long, then releases it. */
+  /** Waits up to `waitMs` for running work, then releases the rest. */
   stop(options: { waitMs: number }): Promise<void>;
 };
 
@@ -25,12 +25,12 @@ export type WorkId = {
   readonly attempt: number;
 };
 
-/** Chunks of an answer from the `index`-th on. */
+/** Chunks of an answer, from `index` on. */
 export type LiveChunks = WorkId & {
   readonly index: number;
-  /** True of a snapshot: these chunks stand for everything up to `index + chunks.length`. */
+  /** Set in a snapshot: these chunks replace everything up to `index + chunks.length`. */
   readonly fromStart?: true;
-  /** How many chunks of the agent these stand for, in a snapshot. */
+  /** In a snapshot: how many of the agent's chunks these replace. */
   readonly nextIndex?: number;
   readonly chunks: readonly Chunk[];
 };

@@ -14,19 +14,19 @@ import type { StoppedBy } from "./conversation/command.ts";
 export type { InboxItem, SessionView } from "../protocol/message.ts";
 
 /**
- * All that code, HTTP and sockets can ask about sessions, alike. Every call names the tenant, and finds
- * nothing of another's. What fails rejects with a `FlotillaError`.
+ * Everything that code, HTTP and sockets can do with sessions. Every call names the tenant, and finds
+ * nothing of other tenants. Failures reject with a `FlotillaError`.
  */
 export type SessionService = {
   create(tenant: string, input: CreateSession): Promise<SessionView>;
-  /** With `patient` it waits for a store that is away, as what is asked of a session does. */
+  /** With `patient` it retries while the store is unreachable, as commands do. */
   get(tenant: string, sessionId: string, options?: { patient?: boolean }): Promise<SessionView>;
   list(tenant: string, options: ListSessionsAmong): Promise<SessionPage>;
   entries(tenant: string, sessionId: string, page: EntriesQuery): Promise<EntriesPage>;
   send(tenant: string, sessionId: string, message: SendMessage): Promise<Sent>;
   toolResult(tenant: string, sessionId: string, result: SendToolResult): Promise<Sent>;
   regenerate(tenant: string, sessionId: string, request: RegenerateAnswer): Promise<Sent>;
-  /** True where a turn was there to be stopped. Who stopped it is an entry of the log. */
+  /** True if there was a turn to stop. The log records who stopped it. */
   stop(tenant: string, sessionId: string, options?: StopTurn): Promise<boolean>;
   read(tenant: string, sessionId: string, upTo: { user: string; seq: number }): Promise<void>;
   setMetadata(
@@ -39,18 +39,18 @@ export type SessionService = {
   compact(tenant: string, sessionId: string): Promise<boolean>;
   archive(tenant: string, sessionId: string): Promise<void>;
   unarchive(tenant: string, sessionId: string): Promise<void>;
-  /** Deletes what was said, for good. */
+  /** Deletes the session and all its entries for good. */
   remove(tenant: string, sessionId: string): Promise<void>;
-  /** Everything after the client's place, in order, then everything as it happens. */
+  /** All entries after the client's position, in order, then everything as it happens. */
   join(tenant: string, sessionId: string, position: JoinPosition, sink: Sink<FeedEvent>): Joined;
-  /** A snapshot of a user's sessions, then what changes in them. */
+  /** A snapshot of a user's sessions, then their changes. */
   inbox(tenant: string, user: string, sink: Sink<InboxEvent>): Joined;
 };
 
 export type CreateSession = {
-  /** Default: a fresh one. Creating it again with the same gives what there is. */
+  /** Default: a new id. Creating it again with the same id returns the existing session. */
   sessionId?: string;
-  /** Who answers; the first where a message names none. */
+  /** The agents that answer; the first answers messages that name none. */
   agents?: readonly string[];
   users?: readonly string[];
   metadata?: Json;
@@ -65,7 +65,7 @@ export type ListSessions = {
   /** Default 50, at most 1,000. */
   limit?: number;
 };
-/** For callers that may see these sessions alone, as far as they exist. */
+/** For callers that may see only these sessions. */
 export type ListSessionsAmong = ListSessions & { readonly only?: readonly string[] };
 export type SessionPage = {
   readonly sessions: readonly SessionView[];
@@ -75,30 +75,30 @@ export type SessionPage = {
 export type EntriesQuery = { after?: number; limit?: number };
 export type EntriesPage = {
   readonly entries: readonly Entry[];
-  /** The `after` of the page that follows; null where these are the last. */
+  /** The `after` of the next page; null if this is the last. */
   readonly next: number | null;
   readonly lastSeq: number;
   readonly incarnation: string;
 };
 
 export type StopTurn = {
-  /** Only this turn. Default: whatever runs now. */
+  /** Only this turn. Default: the turn that runs now. */
   epoch?: number;
 } & StoppedBy;
 
 export type SendMessage = {
-  /** Sending again with the same id stores nothing new. Default: a fresh one. */
+  /** Sending again with the same id stores nothing new. Default: a new id. */
   id?: string;
   /** Default `user`. Only a `user`'s message starts a turn. */
   role?: Entry["role"];
   author: string;
   parts: readonly Part[];
   metadata?: Json;
-  /** The agent that is asked, where the session has several. */
+  /** The agent to ask, if the session has several. */
   to?: string;
-  /** What it takes of a model's context. Default: an estimate. */
+  /** How much of a model's context it takes. Default: an estimate. */
   tokens?: number;
-  /** The W3C trace context that its turn belongs to, where no span of OpenTelemetry's is active. */
+  /** The W3C trace context of the turn, if no OpenTelemetry span is active. */
   trace?: TraceHeaders;
 };
 export type Sent = {
@@ -109,14 +109,14 @@ export type Sent = {
 export type SendToolResult = {
   id?: string;
   author: string;
-  /** The message whose calls these are. */
+  /** The message that contains the calls. */
   messageId: string;
   results: readonly ToolResult[];
   trace?: TraceHeaders;
 };
 export type RegenerateAnswer = {
   id?: string;
-  /** The answer to make anew. Default: the last one. */
+  /** The answer to make again. Default: the last one. */
   messageId?: string;
   trace?: TraceHeaders;
 };
@@ -126,45 +126,47 @@ export type ChangeMembers = {
   agents?: readonly string[];
 };
 
-/** Where a client stands: the last entry it has, of which log, and that entry's message id. */
+/** A client's position: the last entry it has, the log's incarnation, and that entry's message id. */
 export type JoinPosition = { lastSeq: number; incarnation?: string; lastMessageId?: string };
 
 export type Joined = {
-  /** Resolves when the client has been told all that there was when it joined. */
+  /** Resolves when the client has received everything that existed when it joined. */
   readonly ready: Promise<void>;
   leave(): void;
 };
 
 /**
- * Where events go. `push` must not throw; it returns false where its reader is too slow, and is then
- * told no more. `fail` says that it was ended by this side, and why.
+ * Receives events. `push` must not throw. It returns false if its reader is too slow, and then gets no
+ * further events. `fail` is called when this side ends the subscription, with the reason.
  */
 export type Sink<Event> = {
   push(event: Event): boolean;
   fail(error: unknown): void;
   /**
-   * Resolves when its reader has caught up. A replay waits for it between pages, so that a long history
-   * doesn't make a slow reader of everybody; what is live never waits.
+   * Resolves when the reader has caught up. A replay waits for it between pages, so that a long history
+   * makes no reader too slow. Live events never wait.
    */
   drained?(): Promise<void>;
 };
 
 export type FeedEvent =
-  /** First of all. */
+  /** Comes first. */
   | {
       readonly type: "joined";
       readonly lastSeq: number;
       readonly incarnation: string;
       readonly state: SessionState;
     }
-  /** The client's place isn't in this log: it forgets what it has, and gets everything from the start. */
+  /**
+   * The position is not in this log: the client discards what it has, and gets everything from the start.
+   */
   | { readonly type: "reset"; readonly reason: "ahead" | "incarnation" | "mismatch" }
   | { readonly type: "entries"; readonly entries: readonly Entry[] }
   | { readonly type: "state"; readonly state: SessionState }
   /**
-   * Parts of the answer that is being made, `index` being the number of the first. Those of a lower
-   * (epoch, attempt) than seen before are never sent; of a higher one, they begin the answer anew. So
-   * does index 0. With `nextIndex`, these few chunks stand for all of the agent's before that one.
+   * Chunks of the answer in progress; `index` is the number of the first. Chunks of a lower (epoch,
+   * attempt) than before are never sent. A higher one, or index 0, begins the answer again. With
+   * `nextIndex`, these few chunks replace all of the agent's chunks before that index.
    */
   | {
       readonly type: "chunks";

@@ -17,26 +17,26 @@ import type {
   SessionView,
 } from "./service.ts";
 
-/** Conversations with agents, for code: in pods, in web processes, in tasks and in tests. */
+/** Conversations with agents, for code in pods, web processes, tasks and tests. */
 export type Sessions = {
-  /** Starts a conversation. With an `id`, starting it again gives the one that there is. */
+  /** Starts a conversation. With an `id`, starting it again returns the existing one. */
   create(agents: AgentsNamed, options?: CreateOptions): Promise<Chat>;
-  /** A conversation that there is already. Nothing is asked before it is used. */
+  /** Opens an existing conversation. Nothing is read before it is used. */
   open(sessionId: string, options?: OpenOptions): Chat;
   list(options?: ListSessions & { tenant?: string }): Promise<SessionPage>;
-  /** A user's sessions with what is unread, then what changes. Ends with the loop or the signal. */
+  /** A user's sessions with unread counts, then their changes. Ends with the loop or the signal. */
   inbox(user: string, options?: InboxOptions): AsyncIterableIterator<InboxEvent>;
 };
 
-/** An agent, by its name or as `agent(…)` gives it; or several, of which the first answers by default. */
+/** An agent, by name or as `agent(…)` returns it; or several, of which the first answers by default. */
 export type AgentsNamed = AgentNamed | readonly AgentNamed[] | null;
 export type AgentNamed = string | { readonly name: string };
 
 export type CreateOptions = {
   id?: string;
-  /** Who takes part, and writes where `send` isn't told another author. */
+  /** A member, and the default author of `send`. */
   user?: string;
-  /** Others who take part. */
+  /** Further members. */
   users?: readonly string[];
   metadata?: Json;
   /** Default `default`. */
@@ -50,47 +50,47 @@ export type InboxOptions = {
 };
 
 export type OpenOptions = {
-  /** Who writes where `send` isn't told another author. Default `user`. */
+  /** The default author of `send`. Default `user`. */
   user?: string;
   /** Default `default`. */
   tenant?: string;
 };
 
 export type SendOptions = {
-  /** Sending again with the same id stores nothing new. Default: a fresh one. */
+  /** Sending again with the same id stores nothing new. Default: a new id. */
   id?: string;
   author?: string;
   role?: Entry["role"];
-  /** The agent that is asked, where there are several. */
+  /** The agent to ask, if there are several. */
   to?: string;
   metadata?: Json;
-  /** What it takes of a model's context. Default: an estimate. */
+  /** How much of a model's context it takes. Default: an estimate. */
   tokens?: number;
-  /** The W3C trace context that its turn belongs to, where no span of OpenTelemetry's is active. */
+  /** The W3C trace context of the turn, if no OpenTelemetry span is active. */
   trace?: TraceHeaders;
 };
 
 /** One conversation. */
 export type Chat = {
   readonly sessionId: string;
-  /** Resolves once it is stored. */
+  /** Resolves once the message is stored. */
   send(message: string | readonly Part[], options?: SendOptions): Promise<Sent>;
-  /** Sends, and gives the answer to that once it is stored, however it ended. */
+  /** Sends a message, and returns the answer to it once that is stored, whatever its outcome. */
   ask(message: string | readonly Part[], options?: AskOptions): Promise<Entry>;
-  /** Everything after a place, in order, then everything as it happens. Ends with the loop or the signal. */
+  /** All entries after a seq, in order, then everything as it happens. Ends with the loop or the signal. */
   events(options?: EventsOptions): AsyncIterableIterator<ChatEvent>;
-  /** What the conversation shows now, as `useChat` takes it. */
+  /** The messages that the conversation shows now, as `useChat` takes them. */
   messages(): Promise<UIMessage[]>;
   entries(page?: EntriesQuery): Promise<EntriesPage>;
   view(): Promise<SessionView>;
   /**
-   * True where there was an answer to stop. What it has said so far is kept, and the log says who has
-   * stopped it: the user `author`, or a program where there is none.
+   * True if there was an answer to stop. Its partial content is kept, and the log records who stopped it:
+   * the user `author`, or a program if there is none.
    */
   stop(options?: { epoch?: number; author?: string }): Promise<boolean>;
-  /** Has an answer made anew. Default: the last one. */
+  /** Makes a new version of an answer. Default: the last one. */
   regenerate(options?: { id?: string; messageId?: string }): Promise<Sent>;
-  /** Says what became of calls that the client runs, or was asked to allow. */
+  /** Stores the results of calls that the client runs, or its approval of calls. */
   toolResult(
     messageId: string,
     results: readonly ToolResult[],
@@ -161,15 +161,18 @@ function createChat(
     async ask(message, { signal, ...options } = {}) {
       const agent = options.to ?? (await service.get(tenant, sessionId)).agents[0];
       if (agent === undefined) {
-        throw new FlotillaError("invalid_input", "the session has no agent to ask");
+        throw new FlotillaError(
+          "invalid_input",
+          "the session has no agent to ask: name one in `to`, or add one",
+        );
       }
       const { seq } = await send(message, options);
-      // What was said before may still be being answered, and by others too.
+      // Earlier messages may still be being answered, also by other agents.
       const isAnswer = ({ author, upToSeq = 0 }: Entry) => author === agent && upToSeq >= seq;
       for await (const event of events({ after: seq, ...(signal && { signal }) })) {
         if (event.type === "entry" && isAnswer(event.entry)) return event.entry;
       }
-      throw new FlotillaError("cancelled", "the wait for the answer was cut short");
+      throw new FlotillaError("cancelled", "the wait for the answer was cancelled");
     },
     async messages() {
       const all: Entry[] = [];

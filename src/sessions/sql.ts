@@ -21,12 +21,12 @@ export function readSessions(
       and tenant = ${tenant} and ${conditionOf(filter)} ${ofUser(filter)}`;
 }
 
-/** No more than this many sessions are looked at, so that a look costs the same however many there are. */
+/** Bounds the scan, so that counting costs the same however many sessions there are. */
 const maxCountedSessions = 10_000;
 
 /**
- * How many sessions of all tenants there are, and in how many of them something goes on. Those are asked
- * for in the order of an index, because a planner would read the table else.
+ * Counts the sessions of all tenants, and those with work in progress. The order by an index on busy
+ * sessions keeps the planner from scanning the table.
  */
 export function countSessions(): Statement {
   const there = (looked: Statement) => sql`
@@ -38,15 +38,15 @@ export function countSessions(): Statement {
 
 export type SessionFilter = Pick<ListSessionsAmong, "user" | "agent" | "status" | "state" | "only">;
 
-/** A place in the order that sessions are listed in: by what happened last, then by their ids. */
+/** A position in the listing order: by last activity, then by id. */
 export type SessionCursor = { readonly activeAtMs: number; readonly sessionId: string };
 
 export type SessionWindow = { readonly before: SessionCursor; readonly count: number };
 
 /**
- * The next so many sessions below a place, the one that something happened in last first, with how many
- * bytes those take that fit the filter. The others are named too, so that the caller knows how far it has
- * looked. Of a user all sessions are looked at, since nothing else knows whose they are.
+ * The next `count` sessions below a position, the most recently active first, with the size of those that
+ * match the filter. Others are returned too, without a size, so that the caller knows how far it has
+ * scanned. For a user all of the user's sessions are scanned, because no index orders them by activity.
  */
 export function sessionsBelow(
   tenant: string,
@@ -86,8 +86,8 @@ export function sessionsBelow(
 }
 
 /**
- * Those of a tenant in which something goes on, found among all in which something does: they are few,
- * however many sessions there are. What is compared is said in a way that no other index fits.
+ * A tenant's sessions with work in progress, searched among those of all tenants, which are few. The
+ * expressions are written so that no other index applies.
  */
 export function busySessionsBelow(
   tenant: string,
@@ -124,16 +124,16 @@ export type InboxQuery = {
   readonly tenant: string;
   readonly user: string;
   readonly limit: number;
-  /** How many of the user's newest sessions are looked at. */
+  /** How many of the user's newest sessions are considered. */
   readonly consideredMost: number;
-  /** How many of a session's newest entries are looked at for unread ones. */
+  /** How many of a session's newest entries are scanned for unread ones. */
   readonly countedMost: number;
   readonly only?: readonly string[];
 };
 
 /**
- * A user's sessions by activity, with what others have said in them since the user has read. What
- * replaces an earlier message isn't counted again.
+ * A user's sessions by activity, with the number of messages by others after the user's read position. A
+ * replacement of an earlier message is not counted again.
  */
 export function readInboxRows(query: InboxQuery): Statement {
   const { tenant, user, only, consideredMost, countedMost } = query;

@@ -17,25 +17,25 @@ import { type PodSessions, type PodSessionsOptions, startPodSessions } from "./p
 import type { SessionService } from "./service.ts";
 import { createSessions, type Sessions } from "./sessions.ts";
 
-/** Sessions in one process. A pod owns logs and makes answers; any other program only asks. */
+/** Sessions in one process. A pod owns logs and makes answers; any other process only sends commands. */
 export type LocalSessions = {
   readonly service: SessionService;
   readonly sessions: Sessions;
   readonly journal: Journal;
   readonly pod: PodSessions | undefined;
   load(): SessionLoad;
-  /** Whether an answer that pods were lost under has just begun here. */
+  /** True when a suspect answer has just begun here. */
   hasSuspect(): boolean;
   stop(options: { waitMs: number }): Promise<void>;
 };
 
-/** How much this process has to do for sessions right now. */
+/** This process's current load from sessions. */
 export type SessionLoad = HubLoad & { readonly turnsWaiting: number };
 
 export type LocalSessionsParts = {
   database: Database;
   journal: Journal;
-  /** The same by cold reads, for clients that follow and look. Default: `journal`. */
+  /** The same journal by cold reads, for clients that follow or read. Default: `journal`. */
   coldJournal?: Journal;
   bus: Bus;
   clock: Clock;
@@ -43,13 +43,13 @@ export type LocalSessionsParts = {
   ids: Ids;
   log: Logger;
   maxPayloadBytes: number;
-  /** How many logs are made where there are none. */
+  /** How many logs to create when there are none. */
   logs: number;
-  /** The trace context of the caller, else the given one. Default: nothing is traced. */
+  /** The trace context of the caller, or else the given one. Default: no tracing. */
   currentTrace?: (given: TraceHeaders | undefined) => string | null;
 };
 
-/** How old what is known of a log's owner may be, where following it isn't urgent. */
+/** How old a known log owner may be where delivery is not urgent. */
 const maxHeadAgeMs = 1_000;
 
 export function createLocalSessions(

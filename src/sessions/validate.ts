@@ -5,10 +5,10 @@ import type { Part, ToolResult } from "../protocol/message.ts";
 import { maxAgents, maxUsers } from "./conversation/header.ts";
 import type { CreateSession, SendMessage } from "./service.ts";
 
-/** What may be said of a session from outside, checked once, at the door. */
+// Validation of input about sessions from outside, done once, at the boundary.
 
 export const maxIdChars = 200;
-/** What the ids of answers begin with, and no client's may: whoever could send one would speak as the agent. */
+/** The prefix of the ids of answers. Clients may not use it, or they could write as the agent. */
 export const answerIdPrefix = "@";
 export const maxParts = 1_000;
 export const maxResults = 100;
@@ -28,11 +28,11 @@ export function checkCreate(input: CreateSession): void {
 export function checkNames(what: string, names: unknown, max: number): void {
   if (names === undefined) return;
   if (!Array.isArray(names) || names.length > max) {
-    throw new FlotillaError("invalid_option", `${what} must be a list of at most ${max}`);
+    throw new FlotillaError("invalid_option", `${what} must be a list of at most ${max} names`);
   }
   for (const name of names) checkText(`each of ${what}`, name, { max: maxIdChars });
   if (new Set(names).size < names.length) {
-    throw new FlotillaError("invalid_option", `${what} names one twice`);
+    throw new FlotillaError("invalid_option", `${what} must not name the same one twice`);
   }
 }
 
@@ -51,7 +51,7 @@ function checkMessageId(id: unknown): void {
   if (!checkText("the message's id", id, { max: maxIdChars }).startsWith(answerIdPrefix)) return;
   throw new FlotillaError(
     "invalid_input",
-    `the message's id must not begin with ${answerIdPrefix}, as those of answers do`,
+    `the message's id must not begin with ${answerIdPrefix}: that is for the ids of answers`,
   );
 }
 
@@ -75,7 +75,7 @@ function checkParts(parts: unknown): asserts parts is readonly Part[] {
   if ((parts as Part[]).every(({ type, text }) => type === "text" && text === "")) {
     throw new FlotillaError(
       "invalid_input",
-      "the message says nothing: its text is empty, and it has no other part, such as a file",
+      "the message is empty: give it text, or another part such as a file",
     );
   }
 }
@@ -94,7 +94,7 @@ export function checkResults(results: unknown, maxBytes: number): void {
     if (fits) continue;
     throw new FlotillaError(
       "invalid_input",
-      "each result has one of `output`, `errorText` and `approved`",
+      "each result must have exactly one of `output`, `errorText` and `approved`",
     );
   }
   encodeJson("the results", results as ToolResult[], { maxBytes });

@@ -70,7 +70,7 @@ describe("an agent's URL", () => {
     "is never at %s, whatever is allowed",
     (url) => {
       expect(() => checkAgentUrl("agent", url, true)).toThrow(
-        /neither public nor of a private network/,
+        /neither public nor in a private network/,
       );
     },
   );

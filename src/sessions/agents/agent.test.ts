@@ -90,8 +90,8 @@ describe("an agent", () => {
     ["no URL", {}, /needs a function or a `url`/],
     ["a secret without its prefix", { url: "https://a.example", secret: "abc" }, /whsec_/],
     ["a short secret", { url: "https://a.example", secret: "whsec_YWJj" }, /24 to 64 bytes/],
-    ["a header of ours", { url: "https://a.example", headers: { Host: "b" } }, /set for you/],
-    ["a split header", { url: "https://a.example", headers: { a: "b\r\nc: d" } }, /can't be sent/],
+    ["a header of ours", { url: "https://a.example", headers: { Host: "b" } }, /Flotilla sets it/],
+    ["a split header", { url: "https://a.example", headers: { a: "b\r\nc: d" } }, /cannot be sent/],
   ])("at a URL refuses %s", (_, options, message) => {
     expect(() => agent("helper", options as { url: string })).toThrow(message);
   });

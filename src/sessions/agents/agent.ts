@@ -21,8 +21,8 @@ export type UrlAgentOptions = AgentOptions & UrlOptions;
 const urlOptionNames = [...optionNames, "url", "headers", "secret", "allowPrivate"];
 
 /**
- * Declares who answers in sessions: a function, or a URL that speaks the AI SDK's protocol. A function
- * gets messages as `Message` has them, such as the AI SDK's own `UIMessage`.
+ * Defines an agent that answers in sessions: a function, or a URL that speaks the AI SDK's protocol. A
+ * function gets messages as `Message`, such as the AI SDK's own `UIMessage`.
  */
 export function agent<Message = UIMessage>(
   name: string,
@@ -51,43 +51,43 @@ export function agent(
 function ofFunction(name: string, options: AgentOptions, run: AgentFunction): AgentSpec {
   const what = `agent "${name}"`;
   if (typeof run !== "function") {
-    throw new FlotillaError("invalid_option", `${what}: what answers must be a function`);
+    throw new FlotillaError("invalid_option", `${what}: the last argument must be a function`);
   }
   return { name, source: { type: "function", run }, ...checkAgentOptions(what, options) };
 }
 
-/** What an agent's function is given. */
+/** The context that an agent's function gets. */
 export type AgentContext<Message = UIMessage> = {
-  /** What was said, as the agent's `history` and `context` have it; the newest is last. */
+  /** The conversation as the agent's `history` and `context` select it; the newest message is last. */
   readonly messages: readonly Message[];
   readonly sessionId: string;
   readonly tenant: string;
-  /** Who wrote the message that is answered. */
+  /** The author of the message that is answered. */
   readonly user?: string;
-  /** The turn. It rises with every one, so what comes from an older turn can be told. */
+  /** The number of the turn. It rises with every turn, so that output of an older one can be recognised. */
   readonly epoch: number;
   /** Rises when another pod starts the same turn over. */
   readonly attempt: number;
-  /** Fires when nobody wants the answer any more: pass it on to the model. */
+  /** Aborts when the answer is no longer wanted: pass it on to the model. */
   readonly signal: AbortSignal;
   readonly log: Logger;
   readonly trigger: "submit-message" | "regenerate-message";
-  /** The id that the answer has in user interfaces. */
+  /** The message id of the answer in user interfaces. */
   readonly messageId: string;
-  /** The summary of what was said before `messages`; it is among them too, as a system message. */
+  /** The summary of everything before `messages`, which also contain it as a system message. */
   readonly summary?: string;
-  /** Enqueues a task, once however often the turn is started over. */
+  /** Enqueues a task, once per turn even if the turn starts over. */
   readonly enqueue: TurnCall<{ readonly taskId: string }>;
-  /** Starts a run of a flow, once however often the turn is started over. */
+  /** Starts a run of a flow, once per turn even if the turn starts over. */
   readonly start: TurnCall<{ readonly runId: string }>;
 };
 
-/** Something named, done with an input once per turn. */
+/** Makes something by its name and input, once per turn. */
 export type TurnCall<Made> = (
   what: string | { readonly name: string },
   input: Json,
   options?: {
-    /** Tells apart what has the same name and input: the id of the tool call that asks for it. */
+    /** Distinguishes calls with the same name and input: the id of the tool call behind them. */
     readonly toolCallId?: string;
   },
 ) => Promise<Made>;
@@ -96,38 +96,38 @@ export type AgentFunction<Message = UIMessage> = (
   context: AgentContext<Message>,
 ) => AgentAnswer | PromiseLike<AgentAnswer>;
 
-/** What a compactor's function is given. */
+/** The context that a compactor's function gets. */
 export type CompactorContext = Pick<
   AgentContext,
   "sessionId" | "tenant" | "epoch" | "attempt" | "signal" | "log" | "summary"
 > & {
-  /** What is to be summed up, without the last summary, which is in `summary`. */
+  /** The messages to summarise, without the last summary, which is in `summary`. */
   readonly messages: readonly UIMessage[];
 };
 
-/** Gives the summary, in any of the ways in which an agent answers. */
+/** Returns the summary, in any form in which an agent answers. */
 export type CompactorFunction = (
   context: CompactorContext,
 ) => AgentAnswer | PromiseLike<AgentAnswer>;
 
-/** An agent with every default filled in, wherever it was declared. */
+/** An agent with all defaults filled in, defined in code or stored. */
 export type AgentSpec = {
   readonly name: string;
   readonly source: AgentSource<AgentFunction>;
-  /** What becomes of a message that comes during a turn. */
+  /** What happens to a message that arrives during a turn. */
   readonly during: AgentFacts["during"];
-  /** With `during: "merge"`, how long nothing more must be said before it answers. */
+  /** With `during: "merge"`, how long to wait for further messages before the turn starts. */
   readonly debounceMs: number;
   readonly history: HistoryMode;
   readonly context: ContextPolicy;
-  /** The longest that it may say nothing. */
+  /** How long it may send nothing. */
   readonly idleTimeoutMs: number;
-  /** The longest that an answer may take. */
+  /** How long an answer may take. */
   readonly deadlineMs: number;
-  /** How often it is tried before anything of an answer has come. */
+  /** How often it is tried before an answer has begun. */
   readonly retries: number;
   readonly backoff: Backoff;
-  /** How many runners may lose a turn before it is given up. */
+  /** How many runners may be lost during a turn before it is given up. */
   readonly attempts: number;
   readonly throttle: { readonly declared: ThrottleDeclaration; readonly key: string } | null;
   readonly compaction: CompactionSpec | null;
@@ -141,26 +141,26 @@ type AgentSource<Run> =
 export type UrlSource = {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
-  /** Each signs every request, so that one can be replaced by another without a gap. */
+  /** Each signs every request, so that one can be rotated without a gap. */
   readonly secrets: readonly string[];
   /** Whether it may be on this machine or in a private network, and without TLS. */
   readonly allowPrivate: boolean;
 };
 
 /**
- * How much an agent is told of what was said, always the newest: `entire` is everything since the last
- * summary, `tail` so many messages behind the summary, `last` so many without it.
+ * How much of the conversation an agent gets, newest last: `entire` is everything since the last summary,
+ * `tail` the summary and that many messages, `last` that many messages without it.
  */
 export type HistoryMode =
   | { readonly mode: "entire" }
   | { readonly mode: "tail"; readonly count: number }
   | { readonly mode: "last"; readonly count: number };
 
-/** What of those messages is left out. */
+/** What to leave out of those messages. */
 export type ContextPolicy = {
-  /** Parts of these types; one that ends in `*` means all that begin so. */
+  /** The types of parts to leave out; a type that ends in `*` matches a prefix. */
   readonly skipParts: readonly string[];
-  /** At most so many messages are left, the newest, counted after parts were left out. */
+  /** How many messages to keep, the newest, counted after parts were left out. */
   readonly lastN: number | null;
 };
 
@@ -172,7 +172,7 @@ export type CompactionSpec = {
   readonly source: AgentSource<CompactorFunction>;
 };
 
-/** What the owner of a session has to know of an agent to decide. */
+/** What the owner of a session must know about an agent to decide. */
 export function factsOfSpec(spec: AgentSpec): AgentFacts {
   const { during, debounceMs, attempts, compaction } = spec;
   if (!compaction) return { during, debounceMs, attempts, compaction: null };

@@ -14,38 +14,38 @@ import type {
   UrlSource,
 } from "./agent.ts";
 
-/** How an agent is asked, wherever its answers come from. */
+/** How an agent is called, whether it is a function or a URL. */
 export type AgentOptions = {
-  /** Each answer holds a permit of it while it streams. */
+  /** Each answer holds a permit of this throttle while it streams. */
   throttle?: Throttle;
   /**
-   * What becomes of a message that comes while the agent answers: it waits (`queue`, the default), it
-   * cuts the answer short (`interrupt`), or it does once nothing more is said (`merge`).
+   * What happens to a message that arrives during an answer: it waits (`queue`, the default), it cuts the
+   * answer short at once (`interrupt`), or it does so after a pause in the messages (`merge`).
    */
   during?: "queue" | "interrupt" | "merge";
-  /** With `merge`, how long nothing more must be said. Default 500. */
+  /** With `merge`, how long that pause is. Default 500. */
   debounceMs?: number;
-  /** How much of what was said it is told. Default `{ tail: 50 }`. */
+  /** How much of the conversation it gets. Default `{ tail: 50 }`. */
   history?: AgentHistory;
-  /** What of that is left out. */
+  /** What to leave out of that. */
   context?: { skipParts?: readonly string[]; lastN?: number };
-  /** The longest that it may say nothing. Default 30 seconds. */
+  /** How long it may send nothing. Default 30 seconds. */
   idleTimeoutMs?: number;
-  /** The longest that an answer may take. Default 5 minutes. */
+  /** How long an answer may take. Default 5 minutes. */
   deadlineMs?: number;
-  /** How often it is tried before anything of an answer has come. Default 3. */
+  /** How often it is tried before an answer has begun. Default 3. */
   retries?: number;
-  /** The waits between those tries. */
+  /** The delays between those tries. */
   backoff?: Backoff;
-  /** How many pods may lose a turn before it is given up, four at most. Default 3. */
+  /** How many pods may be lost during a turn before it is given up, four at most. Default 3. */
   attempts?: number;
-  /** Sums up what was said when it gets long. */
+  /** Summarises the conversation when it gets long. */
   compaction?: CompactionOptions;
 };
 
 /**
- * Always the newest: `entire` is everything since the last summary, `tail` so many messages behind the
- * summary, `last` so many without it.
+ * How much of the conversation an agent gets, newest last: `entire` is everything since the last summary,
+ * `tail` the summary and that many messages, `last` that many messages without it.
  */
 export type AgentHistory = "entire" | "tail" | "last" | { tail: number } | { last: number };
 
@@ -76,7 +76,7 @@ export function checkAgentName(name: unknown): asserts name is string {
   );
 }
 
-/** Everything about an agent but its name and where its answers come from. */
+/** Checks everything about an agent except its name and source, and fills in defaults. */
 export function checkAgentOptions(
   what: string,
   options: AgentOptions,
@@ -142,15 +142,15 @@ function checkContext(what: string, context: NonNullable<AgentOptions["context"]
   return { skipParts: [...skipParts], lastN: lastN ?? null };
 }
 
-/** How what was said is summed up when it gets long. */
+/** How a conversation is summarised when it gets long. */
 export type CompactionOptions = {
-  /** `auto` (the default) does it when it is due, `manual` only says in the session that it is. */
+  /** `auto` (the default) compacts when it is due, `manual` only marks the session. */
   when?: "auto" | "manual";
-  /** What a conversation may take of the model's context. Default 50,000. */
+  /** How much of the model's context a conversation may take. Default 50,000. */
   tokenBudget?: number;
-  /** The share of that at which it is due. Default 0.7. */
+  /** The share of the budget at which a compaction is due. Default 0.7. */
   triggerRatio?: number;
-  /** The longest that it may take. Default 60 seconds. */
+  /** How long a compaction may take. Default 60 seconds. */
   deadlineMs?: number;
 } & (({ fn?: undefined } & UrlOptions) | { fn: CompactorFunction; url?: undefined });
 
@@ -191,9 +191,9 @@ export type UrlOptions = {
   url: string;
   /** Sent with every request. */
   headers?: Readonly<Record<string, string>>;
-  /** `whsec_…` signs requests after Standard Webhooks; several while one is replaced by another. */
+  /** `whsec_…` signs requests after Standard Webhooks; several during a rotation. */
   secret?: string | readonly string[];
-  /** Lets it be on this machine or in a private network, and without TLS. Default false. */
+  /** Allows it on this machine or in a private network, and without TLS. Default false. */
   allowPrivate?: boolean;
 };
 
@@ -203,7 +203,7 @@ const maxHeaderBytes = 8_192;
 const headerName = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 const headerValue = /^[\t\x20-\x7e\x80-\xff]*$/;
 
-// What says how long the request is, and whom it is from, isn't for anybody to say otherwise.
+// Headers that frame or sign the request, which only Flotilla may set.
 const ownHeaders = new Set([
   "accept-encoding",
   "connection",
@@ -228,7 +228,7 @@ export function checkUrlSource(what: string, options: UrlOptions): UrlSource {
   checkHeaders(what, headers);
   const secrets = Array.isArray(secret) ? [...secret] : [secret as string];
   if (secrets.length > maxSecrets) {
-    throw new FlotillaError("invalid_option", `${what}: it can have ${maxSecrets} secrets at most`);
+    throw new FlotillaError("invalid_option", `${what}: at most ${maxSecrets} secrets are allowed`);
   }
   for (const each of secrets) secretKey(what, each);
   return { url, headers: { ...headers }, secrets, allowPrivate };
@@ -237,17 +237,17 @@ export function checkUrlSource(what: string, options: UrlOptions): UrlSource {
 function checkHeaders(what: string, headers: unknown): void {
   const wrong = (why: string) => new FlotillaError("invalid_option", `${what}: headers ${why}`);
   if (typeof headers !== "object" || headers === null || Array.isArray(headers)) {
-    throw wrong("must be an object of texts");
+    throw wrong("must be an object of strings");
   }
   const all = Object.entries(headers);
-  if (all.length > maxHeaders) throw wrong(`can be ${maxHeaders} at most`);
+  if (all.length > maxHeaders) throw wrong(`must be at most ${maxHeaders}`);
   for (const [name, value] of all) {
     const quoted = JSON.stringify(name.slice(0, 60));
-    if (!headerName.test(name)) throw wrong(`can't be named ${quoted}`);
+    if (!headerName.test(name)) throw wrong(`must not contain ${quoted}: it is not a header name`);
     if (ownHeaders.has(name.toLowerCase()))
-      throw wrong(`can't hold ${quoted}, which is set for you`);
+      throw wrong(`must not contain ${quoted}: Flotilla sets it`);
     if (typeof value !== "string" || value.length > maxHeaderBytes || !headerValue.test(value)) {
-      throw wrong(`hold a value of ${quoted} that can't be sent`);
+      throw wrong(`contain a value for ${quoted} that cannot be sent`);
     }
   }
 }

@@ -8,21 +8,21 @@ import { fromSettings, secretsOf, storedSettingsOf } from "./stored-agents.ts";
 import { type AgentSpec, factsOfSpec } from "./agent.ts";
 import { readAgents, storedByNames } from "./sql.ts";
 
-/** The agents that a pod can run: its own, and those that are stored. */
+/** The agents that a pod can run: those in its code, and stored ones. */
 export type AgentRegistry = {
   /**
-   * What runs the agent, from this pod's code or from the store; undefined where there is none. It rejects
-   * where what is stored can't be used.
+   * The agent from this pod's code or from the store; undefined if there is none. Rejects if the stored
+   * settings are not valid.
    */
   spec(tenant: string, name: string): Promise<AgentSpec | undefined>;
   /**
-   * What was known of it last. What isn't known well any more is read again meanwhile, so that whoever
-   * asks often has it fresh; whoever must be sure asks `prime` before.
+   * The facts as last read. Stale facts are read again in the background, so that a frequent caller has
+   * them fresh. A caller that must be sure awaits `prime` first.
    */
   facts(tenant: string, name: string): AgentFacts | undefined;
-  /** Whether it is in this pod's code. Other pods may not have it then. */
+  /** True when it is in this pod's code. Other pods may not have it then. */
   isInCode(name: string): boolean;
-  /** Learns all that isn't known, or isn't known well any more. */
+  /** Reads all agents that are unknown or stale. */
   prime(tenant: string, names: readonly string[]): Promise<void>;
 };
 
@@ -36,13 +36,13 @@ type AgentRegistryParts = {
 
 type Known = {
   readonly spec: AgentSpec | undefined;
-  /** Why what is stored can't be used. */
+  /** Why the stored settings are not valid. */
   readonly error: unknown;
   readonly readAtMs: number;
 };
 
 const freshMs = 5_000;
-// One that somebody makes should be there soon.
+// An agent that has just been created should be found soon.
 const missingMs = 1_000;
 const maxKnown = 10_000;
 
@@ -59,7 +59,7 @@ export function createAgentRegistry(parts: AgentRegistryParts): AgentRegistry {
 
   const learn = (tenant: string, name: string, known: Known): void => {
     const key = keyOf(tenant, name);
-    // The one that was put longest ago goes first.
+    // Keeps the map in order of reading, so that the oldest is dropped first.
     stored.delete(key);
     stored.set(key, known);
     if (stored.size > maxKnown) stored.delete(stored.keys().next().value!);
@@ -87,7 +87,7 @@ export function createAgentRegistry(parts: AgentRegistryParts): AgentRegistry {
     }
   };
 
-  /** Those that somebody reads already are waited for, not read again. */
+  /** Agents with a read in flight are awaited, not read again. */
   const readOnce = async (tenant: string, names: readonly string[]): Promise<void> => {
     const wanted = [...new Set(names)].filter((name) => !reading.has(keyOf(tenant, name)));
     const all = names.flatMap((name) => reading.get(keyOf(tenant, name)) ?? []);
@@ -102,7 +102,9 @@ export function createAgentRegistry(parts: AgentRegistryParts): AgentRegistry {
     await Promise.all(all);
   };
 
-  /** Where the store is away, what was known last has to do: nobody can have changed it. */
+  /**
+   * While the store is unreachable, the last known settings serve: they cannot have been changed either.
+   */
   const prime = async (tenant: string, names: readonly string[]): Promise<void> => {
     const stale = names.filter(
       (name) => !code.has(name) && !isFresh(stored.get(keyOf(tenant, name))),
@@ -149,8 +151,8 @@ type ShadowedParts = {
 };
 
 /**
- * Says in the log which stored agents aren't used, because this pod has one of that name in code. They
- * can only have been made while no pod had it, so nobody was told then.
+ * Logs which stored agents are ignored because this pod defines one of that name in code. They were
+ * created while no pod had the name, so their creator got no error.
  */
 export async function warnOfShadowed({ database, log, code }: ShadowedParts): Promise<void> {
   if (code.size === 0) return;
@@ -158,11 +160,11 @@ export async function warnOfShadowed({ database, log, code }: ShadowedParts): Pr
     for (const { tenant, name } of await database.read(
       storedByNames([...code.keys()], maxWarnings),
     ))
-      log.warn({ agent: name, tenant }, "a stored agent isn't used: code has one of that name");
+      log.warn({ agent: name, tenant }, "stored agent ignored: code defines one of that name");
   } catch (error) {
-    log.debug({ error: messageOf(error) }, "stored agents weren't looked at");
+    log.debug({ error: messageOf(error) }, "reading stored agents failed");
   }
 }
 
-/** More would only fill the log: who has one of each tenant's sees what is meant. */
+/** Bounds the log. A few tenants' names are enough to see the conflict. */
 const maxWarnings = 20;

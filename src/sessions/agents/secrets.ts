@@ -4,8 +4,8 @@ import { secretKey } from "../../protocol/agent-http.ts";
 import type { AgentSecrets, AgentSettings } from "./stored-agents.ts";
 
 /**
- * What of a stored agent nobody gets to see again: the values of its headers, and what signs its
- * requests. It is kept apart from the settings, so that whatever shows those can't show this.
+ * The secrets of a stored agent: the values of its headers, and its signing secrets. They are stored apart
+ * from the settings, so that code that shows the settings cannot show them.
  */
 export type StoredSecrets = {
   readonly agent: EndpointSecrets;
@@ -14,31 +14,31 @@ export type StoredSecrets = {
 
 export type EndpointSecrets = {
   readonly headers: Readonly<Record<string, string>>;
-  /** The newest first. */
+  /** Newest first. */
   readonly signing: readonly SigningSecret[];
 };
 
 export type SigningSecret = {
   readonly secret: string;
   readonly addedAtMs: number;
-  /** Until when one that was replaced still signs; null of the one in use. */
+  /** Until when a replaced secret still signs; null for the current one. */
   readonly untilMs: number | null;
 };
 
 export const noSecrets: EndpointSecrets = { headers: {}, signing: [] };
 
-/** Settings as they are stored and shown: headers by their names alone. */
+/** Settings as they are stored and shown, with header names only. */
 export type RedactedSettings = Omit<AgentSettings, "headers" | "compaction"> & {
   headers?: HeaderNames;
   compaction?: Omit<NonNullable<AgentSettings["compaction"]>, "headers"> & {
     headers?: HeaderNames;
   };
 };
-/** The values are null, which in settings that are written means: as it is. */
+/** The values are null, which in an update means: keep the stored value. */
 export type HeaderNames = Readonly<Record<string, null>>;
 
 export type SecretView = {
-  /** The start of its hash, by which two can be told apart. */
+  /** The beginning of its hash, to tell secrets apart. */
   readonly id: string;
   readonly addedAtMs: number;
   readonly untilMs: number | null;
@@ -46,12 +46,12 @@ export type SecretView = {
 
 const maxSigningSecrets = 4;
 
-/** How a place's headers and secrets are to be, given what is asked for and what there was. */
+/** A change to an endpoint's headers and signing secrets. */
 export type SecretsChange = {
   readonly headers: unknown;
-  /** Undefined leaves what there is, null takes it all away, text takes the place of what there is. */
+  /** Undefined keeps the secrets, null removes them all, a string replaces the current one. */
   readonly secret: string | null | undefined;
-  /** False where it goes to another origin than before. */
+  /** False if the endpoint moves to another origin. */
   readonly sameOrigin: boolean;
   readonly nowMs: number;
   readonly keepOldMs: number;
@@ -77,19 +77,22 @@ function mergedHeaders(
 ): Record<string, string> {
   if (headers === undefined) return {};
   if (typeof headers !== "object" || headers === null || Array.isArray(headers)) {
-    throw new FlotillaError("invalid_option", `${what}: headers must be an object of texts`);
+    throw new FlotillaError("invalid_option", `${what}: headers must be an object of strings`);
   }
   const kept = Object.entries(headers).map(([name, value]: [string, unknown]) => {
     if (value !== null) return [name, value];
     const quoted = JSON.stringify(name.slice(0, 60));
     if (!Object.hasOwn(before.headers, name)) {
-      throw new FlotillaError("invalid_option", `${what}: the header ${quoted} has no value yet`);
+      throw new FlotillaError(
+        "invalid_option",
+        `${what}: the header ${quoted} has no stored value: give one`,
+      );
     }
-    // Whoever may change an agent shouldn't learn its secrets by having them sent elsewhere.
+    // Otherwise a caller who may change an agent could have its secrets sent to a server of their own.
     if (!sameOrigin) {
       throw new FlotillaError(
         "invalid_option",
-        `${what}: the value of the header ${quoted} has to be given anew, because it goes to another host now`,
+        `${what}: the header ${quoted} needs its value again, because the agent moves to another host`,
       );
     }
     return [name, before.headers[name]];
@@ -97,7 +100,7 @@ function mergedHeaders(
   return Object.fromEntries(kept) as Record<string, string>;
 }
 
-/** The old one goes on signing beside the new one for a while, until the agent knows the new one. */
+/** The old secret signs beside the new one for a while, until the agent knows the new one. */
 function mergedSigning(
   what: string,
   before: readonly SigningSecret[],
@@ -126,7 +129,7 @@ export function secretViews({ signing }: EndpointSecrets, nowMs: number): Secret
     }));
 }
 
-/** What is left of settings once the values of headers are taken out. */
+/** The settings without the values of headers. */
 export function redactHeaders(settings: AgentSettings): RedactedSettings {
   const { headers, compaction, ...rest } = settings;
   return {
@@ -145,7 +148,7 @@ function namesOf(headers: Readonly<Record<string, unknown>>): HeaderNames {
   return Object.fromEntries(Object.keys(headers).map((name) => [name, null]));
 }
 
-/** The settings whole again, as an agent that was declared in code has them. */
+/** The settings with the values of headers, as an agent defined in code has them. */
 export function restoreHeaders(settings: RedactedSettings, kept: StoredSecrets): AgentSettings {
   const { headers: _, compaction, ...rest } = settings;
   return {
@@ -155,7 +158,7 @@ export function restoreHeaders(settings: RedactedSettings, kept: StoredSecrets):
   } as AgentSettings;
 }
 
-/** What signs now. */
+/** The secrets that sign now. */
 export function activeSecrets({ agent, compaction }: StoredSecrets, nowMs: number): AgentSecrets {
   const now = ({ signing }: EndpointSecrets) =>
     signing.flatMap(({ secret, untilMs }) => (untilMs === null || untilMs > nowMs ? [secret] : []));

@@ -25,7 +25,7 @@ export function readAgents(tenant: string, names: readonly string[]): Statement 
       and ${isAmong(sql`select asked.name from ${asked} asked`, sql`agent.name`)}`;
 }
 
-/** Those of any tenant that have one of these names. */
+/** Stored agents of any tenant that have one of these names. */
 export function storedByNames(names: readonly string[], maxRows: number): Statement {
   const asked = rows(
     { name: "text" },
@@ -51,7 +51,7 @@ export function listAgents(tenant: string, after: string, count: number): Statem
     where tenant = ${tenant} and ${isAmong(keys, sql`name`)} order by name`;
 }
 
-/** Stores an agent unless there is one of that name, or there are as many as there may be. */
+/** Stores an agent, unless the name exists or the tenant has reached its limit. */
 export function createAgent(row: AgentRow, maxAgents: number): Statement {
   const { tenant, name, settings, secrets } = row;
   return sql`
@@ -62,7 +62,7 @@ export function createAgent(row: AgentRow, maxAgents: number): Statement {
     on conflict (tenant, name) do nothing`;
 }
 
-/** Replaces what was seen at that revision; nothing where it has changed since. */
+/** Replaces the agent if it is still at that revision, else changes nothing. */
 export function replaceAgent(row: AgentRow, revision: number): Statement {
   const { tenant, name, settings, secrets } = row;
   return sql`
@@ -71,7 +71,7 @@ export function replaceAgent(row: AgentRow, revision: number): Statement {
     where tenant = ${tenant} and name = ${name} and revision = ${revision}`;
 }
 
-/** Nothing of it is left, its secrets first of all. */
+/** Deletes the whole row, including the secrets. */
 export function removeAgent(tenant: string, name: string): Statement {
   return sql`delete from ${agents} where tenant = ${tenant} and name = ${name}`;
 }

@@ -28,14 +28,14 @@ import {
 } from "./secrets.ts";
 import { createAgent, listAgents, readAgents, removeAgent, replaceAgent } from "./sql.ts";
 
-/** An agent as people see it. Nothing here holds a secret. */
+/** An agent as the API shows it. It holds no secrets. */
 export type AgentView =
   | {
       readonly name: string;
-      /** Pods have it in code, where it can be changed. */
+      /** Pods define it in code, so it is changed there. */
       readonly source: "code";
       readonly facts: AgentFacts;
-      /** One of that name is stored too, and isn't used while pods have it in code. */
+      /** An agent of that name is stored too, and ignored while pods define one in code. */
       readonly shadows?: true;
     }
   | {
@@ -51,39 +51,42 @@ export type AgentView =
 
 export type AgentPage = { readonly agents: readonly AgentView[]; readonly next: string | null };
 
-/** What an agent is to be. */
+/** What a stored agent should be. */
 export type AgentGiven = {
-  /** The value null of a header leaves it as it is. */
+  /** A header with the value null keeps its stored value. */
   settings: unknown;
-  /** Signs its requests: `whsec_…`. Where there is one already, that goes on signing for a while. */
+  /** Signs the agent's requests: `whsec_…`. A secret that it replaces goes on signing for a while. */
   secret?: string | null;
   /** The same for the compactor. */
   compactionSecret?: string | null;
-  /** How long a secret that is replaced still signs. Default: a day. 0 ends it at once. */
+  /** How long a replaced secret still signs. Default: a day. 0 ends it at once. */
   keepOldSecretMs?: number;
 };
 
 export type AgentReplaced = AgentGiven & {
-  /** Replaces it only if this is its revision. */
+  /** Replaces the agent only if this is its revision. */
   ifRevision?: number;
 };
 
-/** Agents that are made and changed while pods run, each tenant's for itself. */
+/** Agents that are created and changed while pods run. Each tenant has its own. */
 export type StoredAgents = {
-  /** To make the very same again gives what there is. */
+  /** Creating the very same agent again returns it. */
   create(tenant: string, name: string, input: AgentGiven): Promise<AgentView>;
   get(tenant: string, name: string): Promise<AgentView | undefined>;
-  /** Those in code too, in the order of their names. */
+  /** Includes the agents in code, ordered by name. */
   list(tenant: string, options?: { cursor?: string; limit?: number }): Promise<AgentPage>;
   replace(tenant: string, name: string, input: AgentReplaced): Promise<AgentView>;
-  /** Gives whether there was one, also where code has another of that name. Sessions keep the name, and their turns wait or fail visibly. */
+  /**
+   * Returns whether there was one, even if code has another of that name. Sessions keep the name, and
+   * their turns wait or fail with an entry.
+   */
   remove(tenant: string, name: string): Promise<boolean>;
 };
 
 type StoredAgentsParts = {
   database: Database;
   clock: Pick<Clock, "now">;
-  /** Whether they may be in private networks. Default false. */
+  /** Whether stored agents may be in private networks. Default false. */
   allowPrivate?: boolean;
 };
 
@@ -101,12 +104,12 @@ export function createStoredAgents(parts: StoredAgentsParts): StoredAgents {
     if (!(await agentsInCode(database)).has(name)) return;
     throw new FlotillaError(
       "conflict",
-      `the agent ${name} is in the code of a pod that runs: change it there, or take another name`,
+      `the agent ${name} is defined in the code of a running pod: change it there, or choose another name`,
       { details: { name, source: "code" } },
     );
   };
 
-  /** The columns that say what was given, where `before` is what there was. */
+  /** The columns to store for `input`, given the row before. */
   const rowOf = (tenant: string, name: string, input: AgentGiven, before?: Row) => {
     const { kept, settings } = mergeWithStored(input, before, clock.now());
     checkAgentSettings(restoreHeaders(settings, kept), { allowPrivate });
@@ -130,8 +133,8 @@ export function createStoredAgents(parts: StoredAgentsParts): StoredAgents {
       const statements = [createAgent(row, maxAgents), readAgents(tenant, [name])];
       const stored = (await database.write(statements)).at(-1)![0];
       if (stored && isSame(stored, row)) return toView(stored, clock.now());
-      if (stored) throw new FlotillaError("conflict", `there is an agent ${name} already`);
-      throw new FlotillaError("overloaded", `a tenant can have ${maxAgents} agents at most`);
+      if (stored) throw new FlotillaError("conflict", `the agent ${name} already exists`);
+      throw new FlotillaError("overloaded", `a tenant can have at most ${maxAgents} agents`);
     },
 
     async get(tenant, name) {
@@ -154,7 +157,7 @@ export function createStoredAgents(parts: StoredAgentsParts): StoredAgents {
       const agents = new Map<string, AgentView>();
       for (const row of rows) agents.set(row["name"], toView(row, clock.now()));
       for (const [name, facts] of coded) {
-        // Those behind the last one come with the others that are there, on a later page.
+        // Names after the last row belong on a later page, among the stored agents there.
         if (name > cursor && !(isCut && name > last))
           agents.set(name, inCode(name, facts, agents.has(name)));
       }
@@ -177,10 +180,10 @@ export function createStoredAgents(parts: StoredAgentsParts): StoredAgents {
         const row = rowOf(tenant, name, input, before);
         const statements = [replaceAgent(row, revision), readAgents(tenant, [name])];
         const stored = (await database.write(statements)).at(-1)![0];
-        // Somebody else was faster, and secrets that are kept must be those that there are now.
+        // Another caller was faster. Try again, because kept secrets must be the current ones.
         if (stored && isSame(stored, row)) return toView(stored, clock.now());
       }
-      throw new FlotillaError("store_busy", `the agent ${name} is changed all the time: try again`);
+      throw new FlotillaError("store_busy", `the agent ${name} keeps changing: try again`);
     },
 
     async remove(tenant, name) {
@@ -209,7 +212,7 @@ function checkInput(input: AgentGiven, more: readonly string[]): void {
   }
 }
 
-/** What is asked for, with the secrets that were there and are to stay. */
+/** The new settings, with those stored secrets that stay. */
 function mergeWithStored(input: AgentGiven, before: Row | undefined, nowMs: number) {
   const settings = input.settings as AgentSettings;
   const had = before && secretsOf(before);
@@ -293,14 +296,14 @@ function missingAgent(name: string): FlotillaError {
 function changed(name: string, revision: number): FlotillaError {
   return new FlotillaError(
     "conflict",
-    `the agent ${name} was changed meanwhile: it is at revision ${revision} now`,
+    `the agent ${name} was changed meanwhile and is at revision ${revision} now: read it again`,
     { details: { name, revision } },
   );
 }
 
 /**
- * An agent as it is made over HTTP and stored: a URL, and what JSON can hold of the options. Its secrets
- * are kept apart, and whether it may be in a private network isn't for whoever makes it to say.
+ * A stored agent as it is created over HTTP: a URL, and those options that JSON can hold. Its secrets are
+ * stored separately. Whether it may be in a private network is for the operator to decide.
  */
 export type AgentSettings = Omit<
   UrlAgentOptions,
@@ -313,7 +316,7 @@ export type AgentSettings = Omit<
     Pick<UrlOptions, "url" | "headers">;
 };
 
-/** What signs the requests of a stored agent, and those of its compactor. */
+/** The secrets that sign the requests of a stored agent, and those of its compactor. */
 export type AgentSecrets = {
   readonly secret?: string | readonly string[];
   readonly compactionSecret?: string | readonly string[];
@@ -323,11 +326,11 @@ const settingNames = [...optionNames.filter((name) => name !== "throttle"), "url
 const compactionNames = ["when", "tokenBudget", "triggerRatio", "deadlineMs", "url", "headers"];
 
 type SettingsOptions = {
-  /** Whether agents made over HTTP may be in private networks: the operator's word, not the agent's. */
+  /** Whether stored agents may be in private networks. The operator sets this, not the agent's creator. */
   readonly allowPrivate?: boolean;
 };
 
-/** Refuses what can't be an agent's settings, with an error that says why, and gives them back. */
+/** Returns the settings, or throws an error that says what is wrong with them. */
 export function checkAgentSettings(json: unknown, options: SettingsOptions = {}): AgentSettings {
   const what = "the agent's settings";
   checkOptions(what, json as Record<string, unknown>, settingNames);
@@ -344,7 +347,7 @@ export function checkAgentSettings(json: unknown, options: SettingsOptions = {})
   return settings;
 }
 
-/** The same agent as if it had been declared in code. */
+/** The stored agent as if it were defined in code. */
 export function fromSettings(
   name: string,
   settings: AgentSettings,
@@ -374,7 +377,7 @@ function withSecrets(
   };
 }
 
-/** The agents that live pods have in code, as they say. What can't be read says nothing. */
+/** The agents that live pods define in code, by their metadata. What cannot be read is ignored. */
 async function agentsInCode(database: Database): Promise<Map<string, AgentFacts>> {
   const found = new Map<string, AgentFacts>();
   for (const row of await database.read(livePods())) {
