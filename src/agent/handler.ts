@@ -23,6 +23,36 @@ export type AgentHandlerOptions<Message = UIMessage> = VerifyOptions & {
   keepAliveMs?: number;
 };
 
+/** The context of an agent behind a URL: that of a function in a pod, as far as a request can carry it. */
+export type AnswerContext<Message = UIMessage> = {
+  /** The conversation as the agent's `history` and `context` select it; the newest message is last. */
+  readonly messages: Message[];
+  readonly sessionId: string;
+  readonly tenant: string;
+  /** The name under which the agent was called. */
+  readonly agent: string;
+  /** The author of the message that is answered. */
+  readonly user?: string;
+  /** The number of the turn. It rises with every turn, so that output of an older one can be recognised. */
+  readonly epoch: number;
+  /** Rises when another pod starts the same turn over. */
+  readonly attempt: number;
+  /** The last entry of the session that `messages` cover. */
+  readonly seq: number;
+  /** `compact` requests a summary of `messages`, from agents that are used as compactors. */
+  readonly trigger: AgentRequest["trigger"];
+  /** The message that is regenerated or continued. */
+  readonly messageId?: string;
+  /** The summary of everything before `messages`. */
+  readonly summary?: string;
+  /** The same for every try of this turn, and unique to it: use it to do side effects once. */
+  readonly webhookId: string;
+  /** Aborts when the answer is no longer wanted: pass it on to the model. */
+  readonly signal: AbortSignal;
+  /** The request itself, for its headers. Its body has been read. */
+  readonly request: Request;
+};
+
 /** Handles a request of Next.js, Hono, Bun, Deno or Workers; for Node there is `toNode`. */
 export type AgentHandler = (request: Request) => Promise<Response>;
 
@@ -35,6 +65,8 @@ const optionNames = [
   "onError",
   "keepAliveMs",
 ];
+
+const triggers = ["submit-message", "regenerate-message", "compact"];
 
 /** An agent behind a URL: accepts only signed requests, and streams the answer as the AI SDK does. */
 export function createAgentHandler<Message = UIMessage>(
@@ -104,38 +136,6 @@ function isMeantToBeRead(error: unknown): boolean {
 function report(error: unknown): void {
   console.error("flotilla/agent:", error);
 }
-
-/** The context of an agent behind a URL: that of a function in a pod, as far as a request can carry it. */
-export type AnswerContext<Message = UIMessage> = {
-  /** The conversation as the agent's `history` and `context` select it; the newest message is last. */
-  readonly messages: Message[];
-  readonly sessionId: string;
-  readonly tenant: string;
-  /** The name under which the agent was called. */
-  readonly agent: string;
-  /** The author of the message that is answered. */
-  readonly user?: string;
-  /** The number of the turn. It rises with every turn, so that output of an older one can be recognised. */
-  readonly epoch: number;
-  /** Rises when another pod starts the same turn over. */
-  readonly attempt: number;
-  /** The last entry of the session that `messages` cover. */
-  readonly seq: number;
-  /** `compact` requests a summary of `messages`, from agents that are used as compactors. */
-  readonly trigger: AgentRequest["trigger"];
-  /** The message that is regenerated or continued. */
-  readonly messageId?: string;
-  /** The summary of everything before `messages`. */
-  readonly summary?: string;
-  /** The same for every try of this turn, and unique to it: use it to do side effects once. */
-  readonly webhookId: string;
-  /** Aborts when the answer is no longer wanted: pass it on to the model. */
-  readonly signal: AbortSignal;
-  /** The request itself, for its headers. Its body has been read. */
-  readonly request: Request;
-};
-
-const triggers = ["submit-message", "regenerate-message", "compact"];
 
 /** The context in the request's body, or a refusal. */
 function readRequest<Message>(

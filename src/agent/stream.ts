@@ -25,6 +25,15 @@ const headers = {
 const masked = "An error occurred.";
 const late = Symbol("late");
 
+/** A Response with an error status. It is sent as it is, unless the answer has begun. */
+class Declined extends Error {
+  readonly response: Response;
+  constructor(response: Response) {
+    super(`the agent returned a Response with the status ${response.status}`);
+    this.response = response;
+  }
+}
+
 /**
  * Streams an answer as it is made. Nothing is sent before the first content or the first comment. Until
  * then a failure becomes a status, and the caller can retry without users seeing the answer begin twice.
@@ -76,6 +85,33 @@ export async function streamed(
   return new Response(bytesOf(lines(), gone), { headers });
 }
 
+/**
+ * An answer as chunks that can be sent. It begins with `start`, and its last chunk says how it ended,
+ * because a stream that just ends looks like an agent that died. Throws the agent's error.
+ */
+export async function* chunksOf(answer: () => unknown): AsyncGenerator<Chunk, void> {
+  const read = readAgentAnswer(await answer(), invalid);
+  const isResponse = read.type === "response";
+  const pieces = isResponse ? responseChunks(read.response) : read.chunks;
+  let started = false;
+  let ended = false;
+  for await (const piece of pieces) {
+    const chunk = parseChunk(piece);
+    if (!isChunk(chunk)) throw invalid(chunk.error);
+    if (!started && chunk.type !== "start") yield { type: "start" };
+    started = true;
+    const cause = read.type === "chunks" && chunk.type === "error" ? read.cause?.() : undefined;
+    if (cause !== undefined) throw cause;
+    yield chunk;
+    // The generator is read to its end, because it may have work left, such as recording its cost.
+    ended ||= isTerminal(chunk) || chunk.type === "finish";
+  }
+  if (ended) return;
+  if (isResponse) throw invalid("the Response ended before its answer was complete");
+  if (!started) yield { type: "start" };
+  yield { type: "finish" };
+}
+
 function line(taken: Chunk | typeof late): string {
   return taken === late ? ": still here\n\n" : `data: ${JSON.stringify(taken)}\n\n`;
 }
@@ -112,42 +148,6 @@ function within<T>(clock: Clock, delayMs: number, promise: Promise<T>): Promise<
       (error: unknown) => settle(() => reject(error)),
     );
   });
-}
-
-/** A Response with an error status. It is sent as it is, unless the answer has begun. */
-class Declined extends Error {
-  readonly response: Response;
-  constructor(response: Response) {
-    super(`the agent returned a Response with the status ${response.status}`);
-    this.response = response;
-  }
-}
-
-/**
- * An answer as chunks that can be sent. It begins with `start`, and its last chunk says how it ended,
- * because a stream that just ends looks like an agent that died. Throws the agent's error.
- */
-export async function* chunksOf(answer: () => unknown): AsyncGenerator<Chunk, void> {
-  const read = readAgentAnswer(await answer(), invalid);
-  const isResponse = read.type === "response";
-  const pieces = isResponse ? responseChunks(read.response) : read.chunks;
-  let started = false;
-  let ended = false;
-  for await (const piece of pieces) {
-    const chunk = parseChunk(piece);
-    if (!isChunk(chunk)) throw invalid(chunk.error);
-    if (!started && chunk.type !== "start") yield { type: "start" };
-    started = true;
-    const cause = read.type === "chunks" && chunk.type === "error" ? read.cause?.() : undefined;
-    if (cause !== undefined) throw cause;
-    yield chunk;
-    // The generator is read to its end, because it may have work left, such as recording its cost.
-    ended ||= isTerminal(chunk) || chunk.type === "finish";
-  }
-  if (ended) return;
-  if (isResponse) throw invalid("the Response ended before its answer was complete");
-  if (!started) yield { type: "start" };
-  yield { type: "finish" };
 }
 
 async function* responseChunks(response: Response): AsyncGenerator<unknown> {

@@ -23,6 +23,8 @@ export type SignedRequest = {
   readonly bodyUsed?: boolean;
 };
 
+export type RequestBody = ReadableStream<Uint8Array> | Uint8Array | string | null;
+
 export type Verified = {
   readonly ok: true;
   /** The same for every try of the same turn, and unique to it. */
@@ -38,6 +40,12 @@ const bytesByDefault = 8 * 1024 * 1024;
 const maxSecrets = 8;
 const maxSignatures = 32;
 const maxIdChars = 256;
+
+/** How to keep the signed bytes, for servers that have read the body already. */
+export const bodyWasRead =
+  "the body was read before its signature could be checked, and only its exact bytes can be checked: " +
+  "mount the agent before express.json() and the like, keep them with express.json({ verify(request, _response, bytes) { request.rawBody = bytes } }), " +
+  "or use express.raw({ type: () => true }) for its route";
 
 /**
  * Checks after Standard Webhooks that a request is signed with a known secret and is recent. Returns its
@@ -148,14 +156,6 @@ function textIn(bytes: Uint8Array): string | undefined {
 function unsigned(message: string): Refusal {
   return createRefusal(401, "unauthorized", message);
 }
-
-export type RequestBody = ReadableStream<Uint8Array> | Uint8Array | string | null;
-
-/** How to keep the signed bytes, for servers that have read the body already. */
-export const bodyWasRead =
-  "the body was read before its signature could be checked, and only its exact bytes can be checked: " +
-  "mount the agent before express.json() and the like, keep them with express.json({ verify(request, _response, bytes) { request.rawBody = bytes } }), " +
-  "or use express.raw({ type: () => true }) for its route";
 
 /** The whole body, or a refusal. */
 async function readBytes(

@@ -15,6 +15,28 @@ export type AgentAnswer =
   /** The return value of `streamText`. */
   | { toUIMessageStream(options?: never): unknown };
 
+/** The request to an agent at a URL: what the AI SDK's own transport sends, and `flotilla`. */
+export type AgentRequest = {
+  readonly id: string;
+  readonly messages: readonly UIMessage[];
+  readonly trigger: "submit-message" | "regenerate-message" | "compact";
+  readonly messageId?: string;
+  readonly flotilla: Envelope;
+};
+
+type Envelope = {
+  readonly sessionId: string;
+  readonly tenant: string;
+  readonly agent: string;
+  readonly epoch: number;
+  readonly attempt: number;
+  /** The author of the message that is answered. */
+  readonly user?: string;
+  readonly summary?: string;
+  /** The last entry that the messages cover. */
+  readonly seq: number;
+};
+
 /** An answer in one of two forms. */
 type ReadAnswer =
   | {
@@ -26,28 +48,57 @@ type ReadAnswer =
     }
   | { readonly type: "response"; readonly response: Response };
 
+const prefix = "whsec_";
+const keyBytes = { min: 24, max: 64 };
+const deltas = new Set(["text-delta", "reasoning-delta", "tool-input-delta"]);
+
 /** Classifies the return value of an agent's function. `invalid` makes the error for an unknown form. */
 export function readAgentAnswer(
   returned: unknown,
   invalid: (message: string) => Error,
 ): ReadAnswer {
-  const byItself = (pieces: Pieces) =>
+  const fromPieces = (pieces: Pieces) =>
     ({ type: "chunks", chunks: asChunks(pieces, invalid) }) as const;
-  if (typeof returned === "string") return byItself([returned]);
+  if (typeof returned === "string") return fromPieces([returned]);
   if (isResponse(returned)) return { type: "response", response: returned };
   if (isObject(returned)) {
     if (typeof returned["toUIMessageStream"] === "function") {
       const { stream, cause } = modelStream(returned as Streamed);
-      if (isObject(stream) && isIterable(stream)) return { ...byItself(stream), cause };
+      if (isObject(stream) && isIterable(stream)) return { ...fromPieces(stream), cause };
       throw invalid("`toUIMessageStream` returned no stream");
     }
-    if (isIterable(returned)) return byItself(returned);
+    if (isIterable(returned)) return fromPieces(returned);
     if (Array.isArray(returned["parts"]))
-      return byItself(messageToChunks(returned as UIMessage, { live: false }));
+      return fromPieces(messageToChunks(returned as UIMessage, { live: false }));
   }
   throw invalid(
     "an agent must return text, chunks, a message, a Response, or the result of `streamText`",
   );
+}
+
+/** Decodes a secret in the form of Standard Webhooks: `whsec_` and 24 to 64 bytes in base64. */
+export function secretKey(what: string, secret: unknown): Uint8Array<ArrayBuffer> {
+  const text = typeof secret === "string" && secret.startsWith(prefix) ? secret : "";
+  const key = fromBase64(text.slice(prefix.length));
+  if (key && key.length >= keyBytes.min && key.length <= keyBytes.max) return key;
+  throw new FlotillaError(
+    "invalid_option",
+    `${what}: a secret must be \`whsec_\` and ${keyBytes.min} to ${keyBytes.max} bytes in base64`,
+  );
+}
+
+/** Decodes base64, with or without padding. Undefined if the text is not base64. */
+export function fromBase64(text: string): Uint8Array<ArrayBuffer> | undefined {
+  // Decoders skip white space, but a secret that was altered on its way must not pass.
+  if (!/^[A-Za-z0-9+/]*={0,2}$/.test(text)) return undefined;
+  let bytes: string;
+  try {
+    bytes = atob(text);
+  } catch {
+    return undefined;
+  }
+  if (withoutPadding(btoa(bytes)) !== withoutPadding(text)) return undefined;
+  return Uint8Array.from(bytes, (byte) => byte.charCodeAt(0));
 }
 
 type Pieces = AsyncIterable<unknown> | Iterable<unknown>;
@@ -74,8 +125,6 @@ async function* asChunks(
   }
   if (open !== undefined) yield { type: "text-end", id: open };
 }
-
-const deltas = new Set(["text-delta", "reasoning-delta", "tool-input-delta"]);
 
 /** The value after a round trip through JSON, as it is stored and sent: a `Date` becomes a string. */
 function plain(piece: unknown, invalid: (message: string) => Error): unknown {
@@ -116,56 +165,6 @@ function isIterable(value: object): value is Pieces {
 
 function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null;
-}
-
-/** The request to an agent at a URL: what the AI SDK's own transport sends, and `flotilla`. */
-export type AgentRequest = {
-  readonly id: string;
-  readonly messages: readonly UIMessage[];
-  readonly trigger: "submit-message" | "regenerate-message" | "compact";
-  readonly messageId?: string;
-  readonly flotilla: Envelope;
-};
-
-type Envelope = {
-  readonly sessionId: string;
-  readonly tenant: string;
-  readonly agent: string;
-  readonly epoch: number;
-  readonly attempt: number;
-  /** The author of the message that is answered. */
-  readonly user?: string;
-  readonly summary?: string;
-  /** The last entry that the messages cover. */
-  readonly seq: number;
-};
-
-const prefix = "whsec_";
-const keyBytes = { min: 24, max: 64 };
-
-/** Decodes a secret in the form of Standard Webhooks: `whsec_` and 24 to 64 bytes in base64. */
-export function secretKey(what: string, secret: unknown): Uint8Array<ArrayBuffer> {
-  const text = typeof secret === "string" && secret.startsWith(prefix) ? secret : "";
-  const key = fromBase64(text.slice(prefix.length));
-  if (key && key.length >= keyBytes.min && key.length <= keyBytes.max) return key;
-  throw new FlotillaError(
-    "invalid_option",
-    `${what}: a secret must be \`whsec_\` and ${keyBytes.min} to ${keyBytes.max} bytes in base64`,
-  );
-}
-
-/** Decodes base64, with or without padding. Undefined if the text is not base64. */
-export function fromBase64(text: string): Uint8Array<ArrayBuffer> | undefined {
-  // Decoders skip white space, but a secret that was altered on its way must not pass.
-  if (!/^[A-Za-z0-9+/]*={0,2}$/.test(text)) return undefined;
-  let bytes: string;
-  try {
-    bytes = atob(text);
-  } catch {
-    return undefined;
-  }
-  if (withoutPadding(btoa(bytes)) !== withoutPadding(text)) return undefined;
-  return Uint8Array.from(bytes, (byte) => byte.charCodeAt(0));
 }
 
 function withoutPadding(base64: string): string {

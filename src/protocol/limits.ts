@@ -2,6 +2,17 @@ import { defaultMaxDepth } from "../base/json.ts";
 import type { Chunk } from "./chunk.ts";
 import type { EntryError } from "./message.ts";
 
+/** How deep a chunk may nest, so that the entry that contains its values can be stored. */
+export const chunkDepth = defaultMaxDepth - 8;
+/** Replaces a value that nests deeper than can be stored. */
+export const cutMark = "[cut: nested too deeply]";
+
+const deltaFields = new Map([
+  ["text-delta", "delta"],
+  ["reasoning-delta", "delta"],
+  ["tool-input-delta", "inputTextDelta"],
+]);
+
 /** The size of a text as UTF-8 within JSON, without its quotes. */
 export function textBytes(text: string): number {
   let bytes = text.length;
@@ -19,11 +30,6 @@ export function textBytes(text: string): number {
     } else if (code >= 0x80) bytes += 1;
   }
   return bytes;
-}
-
-function isPair(text: string, index: number): boolean {
-  const low = text.charCodeAt(index + 1);
-  return text.charCodeAt(index) <= 0xdbff && low >= 0xdc00 && low <= 0xdfff;
 }
 
 /** An upper bound for the size of a JSON value as UTF-8. Not recursive, so deep values are safe. */
@@ -51,12 +57,6 @@ export function jsonBytes(value: unknown): number {
   return bytes;
 }
 
-/** How deep a chunk may nest, so that the entry that contains its values can be stored. */
-export const chunkDepth = defaultMaxDepth - 8;
-
-/** Replaces a value that nests deeper than can be stored. */
-export const cutMark = "[cut: nested too deeply]";
-
 /**
  * A value as every database can store it: U+0000 and lone surrogates become U+FFFD, and what nests too
  * deeply is visibly cut. Agents' output is repaired rather than refused, because it cannot be sent again.
@@ -64,29 +64,6 @@ export const cutMark = "[cut: nested too deeply]";
  */
 export function storable<Value>(value: Value, maxDepth: number = defaultMaxDepth): Value {
   return repaired(value, maxDepth) as Value;
-}
-
-function repaired(value: unknown, depth: number): unknown {
-  if (typeof value === "string") return storableText(value);
-  if (typeof value !== "object" || value === null) return value;
-  if (depth === 0) return cutMark;
-  if (Array.isArray(value)) {
-    const items = value.map((item) => repaired(item, depth - 1));
-    return items.some((item, index) => item !== value[index]) ? items : value;
-  }
-  const entries = Object.entries(value);
-  let same = true;
-  const fields = entries.map(([key, field]): [string, unknown] => {
-    const fixed: [string, unknown] = [storableText(key), repaired(field, depth - 1)];
-    same &&= fixed[0] === key && fixed[1] === field;
-    return fixed;
-  });
-  // `fromEntries` defines fields, so that even a key `__proto__` changes nothing else.
-  return same ? value : Object.fromEntries(fields);
-}
-
-function storableText(text: string): string {
-  return (text.includes("\0") ? text.replaceAll("\0", "\ufffd") : text).toWellFormed();
 }
 
 /**
@@ -110,12 +87,6 @@ export function createRepair(): (chunk: Chunk) => Chunk {
   };
 }
 
-const deltaFields = new Map([
-  ["text-delta", "delta"],
-  ["reasoning-delta", "delta"],
-  ["tool-input-delta", "inputTextDelta"],
-]);
-
 /** Why a chunk was refused; undefined if it was accepted. */
 export type ChunkRefusal = EntryError | undefined;
 
@@ -131,4 +102,32 @@ export function invalidChunk(message: string): EntryError {
 /** For a chunk that refers to something that has not begun. */
 export function orphan(chunk: { readonly type: string }, id: string, before: string): EntryError {
   return invalidChunk(`${chunk.type} for ${JSON.stringify(id)} without a ${before} before it`);
+}
+
+function isPair(text: string, index: number): boolean {
+  const low = text.charCodeAt(index + 1);
+  return text.charCodeAt(index) <= 0xdbff && low >= 0xdc00 && low <= 0xdfff;
+}
+
+function repaired(value: unknown, depth: number): unknown {
+  if (typeof value === "string") return storableText(value);
+  if (typeof value !== "object" || value === null) return value;
+  if (depth === 0) return cutMark;
+  if (Array.isArray(value)) {
+    const items = value.map((item) => repaired(item, depth - 1));
+    return items.some((item, index) => item !== value[index]) ? items : value;
+  }
+  const entries = Object.entries(value);
+  let same = true;
+  const fields = entries.map(([key, field]): [string, unknown] => {
+    const fixed: [string, unknown] = [storableText(key), repaired(field, depth - 1)];
+    same &&= fixed[0] === key && fixed[1] === field;
+    return fixed;
+  });
+  // `fromEntries` defines fields, so that even a key `__proto__` changes nothing else.
+  return same ? value : Object.fromEntries(fields);
+}
+
+function storableText(text: string): string {
+  return (text.includes("\0") ? text.replaceAll("\0", "\ufffd") : text).toWellFormed();
 }

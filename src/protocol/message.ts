@@ -91,6 +91,9 @@ export type SessionState =
     }
   | { readonly state: "compacting"; readonly epoch: number };
 
+/** A turn is in progress: its answer is being made, or it waits for a permit of its agent's throttle. */
+export type TurnState = Extract<SessionState, { readonly messageId: string }>;
+
 /** A session in a member's inbox. */
 export type InboxItem = {
   readonly sessionId: string;
@@ -127,13 +130,17 @@ export type SessionView = {
   readonly activeAtMs: number;
 };
 
+/** A rough size of an image or a document page. Its URL or content does not tell. */
+export const fileTokens = 1_000;
+
+export function isTurn(state: SessionState): state is TurnState {
+  return state.state === "catching_up" || state.state === "waiting";
+}
+
 /** The text of a message or entry, without reasoning, tools and files. */
 export function textOf({ parts }: { readonly parts: readonly Part[] }): string {
   return parts.map(({ type, text }) => (type === "text" ? String(text) : "")).join("");
 }
-
-/** A rough size of an image or a document page. Its URL or content does not tell. */
-export const fileTokens = 1_000;
 
 /**
  * Estimates how much of a model's context parts take, at four characters to a token. Only what agents pass
@@ -177,11 +184,4 @@ function lengthOf(value: unknown): number {
     }
   }
   return length;
-}
-
-/** A turn is in progress: its answer is being made, or it waits for a permit of its agent's throttle. */
-export type TurnState = Extract<SessionState, { readonly messageId: string }>;
-
-export function isTurn(state: SessionState): state is TurnState {
-  return state.state === "catching_up" || state.state === "waiting";
 }

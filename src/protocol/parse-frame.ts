@@ -3,6 +3,63 @@ import type { Json } from "../base/json.ts";
 import type { ClientFrame, FrameMessage, FrameTrace, Ref, ServerFrame } from "./frames.ts";
 import type { Part, ToolResult } from "./message.ts";
 
+type Fields = Readonly<Record<string, unknown>>;
+
+// Ids are stored in database indexes and in headers, which must stay small.
+const maxIdChars = 200;
+const maxRefChars = 64;
+const maxTokenChars = 16_384;
+const maxParts = 1_000;
+const maxResults = 100;
+const maxReasonChars = 4_000;
+
+export const clientFrameTypes = [
+  "join",
+  "leave",
+  "send",
+  "tool_result",
+  "regenerate",
+  "stop",
+  "read",
+  "inbox",
+  "inbox_leave",
+  "ping",
+  "token",
+] as const satisfies readonly ClientFrame["type"][];
+
+type Kind = "text" | "number" | "object" | "list" | "ref" | "one";
+
+/** The required fields of each server frame. A newer server may send more fields, and other frames. */
+const required: { readonly [Type in ServerFrame["type"]]: Readonly<Record<string, Kind>> } = {
+  hello: { protocol: "one", tenant: "text", maxFrameBytes: "number" },
+  joined: {
+    ref: "ref",
+    session: "text",
+    lastSeq: "number",
+    incarnation: "text",
+    state: "object",
+  },
+  reset: { session: "text", reason: "text" },
+  entries: { session: "text", entries: "list" },
+  state: { session: "text", state: "object" },
+  chunks: {
+    session: "text",
+    epoch: "number",
+    attempt: "number",
+    index: "number",
+    chunks: "list",
+  },
+  ack: { ref: "ref" },
+  error: { code: "text", message: "text", details: "object" },
+  inbox: { ref: "ref", sessions: "list" },
+  inbox_changed: { sessions: "list" },
+  inbox_removed: { sessionIds: "list" },
+  left: { session: "text", reason: "text" },
+  pong: { ref: "ref" },
+};
+
+export const serverFrameTypes = Object.keys(required) as readonly ServerFrame["type"][];
+
 /**
  * Validates a client's frame by hand, because every message of every client passes here. Unknown fields
  * are ignored, so that a newer client can talk to an older server.
@@ -71,26 +128,12 @@ export function parseClientFrame(value: unknown): ClientFrame {
   }
 }
 
-export const clientFrameTypes = [
-  "join",
-  "leave",
-  "send",
-  "tool_result",
-  "regenerate",
-  "stop",
-  "read",
-  "inbox",
-  "inbox_leave",
-  "ping",
-  "token",
-] as const satisfies readonly ClientFrame["type"][];
-
-// Ids are stored in database indexes and in headers, which must stay small.
-const maxIdChars = 200;
-const maxRefChars = 64;
-const maxTokenChars = 16_384;
-const maxParts = 1_000;
-const maxResults = 100;
+/** Parses one message of a server. Frames of unknown types are left out. */
+export function parseServerFrames(text: string): ServerFrame[] {
+  const frames: unknown = JSON.parse(text);
+  if (!Array.isArray(frames)) throw unreadable("a message must be a list of frames");
+  return frames.filter(isKnown);
+}
 
 /** The ref, if there is one, so that even a refusal can name its frame. */
 export function refOf(value: unknown): Ref | undefined {
@@ -98,12 +141,6 @@ export function refOf(value: unknown): Ref | undefined {
   const { ref } = value as { ref?: unknown };
   if (typeof ref === "string" && ref.length > 0 && ref.length <= maxRefChars) return ref;
   return Number.isSafeInteger(ref) ? (ref as number) : undefined;
-}
-
-/** A seq: a safe integer, 0 or more. */
-function seqOf(what: string, value: unknown): number {
-  if (Number.isSafeInteger(value) && (value as number) >= 0) return value as number;
-  return refuse(what, "a whole number from 0 to 9,007,199,254,740,991");
 }
 
 export function parseParts(value: unknown): Part[] {
@@ -124,6 +161,12 @@ export function parseToolResults(value: unknown): ToolResult[] {
   return (value as unknown[]).map(toolResultOf);
 }
 
+/** A seq: a safe integer, 0 or more. */
+function seqOf(what: string, value: unknown): number {
+  if (Number.isSafeInteger(value) && (value as number) >= 0) return value as number;
+  return refuse(what, "a whole number from 0 to 9,007,199,254,740,991");
+}
+
 function toolResultOf(value: unknown): ToolResult {
   const fields = fieldsOf("results", value);
   const toolCallId = textOf("toolCallId", fields["toolCallId"]);
@@ -141,8 +184,6 @@ function toolResultOf(value: unknown): ToolResult {
   if (output !== undefined) return { toolCallId, output: output as Json };
   return refuse("results", "a list of objects with `output`, `errorText` or `approved`");
 }
-
-const maxReasonChars = 4_000;
 
 function messageOf(value: unknown): FrameMessage {
   const fields = fieldsOf("message", value);
@@ -183,8 +224,6 @@ function optionalText<Name extends string>(fields: Fields, name: Name): { [Key i
   return { [name]: textOf(name, value) } as { [Key in Name]?: string };
 }
 
-type Fields = Readonly<Record<string, unknown>>;
-
 function fieldsOf(what: string, value: unknown): Fields {
   if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Fields;
   return refuse(what, "an object");
@@ -194,54 +233,14 @@ function refuse(what: string, demand: string): never {
   throw new FlotillaError("invalid_input", `${what} must be ${demand}`, { details: { what } });
 }
 
-type Kind = "text" | "number" | "object" | "list" | "ref" | "one";
-
-/** The required fields of each server frame. A newer server may send more fields, and other frames. */
-const required: { readonly [Type in ServerFrame["type"]]: Readonly<Record<string, Kind>> } = {
-  hello: { protocol: "one", tenant: "text", maxFrameBytes: "number" },
-  joined: {
-    ref: "ref",
-    session: "text",
-    lastSeq: "number",
-    incarnation: "text",
-    state: "object",
-  },
-  reset: { session: "text", reason: "text" },
-  entries: { session: "text", entries: "list" },
-  state: { session: "text", state: "object" },
-  chunks: {
-    session: "text",
-    epoch: "number",
-    attempt: "number",
-    index: "number",
-    chunks: "list",
-  },
-  ack: { ref: "ref" },
-  error: { code: "text", message: "text", details: "object" },
-  inbox: { ref: "ref", sessions: "list" },
-  inbox_changed: { sessions: "list" },
-  inbox_removed: { sessionIds: "list" },
-  left: { session: "text", reason: "text" },
-  pong: { ref: "ref" },
-};
-
-export const serverFrameTypes = Object.keys(required) as readonly ServerFrame["type"][];
-
-/** Parses one message of a server. Frames of unknown types are left out. */
-export function parseServerFrames(text: string): ServerFrame[] {
-  const frames: unknown = JSON.parse(text);
-  if (!Array.isArray(frames)) throw strange("a message must be a list of frames");
-  return frames.filter(isKnown);
-}
-
 function isKnown(frame: unknown): frame is ServerFrame {
-  if (typeof frame !== "object" || frame === null) throw strange("a frame must be an object");
+  if (typeof frame !== "object" || frame === null) throw unreadable("a frame must be an object");
   const fields = frame as Readonly<Record<string, unknown>>;
   const type = String(fields["type"]);
   if (!Object.hasOwn(required, type)) return false;
   for (const [name, kind] of Object.entries(required[type as ServerFrame["type"]])) {
     if (!isOf(kind, fields[name]))
-      throw strange(`${type}.${name} is missing or has the wrong type`);
+      throw unreadable(`${type}.${name} is missing or has the wrong type`);
   }
   return true;
 }
@@ -263,6 +262,6 @@ function isOf(kind: Kind, value: unknown): boolean {
   }
 }
 
-function strange(message: string): FlotillaError {
+function unreadable(message: string): FlotillaError {
   return new FlotillaError("invalid_input", `cannot read the server's message: ${message}`);
 }

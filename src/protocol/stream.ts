@@ -6,21 +6,6 @@ import { invalidChunk } from "./limits.ts";
 /** How chunks are written in a response body: as server-sent events, or one per line. */
 export type BodyFormat = "sse" | "jsonl";
 
-/** The format that a `content-type` names; undefined if it is not supported. */
-export function formatOf(contentType: string | null | undefined): BodyFormat | undefined {
-  const type = (contentType ?? "").split(";")[0]?.trim().toLowerCase() ?? "";
-  if (type === "text/event-stream") return "sse";
-  return jsonLines.has(type) ? "jsonl" : undefined;
-}
-
-const jsonLines = new Set([
-  "application/x-ndjson",
-  "application/ndjson",
-  "application/jsonl",
-  "application/x-jsonlines",
-  "application/json-lines",
-]);
-
 export type BodyItem =
   | { readonly type: "chunk"; readonly chunk: Chunk }
   /** A line that cannot be used. Later lines are read, unless it is `fatal`. */
@@ -39,6 +24,21 @@ export type BodyOptions = {
   /** The maximum size of a line, and of one event. Default 1 MiB: no chunk is larger than a message. */
   readonly maxLineBytes?: number;
 };
+
+const jsonLines = new Set([
+  "application/x-ndjson",
+  "application/ndjson",
+  "application/jsonl",
+  "application/x-jsonlines",
+  "application/json-lines",
+]);
+
+/** The format that a `content-type` names; undefined if it is not supported. */
+export function formatOf(contentType: string | null | undefined): BodyFormat | undefined {
+  const type = (contentType ?? "").split(";")[0]?.trim().toLowerCase() ?? "";
+  if (type === "text/event-stream") return "sse";
+  return jsonLines.has(type) ? "jsonl" : undefined;
+}
 
 /** Reads an agent's body in pieces, wherever they are cut. */
 export function createBodyReader({ format, maxLineBytes = 1024 * 1024 }: BodyOptions): BodyReader {

@@ -41,6 +41,11 @@ export function inboxEventsOf(
   return loopOver(open, { flattened: (event) => [event], signal });
 }
 
+type LoopOptions<Event, Each> = {
+  readonly flattened: (event: Event) => readonly Each[];
+  readonly signal: AbortSignal | undefined;
+};
+
 function loopOver<Event extends { readonly type: string }, Each>(
   join: (sink: Sink<Event>) => Joined,
   { flattened: split, signal }: LoopOptions<Event, Each>,
@@ -116,11 +121,6 @@ function loopOver<Event extends { readonly type: string }, Each>(
     },
   };
 }
-
-type LoopOptions<Event, Each> = {
-  readonly flattened: (event: Event) => readonly Each[];
-  readonly signal: AbortSignal | undefined;
-};
 
 function flattened(event: FeedEvent): ChatEvent[] {
   switch (event.type) {

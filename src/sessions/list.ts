@@ -17,6 +17,21 @@ import {
 } from "./sql.ts";
 import type { InboxItem, ListSessionsAmong, SessionPage, SessionView } from "./service.ts";
 
+// A filtered page scans this many sessions at a time, and this many windows at most. If few sessions match,
+// the page is short and has a cursor, instead of taking as long as there are sessions.
+const windowSessions = 500;
+const maxWindows = 10;
+const listOptions = ["user", "agent", "status", "state", "only", "cursor", "limit"] as const;
+const listRange = { min: 1, max: 1_000 };
+// The last code point, so that no id sorts after it.
+const firstCursor: SessionCursor = { activeAtMs: Number.MAX_SAFE_INTEGER, sessionId: "\u{10ffff}" };
+const expectedCursor = "the `next` of an earlier page";
+const exportPage = { limit: 200, maxBytes: maxPageBytes };
+/** For a user with more sessions than this, only the newest are considered. */
+export const maxConsidered = 5_000;
+/** Unread entries are counted up to this, since more makes no difference to a user. */
+export const maxUnread = 1_000;
+
 /** One session; undefined if the tenant has none of that id, or it was deleted. */
 export async function readSession(
   database: Database,
@@ -35,15 +50,6 @@ export async function readSessionCounts(database: Database): Promise<SessionCoun
   const [row] = await database.read(countSessions());
   return { all: Number(row!["total"]), busy: Number(row!["busy"]) };
 }
-
-// A filtered page scans this many sessions at a time, and this many windows at most. If few sessions match,
-// the page is short and has a cursor, instead of taking as long as there are sessions.
-const windowSessions = 500;
-const maxWindows = 10;
-const listOptions = ["user", "agent", "status", "state", "only", "cursor", "limit"] as const;
-const listRange = { min: 1, max: 1_000 };
-// The last code point, so that no id sorts after it.
-const firstCursor: SessionCursor = { activeAtMs: Number.MAX_SAFE_INTEGER, sessionId: "\u{10ffff}" };
 
 /**
  * A page of a tenant's sessions, the most recently active first. A session that becomes active between two
@@ -89,6 +95,61 @@ export async function listSessions(
   return { sessions: page.items, next: hasMore ? encodeCursor(before) : null };
 }
 
+export type ReadInboxOptions = {
+  /** Default 100, at most 1,000. */
+  limit?: number;
+  /** Only these sessions, as far as they are the user's. */
+  only?: readonly string[];
+};
+
+/** A user's sessions with unread counts, the most recently active first. */
+export async function readInbox(
+  database: Database,
+  tenant: string,
+  user: string,
+  { limit = 100, only }: ReadInboxOptions = {},
+): Promise<InboxItem[]> {
+  checkNumber("limit", limit, listRange);
+  if (only?.length === 0) return [];
+  const query = { tenant, user, limit, consideredMost: maxConsidered, countedMost: maxUnread };
+  const found = await database.read(readInboxRows({ ...query, ...(only && { only }) }));
+  return found.map(toItem);
+}
+
+export type ExportPage = {
+  /** The session when the export began; the same on every page. */
+  readonly session: SessionView;
+  readonly entries: readonly Entry[];
+};
+
+/**
+ * All entries that a session had when the export began, page by page, with at least one page. Throws if
+ * the session is deleted meanwhile, because the export would be incomplete.
+ */
+export async function* exportSession(
+  { database, journal }: { database: Database; journal: Pick<Journal, "entries"> },
+  tenant: string,
+  sessionId: string,
+): AsyncGenerator<ExportPage, void, undefined> {
+  const session = await readSession(database, tenant, sessionId);
+  if (!session) throw missingSession(sessionId);
+  let after = 0;
+  do {
+    const page = await journal.entries(sessionId, { after, ...exportPage });
+    const entries = page.filter(({ seq }) => seq <= session.lastSeq);
+    const reached = entries.at(-1)?.seq ?? 0;
+    if (reached <= after && after < session.lastSeq) throw missingSession(sessionId);
+    yield { session, entries };
+    after = reached;
+  } while (after < session.lastSeq);
+}
+
+export function missingSession(sessionId: string): FlotillaError {
+  return new FlotillaError("not_found", `there is no session ${sessionId.slice(0, 200)}`, {
+    details: { sessionId: sessionId.slice(0, 200) },
+  });
+}
+
 function cursorOfRow(row: Row): SessionCursor {
   return { activeAtMs: Number(row["active_at"]), sessionId: row["session_id"] };
 }
@@ -96,8 +157,6 @@ function cursorOfRow(row: Row): SessionCursor {
 function encodeCursor({ activeAtMs, sessionId }: SessionCursor): string {
   return `${activeAtMs}.${sessionId}`;
 }
-
-const expectedCursor = "the `next` of an earlier page";
 
 function decodeCursor(cursor: string): SessionCursor {
   const [, activeAtMs, sessionId] = /^(\d{1,15})\.(.+)$/s.exec(cursor) ?? [];
@@ -127,69 +186,6 @@ function checkText(what: string, value: unknown, expected = "text of 1 to 500 ch
   // Postgres refuses NUL and changes lone surrogates.
   if (fits && !value.includes("\0") && value.isWellFormed()) return;
   throw new FlotillaError("invalid_option", `${what} must be ${expected}`);
-}
-
-export type ReadInboxOptions = {
-  /** Default 100, at most 1,000. */
-  limit?: number;
-  /** Only these sessions, as far as they are the user's. */
-  only?: readonly string[];
-};
-
-/** For a user with more sessions than this, only the newest are considered. */
-export const maxConsidered = 5_000;
-
-/** Unread entries are counted up to this, since more makes no difference to a user. */
-export const maxUnread = 1_000;
-
-/** A user's sessions with unread counts, the most recently active first. */
-export async function readInbox(
-  database: Database,
-  tenant: string,
-  user: string,
-  { limit = 100, only }: ReadInboxOptions = {},
-): Promise<InboxItem[]> {
-  checkNumber("limit", limit, listRange);
-  if (only?.length === 0) return [];
-  const query = { tenant, user, limit, consideredMost: maxConsidered, countedMost: maxUnread };
-  const found = await database.read(readInboxRows({ ...query, ...(only && { only }) }));
-  return found.map(toItem);
-}
-
-export type ExportPage = {
-  /** The session when the export began; the same on every page. */
-  readonly session: SessionView;
-  readonly entries: readonly Entry[];
-};
-
-const exportPage = { limit: 200, maxBytes: maxPageBytes };
-
-/**
- * All entries that a session had when the export began, page by page, with at least one page. Throws if
- * the session is deleted meanwhile, because the export would be incomplete.
- */
-export async function* exportSession(
-  { database, journal }: { database: Database; journal: Pick<Journal, "entries"> },
-  tenant: string,
-  sessionId: string,
-): AsyncGenerator<ExportPage, void, undefined> {
-  const session = await readSession(database, tenant, sessionId);
-  if (!session) throw missingSession(sessionId);
-  let after = 0;
-  do {
-    const page = await journal.entries(sessionId, { after, ...exportPage });
-    const entries = page.filter(({ seq }) => seq <= session.lastSeq);
-    const reached = entries.at(-1)?.seq ?? 0;
-    if (reached <= after && after < session.lastSeq) throw missingSession(sessionId);
-    yield { session, entries };
-    after = reached;
-  } while (after < session.lastSeq);
-}
-
-export function missingSession(sessionId: string): FlotillaError {
-  return new FlotillaError("not_found", `there is no session ${sessionId.slice(0, 200)}`, {
-    details: { sessionId: sessionId.slice(0, 200) },
-  });
 }
 
 function toView(row: Row): SessionView {

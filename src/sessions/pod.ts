@@ -51,6 +51,16 @@ const reportEveryMs = 1_000;
 const defaultDebounceMs = 500;
 const readyTimeoutMs = 1_000;
 
+const topics = {
+  start: "session.start",
+  abort: "session.abort",
+  named: "session.named",
+  offer: "session.offer",
+  ready: "session.ready",
+} as const;
+
+const none: readonly string[] = [];
+
 export function startPodSessions(parts: PodParts, options: PodSessionsOptions): PodSessions {
   const { bus, clock, ids, log, journal, heads } = parts;
   const { podId, fleet, registry } = options;
@@ -176,7 +186,7 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
       return null;
     }),
     bus.serve(topics.named, (body) => {
-      named((body as unknown as { works: WorkId[] }).works);
+      confirm((body as unknown as { works: WorkId[] }).works);
       return null;
     }),
     bus.serve(topics.ready, () => !stopping),
@@ -186,7 +196,7 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
     }),
   ];
 
-  const named = (works: readonly WorkId[]): void => {
+  const confirm = (works: readonly WorkId[]): void => {
     for (const monitor of monitors.values()) monitor.confirm(works);
   };
 
@@ -195,7 +205,7 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
     cancelReporting = clock.after(reportEveryMs, reportRunning);
     const works = runner.running();
     if (works.length === 0) return;
-    named(works);
+    confirm(works);
     const byOwner = Map.groupBy(works, ({ sessionId }) => {
       const logs = heads.last.length;
       return logs === 0 ? null : (heads.last[logOf(sessionId, logs)]?.owner ?? null);
@@ -224,16 +234,6 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
     },
   };
 }
-
-const topics = {
-  start: "session.start",
-  abort: "session.abort",
-  named: "session.named",
-  offer: "session.offer",
-  ready: "session.ready",
-} as const;
-
-const none: readonly string[] = [];
 
 /** What a record means for the followers of its sessions. */
 function deliveries(

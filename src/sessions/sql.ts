@@ -5,6 +5,16 @@ import type { ListSessionsAmong } from "./service.ts";
 const sessions = table("session");
 const members = table("session_user");
 const messages = table("message");
+/** Bounds the scan, so that counting costs the same however many sessions there are. */
+const maxCountedSessions = 10_000;
+const viewBytes = sql`200 + ${columnBytes(sql`header`)} + ${columnBytes(sql`metadata`)}`;
+
+export type SessionFilter = Pick<ListSessionsAmong, "user" | "agent" | "status" | "state" | "only">;
+
+/** A position in the listing order: by last activity, then by id. */
+export type SessionCursor = { readonly activeAtMs: number; readonly sessionId: string };
+
+export type SessionWindow = { readonly before: SessionCursor; readonly count: number };
 
 export function readSessions(
   tenant: string,
@@ -21,12 +31,9 @@ export function readSessions(
       and tenant = ${tenant} and ${conditionOf(filter)} ${ofUser(filter)}`;
 }
 
-/** Bounds the scan, so that counting costs the same however many sessions there are. */
-const maxCountedSessions = 10_000;
-
 /**
- * Counts the sessions of all tenants, and those with work in progress. The order by an index on busy
- * sessions keeps the planner from scanning the table.
+ * Counts the sessions of all tenants, and those with work in progress. The latter are read in the order of
+ * an index, because the planner would otherwise scan the table.
  */
 export function countSessions(): Statement {
   const there = (looked: Statement) => sql`
@@ -36,17 +43,10 @@ export function countSessions(): Statement {
       (${there(sql`select status from ${sessions} where state <> 'idle' order by log_id`)}) as busy`;
 }
 
-export type SessionFilter = Pick<ListSessionsAmong, "user" | "agent" | "status" | "state" | "only">;
-
-/** A position in the listing order: by last activity, then by id. */
-export type SessionCursor = { readonly activeAtMs: number; readonly sessionId: string };
-
-export type SessionWindow = { readonly before: SessionCursor; readonly count: number };
-
 /**
  * The next `count` sessions below a position, the most recently active first, with the size of those that
  * match the filter. Others are returned too, without a size, so that the caller knows how far it has
- * scanned. For a user all of the user's sessions are scanned, because no index orders them by activity.
+ * scanned. With `user` all sessions of that user are scanned, because only the member table names them.
  */
 export function sessionsBelow(
   tenant: string,
@@ -104,22 +104,6 @@ export function busySessionsBelow(
     order by active_at + 0 desc, (session_id || '') desc ${limit(window.count)}`;
 }
 
-const viewBytes = sql`200 + ${columnBytes(sql`header`)} + ${columnBytes(sql`metadata`)}`;
-
-function ofUser({ user }: SessionFilter): Statement {
-  if (user === undefined) return sql``;
-  return sql`and exists (select 1 from ${members} member
-    where member.session_id = session.session_id and member.user_id = ${user})`;
-}
-
-function conditionOf({ agent, status, state }: SessionFilter): Statement {
-  const conditions = [sql`status <> 'deleted'`];
-  if (agent !== undefined) conditions.push(sql`agent = ${agent}`);
-  if (status !== undefined) conditions.push(sql`status = ${status}`);
-  if (state !== undefined) conditions.push(sql`state = ${state}`);
-  return join(conditions, " and ");
-}
-
 export type InboxQuery = {
   readonly tenant: string;
   readonly user: string;
@@ -162,4 +146,18 @@ export function readInboxRows(query: InboxQuery): Statement {
         and tenant = ${tenant} and status <> 'deleted'
       order by active_at desc, session_id desc ${limit(query.limit)}) shown
     order by shown.active_at desc, shown.session_id desc`;
+}
+
+function ofUser({ user }: SessionFilter): Statement {
+  if (user === undefined) return sql``;
+  return sql`and exists (select 1 from ${members} member
+    where member.session_id = session.session_id and member.user_id = ${user})`;
+}
+
+function conditionOf({ agent, status, state }: SessionFilter): Statement {
+  const conditions = [sql`status <> 'deleted'`];
+  if (agent !== undefined) conditions.push(sql`agent = ${agent}`);
+  if (status !== undefined) conditions.push(sql`status = ${status}`);
+  if (state !== undefined) conditions.push(sql`state = ${state}`);
+  return join(conditions, " and ");
 }

@@ -86,11 +86,13 @@ export function checkResults(results: unknown, maxBytes: number): void {
   }
   for (const result of results as Partial<Record<string, unknown>>[]) {
     checkText("toolCallId", result?.["toolCallId"], { max: 500 });
-    const says = ["output", "errorText", "approved"].filter((name) => Object.hasOwn(result, name));
+    const present = ["output", "errorText", "approved"].filter((name) =>
+      Object.hasOwn(result, name),
+    );
     const fits =
-      says.length === 1 &&
-      (says[0] !== "errorText" || typeof result["errorText"] === "string") &&
-      (says[0] !== "approved" || typeof result["approved"] === "boolean");
+      present.length === 1 &&
+      (present[0] !== "errorText" || typeof result["errorText"] === "string") &&
+      (present[0] !== "approved" || typeof result["approved"] === "boolean");
     if (fits) continue;
     throw new FlotillaError(
       "invalid_input",

@@ -47,6 +47,21 @@ export type Assembler = {
   close(how: "finish" | "abort" | "error", reason?: string): readonly Chunk[];
 };
 
+/** The fields that these parts keep of their chunks. */
+const fieldsOf = {
+  file: ["mediaType", "url", "providerMetadata"],
+  "reasoning-file": ["mediaType", "url", "providerMetadata"],
+  "source-url": ["sourceId", "url", "title", "providerMetadata"],
+  "source-document": ["sourceId", "mediaType", "title", "filename", "providerMetadata"],
+  custom: ["kind", "providerMetadata"],
+  "steering-message": ["id", "parts"],
+};
+
+// Deeper than any storable value.
+const maxDepth = 64;
+// Assigning to these keys would change more than the object.
+const refused = new Set(["__proto__", "constructor", "prototype"]);
+
 /**
  * Builds a message from the chunks that an agent streams, by the rules of the AI SDK, so that the stored
  * message is what user interfaces show. Every chunk costs its own size, however long the message is.
@@ -215,16 +230,6 @@ function outcomeAfter(outcome: AssemblyOutcome, chunk: Ending): AssemblyOutcome 
   }
 }
 
-/** The fields that these parts keep of their chunks. */
-const fieldsOf = {
-  file: ["mediaType", "url", "providerMetadata"],
-  "reasoning-file": ["mediaType", "url", "providerMetadata"],
-  "source-url": ["sourceId", "url", "title", "providerMetadata"],
-  "source-document": ["sourceId", "mediaType", "title", "filename", "providerMetadata"],
-  custom: ["kind", "providerMetadata"],
-  "steering-message": ["id", "parts"],
-};
-
 function pick(chunk: Chunk, fields: readonly string[]): OpenPart {
   const part: OpenPart = { type: chunk.type };
   for (const field of fields) part[field] = chunk[field] ?? undefined;
@@ -240,9 +245,6 @@ function copyOf(part: OpenPart): Part {
   return copy;
 }
 
-// Deeper than any storable value.
-const maxDepth = 64;
-
 /**
  * Merges metadata that arrives in pieces: objects field by field, everything else is replaced. Returns
  * undefined if the base is not an object. Copies what it changes, because pieces are also passed on.
@@ -252,9 +254,6 @@ function mergeMetadata(base: unknown, more: unknown): unknown {
   if (keys.length > 0 && typeof base !== "object") return undefined;
   return merged(base as object, more as object, 0);
 }
-
-// Assigning to these keys would change more than the object.
-const refused = new Set(["__proto__", "constructor", "prototype"]);
 
 function merged(base: object, more: object, depth: number): object {
   const result: Record<string, unknown> = { ...base };

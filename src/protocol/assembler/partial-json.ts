@@ -1,5 +1,8 @@
 import { trimEnd } from "../../base/trim-end.ts";
 
+const words = ["true", "false", "null"];
+const complete = /^(?:true|false|null|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)$/;
+
 /**
  * Parses incomplete JSON, such as a tool's input while it streams: `{"city":"Par` becomes `{ city: "Par"
  * }`. Undefined if nothing can be read. One pass without recursion, so that the cost is linear in the
@@ -98,9 +101,6 @@ function readString(
   }
   return { closed: false, end: text.length, readable: index };
 }
-
-const words = ["true", "false", "null"];
-const complete = /^(?:true|false|null|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)$/;
 
 /** The literal or number to write; "" if it is too short to mean anything yet. */
 function readWord(found: string, last: boolean): string | undefined {

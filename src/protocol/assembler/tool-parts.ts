@@ -23,6 +23,15 @@ type Partial = {
   readonly toolMetadata: unknown;
 };
 
+/** The fields that a call loses when a new input or output arrives. */
+const cleared = {
+  output: undefined,
+  errorText: undefined,
+  rawInput: undefined,
+  inputEncoding: undefined,
+  preliminary: undefined,
+};
+
 /**
  * The tool calls of a message. Streamed input is collected as text, and parsed only when the message is
  * read. Parsing it at every delta would cost its whole length each time.
@@ -191,15 +200,6 @@ export function createToolParts(draft: MessageDraft) {
     },
   };
 }
-
-/** The fields that a call loses when a new input or output arrives. */
-const cleared = {
-  output: undefined,
-  errorText: undefined,
-  rawInput: undefined,
-  inputEncoding: undefined,
-  preliminary: undefined,
-};
 
 type Settling = Exclude<
   ToolChunk,

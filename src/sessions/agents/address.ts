@@ -23,14 +23,6 @@ export function isAllowedAddress(address: string, allowPrivate: boolean): boolea
   return allowPrivate && privateRanges.has(range);
 }
 
-/**
- * True for IPv4-compatible addresses such as `::127.0.0.1`, written `::7f00:1` in URLs: obsolete, never
- * public.
- */
-function isCompatible(address: ipaddr.IPv4 | ipaddr.IPv6): boolean {
-  return "parts" in address && address.parts.slice(0, 6).every((part) => part === 0);
-}
-
 /** Throws if an agent cannot have this URL, as far as is known before its name is resolved. */
 export function checkAgentUrl(what: string, value: unknown, allowPrivate: boolean): string {
   const url = typeof value === "string" && URL.canParse(value) ? new URL(value) : undefined;
@@ -40,6 +32,20 @@ export function checkAgentUrl(what: string, value: unknown, allowPrivate: boolea
     throw new FlotillaError("invalid_option", `${what}: ${excerpt} ${wrong}`);
   }
   return url!.href;
+}
+
+export function whyRefused(allowPrivate: boolean): string {
+  return allowPrivate
+    ? "is at an address that is neither public nor in a private network, where no agent can be"
+    : "is at an address that isn't public; private networks need `allowPrivate: true`";
+}
+
+/**
+ * True for IPv4-compatible addresses such as `::127.0.0.1`, written `::7f00:1` in URLs: obsolete, never
+ * public.
+ */
+function isCompatible(address: ipaddr.IPv4 | ipaddr.IPv6): boolean {
+  return "parts" in address && address.parts.slice(0, 6).every((part) => part === 0);
 }
 
 function wrongWith(url: URL, allowPrivate: boolean): string | undefined {
@@ -58,12 +64,6 @@ function wrongWith(url: URL, allowPrivate: boolean): string | undefined {
     ? isAllowedAddress(host, allowPrivate)
     : allowPrivate || !isLocalName(host);
   return isAllowed ? undefined : whyRefused(allowPrivate);
-}
-
-export function whyRefused(allowPrivate: boolean): string {
-  return allowPrivate
-    ? "is at an address that is neither public nor in a private network, where no agent can be"
-    : "is at an address that isn't public; private networks need `allowPrivate: true`";
 }
 
 function isLocalName(host: string): boolean {

@@ -49,6 +49,28 @@ export type AgentOptions = {
  */
 export type AgentHistory = "entire" | "tail" | "last" | { tail: number } | { last: number };
 
+/** How a conversation is summarised when it gets long. */
+export type CompactionOptions = {
+  /** `auto` (the default) compacts when it is due, `manual` only marks the session. */
+  when?: "auto" | "manual";
+  /** How much of the model's context a conversation may take. Default 50,000. */
+  tokenBudget?: number;
+  /** The share of the budget at which a compaction is due. Default 0.7. */
+  triggerRatio?: number;
+  /** How long a compaction may take. Default 60 seconds. */
+  deadlineMs?: number;
+} & (({ fn?: undefined } & UrlOptions) | { fn: CompactorFunction; url?: undefined });
+
+export type UrlOptions = {
+  url: string;
+  /** Sent with every request. */
+  headers?: Readonly<Record<string, string>>;
+  /** `whsec_…` signs requests after Standard Webhooks; several during a rotation. */
+  secret?: string | readonly string[];
+  /** Allows it on this machine or in a private network, and without TLS. Default false. */
+  allowPrivate?: boolean;
+};
+
 export const optionNames = [
   "throttle",
   "during",
@@ -63,10 +85,33 @@ export const optionNames = [
   "compaction",
 ];
 
+const urlNames = ["url", "headers", "secret", "allowPrivate"];
+
 const namePattern = /^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}$/;
 const tailDefault = 50;
 const maxMessages = 10_000;
 const maxSkippedParts = 64;
+const maxSecrets = 4;
+const maxHeaders = 32;
+const maxHeaderBytes = 8_192;
+const headerName = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+const headerValue = /^[\t\x20-\x7e\x80-\xff]*$/;
+
+// Headers that frame or sign the request, which only Flotilla may set.
+const ownHeaders = new Set([
+  "accept-encoding",
+  "connection",
+  "content-length",
+  "content-type",
+  "expect",
+  "host",
+  "keep-alive",
+  "transfer-encoding",
+  "upgrade",
+  "webhook-id",
+  "webhook-signature",
+  "webhook-timestamp",
+]);
 
 export function checkAgentName(name: unknown): asserts name is string {
   if (typeof name === "string" && namePattern.test(name)) return;
@@ -103,6 +148,21 @@ export function checkAgentOptions(
     throttle: options.throttle === undefined ? null : declarationOf(options.throttle),
     compaction: options.compaction === undefined ? null : checkCompaction(what, options.compaction),
   };
+}
+
+export function checkUrlSource(what: string, options: UrlOptions): UrlSource {
+  const { headers = {}, secret = [], allowPrivate = false } = options;
+  if (typeof allowPrivate !== "boolean") {
+    throw new FlotillaError("invalid_option", `${what}: allowPrivate must be true or false`);
+  }
+  const url = checkAgentUrl(`${what}: url`, options.url, allowPrivate);
+  checkHeaders(what, headers);
+  const secrets = Array.isArray(secret) ? [...secret] : [secret as string];
+  if (secrets.length > maxSecrets) {
+    throw new FlotillaError("invalid_option", `${what}: at most ${maxSecrets} secrets are allowed`);
+  }
+  for (const each of secrets) secretKey(what, each);
+  return { url, headers: { ...headers }, secrets, allowPrivate };
 }
 
 function checkHistory(what: string, history: AgentHistory): HistoryMode {
@@ -142,20 +202,6 @@ function checkContext(what: string, context: NonNullable<AgentOptions["context"]
   return { skipParts: [...skipParts], lastN: lastN ?? null };
 }
 
-/** How a conversation is summarised when it gets long. */
-export type CompactionOptions = {
-  /** `auto` (the default) compacts when it is due, `manual` only marks the session. */
-  when?: "auto" | "manual";
-  /** How much of the model's context a conversation may take. Default 50,000. */
-  tokenBudget?: number;
-  /** The share of the budget at which a compaction is due. Default 0.7. */
-  triggerRatio?: number;
-  /** How long a compaction may take. Default 60 seconds. */
-  deadlineMs?: number;
-} & (({ fn?: undefined } & UrlOptions) | { fn: CompactorFunction; url?: undefined });
-
-const urlNames = ["url", "headers", "secret", "allowPrivate"];
-
 function checkCompaction(agent: string, options: CompactionOptions): CompactionSpec {
   const what = `${agent}: compaction`;
   checkOptions(what, options, [
@@ -185,53 +231,6 @@ function sourceOf(what: string, options: CompactionOptions): CompactionSpec["sou
     throw new FlotillaError("invalid_option", `${what}.fn must be a function`);
   }
   return { type: "function", run: options.fn };
-}
-
-export type UrlOptions = {
-  url: string;
-  /** Sent with every request. */
-  headers?: Readonly<Record<string, string>>;
-  /** `whsec_…` signs requests after Standard Webhooks; several during a rotation. */
-  secret?: string | readonly string[];
-  /** Allows it on this machine or in a private network, and without TLS. Default false. */
-  allowPrivate?: boolean;
-};
-
-const maxSecrets = 4;
-const maxHeaders = 32;
-const maxHeaderBytes = 8_192;
-const headerName = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
-const headerValue = /^[\t\x20-\x7e\x80-\xff]*$/;
-
-// Headers that frame or sign the request, which only Flotilla may set.
-const ownHeaders = new Set([
-  "accept-encoding",
-  "connection",
-  "content-length",
-  "content-type",
-  "expect",
-  "host",
-  "keep-alive",
-  "transfer-encoding",
-  "upgrade",
-  "webhook-id",
-  "webhook-signature",
-  "webhook-timestamp",
-]);
-
-export function checkUrlSource(what: string, options: UrlOptions): UrlSource {
-  const { headers = {}, secret = [], allowPrivate = false } = options;
-  if (typeof allowPrivate !== "boolean") {
-    throw new FlotillaError("invalid_option", `${what}: allowPrivate must be true or false`);
-  }
-  const url = checkAgentUrl(`${what}: url`, options.url, allowPrivate);
-  checkHeaders(what, headers);
-  const secrets = Array.isArray(secret) ? [...secret] : [secret as string];
-  if (secrets.length > maxSecrets) {
-    throw new FlotillaError("invalid_option", `${what}: at most ${maxSecrets} secrets are allowed`);
-  }
-  for (const each of secrets) secretKey(what, each);
-  return { url, headers: { ...headers }, secrets, allowPrivate };
 }
 
 function checkHeaders(what: string, headers: unknown): void {

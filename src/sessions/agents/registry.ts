@@ -45,6 +45,8 @@ const freshMs = 5_000;
 // An agent that has just been created should be found soon.
 const missingMs = 1_000;
 const maxKnown = 10_000;
+/** Bounds the log. A few tenants' names are enough to see the conflict. */
+const maxWarnings = 20;
 
 export function createAgentRegistry(parts: AgentRegistryParts): AgentRegistry {
   const { database, clock, code, allowPrivate = false } = parts;
@@ -140,10 +142,6 @@ export function createAgentRegistry(parts: AgentRegistryParts): AgentRegistry {
   };
 }
 
-function keyOf(tenant: string, name: string): string {
-  return JSON.stringify([tenant, name]);
-}
-
 type ShadowedParts = {
   database: Database;
   log: Logger;
@@ -166,5 +164,6 @@ export async function warnOfShadowed({ database, log, code }: ShadowedParts): Pr
   }
 }
 
-/** Bounds the log. A few tenants' names are enough to see the conflict. */
-const maxWarnings = 20;
+function keyOf(tenant: string, name: string): string {
+  return JSON.stringify([tenant, name]);
+}

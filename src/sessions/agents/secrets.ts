@@ -69,6 +69,48 @@ export function mergeSecrets(
   };
 }
 
+export function secretViews({ signing }: EndpointSecrets, nowMs: number): SecretView[] {
+  return signing
+    .filter(({ untilMs }) => untilMs === null || untilMs > nowMs)
+    .map(({ secret, addedAtMs, untilMs }) => ({
+      id: createHash("sha256").update(secret).digest("hex").slice(0, 8),
+      addedAtMs,
+      untilMs,
+    }));
+}
+
+/** The settings without the values of headers. */
+export function redactHeaders(settings: AgentSettings): RedactedSettings {
+  const { headers, compaction, ...rest } = settings;
+  return {
+    ...rest,
+    ...(headers && { headers: namesOf(headers) }),
+    ...(compaction && {
+      compaction: {
+        ...compaction,
+        ...(compaction.headers && { headers: namesOf(compaction.headers) }),
+      },
+    }),
+  } as RedactedSettings;
+}
+
+/** The settings with the values of headers, as an agent defined in code has them. */
+export function restoreHeaders(settings: RedactedSettings, kept: StoredSecrets): AgentSettings {
+  const { headers: _, compaction, ...rest } = settings;
+  return {
+    ...rest,
+    headers: kept.agent.headers,
+    ...(compaction && { compaction: { ...compaction, headers: kept.compaction.headers } }),
+  } as AgentSettings;
+}
+
+/** The secrets that sign now. */
+export function activeSecrets({ agent, compaction }: StoredSecrets, nowMs: number): AgentSecrets {
+  const now = ({ signing }: EndpointSecrets) =>
+    signing.flatMap(({ secret, untilMs }) => (untilMs === null || untilMs > nowMs ? [secret] : []));
+  return { secret: now(agent), compactionSecret: now(compaction) };
+}
+
 function mergedHeaders(
   what: string,
   before: EndpointSecrets,
@@ -119,48 +161,6 @@ function mergedSigning(
   return [{ secret, addedAtMs: nowMs, untilMs: null }, ...older].slice(0, maxSigningSecrets);
 }
 
-export function secretViews({ signing }: EndpointSecrets, nowMs: number): SecretView[] {
-  return signing
-    .filter(({ untilMs }) => untilMs === null || untilMs > nowMs)
-    .map(({ secret, addedAtMs, untilMs }) => ({
-      id: createHash("sha256").update(secret).digest("hex").slice(0, 8),
-      addedAtMs,
-      untilMs,
-    }));
-}
-
-/** The settings without the values of headers. */
-export function redactHeaders(settings: AgentSettings): RedactedSettings {
-  const { headers, compaction, ...rest } = settings;
-  return {
-    ...rest,
-    ...(headers && { headers: namesOf(headers) }),
-    ...(compaction && {
-      compaction: {
-        ...compaction,
-        ...(compaction.headers && { headers: namesOf(compaction.headers) }),
-      },
-    }),
-  } as RedactedSettings;
-}
-
 function namesOf(headers: Readonly<Record<string, unknown>>): HeaderNames {
   return Object.fromEntries(Object.keys(headers).map((name) => [name, null]));
-}
-
-/** The settings with the values of headers, as an agent defined in code has them. */
-export function restoreHeaders(settings: RedactedSettings, kept: StoredSecrets): AgentSettings {
-  const { headers: _, compaction, ...rest } = settings;
-  return {
-    ...rest,
-    headers: kept.agent.headers,
-    ...(compaction && { compaction: { ...compaction, headers: kept.compaction.headers } }),
-  } as AgentSettings;
-}
-
-/** The secrets that sign now. */
-export function activeSecrets({ agent, compaction }: StoredSecrets, nowMs: number): AgentSecrets {
-  const now = ({ signing }: EndpointSecrets) =>
-    signing.flatMap(({ secret, untilMs }) => (untilMs === null || untilMs > nowMs ? [secret] : []));
-  return { secret: now(agent), compactionSecret: now(compaction) };
 }

@@ -83,6 +83,27 @@ export type StoredAgents = {
   remove(tenant: string, name: string): Promise<boolean>;
 };
 
+/**
+ * A stored agent as it is created over HTTP: a URL, and those options that JSON can hold. Its secrets are
+ * stored separately. Whether it may be in a private network is for the operator to decide.
+ */
+export type AgentSettings = Omit<
+  UrlAgentOptions,
+  "throttle" | "secret" | "allowPrivate" | "compaction"
+> & {
+  compaction?: Omit<
+    NonNullable<UrlAgentOptions["compaction"]>,
+    "fn" | "secret" | "allowPrivate" | "url" | "headers"
+  > &
+    Pick<UrlOptions, "url" | "headers">;
+};
+
+/** The secrets that sign the requests of a stored agent, and those of its compactor. */
+export type AgentSecrets = {
+  readonly secret?: string | readonly string[];
+  readonly compactionSecret?: string | readonly string[];
+};
+
 type StoredAgentsParts = {
   database: Database;
   clock: Pick<Clock, "now">;
@@ -90,9 +111,17 @@ type StoredAgentsParts = {
   allowPrivate?: boolean;
 };
 
+type SettingsOptions = {
+  /** Whether stored agents may be in private networks. The operator sets this, not the agent's creator. */
+  readonly allowPrivate?: boolean;
+};
+
 const maxAgents = 10_000;
 const maxSettingsBytes = 64 * 1024;
 const maxReplaceTries = 5;
+const settingNames = [...optionNames.filter((name) => name !== "throttle"), "url", "headers"];
+const compactionNames = ["when", "tokenBudget", "triggerRatio", "deadlineMs", "url", "headers"];
+const revisionRange = { min: 1, max: Number.MAX_SAFE_INTEGER };
 
 export function createStoredAgents(parts: StoredAgentsParts): StoredAgents {
   const { database, clock, allowPrivate = false } = parts;
@@ -199,7 +228,41 @@ export function createStoredAgents(parts: StoredAgentsParts): StoredAgents {
   };
 }
 
-const revisionRange = { min: 1, max: Number.MAX_SAFE_INTEGER };
+/** Returns the settings, or throws an error that says what is wrong with them. */
+export function checkAgentSettings(json: unknown, options: SettingsOptions = {}): AgentSettings {
+  const what = "the agent's settings";
+  checkOptions(what, json as Record<string, unknown>, settingNames);
+  const settings = json as AgentSettings;
+  if (settings.url === undefined) {
+    throw new FlotillaError("invalid_option", `${what} need a \`url\``);
+  }
+  if (settings.compaction !== undefined) {
+    checkOptions(`${what}: compaction`, settings.compaction, compactionNames);
+  }
+  const full = withSecrets(settings, {}, options);
+  checkUrlSource(what, full);
+  checkAgentOptions(what, full);
+  return settings;
+}
+
+/** The stored agent as if it were defined in code. */
+export function fromSettings(
+  name: string,
+  settings: AgentSettings,
+  secrets: AgentSecrets,
+  options: SettingsOptions = {},
+): AgentSpec {
+  checkAgentName(name);
+  return agent(name, withSecrets(settings, secrets, options));
+}
+
+export function storedSettingsOf(row: Row): RedactedSettings {
+  return JSON.parse(row["settings"]) as RedactedSettings;
+}
+
+export function secretsOf(row: Row): StoredSecrets {
+  return { agent: noSecrets, compaction: noSecrets, ...(JSON.parse(row["secrets"]) as object) };
+}
 
 function checkInput(input: AgentGiven, more: readonly string[]): void {
   const known = ["settings", "secret", "compactionSecret", "keepOldSecretMs", ...more];
@@ -215,8 +278,8 @@ function checkInput(input: AgentGiven, more: readonly string[]): void {
 /** The new settings, with those stored secrets that stay. */
 function mergeWithStored(input: AgentGiven, before: Row | undefined, nowMs: number) {
   const settings = input.settings as AgentSettings;
-  const had = before && secretsOf(before);
-  const was = before && storedSettingsOf(before);
+  const oldSecrets = before && secretsOf(before);
+  const oldSettings = before && storedSettingsOf(before);
   const { keepOldSecretMs: keepOldMs = dayMs } = input;
   const mergeEndpoint = (
     what: string,
@@ -235,13 +298,13 @@ function mergeWithStored(input: AgentGiven, before: Row | undefined, nowMs: numb
   const { compaction } = settings;
   const hasCompaction = typeof compaction === "object" && compaction !== null;
   const kept: StoredSecrets = {
-    agent: mergeEndpoint("the agent", had?.agent, settings, was, input.secret),
+    agent: mergeEndpoint("the agent", oldSecrets?.agent, settings, oldSettings, input.secret),
     compaction: hasCompaction
       ? mergeEndpoint(
           "compaction",
-          had?.compaction,
+          oldSecrets?.compaction,
           compaction,
-          was?.compaction,
+          oldSettings?.compaction,
           input.compactionSecret,
         )
       : noSecrets,
@@ -271,14 +334,6 @@ function toView(row: Row, nowMs: number): AgentView {
   };
 }
 
-export function storedSettingsOf(row: Row): RedactedSettings {
-  return JSON.parse(row["settings"]) as RedactedSettings;
-}
-
-export function secretsOf(row: Row): StoredSecrets {
-  return { agent: noSecrets, compaction: noSecrets, ...(JSON.parse(row["secrets"]) as object) };
-}
-
 function checkCursor(cursor: unknown): void {
   try {
     checkAgentName(cursor);
@@ -299,63 +354,6 @@ function changed(name: string, revision: number): FlotillaError {
     `the agent ${name} was changed meanwhile and is at revision ${revision} now: read it again`,
     { details: { name, revision } },
   );
-}
-
-/**
- * A stored agent as it is created over HTTP: a URL, and those options that JSON can hold. Its secrets are
- * stored separately. Whether it may be in a private network is for the operator to decide.
- */
-export type AgentSettings = Omit<
-  UrlAgentOptions,
-  "throttle" | "secret" | "allowPrivate" | "compaction"
-> & {
-  compaction?: Omit<
-    NonNullable<UrlAgentOptions["compaction"]>,
-    "fn" | "secret" | "allowPrivate" | "url" | "headers"
-  > &
-    Pick<UrlOptions, "url" | "headers">;
-};
-
-/** The secrets that sign the requests of a stored agent, and those of its compactor. */
-export type AgentSecrets = {
-  readonly secret?: string | readonly string[];
-  readonly compactionSecret?: string | readonly string[];
-};
-
-const settingNames = [...optionNames.filter((name) => name !== "throttle"), "url", "headers"];
-const compactionNames = ["when", "tokenBudget", "triggerRatio", "deadlineMs", "url", "headers"];
-
-type SettingsOptions = {
-  /** Whether stored agents may be in private networks. The operator sets this, not the agent's creator. */
-  readonly allowPrivate?: boolean;
-};
-
-/** Returns the settings, or throws an error that says what is wrong with them. */
-export function checkAgentSettings(json: unknown, options: SettingsOptions = {}): AgentSettings {
-  const what = "the agent's settings";
-  checkOptions(what, json as Record<string, unknown>, settingNames);
-  const settings = json as AgentSettings;
-  if (settings.url === undefined) {
-    throw new FlotillaError("invalid_option", `${what} need a \`url\``);
-  }
-  if (settings.compaction !== undefined) {
-    checkOptions(`${what}: compaction`, settings.compaction, compactionNames);
-  }
-  const full = withSecrets(settings, {}, options);
-  checkUrlSource(what, full);
-  checkAgentOptions(what, full);
-  return settings;
-}
-
-/** The stored agent as if it were defined in code. */
-export function fromSettings(
-  name: string,
-  settings: AgentSettings,
-  secrets: AgentSecrets,
-  options: SettingsOptions = {},
-): AgentSpec {
-  checkAgentName(name);
-  return agent(name, withSecrets(settings, secrets, options));
 }
 
 function withSecrets(

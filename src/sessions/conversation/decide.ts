@@ -89,13 +89,23 @@ export function decideCommand(
   }
 }
 
-/** Pods of several releases send each other commands, and a later release may have more of them. */
-function unknown({ type }: { readonly type?: unknown }): CommandDecision {
-  return refuseCommand(
-    "unsupported",
-    `this pod's release does not know the command ${String(type).slice(0, 80)}: update the pod`,
-  );
-}
+type WorkCommand = Extract<
+  Command,
+  {
+    type:
+      | "stop"
+      | "turn_finished"
+      | "turn_released"
+      | "work_begun"
+      | "turn_waiting"
+      | "checkpoint"
+      | "work_lost"
+      | "stop_expired"
+      | "debounced"
+      | "compaction_finished"
+      | "compaction_failed";
+  }
+>;
 
 /**
  * Callers learn that a deleted session does not exist; commands of runners and timers are only too late.
@@ -130,24 +140,6 @@ function decideDeleted(header: Header, command: Command): CommandDecision {
       return unknown(command);
   }
 }
-
-type WorkCommand = Extract<
-  Command,
-  {
-    type:
-      | "stop"
-      | "turn_finished"
-      | "turn_released"
-      | "work_begun"
-      | "turn_waiting"
-      | "checkpoint"
-      | "work_lost"
-      | "stop_expired"
-      | "debounced"
-      | "compaction_finished"
-      | "compaction_failed";
-  }
->;
 
 /** Decides a command about the work in progress. Undefined if there is none or it is about other work. */
 function decideWork(
@@ -229,4 +221,12 @@ function decideCompaction(
     case "debounced":
       return undefined;
   }
+}
+
+/** Pods of several releases send each other commands, and a later release may have more of them. */
+function unknown({ type }: { readonly type?: unknown }): CommandDecision {
+  return refuseCommand(
+    "unsupported",
+    `this pod's release does not know the command ${String(type).slice(0, 80)}: update the pod`,
+  );
 }

@@ -16,6 +16,12 @@ export type ConversationDraft = {
   readonly effects: readonly SessionEffect[];
 };
 
+export type Decided = Extract<CommandDecision, { type: "decided" }>;
+
+const previewChars = 80;
+// Enough text to find that many characters in, despite runs of white space.
+const previewScan = 1_000;
+
 export function startDraft(header: Header): ConversationDraft {
   return { header, entries: [], effects: [] };
 }
@@ -50,8 +56,6 @@ export function withEntry(
   };
 }
 
-export type Decided = Extract<CommandDecision, { type: "decided" }>;
-
 export function decided(draft: ConversationDraft, answer: Omit<CommandResult, "lastSeq">): Decided {
   return { type: "decided", ...draft, answer: { lastSeq: draft.header.lastSeq, ...answer } };
 }
@@ -64,10 +68,6 @@ export function unchanged(header: Header, answer: Omit<CommandResult, "lastSeq">
 export function refuseCommand(code: ErrorCode, message: string): CommandDecision {
   return { type: "refused", code, message };
 }
-
-const previewChars = 80;
-// Enough text to find that many characters in, despite runs of white space.
-const previewScan = 1_000;
 
 function previewOf(parts: readonly Part[]): string {
   for (const { type, text } of parts) {

@@ -71,16 +71,6 @@ export function changeMembers(
   return wrong ?? decided(withHeader(startDraft(header), { users, agents }), { done: true });
 }
 
-/** An agent name that no pod knows is most likely a typo, which a caller would notice only by waiting. */
-function unknownOf(agents: readonly string[], facts: Facts): CommandDecision | undefined {
-  const unknown = agents.find((name) => facts.agent(name) === undefined);
-  if (unknown === undefined) return undefined;
-  return refuseCommand(
-    "not_found",
-    `there is no agent ${JSON.stringify(unknown)}: no pod that is up has it in code, and none is stored`,
-  );
-}
-
 /** Stops the work in progress. Partial answers and unanswered messages are kept. */
 export function archive(header: Header, facts: Facts): CommandDecision {
   if (header.status === "archived") return unchanged(header, { done: false });
@@ -123,6 +113,16 @@ function tooManyOf({
     return refuseCommand("invalid_input", `a session has at most ${maxUsers} users`);
   }
   return undefined;
+}
+
+/** An agent name that no pod knows is most likely a typo, which a caller would notice only by waiting. */
+function unknownOf(agents: readonly string[], facts: Facts): CommandDecision | undefined {
+  const unknown = agents.find((name) => facts.agent(name) === undefined);
+  if (unknown === undefined) return undefined;
+  return refuseCommand(
+    "not_found",
+    `there is no agent ${JSON.stringify(unknown)}: no pod that is up has it in code, and none is stored`,
+  );
 }
 
 function areSame(some: readonly string[], others: readonly string[]): boolean {

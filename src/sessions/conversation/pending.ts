@@ -27,20 +27,11 @@ export function addPending(
   return [...pending, { ...request, upToSeq: lastSeq }];
 }
 
-function isSame(pending: Pending, { agent, trigger, messageId }: PendingRequest): boolean {
-  if (pending.agent !== agent || pending.trigger !== trigger) return false;
-  return trigger === "submit" || pending.messageId === messageId;
-}
-
 /** What is still pending after a turn of the agent has answered all messages to it. */
 export function withoutSubmitsTo(pending: readonly Pending[], agent: string): readonly Pending[] {
   return pending.some((each) => isSubmitTo(each, agent))
     ? pending.filter((each) => !isSubmitTo(each, agent))
     : pending;
-}
-
-function isSubmitTo(pending: Pending, agent: string): boolean {
-  return pending.agent === agent && pending.trigger === "submit";
 }
 
 /** A message was replaced, so a pending request to replace it must replace the newer entry. */
@@ -53,4 +44,13 @@ export function withReplaced(
       ? { ...each, replaces: replaced.seq }
       : each,
   );
+}
+
+function isSame(pending: Pending, { agent, trigger, messageId }: PendingRequest): boolean {
+  if (pending.agent !== agent || pending.trigger !== trigger) return false;
+  return trigger === "submit" || pending.messageId === messageId;
+}
+
+function isSubmitTo(pending: Pending, agent: string): boolean {
+  return pending.agent === agent && pending.trigger === "submit";
 }

@@ -29,6 +29,14 @@ import { withoutSubmitsTo, withReplaced } from "./pending.ts";
 
 type Of<Type extends Command["type"]> = Extract<Command, { type: Type }>;
 
+export type TurnRequest = Pick<Turn, "agent" | "trigger" | "replaces" | "messageId" | "trace">;
+
+/** From this attempt on, every loss of a suspect counts: it may kill pods only after its time alone. */
+export const countedFromAttempt = 8;
+
+/** For an agent that the owner does not know. Another pod may know it, and runs it with these defaults. */
+const unknownAgent: AgentFacts = { during: "queue", attempts: 3, compaction: null };
+
 export function finishTurn(
   header: Header,
   turn: Turn,
@@ -164,17 +172,9 @@ function startOver(header: Header, turn: Turn, facts: Facts): ConversationDraft 
   return withEffect(started, { type: "start_turn", epoch, attempt });
 }
 
-/** For an agent that the owner does not know. Another pod may know it, and runs it with these defaults. */
-const unknownAgent: AgentFacts = { during: "queue", attempts: 3, compaction: null };
-
 export function agentFacts(facts: Facts, agent: string): AgentFacts {
   return facts.agent(agent) ?? unknownAgent;
 }
-
-/**
- * From this attempt on, every loss of a suspect that has begun counts: it kills pods too late to be alone.
- */
-export const countedFromAttempt = 8;
 
 /**
  * The next attempt of work whose pod was lost; undefined when the work is given up. A pod loses all its
@@ -208,8 +208,6 @@ export function beginSuspect(
   const begun: Work = { ...work, alone: beside ? "beside" : "begun" };
   return decided(withHeader(startDraft(header), { work: begun }), { done: true });
 }
-
-export type TurnRequest = Pick<Turn, "agent" | "trigger" | "replaces" | "messageId" | "trace">;
 
 /**
  * The turn sees everything up to now, including answers given while its message was pending. So other

@@ -39,10 +39,10 @@ export function createHub(parts: HubParts): Hub {
   const feeds = new Map<string, Feed>();
   // Most feeds are quiet and have a local source, and there may be one per client. These are the others.
   const polledFeeds = new Set<Feed>();
-  const waits = { clock, waitMs: limits.coldWaitMs };
-  const coldReads = createSemaphore(limits.coldReads, waits);
+  const readWaits = { clock, waitMs: limits.coldWaitMs };
+  const coldReads = createSemaphore(limits.coldReads, readWaits);
   const coldRead = coldReads.run;
-  const liveReads = createSemaphore(limits.liveReads, waits);
+  const liveReads = createSemaphore(limits.liveReads, readWaits);
   let cancelTick: (() => void) | undefined;
   let closed = false;
 
@@ -252,7 +252,7 @@ export function createHub(parts: HubParts): Hub {
       closed = true;
       cancelTick?.();
       for (const feed of feeds.values()) feed.fail(ended());
-      for (const line of [coldReads, liveReads]) line.refuse(ended());
+      for (const reads of [coldReads, liveReads]) reads.refuse(ended());
       entryPublisher.close();
       chunkPublisher.close();
       chunkSubscriber.close();

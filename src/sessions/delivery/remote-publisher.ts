@@ -263,7 +263,7 @@ type ChunkSubscription = {
   /** When each subscriber last renewed. */
   readonly by: Map<string, number>;
   /** How far the chunks have been sent. */
-  reach: { epoch: number; attempt: number; nextIndex: number } | undefined;
+  progress: { epoch: number; attempt: number; nextIndex: number } | undefined;
 };
 
 type ChunkPublisherParts = {
@@ -294,13 +294,13 @@ export function createChunkPublisher({
     const sessionId = readText(id);
     if (sessionId === undefined) return undefined;
     const known = subscriptions.get(sessionId);
-    const subscription: ChunkSubscription = known ?? { by: new Map(), reach: undefined };
+    const subscription: ChunkSubscription = known ?? { by: new Map(), progress: undefined };
     subscription.by.set(from, clock.monotonic());
     subscriptions.set(sessionId, subscription);
-    if (known && wantsSnapshot !== true) return { sessionId, ...subscription.reach };
+    if (known && wantsSnapshot !== true) return { sessionId, ...subscription.progress };
     const live = snapshot(sessionId);
-    if (!known && live) subscription.reach = progressOf(live);
-    return { sessionId, ...subscription.reach, ...(wantsSnapshot === true && live && { live }) };
+    if (!known && live) subscription.progress = progressOf(live);
+    return { sessionId, ...subscription.progress, ...(wantsSnapshot === true && live && { live }) };
   };
 
   const unserve = bus.serve(topics.listen, (body, from) => {
@@ -316,7 +316,7 @@ export function createChunkPublisher({
     chunks(live) {
       const subscription = subscriptions.get(live.sessionId);
       if (!subscription) return;
-      subscription.reach = progressOf(live);
+      subscription.progress = progressOf(live);
       for (const address of subscription.by.keys()) {
         if (unsent.size === 0) queueMicrotask(flush);
         const batch = unsent.get(address);

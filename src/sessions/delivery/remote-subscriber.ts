@@ -81,6 +81,8 @@ type RemotePublisher = {
 
 const requestTimeoutMs = 1_000;
 const pageSize = 500;
+const answerTimeoutMs = 1_000;
+const none = setStateOf(createDigestedSet());
 
 export function createEntrySubscriber(parts: EntrySubscriberParts): EntrySubscriber {
   const { bus, log } = parts;
@@ -124,7 +126,7 @@ export function createEntrySubscriber(parts: EntrySubscriberParts): EntrySubscri
       if (id !== undefined) replies.set(id, gone === true ? "elsewhere" : { view: readView(view) });
       return undefined;
     });
-    return { answer, said: replies };
+    return { answer, replies };
   };
 
   const flush = async (pod: RemotePublisher): Promise<void> => {
@@ -132,12 +134,12 @@ export function createEntrySubscriber(parts: EntrySubscriberParts): EntrySubscri
     if (pod.pendingFollows.length > 0) queueMicrotask(() => void flush(pod));
     const ids = requests.map(({ sessionId }) => sessionId);
     try {
-      const { answer, said } = await follow(pod, ids, false);
+      const { answer, replies } = await follow(pod, ids, false);
       // Only the first reply sets the count: later ones cover only these sessions.
       if (!pod.count) recordCount(pod, answer);
-      // The pod has restarted, and lost its follow list.
+      // The pod counts anew, so its follow list may be gone.
       else if (readEnvelopeCount(answer)?.born !== pod.count.born) void repair(pod);
-      for (const { sessionId, resolve } of requests) resolve(said.get(sessionId) ?? "elsewhere");
+      for (const { sessionId, resolve } of requests) resolve(replies.get(sessionId) ?? "elsewhere");
     } catch (error) {
       // The owner may not have received these sessions: the next tick follows everything again.
       pod.missed = true;
@@ -168,10 +170,10 @@ export function createEntrySubscriber(parts: EntrySubscriberParts): EntrySubscri
   const followAll = async (pod: RemotePublisher): Promise<void> => {
     const ids = [...pod.sessions];
     for (let from = 0; from === 0 || from < ids.length; from += pageSize) {
-      const { answer, said } = await follow(pod, ids.slice(from, from + pageSize), from === 0);
+      const { answer, replies } = await follow(pod, ids.slice(from, from + pageSize), from === 0);
       // Changes after the first page arrive as envelopes, which are counted from here.
       if (from === 0) recordCount(pod, answer);
-      for (const [sessionId, each] of said) {
+      for (const [sessionId, each] of replies) {
         if (pod.sessions.has(sessionId)) parts.onOwnerReply(pod.address, sessionId, each);
       }
     }
@@ -283,8 +285,6 @@ export function createEntrySubscriber(parts: EntrySubscriberParts): EntrySubscri
   };
 }
 
-const none = setStateOf(createDigestedSet());
-
 function setStateOf({ size, digest }: DigestedSet): SetState {
   return { size, digest };
 }
@@ -297,8 +297,6 @@ type ChunkSubscriber = {
   tick(feeds: Iterable<Feed>): void;
   close(): void;
 };
-
-const answerTimeoutMs = 1_000;
 
 export function createChunkSubscriber(
   bus: Bus,
@@ -322,8 +320,8 @@ export function createChunkSubscriber(
       address,
       feeds.map(({ sessionId }) => ({ sessionId })),
     );
-    for (const reach of listOf(answers, readAnswerProgress))
-      feedOf(reach.sessionId)?.reportProgress(reach);
+    for (const progress of listOf(answers, readAnswerProgress))
+      feedOf(progress.sessionId)?.reportProgress(progress);
   };
 
   return {
@@ -413,7 +411,7 @@ export function createFeedSources(parts: FeedSourcesParts): FeedSources {
     if (source !== "here") parts.onElsewhere(sessionId);
   };
 
-  /** What the source knows; undefined where only the journal can tell. */
+  /** The source's view; undefined if it must be read from the journal. */
   const readSource = async (sessionId: string, source: Source): Promise<HeaderView | undefined> => {
     if (source === "here") return parts.localView(sessionId);
     if (typeof source !== "object") return undefined;

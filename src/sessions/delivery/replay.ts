@@ -15,6 +15,25 @@ type ReplayParts = {
   goLive: (subscriber: Subscriber) => Promise<void> | undefined;
 };
 
+type Reset = {
+  readonly reason?: Extract<FeedEvent, { type: "reset" }>["reason"];
+  /** Entries after the position that were read along the way. */
+  readonly following?: readonly Entry[];
+};
+
+/** One client of a session, and what it has received. */
+export type Subscriber = {
+  readonly sink: Sink<FeedEvent>;
+  /** It gets live events only once it has received everything before them. */
+  stage: "replaying" | "live" | "gone";
+  /** The last entry that it received. */
+  seq: number;
+  /** The last view that it received. */
+  view: HeaderView | undefined;
+  /** The index of the next chunk of the turn in `view`. */
+  nextIndex: number;
+};
+
 /**
  * Sends one subscriber everything after its position, page by page, until it has reached the feed's head.
  * Then the subscriber is live. The feed goes on meanwhile, so its head is read again for each page.
@@ -87,25 +106,6 @@ export function createReplay(parts: ReplayParts) {
     if (!isGone(subscriber)) await parts.goLive(subscriber);
   };
 }
-
-type Reset = {
-  readonly reason?: Extract<FeedEvent, { type: "reset" }>["reason"];
-  /** Entries after the position that were read along the way. */
-  readonly following?: readonly Entry[];
-};
-
-/** One client of a session, and what it has received. */
-export type Subscriber = {
-  readonly sink: Sink<FeedEvent>;
-  /** It gets live events only once it has received everything before them. */
-  stage: "replaying" | "live" | "gone";
-  /** The last entry that it received. */
-  seq: number;
-  /** The last view that it received. */
-  view: HeaderView | undefined;
-  /** The index of the next chunk of the turn in `view`. */
-  nextIndex: number;
-};
 
 /** The state event that a live subscriber still needs, if any. */
 export function stateFor(subscriber: Subscriber, view: HeaderView): FeedEvent | undefined {

@@ -45,15 +45,6 @@ export function isLater(next: HeaderView, than: HeaderView): boolean {
   return stepsOf(next) > stepsOf(than);
 }
 
-/**
- * Within one attempt a runner is assigned at most once, a stop happens at most once, and the count of
- * waits only rises.
- */
-function stepsOf({ runner, waits = 0, state }: HeaderView): number {
-  const isStopping = isTurn(state) && state.stopping;
-  return (runner === null ? 0 : 1) + waits + (isStopping ? 1 : 0);
-}
-
 export function sameState(one: HeaderView, other: HeaderView): boolean {
   const [a, b] = [one.state, other.state];
   if (a.state !== b.state) return false;
@@ -67,4 +58,13 @@ export function sameState(one: HeaderView, other: HeaderView): boolean {
 export function turnOf(view: HeaderView): { epoch: number; attempt: number } | undefined {
   const { state } = view;
   return isTurn(state) && state.attempt > 0 ? state : undefined;
+}
+
+/**
+ * Within one attempt a runner is assigned at most once, a stop happens at most once, and the count of
+ * waits only rises.
+ */
+function stepsOf({ runner, waits = 0, state }: HeaderView): number {
+  const isStopping = isTurn(state) && state.stopping;
+  return (runner === null ? 0 : 1) + waits + (isStopping ? 1 : 0);
 }

@@ -40,10 +40,61 @@ export type CommandRouterParts = {
   random: Random;
 };
 
+type Submission = {
+  readonly startedMs: number;
+  readonly timeoutMs: number;
+  readonly signal: AbortSignal | undefined;
+  readonly mayBeStored: boolean;
+};
+
+type RoutedCommand = {
+  readonly tenant: string;
+  readonly sessionId: string;
+  readonly command: Command;
+};
+
+type CommandEnvelope = RoutedCommand & {
+  readonly term: Term | undefined;
+  /** How long the sender waits for the result. */
+  readonly patienceMs: number | undefined;
+};
+
+/** The owner that an envelope is for. Terms restart in a log that replaces another. */
+type Term = Pick<Head, "incarnation" | "term">;
+
 const topic = "session.ask";
 const requestMs = 2_000;
 /** A head read within this time is trusted. */
 const maxHeadAgeMs = 1_000;
+
+/** Codes for commands that no session can accept, whatever its state. */
+const neverStoredCodes = ["payload_not_storable", "payload_too_deep", "payload_too_large"] as const;
+
+/** Codes that an owner returns only after it has checked whether the client id is stored. */
+export const decidedCodes = [
+  "conflict",
+  "forbidden",
+  "invalid_input",
+  "not_found",
+  ...neverStoredCodes,
+] as const;
+
+/** Worth another try: the log has no owner or a new one, or the owner or the store did not respond. */
+const transientCodes = [
+  "not_owner",
+  "unavailable",
+  "timeout",
+  "unknown_outcome",
+  ...transientStoreCodes,
+] as const;
+
+const repeatable: ReadonlySet<Command["type"]> = new Set([
+  "archive",
+  "compact",
+  "members",
+  "metadata",
+  "unarchive",
+]);
 
 export function createCommandRouter(parts: CommandRouterParts): CommandRouter {
   const { bus, heads, owners, clock, random } = parts;
@@ -191,31 +242,9 @@ export function createCommandRouter(parts: CommandRouterParts): CommandRouter {
   };
 }
 
-type Submission = {
-  readonly startedMs: number;
-  readonly timeoutMs: number;
-  readonly signal: AbortSignal | undefined;
-  readonly mayBeStored: boolean;
-};
-
-type RoutedCommand = {
-  readonly tenant: string;
-  readonly sessionId: string;
-  readonly command: Command;
-};
-
-/** The owner that an envelope is for. Terms restart in a log that replaces another. */
-type Term = Pick<Head, "incarnation" | "term">;
-
 function isSameTerm(one: Term, other: Term): boolean {
   return one.incarnation === other.incarnation && one.term === other.term;
 }
-
-type CommandEnvelope = RoutedCommand & {
-  readonly term: Term | undefined;
-  /** How long the sender waits for the result. */
-  readonly patienceMs: number | undefined;
-};
 
 /** Checks only that the body holds a command. The owner validates its content. */
 function readEnvelope(body: Json): CommandEnvelope {
@@ -244,23 +273,14 @@ function readTerm(value: unknown): Term | undefined {
   return isTerm ? { incarnation, term } : undefined;
 }
 
-/** Worth another try: the log has no owner or a new one, or the owner or the store did not respond. */
-const transientCodes = [
-  "not_owner",
-  "unavailable",
-  "timeout",
-  "unknown_outcome",
-  ...transientStoreCodes,
-] as const;
-
 /**
  * True when a refusal is final although an earlier try may have been stored. An owner checks a client id
- * before it refuses a command. A command without an id may have been stored and then refused because of
- * its own change, unless no session could ever accept it.
+ * before it refuses a command. A command without an id may have been stored, and refused at a later try
+ * because the session has changed, even by the first try itself, unless no session could ever accept it.
  */
 function isDecided({ type }: Command, error: unknown): boolean {
   if (type === "append" || type === "tool_result") return hasCode(error, ...decidedCodes);
-  // `not_found` is final too: a session that was stored keeps its id even when deleted.
+  // Without a conflict no earlier try was stored, because even a deleted session keeps its id.
   if (type === "create") return hasCode(error, ...decidedCodes) && !hasCode(error, "conflict");
   return hasCode(error, ...neverStoredCodes);
 }
@@ -273,14 +293,6 @@ function isDecided({ type }: Command, error: unknown): boolean {
 function isDoneOnce({ type }: Command): boolean {
   return !repeatable.has(type);
 }
-
-const repeatable: ReadonlySet<Command["type"]> = new Set([
-  "archive",
-  "compact",
-  "members",
-  "metadata",
-  "unarchive",
-]);
 
 /** Not tried at all, unlike a command whose owner was fenced while storing it. */
 function notAccepted(): FlotillaError {
@@ -306,15 +318,3 @@ function outcomeUnknown(cause: unknown): FlotillaError {
     { cause },
   );
 }
-
-/** Codes for commands that no session can accept, whatever its state. */
-const neverStoredCodes = ["payload_not_storable", "payload_too_deep", "payload_too_large"] as const;
-
-/** Codes that an owner returns only after it has checked whether the client id is stored. */
-export const decidedCodes = [
-  "conflict",
-  "forbidden",
-  "invalid_input",
-  "not_found",
-  ...neverStoredCodes,
-] as const;

@@ -78,6 +78,19 @@ const maxWaiting = 20_000;
 /** A pod that shuts down while the store is unreachable must exit before it is killed. */
 const leaveTimeoutMs = 5_000;
 
+/** Codes that concern the whole store. Storing halves would fail in the same way. */
+const storeWideCodes = [
+  "closed",
+  "store_busy",
+  "store_corrupt",
+  "store_full",
+  "store_missing",
+  "store_read_only",
+  "store_unavailable",
+] as const;
+
+const none: readonly string[] = [];
+
 export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerParts): Owner {
   const { journal, clock, random, log, maxSlots = 50_000 } = parts;
   const slots = new Map<string, Slot>();
@@ -208,9 +221,9 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
     flush();
   };
 
-  const isLate = ({ submittedMs, patienceMs: itsOwnMs }: PendingCommand): boolean =>
+  const isLate = ({ submittedMs, patienceMs: callerMs }: PendingCommand): boolean =>
     clock.monotonic() - submittedMs >=
-    (ended === "no" ? itsOwnMs : Math.min(itsOwnMs, leaveTimeoutMs));
+    (ended === "no" ? callerMs : Math.min(callerMs, leaveTimeoutMs));
   const isStoreAway = (error: unknown): boolean => hasCode(error, ...transientStoreCodes);
 
   /** Rejects commands whose time is up. If the store itself failed, the others are tried again. */
@@ -383,7 +396,7 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
     get head() {
       return head;
     },
-    submit(tenant, sessionId, command, { patienceMs: givenMs = patienceMs } = {}) {
+    submit(tenant, sessionId, command, { patienceMs: callerMs = patienceMs } = {}) {
       if (ended !== "no") return Promise.reject(notAccepted(head.logId));
       if (waiting >= maxWaiting) {
         const message = `log ${head.logId} has ${maxWaiting} commands waiting: send fewer at once`;
@@ -396,7 +409,7 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
         command,
         agents: agentsOf(command),
         submittedMs: clock.monotonic(),
-        patienceMs: Math.min(givenMs, patienceMs),
+        patienceMs: Math.min(callerMs, patienceMs),
       };
       return new Promise((resolve, reject) => admit({ ...request, resolve, reject }));
     },
@@ -410,17 +423,6 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
     drop,
   };
 }
-
-/** Codes that concern the whole store. Storing halves would fail in the same way. */
-const storeWideCodes = [
-  "closed",
-  "store_busy",
-  "store_corrupt",
-  "store_full",
-  "store_missing",
-  "store_read_only",
-  "store_unavailable",
-] as const;
 
 function ownerMoved(logId: number): FlotillaError {
   return new FlotillaError("not_owner", `another pod owns log ${logId}: send it there`);
@@ -437,8 +439,6 @@ function agentsOf(command: Command): readonly string[] {
   if (command.type === "members") return command.agents ?? none;
   return command.type === "append" && command.to !== undefined ? [command.to] : none;
 }
-
-const none: readonly string[] = [];
 
 /**
  * The seqs of recently stored client ids, so that a repeated command is answered from memory. Older ids

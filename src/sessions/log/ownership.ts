@@ -56,6 +56,13 @@ export type TakenLog = Pick<OwnerParts, "isFresh" | "onFenced"> & {
 /** An owner, and the clean-up for when the log is lost. */
 export type Owned = { readonly owner: Owner; end(): void };
 
+/** Events about the logs that a pod owns. */
+export type LogEvent =
+  | { readonly type: "record"; readonly entries: number; readonly durationMs: number }
+  /** `owned` is how many logs the pod owns now. */
+  | { readonly type: "log_owned"; readonly owned: number }
+  | { readonly type: "log_lost"; readonly owned: number };
+
 type Held = Owned & { provenMs: number };
 type Seen = { head: Head; movedMs: number };
 
@@ -280,16 +287,6 @@ export function createOwners(parts: OwnersParts): Owners {
   };
 }
 
-function isSame(one: Head, other: Head): boolean {
-  return (
-    one.term === other.term &&
-    one.offset === other.offset &&
-    one.beat === other.beat &&
-    one.owner === other.owner &&
-    one.incarnation === other.incarnation
-  );
-}
-
 /** The heads of all logs as last read, shared by all callers. */
 export type Heads = {
   /** Heads read at most `maxAgeMs` ago. */
@@ -363,9 +360,12 @@ export function createHeads({ journal, clock }: { journal: Journal; clock: Clock
   };
 }
 
-/** Events about the logs that a pod owns. */
-export type LogEvent =
-  | { readonly type: "record"; readonly entries: number; readonly durationMs: number }
-  /** `owned` is how many logs the pod owns now. */
-  | { readonly type: "log_owned"; readonly owned: number }
-  | { readonly type: "log_lost"; readonly owned: number };
+function isSame(one: Head, other: Head): boolean {
+  return (
+    one.term === other.term &&
+    one.offset === other.offset &&
+    one.beat === other.beat &&
+    one.owner === other.owner &&
+    one.incarnation === other.incarnation
+  );
+}

@@ -18,6 +18,17 @@ import {
 } from "./sql.ts";
 import type { ClientIdRef, StoredClientId, Journal } from "./journal.ts";
 
+const sessions = table("session");
+const messages = table("message");
+const checkpoints = table("turn_checkpoint");
+const entryNames = sql`seq, kind, role, author, message_id, replaces, body, at`;
+
+/** Estimates the size of an entry as it is sent. */
+const entryPage = {
+  key: sql`seq`,
+  bytes: sql`200 + ${columnBytes(sql`body`)} + ${columnBytes(sql`author`)} + ${columnBytes(sql`message_id`)}`,
+};
+
 /** A journal in the shared database. Each record is one transaction in one round trip. */
 export function createSqlJournal({ database, ids }: { database: Database; ids: Ids }): Journal {
   const storedIds: Journal["storedIds"] = async (ids) =>
@@ -110,14 +121,6 @@ export function createSqlJournal({ database, ids }: { database: Database; ids: I
   };
 }
 
-function keyOf(each: { sessionId: string; clientId: string | null; seq: number }): string {
-  return JSON.stringify([each.sessionId, each.clientId, each.seq]);
-}
-
-const sessions = table("session");
-const messages = table("message");
-const checkpoints = table("turn_checkpoint");
-
 /** Finds which of these client ids are stored, with their seqs. */
 export function findIds(ids: readonly ClientIdRef[]): Statement {
   const wanted = rows(
@@ -138,8 +141,6 @@ export function readBusy(logId: number): Statement {
   return sql`select header from ${sessions} where log_id = ${logId} and state <> 'idle'`;
 }
 
-const entryNames = sql`seq, kind, role, author, message_id, replaces, body, at`;
-
 export function readEntries(
   sessionId: string,
   { after, limit: maxEntries, maxBytes }: { after: number; limit: number; maxBytes?: number },
@@ -153,12 +154,6 @@ export function readEntries(
     select ${entryNames} from ${messages}
     where session_id = ${sessionId} and ${isAmong(keys, sql`seq`)} order by seq`;
 }
-
-/** Estimates the size of an entry as it is sent. */
-const entryPage = {
-  key: sql`seq`,
-  bytes: sql`200 + ${columnBytes(sql`body`)} + ${columnBytes(sql`author`)} + ${columnBytes(sql`message_id`)}`,
-};
 
 export function readTail(
   sessionId: string,
@@ -189,4 +184,8 @@ export function readCheckpoint(sessionId: string): Statement {
     from ${checkpoints} checkpoint join ${sessions} session
       on session.session_id = checkpoint.session_id
     where checkpoint.session_id = ${sessionId}`;
+}
+
+function keyOf(each: { sessionId: string; clientId: string | null; seq: number }): string {
+  return JSON.stringify([each.sessionId, each.clientId, each.seq]);
 }

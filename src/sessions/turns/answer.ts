@@ -26,7 +26,19 @@ type AnswerOptions = {
   readonly live: (chunks: LiveChunks) => void;
 };
 
+type Checkpoints = {
+  /** The answer has grown. */
+  changed(): void;
+  stop(): void;
+};
+
 export type Answer = ReturnType<typeof createAnswer>;
+
+// A long queue moves all the time, and most turns in it have long to wait.
+const waitReportEveryMs = 1_000;
+const checkpointEveryMs = 2_000;
+/** Smaller answers are not worth a write: another attempt makes them again in a moment. */
+const minCheckpointBytes = 1_024;
 
 /**
  * An answer in progress. It is assembled here for the log, and sent live to subscribers, with all chunks
@@ -153,39 +165,6 @@ export function createAnswer({ name, messageId, initial, maxBytes, clock, live }
   };
 }
 
-// A long queue moves all the time, and most turns in it have long to wait.
-const waitReportEveryMs = 1_000;
-
-function isWorthReporting(
-  at: QueuePosition,
-  last: QueuePosition | undefined,
-  sinceMs: number,
-): boolean {
-  if (!last) return true;
-  if (sinceMs < waitReportEveryMs) return false;
-  const movedBy = Math.abs(at.ahead - last.ahead);
-  const isKnownNow = (at.aboutMs === undefined) !== (last.aboutMs === undefined);
-  return isKnownNow || movedBy >= Math.max(1, last.ahead / 10);
-}
-
-function isChunk(parsed: Chunk | { readonly error: string }): parsed is Chunk {
-  return "type" in parsed;
-}
-
-export function entryErrorOf({ code, message }: AgentFailure): EntryError {
-  return { code, message };
-}
-
-const checkpointEveryMs = 2_000;
-/** Smaller answers are not worth a write: another attempt makes them again in a moment. */
-const minCheckpointBytes = 1_024;
-
-type Checkpoints = {
-  /** The answer has grown. */
-  changed(): void;
-  stop(): void;
-};
-
 /**
  * Stores the partial answer now and then, in case this pod is lost. One write is in flight at a time, and
  * none if nothing has changed.
@@ -225,4 +204,24 @@ export function keepCheckpoints(
       cancel?.();
     },
   };
+}
+
+export function entryErrorOf({ code, message }: AgentFailure): EntryError {
+  return { code, message };
+}
+
+function isWorthReporting(
+  at: QueuePosition,
+  last: QueuePosition | undefined,
+  sinceMs: number,
+): boolean {
+  if (!last) return true;
+  if (sinceMs < waitReportEveryMs) return false;
+  const movedBy = Math.abs(at.ahead - last.ahead);
+  const isKnownNow = (at.aboutMs === undefined) !== (last.aboutMs === undefined);
+  return isKnownNow || movedBy >= Math.max(1, last.ahead / 10);
+}
+
+function isChunk(parsed: Chunk | { readonly error: string }): parsed is Chunk {
+  return "type" in parsed;
 }

@@ -33,6 +33,36 @@ type AgentCall = {
 
 type Parts = Pick<RunnerParts, "clock" | "log" | "throttles">;
 
+type TryParts = Pick<RunnerParts, "clock" | "random" | "log" | "throttles">;
+
+/**
+ * Calls an agent until it answers or another try is useless. Chunks that were sent cannot be taken back,
+ * so there is no further try once an answer has begun. Returns the failure of the last try.
+ */
+export async function callWithRetries(
+  parts: TryParts,
+  call: AgentCall,
+  { retries, backoff }: Pick<AgentSpec, "retries" | "backoff">,
+): Promise<AgentFailure | undefined> {
+  const { clock, random, log } = parts;
+  const { spec, answer, control } = call;
+  for (let tries = 1; ; tries++) {
+    const failure = await callAgent(parts, call).then(
+      () => undefined,
+      (error: unknown) => failureOf(error),
+    );
+    if (failure === undefined || control.signal.aborted) return undefined;
+    const { code, cause = failure } = failure;
+    log.warn({ agent: spec.name, code, tries, error: messageOf(cause) }, "agent call failed");
+    const waitMs = Math.max(failure.retryAfterMs ?? 0, backoffMs(tries, random, backoff));
+    const inTime = clock.monotonic() + waitMs < (call.deadlineAtMs ?? Infinity);
+    if (answer.begun || !failure.retryable || tries >= retries || !inTime) return failure;
+    answer.reset();
+    await sleep(clock, waitMs, control.signal).catch(() => {});
+    if (control.signal.aborted) return undefined;
+  }
+}
+
 /**
  * Calls an agent once, under a permit of its throttle, and reads its whole answer. Resolves when the
  * answer ended well, which includes an `abort` chunk. Rejects with the error otherwise.
@@ -153,36 +183,6 @@ function forwardAborts(
   return () => {
     for (const each of undo) each?.();
   };
-}
-
-type TryParts = Pick<RunnerParts, "clock" | "random" | "log" | "throttles">;
-
-/**
- * Calls an agent until it answers or another try is useless. Chunks that were sent cannot be taken back,
- * so there is no further try once an answer has begun. Returns the failure of the last try.
- */
-export async function callWithRetries(
-  parts: TryParts,
-  call: AgentCall,
-  { retries, backoff }: Pick<AgentSpec, "retries" | "backoff">,
-): Promise<AgentFailure | undefined> {
-  const { clock, random, log } = parts;
-  const { spec, answer, control } = call;
-  for (let tries = 1; ; tries++) {
-    const failure = await callAgent(parts, call).then(
-      () => undefined,
-      (error: unknown) => failureOf(error),
-    );
-    if (failure === undefined || control.signal.aborted) return undefined;
-    const { code, cause = failure } = failure;
-    log.warn({ agent: spec.name, code, tries, error: messageOf(cause) }, "agent call failed");
-    const waitMs = Math.max(failure.retryAfterMs ?? 0, backoffMs(tries, random, backoff));
-    const inTime = clock.monotonic() + waitMs < (call.deadlineAtMs ?? Infinity);
-    if (answer.begun || !failure.retryable || tries >= retries || !inTime) return failure;
-    answer.reset();
-    await sleep(clock, waitMs, control.signal).catch(() => {});
-    if (control.signal.aborted) return undefined;
-  }
 }
 
 type TimeLimits = {

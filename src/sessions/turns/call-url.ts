@@ -9,6 +9,10 @@ import { AgentFailure } from "./failure.ts";
 import type { AnswerStream } from "./call-function.ts";
 import type { AgentNetwork, PostResponse } from "./network.ts";
 
+// A message is far smaller, but chunks on the way to it may replace each other many times.
+const maxBodyBytes = 64 * 1024 * 1024;
+const lineFeed = 0x0a;
+
 type UrlCall = {
   readonly source: UrlSource;
   readonly request: AgentRequest;
@@ -19,6 +23,12 @@ type UrlCall = {
   readonly touch: () => void;
   /** Default: reads chunks. */
   readonly read?: (answer: AnswerBody, touch: () => void) => AsyncGenerator<unknown>;
+};
+
+export type AnswerBody = Omit<PostResponse, "body"> & {
+  readonly body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
+  /** Milliseconds since 1970, to read `retry-after` headers. */
+  readonly nowMs: number;
 };
 
 /** Calls an agent at a URL. Rejects with an `AgentFailure` if its answer cannot be read. */
@@ -46,17 +56,6 @@ export async function callUrl(call: UrlCall): Promise<AnswerStream> {
     });
   touch();
   return { chunks: read({ ...answer, nowMs: clock.now() }, touch), endsByItself: false };
-}
-
-function unreachable(error: unknown): AgentFailure {
-  if (error instanceof AgentFailure) return error;
-  const found = (error as { cause?: unknown } | undefined)?.cause;
-  if (found instanceof AgentFailure) return found;
-  // The cause names addresses, which belong in the log only.
-  return new AgentFailure("agent_unreachable", "cannot reach the agent", {
-    retryable: true,
-    cause: error,
-  });
 }
 
 type SignatureInput = {
@@ -95,16 +94,6 @@ export function webhookIdOf(sessionId: string, epoch: number): string {
   if (/^[A-Za-z0-9_:-]{1,128}$/.test(plain)) return plain;
   return createHash("sha256").update(plain).digest("hex");
 }
-
-export type AnswerBody = Omit<PostResponse, "body"> & {
-  readonly body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
-  /** Milliseconds since 1970, to read `retry-after` headers. */
-  readonly nowMs: number;
-};
-
-// A message is far smaller, but chunks on the way to it may replace each other many times.
-const maxBodyBytes = 64 * 1024 * 1024;
-const lineFeed = 0x0a;
 
 /** The chunks in a response body. Throws an `AgentFailure` if the body is not an answer, or breaks off. */
 export async function* readAnswerBody(
@@ -190,6 +179,17 @@ function chunkOf(item: Exclude<BodyItem, { type: "done" }>): unknown {
   if (item.type === "chunk") return item.chunk;
   const code = item.error.code === "payload_too_large" ? "answer_too_large" : "agent_invalid";
   throw new AgentFailure(code, item.error.message);
+}
+
+function unreachable(error: unknown): AgentFailure {
+  if (error instanceof AgentFailure) return error;
+  const found = (error as { cause?: unknown } | undefined)?.cause;
+  if (found instanceof AgentFailure) return found;
+  // The cause names addresses, which belong in the log only.
+  return new AgentFailure("agent_unreachable", "cannot reach the agent", {
+    retryable: true,
+    cause: error,
+  });
 }
 
 function agentDied(cause?: unknown): AgentFailure {

@@ -23,6 +23,7 @@ import { callWithRetries } from "./call-agent.ts";
 
 // A summary must be far smaller than what it replaces.
 const maxSummaryBytes = 256 * 1024;
+const maxPlainBytes = 1024 * 1024;
 
 /** Has a range of entries summarised, and stores the summary. Never rejects. */
 export async function runCompaction(
@@ -127,8 +128,6 @@ async function open(
   const request = { id: sessionId, messages, trigger: "compact", flotilla } as const;
   return callUrl({ source, request, network, clock, signal, touch, read: readSummaryBody });
 }
-
-const maxPlainBytes = 1024 * 1024;
 
 /** A compactor may answer like an agent, or with the summary itself as text or JSON. */
 async function* readSummaryBody(answer: AnswerBody, touch: () => void): AsyncGenerator<unknown> {

@@ -32,6 +32,8 @@ export type FailureOptions = ErrorOptions & {
   readonly headers?: HeadersLike;
 };
 
+const throttleCodes = new Set(["throttle_full", "throttle_open"]);
+
 /** A failed call of an agent. */
 export class AgentFailure extends Error {
   override readonly name = "AgentFailure";
@@ -56,8 +58,6 @@ export function timedOut(code: "agent_silent" | "agent_late", message: string): 
   const cause = Object.assign(new Error(message), { name: "TimeoutError" });
   return new AgentFailure(code, message, { retryable: code === "agent_silent", cause });
 }
-
-const throttleCodes = new Set(["throttle_full", "throttle_open"]);
 
 /**
  * Turns any error on the way to an answer into an `AgentFailure`. Errors thrown by code may hold secrets,

@@ -27,15 +27,6 @@ const releaseMs = 2_000;
 const minAloneMs = 5_000;
 const maxAloneMs = 60_000;
 
-/**
- * How long a suspect runs alone: long enough for work that kills a pod at once, and four times as long
- * with each further attempt for work that takes its time. So many suspects do not wait hours for each
- * other.
- */
-export function aloneMs(attempt: number): number {
-  return Math.min(maxAloneMs, minAloneMs * 4 ** Math.min(10, Math.max(0, attempt - 3)));
-}
-
 /** Creates the runner of a pod, which makes answers and summaries. */
 export function createRunner(runnerParts: RunnerParts): Runner {
   const { podId, clock, log, network = createAgentNetwork() } = runnerParts;
@@ -57,15 +48,15 @@ export function createRunner(runnerParts: RunnerParts): Runner {
     const { sessionId, tenant, work } = header;
     if (!work || work.runner !== podId || work.attempt === 0) return;
     const name = { sessionId, epoch: work.epoch, attempt: work.attempt };
-    const had = bySession.get(sessionId);
-    const lasts = [had?.name, past.get(sessionId)];
+    const current = bySession.get(sessionId);
+    const lasts = [current?.name, past.get(sessionId)];
     if (lasts.some((last) => last && !isAfter(name, last))) return;
     if (stopping) {
       remember(name);
       void release({ name, tenant });
       return;
     }
-    had?.control.end({ keep: false });
+    current?.control.end({ keep: false });
     const control = createControl();
     const running: RunningWork = {
       name,
@@ -183,6 +174,15 @@ export function createRunner(runnerParts: RunnerParts): Runner {
       });
     });
   }
+}
+
+/**
+ * How long a suspect runs alone: long enough for work that kills a pod at once, and four times as long
+ * with each further attempt for work that takes its time. So many suspects do not wait hours for each
+ * other.
+ */
+export function aloneMs(attempt: number): number {
+  return Math.min(maxAloneMs, minAloneMs * 4 ** Math.min(10, Math.max(0, attempt - 3)));
 }
 
 function isSame(one: WorkId, other: WorkId): boolean {

@@ -20,6 +20,8 @@ import { callWithRetries } from "./call-agent.ts";
 export type TurnParts = RunnerParts & { readonly network: AgentNetwork };
 
 const defaultMaxReplyBytes = 1024 * 1024;
+/** Codes that another try does not change. */
+const finalCodes = ["closed", "unsupported", ...decidedCodes] as const;
 
 /** Makes one answer and stores it. Never rejects: failures are stored as well, or logged. */
 export async function runTurn(
@@ -164,6 +166,19 @@ type AnswerRequest = {
   readonly history: History;
 };
 
+type WorkReport = Extract<
+  Command,
+  {
+    type:
+      | "turn_finished"
+      | "turn_released"
+      | "work_begun"
+      | "turn_waiting"
+      | "compaction_finished"
+      | "compaction_failed";
+  }
+>;
+
 async function open(
   parts: TurnParts,
   { spec, header, turn, history }: AnswerRequest,
@@ -240,22 +255,6 @@ function dropped(control: Control): AbortSignal {
   if (!control.signal.aborted) control.signal.addEventListener("abort", check, { once: true });
   return gone.signal;
 }
-
-type WorkReport = Extract<
-  Command,
-  {
-    type:
-      | "turn_finished"
-      | "turn_released"
-      | "work_begun"
-      | "turn_waiting"
-      | "compaction_finished"
-      | "compaction_failed";
-  }
->;
-
-/** Codes that another try does not change. */
-const finalCodes = ["closed", "unsupported", ...decidedCodes] as const;
 
 /**
  * Reports the outcome of work to the session's owner, and retries until it is stored, because a model was
