@@ -27,6 +27,7 @@ type AssemblyOutcome =
   | { readonly type: "abort"; readonly reason?: string }
   | { readonly type: "error"; readonly errorText: string };
 
+/** A message that is built from chunks. */
 export type Assembler = {
   /** Adds a chunk that `parseChunk` has accepted. A refused chunk changes nothing. */
   push(chunk: Chunk): { readonly error?: EntryError };

@@ -19,8 +19,8 @@ export type AgentOptions = {
   /** Each answer holds a permit of this throttle while it streams. */
   throttle?: Throttle;
   /**
-   * What happens to a message that arrives during an answer: it waits (`queue`, the default), it cuts the
-   * answer short at once (`interrupt`), or it does so after a pause in the messages (`merge`).
+   * What happens to a message that arrives during an answer. `queue` (the default): it waits. `interrupt`:
+   * it cuts the answer short. `merge`: so it does, and the next answer starts after a pause in messages.
    */
   during?: "queue" | "interrupt" | "merge";
   /** With `merge`, how long that pause is. Default 500. */
@@ -239,7 +239,7 @@ function checkHeaders(what: string, headers: unknown): void {
     throw wrong("must be an object of strings");
   }
   const all = Object.entries(headers);
-  if (all.length > maxHeaders) throw wrong(`must be at most ${maxHeaders}`);
+  if (all.length > maxHeaders) throw wrong(`must have at most ${maxHeaders} names`);
   for (const [name, value] of all) {
     const quoted = JSON.stringify(name.slice(0, 60));
     if (!headerName.test(name)) throw wrong(`must not contain ${quoted}: it is not a header name`);

@@ -29,6 +29,7 @@ import { withoutSubmitsTo, withReplaced } from "./pending.ts";
 
 type Of<Type extends Command["type"]> = Extract<Command, { type: Type }>;
 
+/** What a new turn answers, and which message it makes. */
 export type TurnRequest = Pick<Turn, "agent" | "trigger" | "replaces" | "messageId" | "trace">;
 
 /** From this attempt on, every loss of a suspect counts: it may kill pods only after its time alone. */
@@ -155,48 +156,6 @@ export function endStopped(
   return finishWithReply(raised, turn, replySoFar(checkpoint, { outcome: "stopped" }), facts);
 }
 
-function finishWithReply(
-  header: Header,
-  turn: Turn,
-  reply: Of<"turn_finished">["reply"],
-  facts: Facts,
-): CommandDecision {
-  const seq = header.lastSeq + 1;
-  return decided(endTurn(startDraft(header), turn, reply, facts), { seq, done: true });
-}
-
-function startOver(header: Header, turn: Turn, facts: Facts): ConversationDraft {
-  const { epoch, attempt, agent } = turn;
-  const work = { ...turn, runner: facts.runnerFor(agent) };
-  const started = withHeader(startDraft(header), { work });
-  return withEffect(started, { type: "start_turn", epoch, attempt });
-}
-
-export function agentFacts(facts: Facts, agent: string): AgentFacts {
-  return facts.agent(agent) ?? unknownAgent;
-}
-
-/**
- * The next attempt of work whose pod was lost; undefined when the work is given up. A pod loses all its
- * work at once, and only one piece may have killed it. So the last attempts begin alone, and count if the
- * pod is lost before other work begins beside them.
- */
-export function nextAfterLoss<Lost extends Work>(work: Lost, facts: Facts): Lost | undefined {
-  const again = nextAttempt(work);
-  if (work.alone === "waits") return again;
-  if (work.alone === "beside" && work.attempt < countedFromAttempt) return again;
-  const lost = work.lost + 1;
-  const maxLosses = Math.min(agentFacts(facts, work.agent).attempts, deathLimit);
-  if (lost >= maxLosses) return undefined;
-  const isSuspect = lost >= Math.min(aloneAfterDeaths, maxLosses - 1);
-  return { ...again, lost, ...(isSuspect && { alone: "waits" }) };
-}
-
-/** The next attempt of work whose pod released it, which is not the work's fault. */
-export function nextAttempt<Given extends Work>(work: Given): Given {
-  return { ...work, attempt: work.attempt + 1, ...(work.alone && { alone: "waits" }) };
-}
-
 /** From here on the work is to blame if its pod is lost; with `beside`, other work may be to blame too. */
 export function beginSuspect(
   header: Header,
@@ -231,24 +190,6 @@ export function startDebounce(draft: ConversationDraft, request: TurnRequest): C
   return withEffect(withWork(draft, turn), { type: "debounce", epoch, upToSeq });
 }
 
-function newTurn(header: Header, request: TurnRequest): Turn {
-  const { agent, trigger, replaces, messageId, trace } = request;
-  return {
-    type: "turn",
-    epoch: header.epoch + 1,
-    attempt: 0,
-    lost: 0,
-    agent,
-    runner: null,
-    upToSeq: header.lastSeq,
-    trigger,
-    messageId,
-    replaces,
-    stopping: false,
-    ...(trace !== undefined && { trace }),
-  };
-}
-
 /**
  * Starts a compaction in the name of an agent if one is due and a pod can run it. With the policy `manual`
  * the session is only marked. Returns undefined if no compaction starts.
@@ -278,14 +219,67 @@ export function startCompaction(
   return withEffect(withWork(draft, work), { type: "start_compaction", epoch, attempt: 1 });
 }
 
-function withWork(draft: ConversationDraft, work: Work): ConversationDraft {
-  const { pending } = draft.header;
-  const isSubmit = work.type === "turn" && work.trigger === "submit";
-  return withHeader(draft, {
-    work,
-    epoch: work.epoch,
-    pending: isSubmit ? withoutSubmitsTo(pending, work.agent) : pending,
-  });
+/** Tells the runner to abort a turn or compaction. Does nothing if no runner is assigned. */
+export function abortWork(
+  draft: ConversationDraft,
+  { keep }: { keep: boolean },
+): ConversationDraft {
+  const { work } = draft.header;
+  if (!work || work.runner === null) return draft;
+  const { runner, epoch, attempt } = work;
+  return withEffect(draft, { type: "abort_turn", runner, epoch, attempt, keep });
+}
+
+/** After a compaction. Never starts another: a summary that is too long would cause them without end. */
+export function continueAfterCompaction(draft: ConversationDraft, facts: Facts): ConversationDraft {
+  return answerNext(dropUnanswerable(draft, facts), facts);
+}
+
+/** Marks the session for compaction, if the agent's policy is `manual`. */
+export function markCompactionDue(
+  draft: ConversationDraft,
+  agent: string,
+  facts: Facts,
+): ConversationDraft {
+  const { header } = draft;
+  const policy = agentFacts(facts, agent).compaction;
+  if (header.needsCompaction || policy?.when !== "manual" || !isDue(header, policy)) return draft;
+  return withHeader(draft, { needsCompaction: true });
+}
+
+/**
+ * The next attempt of work whose pod was lost; undefined when the work is given up. A pod loses all its
+ * work at once, and only one piece may have killed it. So the last attempts begin alone, and count if the
+ * pod is lost before other work begins beside them.
+ */
+export function nextAfterLoss<Lost extends Work>(work: Lost, facts: Facts): Lost | undefined {
+  const again = nextAttempt(work);
+  if (work.alone === "waits") return again;
+  if (work.alone === "beside" && work.attempt < countedFromAttempt) return again;
+  const lost = work.lost + 1;
+  const maxLosses = Math.min(agentFacts(facts, work.agent).attempts, deathLimit);
+  if (lost >= maxLosses) return undefined;
+  const isSuspect = lost >= Math.min(aloneAfterDeaths, maxLosses - 1);
+  return { ...again, lost, ...(isSuspect && { alone: "waits" }) };
+}
+
+/** The next attempt of work whose pod released it, which is not the work's fault. */
+export function nextAttempt<Given extends Work>(work: Given): Given {
+  return { ...work, attempt: work.attempt + 1, ...(work.alone && { alone: "waits" }) };
+}
+
+export function agentFacts(facts: Facts, agent: string): AgentFacts {
+  return facts.agent(agent) ?? unknownAgent;
+}
+
+function finishWithReply(
+  header: Header,
+  turn: Turn,
+  reply: Of<"turn_finished">["reply"],
+  facts: Facts,
+): CommandDecision {
+  const seq = header.lastSeq + 1;
+  return decided(endTurn(startDraft(header), turn, reply, facts), { seq, done: true });
 }
 
 /**
@@ -335,17 +329,6 @@ function replySoFar(
   return { tokens: 0, parts: [], ...checkpoint, ...end };
 }
 
-/** Tells the runner to abort a turn or compaction. Does nothing if no runner is assigned. */
-export function abortWork(
-  draft: ConversationDraft,
-  { keep }: { keep: boolean },
-): ConversationDraft {
-  const { work } = draft.header;
-  if (!work || work.runner === null) return draft;
-  const { runner, epoch, attempt } = work;
-  return withEffect(draft, { type: "abort_turn", runner, epoch, attempt, keep });
-}
-
 /** After an agent's turn: a compaction if one is due, else the next pending request. */
 function continueSession(draft: ConversationDraft, agent: string, facts: Facts): ConversationDraft {
   const open = dropUnanswerable(markCompactionDue(draft, agent, facts), facts);
@@ -356,26 +339,9 @@ function continueSession(draft: ConversationDraft, agent: string, facts: Facts):
   return due || answerNext(open, facts);
 }
 
-/** After a compaction. Never starts another: a summary that is too long would cause them without end. */
-export function continueAfterCompaction(draft: ConversationDraft, facts: Facts): ConversationDraft {
-  return answerNext(dropUnanswerable(draft, facts), facts);
-}
-
 function answerNext(draft: ConversationDraft, facts: Facts): ConversationDraft {
   const [next, ...pending] = draft.header.pending;
   return next ? startTurn(withHeader(draft, { pending }), next, facts) : draft;
-}
-
-/** Marks the session for compaction, if the agent's policy is `manual`. */
-export function markCompactionDue(
-  draft: ConversationDraft,
-  agent: string,
-  facts: Facts,
-): ConversationDraft {
-  const { header } = draft;
-  const policy = agentFacts(facts, agent).compaction;
-  if (header.needsCompaction || policy?.when !== "manual" || !isDue(header, policy)) return draft;
-  return withHeader(draft, { needsCompaction: true });
 }
 
 /**
@@ -426,6 +392,41 @@ function unansweredOutcome(
   if (status !== "active") return { outcome: "stopped" };
   const message = `${agent} has left the session`;
   return { outcome: "failed", error: { code: "agent_removed", message } };
+}
+
+function startOver(header: Header, turn: Turn, facts: Facts): ConversationDraft {
+  const { epoch, attempt, agent } = turn;
+  const work = { ...turn, runner: facts.runnerFor(agent) };
+  const started = withHeader(startDraft(header), { work });
+  return withEffect(started, { type: "start_turn", epoch, attempt });
+}
+
+function newTurn(header: Header, request: TurnRequest): Turn {
+  const { agent, trigger, replaces, messageId, trace } = request;
+  return {
+    type: "turn",
+    epoch: header.epoch + 1,
+    attempt: 0,
+    lost: 0,
+    agent,
+    runner: null,
+    upToSeq: header.lastSeq,
+    trigger,
+    messageId,
+    replaces,
+    stopping: false,
+    ...(trace !== undefined && { trace }),
+  };
+}
+
+function withWork(draft: ConversationDraft, work: Work): ConversationDraft {
+  const { pending } = draft.header;
+  const isSubmit = work.type === "turn" && work.trigger === "submit";
+  return withHeader(draft, {
+    work,
+    epoch: work.epoch,
+    pending: isSubmit ? withoutSubmitsTo(pending, work.agent) : pending,
+  });
 }
 
 /**

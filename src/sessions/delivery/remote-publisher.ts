@@ -229,25 +229,6 @@ export function createEntryPublisher(parts: EntryPublisherParts): EntryPublisher
   };
 }
 
-function add(
-  map: Map<string, Set<RemoteSubscriber>>,
-  key: string,
-  subscriber: RemoteSubscriber,
-): void {
-  const known = map.get(key);
-  if (known) known.add(subscriber);
-  else map.set(key, new Set([subscriber]));
-}
-
-function remove(
-  map: Map<string, Set<RemoteSubscriber>>,
-  key: string,
-  subscriber: RemoteSubscriber,
-): void {
-  const known = map.get(key);
-  if (known?.delete(subscriber) && known.size === 0) map.delete(key);
-}
-
 /**
  * The runner's side of live answers: the processes that subscribe to them. Each gets one envelope with all
  * chunks of a turn of the event loop. Subscribers renew every second.
@@ -336,6 +317,25 @@ export function createChunkPublisher({
       subscriptions.clear();
     },
   };
+}
+
+function add(
+  map: Map<string, Set<RemoteSubscriber>>,
+  key: string,
+  subscriber: RemoteSubscriber,
+): void {
+  const known = map.get(key);
+  if (known) known.add(subscriber);
+  else map.set(key, new Set([subscriber]));
+}
+
+function remove(
+  map: Map<string, Set<RemoteSubscriber>>,
+  key: string,
+  subscriber: RemoteSubscriber,
+): void {
+  const known = map.get(key);
+  if (known?.delete(subscriber) && known.size === 0) map.delete(key);
 }
 
 function progressOf({ epoch, attempt, index, nextIndex, chunks }: LiveChunks) {

@@ -285,10 +285,6 @@ export function createEntrySubscriber(parts: EntrySubscriberParts): EntrySubscri
   };
 }
 
-function setStateOf({ size, digest }: DigestedSet): SetState {
-  return { size, digest };
-}
-
 /** The gateway's side of live answers: the answers made by runners on other pods. */
 type ChunkSubscriber = {
   /** Returns the answer so far. From then on its runner sends further chunks. */
@@ -343,14 +339,6 @@ export function createChunkSubscriber(
     },
     close: unserve,
   };
-}
-
-/** The address of the current turn's runner, if that is another pod. */
-export function runnerElsewhere(
-  view: HeaderView,
-  { address }: Pick<Bus, "address">,
-): string | undefined {
-  return turnOf(view) && view.runner !== null && view.runner !== address ? view.runner : undefined;
 }
 
 /**
@@ -493,4 +481,16 @@ export function createFeedSources(parts: FeedSourcesParts): FeedSources {
       () => markUnknown(feed),
     );
   }
+}
+
+/** The address of the current turn's runner, if that is another pod. */
+export function runnerElsewhere(
+  view: HeaderView,
+  { address }: Pick<Bus, "address">,
+): string | undefined {
+  return turnOf(view) && view.runner !== null && view.runner !== address ? view.runner : undefined;
+}
+
+function setStateOf({ size, digest }: DigestedSet): SetState {
+  return { size, digest };
 }

@@ -201,7 +201,7 @@ export function createOwners(parts: OwnersParts): Owners {
         continue;
       }
       willingMs.delete(to);
-      log.info({ log: logId, to }, "session log handed over");
+      log.info({ log: logId, to }, "handing over session log");
       await giveUp([logId]);
       return parts.offer(to);
     }

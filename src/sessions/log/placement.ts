@@ -5,7 +5,7 @@
  */
 export function placeLogs(logs: number, pods: readonly string[]): string[] {
   const fair = Math.floor(logs / Math.max(1, pods.length));
-  // This many pods get one log more than the others.
+  // This many pods get one log more than the others, so that every log has a pod.
   let more = logs - fair * pods.length;
   const held = new Map<string, number>();
   return Array.from({ length: logs }, (_, logId) => {

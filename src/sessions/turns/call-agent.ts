@@ -165,7 +165,9 @@ function abandon({ clock, log }: Parts, agent: string, opening: Promise<AnswerSt
   });
   void opening
     .then(({ chunks }) => chunks.return?.())
-    .catch((error: unknown) => log.debug({ agent, error: messageOf(error) }, "agent aborted"))
+    .catch((error: unknown) =>
+      log.debug({ agent, error: messageOf(error) }, "agent failed after its abort"),
+    )
     .finally(cancel);
 }
 

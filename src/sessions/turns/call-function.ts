@@ -9,6 +9,16 @@ import type { History } from "./history.ts";
 import type { Keyed, RunnerParts } from "./parts.ts";
 import { readAnswerBody } from "./call-url.ts";
 
+/** An answer as a stream. */
+export type AnswerStream = {
+  /** Chunks, not validated yet. */
+  readonly chunks: AsyncIterator<unknown, unknown>;
+  /** True if the end of the stream is a good end; false if it needs a final chunk. */
+  readonly endsByItself: boolean;
+  /** The error behind an `error` chunk, if known. */
+  readonly cause?: () => unknown;
+};
+
 /** The context that an agent's function gets. */
 export function contextOf(
   parts: Pick<RunnerParts, "log" | "enqueue" | "start">,
@@ -40,6 +50,21 @@ export function triggerOf({ trigger }: Turn): AgentContext["trigger"] {
   return trigger === "regenerate" ? "regenerate-message" : "submit-message";
 }
 
+/** The return value of an agent's function as chunks. */
+export function answerStreamOf(returned: unknown, touch: () => void): AnswerStream {
+  const answer = readAgentAnswer(returned, (message) => new AgentFailure("agent_invalid", message));
+  if (answer.type === "response") return responseStream(answer.response, touch);
+  const { type: _, ...pieces } = answer;
+  return { ...pieces, endsByItself: true };
+}
+
+/** The failure that an `error` chunk reports. */
+export function errorChunkFailure(errorText: string, cause: unknown, nowMs: number): AgentFailure {
+  // The underlying error, if known, tells whether another try may help.
+  const kind = cause === undefined ? "ignored" : classifyCall(cause, nowMs).kind;
+  return new AgentFailure("agent_failed", errorText, { cause, retryable: kind !== "ignored" });
+}
+
 /** Uses the same key for the same call in the same turn, in every attempt. */
 function oncePerTurn<Made>(
   make: Keyed<Made>,
@@ -63,24 +88,6 @@ function sorted(value: unknown): unknown {
   return Object.fromEntries(entries.map(([key, field]) => [key, sorted(field)]));
 }
 
-/** An answer as a stream. */
-export type AnswerStream = {
-  /** Chunks, not validated yet. */
-  readonly chunks: AsyncIterator<unknown, unknown>;
-  /** True if the end of the stream is a good end; false if it needs a final chunk. */
-  readonly endsByItself: boolean;
-  /** The error behind an `error` chunk, if known. */
-  readonly cause?: () => unknown;
-};
-
-/** The return value of an agent's function as chunks. */
-export function answerStreamOf(returned: unknown, touch: () => void): AnswerStream {
-  const answer = readAgentAnswer(returned, (message) => new AgentFailure("agent_invalid", message));
-  if (answer.type === "response") return responseStream(answer.response, touch);
-  const { type: _, ...pieces } = answer;
-  return { ...pieces, endsByItself: true };
-}
-
 function responseStream(response: Response, touch: () => void): AnswerStream {
   const headers = Object.fromEntries(response.headers);
   const body = (response.body ?? []) as AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
@@ -88,11 +95,4 @@ function responseStream(response: Response, touch: () => void): AnswerStream {
     chunks: readAnswerBody({ status: response.status, headers, body, nowMs: 0 }, touch),
     endsByItself: false,
   };
-}
-
-/** The failure that an `error` chunk reports. */
-export function errorChunkFailure(errorText: string, cause: unknown, nowMs: number): AgentFailure {
-  // The underlying error, if known, tells whether another try may help.
-  const kind = cause === undefined ? "ignored" : classifyCall(cause, nowMs).kind;
-  return new AgentFailure("agent_failed", errorText, { cause, retryable: kind !== "ignored" });
 }

@@ -5,6 +5,7 @@ import type { AgentSpec, ContextPolicy, HistoryMode } from "../agents/agent.ts";
 import type { Header, Turn } from "../conversation/header.ts";
 import type { Journal } from "../log/journal.ts";
 
+/** The part of a conversation that an agent gets with a request. */
 export type History = {
   readonly messages: readonly UIMessage[];
   /** A summary of what came before the messages. */
@@ -16,6 +17,22 @@ export type History = {
 };
 
 type Reads = Pick<Journal, "tail" | "entries">;
+
+type Range = {
+  readonly sessionId: string;
+  readonly after: number;
+  readonly upTo: number;
+  /** True when no earlier messages are needed. */
+  readonly isEnough: (messages: readonly UIMessage[]) => boolean;
+  /** The message that must be among those read. */
+  readonly target: string | undefined;
+};
+
+type LoadedMessages = {
+  readonly messages: readonly UIMessage[];
+  /** True when the target's first entry is among them. */
+  readonly found: boolean;
+};
 
 // Bounds what is held in memory and sent in one request.
 const maxHistoryEntries = 10_000;
@@ -72,22 +89,6 @@ export async function readRange(
     ...(summary && { summary: textOf(summary) }),
   };
 }
-
-type Range = {
-  readonly sessionId: string;
-  readonly after: number;
-  readonly upTo: number;
-  /** True when no earlier messages are needed. */
-  readonly isEnough: (messages: readonly UIMessage[]) => boolean;
-  /** The message that must be among those read. */
-  readonly target: string | undefined;
-};
-
-type LoadedMessages = {
-  readonly messages: readonly UIMessage[];
-  /** True when the target's first entry is among them. */
-  readonly found: boolean;
-};
 
 /** Reads backwards from the newest entry, until there are enough messages before the answer's position. */
 async function readBack(

@@ -178,8 +178,8 @@ export function createRunner(runnerParts: RunnerParts): Runner {
 
 /**
  * How long a suspect runs alone: long enough for work that kills a pod at once, and four times as long
- * with each further attempt for work that takes its time. So many suspects do not wait hours for each
- * other.
+ * with each further attempt for work that takes its time. The first times are short, because suspects wait
+ * for each other.
  */
 export function aloneMs(attempt: number): number {
   return Math.min(maxAloneMs, minAloneMs * 4 ** Math.min(10, Math.max(0, attempt - 3)));

@@ -19,6 +19,38 @@ import { callWithRetries } from "./call-agent.ts";
 
 export type TurnParts = RunnerParts & { readonly network: AgentNetwork };
 
+type MadeAnswer = {
+  readonly answer?: Answer;
+  readonly failure?: AgentFailure | undefined;
+  readonly ttftMs?: number | undefined;
+};
+
+type AnswerRequest = {
+  readonly spec: AgentSpec;
+  readonly header: Header;
+  readonly turn: Turn;
+  readonly history: History;
+};
+
+type WorkReport = Extract<
+  Command,
+  {
+    type:
+      | "turn_finished"
+      | "turn_released"
+      | "work_begun"
+      | "turn_waiting"
+      | "compaction_finished"
+      | "compaction_failed";
+  }
+>;
+
+type WaitReporter = {
+  /** Sets whether the turn waits for a permit now. */
+  set(waits: boolean): void;
+  stop(): void;
+};
+
 const defaultMaxReplyBytes = 1024 * 1024;
 /** Codes that another try does not change. */
 const finalCodes = ["closed", "unsupported", ...decidedCodes] as const;
@@ -89,11 +121,47 @@ export async function runTurn(
   }
 }
 
-type MadeAnswer = {
-  readonly answer?: Answer;
-  readonly failure?: AgentFailure | undefined;
-  readonly ttftMs?: number | undefined;
-};
+/**
+ * Reports the outcome of work to the session's owner, and retries until it is stored, because a model was
+ * paid for it. Rejects only if the owner refuses it for good.
+ */
+export async function reportToOwner(
+  { ask, clock, random, log }: Pick<RunnerParts, "ask" | "clock" | "random" | "log">,
+  { tenant, sessionId }: Pick<Header, "tenant" | "sessionId">,
+  command: WorkReport,
+  signal: AbortSignal,
+): Promise<CommandResult> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await ask(tenant, sessionId, command, { signal });
+    } catch (error) {
+      if (signal.aborted || hasCode(error, ...finalCodes)) throw error;
+      const fields = { session: sessionId, command: command.type, tries, error: messageOf(error) };
+      log.warn(fields, "turn report not stored yet, retrying");
+    }
+    await sleep(clock, contentionMs(tries, random), signal);
+  }
+}
+
+/**
+ * Reads until the store responds: a short outage is no reason for an answer to fail. Returns undefined if
+ * the work is aborted meanwhile.
+ */
+export async function readUntilAvailable<Found>(
+  { clock, random }: Pick<RunnerParts, "clock" | "random">,
+  { signal }: Pick<Control, "signal">,
+  read: () => Promise<Found>,
+): Promise<Found | undefined> {
+  for (let tries = 1; !signal.aborted; tries++) {
+    try {
+      return await read();
+    } catch (error) {
+      if (!hasCode(error, ...transientStoreCodes)) throw error;
+    }
+    await sleep(clock, contentionMs(tries, random), signal).catch(() => {});
+  }
+  return undefined;
+}
 
 async function makeAnswer(
   parts: TurnParts,
@@ -158,26 +226,6 @@ async function makeAnswer(
   waits.stop();
   return { answer, failure, ttftMs };
 }
-
-type AnswerRequest = {
-  readonly spec: AgentSpec;
-  readonly header: Header;
-  readonly turn: Turn;
-  readonly history: History;
-};
-
-type WorkReport = Extract<
-  Command,
-  {
-    type:
-      | "turn_finished"
-      | "turn_released"
-      | "work_begun"
-      | "turn_waiting"
-      | "compaction_finished"
-      | "compaction_failed";
-  }
->;
 
 async function open(
   parts: TurnParts,
@@ -255,54 +303,6 @@ function dropped(control: Control): AbortSignal {
   if (!control.signal.aborted) control.signal.addEventListener("abort", check, { once: true });
   return gone.signal;
 }
-
-/**
- * Reports the outcome of work to the session's owner, and retries until it is stored, because a model was
- * paid for it. Rejects only if the owner refuses it for good.
- */
-export async function reportToOwner(
-  { ask, clock, random, log }: Pick<RunnerParts, "ask" | "clock" | "random" | "log">,
-  { tenant, sessionId }: Pick<Header, "tenant" | "sessionId">,
-  command: WorkReport,
-  signal: AbortSignal,
-): Promise<CommandResult> {
-  for (let tries = 1; ; tries++) {
-    try {
-      return await ask(tenant, sessionId, command, { signal });
-    } catch (error) {
-      if (signal.aborted || hasCode(error, ...finalCodes)) throw error;
-      const fields = { session: sessionId, command: command.type, tries, error: messageOf(error) };
-      log.warn(fields, "turn report not stored yet, retrying");
-    }
-    await sleep(clock, contentionMs(tries, random), signal);
-  }
-}
-
-/**
- * Reads until the store responds: a short outage is no reason for an answer to fail. Returns undefined if
- * the work is aborted meanwhile.
- */
-export async function readUntilAvailable<Found>(
-  { clock, random }: Pick<RunnerParts, "clock" | "random">,
-  { signal }: Pick<Control, "signal">,
-  read: () => Promise<Found>,
-): Promise<Found | undefined> {
-  for (let tries = 1; !signal.aborted; tries++) {
-    try {
-      return await read();
-    } catch (error) {
-      if (!hasCode(error, ...transientStoreCodes)) throw error;
-    }
-    await sleep(clock, contentionMs(tries, random), signal).catch(() => {});
-  }
-  return undefined;
-}
-
-type WaitReporter = {
-  /** Sets whether the turn waits for a permit now. */
-  set(waits: boolean): void;
-  stop(): void;
-};
 
 /**
  * Reports to the session's owner when a turn begins or ends waiting for a permit of its agent's throttle,

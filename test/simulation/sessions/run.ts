@@ -278,7 +278,7 @@ async function storeAgents({ store, storeClock }: World): Promise<void> {
 const lines = new Map([
   ["late answer not stored", "fence: answer, epoch or attempt"],
   ["session log lost to another pod", "log: fenced"],
-  ["session log handed over", "log: handed over"],
+  ["handing over session log", "log: handed over"],
   ["session log commit failed, retrying", "record: unknown or refused"],
 ]);
 
