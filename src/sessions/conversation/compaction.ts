@@ -63,14 +63,14 @@ export function finishCompaction(
   );
   const policy = agentFacts(facts, work.agent).compaction;
   const isTooLong = policy !== null && tokens >= policy.triggerRatio * policy.tokenBudget;
-  const left = stored.header.tokens - work.tokens;
+  const tokensLeft = stored.header.tokens - work.tokens;
   const summed = withHeader(stored, {
     summarySeq: stored.header.lastSeq,
     compactedSeq: work.toSeq,
-    tokens: left,
+    tokens: tokensLeft,
     compactionFailures: 0,
     // A summary over the limit by itself must not be summarised again after every turn.
-    failedAtTokens: isTooLong ? left : 0,
+    failedAtTokens: isTooLong ? tokensLeft : 0,
     needsCompaction: false,
     pending: header.pending.map((each) => ({
       ...each,
@@ -95,9 +95,9 @@ export function failCompaction(header: Header, facts: Facts): CommandDecision {
 export function releaseCompaction(header: Header, work: Compaction, facts: Facts): CommandDecision {
   const next = startOver(header, nextAttempt(work), facts);
   // No pod can run it now. That is not the compactor's fault, so it counts as no failure.
-  const left =
+  const draft =
     next ?? continueAfterCompaction(withHeader(startDraft(header), { work: null }), facts);
-  return decided(left, { done: true });
+  return decided(draft, { done: true });
 }
 
 export function loseCompaction(header: Header, work: Compaction, facts: Facts): CommandDecision {

@@ -95,8 +95,8 @@ export function draftRecord(
     if (decision.header !== before) headers.set(sessionId, decision.header);
     if (decision.header.users !== before?.users) {
       members.add(sessionId);
-      const left = (before?.users ?? []).filter((user) => !decision.header.users.includes(user));
-      if (left.length > 0) formerUsers.set(sessionId, left);
+      const removed = (before?.users ?? []).filter((user) => !decision.header.users.includes(user));
+      if (removed.length > 0) formerUsers.set(sessionId, removed);
     }
     for (const entry of decision.entries) {
       entries.push({ ...entry, sessionId });

@@ -44,8 +44,8 @@ export function createSqlJournal({ database, ids }: { database: Database; ids: I
       clientId === null ? [] : [{ sessionId, clientId }],
     );
     const found = await storedIds(ids);
-    const ours = new Set(entries.map((each) => keyOf(each)));
-    return found.filter((each) => !ours.has(keyOf(each)));
+    const ownKeys = new Set(entries.map((each) => keyOf(each)));
+    return found.filter((each) => !ownKeys.has(keyOf(each)));
   };
 
   return {

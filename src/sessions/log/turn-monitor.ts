@@ -99,8 +99,8 @@ export function createTurnMonitor(parts: TurnMonitorParts): TurnMonitor {
       submit(each, async () => {
         if (late) return noRunnerCommand(header);
         // A turn that is being stopped ends with the last runner's checkpoint.
-        const left = isStopping(work) ? await parts.checkpoint(which) : undefined;
-        return { type: "work_lost", epoch, attempt, ...withCheckpoint(left) };
+        const lastCheckpoint = isStopping(work) ? await parts.checkpoint(which) : undefined;
+        return { type: "work_lost", epoch, attempt, ...withCheckpoint(lastCheckpoint) };
       });
     } else if (nowMs - each.heardMs >= lostMs || parts.isGone(work.runner)) {
       each.heardMs = nowMs;
@@ -162,9 +162,14 @@ export function createTurnMonitor(parts: TurnMonitorParts): TurnMonitor {
       }
       const nowMs = clock.monotonic();
       const stoppingMs = isStopping(work) ? nowMs : undefined;
-      const had = before?.header.work;
-      if (before && had && had.epoch === work.epoch && had.attempt === work.attempt) {
-        const other = had.runner !== work.runner;
+      const previous = before?.header.work;
+      if (
+        before &&
+        previous &&
+        previous.epoch === work.epoch &&
+        previous.attempt === work.attempt
+      ) {
+        const other = previous.runner !== work.runner;
         before.header = header;
         before.stoppingMs ??= stoppingMs;
         if (other) Object.assign(before, { isConfirmed: false, sentMs: -Infinity, heardMs: nowMs });
@@ -177,7 +182,7 @@ export function createTurnMonitor(parts: TurnMonitorParts): TurnMonitor {
         sentMs: -Infinity,
         isConfirmed: false,
         stoppingMs,
-        noRunnerSinceMs: had?.epoch === work.epoch ? before?.noRunnerSinceMs : undefined,
+        noRunnerSinceMs: previous?.epoch === work.epoch ? before?.noRunnerSinceMs : undefined,
         isSubmitting: false,
         cancelDebounce: () => {},
       });

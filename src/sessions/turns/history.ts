@@ -173,7 +173,7 @@ function applyPolicy(
   messages: readonly UIMessage[],
   { history, context }: { readonly history: HistoryMode; readonly context: ContextPolicy },
 ): readonly UIMessage[] {
-  const left: UIMessage[] = [];
+  const selected: UIMessage[] = [];
   for (const message of messages) {
     const outcome = noteOf(message)?.outcome;
     const isBroken = outcome === "cut" || outcome === "stopped";
@@ -182,11 +182,11 @@ function applyPolicy(
     );
     // Failed answers, and answers with no parts left, are of no use to an agent.
     if (parts.every(({ type }) => type === "step-start")) continue;
-    left.push(parts.length === message.parts.length ? message : { ...message, parts });
+    selected.push(parts.length === message.parts.length ? message : { ...message, parts });
   }
   const maxMessages = history.mode === "entire" ? Infinity : history.count;
-  const count = Math.min(maxMessages, context.lastN ?? Infinity, left.length);
-  return left.slice(left.length - count);
+  const count = Math.min(maxMessages, context.lastN ?? Infinity, selected.length);
+  return selected.slice(selected.length - count);
 }
 
 /** Flotilla's own metadata of a message. */
