@@ -72,7 +72,7 @@ const podWith = async (...use: Parameters<typeof startPod>[0]["use"] & object): 
 const work = async (): Promise<Running> => {
   const running = startIn(["work"], { cwd: folder });
   closing.push(() => (running.child.kill("SIGKILL"), running.ended));
-  await until(async () => running.output.stderr.includes("the pod has started"));
+  await until(async () => running.output.stderr.includes("pod started"));
   return running;
 };
 const started = async (input: unknown) =>

@@ -46,7 +46,7 @@ beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), "flotilla-cli-"));
   writeFileSync(join(folder, "flotilla.config.mjs"), config);
   worker = startIn(["work"], { cwd: folder });
-  await said(worker, "stderr", /the pod has started/);
+  await said(worker, "stderr", /pod started/);
   flotilla = connect(`sqlite:${join(folder, "flotilla.db")}`, { create: false });
 });
 afterAll(async () => {
@@ -466,7 +466,7 @@ describe("signals", () => {
     writeFileSync(join(cwd, "flotilla.config.mjs"), impatient);
     const pod = startIn(["work"], { cwd });
     others.push(pod);
-    await said(pod, "stderr", /the pod has started/);
+    await said(pod, "stderr", /pod started/);
     const made = connect(`sqlite:${join(cwd, "flotilla.db")}`, { create: false });
     const { taskId } = await made.enqueue("deaf", null);
     await until(async () => (await made.tasks.get(taskId))?.status === "claimed");

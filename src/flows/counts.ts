@@ -5,12 +5,18 @@ import { parked } from "../tasks/sql/task-state.ts";
 import type { FlowCounts, CursorCounts } from "./describe.ts";
 import type { Doing } from "./rows.ts";
 
-/** How many runs of a flow stand where, and which versions have advanced those that are open. */
+const tasks = table("task");
+const bounded = limit(maxDepthCount);
+
+/** The number of a flow's runs by cursor, and of its open runs by version. */
 export type FlowCount = FlowCounts & {
   readonly flow: string;
-  /** Open runs by the version that has advanced them last; 0 before any has. */
+  /** Open runs by the version that advanced them last; 0 before any has. */
   readonly openByVersion: Readonly<Record<number, number>>;
 };
+
+/** The number of open runs of each flow, by what they do. */
+export type DoingCounts = ReadonlyMap<string, Readonly<Record<Doing["type"], number>>>;
 
 type Counting = {
   places: Record<string, { -readonly [Key in keyof CursorCounts]: number }>;
@@ -42,7 +48,7 @@ export function toFlowCounts(rows: readonly Row[]): FlowCount[] {
 }
 
 function empty(): Counting {
-  // Any text may be the name of what runs stand at.
+  // Without a prototype, because a cursor may have any name.
   const places = Object.create(null) as Counting["places"];
   return { places, openByVersion: {}, completed: 0, failed: 0, cancelled: 0 };
 }
@@ -62,12 +68,9 @@ function doing(row: Row): keyof CursorCounts {
   }
 }
 
-/** How many open runs of each flow do what. */
-export type DoingCounts = ReadonlyMap<string, Readonly<Record<Doing["type"], number>>>;
-
 /**
- * Looks at the ends of indexes only, so that it costs the same in a table of any size, where `counts` walks
- * by all runs there are. Of what isn't kept apart by name, tasks are looked at too.
+ * Reads bounded ranges of indexes, so that the cost doesn't depend on the table's size. (`counts` reads
+ * all runs.) Indexes that aren't separated by name contain tasks too, which are read and left out.
  */
 export async function readDoing(
   database: Database,
@@ -101,11 +104,7 @@ function noRuns(): Record<Doing["type"], number> {
   };
 }
 
-const tasks = table("task");
-const bounded = limit(maxDepthCount);
-
-// Counting asks for the order of an index, because a planner that takes everything for waiting would
-// read the table else.
+// Counting orders by an index, or a planner that takes most rows for pending would read the whole table.
 function readyRuns(flows: readonly string[]): Statement {
   const wanted = rows(
     { name: "text" },

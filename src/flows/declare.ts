@@ -25,20 +25,20 @@ import {
 } from "./machine.ts";
 
 export type FlowOptions<Input, Parsed, Accepts, Output> = TriesOptions & {
-  /** Raised when the flow changes. A run that a version has advanced is left alone by lower ones. */
+  /** Raise it when the flow changes. A version doesn't touch runs that a higher one has advanced. */
   version: number;
   input?: Schema<Input, Parsed>;
-  /** Checks what the run ends with; its output form is the result. Default: the result is the state. */
+  /** Checks the final state; its output is the result. Default: the result is the state. */
   output?: Schema<Accepts, Output>;
-  /** The named queue whose limit its runs count against, together with those of other flows. */
+  /** A named queue, whose limit its runs share with other flows. */
   queue?: NamedQueue;
-  /** How many of its runs may be under way at once in the whole fleet, by a key made of the input. */
+  /** How many of its runs may be claimed at once in the whole fleet, by a key made of the input. */
   concurrency?: Concurrency<Input>;
-  /** Run around every transition and finalizer, the first outermost. */
+  /** They wrap every transition and finalizer, the first outermost. */
   interceptors?: readonly Interceptor[];
-  /** Transitions of earlier versions that are no more, each with the one to go on with, or `end`. */
+  /** Removed transitions of earlier versions, each with the one to continue with, or `end`. */
   removed?: Readonly<Record<string, string>>;
-  /** Transitions that had another name in earlier versions: the old name, and the new. */
+  /** Renamed transitions: the old name, and the new one. */
   renamed?: Readonly<Record<string, string>>;
 };
 
@@ -46,10 +46,22 @@ const flowPattern = /^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}$/;
 export const namePattern = /^[A-Za-z][A-Za-z0-9_.:-]{0,99}$/;
 const reserved: readonly string[] = ["start", "end", "finally"];
 const maxVersion = 1_000_000_000;
-/** A machine that nobody can read any more is a mistake. */
+/** A larger machine is unreadable, and probably a mistake. */
 const maxParts = 1_000;
 
-/** The beginning of a machine. */
+/**
+ * A run that fails loses the work of its earlier transitions, so it has more attempts than a task. With
+ * the default backoff, ten attempts survive an outage of eight minutes.
+ */
+const triesDefaults: Tries = {
+  attempts: 10,
+  timeoutMs: handleDefaults.timeoutMs,
+  backoff: {},
+};
+
+const triesNames = ["attempts", "timeoutMs", "backoff"] as const;
+
+/** Checks a flow's options, and creates a machine without parts. */
 export function checkFlow(name: string, options: FlowOptions<any, any, any, any>): Machine {
   const what = `flow ${JSON.stringify(name)?.slice(0, 80)}`;
   if (typeof name !== "string" || !flowPattern.test(name)) {
@@ -74,7 +86,7 @@ export function checkFlow(name: string, options: FlowOptions<any, any, any, any>
   if (queue !== undefined) checkQueue(what, queue);
   if (concurrency !== undefined) checkConcurrency(what, concurrency);
   if (queue !== undefined && concurrency !== undefined) {
-    throw invalidOption(`${what}: queue and concurrency are both limits: give one of them`);
+    throw invalidOption(`${what}: queue and concurrency exclude each other: set one of them`);
   }
   checkSchema(`${what}: input`, input);
   checkSchema(`${what}: output`, output);
@@ -101,12 +113,14 @@ export function checkFlow(name: string, options: FlowOptions<any, any, any, any>
 function checkQueue(what: string, queue: NamedQueue): void {
   checkOptions(`${what}: queue`, queue, ["name", "limit"]);
   if (typeof queue.name !== "string" || !flowPattern.test(queue.name)) {
-    throw invalidOption(`${what}: queue.name must be the name of a queue`);
+    throw invalidOption(
+      `${what}: queue.name must be 1 to 200 letters, digits and _ . : / -, and begin with a letter, a digit or _`,
+    );
   }
   checkNumber(`${what}: queue.limit`, queue.limit, limitRange);
 }
 
-/** A name that no other part of the machine has. */
+/** Checks the name of a new part: its form, and that it is unique. */
 export function checkPartName(machine: Machine, name: unknown): string {
   const what = `flow "${machine.name}"`;
   if (typeof name !== "string" || !namePattern.test(name)) {
@@ -123,7 +137,7 @@ export function checkPartName(machine: Machine, name: unknown): string {
   return name;
 }
 
-/** What can be told only of the whole: something to run, and a place for every earlier name. */
+/** Checks the whole machine: it has transitions, and every removed or renamed one leads somewhere. */
 export function checkMachine(machine: Machine): Machine {
   const what = `flow "${machine.name}"`;
   const parts = [...machine.parts, ...machine.finalizers];
@@ -135,12 +149,12 @@ export function checkMachine(machine: Machine): Machine {
       if (names.includes(old)) {
         throw invalidOption(`${what}: "${old}" is declared, so it can't be in \`${option}\``);
       }
-      // One or the other, since which of both a run stood in is known only when there is one.
+      // Either is enough: only a run shows whether the old name was a transition or a finalizer.
       const found = findCursor(machine, old, false) ?? findCursor(machine, old, true);
       const isEnd = option === "removed" && target === removedAtEnd;
       if (!found && !isEnd) {
         throw invalidOption(
-          `${what}: \`${option}\` leads "${old}" to "${target}", which isn't there`,
+          `${what}: \`${option}\` maps "${old}" to "${target}", which this flow doesn't have`,
         );
       }
     }
@@ -151,34 +165,22 @@ export function checkMachine(machine: Machine): Machine {
   return machine;
 }
 
-function checkNames(what: string, given: unknown): Readonly<Record<string, string>> {
-  if (typeof given !== "object" || given === null || Array.isArray(given)) {
+function checkNames(what: string, names: unknown): Readonly<Record<string, string>> {
+  if (typeof names !== "object" || names === null || Array.isArray(names)) {
     throw new FlotillaError("invalid_option", `${what} must be an object: { old: "new" }`);
   }
-  for (const [old, target] of Object.entries(given as Record<string, unknown>)) {
+  for (const [old, target] of Object.entries(names as Record<string, unknown>)) {
     if (typeof target === "string") continue;
-    throw invalidOption(`${what}: "${old}" must lead to the name of a transition`);
+    throw invalidOption(`${what}: "${old}" must be mapped to the name of a transition`);
   }
-  return { ...(given as Record<string, string>) };
+  return { ...(names as Record<string, string>) };
 }
 
-/**
- * A run that fails loses what its earlier transitions did, so it is more patient than a task: with the
- * default backoff, ten attempts outlast eight minutes of somebody else's trouble.
- */
-const triesDefaults: Tries = {
-  attempts: 10,
-  timeoutMs: handleDefaults.timeoutMs,
-  backoff: {},
-};
-
-const triesNames = ["attempts", "timeoutMs", "backoff"] as const;
-
-/** How often a part is tried, where it says nothing else as the flow says. */
-export function resolveTries(what: string, given: TriesOptions, otherwise: Tries): Tries {
-  checkOptions(what, given, triesNames);
-  const { attempts = otherwise.attempts, timeoutMs = otherwise.timeoutMs } = given;
-  const { backoff = otherwise.backoff } = given;
+/** The attempts, timeout and backoff of a part; defaults come from the flow. */
+export function resolveTries(what: string, options: TriesOptions, defaults: Tries): Tries {
+  checkOptions(what, options, triesNames);
+  const { attempts = defaults.attempts, timeoutMs = defaults.timeoutMs } = options;
+  const { backoff = defaults.backoff } = options;
   checkNumber(`${what}: attempts`, attempts, { min: 1, max: 1_000_000 });
   checkNumber(`${what}: timeoutMs`, timeoutMs, { min: 1, max: 7 * dayMs });
   checkBackoff(what, backoff);
@@ -188,28 +190,28 @@ export function resolveTries(what: string, given: TriesOptions, otherwise: Tries
 export function sleepPart(what: string, name: string, ms: unknown, tries: Tries): SleepPart {
   if (typeof ms === "function")
     return { kind: "sleep", name, tries, run: ms as PartFunction, ms: undefined };
-  const fixed = checkNumber(`${what}: its time`, ms, { min: 0, max: yearMs });
+  const fixed = checkNumber(`${what}: ms`, ms, { min: 0, max: yearMs });
   return { kind: "sleep", name, tries, run: () => fixed, ms: fixed };
 }
 
 export function signalPart(
   what: string,
   name: string,
-  given: SignalOptions<any, any, unknown>,
+  options: SignalOptions<any, any, unknown>,
 ): SignalPart {
-  checkOptions(what, given, ["schema", "timeoutMs", "onTimeout"]);
-  const { schema, timeoutMs = null, onTimeout = "fail" } = given;
+  checkOptions(what, options, ["schema", "timeoutMs", "onTimeout"]);
+  const { schema, timeoutMs = null, onTimeout = "fail" } = options;
   checkSchema(`${what}: schema`, schema);
   if (timeoutMs !== null) checkNumber(`${what}: timeoutMs`, timeoutMs, { min: 1, max: yearMs });
-  if (timeoutMs === null && given.onTimeout !== undefined) {
-    throw invalidOption(`${what}: onTimeout needs \`timeoutMs\`: without it there is no such time`);
+  if (timeoutMs === null && options.onTimeout !== undefined) {
+    throw invalidOption(`${what}: onTimeout needs \`timeoutMs\`: set it, or remove onTimeout`);
   }
   const kind = "signal";
   if (onTimeout === "fail") return { kind, name, schema, timeoutMs, onTimeout };
   if (typeof onTimeout !== "object" || onTimeout === null || !("value" in onTimeout)) {
     throw invalidOption(`${what}: onTimeout must be "fail" or { value }`);
   }
-  // As it would come from the store, so that it is the same before and after a restart.
+  // As JSON, so that it is the same before and after a restart.
   const value = JSON.parse(encodeJson(`${what}: onTimeout.value`, onTimeout.value)) as Json;
   return { kind, name, schema, timeoutMs, onTimeout: { value } };
 }
@@ -217,13 +219,13 @@ export function signalPart(
 export function childrenPart(
   what: string,
   name: string,
-  given: object,
+  options: object,
   run: PartFunction,
-  otherwise: Tries,
+  defaults: Tries,
 ): ChildrenPart {
-  const { failures = "fail", ...rest } = given as { failures?: "fail" | "keep" };
+  const { failures = "fail", ...rest } = options as { failures?: "fail" | "keep" };
   checkChoice(`${what}: failures`, failures, ["fail", "keep"]);
-  return { kind: "children", name, tries: resolveTries(what, rest, otherwise), run, failures };
+  return { kind: "children", name, tries: resolveTries(what, rest, defaults), run, failures };
 }
 
 export function checkFunction(what: string, run: unknown): asserts run is PartFunction {

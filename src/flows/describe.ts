@@ -2,21 +2,21 @@ import { dayMs } from "../base/durations.ts";
 import type { Finalizer, Machine, FlowPart } from "./machine.ts";
 import { atEnd } from "./decide/run.ts";
 
-/** How many runs stand at one place, by what they do there. */
+/** The number of runs at one cursor, by what they do. */
 export type CursorCounts = {
   readonly running?: number;
-  /** For a claim: they are about to run. */
+  /** They wait to be claimed. */
   readonly ready?: number;
-  /** For their next attempt. */
+  /** They wait for their next attempt. */
   readonly retrying?: number;
-  /** For a time, a signal or children. */
+  /** They wait for a time, a signal or children. */
   readonly waiting?: number;
-  /** They can't be read, and nobody touches them until somebody has looked. */
+  /** They can't be read, and no pod claims them. */
   readonly setAside?: number;
 };
 
 export type FlowCounts = {
-  /** By cursor. Runs that nobody has advanced yet have none, and are counted under `start`. */
+  /** By cursor. Runs that haven't begun have none, and are counted under `start`. */
   readonly places?: Readonly<Record<string, CursorCounts>>;
   readonly completed?: number;
   readonly failed?: number;
@@ -33,7 +33,7 @@ const units = [
   ["s", secondMs],
 ] as const;
 
-/** The machine drawn in text, one line per state, with how many runs stand where. */
+/** Draws the machine as text, one line per part, with the number of runs at each. */
 export function describeFlow(machine: Machine, counts: FlowCounts = {}): string {
   const { places = {} } = counts;
   const known = new Set(["start", atEnd]);
@@ -80,7 +80,7 @@ function whatItDoes(part: FlowPart | Finalizer, machine: Machine): string {
   }
 }
 
-/** Only what differs from what the flow says of all. */
+/** Only what differs from the flow's defaults. */
 function triesIn(
   { tries }: Exclude<FlowPart | Finalizer, { kind: "signal" }>,
   machine: Machine,
@@ -106,7 +106,7 @@ function endCounts(
   return [countsAt(places, atEnd), ended].filter((each) => each !== "").join(", ");
 }
 
-/** Runs at names that this version doesn't have: another's, or set aside. */
+/** Runs at names that this version doesn't have: of another version, or set aside. */
 function elsewhere(
   places: Readonly<Record<string, CursorCounts>>,
   known: ReadonlySet<string>,

@@ -49,7 +49,7 @@ describe("a flow is declared", () => {
     [
       "a queue without a name",
       () => loose({ version: 1, queue: { name: "", limit: 1 } }),
-      "name of a queue",
+      "queue.name must be",
     ],
     ["an interceptor of no use", () => loose({ version: 1, interceptors: [5] }), "a function"],
     ["interceptors that are no list", () => loose({ version: 1, interceptors: {} }), "a list"],
@@ -66,10 +66,10 @@ describe("a flow is declared", () => {
     ["a name of no letters", () => loose().to("__proto__", work), "a transition's name is"],
     ["no function", () => loose().to("a"), '"a" must be a function'],
     ["no function but options", () => loose().to("a", {}), "must be a function"],
-    ["options that are none", () => loose().to("a", 5, work), 'flow "f": "a": its options'],
-    ["options behind the function", () => loose().to("a", work, {}), "come before the function"],
+    ["options that are none", () => loose().to("a", 5, work), 'flow "f": "a": expected (name'],
+    ["options behind the function", () => loose().to("a", work, {}), "options must be an object"],
     ["an odd number", () => loose().to("a", { attempts: 0 }, work), "attempts must be"],
-    ["a sleep of no time", () => loose().sleep("a"), "its time must be"],
+    ["a sleep of no time", () => loose().sleep("a"), "ms must be"],
     ["a timeout that never is", () => loose().signal("a", { onTimeout: "fail" }), "needs"],
     [
       "an odd timeout",
@@ -77,7 +77,11 @@ describe("a flow is declared", () => {
       '"fail" or { value }',
     ],
     ["children that may do as they like", () => loose().children("a", { failures: "x" }, work), ""],
-    ["a transition behind a finalizer", () => loose().finally(work).to("a", work), "come last"],
+    [
+      "a transition behind a finalizer",
+      () => loose().finally(work).to("a", work),
+      "declare finalizers last",
+    ],
     ["an initializer behind a transition", () => loose().to("a", work).init(work), "come before"],
   ])("but not with %s", (_, declare, message) => {
     expect(declare).toThrow(expect.objectContaining({ code: "invalid_option" }));
@@ -87,9 +91,13 @@ describe("a flow is declared", () => {
   test.each<[string, object, string]>([
     ["a removed one that is there", { removed: { a: "b" } }, '"a" is declared'],
     ["a renamed one that is there", { renamed: { a: "b" } }, '"a" is declared'],
-    ["one that leads nowhere", { removed: { old: "gone" } }, 'leads "old" to "gone"'],
-    ["one that is renamed to the end", { renamed: { old: "end" } }, 'leads "old" to "end"'],
-    ["two that lead to each other", { removed: { x: "y" }, renamed: { y: "x" } }, "isn't there"],
+    ["one that leads nowhere", { removed: { old: "gone" } }, 'maps "old" to "gone"'],
+    ["one that is renamed to the end", { renamed: { old: "end" } }, 'maps "old" to "end"'],
+    [
+      "two that lead to each other",
+      { removed: { x: "y" }, renamed: { y: "x" } },
+      "this flow doesn't have",
+    ],
     ["one in both", { removed: { old: "a" }, renamed: { old: "b" } }, "in both"],
     ["no target", { removed: { old: 5 } }, "name of a transition"],
     ["a list", { removed: ["old"] }, "must be an object"],

@@ -24,7 +24,7 @@ import type {
 } from "./drive/attempt.ts";
 import type { PartFunction, Machine, FlowPart } from "./machine.ts";
 
-/** Declares a flow: its transitions follow, in their order, and then `.end()`. */
+/** Declares a flow. Its transitions follow in their order, and then `.end()`. */
 export function flow<Input = Json, Parsed = Input, Accepts = StateIsOutput, Output = StateIsOutput>(
   name: string,
   options: FlowOptions<Input, Parsed, Accepts, Output>,
@@ -35,14 +35,14 @@ export function flow<Input = Json, Parsed = Input, Accepts = StateIsOutput, Outp
 
 type Named = readonly [name: string, options: object, run: unknown];
 
-/** Each call gives another chain and leaves this one as it was, so that a beginning can be shared. */
+/** Each call returns a new chain and leaves this one unchanged, so that flows can share a beginning. */
 function chain(machine: Machine): object {
   const { name: flowName, input, output } = machine;
   const add = (part: FlowPart) => {
     const what = `flow "${flowName}"`;
     if (machine.finalizers.length > 0) {
       throw invalidOption(
-        `${what}: "${part.name}" comes after a finalizer, and finalizers come last`,
+        `${what}: "${part.name}" comes after a finalizer: declare finalizers last`,
       );
     }
     return chain({ ...machine, parts: [...machine.parts, part] });
@@ -63,8 +63,8 @@ function chain(machine: Machine): object {
       checkFunction(`flow "${flowName}": an initializer`, make);
       return chain({ ...machine, initializers: [...machine.initializers, make] });
     },
-    to(given: unknown, ...rest: unknown[]) {
-      const [name, options, run] = withOptions(flowName, named(given), rest);
+    to(partName: unknown, ...rest: unknown[]) {
+      const [name, options, run] = withOptions(flowName, named(partName), rest);
       checkFunction(of(name), run);
       return add({
         kind: "work",
@@ -73,26 +73,26 @@ function chain(machine: Machine): object {
         run,
       });
     },
-    sleep(given: unknown, ms: unknown) {
-      const name = named(given);
+    sleep(partName: unknown, ms: unknown) {
+      const name = named(partName);
       return add(sleepPart(of(name), name, ms, machine.tries));
     },
-    signal(given: unknown, options: object = {}) {
-      const name = named(given);
+    signal(partName: unknown, options: object = {}) {
+      const name = named(partName);
       return add(signalPart(of(name), name, options));
     },
-    children(given: unknown, ...rest: unknown[]) {
-      const [name, options, run] = withOptions(flowName, named(given), rest);
+    children(partName: unknown, ...rest: unknown[]) {
+      const [name, options, run] = withOptions(flowName, named(partName), rest);
       checkFunction(of(name), run);
       return add(childrenPart(of(name), name, options, run, machine.tries));
     },
-    finally(...given: unknown[]) {
-      const isNamed = typeof given[0] !== "function";
+    finally(...args: unknown[]) {
+      const isNamed = typeof args[0] !== "function";
       const count = machine.finalizers.length;
       const own = count === 0 ? "finally" : `finally-${count + 1}`;
       const [name, options, run] = isNamed
-        ? withOptions(flowName, named(given[0]), given.slice(1))
-        : ([own, {}, given[0]] as Named);
+        ? withOptions(flowName, named(args[0]), args.slice(1))
+        : ([own, {}, args[0]] as Named);
       checkFunction(of(name), run);
       const tries = resolveTries(of(name), options, machine.tries);
       const finalizer = { kind: "finally", name, tries, run } as const;
@@ -106,16 +106,16 @@ function withOptions(flowName: string, name: string, rest: readonly unknown[]): 
   if (rest.length < 2) return [name, {}, rest[0]];
   if (typeof rest[0] === "object" && rest[0] !== null) return [name, rest[0], rest[1]];
   throw invalidOption(
-    `flow "${flowName}": "${name}": its options, an object, come before the function`,
+    `flow "${flowName}": "${name}": expected (name, options, function), and options must be an object`,
   );
 }
 
-/** A flow that can be run. Goes into `use`, and is what runs are started with. */
+/** A complete flow. Pass it to `use`, and start runs with it. */
 export type Flow<Input = any, Parsed = any, Output = any> = TaskContract<Input, Parsed, Output> &
   Omit<Machine, "name" | "input" | "output">;
 
 export type TriesOptions = {
-  /** How often it is tried before the run fails. Default: what the flow says, which is 10. */
+  /** How many attempts it has before the run fails. Default: the flow's, which is 10. */
   attempts?: number;
   /** How long one attempt may take before its signal fires. Default: the flow's, which is 15 minutes. */
   timeoutMs?: number;
@@ -123,27 +123,27 @@ export type TriesOptions = {
 };
 
 export type SignalOptions<Payload, Checked, Value> = {
-  /** Checks what comes; its output form is what lands in the state. */
+  /** Checks the payload; its output goes into the state. */
   schema?: Schema<Payload, Checked>;
-  /** How long to wait. Default: for as long as it takes. */
+  /** How long to wait. Default: without a timeout. */
   timeoutMs?: number;
-  /** What if none came in time: the run fails, or goes on with a value. Default `fail`. */
+  /** If none came in time: the run fails, or continues with a value. Default `fail`. */
   onTimeout?: "fail" | { readonly value: Value };
 };
 
 type ChildrenOptions<Failures> = TriesOptions & {
   /**
-   * What if a child fails or is cancelled. `fail`: this run fails when all have ended. `keep`: the
-   * state tells of each child how it ended. Default `fail`.
+   * If a child fails or is cancelled. `fail`: this run fails when all have ended. `keep`: the state
+   * contains how each child ended. Default `fail`.
    */
   failures?: Failures;
 };
 
-/** What never changes along the chain. */
+/** The types that never change along the chain. */
 export type Declared<Input = any, Parsed = any, Accepts = any, Output = any> = {
   readonly input: Input;
   readonly parsed: Parsed;
-  /** The form that the output's schema takes. */
+  /** The input type of the output's schema. */
   readonly accepts: Accepts;
   readonly output: Output;
 };
@@ -153,7 +153,7 @@ export interface StateIsOutput {
   readonly "the result is the state": true;
 }
 
-/** At the start. It names the flow and its types, so producers can start runs with it. */
+/** The start of the chain. It has the flow's name and types, so producers can start runs with it. */
 export type FlowStart<D extends Declared> = FlowContract<
   D["input"],
   D["parsed"],
@@ -163,7 +163,7 @@ export type FlowStart<D extends Declared> = FlowContract<
 
 /** Initializers come first. */
 export type Initializing<D extends Declared, Env> = Adding<D, Env, {}, never, never> & {
-  /** Makes what transitions need and can't be stored: `env`. It runs wherever the run goes on. */
+  /** Creates what transitions need and can't be stored: `env`. Runs on every pod that continues the run. */
   readonly init: <Made extends object | void>(
     make: (context: InitContext<D["parsed"]>) => Made | Promise<Made>,
   ) => Initializing<D, Flat<Env & (Made extends object ? Made : {})>>;
@@ -191,12 +191,12 @@ type Adding<D extends Declared, Env, State, Names, Handed> = {
       run: Work<D, Env, State, Returned>,
     ): Transitions<D, Env, Merged<State, Returned>, Names | Name, Handed | HandedBy<Returned>>;
   };
-  /** Waits, however often pods come and go meanwhile. */
+  /** Waits for a time. The wait is stored, and survives restarts. */
   readonly sleep: <const Name extends string>(
     name: Unused<Name, Names>,
     ms: number | ((context: PlanContext<D["parsed"], Env, State>) => number | Promise<number>),
   ) => Transitions<D, Env, State, Names | Name, Handed>;
-  /** Waits for a signal of this name from outside, which lands in the state under it. */
+  /** Waits for a signal of this name. Its payload goes into the state under the name. */
   readonly signal: <const Name extends string, Payload = Json, Checked = Payload, Value = never>(
     name: Unused<Name, Names>,
     options?: SignalOptions<Payload, Checked, Value>,
@@ -242,7 +242,7 @@ type End<D extends Declared, State, Handed> = [D["accepts"]] extends [StateIsOut
     ? () => Flow<D["input"], D["parsed"], D["output"]>
     : StateIsNotTheOutput<keyof Wrong<State, D["accepts"]>>;
 
-/** Stands where `end` would be, so that the compiler says which fields of the output are wrong. */
+/** The type of `end` where the state is no valid output, so that compiler errors name the wrong fields. */
 export interface StateIsNotTheOutput<Fields> {
   readonly "the state at the end doesn't fit the declared output": Fields;
 }
@@ -261,7 +261,7 @@ type Unused<Name extends string, Names> = Name extends Names
     ? `"${Name}" is a reserved name`
     : Name;
 
-// Lists and maps are objects too, but can't be merged into one; and what is awaited isn't the value.
+// Iterables can't be merged into the state, and a thenable would be awaited.
 type ObjectOrNothing =
   | (object & { readonly [Symbol.iterator]?: never; readonly then?: never })
   | void
@@ -301,7 +301,7 @@ type Plan<D extends Declared, Env, State, Rows extends readonly ChildRow[]> = (
   context: PlanContext<D["parsed"], Env, State>,
 ) => Fitting<Rows> | Promise<Fitting<Rows>>;
 
-/** Rows whose inputs are what their flows take. */
+/** Rows whose inputs match their flows. */
 type Fitting<Rows extends readonly ChildRow[]> = Rows & {
   readonly [At in keyof Rows]: readonly [
     flow: Rows[At][0],
@@ -321,18 +321,18 @@ type WithChildren<State, Name extends string, Rows extends readonly ChildRow[], 
   }
 >;
 
-/** The state after a transition: what it returned, as JSON, over what was there. */
+/** The state after a transition: its result, as JSON, merged over the state before. */
 type Merged<State, Returned> = [Kept<Returned>] extends [never]
   ? State
   : Over<State, Returns<Returned> extends true ? Jsonify<Kept<Returned>> : Maybe<Kept<Returned>>>;
 
-/** What its transitions have handed off, where nothing else says what the output is. */
+/** The outputs that transitions hand off, for flows without a declared output. */
 type HandedBy<Returned> = Returned extends HandedOff<infer Output> ? Jsonify<Output> : never;
 
 type Nothing = void | undefined | null;
 type Kept<Returned> = Exclude<Returned, Nothing | HandedOff<any>>;
 type Returns<Returned> = [Extract<Returned, Nothing>] extends [never] ? true : false;
-// It may return nothing, and then nothing of it is there.
+// It may return nothing, so all fields are optional.
 type Maybe<Each> = Each extends unknown ? Partial<Jsonify<Each>> : never;
 
 type Over<State, Added> = Added extends unknown
@@ -341,7 +341,7 @@ type Over<State, Added> = Added extends unknown
     : never
   : never;
 
-/** A field that may be undefined isn't stored then, and what was there stays. */
+/** An undefined field isn't stored, and the earlier value stays. */
 type Replaced<State, Added> = {
   [Key in keyof Added]: undefined extends Added[Key]
     ? Key extends keyof State
@@ -350,5 +350,5 @@ type Replaced<State, Added> = {
     : Added[Key];
 };
 
-/** Shown as one object, in messages and when you point at it. */
+/** Flattens an intersection, so that editors and compiler errors show one object. */
 export type Flat<Each> = { [Key in keyof Each]: Each[Key] };

@@ -4,14 +4,14 @@ import type { Schema } from "../base/schema.ts";
 import type { Concurrency, NamedQueue } from "../tasks/concurrency/limits.ts";
 import { atEnd, type HistoryEvent } from "./decide/run.ts";
 
-/** How often something is tried, and how long one attempt may take. */
+/** How many attempts a part has, and how long one may take. */
 export type Tries = {
   readonly attempts: number;
   readonly timeoutMs: number;
   readonly backoff: Backoff;
 };
 
-/** A user's function, with its types checked where it was declared and forgotten here. */
+/** A user's function. Its types were checked by the chain, and are erased here. */
 export type PartFunction = (context: any) => unknown;
 
 type WorkPart = {
@@ -20,30 +20,30 @@ type WorkPart = {
   readonly tries: Tries;
   readonly run: PartFunction;
 };
-/** Its function says for how long. */
+/** Its function returns how long to sleep. */
 export type SleepPart = {
   readonly kind: "sleep";
   readonly name: string;
   readonly tries: Tries;
   readonly run: PartFunction;
-  /** Where it is the same for every run. */
+  /** Set where it is the same for every run. */
   readonly ms: number | undefined;
 };
 export type SignalPart = {
   readonly kind: "signal";
   readonly name: string;
   readonly schema: Schema | undefined;
-  /** Null where it waits for as long as it takes. */
+  /** Null: without a timeout. */
   readonly timeoutMs: number | null;
   readonly onTimeout: "fail" | { readonly value: Json };
 };
-/** Its function says which runs to start. */
+/** Its function returns the runs to start. */
 export type ChildrenPart = {
   readonly kind: "children";
   readonly name: string;
   readonly tries: Tries;
   readonly run: PartFunction;
-  /** `fail`: one that doesn't complete fails this run. `keep`: the state tells how each ended. */
+  /** `fail`: a child that doesn't complete fails this run. `keep`: the state contains how each ended. */
   readonly failures: "fail" | "keep";
 };
 export type Finalizer = {
@@ -56,7 +56,7 @@ export type Finalizer = {
 export type FlowPart = WorkPart | SleepPart | SignalPart | ChildrenPart;
 export type CallablePart = WorkPart | SleepPart | ChildrenPart | Finalizer;
 
-/** Runs around every transition and finalizer. It calls `next` once and waits for it. */
+/** Wraps every transition and finalizer. It calls `next` once and awaits it. */
 export type Interceptor = (context: any, next: () => Promise<unknown>) => unknown;
 
 /** A flow as plain data: its parts in the order in which they are executed. */
@@ -70,16 +70,19 @@ export type Machine = {
   readonly queue: NamedQueue | undefined;
   /** How many of its runs may be claimed at once, by a key. */
   readonly concurrency?: Concurrency<any>;
-  /** What holds where a part says nothing else. */
+  /** The defaults of its parts. */
   readonly tries: Tries;
   readonly initializers: readonly PartFunction[];
   readonly interceptors: readonly Interceptor[];
   readonly parts: readonly FlowPart[];
   readonly finalizers: readonly Finalizer[];
-  /** Where a run goes on that stands at a name which is no more. */
+  /** Where runs continue whose cursor is a removed transition. */
   readonly removed: Readonly<Record<string, string>>;
   readonly renamed: Readonly<Record<string, string>>;
 };
+
+/** The target in `removed` for runs that continue with the finalizers. */
+export const removedAtEnd = "end";
 
 export function partAt(machine: Machine, cursor: string | null): FlowPart | undefined {
   return machine.parts.find(({ name }) => name === cursor);
@@ -89,7 +92,7 @@ export function finalizerAt(machine: Machine, cursor: string | null): Finalizer 
   return machine.finalizers.find(({ name }) => name === cursor);
 }
 
-/** The name of the transition behind this one, or `atEnd`. */
+/** The name of the transition after this one, or `atEnd`. */
 export function partAfter(machine: Machine, name: string): string {
   return nameAfter(machine.parts, name);
 }
@@ -98,7 +101,7 @@ export function finalizerAfter(machine: Machine, name: string): string {
   return nameAfter(machine.finalizers, name);
 }
 
-/** Where every ending leads: the first finalizer, or `atEnd`. */
+/** The cursor of a run that begins to end: the first finalizer, or `atEnd`. */
 export function firstFinalizer(machine: Machine): string {
   return machine.finalizers[0]?.name ?? atEnd;
 }
@@ -108,12 +111,9 @@ function nameAfter(named: readonly { readonly name: string }[], name: string): s
   return (at === -1 ? undefined : named[at + 1]?.name) ?? atEnd;
 }
 
-/** What `removed` says where nothing is left to go on with. */
-export const removedAtEnd = "end";
-
 /**
- * Where a run goes on in this version of its flow, by the name of what it stood at. Undefined where
- * the flow doesn't know that name, nor says what became of it.
+ * Maps a stored cursor to this version of the flow. Undefined where the flow neither has the name nor
+ * declares it as removed or renamed.
  */
 export function findCursor(
   machine: Machine,
@@ -128,9 +128,9 @@ export function findCursor(
     const isPart = partAt(machine, name) !== undefined;
     const isFinalizer = finalizerAt(machine, name) !== undefined;
     if (isEnding ? isFinalizer : isPart) return { cursor: name, why };
-    // A transition that has become a finalizer runs as one, once those before it are done.
+    // A transition that has become a finalizer runs as one, after the finalizers before it.
     if (isFinalizer) return { cursor: atEnd, why: "removed" };
-    // A run that ends can't go back to transitions.
+    // A run that is ending can't go back to transitions.
     if (isPart || seen.has(name)) return undefined;
     seen.add(name);
     if (Object.hasOwn(machine.renamed, name)) {
@@ -144,7 +144,7 @@ export function findCursor(
   }
 }
 
-/** All names that what is called so now has had, the newest first. */
+/** All names that a part has had, the newest first. */
 export function allNamesOf({ renamed }: Machine, name: string): readonly string[] {
   const names = new Set([name]);
   for (const known of names) {

@@ -6,17 +6,17 @@ import { parked } from "../tasks/sql/task-state.ts";
 import { type TaskEvent, toEvent } from "../tasks/tasks.ts";
 import type { Intent, RunError, State, RunWait } from "./decide/run.ts";
 
-/** What a run that hasn't ended does right now. */
+/** What an open run does right now. */
 export type Doing =
-  /** A pod has it. */
+  /** A pod has claimed it. */
   | { readonly type: "running"; readonly podId: string; readonly sinceMs: number }
-  /** It is about to run: somebody has to claim it. */
+  /** It waits to be claimed. */
   | { readonly type: "ready" }
   | { readonly type: "retrying"; readonly atMs: number }
-  /** It hasn't begun, and was told when to. */
+  /** It hasn't begun, and has a start time. */
   | { readonly type: "delayed"; readonly untilMs: number }
   | { readonly type: "sleeping"; readonly sinceMs: number; readonly untilMs: number }
-  /** Null where it waits for as long as it takes. */
+  /** Null: without a timeout. */
   | {
       readonly type: "waiting_for_signal";
       readonly name: string;
@@ -24,11 +24,11 @@ export type Doing =
       readonly untilMs: number | null;
     }
   | { readonly type: "waiting_for_children"; readonly sinceMs: number }
-  /** For those that it was to run after. */
+  /** It waits for its dependencies. */
   | { readonly type: "waiting_for_others" }
-  /** As many of its queue, key or tenant run as may. */
+  /** The concurrency limit of its queue, key or tenant is reached. */
   | { readonly type: "waiting_for_room"; readonly scope: string | null }
-  /** It can't be read, and nobody touches it until somebody has looked. */
+  /** It can't be read. No pod claims it until it is resumed or a later version retries it. */
   | {
       readonly type: "set_aside";
       readonly reason: string;
@@ -36,7 +36,7 @@ export type Doing =
       readonly byVersion: number;
     };
 
-/** A run as people see it. */
+/** A run for callers. */
 export type RunView = {
   readonly runId: string;
   readonly flow: string;
@@ -50,35 +50,36 @@ export type RunView = {
   readonly at: string | null;
   /** What transitions have returned so far. */
   readonly state: State;
-  /** 1 on the first try of what is at the cursor. */
+  /** 1 on the first attempt of the part at the cursor. */
   readonly attempt: number;
   readonly deaths: number;
   readonly status: "open" | "completed" | "failed" | "cancelled";
   /** Null once it has ended. */
   readonly doing: Doing | null;
   /**
-   * No pod that is up may take it: none works on its flow, or none in its version or a later one. Always
-   * false while a pod has it and once it has ended.
+   * No live pod may claim it: none has its flow, or none in its version or a later one. Always false while
+   * it is claimed and once it has ended.
    */
   readonly noWorker: boolean;
-  /** Its flow, or everything, is paused, so nobody claims it. */
+  /** Its flow, or everything, is paused, so no pod claims it. */
   readonly paused: boolean;
-  /** The ending that its finalizers lead to; null while transitions run. */
+  /** How it will end after its finalizers; null while transitions run. */
   readonly intent: Intent["type"] | null;
-  /** What it gives, once it has completed. */
+  /** Its result, once it has completed. */
   readonly output: Json;
-  /** Why it failed, or what the last attempt failed with. */
+  /** Why the run, or its last attempt, failed. */
   readonly error: RunError | null;
   readonly progress: Json;
   readonly cancelRequested: boolean;
-  /** The run that has started it. */
+  /** The run that started it. */
   readonly parentId: string | null;
-  /** What it waits for or has waited for: those that it was to run after, and its children. */
+  /** The runs and tasks that it waits or waited for: its dependencies, and its children. */
   readonly waitsFor: readonly string[];
   readonly createdAtMs: number;
   readonly updatedAtMs: number;
 };
 
+/** Converts a run's row. */
 export function toRun(row: Row, waitsFor: readonly string[] = [], holds?: Blockers): RunView {
   const task: Task = toTask(row, waitsFor);
   const { status, tenant, key, priority, payload, failures, deaths, progress } = task;
@@ -117,7 +118,7 @@ export function toRun(row: Row, waitsFor: readonly string[] = [], holds?: Blocke
 function doingOf(row: Row): Doing {
   const updatedMs = Number(row["last_update"]);
   if (row["status"] === "claimed") {
-    // What runs now began with the claim, or when what was before it was stored.
+    // The present step began with the claim, or when the step before it was stored.
     const sinceMs = Math.max(updatedMs, Number(row["advanced_at"] ?? 0));
     return { type: "running", podId: row["claimed_by"], sinceMs };
   }
@@ -151,7 +152,7 @@ function doingOf(row: Row): Doing {
   }
 }
 
-/** A row may hold anything; looking at it must still work. */
+/** A stored text may be invalid JSON; reading the row must still work. */
 function readJson(text: unknown): Json {
   if (typeof text !== "string") return null;
   try {
@@ -161,11 +162,11 @@ function readJson(text: unknown): Json {
   }
 }
 
-/** One thing that happened to a run, as it is stored. */
+/** A stored event of a run. */
 export type HistoryEntry = TaskEvent & {
-  /** The transition or finalizer that it is about. */
+  /** The transition or finalizer that the event is about. */
   readonly transition: string | null;
-  /** When the attempt began that it tells the end of. */
+  /** When the attempt began that the event ends. */
   readonly startedAtMs: number | null;
 };
 

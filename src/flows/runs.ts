@@ -26,15 +26,15 @@ import { type HistoryEntry, type RunView, toHistoryEntry, toRun } from "./rows.t
 import { readStuck, type StuckOptions, type StuckRuns } from "./stuck.ts";
 import { countRuns, getRun, listRuns, openSignals, resumeSetAside, sendSignal } from "./sql.ts";
 
-/** As for a task, but attempts belong to transitions, and a run can't replace another. */
+/** The options of a task, except that attempts belong to transitions, and a run can't replace another. */
 export type StartOptions = Omit<EnqueueOptions, "attempts" | "onDuplicate"> & {
-  /** What if the key is taken: that run is given, or it is refused. Default `existing`. */
+  /** If the key is taken: return that run, or reject. Default `existing`. */
   onDuplicate?: "existing" | "reject";
 };
 
 export type StartedRun<F extends TaskContract = TaskContract> = {
   readonly runId: string;
-  /** False where a run with that key was there already. */
+  /** False where a run with that key existed already. */
   readonly created: boolean;
   readonly contract?: F;
 };
@@ -44,13 +44,13 @@ export type RunListOptions = {
   /** `open`: pending or claimed. */
   status?: "open" | "pending" | "claimed" | "completed" | "failed" | "cancelled";
   tenant?: string;
-  /** Only those that stand at this transition or finalizer. */
+  /** Only runs at this transition or finalizer. */
   at?: string;
-  /** Only those that this run has started. */
+  /** Only children of this run. */
   parent?: string;
-  /** Only those that were set aside, because they can't be read. */
+  /** Only runs that were set aside, because they can't be read. */
   setAside?: boolean;
-  /** The `next` of the page before. */
+  /** The `next` of the last page. */
   cursor?: string;
   /** 1 to 1,000. Default 50. */
   limit?: number;
@@ -69,13 +69,13 @@ export type OpenSignal = {
 export type HistoryOptions = TaskEventsOptions;
 
 export type SignalSendOptions = {
-  /** Sending the same id to the same run again says nothing new. Default: one of its own. */
+  /** The same id sent to the same run again is ignored. Default: a new id. */
   id?: string;
 };
 
-/** Everything that can be asked of runs from outside. */
+/** The client for runs: start, read, signal, cancel and resume them. */
 export type Runs = {
-  // Compilers complain in terms of the last one, which most mistakes are about.
+  // Compiler errors refer to the last overload, so the most used one comes last.
   start(flow: string, input: unknown, options?: StartOptions): Promise<StartedRun>;
   start<F extends FlowContract>(
     flow: F,
@@ -84,31 +84,31 @@ export type Runs = {
   ): Promise<StartedRun<F>>;
   get(runId: string): Promise<RunView | undefined>;
   list(options?: RunListOptions): Promise<RunPage>;
-  /** What a run gives, once it has completed. Rejects if it fails or is cancelled. */
+  /** Resolves to the result of a run once it has completed. Rejects if it fails or is cancelled. */
   wait<F extends TaskContract>(run: StartedRun<F>, options?: WaitOptions): Promise<ResultOf<F>>;
   wait(runId: string, options?: WaitOptions): Promise<Json>;
-  /** Resolves when the cancel is stored. The run's finalizers are yet to come. */
+  /** Resolves when the cancel is stored. The run's finalizers run after that. */
   cancel(runId: string): Promise<"cancelling" | "finished">;
-  /** Says something to a run that waits for it, or will. Resolves once it is stored. */
+  /** Sends a signal to a run that waits for it, or will. Resolves once it is stored. */
   signal(
     runId: string,
     name: string,
     payload?: unknown,
     options?: SignalSendOptions,
   ): Promise<void>;
-  /** What was said to a run and not used yet. */
+  /** The signals of a run that it hasn't used yet. */
   signals(runId: string, options?: HistoryOptions): Promise<OpenSignal[]>;
   history(runId: string, options?: HistoryOptions): Promise<HistoryEntry[]>;
   /**
-   * Lets a run go on that was set aside, or one that has failed or was cancelled: from the transition where
-   * it stopped. With `as`, one that a later version has advanced is given to that version.
+   * Resumes a run that was set aside, has failed or was cancelled, at the transition where it stopped.
+   * With `as`, hands a run that a later version has advanced to that version.
    */
   resume(runId: string, options?: { as?: number }): Promise<void>;
-  /** How many runs of each flow stand where. */
+  /** Counts the runs of each flow by transition and by what they do. */
   counts(): Promise<FlowCount[]>;
-  /** What open runs of these flows do, at a cost that doesn't grow with the table: no number is exact beyond 10,000. */
+  /** Counts open runs of these flows by what they do. Bounded: numbers beyond 10,000 aren't exact. */
   doing(flows: readonly string[]): Promise<DoingCounts>;
-  /** Runs that don't get on and may need somebody. */
+  /** Runs that make no progress and may need an operator. */
   stuck(options?: StuckOptions): Promise<StuckRuns[]>;
 };
 
@@ -118,9 +118,9 @@ export type RunsParts = {
   random: Random;
   ids: Ids;
   maxPayloadBytes?: number;
-  /** Told after something was stored that a pod in this process may have waited for. */
+  /** Called after a write that a pod in this process may wait for. */
   onEnqueued?: () => void;
-  /** Whether the pod that these belong to stops, so that nothing new is begun with it. */
+  /** Whether the pod of this client is stopping, so that it starts no more runs. */
   stopping?: () => boolean;
 };
 
@@ -139,6 +139,7 @@ const listOptionNames = [
 const maxIdChars = 200;
 const statuses = ["open", "pending", "claimed", "completed", "failed", "cancelled"] as const;
 
+/** Creates the client for runs. Runs are stored as tasks, so it builds on the client for tasks. */
 export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
   const { database, onEnqueued, maxPayloadBytes = defaultMaxBytes } = parts;
   const retryOptions = { ...parts, ...untilKnown, hint: true };
@@ -157,12 +158,15 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
           : flow;
       if (contract?.isFlow !== true) {
         const name = JSON.stringify(contract?.name);
-        throw new FlotillaError("invalid_option", `start: ${name} is no flow: enqueue it`);
+        throw new FlotillaError(
+          "invalid_option",
+          `start: ${name} isn't a flow: use enqueue for tasks`,
+        );
       }
       if (parts.stopping?.()) {
         throw new FlotillaError(
           "closed",
-          `start: this pod stops: start "${contract.name}" on another`,
+          `start: this pod is stopping: start "${contract.name}" on another one`,
         );
       }
       const { taskId, created } = await tasks.enqueue(contract, input, options);
@@ -189,14 +193,17 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
     },
     async cancel(runId) {
       await requireRun(runId);
-      // Only its finalizers end a run, so one that is cancelled had ended before.
+      // A run ends only after its finalizers, so one that is `cancelled` had ended before.
       return (await tasks.cancel(runId)) === "cancelling" ? "cancelling" : "finished";
     },
     async signal(runId, name, payload = null, options = {}) {
       checkOptions("signal", options, ["id"]);
       const { id = parts.ids.next() } = options;
       if (typeof name !== "string" || !namePattern.test(name)) {
-        throw new FlotillaError("invalid_option", "signal: its name is that of a flow's signal");
+        throw new FlotillaError(
+          "invalid_option",
+          "signal: its name must be 1 to 100 letters, digits and _ . : -, and begin with a letter",
+        );
       }
       checkId(id);
       const text = encodeJson(`the signal "${name}"`, payload, { maxBytes: maxPayloadBytes });
@@ -207,10 +214,10 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
       if (Number(row["sent"]) === 1) return onEnqueued?.();
       const isOpen = row["status"] === "pending" || row["status"] === "claimed";
       throw isOpen
-        ? new FlotillaError("overloaded", `run ${runId} has too many signals that it hasn't used`)
+        ? new FlotillaError("overloaded", `run ${runId} has too many unused signals: send fewer`)
         : new FlotillaError(
             "conflict",
-            `run ${runId} is ${row["status"]}: it hears nothing any more`,
+            `run ${runId} is ${row["status"]}: it takes no more signals`,
           );
     },
     async signals(runId, options = {}) {
@@ -242,7 +249,7 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
       const isAside = status === "pending" && Number(parkedFor) === parked.setAside;
       const isLater = as !== undefined && Number(version) > as;
       if (status !== "pending" || !(isAside || isLater)) {
-        const what = status === "completed" ? "has completed" : "goes on by itself";
+        const what = status === "completed" ? "has completed" : "continues by itself";
         throw new FlotillaError("conflict", `run ${runId} ${what}: there is nothing to resume`);
       }
       const request = { runId, version: as ?? null, requestId: parts.ids.next() };
@@ -252,7 +259,7 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
       if (Number(row["resumed"]) === 1) return onEnqueued?.();
       throw new FlotillaError(
         "conflict",
-        `run ${runId} was changed meanwhile, and is ${row["status"]}: it wasn't resumed`,
+        `run ${runId} was changed meanwhile and is ${row["status"]}: it wasn't resumed`,
       );
     },
     async counts() {
@@ -263,7 +270,7 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
   };
 }
 
-/** Runs as people see them, with what each waits for. */
+/** Runs for callers, with the dependencies of each. */
 async function toRuns(database: Database, rows: readonly Row[]): Promise<RunView[]> {
   const waits = await readDependencies(database, rows);
   const isWaiting = rows.some((row) => row["status"] === "pending");
@@ -275,7 +282,10 @@ function checkId(id: unknown): void {
   if (typeof id === "string" && id.length > 0 && id.length <= maxIdChars) {
     if (id.isWellFormed() && !id.includes("\u0000")) return;
   }
-  throw new FlotillaError("invalid_option", `signal: id must be 1 to ${maxIdChars} characters`);
+  throw new FlotillaError(
+    "invalid_option",
+    `signal: id must be 1 to ${maxIdChars} characters, without NUL and lone surrogates`,
+  );
 }
 
 function notFound(runId: string): FlotillaError {

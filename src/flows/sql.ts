@@ -18,7 +18,7 @@ const events = table("task_event");
 const signals = table("task_signal");
 const dependencies = table("task_dependency");
 
-/** The first signal that a run hasn't used, by one of the names that it may have been sent under. */
+/** The first unused signal of a run, under any of these names. */
 export function firstSignal(runId: string, names: readonly string[]): Statement {
   const listed = join(
     names.map((name) => sql`${name}`),
@@ -29,7 +29,7 @@ export function firstSignal(runId: string, names: readonly string[]): Statement 
     where task_id = ${runId} and name in (${listed}) and taken = 0 order by seq limit 1`;
 }
 
-/** The children that a transition has started, in their order. One whose row is gone is still named. */
+/** The children of a transition, in their order. One whose row was deleted is still listed. */
 export function childrenOf(runId: string, transition: string): Statement {
   const prefix = childKeyPrefix(runId, transition);
   return sql`
@@ -41,14 +41,14 @@ export function childrenOf(runId: string, transition: string): Statement {
     order by wait.place`;
 }
 
-/** Lets a later version of a flow try what an earlier one couldn't read. */
+/** Lets a later version of a flow retry the runs that an earlier one couldn't read. */
 export function retrySetAside(name: string, version: number): Statement {
   return sql`
     update ${tasks} set parked = ${readyOrLimited}, set_aside = null, set_aside_version = null
     where name = ${name} and status = 'pending' and parked = 6 and set_aside_version < ${version}`;
 }
 
-/** More that nobody has used yet are a mistake of whoever sends them. */
+/** More unused signals are a mistake of the sender. */
 export const maxOpenSignals = 1_000;
 
 export type NewSignal = {
@@ -59,10 +59,10 @@ export type NewSignal = {
 };
 
 /**
- * Says something to a run that hasn't ended, once however often it is sent. One that is parked for a signal
- * looks, whatever that is called, since a later version of its flow may have another name for it; and one
- * that is about to be parked isn't. A signal that is there already changes nothing: sent again and again, it
- * would keep a run from storing what it has seen. The row is held whatever its status, so that the run is
+ * Sends a signal to a run that hasn't ended, once however often it is sent. A run that is parked for a
+ * signal of any name becomes ready, because a later version of its flow may have renamed the signal. A run
+ * that is about to park doesn't park, because `wake` has changed. A known signal changes nothing: repeated, it
+ * would keep a run from storing its decisions. The row is locked whatever its status, so that the run is
  * woken if and only if the signal is stored.
  */
 export function sendSignal({ runId, signalId, name, payload }: NewSignal): Statement[] {
@@ -99,9 +99,9 @@ export type SetAsideResume = {
 };
 
 /**
- * Lets pods claim a run that was set aside, or one that only a later version may touch. What is noted names
- * the request, so that sending it again does nothing, though the run may have been set aside again
- * meanwhile. The last answer says whether it was done.
+ * Lets pods claim a run that was set aside, or one that only a later version may advance. The event
+ * contains the request's id, so that sending it again does nothing, even if the run has been set aside
+ * again meanwhile. The last statement returns whether it was done.
  */
 export function resumeSetAside({ runId, version, requestId }: SetAsideResume): Statement[] {
   const { mark, isFirst, isNoted } = requestMark(runId, requestId);
@@ -161,7 +161,7 @@ function statusIs(status: string): Statement {
   return status === "open" ? sql`status in ('pending', 'claimed')` : sql`status = ${status}`;
 }
 
-/** Parents wait for their children, and what somebody waits for is found by an index. */
+/** Parents depend on their children, and dependencies are found by an index. */
 function childOf(parentId: string): Statement {
   const awaited = sql`select dependency_id from ${dependencies} where dependent_id = ${parentId}`;
   return sql`parent_id = ${parentId} and ${isAmong(awaited, sql`task_id`)}`;
@@ -171,7 +171,7 @@ export function getRun(runId: string): Statement {
   return sql`select * from ${tasks} where task_id = ${runId} and flow_version is not null`;
 }
 
-/** What was said to a run and not used yet. */
+/** The signals of a run that it hasn't used yet. */
 export function openSignals(
   runId: string,
   { after = 0, limit: most = maxOpenSignals }: { after?: number; limit?: number },
@@ -182,7 +182,7 @@ export function openSignals(
     order by seq ${limit(most)}`;
 }
 
-/** How many runs of each flow stand where. */
+/** Counts the runs of each flow by cursor and by what they do. */
 export function countRuns(): Statement {
   return sql`
     select name, status, cursor, parked, case when retry_count > 0 then 1 else 0 end as retrying,
@@ -192,9 +192,9 @@ export function countRuns(): Statement {
 }
 
 /**
- * Open runs that nobody has, by where they stand and by what may be wrong with them: `''` where their rows
- * tell of nothing. One that fails again and again may be with a pod for nearly all of its time, so those
- * are looked at wherever they are. A sleep and a delayed start have their time, and aren't waited for.
+ * Counts pending runs by cursor and by what may be wrong with them: `''` where the row shows no problem.
+ * A run that fails again and again may be claimed for nearly all of its time, so those count while they
+ * are claimed too. A sleep and a delayed start end at a known time, and don't count as waiting.
  */
 export function countStuck({
   failures,
@@ -204,7 +204,7 @@ export function countStuck({
   readonly waitingMs: number;
 }): Statement {
   const storedAt = sql`coalesce(advanced_at, created_at)`;
-  // What waits until it is due has its time to come there; of all others it is when they came to wait.
+  // `run_at` is a time to come for runs that wait until they are due; for all others, when they began to wait.
   const since = sql`case when parked <> 1 and run_at > ${storedAt} then run_at else ${storedAt} end`;
   const waits = sql`(parked <> 1 or awaits is not null) and ${since} < ${now} - ${waitingMs}`;
   return sql`

@@ -5,32 +5,32 @@ import type { Database, Row } from "../store/database.ts";
 import { countStuck } from "./sql.ts";
 
 export type StuckOptions = {
-  /** Failed attempts of one transition from which on it counts as retrying often. Default 5. */
+  /** A run counts as retrying after this many failed attempts of one transition. Default 5. */
   failures?: number;
-  /** How long a run may wait before it counts as waiting for long. Default a day. */
+  /** A run counts as waiting after this long. Default a day. */
   waitingMs?: number;
 };
 
-/** Runs that don't get on and may need somebody, counted together where they stand alike. */
+/** Runs that make no progress and may need an operator, grouped by reason, cursor and version. */
 export type StuckRuns = {
   readonly flow: string;
   /**
-   * `set_aside`: they can't be read. `no_worker`: no pod that is up may take them, for want of their
-   * version. `retrying`: one transition has failed again and again. `waiting`: for long, but not for a time.
+   * `set_aside`: they can't be read. `no_worker`: no live pod has their flow in their version or a later
+   * one. `retrying`: one transition fails again and again. `waiting`: for long, and not for a known time.
    */
   readonly why: "set_aside" | "no_worker" | "retrying" | "waiting";
-  /** Where they stand; null before they have begun. */
+  /** Their cursor; null before they have begun. */
   readonly at: string | null;
-  /** The version that has advanced them last; 0 before any has. */
+  /** The version that advanced them last; 0 before any has. */
   readonly version: number;
   readonly runs: number;
   /** The oldest of them. */
   readonly runId: string;
-  /** Since when the one that has stood there for longest does. */
+  /** When the one that has waited longest came there. */
   readonly sinceMs: number;
 };
 
-/** Reads all open runs once, so it is for people who look and not for every second. */
+/** Reads all open runs, so it is for operators, and not to be polled. */
 export async function readStuck(
   database: Database,
   options: StuckOptions = {},

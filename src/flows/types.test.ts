@@ -203,7 +203,7 @@ describe("types along the chain", () => {
       .to("one", () => {})
       .finally(() => {});
     // @ts-expect-error finalizers come last
-    expect(() => ending.to("two", () => {})).toThrow("finalizers come last");
+    expect(() => ending.to("two", () => {})).toThrow("declare finalizers last");
     const chain = begin().to("one", () => {});
     // @ts-expect-error initializers come first
     expect(() => chain.init(() => {})).toThrow("initializers come before transitions");

@@ -45,9 +45,9 @@ test("a claimer beats while it holds tasks, and is gone from the pods when it st
 });
 
 test.each<[object, string]>([
-  [{}, "names: 1 to 500 names"],
-  [{ names: [] }, "names: 1 to 500 names"],
-  [{ names: "a" }, "names: 1 to 500 names"],
+  [{}, "names must be a list of 1 to 500 names"],
+  [{ names: [] }, "names must be a list of 1 to 500 names"],
+  [{ names: "a" }, "names must be a list of 1 to 500 names"],
   [{ names: ["no good"] }, "a task's name is"],
   [{ names: ["a"], attempts: 0 }, "attempts must be"],
   [{ names: ["a"], slots: 5 }, "unknown option `slots`"],

@@ -28,21 +28,21 @@ const configOptions = [
   "log",
 ] as const;
 
+const maxNames = 500;
+
 /** Everything has a default but `names`. */
 export type ClaimerConfig = Pick<Config, (typeof configOptions)[number]> &
   Pick<ClaimerParts, "onLost"> & {
-    /** The tasks that are claimed: by name, or by contract where that says how many may run at once. */
+    /** The tasks to claim: by name, or by contract where that has a concurrency limit. */
     names: readonly (string | TaskContract)[];
-    /** How often a task is tried that doesn't say so itself. Default 3. */
+    /** The attempts of a task that was enqueued without a number of its own. Default 3. */
     attempts?: number;
     backoff?: Backoff;
   };
 
-const maxNames = 500;
-
 /**
- * For those who bring their own loop: a pod that claims and beats, and runs nothing itself. It takes
- * its turn at leading like any other. `await using claimer = await startClaimer(…)` also stops it.
+ * For programs with their own loop: a pod that claims and sends heartbeats, but runs nothing itself. It
+ * can become the leader like any pod. `await using claimer = await startClaimer(…)` also stops it.
  */
 export async function startClaimer(config: ClaimerConfig): Promise<Claimer> {
   checkOptions("startClaimer", config, [
@@ -52,9 +52,12 @@ export async function startClaimer(config: ClaimerConfig): Promise<Claimer> {
     "backoff",
     "onLost",
   ]);
-  const { names: given, attempts, backoff, onLost, ...rest } = config;
-  if (!Array.isArray(given) || given.length === 0 || given.length > maxNames) {
-    throw new FlotillaError("invalid_option", `names: 1 to ${maxNames} names of tasks`);
+  const { names: wanted, attempts, backoff, onLost, ...rest } = config;
+  if (!Array.isArray(wanted) || wanted.length === 0 || wanted.length > maxNames) {
+    throw new FlotillaError(
+      "invalid_option",
+      `names must be a list of 1 to ${maxNames} names of tasks`,
+    );
   }
   const contracts = new Map(
     config.names.map((each) => (typeof each === "string" ? [each, undefined] : [each.name, each])),
@@ -62,7 +65,7 @@ export async function startClaimer(config: ClaimerConfig): Promise<Claimer> {
   const names = [...contracts.keys()];
   for (const name of names) checkTaskName(name);
   if (attempts !== undefined) checkNumber("attempts", attempts, { min: 1, max: 1_000 });
-  // What is held here isn't held by the pod's own worker, so there is nothing for it to keep.
+  // The pod's own worker runs nothing, so it needs no folder for an outbox or progress.
   const settings = resolveConfig({ ...rest, dataDir: false });
   const log = settings.log ?? defaultLogger();
   const database = await openStore(settings.store, { ...settings, log });

@@ -69,7 +69,7 @@ describe("a config", () => {
     [{ durability: "some" }, `durability must be one of full, relaxed, not "some"`],
     [{ migrate: "never" }, "migrate must be one of auto, check"],
     [{ server: { port: 65_536 } }, "server.port must be"],
-    [{ server: { apiKeys: ["short"] } }, "a key has at least 16 characters"],
+    [{ server: { apiKeys: ["short"] } }, "a key must have at least 16 characters"],
     [
       { heartbeatMs: 1_000, deadAfterMs: 1_999 },
       "deadAfterMs (1999) must be at least twice heartbeatMs (1000)",
@@ -82,7 +82,7 @@ describe("a config", () => {
     [{ use: [task("a", {}, () => 1), task("a", {}, () => 2)] }, `two handlers for the task "a"`],
     [
       { use: Array.from({ length: 501 }, (_, at) => task(`n${at}`, {}, () => 1)) },
-      "500 handlers at most, not 501",
+      "at most 500 handlers, not 501",
     ],
   ])("that makes no sense is refused: %j", (config, message) => {
     expect(() => defineConfig(config as Config)).toThrow(refused(message));

@@ -15,92 +15,92 @@ import { checkDataDir } from "./data-folder.ts";
 import { checkedStore, type Store } from "../store/open.ts";
 import { checkServer, type ServerConfig } from "./server-config.ts";
 
-/** What `flotilla.config.ts` says, and what `startPod` takes. Everything has a default but `use`. */
+/** The type of `flotilla.config.ts`, and of `startPod`'s argument. Everything has a default. */
 export type Config = {
   /** Where the store is: a URL, or options for Postgres. Default `sqlite:flotilla.db`. */
   store?: Store;
-  /** The handlers that this program brings. */
+  /** The handlers, flows and agents of this program. Default none. */
   use?: readonly Usable[];
-  /** Stored when the pod starts, where the store says otherwise. Made by `schedule(…)`. */
+  /** Made by `schedule(…)`. Stored when the pod starts, where the stored ones differ. */
   schedules?: readonly ScheduleDeclaration[];
-  /** `full` (default): a power cut loses nothing acked. `relaxed`: it may lose the last moments. */
+  /** `full` (default): a power cut loses no acknowledged write. `relaxed`: it may lose the last moments. */
   durability?: Durability;
   /** `auto` (default) brings the schema up to date at start, `check` only checks it. */
   migrate?: "auto" | "check";
-  /** How many tasks this pod could run at once. Default 100. */
+  /** How many tasks this pod can run at once. Default 100. */
   slots?: number;
   /** The share of the slots that is used. Default 0.8. */
   target?: number;
   /**
-   * Above which a pod takes on less than its target: how late its event loop is (default 200 ms), and
-   * the share of its memory in use (default 0.9). `false`: its target is always the same.
+   * The pod claims less than its target above these limits: the delay of its event loop (default 200 ms),
+   * and the share of its memory in use (default 0.9). `false`: without limits.
    */
   pressure?: false | Partial<PressureLimits>;
-  /** The longest a lost hint may delay a claim. Default 1,000. */
+  /** How often the pod polls: the longest that a lost notification delays a claim. Default 1,000. */
   pollMs?: number;
   /** Default 1,000. */
   heartbeatMs?: number;
-  /** How long a pod may be silent before its tasks are given to others. Default 5,000. */
+  /** How long a pod may be silent before other pods get its tasks. Default 5,000. */
   deadAfterMs?: number;
   /** After this many heartbeats with a blocked event loop the process is ended. Default 60. */
   stallBeats?: number;
   /** How long a handler has to settle after its signal has fired. Default 5,000. */
   graceMs?: number;
-  /** How long a stop waits for running tasks before it tells them to stop. Default 20,000. */
+  /** How long a stop waits for running tasks before it aborts them. Default 20,000. */
   shutdownMs?: number;
-  /** The tasks of `use` that this pod works on, by name. Default: all of them. */
+  /** The names of the tasks of `use` that this pod claims. Default: all of them. */
   only?: readonly string[];
-  /** Runs around every handler, the first outermost. Default none. */
+  /** Wraps every handler, the first outermost. Default none. */
   middleware?: readonly Middleware[];
-  /** How long finished tasks are kept, all alike or by how they ended. Default 7 days. */
+  /** How long finished tasks are kept, one value for all or by status. Default 7 days. */
   retentionMs?: number | Partial<Retention>;
   /** Default 256 KiB. */
   maxPayloadBytes?: number;
   /** Default 256 KiB. */
   maxResultBytes?: number;
   /**
-   * The folder for what this machine keeps for itself: results that can't be stored yet, progress.
-   * Default `.flotilla` where the program was started; made only when something is kept. `false`: none.
+   * The folder for this machine's own files: results that can't be stored yet, local progress. Default
+   * `.flotilla` in the working directory, created on first use. `false`: none.
    */
   dataDir?: string | false;
-  /** How much of results the outbox keeps while the store is away. Default 64 MiB. */
+  /** The size of the outbox, which keeps results while the store is unavailable. Default 64 MiB. */
   outboxMaxBytes?: number;
   /**
-   * What becomes of a promise that a handler leaves behind and that rejects: `log` (default) logs it
-   * with its task, `exit` lets Node end the process.
+   * When a promise that a handler doesn't await rejects: `log` (default) logs it with its task, `exit`
+   * lets Node end the process.
    */
   onUnhandledRejection?: "log" | "exit";
   /** A pino logger, or anything like it. Default: pino on standard error. */
   log?: Logger;
-  /** Called once the pod claims: the place to enqueue what keeps itself going, or to warm a cache. */
+  /** Called once the pod claims, for example to enqueue a first task or to warm a cache. */
   onStart?: (tasks: Tasks) => void | Promise<void>;
   server?: ServerConfig;
-  /** What this pod does for sessions. `false`: nothing, others do. */
+  /** How this pod serves sessions. `false`: it doesn't, other pods do. */
   sessions?: false | SessionsConfig;
 };
 
 export type SessionsConfig = {
   /**
-   * How many logs conversations are spread over, where none were made yet: a power of two up to 256.
-   * Default 4, and 1 in a SQLite file. It is never changed afterwards.
+   * How many logs conversations are spread over: a power of two up to 256. Default 4, and 1 in a SQLite
+   * file. Used when the store has no logs yet; it can't be changed afterwards.
    */
   logs?: number;
   /**
-   * Lets agents that were made over HTTP or by the command line be on this machine or in a private
-   * network. Default false. Those in code say it themselves.
+   * Allows agents that were created over HTTP or by the CLI to be on this machine or in a private network.
+   * Default false. Agents in code have an option of their own.
    */
   privateAgents?: boolean;
   /**
-   * How many turns and compactions this pod has under way at once. Others wait, tenants in turns. Default
-   * 1,000. How many calls a provider takes at once is for its throttle to say.
+   * How many turns and compactions this pod runs at once. The others wait, round-robin by tenant. Default
+   * 1,000. To limit the calls to a provider, use a throttle.
    */
   maxTurns?: number;
 };
 
-// Where it can't be written, as in a container without a disk, the pod says so and works without.
+// Where it isn't writable, as in a container without a disk, the pod logs a warning and works without it.
 export const defaultDataDir = ".flotilla";
 
-/** A config with every default in place. */
+/** A config with all defaults filled in. */
 export type PodSettings = Required<
   Omit<Config, Optional | "retentionMs" | "pressure" | "sessions">
 > &
@@ -113,14 +113,14 @@ export type PodSettings = Required<
 type Optional = "only" | "log" | "onStart" | "server";
 
 /**
- * How many logs are made where nobody says otherwise. A SQLite file has one writer, which one log with
- * larger records serves best; on Postgres several pods share the work.
+ * The default number of logs. A SQLite file has one writer, so one log with larger records is best. On
+ * Postgres several pods share the work.
  */
 export function logsFor(store: Store): number {
   return typeof store === "string" && store.startsWith("sqlite:") ? 1 : 4;
 }
 
-/** What a limit on payloads or results may be. */
+/** The range of the limits on payloads and results. */
 export const bytesRange: NumberRange = { min: 1, max: 64 * 1024 * 1024 };
 
 const numbers: Readonly<Record<string, NumberRange & { byDefault: number }>> = {
@@ -136,6 +136,9 @@ const numbers: Readonly<Record<string, NumberRange & { byDefault: number }>> = {
   maxResultBytes: { byDefault: defaultMaxBytes, ...bytesRange },
   outboxMaxBytes: { byDefault: 64 * 1024 * 1024, min: 0, max: 64 * 1024 ** 3 },
 };
+
+// A turn keeps its answer and the history in memory.
+const defaultMaxTurns = 1_000;
 
 const others = [
   "store",
@@ -155,20 +158,20 @@ const others = [
   "onUnhandledRejection",
 ];
 
-/** Checks a config where it is written, so that mistakes show at once, with types that help. */
+/** Checks a config where it is defined, so that mistakes show at once. */
 export function defineConfig(config: Config): Config {
   resolveConfig(config);
   return config;
 }
 
-/** Fills in the defaults, and refuses what makes no sense. */
+/** Checks the options, and fills in the defaults. */
 export function resolveConfig(config: Config): PodSettings {
   checkOptions("config", config, [...others, ...Object.keys(numbers)]);
-  const given = config as Record<string, unknown>;
+  const values = config as Record<string, unknown>;
   const settings = Object.fromEntries(
     Object.entries(numbers).map(([name, { byDefault, ...range }]) => [
       name,
-      checkNumber(name, given[name] ?? byDefault, range),
+      checkNumber(name, values[name] ?? byDefault, range),
     ]),
   );
   const { store = "sqlite:flotilla.db", durability = "full", migrate = "auto", use = [] } = config;
@@ -183,10 +186,10 @@ export function resolveConfig(config: Config): PodSettings {
   if (deadAfterMs < heartbeatMs * 2) {
     throw new FlotillaError(
       "invalid_option",
-      `deadAfterMs (${deadAfterMs}) must be at least twice heartbeatMs (${heartbeatMs}), or healthy pods look dead`,
+      `deadAfterMs (${deadAfterMs}) must be at least twice heartbeatMs (${heartbeatMs}), or healthy pods count as dead`,
     );
   }
-  // Where nobody has chosen one, a machine without a disk to write on works without.
+  // The default folder may be unwritable: a machine without a disk works without it.
   if (config.dataDir !== undefined && config.dataDir !== defaultDataDir)
     checkDataDir(config.dataDir);
   checkServer(config.server);
@@ -214,26 +217,23 @@ export function resolveConfig(config: Config): PodSettings {
   };
 }
 
-// Each holds an answer and the history that it was told, so this bounds memory.
-const defaultMaxTurns = 1_000;
-
 function sessionsOf(
-  given: Config["sessions"] = {},
+  options: Config["sessions"] = {},
   store: Store,
 ): false | Required<SessionsConfig> {
-  if (given === false) return false;
-  checkOptions("sessions", given, ["logs", "privateAgents", "maxTurns"]);
-  const { logs = logsFor(store), privateAgents = false, maxTurns = defaultMaxTurns } = given;
+  if (options === false) return false;
+  checkOptions("sessions", options, ["logs", "privateAgents", "maxTurns"]);
+  const { logs = logsFor(store), privateAgents = false, maxTurns = defaultMaxTurns } = options;
   checkNumber("sessions.maxTurns", maxTurns, { min: 1, max: 100_000 });
   checkNumber("sessions.logs", logs, { min: 1, max: 256 });
   if (Number.isInteger(Math.log2(logs))) return { logs, privateAgents, maxTurns };
   throw new FlotillaError("invalid_option", `sessions.logs must be a power of two, not ${logs}`);
 }
 
-function pressureOf(given: Config["pressure"] = {}): false | PressureLimits {
-  if (given === false) return false;
-  checkOptions("pressure", given, ["eventLoopMs", "memory"]);
-  const { eventLoopMs = 200, memory = 0.9 } = given;
+function pressureOf(options: Config["pressure"] = {}): false | PressureLimits {
+  if (options === false) return false;
+  checkOptions("pressure", options, ["eventLoopMs", "memory"]);
+  const { eventLoopMs = 200, memory = 0.9 } = options;
   return {
     eventLoopMs: checkNumber("pressure.eventLoopMs", eventLoopMs, { min: 1, max: 60_000 }),
     memory: checkNumber("pressure.memory", memory, { min: 0.1, max: 0.99, whole: false }),

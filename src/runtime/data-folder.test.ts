@@ -32,7 +32,7 @@ test("two stores have a folder each, wherever they are", async () => {
 test("a folder that can't be written is refused where it was asked for", () => {
   const file = join(folder, "file");
   writeFileSync(file, "");
-  expect(() => resolveConfig({ dataDir: join(file, "below") })).toThrow(/can't be written/);
+  expect(() => resolveConfig({ dataDir: join(file, "below") })).toThrow(/isn't writable/);
   expect(() => resolveConfig({ dataDir: "" })).toThrow(/dataDir must be a folder's path/);
   expect(resolveConfig({ dataDir: false }).dataDir).toBe(false);
 });
@@ -63,7 +63,7 @@ test("without a folder that can be written a pod says so once and works without"
   const clock = { now: () => 0, monotonic: () => 0, after: () => () => {} };
   expect(await localProgressFor(settings, database, { clock, log })).toEqual({});
   expect(warnings).toEqual([
-    expect.stringContaining("no outbox"),
-    expect.stringContaining("progress isn't kept on this machine"),
+    expect.stringContaining("outbox disabled"),
+    expect.stringContaining("local progress disabled"),
   ]);
 });

@@ -5,16 +5,16 @@ import type { Database } from "../store/database.ts";
 import { sql, table } from "../store/sql.ts";
 
 /**
- * The folder in `dataDir` for what this machine keeps about one store. It goes by when the store was
- * made, so that a store that moved keeps its folder, and another one at the same URL gets its own:
- * what was meant for one must never be sent to the other.
+ * The folder in `dataDir` for this machine's files about one store. Its name is made of the time when the
+ * store was created. So a store that moved keeps its folder, and another store at the same URL gets its
+ * own: results for one must never be sent to the other.
  */
 export async function dataFolderOf(dataDir: string, database: Database): Promise<string> {
   const [row] = await database.read(sql`select applied_at from ${table("migration")} where id = 1`);
   return join(resolve(dataDir), `store-${Number(row!["applied_at"]).toString(36)}`);
 }
 
-/** Refuses a folder that could neither be written nor made. Makes nothing. */
+/** Refuses a folder that can neither be written nor created. Creates nothing. */
 export function checkDataDir(dataDir: string | false): void {
   if (dataDir === false) return;
   if (typeof dataDir !== "string" || dataDir === "") {
@@ -23,11 +23,11 @@ export function checkDataDir(dataDir: string | false): void {
   if (canBeWritten(dataDir)) return;
   throw new FlotillaError(
     "invalid_option",
-    `dataDir: ${resolve(dataDir)} can't be written: name another folder, or false for none`,
+    `dataDir: ${resolve(dataDir)} isn't writable: set another folder, or false for none`,
   );
 }
 
-/** Whether the folder, or the nearest one above it that is there, can be written. */
+/** Whether the folder, or its nearest existing ancestor, is writable. */
 export function canBeWritten(folder: string): boolean {
   let nearest = resolve(folder);
   while (!existsSync(nearest)) nearest = dirname(nearest);

@@ -5,11 +5,11 @@ import type { StuckOptions, StuckRuns } from "../flows/stuck.ts";
 import type { Flotilla, PodInfo } from "./connect.ts";
 import type { Usable } from "./handlers.ts";
 
-/** A flow as the whole fleet knows it. */
+/** A flow in the whole fleet. */
 export type FlowView = FlowCount & {
-  /** Its machine, where this program has it; null where only others do. */
+  /** Its machine, where this program has it; null where only other programs do. */
   readonly machine: Machine | null;
-  /** The versions of it that pods which are up work with. */
+  /** The versions of it that live pods have. */
   readonly workers: readonly FlowWorkers[];
   readonly stuck: readonly StuckRuns[];
 };
@@ -17,15 +17,17 @@ export type FlowView = FlowCount & {
 export type FlowWorkers = {
   readonly version: number;
   readonly pods: number;
-  /** When the one of them was heard of that was heard of last. */
+  /** The latest heartbeat of these pods. */
   readonly lastHeartbeatMs: number;
 };
+
+const noRuns = { places: {}, openByVersion: {}, completed: 0, failed: 0, cancelled: 0 };
 
 export function machinesOf(use: readonly Usable[]): Machine[] {
   return use.filter(isFlow) as readonly unknown[] as Machine[];
 }
 
-/** All flows that have runs, that this program has, or that pods say they work on, in order of their names. */
+/** All flows that have runs, that this program has, or that live pods have, ordered by name. */
 export async function readFlows(
   { runs, pods }: Pick<Flotilla, "runs" | "pods">,
   machines: readonly Machine[],
@@ -44,7 +46,7 @@ export async function readFlows(
   }));
 }
 
-/** The same without functions: of its machine the version, the parts and the finalizers. */
+/** A flow as JSON. Of its machine: the version, the queue and the names of all parts. */
 export function flowToJson({ machine, ...rest }: FlowView) {
   const { places = {}, completed = 0, failed = 0, cancelled = 0 } = rest;
   const parts = [...(machine?.parts ?? []), ...(machine?.finalizers ?? [])];
@@ -62,9 +64,7 @@ export function flowToJson({ machine, ...rest }: FlowView) {
   };
 }
 
-const noRuns = { places: {}, openByVersion: {}, completed: 0, failed: 0, cancelled: 0 };
-
-/** By flow and version, by what pods say of themselves. */
+/** Counts live pods by flow and version, from their metadata. */
 function flowWorkers(pods: readonly PodInfo[]): Map<string, FlowWorkers[]> {
   const found = new Map<string, FlowWorkers[]>();
   for (const { status, metadata, lastHeartbeatMs } of pods) {
@@ -75,8 +75,8 @@ function flowWorkers(pods: readonly PodInfo[]): Map<string, FlowWorkers[]> {
       const workers = found.get(flow) ?? [];
       const same = workers.find((each) => each.version === version);
       const others = workers.filter((each) => each !== same);
-      const heardMs = Math.max(lastHeartbeatMs, same?.lastHeartbeatMs ?? 0);
-      const joined = { version, pods: (same?.pods ?? 0) + 1, lastHeartbeatMs: heardMs };
+      const latestMs = Math.max(lastHeartbeatMs, same?.lastHeartbeatMs ?? 0);
+      const joined = { version, pods: (same?.pods ?? 0) + 1, lastHeartbeatMs: latestMs };
       found.set(
         flow,
         [...others, joined].toSorted((one, other) => one.version - other.version),

@@ -6,22 +6,22 @@ import { flowHandler, isFlow } from "../flows/drive/drive.ts";
 import type { TaskHandler } from "../tasks/task.ts";
 import type { AgentSpec } from "../sessions/agents/agent.ts";
 
-// A claim asks for each name on its own, in one statement, and SQLite puts no more than 500 into one.
+// A claim has one select per name in a compound statement, and SQLite allows 500 of them.
 const maxHandlers = 500;
 
-/** What a pod can work with: handlers of tasks, flows, and agents. */
+/** What a config's `use` takes: handlers of tasks, flows, and agents. */
 export type Usable = Workable | AgentSpec;
 
-/** What stands behind tasks and runs. */
+/** The handlers of tasks and runs. */
 export type Workable = TaskHandler | Flow;
 
 export function workablesOf(use: readonly Usable[]): Workable[] {
   return use.filter((each): each is Workable => !isAgent(each));
 }
 
-/** Whether this is what `agent(…)` gives. */
-export function isAgent(given: Usable): given is AgentSpec {
-  return typeof given === "object" && given !== null && "source" in given && "during" in given;
+/** Whether a value was made by `agent(…)`. */
+export function isAgent(value: Usable): value is AgentSpec {
+  return typeof value === "object" && value !== null && "source" in value && "during" in value;
 }
 
 /** Every agent of a program by its name. */
@@ -36,27 +36,27 @@ export function agentsByName(use: readonly Usable[]): Map<string, AgentSpec> {
   return agents;
 }
 
-/** Every handler of a program by its task's name, with those that `onFailure` brings. */
+/** Every handler of a program by its task's name, including those of `onFailure`. */
 export function handlersByName(use: readonly Usable[]): Map<string, TaskHandler> {
   const handlers = new Map<string, TaskHandler>();
   if (!Array.isArray(use)) {
     throw new FlotillaError("invalid_option", "use must be an array of handlers");
   }
-  const given = workablesOf(use).map((each) =>
+  const declared = workablesOf(use).map((each) =>
     isFlow(each) ? flowHandler(each) : (each as TaskHandler),
   );
-  for (const handler of given) {
+  for (const handler of declared) {
     if (typeof handler?.run === "function") continue;
     throw new FlotillaError(
       "invalid_option",
       `use: ${JSON.stringify(handler?.name ?? handler)} has no handler; pass what \`${handler?.isFlow ? ".end()" : ".handle(…)"}\` returned`,
     );
   }
-  const all = withFollowUps(given);
+  const all = withFollowUps(declared);
   if (all.length > maxHandlers) {
     throw new FlotillaError(
       "invalid_option",
-      `use: a pod takes ${maxHandlers} handlers at most, not ${all.length}: spread them over several`,
+      `use: a pod takes at most ${maxHandlers} handlers, not ${all.length}: spread them over several pods`,
     );
   }
   checkQueues(all);
@@ -69,7 +69,7 @@ export function handlersByName(use: readonly Usable[]): Map<string, TaskHandler>
   return handlers;
 }
 
-/** The handlers that a pod works with: those that `only` names and what follows them, or all. */
+/** The handlers of a pod: those that `only` names with their `onFailure`, or all. */
 export function selectHandlers(
   use: readonly Usable[],
   only: readonly string[] | undefined,
@@ -90,7 +90,7 @@ export function selectHandlers(
   return handlersByName(chosen.filter((each) => !chosen.some((other) => other.onFailure === each)));
 }
 
-/** A queue has one limit, whichever flow names it. */
+/** A queue has one limit for all flows. */
 function checkQueues(handlers: readonly TaskHandler[]): void {
   const limits = new Map<string, number>();
   for (const { name, queue } of handlers) {
@@ -100,7 +100,7 @@ function checkQueues(handlers: readonly TaskHandler[]): void {
     if (limit === queue.limit) continue;
     throw new FlotillaError(
       "invalid_option",
-      `use: the queue "${queue.name}" has the limit ${limit} in one flow and ${queue.limit} in "${name}": a queue has one`,
+      `use: the queue "${queue.name}" has the limit ${limit} in one flow and ${queue.limit} in "${name}": use the same limit`,
     );
   }
 }

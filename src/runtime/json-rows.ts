@@ -3,7 +3,7 @@ import { checkOptions } from "../base/options.ts";
 import { asTime } from "../base/time.ts";
 import { type EnqueueOptions, enqueueOptionNames } from "../tasks/enqueue/options.ts";
 
-/** A task as JSON says it: what the server takes, and what a line of a file holds. */
+/** A task as JSON: in the body of a request, or in a line of a file. */
 export type JsonRow = {
   readonly name: string;
   readonly input: unknown;
@@ -14,21 +14,21 @@ export type JsonRowOptions = Omit<EnqueueOptions, "tx" | "trace">;
 
 const optionNames = enqueueOptionNames.filter((name) => name !== "tx" && name !== "trace");
 
-/** Reads a row. The values of its options are checked where tasks are made. */
+/** Parses a row. The values of its options are checked when the task is enqueued. */
 export function parseRow(what: string, value: unknown, defaults: Partial<JsonRow> = {}): JsonRow {
   const row = asObject(what, value);
   checkOptions(what, row, ["name", "input", "options"]);
   const { name = defaults.name, input = null, options = {} } = row;
   if (typeof name !== "string") {
-    throw new FlotillaError("invalid_input", `${what} needs \`name\`, the name of a task, as text`);
+    throw new FlotillaError("invalid_input", `${what} needs \`name\`, the name of a task`);
   }
-  const given = asObject("options", options);
-  checkOptions("options", given, optionNames);
-  for (const [option, each] of Object.entries(given)) {
+  const ownOptions = asObject("options", options);
+  checkOptions("options", ownOptions, optionNames);
+  for (const [option, each] of Object.entries(ownOptions)) {
     if (each === null) throw new FlotillaError("invalid_option", `${option} must not be null`);
   }
-  const runAt = "runAt" in given ? { runAt: asTime(given["runAt"]) } : {};
-  return { name, input, options: { ...defaults.options, ...given, ...runAt } };
+  const runAt = "runAt" in ownOptions ? { runAt: asTime(ownOptions["runAt"]) } : {};
+  return { name, input, options: { ...defaults.options, ...ownOptions, ...runAt } };
 }
 
 /** A line of a file, and its number from 1. */
@@ -39,7 +39,7 @@ export type NumberedLine = { readonly number: number } & (
 
 const newline = 0x0a;
 
-/** The lines of what comes in parts, without the empty ones. One that is too long is passed over. */
+/** Splits chunks into lines, without the empty ones. A line that is too long becomes an error. */
 export async function* readLines(
   chunks: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
   { maxBytes }: { maxBytes: number },
@@ -76,7 +76,7 @@ export async function* readLines(
   if (last) yield last;
 }
 
-/** The row that a line holds. */
+/** Parses the row in a line. */
 export function parseLine(line: NumberedLine, defaults: Partial<JsonRow> = {}): JsonRow {
   if ("error" in line) throw line.error;
   let value: unknown;
@@ -97,7 +97,7 @@ function decode(parts: readonly Uint8Array[]): string | undefined {
 }
 
 function tooLong(number: number, maxBytes: number): FlotillaError {
-  const message = `line ${number} takes more than ${maxBytes} bytes`;
+  const message = `line ${number} is longer than ${maxBytes} bytes`;
   return new FlotillaError("payload_too_large", message, { details: { maxBytes } });
 }
 

@@ -9,8 +9,8 @@ import type { PodSettings } from "./config.ts";
 import { canBeWritten, dataFolderOf } from "./data-folder.ts";
 
 /**
- * The outbox of a pod whose store is elsewhere. A store in a file is on this machine's disk itself: what
- * ails the one would ail the other.
+ * The outbox of a pod whose store is on another machine. A SQLite store needs none: it is on the same
+ * disk, so a disk failure would affect both.
  */
 export async function outboxDiskFor(
   { store, dataDir }: PodSettings,
@@ -21,7 +21,7 @@ export async function outboxDiskFor(
   if (!canBeWritten(dataDir)) {
     log.warn(
       { dataDir },
-      "no outbox: the folder can't be written, so results that can't be stored are kept in memory only",
+      "outbox disabled: dataDir isn't writable, unstored results are kept in memory only",
     );
     return {};
   }
@@ -29,7 +29,7 @@ export async function outboxDiskFor(
   return { outboxDisk: outboxFolder(await dataFolderOf(dataDir, database), log) };
 }
 
-/** Where this machine keeps progress, if one of the handlers asks for that. */
+/** The local progress store, if one of the handlers has `progress: "local"`. */
 export async function localProgressFor(
   { use, dataDir }: PodSettings,
   database: Database,
@@ -37,14 +37,14 @@ export async function localProgressFor(
 ): Promise<{ localProgress?: LocalProgress }> {
   if (!use.some((each) => "options" in each && each.options.progress === "local")) return {};
   if (dataDir === false || !canBeWritten(dataDir)) {
-    log.warn({ dataDir }, "progress isn't kept on this machine: it has no folder for it");
+    log.warn({ dataDir }, "local progress disabled: there is no writable dataDir");
     return {};
   }
   const { localProgress } = await import("../tasks/run/local-progress.ts");
   return { localProgress: localProgress(await dataFolderOf(dataDir, database), { clock, log }) };
 }
 
-/** Where this machine keeps its view of failed tasks: in its folder, if it has one that can be written. */
+/** The files of the dead-letter index: in the data folder, if there is a writable one. */
 export function deadLetterViews(
   dataDir: string | false | undefined,
   database: Database,

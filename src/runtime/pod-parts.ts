@@ -25,7 +25,7 @@ import type { ThrottleRegistry } from "../throttles/registry.ts";
 import type { ThisProcess } from "./process.ts";
 import type { PodThrottlesClient, ThrottleEvent } from "./throttles.ts";
 
-/** Everything a pod touches of the outside. Production and simulation bring their own. */
+/** Everything outside that a pod uses. Production and simulation pass their own. */
 export type PodParts = {
   podId: string;
   database: Database;
@@ -37,21 +37,21 @@ export type PodParts = {
   startHeartbeat: (options: HeartbeatHooks) => Heartbeat;
   reportAlive: () => void;
   abandonCallsUpTo: (call: number) => void;
-  /** Looks how hard this process has it. Without it the pod's capacity is what it is. */
+  /** Reads this process's event-loop lag and memory. Without it the pod's capacity is constant. */
   readPressure?: () => Pressure;
-  /** Where endings are kept that the store can't take now. Without it, in memory alone. */
+  /** Keeps results that can't be stored now. Without it they are only in memory. */
   outboxDisk?: OutboxDisk;
   localProgress?: LocalProgress;
-  /** Where the view of failed tasks is kept. Without it, in memory. */
+  /** Keeps the dead-letter index. Without it the index is only in memory. */
   views?: IndexFiles;
-  /** Tells which processes of this machine are gone. Without it nobody is known to be. */
+  /** Checks which processes of this machine are gone. Without it none is known to be. */
   thisProcess?: ThisProcess | undefined;
-  /** The way to agents at URLs. Without it, the network of this machine. */
+  /** The network to agents at URLs. Default: this machine's. */
   agentNetwork?: AgentNetwork;
-  /** Lets code of this process that is outside of handlers use the pod's permits, until it is undone. */
+  /** Lets code outside handlers use the pod's permits. Returns a function that undoes it. */
   enlist?: (throttles: ThrottleRegistry) => () => void;
   onEvent?: (event: PodEvent) => void;
-  /** Told of a name that a task was enqueued under here and that no pod which is up works on. */
+  /** Called with the name of a task that was enqueued here and that no live pod has a handler for. */
   onNoWorker?: (name: string) => void;
 };
 
@@ -72,36 +72,35 @@ export type PodEvent =
   | {
       readonly type: "leading";
       readonly podId: string | undefined;
-      /** How long the leader before had been silent, if it fell silent. */
+      /** How long the last leader had been silent, if it fell silent. */
       readonly silentMs?: number;
     }
   | {
       readonly type: "recovered";
       readonly tasks: number;
-      /** For each pod that held some: from its last beat until they were given back. */
+      /** For each dead pod with claims: the time from its last beat to the recovery. */
       readonly silencesMs: readonly number[];
     };
 
-/** One running Flotilla process: it claims and runs tasks, and can be asked everything about them. */
-export type Pod = TaskShortcuts & {
-  readonly tasks: Tasks;
+/** A running pod: it claims and runs tasks, and has the clients for everything in the store. */
+export type Pod = Tasks & {
   readonly podId: string;
   readonly deadLetters: DeadLetters;
   readonly runs: Runs;
   readonly schedules: Schedules;
   readonly throttles: PodThrottlesClient;
   readonly sessions: Sessions;
-  /** What the server asks through; null where the pod serves no sessions. */
+  /** The service behind the server's session routes; null where the pod serves no sessions. */
   readonly sessionService: SessionService | null;
-  /** What it has to do for sessions right now; undefined while there are none. */
+  /** The pod's load by sessions; undefined while there are none. */
   sessionLoad(): SessionLoad | undefined;
-  /** The pod that this one takes for the leader. */
+  /** The leader, as far as this pod knows. */
   readonly leader: string | undefined;
   readonly running: number;
   readonly state: Worker["state"];
-  /** How many tasks it takes on at most right now, and everything that keeps it from claiming more. */
+  /** How many tasks it may hold right now, and all reasons why it doesn't claim more. */
   readonly capacity: PodState;
-  /** Stops claiming, lets running tasks end, gives the rest back, says goodbye. Can be called again. */
+  /** Stops claiming, waits for running tasks, releases the rest, and marks the pod as left. Idempotent. */
   stop(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 };

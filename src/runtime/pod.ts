@@ -33,21 +33,24 @@ export { reasonCodes } from "../tasks/run/pod-status.ts";
 
 export type { HeartbeatHooks, Pod, PodEvent, PodParts } from "./pod-parts.ts";
 
-// The first beat makes the pod known; without it nothing can be claimed.
+// The first beat inserts the pod's row; without it the pod can't claim.
 const firstBeatLimitMs = 30_000;
-// What takes longer goes on beside the pod's own work.
+// After this the pod starts, and the outbox is sent meanwhile.
 const leftoversLimitMs = 10_000;
 const pruneBusMs = 60_000;
 
-/** Puts a pod together and starts it. Resolves when it is known to the others and claims. */
+/** Assembles a pod and starts it. Resolves when its first heartbeat is stored and it claims. */
 export async function assemblePod(settings: PodSettings, parts: PodParts): Promise<Pod> {
   const { podId, database, clock, log } = parts;
-  // A listener that throws must not take claimed tasks with it: nobody would ever run them.
+  // A listener that throws must not break the claim loop: no pod would run the claimed tasks.
   const onEvent = (event: PodEvent): void => {
     try {
       parts.onEvent?.(event);
     } catch (error) {
-      log.error({ pod: podId, event: event.type, error: messageOf(error) }, "`onEvent` threw");
+      log.error(
+        { pod: podId, event: event.type, error: messageOf(error) },
+        "onEvent listener threw",
+      );
     }
   };
   const { heartbeatMs, deadAfterMs, stallBeats } = settings;
@@ -99,7 +102,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
   const throttles = createPodThrottles({ ...parts, onEvent, handlers, agents });
   const runs = createRuns(tasks, { ...scheduleParts, stopping: () => stopped !== undefined });
 
-  // First of all, because whoever sees its pod silent gives such a task to somebody else.
+  // Leftovers are sent first: the leader gives their tasks to other pods once the old pod counts as dead.
   const outbox =
     parts.outboxDisk &&
     createOutbox({ ...parts, disk: parts.outboxDisk, maxBytes: settings.outboxMaxBytes });
@@ -150,7 +153,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
   };
 
   let prunedMs = clock.monotonic();
-  /** Letters that nobody has fetched, such as those to a program that is gone. */
+  /** Deletes envelopes that were never received, such as those to a process that is gone. */
   const pruneBus = (): void => {
     if (!settings.sessions || clock.monotonic() - prunedMs < pruneBusMs) return;
     prunedMs = clock.monotonic();
@@ -178,7 +181,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     onError(error) {
       lastError = error;
       onEvent({ type: "beat_failed" });
-      log.warn({ pod: podId, error }, "a heartbeat failed");
+      log.warn({ pod: podId, error }, "heartbeat failed");
     },
   });
   const endHeartbeat = async () => {
@@ -235,19 +238,16 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     sessions = startOnFirstUse(() => startSessions(sessionParts));
     if (hasSessions) sessions.wake();
   }
-  log.info(
-    { pod: podId, names: [...handlers.keys()], slots: settings.slots },
-    "the pod has started",
-  );
+  log.info({ pod: podId, names: [...handlers.keys()], slots: settings.slots }, "pod started");
 
   const stop = async (): Promise<void> => {
-    log.info({ pod: podId, running: worker.running }, "the pod is stopping");
+    log.info({ pod: podId, running: worker.running }, "pod stopping");
     const fired = firing.stop();
     await Promise.all([
       worker.stop({ waitMs: settings.shutdownMs }),
       sessions?.stop({ waitMs: settings.shutdownMs }),
     ]);
-    // Handlers have ended, or were left to themselves with the permits that they have.
+    // Handlers have ended, or were abandoned and keep their permits.
     const throttlesStopped = throttles.stop();
     leaving.abort();
     await leftovers;
@@ -260,8 +260,8 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     await throttlesStopped;
     await passing;
     await endHeartbeat();
-    await leaveFleet(database, podId);
-    log.info({ pod: podId }, "the pod has stopped");
+    await database.write([markLeft(podId)]).catch(() => {});
+    log.info({ pod: podId }, "pod stopped");
   };
 
   return {
@@ -292,7 +292,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
   };
 }
 
-/** Two own beats further apart than this are a gap, after which nobody's silence counts. */
+/** If two beats of this pod are further apart than this, the silence of other pods is counted anew. */
 export function gapOf({
   heartbeatMs,
   deadAfterMs,

@@ -8,23 +8,32 @@ import { FlotillaError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import type { Pressure } from "../tasks/claim/capacity.ts";
 
-/** Tells the processes of one machine apart, and which of them are gone. */
+// Fields of proc(5), counted after the program's name, which may contain any character.
+const stateField = 0;
+const startField = 19;
+
+const resolutionMs = 20;
+const nsPerMs = 1e6;
+
+const levels = [...Object.keys(pino.levels.values), "silent"];
+
+/** Identifies this process, and checks whether other processes of the machine are gone. */
 export type ThisProcess = {
-  /** This process, as others on its machine find it. */
+  /** The identity of this process, for other processes on the machine. */
   readonly host: string;
-  /** Whether the process that says this of itself is known to have ended. */
+  /** Whether the process with this identity is known to have ended. */
   isGone(host: string): boolean;
 };
 
 type Identity = {
-  /** Since when the machine runs, and which numbers its processes have here. */
+  /** The host name, the boot and the PID namespace. */
   readonly machine: string;
   readonly pid: number;
-  /** Numbers of processes are given again; the moment of their start isn't. */
+  /** The start time, because PIDs are reused. */
   readonly started: string;
 };
 
-/** Only Linux says all that is needed; elsewhere nobody is known to be gone, and there is none. */
+/** Undefined except on Linux: only /proc has all that is needed. Then no process is known to be gone. */
 export function identifyProcess(): ThisProcess | undefined {
   const own = identityOf(process.pid);
   if (!own) return undefined;
@@ -56,16 +65,12 @@ function machineId(): string | undefined {
   }
 }
 
-// After the program's name, which may hold anything, in the order of proc(5).
-const stateField = 0;
-const startField = 19;
-
-/** What the system says of a process; `none` where there is none, undefined where it doesn't say. */
+/** Reads a process's start time; `none` where there is no such process, undefined where that is unknown. */
 function statOf(pid: number): { started: string } | "none" | undefined {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, "utf8");
     const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");
-    // One that has ended, and only waits for its parent to look, makes no calls any more.
+    // A zombie has ended, and makes no more calls.
     if (fields[stateField] === "Z" || fields[stateField] === "X") return "none";
     const started = fields[startField];
     return started ? { started } : undefined;
@@ -74,7 +79,7 @@ function statOf(pid: number): { started: string } | "none" | undefined {
   }
 }
 
-/** Where /proc hides the processes of others, they are still there to be sent a signal; this one does nothing. */
+/** Where /proc hides the processes of other users, signal 0 still shows that one exists. */
 function mayRun(pid: number): boolean {
   try {
     process.kill(pid, 0);
@@ -99,22 +104,19 @@ function parse(host: string): Identity | undefined {
 }
 
 type PressureGauge = {
-  /** What was seen since the last look. */
+  /** The pressure since the last read. */
   read(): Pressure;
   stop(): void;
 };
 
-const resolutionMs = 20;
-const nsPerMs = 1e6;
-
-/** Looks at this process: how late its event loop is, and how much of its memory is used. */
+/** Reads this process's event-loop lag and memory. */
 export function createPressureGauge(): PressureGauge {
   const gaps = monitorEventLoopDelay({ resolution: resolutionMs });
   gaps.enable();
   let before = sumsOf({ count: 0, mean: 0, stddev: 0 });
   return {
     read() {
-      // Not reset between looks: that would forget the gap that is under way, which may be the long one.
+      // Not reset between reads: that would forget the present gap, which may be a long one.
       const now = sumsOf(gaps);
       const lateMs = lateness(before, now);
       before = now;
@@ -124,7 +126,7 @@ export function createPressureGauge(): PressureGauge {
   };
 }
 
-/** Of gaps between turns of the event loop: their sum, and the sum of their squares. */
+/** The sum of the gaps between turns of the event loop, and the sum of their squares. */
 type Sums = { readonly totalMs: number; readonly squares: number };
 
 function sumsOf({ count, mean, stddev }: { count: number; mean: number; stddev: number }): Sums {
@@ -134,8 +136,8 @@ function sumsOf({ count, mean, stddev }: { count: number; mean: number; stddev: 
 }
 
 /**
- * How long the gap is that a moment since the last look falls into, on average. A long gap holds more
- * moments than a short one, so that one long block counts for more than many short waits beside it.
+ * The average gap that a random moment since the last read falls into. A long gap contains more moments
+ * than a short one, so one long block counts for more than many short waits.
  */
 export function lateness(before: Sums, now: Sums): number {
   const totalMs = now.totalMs - before.totalMs;
@@ -143,17 +145,15 @@ export function lateness(before: Sums, now: Sums): number {
   return Math.max(0, (now.squares - before.squares) / totalMs - resolutionMs);
 }
 
-/** By the heap's own limit, and by that of the container where there is one. */
+/** The used share of the heap's limit, or of the container's, whichever is higher. */
 function memoryUsed(): number {
   const { used_heap_size: used, heap_size_limit: limit } = getHeapStatistics();
   const allowed = process.constrainedMemory();
-  // Where nobody has set a limit, the system gives a number that no machine has.
+  // Without a limit, the system reports more memory than the machine has.
   const isLimited = allowed > 0 && allowed < totalmem();
   const ofContainer = isLimited ? process.memoryUsage.rss() / allowed : 0;
   return Math.max(used / limit, ofContainer);
 }
-
-const levels = [...Object.keys(pino.levels.values), "silent"];
 
 /** JSON lines on standard error, so that standard output stays the program's own. */
 export function defaultLogger(level = process.env["FLOTILLA_LOG_LEVEL"] ?? "info"): Logger {

@@ -7,45 +7,45 @@ export type ServerConfig = {
   host?: string;
   /** Default 8080; 0 takes a free one. */
   port?: number;
-  /** Who may call, by `Authorization: Bearer <key>`. At least 16 characters each. */
+  /** Keys for `Authorization: Bearer <key>`. At least 16 characters each. */
   apiKeys?: readonly ApiKey[];
-  /** How tokens of users are checked. Without it there are none. */
+  /** How tokens of users are verified. Without it tokens are refused. */
   tokens?: TokenConfig;
-  /** Web pages of other sites that may call and open sockets, as `https://app.example.com`. Default none. */
+  /** Other origins whose pages may call and open sockets, as `https://app.example.com`. Default none. */
   origins?: readonly string[];
-  /** Built single-page apps to serve, by where: `{ "/chat": "web/dist" }`. Anybody may read them. */
+  /** Built single-page apps to serve, by path: `{ "/chat": "web/dist" }`. They are public. */
   pages?: Readonly<Record<string, string>>;
-  /** Answers `/health/…` and `/metrics` too, so that a flood of the other port doesn't fail a probe. Default none. */
+  /** Serves `/health/…` and `/metrics` too, so that a flood on `port` fails no probe. Default none. */
   adminPort?: number;
-  /** Connections at once, sockets among them. Default 10,000. */
+  /** Connections at once, including sockets. Default 10,000. */
   maxConnections?: number;
-  /** Of these, connections whose callers have not said who they are. Default half of them, 128 at least. */
+  /** Of these, connections of unauthenticated callers. Default half of them, 128 at least. */
   maxAnonymous?: number;
-  /** The same of one address. Default a fifth of `maxAnonymous`, 64 at least. */
+  /** The same per address. Default a fifth of `maxAnonymous`, 64 at least. */
   maxAnonymousPerAddress?: number;
   /**
-   * What a user, a key, and an address of callers that have not said who they are may ask for a second,
-   * and twice that at once. Default 100, 10,000 and 1,000.
+   * Requests per second of a user, of a key, and of an address of unauthenticated callers; bursts may be
+   * twice that. Default 100, 10,000 and 1,000.
    */
   requestsPerSecond?: PerCaller;
-  /** How many of their requests may be under way. Default 64, 1,024 and 1,024. A user has as many connections. */
+  /** Their concurrent requests. Default 64, 1,024 and 1,024. A user may have as many connections. */
   requestsAtOnce?: PerCaller;
-  /** What may wait to be read of all answers, those on sockets and streams among them. Default 256 MiB. */
+  /** Unread bytes of all responses, sockets and streams included. Default 256 MiB. */
   unreadBytes?: number;
-  /** The same of the answers to one caller. Default 16 MiB. */
+  /** The same per caller. Default 16 MiB. */
   unreadBytesPerCaller?: number;
-  /** How long an answer of which nothing is read is kept, for each MiB that it has. Default 30,000. */
+  /** How long a response that isn't read is kept, per MiB. Default 30,000. */
   unreadMs?: number;
-  /** What may wait for one connection that reads too slowly, before it is cut off. Default 1 MiB. */
+  /** Unread bytes of one socket, before a slow reader is disconnected. Default 1 MiB. */
   socketBufferBytes?: number;
-  /** What one socket may send a second, and twice that at once. Default 100. */
+  /** Frames per second that one socket may send; bursts may be twice that. Default 100. */
   framesPerSecond?: number;
 };
 
-/** Limits of callers, by how they say who they are. */
+/** Limits of callers, by how they authenticate. */
 export type PerCaller = { user?: number; key?: number; address?: number };
 
-/** A key in plain, its hash (`sha256:<hex>`), or either with what it is for. */
+/** A key in plain text, its hash (`sha256:<hex>`), or either with what it may do. */
 export type ApiKey =
   | string
   | {
@@ -53,11 +53,11 @@ export type ApiKey =
       key?: string;
       /** Instead of the key: `sha256:` and the SHA-256 of its text in hexadecimal. */
       hash?: string;
-      /** For people, in logs. */
+      /** For logs. */
       name?: string;
-      /** The only tenant that it may act for. Default: whichever a request names. */
+      /** The only tenant that it may act for. Default: any tenant that a request names. */
       tenant?: string;
-      /** What it may do. Default: everything, or with a tenant all that concerns sessions. */
+      /** What it may do. Default: everything, or with a tenant everything about sessions. */
       verbs?: readonly Verb[];
       /** Whether it may do everything, for all tenants. Default: if it has neither a tenant nor verbs. */
       admin?: boolean;
@@ -65,24 +65,24 @@ export type ApiKey =
 
 /** Exactly one of `secret`, `jwks` and `jwksUrl`. */
 export type TokenConfig = {
-  /** Shared with whoever makes the tokens, for HS256. At least 32 characters. */
+  /** Shared with the issuer of the tokens, for HS256. At least 32 characters. */
   secret?: string;
-  /** The public keys of whoever makes them, or where those are. */
+  /** The issuer's public keys, or their URL. */
   jwks?: { readonly keys: readonly Readonly<Record<string, unknown>>[] };
   jwksUrl?: string;
   issuer?: string;
   audience?: string;
   /** Default HS256 with a secret, otherwise RS256, ES256 and EdDSA. */
   algorithms?: readonly string[];
-  /** Which claims say what. */
+  /** The names of the claims. */
   claims?: {
-    /** Default `tenant`; a token without it is of the tenant `default`. */
+    /** Default `tenant`; a token without it is for the tenant `default`. */
     tenant?: string;
     /** Default `sub`. */
     user?: string;
-    /** Default `verbs`, a list, or else `scope`, as text. */
+    /** Default `verbs`, a list, or else `scope`, a string. */
     verbs?: string;
-    /** Default `sessions`: the only sessions that the token is good for. */
+    /** Default `sessions`: the only sessions that the token is valid for. */
     sessions?: string;
   };
 };
@@ -111,6 +111,7 @@ const numbers = {
 };
 const perCaller = ["requestsPerSecond", "requestsAtOnce"] as const;
 
+/** Refuses invalid options of the server. */
 export function checkServer(server: ServerConfig | undefined): void {
   if (!server) return;
   checkOptions("config.server", server, [
@@ -133,28 +134,28 @@ export function checkServer(server: ServerConfig | undefined): void {
   for (const [prefix, folder] of Object.entries(server.pages ?? {})) checkPage(prefix, folder);
 }
 
-function checkPerCaller(what: string, given: PerCaller = {}): void {
-  checkOptions(what, given, ["user", "key", "address"]);
-  for (const [name, value] of Object.entries(given)) {
+function checkPerCaller(what: string, limits: PerCaller = {}): void {
+  checkOptions(what, limits, ["user", "key", "address"]);
+  for (const [name, value] of Object.entries(limits)) {
     if (value !== undefined) checkNumber(`${what}.${name}`, value, countRange);
   }
 }
 
-function checkKey(given: ApiKey): void {
-  if (typeof given === "string") return checkKeyText(given);
-  checkOptions("server.apiKeys", given, ["key", "hash", "name", "tenant", "verbs", "admin"]);
-  const { key, hash, name, tenant } = given;
+function checkKey(entry: ApiKey): void {
+  if (typeof entry === "string") return checkKeyText(entry);
+  checkOptions("server.apiKeys", entry, ["key", "hash", "name", "tenant", "verbs", "admin"]);
+  const { key, hash, name, tenant } = entry;
   if ((key === undefined) === (hash === undefined))
-    throw invalid("server.apiKeys: an entry has a `key` or its `hash`, and not both");
+    throw invalid("server.apiKeys: an entry needs a `key` or its `hash`, and not both");
   if (hash !== undefined && !hashed.test(hash))
     throw invalid("server.apiKeys: a hash is `sha256:` and 64 hexadecimal digits");
   if (key !== undefined) checkKeyText(key);
   if (name !== undefined && (typeof name !== "string" || name === ""))
-    throw invalid("server.apiKeys: a name is text");
+    throw invalid("server.apiKeys: a name must be a non-empty string");
   if (tenant !== undefined && (typeof tenant !== "string" || tenant === ""))
-    throw invalid("server.apiKeys: a tenant is text");
-  for (const verb of given.verbs ?? []) checkChoice("server.apiKeys: a verb", verb, verbs);
-  if (tenant !== undefined && (given.admin === true || given.verbs?.includes("admin")))
+    throw invalid("server.apiKeys: a tenant must be a non-empty string");
+  for (const verb of entry.verbs ?? []) checkChoice("server.apiKeys: a verb", verb, verbs);
+  if (tenant !== undefined && (entry.admin === true || entry.verbs?.includes("admin")))
     throw invalid(
       "server.apiKeys: an administrator acts for all tenants: leave out `admin` or `tenant`, or name `verbs`",
     );
@@ -162,7 +163,7 @@ function checkKey(given: ApiKey): void {
 
 function checkKeyText(key: unknown): void {
   if (typeof key !== "string" || key.length < keyChars)
-    throw invalid(`server.apiKeys: a key has at least ${keyChars} characters`);
+    throw invalid(`server.apiKeys: a key must have at least ${keyChars} characters`);
   if (key.startsWith("sha256:") && !hashed.test(key))
     throw invalid("server.apiKeys: a hash is `sha256:` and 64 hexadecimal digits");
 }
@@ -180,18 +181,18 @@ function checkTokens(tokens: TokenConfig): void {
   if ([secret, jwks, jwksUrl].filter((each) => each !== undefined).length !== 1)
     throw invalid("server.tokens needs one of `secret`, `jwks` and `jwksUrl`");
   if (secret !== undefined && (typeof secret !== "string" || secret.length < secretChars))
-    throw invalid(`server.tokens.secret has at least ${secretChars} characters`);
+    throw invalid(`server.tokens.secret must have at least ${secretChars} characters`);
   if (jwksUrl !== undefined && !isPrivateWay(jwksUrl))
     throw invalid(
-      "server.tokens.jwksUrl is a URL that begins with https://, or with http:// on this machine: whoever can change the keys on their way makes tokens",
+      "server.tokens.jwksUrl must begin with https://, or with http:// on this machine: over plain HTTP an attacker could replace the keys",
     );
-  // An algorithm of the other kind would take a public key for a shared secret.
+  // Mixing both kinds would let a public key be used as a shared secret.
   const allowed = secret === undefined ? keyAlgorithms : secretAlgorithms;
   for (const each of algorithms ?? []) checkChoice("server.tokens.algorithms: each", each, allowed);
-  if (algorithms?.length === 0) throw invalid("server.tokens.algorithms names at least one");
+  if (algorithms?.length === 0) throw invalid("server.tokens.algorithms must name at least one");
 }
 
-/** Whether no machine in between can change what comes from there. */
+/** Whether no machine in between can change the response. */
 function isPrivateWay(url: unknown): boolean {
   if (typeof url !== "string" || !URL.canParse(url)) return false;
   const { protocol, hostname } = new URL(url);
@@ -202,7 +203,7 @@ function isPrivateWay(url: unknown): boolean {
 function checkOrigin(origin: string): void {
   if (/^https?:\/\/[^/?#\s]+$/.test(origin)) return;
   throw invalid(
-    `server.origins: ${JSON.stringify(origin)} isn't an origin, which has a scheme, a host and perhaps a port: https://app.example.com`,
+    `server.origins: ${JSON.stringify(origin)} isn't an origin: use a scheme, a host and perhaps a port, as in https://app.example.com`,
   );
 }
 
@@ -212,9 +213,11 @@ function checkPage(prefix: string, folder: unknown): void {
       `server.pages: ${JSON.stringify(prefix)} isn't a path like /chat, of letters, digits, _ and -`,
     );
   if (/^\/(?:v\d+|metrics|health)(?:\/|$)/.test(prefix))
-    throw invalid(`server.pages: ${prefix} is where the server's own routes are`);
+    throw invalid(
+      `server.pages: ${prefix} is used by the server's own routes: choose another path`,
+    );
   if (typeof folder !== "string" || folder === "")
-    throw invalid(`server.pages: ${prefix} needs the folder of a built page, as text`);
+    throw invalid(`server.pages: ${prefix} must be mapped to the path of a folder`);
 }
 
 function invalid(message: string): FlotillaError {

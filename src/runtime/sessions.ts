@@ -32,7 +32,7 @@ type PodSessionsParts = Pick<
   onEvent: (event: PodEvent) => void;
 };
 
-/** What a pod says of itself, for owners on other pods. */
+/** The session part of a pod's metadata, for log owners on other pods. */
 export function sessionMetadata(agents: ReadonlyMap<string, AgentSpec>): {
   agents: Record<string, AgentFacts>;
 } {
@@ -41,7 +41,7 @@ export function sessionMetadata(agents: ReadonlyMap<string, AgentSpec>): {
   };
 }
 
-/** Sessions on a pod, which owns logs and makes answers. */
+/** Starts sessions on a pod: it owns logs and runs turns. */
 export function startSessions(parts: PodSessionsParts): LocalSessions {
   const { podId, database, clock, log, thisProcess, agents } = parts;
   const agentRegistry = createAgentRegistry({
@@ -73,7 +73,7 @@ export function startSessions(parts: PodSessionsParts): LocalSessions {
   });
 }
 
-/** Sessions that begin with the first one that there is: until then a pod does nothing for them. */
+/** Starts sessions on first use. Until there is one, a pod does no work for sessions. */
 export function startOnFirstUse(start: () => LocalSessions): Pick<
   LocalSessions,
   "service" | "sessions" | "stop"
@@ -103,18 +103,21 @@ export function startOnFirstUse(start: () => LocalSessions): Pick<
   };
 }
 
-/** For a pod whose config has `sessions: false`: every call says so. */
+/** For a pod whose config has `sessions: false`: every call is refused. */
 export function noSessions(): Sessions {
   const refuse = (): never => {
-    throw new FlotillaError("unsupported", "this pod has `sessions: false` in its config");
+    throw new FlotillaError(
+      "unsupported",
+      "this pod has `sessions: false` in its config: use another pod",
+    );
   };
   return { create: refuse, open: refuse, list: refuse, inbox: refuse };
 }
 
 /**
- * The span of one attempt at an answer, below what has sent the message that it answers. It says which
- * turn of which session it is and how it ended, and nothing of what was said: not even the text of an
- * error, which may be the agent's.
+ * The span of one attempt at a turn, as a child of the span that sent the message. It contains the turn,
+ * the session and the outcome, but nothing of the conversation: not even the text of an error, which may
+ * be the agent's.
  */
 function startTurnSpan(turn: TurnTrace, podId: string): TurnSpan | undefined {
   const tracer = activeTracer();
@@ -134,7 +137,7 @@ function startTurnSpan(turn: TurnTrace, podId: string): TurnSpan | undefined {
           "flotilla.pod.id": podId,
         },
       },
-      // Never what happens to be active: the end of another turn may have begun this one.
+      // Never the active context: the end of another turn may have started this one.
       remoteContext(ROOT_CONTEXT, contextOfText(turn.trace)),
     ),
   );

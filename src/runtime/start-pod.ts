@@ -14,7 +14,7 @@ import { createPressureGauge, defaultLogger, identifyProcess } from "./process.t
 import { assemblePod, type Pod, type PodEvent } from "./pod.ts";
 
 export type StartPodOptions = {
-  /** Told of every claim, ending and recovery; metrics are made of it. */
+  /** Called with every event of the pod, such as claims, finishes and recoveries. Metrics use it. */
   onEvent?: (event: PodEvent) => void;
 };
 
@@ -78,7 +78,7 @@ export async function startPod(config: Config, { onEvent }: StartPodOptions = {}
   }
 }
 
-/** The same with a `stop` that happens once, however often it is asked for, also by `await using`. */
+/** Replaces `stop`, and makes it run once, however often it is called, also by `await using`. */
 export function stoppable<Made extends AsyncDisposable & { stop(): Promise<void> }>(
   made: Made,
   stop: () => Promise<void>,

@@ -7,11 +7,11 @@ import { createShares, type ShareEvent } from "../throttles/shares/shares.ts";
 import { createThrottleRegistry, type ThrottleRegistry } from "../throttles/registry.ts";
 import type { PodParts } from "./pod-parts.ts";
 
-/** What a pod tells of its throttles. */
+/** The events of a pod's throttles. */
 export type ThrottleEvent =
   | ShareEvent
   | {
-      /** This pod leads, and has learned that all pods together may make more or fewer calls at once. */
+      /** This pod leads, and has learned another limit for all pods together. */
       readonly type: "bound";
       readonly name: string;
       readonly key: string;
@@ -20,25 +20,25 @@ export type ThrottleEvent =
     };
 
 export type PodThrottlesClient = ThrottlesClient & {
-  /** What every throttle and key in use looks like on this pod. */
+  /** Snapshots of all throttles and keys in use on this pod. */
   here(): LimiterSnapshot[];
 };
 
 export type PodThrottles = {
   readonly registry: ThrottleRegistry;
   readonly client: PodThrottlesClient;
-  /** Learns from what pods have reported. For the pod that leads, with its beats. */
+  /** Learns from the reports of all pods. The leader calls it with its beats. */
   learn(): void;
-  /** Gives nothing out any more, and gives back what others may have instead. */
+  /** Grants no more permits, and returns the shares for other pods. */
   stop(): Promise<void>;
 };
 
-// A little less than the second after which pods report, since beats are a second apart too.
+// A little less than a second: pods report every second, and beats are a second apart too.
 const learnEveryMs = 900;
 
 /**
- * The throttles of one pod: its permits, its part of the fleet's, and what it learns while it leads.
- * Nothing is sent to the store before somebody here asks for a permit that pods share.
+ * The throttles of one pod: its permits, its share of the fleet's, and what it learns while it leads.
+ * Nothing is written to the store before code on this pod requests a shared permit.
  */
 export function createPodThrottles(
   parts: Pick<
@@ -80,7 +80,7 @@ export function createPodThrottles(
       here: () => registry.all().map((limiter) => limiter.snapshot()),
     },
     learn() {
-      // Beats may come more often than reports, of which each pass should have one of every pod.
+      // Beats may be more frequent than reports, and a pass should have a new report of every pod.
       if (clock.monotonic() - learnedMs < learnEveryMs) return;
       learnedMs = clock.monotonic();
       passing ??= learning.pass().finally(() => {

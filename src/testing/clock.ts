@@ -2,19 +2,24 @@ import type { Clock } from "../base/clock.ts";
 import type { Database } from "../store/database.ts";
 import { sql, table } from "../store/sql.ts";
 
+const tasks = table("task");
+const schedules = table("schedule");
+const redrives = table("redrive");
+const sessions = table("session");
+
 /** A clock that stands still until it is moved. */
 type MovableClock = Clock & {
   /** When the next timer is due, by `monotonic`. */
   nextMs(): number | undefined;
-  /** Moves to the next timer, if it is due by then, and fires it. Gives whether there was one. */
+  /** Moves to the next timer, if it is due by `byMs`, and fires it. Returns whether there was one. */
   fireNext(byMs: number): boolean;
-  /** Moves on without firing anything. */
+  /** Moves the time without firing timers. */
   moveTo(atMs: number): void;
 };
 
 type Timer = { readonly atMs: number; readonly callback: () => void };
 
-/** Starts at `startMs` since 1970; timers of the same moment fire in the order they were set. */
+/** Starts at `startMs` since 1970. Timers of the same time fire in the order they were set. */
 export function movableClock(startMs: number): MovableClock {
   let nowMs = 0;
   let timers: Timer[] = [];
@@ -50,7 +55,7 @@ export function movableClock(startMs: number): MovableClock {
   };
 }
 
-/** The same clock for the test itself, whose own timers are never leapt over. */
+/** The clock for the test itself. Time never leaps over its timers. */
 export function watchedClock(clock: Clock): Clock & { nextMs(): number } {
   const due = new Set<{ readonly atMs: number }>();
   return {
@@ -73,23 +78,23 @@ export function watchedClock(clock: Clock): Clock & { nextMs(): number } {
 }
 
 type TimeTravel = {
-  /** Lets one thing happen that is due by then. Gives whether there was one; else time is there. */
+  /** Fires the next timer that is due by `untilMs`. Returns whether there was one. */
   step(untilMs: number): Promise<boolean>;
-  /** Something was done from outside, so time goes on step by step for a while. */
+  /** The test has done something, so for a while time moves timer by timer, without leaps. */
   markActive(): void;
 };
 
 /**
- * Moves time on timer by timer, and in leaps while nothing can happen: pods beat and poll every second,
- * and a test that waits for a schedule of tomorrow shouldn't wait for all of that. A leap ends well
- * before what is due next, and to pods it is as if the machine had been asleep.
+ * Moves time timer by timer, and in leaps while nothing is due: pods beat and poll every second, and a
+ * test that waits for a schedule of tomorrow shouldn't fire all these timers. A leap ends well before
+ * the next due time. To pods it looks as if the machine had been asleep.
  */
 export function createTimeTravel(parts: {
   store: Database;
   clock: MovableClock;
-  /** How long after anything happened others may still find out, such as that a pod is dead. */
+  /** How long after an event pods may still react to it, for example detect that a pod is dead. */
   settleMs: number;
-  /** When the test's own timers are due, which aren't leapt over either. */
+  /** When the test's own next timer is due. Time doesn't leap over it. */
   ownMs: () => number;
 }): TimeTravel {
   const { store, clock, settleMs, ownMs } = parts;
@@ -102,7 +107,7 @@ export function createTimeTravel(parts: {
     const dueInMs = (await nextDueMs(store, clock.now())) - clock.now();
     const dueMs = Math.min(nowMs + dueInMs, ownMs());
     const leapMs = Math.min(untilMs, dueMs - settleMs);
-    // Where nothing is due at all there is nowhere to leap to.
+    // If nothing is due at all, there is no time to leap to.
     if (leapMs <= nowMs + settleMs || leapMs === Infinity) return;
     clock.moveTo(leapMs);
     quietFromMs = dueMs + settleMs;
@@ -121,15 +126,9 @@ export function createTimeTravel(parts: {
   };
 }
 
-const tasks = table("task");
-const schedules = table("schedule");
-const redrives = table("redrive");
-const sessions = table("session");
-
 /**
- * When something is due next by the store, in milliseconds since 1970: `Infinity` if nothing is, and 0 if
- * something is under way, such as a task that runs, one that a dead pod holds, or an answer. Nobody knows what that
- * waits for, so time must not leap over it.
+ * The next due time in the store, in milliseconds since 1970: `Infinity` if nothing is due, and 0 if work
+ * is in progress, such as a claimed task or an answer. It may wait for any timer, so time must not leap.
  */
 async function nextDueMs(database: Database, nowMs: number): Promise<number> {
   const [row] = await database.read(sql`
@@ -144,22 +143,17 @@ async function nextDueMs(database: Database, nowMs: number): Promise<number> {
   return Math.min(Number(row!["task_at"] ?? Infinity), Number(row!["schedule_at"] ?? Infinity));
 }
 
-/**
- * Real time, for the one thing that needs it in a test: handlers that await real things, such as
- * files and timers, and settle after some turns of the event loop.
- */
-
-/** Lets every promise that can settle by itself do so. */
+/** Lets all promises settle that wait for nothing real. */
 export function eventLoopTurn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
-/** Leaves the processor to whatever a handler waits for. */
+/** Waits in real time, for handlers that await real I/O. */
 export function pause(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, 1));
 }
 
-/** Tells whether so much real time has passed. */
+/** Returns a function that checks whether so much real time has passed. */
 export function realTimeLimit(limitMs: number): () => boolean {
   const startedMs = performance.now();
   return () => performance.now() - startedMs > limitMs;

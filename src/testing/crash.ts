@@ -12,29 +12,30 @@ import type { Statement } from "../store/sql.ts";
 /**
  * Where a pod can be made to crash:
  *
- * - `claimed`: its claim is stored, and it never learns what it got.
+ * - `claimed`: its claim is stored, and it never gets the answer.
  * - `started`: the handler was about to run.
- * - `ran`: the handler has returned or thrown, and nothing of that is stored.
- * - `finished`: how the attempt ended is stored, and the pod never learns that it is.
+ * - `ran`: the handler has returned or thrown, and the outcome isn't stored.
+ * - `finished`: the outcome of the attempt is stored, and the pod never gets the answer.
  *
- * Of a run, all but the first are about one of its transitions or finalizers. Of sessions:
+ * For a run, all but the first are about one of its transitions or finalizers. For sessions:
  *
- * - `started`: an agent, or what sums up for it, was about to be called.
- * - `chunk`: it has said one more piece, which is on its way to whoever watches.
- * - `ran`: it has said all, and nothing of that is stored.
- * - `stored`: the pod that owns a log has stored what was asked of it, and never learns that it is.
+ * - `started`: an agent, or its compaction, was about to be called.
+ * - `chunk`: it has returned one more piece, which is on its way to subscribers.
+ * - `ran`: it has returned everything, and the answer isn't stored.
+ * - `stored`: the owner of a log has stored a record, and never gets the answer.
  */
 export const crashPoints = ["claimed", "started", "chunk", "ran", "finished", "stored"] as const;
 
 export type CrashPoint = (typeof crashPoints)[number];
 
-/** Whether a pod still lives. One that doesn't sends nothing, hears nothing, and has no timers. */
+/** Whether a pod is alive. A dead one sends nothing, receives nothing, and fires no timers. */
 export type Life = {
   readonly alive: boolean;
-  /** Ends the pod here, if that was asked for. */
+  /** Crashes the pod at this point, if that was planned. */
   reach(point: CrashPoint): void;
 };
 
+/** A clock whose timers don't fire after the pod's crash. */
 export function mortalClock(clock: Clock, life: Life): Clock {
   return {
     now: clock.now,
@@ -46,8 +47,9 @@ export function mortalClock(clock: Clock, life: Life): Clock {
   };
 }
 
+/** A database that reports crash points, and never answers a crashed pod. */
 export function mortalDatabase(database: Database, life: Life): Database {
-  // What a dead pod waits for never comes, so nothing of it ever goes on.
+  // Requests of a dead pod never settle, so its code never continues.
   const whileAlive = <Answer>(request: () => Promise<Answer>): Promise<Answer> =>
     new Promise((resolve, reject) => {
       if (!life.alive) return;
@@ -106,7 +108,7 @@ export function mortalFlow(flow: Flow, life: Life): Flow {
   return { ...flow, parts: flow.parts.map(mortal), finalizers: flow.finalizers.map(mortal) };
 }
 
-// A statement is known by its template, which is the same object every time it is made.
+// A statement is identified by its template's strings, which are the same object every time.
 const finishTexts: ReadonlySet<Statement["strings"]> = new Set([
   finishTasks([]).strings,
   keepRuns([]).strings,

@@ -103,7 +103,7 @@ describe("what a test can wait for", () => {
     }
     await expect(t.reached(enqueued, "failed")).rejects.toMatchObject({
       code: "conflict",
-      message: expect.stringContaining("never was failed"),
+      message: expect.stringContaining("was never failed"),
     });
   });
 

@@ -5,8 +5,8 @@ import type { AgentOptions } from "../sessions/agents/options.ts";
 import type { Life } from "./crash.ts";
 
 /**
- * What is answered in one turn: a text; texts and chunks one by one, where a promise is waited for before
- * it goes on; an error that is thrown; or a function, as an agent has.
+ * The answer of one turn: a text; a list of texts and chunks, in which promises are awaited; an error to
+ * throw; or a function, as for `agent`.
  */
 export type ScriptedAnswer =
   | string
@@ -15,13 +15,13 @@ export type ScriptedAnswer =
   | ((context: AgentContext) => AgentAnswer | PromiseLike<AgentAnswer>);
 
 export type ScriptedAgent = AgentSpec & {
-  /** What it was asked with, each call in its turn. */
+  /** The contexts of all calls, in their order. */
   readonly asked: readonly AgentContext[];
 };
 
 /**
- * An agent that says what a test wants to hear: the first answer in the first turn of each session, the
- * second in the next. A turn that is started over, after a crash or a failure, gets the same answer again.
+ * An agent with scripted answers: the first one in the first turn of each session, the second in the next.
+ * A turn that is retried, after a crash or a failure, gets the same answer again.
  */
 export function scriptedAgent(
   name: string,
@@ -37,7 +37,7 @@ export function scriptedAgent(
     if (!epochs.includes(epoch)) epochs.push(epoch);
     const found = answers[epochs.indexOf(epoch)];
     if (found !== undefined) return found;
-    // What is thrown isn't shown to users; what an agent says of itself is, so a test's author sees why.
+    // An error chunk, because the text of a thrown error isn't shown in the session.
     const errorText = `the script of agent "${name}" ends after ${answers.length} answers`;
     return [{ type: "error", errorText }];
   };
@@ -58,7 +58,7 @@ async function* inTurn(pieces: readonly (string | Chunk | Promise<unknown>)[]) {
   }
 }
 
-/** Which sessions somebody answers in right now, so that no clock is moved under an agent's feet. */
+/** The sessions in which an agent is answering, so that the clock isn't moved meanwhile. */
 type Answering = {
   has(sessionId: string): boolean;
   begin(sessionId: string, signal: AbortSignal): () => void;
@@ -68,7 +68,7 @@ export function createAnswering(): Answering {
   const all = new Set<{ readonly sessionId: string; readonly signal: AbortSignal }>();
   return {
     has: (sessionId) =>
-      // One that was told to end is waited for by nobody.
+      // An aborted answer doesn't count: nothing waits for it.
       [...all].some((each) => each.sessionId === sessionId && !each.signal.aborted),
     begin(sessionId, signal) {
       const one = { sessionId, signal };
@@ -78,7 +78,7 @@ export function createAnswering(): Answering {
   };
 }
 
-/** The same agent on a pod that may crash while it answers. */
+/** Wraps an agent, so that its pod can crash while it answers. */
 export function mortalAgent(spec: AgentSpec, life: Life, answering: Answering): AgentSpec {
   const { source, compaction } = spec;
   const mortal = <Context extends Pick<AgentContext, "sessionId" | "signal">>(
@@ -89,11 +89,11 @@ export function mortalAgent(spec: AgentSpec, life: Life, answering: Answering): 
       if (!life.alive) return never();
       const done = answering.begin(context.sessionId, context.signal);
       try {
-        const given = await run(context);
-        const watched = inPieces(given, (pieces) => watch(pieces, life, done));
+        const answer = await run(context);
+        const watched = inPieces(answer, (pieces) => watch(pieces, life, done));
         if (watched) return watched;
         done();
-        return await ended(life, given);
+        return await ended(life, answer);
       } catch (error) {
         done();
         return ended(life, Promise.reject(error as Error));
@@ -112,20 +112,20 @@ export function mortalAgent(spec: AgentSpec, life: Life, answering: Answering): 
 
 type Pieces = AsyncIterable<unknown> | Iterable<unknown>;
 
-/** The same answer with its pieces watched, where it has some: a text and a message come whole. */
+/** Wraps the pieces of an answer. Undefined for texts and messages, which have none. */
 function inPieces(
-  given: AgentAnswer,
+  answer: AgentAnswer,
   watch: (pieces: Pieces) => AsyncGenerator<never>,
 ): AgentAnswer | undefined {
-  if (typeof given !== "object" || given === null) return undefined;
-  if (given instanceof Response) {
-    const { status, headers, body } = given;
+  if (typeof answer !== "object" || answer === null) return undefined;
+  if (answer instanceof Response) {
+    const { status, headers, body } = answer;
     return body ? new Response(ReadableStream.from(watch(body)), { status, headers }) : undefined;
   }
-  if ("toUIMessageStream" in given) {
-    return { toUIMessageStream: (options) => watch(given.toUIMessageStream(options) as Pieces) };
+  if ("toUIMessageStream" in answer) {
+    return { toUIMessageStream: (options) => watch(answer.toUIMessageStream(options) as Pieces) };
   }
-  if (Symbol.asyncIterator in given || Symbol.iterator in given) return watch(given as Pieces);
+  if (Symbol.asyncIterator in answer || Symbol.iterator in answer) return watch(answer as Pieces);
   return undefined;
 }
 
@@ -134,7 +134,7 @@ async function* watch(pieces: Pieces, life: Life, done: () => void): AsyncGenera
     for await (const piece of pieces) {
       if (!life.alive) await never();
       yield piece as never;
-      // By now the one before is on its way to whoever watches.
+      // The consumer has asked for the next piece, so this one is on its way to subscribers.
       life.reach("chunk");
       if (!life.alive) await never();
     }

@@ -7,25 +7,27 @@ import type { TestPod } from "./test-pod.ts";
 export type TestSessionsParts = {
   pods: readonly TestPod[];
   ids: Ids;
-  /** Moves the clock until it has settled, but not while this says that somebody is at work. */
+  /** Moves the clock until the promise has settled, but not while `isHeld` returns true. */
   moveFor<Value>(
     promise: Promise<Value>,
     options: { isHeld: () => boolean; maxMs: number; late: () => FlotillaError },
   ): Promise<Value>;
 };
 
-/** A loop over events may look so far ahead for each of them. Behind it, only the test moves the clock. */
+/** How far a loop over events moves the clock for the next event. After that only the test moves it. */
 const maxEventMs = 60_000;
 
+const lost = Symbol("lost");
+
 /**
- * Sessions for a test: whatever is waited for moves the clock, and what was asked of a pod that crashes is
- * asked of another with the same ids, as clients do.
+ * Sessions for a test. Waiting moves the clock, and a request to a pod that crashes is sent to another one
+ * with the same ids, as clients do.
  */
 export function createTestSessions({ pods, ids, moveFor }: TestSessionsParts): Sessions {
   const sessions = createSessions(reconnectingService(pods, ids));
 
   const moved = <Value>(promise: Promise<Value>, sessionId?: string, maxMs = Infinity) => {
-    // An agent that awaits something real would be timed out by the clock.
+    // Moving the clock would time out an agent that awaits real I/O.
     const isHeld = () =>
       sessionId !== undefined && pods.some((pod) => pod.alive && pod.answering(sessionId));
     return moveFor(promise, { isHeld, maxMs, late: () => tooLong(isHeld()) });
@@ -45,18 +47,18 @@ export function createTestSessions({ pods, ids, moveFor }: TestSessionsParts): S
     const { sessionId } = chat;
     return {
       sessionId,
-      // Waits for an agent, so it waits as that does. All others only wait for pods.
-      ask: (...given) => moved(chat.ask(...given), sessionId),
+      // Only `ask` and `events` wait for an agent, so they pass the session. The others wait for pods.
+      ask: (...args) => moved(chat.ask(...args), sessionId),
       events: (options) => movedLoop(chat.events(options), sessionId),
-      send: (...given) => moved(chat.send(...given)),
+      send: (...args) => moved(chat.send(...args)),
       messages: () => moved(chat.messages()),
       entries: (page) => moved(chat.entries(page)),
       view: () => moved(chat.view()),
       stop: (options) => moved(chat.stop(options)),
       regenerate: (options) => moved(chat.regenerate(options)),
-      toolResult: (...given) => moved(chat.toolResult(...given)),
-      read: (...given) => moved(chat.read(...given)),
-      setMetadata: (...given) => moved(chat.setMetadata(...given)),
+      toolResult: (...args) => moved(chat.toolResult(...args)),
+      read: (...args) => moved(chat.read(...args)),
+      setMetadata: (...args) => moved(chat.setMetadata(...args)),
       members: (change) => moved(chat.members(change)),
       compact: () => moved(chat.compact()),
       archive: () => moved(chat.archive()),
@@ -76,14 +78,14 @@ function tooLong(isHeld: boolean): FlotillaError {
   return new FlotillaError(
     "timeout",
     isHeld
-      ? "the agent still answers: if it waits for the test's clock, use send() and advance()"
-      : "what was waited for in the session hasn't come: does a pod have its agent?",
+      ? "the agent is still answering: if it waits for the test's clock, use send() and advance()"
+      : "the session's result hasn't come in time: does a pod have its agent?",
   );
 }
 
 /**
- * What clients do when a server goes away under them: they ask another with the same ids, and follow on
- * from the last entry that they have. Here the servers are the pods of a test.
+ * Reconnects like a client whose server goes away: sends the request to another pod with the same ids, and
+ * resubscribes from the last entry that it has.
  */
 function reconnectingService(pods: readonly TestPod[], ids: Ids): SessionService {
   const alive = (): TestPod => {
@@ -103,7 +105,7 @@ function reconnectingService(pods: readonly TestPod[], ids: Ids): SessionService
     }
   };
 
-  /** Goes on at another pod, where there is one; else when the next is started and asked. */
+  /** Resubscribes at another live pod when the present one is gone; fails where there is none. */
   const subscribe = <Event>(
     join: (to: SessionService, sink: Sink<Event>) => Joined,
     sink: Sink<Event>,
@@ -143,9 +145,9 @@ function reconnectingService(pods: readonly TestPod[], ids: Ids): SessionService
     };
   };
 
-  const withGeneratedId = <Given extends { id?: string }>(given: Given): Given => ({
-    ...given,
-    id: given.id ?? ids.next(),
+  const withGeneratedId = <Input extends { id?: string }>(input: Input): Input => ({
+    ...input,
+    id: input.id ?? ids.next(),
   });
   return {
     create(tenant, input) {
@@ -164,17 +166,17 @@ function reconnectingService(pods: readonly TestPod[], ids: Ids): SessionService
       const withId = withGeneratedId(options);
       return request((to) => to.regenerate(tenant, sessionId, withId));
     },
-    get: (...given) => request((to) => to.get(...given)),
-    list: (...given) => request((to) => to.list(...given)),
-    entries: (...given) => request((to) => to.entries(...given)),
-    stop: (...given) => request((to) => to.stop(...given)),
-    read: (...given) => request((to) => to.read(...given)),
-    setMetadata: (...given) => request((to) => to.setMetadata(...given)),
-    changeMembers: (...given) => request((to) => to.changeMembers(...given)),
-    compact: (...given) => request((to) => to.compact(...given)),
-    archive: (...given) => request((to) => to.archive(...given)),
-    unarchive: (...given) => request((to) => to.unarchive(...given)),
-    remove: (...given) => request((to) => to.remove(...given)),
+    get: (...args) => request((to) => to.get(...args)),
+    list: (...args) => request((to) => to.list(...args)),
+    entries: (...args) => request((to) => to.entries(...args)),
+    stop: (...args) => request((to) => to.stop(...args)),
+    read: (...args) => request((to) => to.read(...args)),
+    setMetadata: (...args) => request((to) => to.setMetadata(...args)),
+    changeMembers: (...args) => request((to) => to.changeMembers(...args)),
+    compact: (...args) => request((to) => to.compact(...args)),
+    archive: (...args) => request((to) => to.archive(...args)),
+    unarchive: (...args) => request((to) => to.unarchive(...args)),
+    remove: (...args) => request((to) => to.remove(...args)),
     join(tenant, sessionId, position, sink) {
       let { lastSeq } = position;
       const seen = (event: FeedEvent): boolean => {
@@ -191,5 +193,3 @@ function reconnectingService(pods: readonly TestPod[], ids: Ids): SessionService
       subscribe<InboxEvent>((to, mine) => to.inbox(tenant, user, mine), sink),
   };
 }
-
-const lost = Symbol("lost");

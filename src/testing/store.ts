@@ -5,9 +5,9 @@ import { sql } from "../store/sql.ts";
 import { memoryDatabase } from "../store/sqlite/inline.ts";
 
 /**
- * The store in memory, with its tables. It hints only after writes that changed something, as a
- * file does: otherwise pods that find nothing to claim would keep each other awake. Letters are told
- * only to those whom they are for.
+ * The store in memory, with its tables. Like a file, it notifies only after writes that changed rows:
+ * otherwise pods that find nothing to claim would keep waking each other. Notifications on channels go
+ * only to the listeners of those channels.
  */
 export async function testStore(clock: { now(): number }): Promise<Database> {
   const database = memoryDatabase(clock);

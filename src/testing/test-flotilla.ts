@@ -38,23 +38,26 @@ import { testStore } from "./store.ts";
 import { startTestPod, type TestPod } from "./test-pod.ts";
 
 export type TestOptions = Omit<Config, "store" | "durability" | "migrate" | "server"> & {
-  /** How many pods are there from the start. Default 1. */
+  /** How many pods are started. Default 1. */
   pods?: number;
-  /** What the clock says at first, in milliseconds since 1970. Default: the start of 2026. */
+  /** The start time of the clock, in milliseconds since 1970. Default: the start of 2026. */
   startMs?: number;
   /** How much real time `run`, `result` and the like wait for a handler. Default 5,000. */
   realLimitMs?: number;
 };
 
-/** A crash that was asked for. */
+/** A crash that `crashAfter` has planned. */
 export type PlannedCrash = {
   /** The pod that crashed; undefined while none has. */
   readonly pod: TestPod | undefined;
 };
 
+/** `retried`: an attempt has failed and another follows. `snoozed`: the handler has thrown `snooze`. */
+export type ReachedState = "claimed" | "retried" | "snoozed" | "completed" | "failed" | "cancelled";
+
 /**
- * A whole Flotilla in memory, on a clock that only the test moves. It can be given to code that expects
- * what `connect` gives; its `waitFor` is `result`.
+ * A whole Flotilla in memory, on a clock that only the test moves. It can be passed to code that expects
+ * what `connect` returns; its `waitFor` is `result`.
  */
 export type TestFlotilla = TaskShortcuts & {
   readonly tasks: Tasks;
@@ -63,11 +66,11 @@ export type TestFlotilla = TaskShortcuts & {
   readonly deadLetters: DeadLetters;
   readonly throttles: ThrottlesClient;
   /**
-   * What is waited for moves the clock. What was asked of a pod that crashes is asked of another with the
-   * same id, and loops over events go on there.
+   * Waiting for a result or an event moves the clock. A request to a pod that crashes is sent to another
+   * one with the same id, and loops over events continue there.
    */
   readonly sessions: Sessions;
-  /** Enqueues, lets a pod run it, and gives the result. The clock is moved over waits and retries. */
+  /** Enqueues a task, lets a pod run it, and returns the result. Moves the clock over waits and retries. */
   run<T extends TaskContract>(
     task: T,
     input: InputOf<T>,
@@ -76,37 +79,37 @@ export type TestFlotilla = TaskShortcuts & {
   /** The result of a task, moving the clock until there is one. Rejects if it fails or is cancelled. */
   result<T extends TaskContract>(task: EnqueuedTask<T>): Promise<ResultOf<T>>;
   result(taskId: string): Promise<Json>;
-  /** The task once it has ended, however it ended, moving the clock until then. */
+  /** The task once it has ended, with any status, moving the clock until then. */
   settled(task: Enqueued | string): Promise<Task>;
   /**
-   * The task as it is now, once it is or has been in that state, moving the clock until then. What has
-   * passed meanwhile counts: one that has completed was claimed.
+   * The task as it is now, once it is or was in that state, moving the clock until then. Earlier states
+   * count: a completed task was claimed.
    */
   reached(task: Enqueued | string, state: ReachedState): Promise<Task>;
-  /** Moves the clock until something holds, such as that a redrive is done. */
+  /** Moves the clock until a condition holds, for example that a redrive is done. */
   until(holds: () => boolean | Promise<boolean>): Promise<void>;
   /** Moves the clock, firing timers in order and letting everything settle between them. */
   advance(durationMs: number): Promise<void>;
-  /** For handlers that wait by a clock which they are given. */
+  /** The test's clock, for handlers that take one. */
   readonly clock: Clock;
   readonly pods: readonly TestPod[];
-  /** Starts one more pod, with the same handlers unless it is given others. */
+  /** Starts another pod, by default with the same handlers. */
   startPod(options?: { use?: readonly Usable[] }): Promise<TestPod>;
-  /** Ends a pod as a power cut would: it does nothing any more. */
+  /** Ends a pod like a power cut: from now on it does nothing. */
   crash(pod: TestPod): void;
   /**
-   * Makes a pod crash at a point of a task, a run or an answer: the next one that comes to it, or the one
-   * that does so after as many `times`.
+   * Makes the next pod that reaches this point of a task, a run or an answer crash. With `times`, the pod
+   * that reaches it for that time.
    */
   crashAfter(point: CrashPoint, options?: { times?: number }): PlannedCrash;
-  /** Stops everything; `await using` does it by itself. */
+  /** Stops everything; `await using` calls it. */
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 };
 
 const year2026Ms = 1_767_225_600_000;
 
-/** `await using t = await testFlotilla({ use: [handler] })` */
+/** Starts a Flotilla for a test: `await using t = await testFlotilla({ use: [handler] })`. */
 export async function testFlotilla(options: TestOptions = {}): Promise<TestFlotilla> {
   const { pods: podsAtStart = 1, startMs = year2026Ms, realLimitMs = 5_000, ...config } = options;
   checkNumber("pods", podsAtStart, { min: 0, max: 100 });
@@ -126,7 +129,7 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
   const { close: closeTasks, ...tasks } = createTasks(parts);
   const { close: closeDeadLetters, ...deadLetters } = createDeadLetters(parts);
   const ownClock = watchedClock(clock);
-  // Whoever is dead is known to be so by then.
+  // After this time all pods know that a crashed pod is dead.
   const settleMs = settings.deadAfterMs * 2 + settings.heartbeatMs;
   const timeTravel = createTimeTravel({ store, clock, settleMs, ownMs: ownClock.nextMs });
   const pods: TestPod[] = [];
@@ -158,7 +161,7 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
     clock.moveTo(untilMs);
   };
 
-  /** Moves the clock until there is something, but not while a handler runs that may wait for real things. */
+  /** Moves the clock until `find` returns a value, but not while a handler runs, which may await real I/O. */
   const moveUntil = async <Found>(
     find: () => Promise<Found | undefined>,
     late: () => Promise<FlotillaError>,
@@ -173,7 +176,7 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
         throw new FlotillaError("conflict", "no pod is alive: call startPod() first");
       }
       if (isLate()) throw await late();
-      // Moving the clock would time it out.
+      // Moving the clock would time the handler out.
       if (pods.some((pod) => pod.alive && pod.running > 0)) await pause();
       else await timeTravel.step(Infinity);
     }
@@ -193,7 +196,7 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
         throw new FlotillaError("conflict", "no pod is alive: call startPod() first");
       }
       if (isLate()) throw late();
-      // What is due at once doesn't move the clock, and shows others what was said.
+      // Timers that are due now don't move the clock, and deliver messages between pods.
       if (isHeld() || clock.monotonic() >= untilMs) {
         if (!clock.fireNext(clock.monotonic())) await pause();
       } else await timeTravel.step(untilMs);
@@ -206,8 +209,8 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
     throw new FlotillaError("not_found", `there is no task ${taskId}`);
   };
 
-  const settled = async (given: Enqueued | string): Promise<Task> => {
-    const taskId = idOf(given);
+  const settled = async (enqueued: Enqueued | string): Promise<Task> => {
+    const taskId = idOf(enqueued);
     return moveUntil(
       async () => {
         const task = await getTask(taskId);
@@ -217,8 +220,8 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
     );
   };
 
-  const reached = async (given: Enqueued | string, state: ReachedState): Promise<Task> => {
-    const taskId = idOf(given);
+  const reached = async (enqueued: Enqueued | string, state: ReachedState): Promise<Task> => {
+    const taskId = idOf(enqueued);
     return moveUntil(
       async () => {
         const task = await getTask(taskId);
@@ -226,7 +229,7 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
         if (!hasEnded(task)) return undefined;
         throw new FlotillaError(
           "conflict",
-          `task ${taskId} is ${task.status}, and never was ${state}`,
+          `task ${taskId} is ${task.status} and was never ${state}`,
         );
       },
       async () => tooLong(await getTask(taskId)),
@@ -238,7 +241,7 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
       async () => (await holds()) || undefined,
       async () => {
         const at = new Date(clock.now()).toISOString();
-        const message = `what was waited for hasn't come after ${realLimitMs} ms of real time, and it is ${at} of the test's time`;
+        const message = `the condition of until() doesn't hold after ${realLimitMs} ms of real time, at ${at} of the test's time`;
         return new FlotillaError("timeout", message);
       },
     );
@@ -252,12 +255,13 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
         : `task ${task.taskId} (${task.name}) still waits at ${new Date(clock.now()).toISOString()} of the test's time: does a pod have its handler?`,
     );
 
-  const result = async (given: Enqueued | string): Promise<any> => resultOf(await settled(given));
+  const result = async (enqueued: Enqueued | string): Promise<any> =>
+    resultOf(await settled(enqueued));
 
   const close = async (): Promise<void> => {
     let open = pods.length;
     for (const pod of pods) void pod.stop().finally(() => open--);
-    // Stopping waits for handlers by the clock, so it is moved until all have been told to stop.
+    // Stopping waits for handlers by the clock, so the clock is moved until all pods have stopped.
     const lateMs = clock.monotonic() + settings.shutdownMs + settings.graceMs * 2 + 60_000;
     do await eventLoopTurn();
     while (open > 0 && clock.fireNext(lateMs));
@@ -302,18 +306,15 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
 
 type Planned = { readonly point: CrashPoint; times: number; pod: TestPod | undefined };
 
-function idOf(given: Enqueued | string): string {
-  return typeof given === "string" ? given : given.taskId;
+function idOf(task: Enqueued | string): string {
+  return typeof task === "string" ? task : task.taskId;
 }
 
 function hasEnded({ status }: Task): boolean {
   return status !== "pending" && status !== "claimed";
 }
 
-/** `retried`: an attempt has failed and there is another. `snoozed`: it has asked to be run later. */
-export type ReachedState = "claimed" | "retried" | "snoozed" | "completed" | "failed" | "cancelled";
-
-/** Whether a task is or has been in a state. The row says some of it, its events the rest. */
+/** Whether a task is or was in a state, from its row and its events. */
 function hasReached(task: Task, events: readonly TaskEvent[], state: ReachedState): boolean {
   const happened = (type: string) => events.some((event) => event.type === type);
   switch (state) {
@@ -326,7 +327,7 @@ function hasReached(task: Task, events: readonly TaskEvent[], state: ReachedStat
     case "completed":
     case "failed":
     case "cancelled":
-      // A task that was started over has its earlier end among its events.
+      // The earlier end of a task that was started over is in its events.
       return task.status === state || happened(state);
   }
 }

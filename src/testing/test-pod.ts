@@ -26,18 +26,18 @@ import {
 export type TestPod = {
   readonly podId: string;
   readonly alive: boolean;
-  /** How many tasks it holds. */
+  /** How many tasks it runs. */
   readonly running: number;
-  /** Whom it takes for the leader. */
+  /** The leader, as far as this pod knows. */
   readonly leader: string | undefined;
-  /** What is asked about sessions through it. */
+  /** The session service of this pod. */
   readonly sessionService: SessionService;
-  /** Whether an agent answers in this session here. */
+  /** Whether an agent on this pod is answering in this session. */
   answering(sessionId: string): boolean;
   /** Resolves when it has crashed or stopped. */
   readonly gone: Promise<void>;
   crash(): void;
-  /** Stops it as a deploy would. Waits by the test's clock, so `advance` while it does. */
+  /** Stops it like a deploy. It waits by the test's clock, so `advance` meanwhile. */
   stop(): Promise<void>;
 };
 

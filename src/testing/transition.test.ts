@@ -81,7 +81,7 @@ describe("one transition alone", () => {
     const refused = runTransition(order, "approval", { input, signal: { by: 7 } });
     await expect(refused).rejects.toMatchObject({ code: "invalid_input" });
     const untold = runTransition(order, "approval", { input });
-    await expect(untold).rejects.toThrow("give `signal`");
+    await expect(untold).rejects.toThrow("pass the option `signal`");
   });
 
   test("may be a finalizer, which is told the ending", async () => {

@@ -22,40 +22,40 @@ export type TransitionOptions<F extends Flow> = {
   input: InputOf<F>;
   /** What earlier transitions would have returned. Default: nothing. */
   state?: Readonly<Record<string, unknown>>;
-  /** What the initializers would have made. Default: they are run. */
+  /** What the initializers would have returned. Default: they are run. */
   env?: object;
   /** Default 1. */
   attempt?: number;
-  /** Of a transition that waits for one: what it is told. */
+  /** For a transition that waits for a signal: its payload. */
   signal?: unknown;
   /** For a finalizer: how the run is about to end. Default: completed, with the state. */
   outcome?: Outcome<Json>;
-  /** Fires as a timeout, a cancel or a shutdown would. */
+  /** Stands for the signal of a timeout, a cancel or a shutdown. */
   abort?: AbortSignal;
-  /** What an earlier attempt has saved. */
+  /** The progress that an earlier attempt saved. */
   lastProgress?: Json;
   log?: Logger;
 };
 
-/** What one transition has come to. */
+/** The result of one transition. */
 export type TransitionResult = {
   /** What it adds to the state; empty where it adds nothing. */
   readonly set: State;
   /** The state after it, as the next transition would get it. */
   readonly state: State;
-  /** Where it ends the run by `handoff`: with what. */
+  /** The output, where it ends the run by `handoff`. */
   readonly handedOff?: Json;
-  /** Of a sleep: for how long. */
+  /** For a sleep: how long. */
   readonly sleepsMs?: number;
-  /** Of children: what it starts. */
+  /** For children: the runs that it starts. */
   readonly children?: readonly NewChild[];
-  /** Everything that it said about its progress. */
+  /** All progress that it saved. */
   readonly progress: readonly Json[];
 };
 
 /**
- * Runs one transition or finalizer of a flow alone: without a pod, a store or a clock. What it throws is
- * thrown, what it returns goes through JSON, as it would.
+ * Runs one transition or finalizer of a flow alone: without a pod, a store or a clock. It rethrows errors,
+ * and converts the returned value to JSON and back, as the store would.
  */
 export async function runTransition<F extends Flow>(
   flow: F,
@@ -126,12 +126,15 @@ async function resultOf(machine: Machine, part: CallablePart, ran: Ran): Promise
 async function signalResult(
   part: SignalPart,
   state: State,
-  given: unknown,
+  payload: unknown,
 ): Promise<TransitionResult> {
-  if (given === undefined) {
-    throw new FlotillaError("invalid_option", `"${part.name}" waits for a signal: give \`signal\``);
+  if (payload === undefined) {
+    throw new FlotillaError(
+      "invalid_option",
+      `"${part.name}" waits for a signal: pass the option \`signal\``,
+    );
   }
-  const event = await readSignal(part, { signalId: "test", payload: throughJson(given) });
+  const event = await readSignal(part, { signalId: "test", payload: throughJson(payload) });
   if (event.type !== "signal_seen") {
     const message = event.type === "signal_refused" ? event.message : "no signal";
     throw new FlotillaError("invalid_input", message);

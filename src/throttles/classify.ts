@@ -3,15 +3,15 @@ import { type OutcomeKind, outcomeKinds } from "./learning/sample.ts";
 import type { CallOutcome } from "./limiter/permit.ts";
 import { type HeadersLike, readLimitHeaders } from "./rate-headers.ts";
 
-/** Says how a call ended, from what it threw or the response it gave; undefined for "as usual". */
+/** Decides how a call ended, from what it threw or returned. Undefined: the default decides. */
 export type Classify = (thing: unknown) => OutcomeKind | CallOutcome | undefined;
 
 /** How far down an error's causes are followed. */
 const maxCauseDepth = 5;
 
 /**
- * How a call ended that threw this, or gave this response. What says nothing about the downstream's
- * capacity is `ignored`: a mistake in the request, an abort, an error of the caller's own.
+ * How a call ended that threw this, or returned this response. Errors that say nothing about the
+ * downstream's capacity are `ignored`: a bad request, an abort, an error in the caller's own code.
  */
 export function classifyCall(thing: unknown, nowMs: number, own?: Classify): CallOutcome {
   const override = own && classifyByUser(own, thing);
@@ -19,12 +19,12 @@ export function classifyCall(thing: unknown, nowMs: number, own?: Classify): Cal
   try {
     return findOutcome(thing, nowMs, 0) ?? { kind: "ignored" };
   } catch {
-    // What was thrown may be anything, also something that doesn't like to be asked.
+    // Any value may be thrown, also one whose getters throw.
     return { kind: "ignored" };
   }
 }
 
-/** It says how a call is counted; whether its permit comes back must not depend on it. */
+/** Runs the user's function. If it throws, the default decides, and the permit is released all the same. */
 function classifyByUser(own: Classify, thing: unknown): CallOutcome | undefined {
   try {
     const override = own(thing);
@@ -34,13 +34,13 @@ function classifyByUser(own: Classify, thing: unknown): CallOutcome | undefined 
   }
 }
 
-/** Whether a call's result is a response, which says by itself how it went. */
+/** Whether a call's result is a response, whose status is the outcome. */
 export function isResponse(value: unknown): value is { status: number; headers: HeadersLike } {
   try {
     if (!isObject(value) || !isObject(value.headers)) return false;
     return typeof value.status === "number" && typeof value.headers.get === "function";
   } catch {
-    // A result may be anything, also something that doesn't like to be asked.
+    // Any value may be returned, also one whose getters throw.
     return false;
   }
 }
@@ -55,7 +55,7 @@ function classifyStatus(
   }
   if (status === 503) {
     const limits = readLimitHeaders(headers, nowMs);
-    // With a word on when to come back it is a refusal, and without it a fault.
+    // A 503 with a time to come back is throttling; without one it is a fault.
     if (limits.retryAfterMs !== undefined) return { kind: "throttled", ...limits };
   }
   if (status === 408 || status === 504) return { kind: "timeout" };
@@ -73,7 +73,7 @@ function findOutcome(thing: unknown, nowMs: number, depth: number): CallOutcome 
   );
 }
 
-/** Names by which services and libraries tell more than by the status, or where there is none. */
+/** Error names of services and libraries, for errors without a status, or with a less specific one. */
 const throttling = new Set([
   "ThrottlingException",
   "Throttling",
@@ -156,7 +156,7 @@ function outcomeByStatus(error: Record<string, unknown>, nowMs: number): CallOut
   return outcome.kind === "throttled" ? { ...limitedBy(error), ...outcome } : outcome;
 }
 
-/** Where an error says what it is: its own name and code, and those of the body it was made from. */
+/** The names and codes of an error, and of the response body that it wraps. */
 function namesOf(error: Record<string, unknown>): string[] {
   const body = isObject(error.error) ? error.error : undefined;
   const inner = body && isObject(body.error) ? body.error : undefined;
@@ -165,12 +165,12 @@ function namesOf(error: Record<string, unknown>): string[] {
     .filter((name) => typeof name === "string");
 }
 
-/** The AWS SDK's own verdict. */
+/** The AWS SDK marks throttling errors itself. */
 function hintsAtThrottling(error: Record<string, unknown>): boolean {
   return isObject(error.$retryable) && error.$retryable.throttling === true;
 }
 
-/** Some say in words which limit it was. */
+/** Some services name the limit only in the message. */
 function limitedBy(error: Record<string, unknown>): Pick<CallOutcome, "limitedBy"> {
   const text = messageOf(error.message ?? "", 1_000);
   if (/concurren/i.test(text)) return { limitedBy: "concurrency" };
@@ -193,15 +193,15 @@ const plainOutcomes: ReadonlyMap<unknown, CallOutcome> = new Map(
 );
 
 /**
- * What somebody has said of how a call ended, and undefined where that is none of the outcomes. Amounts
- * that are none are left out, as one of them would spoil every sum that it comes into.
+ * Normalizes an outcome that a user's code has passed. Undefined where it is none of the kinds. Amounts
+ * that aren't finite are left out, because one of them would spoil every sum.
  */
-export function toCallOutcome(given: OutcomeKind | CallOutcome): CallOutcome | undefined {
-  if (typeof given !== "object" || given === null) return plainOutcomes.get(given);
-  const { kind, retryAfterMs, used } = given;
+export function toCallOutcome(outcome: OutcomeKind | CallOutcome): CallOutcome | undefined {
+  if (typeof outcome !== "object" || outcome === null) return plainOutcomes.get(outcome);
+  const { kind, retryAfterMs, used } = outcome;
   if (!plainOutcomes.has(kind)) return undefined;
-  if (isAmountIfAny(retryAfterMs) && isAmountIfAny(used)) return given;
-  const { retryAfterMs: _retryAfterMs, used: _used, ...rest } = given;
+  if (isAmountIfAny(retryAfterMs) && isAmountIfAny(used)) return outcome;
+  const { retryAfterMs: _retryAfterMs, used: _used, ...rest } = outcome;
   return {
     ...rest,
     ...(isAmount(retryAfterMs) && { retryAfterMs }),

@@ -12,25 +12,25 @@ import {
 export type ThrottleOptions = ControllerOptions & {
   /** Who decides the limit: each pod for itself, the fleet's leader, or both (default). */
   readonly mode?: ThrottleMode;
-  /** How many permits are kept for calls of these priorities. None by default. */
+  /** How many permits are reserved for calls of these priorities. None by default. */
   readonly reserve?: Omit<Reserve, "batch">;
-  /** How a call ended; what it gives no word on is decided as usual. */
+  /** Decides how a call ended. Where it returns undefined, the default decides. */
   readonly classify?: Classify;
   /** How long a call may take before its signal fires. 10 minutes by default. */
   readonly callTimeoutMs?: number;
-  /** How long it may go on after that, before its permit is taken back. 5 s by default. */
+  /** How long it may still run after that, before its permit is taken back. 5 s by default. */
   readonly graceMs?: number;
   /** How many calls may wait, of each priority. 10,000 by default. */
   readonly maxWaiting?: number;
   /** Whether calls wait while the breaker is open (default), or fail at once with `throttle_open`. */
   readonly whenOpen?: "wait" | "fail";
-  /** What a call is taken to cost in the bucket's unit where it doesn't say: 1, or 1,000 tokens. */
+  /** The cost of a call without an estimate, in the bucket's unit. Default: 1 request, or 1,000 tokens. */
   readonly estimate?: number;
   /** For how long a pod may use its share without renewing it. A minute by default. */
   readonly leaseMs?: number;
 };
 
-/** A throttle as it was declared: a name and what it goes by. It holds no state. */
+/** A throttle as declared: its name and its settings. It has no state. */
 export type ThrottleDeclaration = {
   readonly name: string;
   readonly settings: LimiterSettings;
@@ -54,16 +54,17 @@ const dayMs = 86_400_000;
 // Longer than most SDKs wait for an answer.
 const defaultCallTimeoutMs = 600_000;
 const defaultGraceMs = 5_000;
-// So many wait when somebody makes all calls of a large batch at once, which is a common thing to do.
+// Callers often start all calls of a large batch at once.
 const defaultMaxWaiting = 10_000;
-// Long enough to ride out a short outage of the store.
+// Long enough to survive a short outage of the store.
 const defaultLeaseMs = 60_000;
 
+/** Checks the options of a throttle, and fills in the defaults. */
 export function declareThrottle(name: string, options: ThrottleOptions = {}): ThrottleDeclaration {
   if (typeof name !== "string" || name === "" || name.length > maxNameChars || !isStorable(name)) {
     throw new FlotillaError(
       "invalid_option",
-      `a throttle's name must be a text of 1 to ${maxNameChars} characters that a database can store`,
+      `a throttle's name must be a string of 1 to ${maxNameChars} characters that a database can store (no NUL, no lone surrogates)`,
     );
   }
   const what = `throttle "${name}"`;
@@ -111,16 +112,16 @@ function defaultEstimate(unit: "requests" | "tokens" | undefined): number {
   return unit === "tokens" ? 1_000 : 1;
 }
 
-/** A key is a part of what is stored and shown, so it has a length. */
+/** A key is stored and shown, so its length is bounded. */
 export function checkKey(name: string, key: string): string {
   if (typeof key === "string" && key.length <= maxNameChars && isStorable(key)) return key;
   throw new FlotillaError(
     "invalid_option",
-    `throttle "${name}": a key must be a text of at most ${maxNameChars} characters that a database can store`,
+    `throttle "${name}": a key must be a string of at most ${maxNameChars} characters that a database can store (no NUL, no lone surrogates)`,
   );
 }
 
-/** Whether all stores keep a text as it is. One that isn't kept would spoil the looks at all others. */
+/** Whether all stores return a text unchanged. One changed name would break the sync of all throttles. */
 export function isStorable(text: string): boolean {
   return text.isWellFormed() && !text.includes("\u0000");
 }

@@ -9,7 +9,7 @@ import { watchBytes } from "./stream.ts";
 export type Fetch = typeof fetch;
 
 export type FetchOptions = {
-  /** Which of the throttle's limits a request counts against. */
+  /** The key whose limit a request counts against. */
   readonly key?: string | ((input: Parameters<Fetch>[0], init?: RequestInit) => string);
   readonly priority?: Priority;
   /** What a request will probably cost in the bucket's unit. */
@@ -17,15 +17,15 @@ export type FetchOptions = {
   /** How long a request may take, its body included, if that is less than `callTimeoutMs`. */
   readonly timeoutMs?: number;
   readonly maxWaitMs?: number;
-  /** What really makes the request. The process's own `fetch` by default. */
+  /** The `fetch` that makes the request. The global one by default. */
   readonly fetch?: Fetch;
 };
 
 const optionNames = ["key", "priority", "estimate", "timeoutMs", "maxWaitMs", "fetch"];
 
 /**
- * A `fetch` under a throttle. A request waits for a permit, and holds it until its body has come to an
- * end, whether it was read, cancelled, dropped or cut off. What it gives back is what `fetch` gives.
+ * A `fetch` under a throttle. A request waits for a permit, and holds it until its body has ended,
+ * whether it was read, cancelled, dropped or cut off. It returns what `fetch` returns.
  */
 export function throttledFetch(
   declared: ThrottleDeclaration,
@@ -34,7 +34,7 @@ export function throttledFetch(
 ): Fetch {
   checkOptions(`throttle "${declared.name}": fetchWith`, options, optionNames);
   const { fetch: send = network } = options;
-  // Asynchronous, so that whatever goes wrong in here rejects, as it does with `fetch`.
+  // Asynchronous, so that all errors reject, as they do with `fetch`.
   return async (input, init) => {
     const key = typeof options.key === "function" ? options.key(input, init) : options.key;
     const { estimate } = options;
@@ -43,7 +43,7 @@ export function throttledFetch(
       declared,
       key ?? ownKey,
       (call) => {
-        // The caller's own is added, as the permit follows it only for as long as it is held.
+        // The caller's signal is added, because the permit follows it only while it is held.
         const both = signal ? AbortSignal.any([call.signal, signal]) : call.signal;
         return send(input, { ...init, signal: both });
       },
@@ -81,7 +81,7 @@ function untilBodyEnds(response: Response, permit: HeldPermit, limiter: Limiter)
       permit.late = idle ? "ignored" : "timeout";
     },
     onEnd(end) {
-      // Whoever stops in the middle of an answer was served until then.
+      // A reader that stops in the middle of an answer was served until then.
       if (end.how === "read" || (begun && (permit.givenUp || end.how === "cancelled"))) {
         permit.release(outcome);
       } else if (end.how === "cancelled") permit.release("ignored");
@@ -91,7 +91,7 @@ function untilBodyEnds(response: Response, permit: HeldPermit, limiter: Limiter)
   return asReceived(new Response(body, response), response);
 }
 
-/** The permit around it is held on to by the body, also where nobody around waits for that. */
+/** The body holds the outer permit, even where the outer call doesn't wait for the body. */
 function untilNestedBodyEnds(response: Response, ended: () => void): Response {
   if (!response.body) {
     ended();
@@ -101,7 +101,7 @@ function untilNestedBodyEnds(response: Response, ended: () => void): Response {
   return asReceived(new Response(body, response), response);
 }
 
-/** What a response that was made here doesn't know of the one that came in. */
+/** Copies the properties that the `Response` constructor doesn't take over. */
 function asReceived(made: Response, received: Response): Response {
   for (const name of ["url", "redirected", "type"] as const) {
     Object.defineProperty(made, name, { value: received[name] });
@@ -109,5 +109,5 @@ function asReceived(made: Response, received: Response): Response {
   return made;
 }
 
-/** The network as this process reaches it, looked up anew each time, as tools replace it to watch it. */
+/** The global `fetch`, looked up on every call, because test and tracing tools replace it. */
 export const network: typeof fetch = (input, init) => globalThis.fetch(input, init);

@@ -6,14 +6,14 @@ import type { CallOutcome, HeldPermit } from "./limiter/permit.ts";
 import { runUnderPermit } from "./run.ts";
 import { watchParts } from "./stream.ts";
 
-/** What the middleware needs to know of a model. */
+/** The part of a model that the middleware reads. */
 type ModelLike = { readonly provider: string; readonly modelId: string };
 
 export type MiddlewareOptions = {
-  /** Which of the throttle's limits a model counts against; `(model) => model.modelId` for one each. */
+  /** The key whose limit a model counts against; `(model) => model.modelId` for one limit per model. */
   readonly key?: string | ((model: ModelLike) => string);
   readonly priority?: Priority;
-  /** What a call will probably cost, where the bucket counts tokens. Guessed from its text by default. */
+  /** The expected cost of a call, where the bucket counts tokens. Estimated from its text by default. */
   readonly estimate?: (params: unknown) => number;
   /** How long a call may take, its stream included, if that is less than `callTimeoutMs`. */
   readonly timeoutMs?: number;
@@ -23,8 +23,8 @@ export type MiddlewareOptions = {
 type Params = { readonly abortSignal?: AbortSignal | undefined };
 
 /**
- * Middleware of the AI SDK for language, embedding and image models, written by what it does and not by
- * the SDK's types, so that nobody needs the SDK who doesn't use it.
+ * Middleware of the AI SDK for language, embedding and image models. Typed structurally, so that users
+ * of other SDKs needn't install the AI SDK.
  */
 export type ThrottleMiddleware = {
   readonly specificationVersion: "v3";
@@ -44,7 +44,7 @@ export type ThrottleMiddleware = {
 
 const optionNames = ["key", "priority", "estimate", "timeoutMs", "maxWaitMs"];
 
-/** Holds a permit for each call to a model; the SDK's own retries ask for one each. */
+/** Holds a permit for each call to a model. Each of the SDK's own retries acquires one. */
 export function throttleMiddleware(
   declared: ThrottleDeclaration,
   ownKey: string,
@@ -62,7 +62,7 @@ export function throttleMiddleware(
     maxWaitMs: options.maxWaitMs,
   });
 
-  /** The same, but it also ends when the call's time is up. */
+  /** Adds the call's signal, which fires when its time is up. */
   const withSignal = <P extends Params>(params: P, signal: AbortSignal): P => ({
     ...params,
     abortSignal: params.abortSignal ? AbortSignal.any([params.abortSignal, signal]) : signal,
@@ -86,11 +86,12 @@ export function throttleMiddleware(
     );
 
   return {
-    // The version is compared by no release of the SDK, and this one suits the types of them all.
+    // No release of the SDK checks the version, and "v3" satisfies the types of all of them.
     specificationVersion: "v3",
     wrapGenerate: ({ model, params }) =>
-      callOnce(model, params, (given) => model.doGenerate(given)),
-    wrapEmbed: ({ model, params }) => callOnce(model, params, (given) => model.doEmbed(given)),
+      callOnce(model, params, (callParams) => model.doGenerate(callParams)),
+    wrapEmbed: ({ model, params }) =>
+      callOnce(model, params, (callParams) => model.doEmbed(callParams)),
     wrapStream: ({ model, params }) =>
       runUnderPermit(
         declared,
@@ -117,7 +118,7 @@ function estimateOf(
   return options.estimate?.(params) ?? estimateCallTokens(params, declared.settings.estimate);
 }
 
-/** Parts that come before the model has said anything. */
+/** Parts that come before the first token. */
 const beforeAnswer = new Set(["stream-start", "response-metadata", "raw", "error"]);
 
 function untilStreamEnds(
@@ -152,7 +153,7 @@ function untilStreamEnds(
   });
 }
 
-/** What a model's result, or the last part of its stream, says it has used. */
+/** The tokens that a model's result, or the last part of its stream, reports as used. */
 export function usedTokens(result: unknown): number | undefined {
   const usage = field(result, "usage");
   const tokens = count(field(usage, "tokens"));
@@ -163,16 +164,16 @@ export function usedTokens(result: unknown): number | undefined {
   return (input ?? 0) + (output ?? 0);
 }
 
-/** Either a number, or an object that splits it up and gives the total. */
+/** Either a number, or an object with details and a total. */
 function count(value: unknown): number | undefined {
   const found = typeof value === "object" ? field(value, "total") : value;
   return typeof found === "number" && Number.isFinite(found) ? found : undefined;
 }
 
-// For English; other languages need more, which the real use then makes up for.
+// For English. Other languages need more tokens; the bucket settles the difference after the call.
 const charsPerToken = 4;
 
-/** A guess: the length of all text that goes in, and what may come out, or `usual` if that isn't said. */
+/** Estimates the length of the input text, plus the maximum output, or `defaultOutput` where none is set. */
 export function estimateCallTokens(params: unknown, defaultOutput: number): number {
   const values = field(params, "values");
   if (Array.isArray(values)) return Math.ceil(textChars(values) / charsPerToken);
@@ -181,7 +182,7 @@ export function estimateCallTokens(params: unknown, defaultOutput: number): numb
   return Math.ceil(textChars(field(params, "prompt")) / charsPerToken) + output;
 }
 
-/** Counts text, and not what files and images are encoded as. */
+/** Counts text, but not encoded files and images. */
 function textChars(value: unknown): number {
   if (typeof value === "string") return value.length;
   if (Array.isArray(value)) return value.reduce<number>((sum, each) => sum + textChars(each), 0);

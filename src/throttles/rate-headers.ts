@@ -1,4 +1,4 @@
-/** Headers as `fetch` gives them, or as a plain object, as errors of many libraries do. */
+/** A `Headers` object, or a plain object, as on errors of many libraries. */
 export type HeadersLike =
   | { get(name: string): string | null }
   | Readonly<Record<string, string | string[] | undefined>>;
@@ -9,13 +9,13 @@ export type LimitHeaders = {
 };
 
 /**
- * What a refusal's headers say about when to come back: `Retry-After`, or else the reset of whichever
- * limit is used up, in the ways that OpenAI, Anthropic, GitHub and the IETF's draft say it.
+ * Reads from a refusal's headers when to come back: `Retry-After`, or else the reset of a limit that is
+ * used up, in the formats of OpenAI, Anthropic, GitHub and the IETF draft.
  */
 export function readLimitHeaders(headers: HeadersLike | undefined, nowMs: number): LimitHeaders {
   if (!headers || typeof headers !== "object") return {};
   const read = (name: string) => readHeader(headers, name);
-  // Dates are the server's, so they are compared with what it says the time is.
+  // Dates come from the server's clock, so they are compared with its `Date`.
   const sentMs = Date.parse(read("date") ?? "");
   const serverMs = Number.isNaN(sentMs) ? nowMs : sentMs;
   const resets = usedUpResets(read, serverMs);
@@ -47,7 +47,7 @@ function usedUpResets(read: (name: string) => string | undefined, serverMs: numb
     const resetMs = delay(read(reset), serverMs);
     if (resetMs !== undefined) found.push(resetMs);
   }
-  // The draft's later form: `"default";r=0;t=12`, one for each policy.
+  // The later form of the draft: `"default";r=0;t=12`, one per policy.
   for (const [, rest = ""] of (read("ratelimit") ?? "").matchAll(/"[^"]*"((?:;\s*\w+=[^;,]+)*)/g)) {
     if (!/;\s*r=0(?:$|;)/.test(rest)) continue;
     const resetMs = delay(/;\s*t=(\d+)/.exec(rest)?.[1], serverMs);
@@ -56,10 +56,10 @@ function usedUpResets(read: (name: string) => string | undefined, serverMs: numb
   return found;
 }
 
-// Seconds since 1970 are larger than this, and a wait isn't.
+// Larger numbers are Unix times, smaller ones are waits.
 const maxWaitS = 1e8;
 
-/** A wait, as seconds, as a length of time such as `6m0s` or `120ms`, or as a date. */
+/** Parses a wait: seconds, a duration such as `6m0s` or `120ms`, or a date. */
 function delay(text: string | undefined, serverMs: number): number | undefined {
   if (text === undefined) return undefined;
   const trimmed = text.trim();

@@ -9,31 +9,31 @@ import type { ControllerSettings } from "./settings.ts";
 type ThrottlesOptions = {
   readonly clock: Clock;
   readonly random: Random;
-  /** Whether permits are shared with other pods; without that, every throttle learns by itself. */
+  /** Whether permits are shared with other pods. Otherwise every throttle learns on this pod alone. */
   readonly shared?: boolean;
-  /** A timer that needn't keep the process alive. */
+  /** A timer that doesn't keep the process alive. */
   readonly background?: Clock["after"];
-  /** Told of every limiter when it is made. */
+  /** Called with every limiter when it is created. */
   readonly onLimiter?: (limiter: Limiter) => void;
-  /** Told of one that was dropped because nobody had used it for long. */
+  /** Called with a limiter that was dropped. */
   readonly onDropped?: (limiter: Limiter) => void;
-  /** How many throttles and keys are held at once. */
+  /** How many limiters there may be at once. */
   readonly maxLimiters?: number;
 };
 
 type Group = {
   readonly settings: string;
-  /** The same throttle may be declared in several places, alike. */
+  /** The same throttle may be declared in several places, with the same settings. */
   readonly declarations: WeakSet<ThrottleDeclaration>;
   readonly byKey: Map<string, Limiter>;
 };
 
-// Keys made of something that never repeats would otherwise take all memory there is.
+// Without a bound, keys that never repeat would use up all memory.
 const defaultMaxLimiters = 10_000;
 
 export type ThrottleRegistry = ReturnType<typeof createThrottleRegistry>;
 
-/** The limiters of one pod, one per throttle and key, made when they are first asked for. */
+/** The limiters of one pod, one per throttle and key, created on first use. */
 export function createThrottleRegistry(options: ThrottlesOptions) {
   const { clock, random, shared = false, maxLimiters = defaultMaxLimiters } = options;
   const byName = new Map<string, Group>();
@@ -50,7 +50,7 @@ export function createThrottleRegistry(options: ThrottlesOptions) {
     options.onDropped?.(limiter);
   };
 
-  /** Makes room by the tenth of those that have been idle for longest. */
+  /** Drops the limiters that have been idle for longest, a tenth of the maximum at once. */
   const dropIdle = (): void => {
     const idle = all()
       .filter((limiter) => limiter.isIdle() && !kept.has(limiter))
@@ -59,7 +59,7 @@ export function createThrottleRegistry(options: ThrottlesOptions) {
     if (count < maxLimiters) return;
     throw new FlotillaError(
       "throttle_full",
-      `${maxLimiters} throttles and keys are in use at once: are keys made of something that never repeats?`,
+      `${maxLimiters} throttle keys are in use at once: use keys that repeat, such as a model or an account`,
     );
   };
 
@@ -70,7 +70,7 @@ export function createThrottleRegistry(options: ThrottlesOptions) {
     if (group.settings !== settings) {
       throw new FlotillaError(
         "invalid_option",
-        `the throttle "${name}" is declared twice, with different options`,
+        `the throttle "${name}" is declared twice with different options: use the same options, or another name`,
       );
     }
     group.declarations.add(declared);
@@ -106,33 +106,33 @@ export function createThrottleRegistry(options: ThrottlesOptions) {
     of(declared: ThrottleDeclaration, key = ""): Limiter {
       const group = byName.get(declared.name);
       const found = group?.byKey.get(key);
-      // Comparing options costs more than a call does, so it is done once for each declaration.
+      // Comparing settings costs more than a call, so it happens once per declaration.
       if (found && group!.declarations.has(declared)) return found;
       return make(declared, key);
     },
 
-    /** Refuses a throttle that is declared otherwise elsewhere, before anybody calls it. */
+    /** Refuses a throttle that is declared elsewhere with other settings, before its first call. */
     declare: (declared: ThrottleDeclaration): void => void groupOf(declared),
 
-    /** Lets no other push it out: for whoever counts on finding it again, however many there are. */
+    /** Never drops this limiter as idle. The claim loop relies on finding its limiters again. */
     keep: (limiter: Limiter): void => void kept.add(limiter),
 
     find: (name: string, key = ""): Limiter | undefined => byName.get(name)?.byKey.get(key),
 
     all,
 
-    /** Those of one throttle, whatever their key. */
+    /** The limiters of one throttle, of all keys. */
     allOf: (name: string): Limiter[] => [...(byName.get(name)?.byKey.values() ?? [])],
 
-    /** Whether anything here has asked for a permit yet. */
+    /** Whether there is any limiter. */
     get any() {
       return count > 0;
     },
 
-    /** Forgets it, and what it has learned. */
+    /** Removes a limiter, and what it has learned. */
     drop,
 
-    /** Refuses those who wait, and gives nothing out any more. */
+    /** Refuses waiting calls, and grants no more permits. */
     close(): void {
       closed = true;
       for (const limiter of all()) limiter.close();
@@ -140,7 +140,7 @@ export function createThrottleRegistry(options: ThrottlesOptions) {
   };
 }
 
-/** Learns on this pod alone, from what its own calls meet with. */
+/** Learns on this pod alone, from its own calls. */
 export function createLearner(settings: ControllerSettings): Learner {
   let state: ControllerState = initialState(settings);
   return {

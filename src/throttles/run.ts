@@ -18,15 +18,15 @@ import {
 type Fn<Result> = (call: ThrottledCall) => Result | PromiseLike<Result>;
 
 /**
- * What becomes of the permit when the function has given its result. By itself it is given back;
- * an answer that is still coming in holds on to it.
+ * Decides when the permit is released after the function has returned. The default releases it at once;
+ * a streamed answer holds it until the stream ends.
  */
 type SettlePermit<Result> = (result: Result, permit: HeldPermit, limiter: Limiter) => Result;
 
-/** The same for a call that was made under a permit of code around it: says when it has ended. */
+/** The same for a call under an outer permit: calls `ended` when the call has ended. */
 type SettleNestedCall<Result> = (result: Result, ended: () => void) => Result;
 
-/** Runs a function under a permit of whatever pod this code belongs to. */
+/** Runs a function under a permit of the current scope's pod. */
 export function runUnderPermit<Result>(
   declared: ThrottleDeclaration,
   key: string,
@@ -50,7 +50,7 @@ export function runUnderPermit<Result>(
     .then((permit) => callWithPermit(limiter, scope, permit, fn, settle));
 }
 
-/** A permit for code that gives it back by itself. */
+/** A permit for code that releases it itself. */
 export function acquirePermit(
   declared: ThrottleDeclaration,
   key: string,
@@ -69,7 +69,7 @@ function beginClaimPermit(
   limiter: Limiter,
   signal: AbortSignal | undefined,
 ): HeldPermit | undefined {
-  // Whoever has given up makes no call, and leaves it to the next.
+  // An aborted caller makes no call, and leaves the permit to the next one.
   if (signal?.aborted) return undefined;
   const claimPermit = takeClaimPermit(scope, limiter);
   return claimPermit && limiter.takeOver(claimPermit, signal);
@@ -91,7 +91,7 @@ function callWithPermit<Result>(
       reject(permit.timedOut ? permit.timeoutError(error) : error);
     };
     const succeeded = (result: Result) => {
-      // It would hold on to the result for as long as the permit is out.
+      // The closure would keep the result alive for as long as the permit is held.
       permit.onTakenBack = undefined;
       try {
         resolve(settle(result, permit, limiter));
@@ -115,9 +115,8 @@ function releaseAtOnce<Result>(result: Result, permit: HeldPermit, limiter: Limi
 }
 
 /**
- * A call inside of a call to the same downstream, such as a `fetch` made by an SDK, is that call, and
- * passes under its permit. Of several at once only one can; the others need permits of their own, or
- * take turns.
+ * A call inside a call to the same downstream, such as a `fetch` made by an SDK, runs under the outer
+ * call's permit. Of several at once only one can; the others acquire permits of their own, or take turns.
  */
 async function runUnderOuter<Result>(
   outer: OuterPermit,
@@ -133,7 +132,7 @@ async function runUnderOuter<Result>(
   }
   await lockPermit(outer, request.signal);
   if (permit.over) {
-    // It was given back while this one waited for its turn.
+    // The outer permit was released while this call waited for its turn.
     unlockPermit(outer);
     return limiter.acquire(request).then((own) => callWithPermit(limiter, scope, own, fn, settle));
   }
@@ -175,7 +174,7 @@ function callUnderOuter(permit: HeldPermit, signal: AbortSignal | undefined): Th
   };
 }
 
-/** Whoever waits for a promise shouldn't have to catch what is thrown beside it. */
+/** Returns the error, so that callers that return a promise reject it and never throw. */
 function limiterFor(
   scope: ThrottleScope,
   declared: ThrottleDeclaration,
@@ -213,7 +212,7 @@ const estimateRange = { min: 0, max: 1e9, whole: false };
 const timeoutRangeMs = { min: 1, max: dayMs, whole: false };
 const waitRangeMs = { min: 0, max: dayMs, whole: false };
 
-/** Refuses what a call can't ask for; a number that is none would spoil the sums of all others. */
+/** Checks a call's options. A NaN would spoil the sums of all other calls. */
 function checkRequest(name: string, request: AcquireOptions): void {
   for (const option in request) {
     if (!optionNames.includes(option)) checkOptions(`throttle "${name}"`, request, optionNames);
@@ -227,7 +226,7 @@ function checkRequest(name: string, request: AcquireOptions): void {
   checkAmount(name, "maxWaitMs", request.maxWaitMs, waitRangeMs);
 }
 
-// Every call comes by here, so texts are made only where something is wrong.
+// Runs for every call, so the label is only built for an error.
 function checkAmount(
   name: string,
   option: string,

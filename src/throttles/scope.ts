@@ -6,22 +6,22 @@ import type { HeldPermit } from "./limiter/permit.ts";
 import type { Priority } from "./limiter/wait-queue.ts";
 import { createThrottleRegistry, type ThrottleRegistry } from "./registry.ts";
 
-/** A permit that code further out holds, and what holds more further out still. */
+/** A permit that enclosing code holds. A linked list, the innermost first. */
 export type OuterPermit = {
   readonly limiter: Limiter;
   readonly permit: HeldPermit;
   outer: OuterPermit | undefined;
-  /** Those who wait to make a call under it; there while somebody does make one. */
+  /** Calls that wait to run under the permit. Defined while a call runs under it. */
   lockWaiters: (() => void)[] | undefined;
 };
 
 /** A permit that a task was claimed with, for the first call of its handler. */
 type ClaimPermit = { readonly limiter: Limiter; readonly permit: HeldPermit; taken: boolean };
 
-/** Whose permits calls use here, and which they may use without asking. */
+/** Whose permits calls use in this async context, and which of them are held already. */
 export type ThrottleScope = {
   readonly throttles: ThrottleRegistry;
-  /** Of calls that don't say it themselves. */
+  /** The priority of calls that set none. */
   readonly priority: Priority | undefined;
   readonly held: OuterPermit | undefined;
   readonly claimPermits: readonly ClaimPermit[];
@@ -29,17 +29,17 @@ export type ThrottleScope = {
 
 export const scopeStorage = new AsyncLocalStorage<ThrottleScope>();
 
-/** The permit of that limiter under which this code runs already. */
+/** The permit of this limiter under which the current code runs already. */
 export function findOuterPermit(scope: ThrottleScope, limiter: Limiter): OuterPermit | undefined {
   for (let held = scope.held; held; held = held.outer) {
-    // Those that are over are let go, or calls that begin one inside of the other would never be.
+    // Unlink released permits, or a chain of calls that each begin inside the last would grow for ever.
     while (held.outer?.permit.over) held.outer = held.outer.outer;
     if (held.limiter === limiter && !held.permit.over) return held;
   }
   return undefined;
 }
 
-/** Waits until no other call is made under this permit, on the same level. */
+/** Waits until no other call on the same level runs under this permit. */
 export function lockPermit(held: OuterPermit, signal: AbortSignal | undefined): Promise<void> {
   if (!held.lockWaiters) {
     held.lockWaiters = [];
@@ -67,7 +67,7 @@ export function unlockPermit(held: OuterPermit): void {
   else held.lockWaiters = undefined;
 }
 
-/** The permit that was handed in for the first call, for whoever asks first. */
+/** The permit that the task was claimed with. Only the first call gets it. */
 export function takeClaimPermit(scope: ThrottleScope, limiter: Limiter): HeldPermit | undefined {
   for (const claimPermit of scope.claimPermits) {
     if (claimPermit.limiter !== limiter || claimPermit.taken || claimPermit.permit.released)
@@ -79,17 +79,17 @@ export function takeClaimPermit(scope: ThrottleScope, limiter: Limiter): HeldPer
 }
 
 export type HandlerScope = {
-  /** The pod's own. */
+  /** The pod's throttles. */
   readonly throttles: ThrottleRegistry;
-  /** Of its calls, where they don't say it themselves. */
+  /** The priority of calls that set none. */
   readonly priority?: Priority | undefined;
-  /** What it was claimed with. */
+  /** The permits that the task was claimed with. */
   readonly permits?: readonly { readonly limiter: Limiter; readonly permit: HeldPermit }[];
 };
 
 /**
- * Runs a pod's handler, so that its calls use the pod's permits. The first call takes over the permit
- * that its task was claimed with; if it makes none, the handler is the call, and its ending the outcome.
+ * Runs a handler, so that its calls use the pod's permits. The first call takes over the permit that the
+ * task was claimed with. If the handler makes no call, it counts as the call itself.
  */
 export async function runInThrottleScope<Result>(
   { throttles, priority, permits = [] }: HandlerScope,
@@ -112,12 +112,12 @@ export async function runInThrottleScope<Result>(
   }
 }
 
-// Outside of handlers nothing says which pod is meant. These are the process's own lists of that.
+// Code outside handlers has no scope. It uses the only pod of the process, or the process's own scope.
 const podScopes = new Set<ThrottleScope>();
 let onlyPodScope: ThrottleScope | undefined;
 let processScope: ThrottleScope | undefined;
 
-/** Lets code of this process outside of handlers use a pod's permits, as long as it is the only one. */
+/** Lets code outside handlers use a pod's permits, as long as it is the only pod of the process. */
 export function shareWithProcess(throttles: ThrottleRegistry): () => void {
   const scope = scopeFor(throttles);
   podScopes.add(scope);
@@ -128,7 +128,7 @@ export function shareWithProcess(throttles: ThrottleRegistry): () => void {
   };
 }
 
-/** Whether code that isn't told whose permits to use would use these. */
+/** Whether code outside handlers uses these throttles. */
 export function isProcessDefault(throttles: ThrottleRegistry): boolean {
   return onlyPodScope?.throttles === throttles;
 }
@@ -138,8 +138,8 @@ function findOnlyPod(): ThrottleScope | undefined {
 }
 
 /**
- * Whose permits calls use here: those of the pod whose handler this is, else of the only pod of this
- * process, else of the process itself, which then learns alone.
+ * The scope of the current code: the pod whose handler runs, else the only pod of this process, else the
+ * process itself, which then learns alone.
  */
 export function currentScope(): ThrottleScope {
   const scope = scopeStorage.getStore();

@@ -4,54 +4,54 @@ export const algorithms = ["ceiling", "aimd", "gradient"] as const;
 
 export type Algorithm = (typeof algorithms)[number];
 
-/** What a controller goes by: plain JSON, so that whoever holds the state can hold it beside it. */
+/** The settings of a controller: plain JSON, stored beside its state. */
 export type ControllerSettings = {
   readonly algorithm: Algorithm;
-  /** The limit is never learned to be less than `min` or more than `max`, and starts at `initial`. */
+  /** The learned limit stays between `min` and `max`, and starts at `initial`. */
   readonly min: number;
   readonly max: number;
   readonly initial: number;
-  /** A limit that somebody has set by hand; nothing is learned while there is one. */
+  /** A limit that was set by hand. Nothing is learned while there is one. */
   readonly pinned: number | null;
   readonly latency: LatencySettings | null;
   readonly errors: ErrorSettings;
   readonly breaker: BreakerSettings | null;
   readonly bucket: BucketSettings | null;
-  /** The longest that a downstream may ask us to stay away. */
+  /** The longest `Retry-After` that is honoured. */
   readonly maxHoldMs: number;
 };
 
 export type LatencySettings = {
-  /** How many times its baseline the 95th percentile may be before growth pauses. */
+  /** The multiple of its baseline that the 95th percentile may reach before growth pauses. */
   readonly tolerance: number;
-  /** How fast the baseline follows a latency that has become longer while the limit is used. */
+  /** The time constant by which the baseline follows a latency that rises while the limit is used. */
   readonly baselineRiseMs: number;
 };
 
 export type ErrorSettings = {
-  /** How much a timeout and a server error count for beside a throttled call, which counts for one. */
+  /** The weights of a timeout and of a server error; a throttled call counts for one. */
   readonly timeoutWeight: number;
   readonly serverErrorWeight: number;
-  /** From which weighted share of calls on the limit is lowered. */
+  /** The weighted share of failed calls at which the limit is lowered. */
   readonly rate: number;
-  /** How many calls it takes to speak of a share. */
+  /** How many calls are needed to compute the share. */
   readonly minCalls: number;
 };
 
 export type BreakerSettings = {
-  /** From which share of timeouts and server errors on all calls are stopped. */
+  /** The share of timeouts and server errors at which all calls are stopped. */
   readonly rate: number;
   readonly minCalls: number;
-  /** How long they are stopped at first, and at most after it has failed again and again. */
+  /** How long calls are stopped at first, and at most after repeated failures. */
   readonly coolMs: number;
   readonly maxCoolMs: number;
-  /** How many calls must succeed after that, one beside the other, before all are let through. */
+  /** How many calls must succeed after that, at once, before the breaker closes. */
   readonly probes: number;
 };
 
 export type BucketSettings = {
   readonly unit: "requests" | "tokens";
-  /** Units per second to begin with; null: no bound until the downstream speaks of its rate. */
+  /** Units per second to begin with. Null: unbounded until the downstream reports a rate limit. */
   readonly refillPerS: number | null;
   readonly minPerS: number;
   readonly maxPerS: number;
@@ -89,7 +89,7 @@ export const controllerOptionNames = [
   "maxHoldMs",
 ] as const satisfies readonly (keyof ControllerOptions)[];
 
-/** More calls at once than any one downstream is given by one fleet; keeps a runaway limit finite. */
+/** More calls at once than one fleet makes to one downstream; keeps a runaway limit finite. */
 const maxCalls = 100_000;
 const hourMs = 3_600_000;
 const maxRefillPerS = 1e9;
@@ -98,14 +98,14 @@ const defaultSettings: ControllerSettings = {
   algorithm: "ceiling",
   min: 1,
   max: 1_000,
-  // Few enough for any downstream; growth doubles from here, so that little time is lost by it.
+  // Few enough for any downstream. Growth doubles from here, so that little time is lost.
   initial: 2,
   pinned: null,
-  // The p95 of a healthy service wanders by a third; half above the usual is pressure.
+  // The p95 of a healthy service varies by a third; half above the baseline is pressure.
   latency: { tolerance: 1.5, baselineRiseMs: 600_000 },
   // A tenth of timeouts, or a fifth of server errors, is more than the noise of a healthy service.
   errors: { timeoutWeight: 1, serverErrorWeight: 0.5, rate: 0.1, minCalls: 20 },
-  // Half of all calls failing is no longer load but an outage.
+  // If half of all calls fail, it isn't load but an outage.
   breaker: { rate: 0.5, minCalls: 20, coolMs: 2_000, maxCoolMs: 15_000, probes: 3 },
   bucket: null,
   maxHoldMs: 600_000,
@@ -121,13 +121,13 @@ const defaultBucket: BucketSettings = {
 
 const presetSettings: Record<Preset, ControllerSettings> = {
   default: defaultSettings,
-  // A timeout alone halves it, as a throttled call does, and any rise of the p95 pauses it.
-  aimd: {
+  // A single timeout halves the limit, as a throttled call does, and a small rise of the p95 pauses growth.
+  seed: {
     ...defaultSettings,
     algorithm: "aimd",
     latency: { tolerance: 1.2, baselineRiseMs: 600_000 },
   },
-  // It shrinks as well, so it must forget sooner what was usual once.
+  // It also shrinks, so its baseline must follow sooner.
   gradient: {
     ...defaultSettings,
     algorithm: "gradient",
@@ -135,7 +135,7 @@ const presetSettings: Record<Preset, ControllerSettings> = {
   },
 };
 
-/** The settings that options amount to; refuses what makes no sense, with the name of the option. */
+/** Checks the options, and fills in the defaults of the preset. Errors name the option. */
 export function resolveControllerOptions(
   options: ControllerOptions = {},
   what = "throttle",
@@ -200,12 +200,12 @@ const bucketRanges = {
 
 function withDefaults<T extends object>(
   what: string,
-  given: Partial<T> | undefined,
+  options: Partial<T> | undefined,
   base: T | null,
   ranges: Readonly<Record<keyof T, Range>>,
 ): T {
-  checkOptions(what, (given ?? {}) as Record<string, unknown>, Object.keys(ranges));
-  const all = { ...base, ...given } as T;
+  checkOptions(what, (options ?? {}) as Record<string, unknown>, Object.keys(ranges));
+  const all = { ...base, ...options } as T;
   for (const name of Object.keys(ranges) as (keyof T)[]) {
     checkNumber(`${what}.${String(name)}`, all[name], ranges[name]);
   }
@@ -214,23 +214,23 @@ function withDefaults<T extends object>(
 
 function breakerOf(
   what: string,
-  given: Partial<BreakerSettings> | undefined,
+  options: Partial<BreakerSettings> | undefined,
   base: BreakerSettings | null,
 ): BreakerSettings {
-  const breaker = withDefaults(`${what}: breaker`, given, base, breakerRanges);
+  const breaker = withDefaults(`${what}: breaker`, options, base, breakerRanges);
   const { coolMs } = breaker;
-  const maxCoolMs = given?.maxCoolMs ?? Math.max(breaker.maxCoolMs, coolMs);
+  const maxCoolMs = options?.maxCoolMs ?? Math.max(breaker.maxCoolMs, coolMs);
   checkNumber(`${what}: breaker.maxCoolMs`, maxCoolMs, { ...durationMs, min: coolMs });
   return { ...breaker, maxCoolMs };
 }
 
-function bucketOf(what: string, given: NonNullable<ControllerOptions["bucket"]>): BucketSettings {
-  checkOptions(`${what}: bucket`, given, ["unit", "refillPerS", ...Object.keys(bucketRanges)]);
-  const { unit = defaultBucket.unit, refillPerS, ...rest } = given;
+function bucketOf(what: string, options: NonNullable<ControllerOptions["bucket"]>): BucketSettings {
+  checkOptions(`${what}: bucket`, options, ["unit", "refillPerS", ...Object.keys(bucketRanges)]);
+  const { unit = defaultBucket.unit, refillPerS, ...rest } = options;
   checkChoice(`${what}: bucket.unit`, unit, ["requests", "tokens"]);
   if (refillPerS !== undefined) checkNumber(`${what}: bucket.refillPerS`, refillPerS, perS);
   const { minPerS, maxPerS, burstS } = defaultBucket;
-  // Whoever begins below the usual least means it.
+  // A `refillPerS` below the default minimum lowers the minimum.
   const base = { minPerS: Math.min(minPerS, refillPerS ?? minPerS), maxPerS, burstS };
   const numbers = withDefaults(`${what}: bucket`, rest, base, bucketRanges);
   checkNumber(`${what}: bucket.maxPerS`, numbers.maxPerS, { ...perS, min: numbers.minPerS });

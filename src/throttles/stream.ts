@@ -1,26 +1,25 @@
-/** How an answer that comes in pieces came to its end. */
+/** How a stream ended. */
 export type StreamEnd =
   | { readonly how: "read" }
   | { readonly how: "failed"; readonly error: unknown }
-  /** Whoever read it wants no more, or has dropped it unread. */
+  /** The reader cancelled it, or dropped it unread. */
   | { readonly how: "cancelled" };
 
 export type StreamWatch<Chunk> = {
-  /** A piece has come in. */
   onChunk(chunk: Chunk): void;
-  /** Told once. */
+  /** Called once. */
   onEnd(end: StreamEnd): void;
-  /** Whether it is the reader that we wait for, and not the source. */
+  /** Called with true while the stream waits for the reader, with false while it waits for the source. */
   onIdle(idle: boolean): void;
 };
 
-/** So much of a body is taken in before anybody reads it, so that short ones end by themselves. */
+/** How much of a body is buffered before it is read, so that short ones end without a reader. */
 const readAheadBytes = 65_536;
 
-/** So many pieces of a model's answer. */
+/** The same for parts of a model's answer. */
 const readAheadParts = 256;
 
-/** The same bytes, watched on their way. */
+/** Passes a byte stream through, and reports its chunks and its end. */
 export function watchBytes(
   source: ReadableStream<Uint8Array>,
   watch: StreamWatch<Uint8Array>,
@@ -33,7 +32,7 @@ export function watchBytes(
         const next = await pull();
         if (next) return controller.enqueue(next);
         controller.close();
-        // A reader that brought its own buffer is told that nothing was put in.
+        // A pending BYOB request must be answered, here with zero bytes.
         controller.byobRequest?.respond(0);
       },
       cancel,
@@ -44,7 +43,7 @@ export function watchBytes(
   return stream;
 }
 
-/** The same parts, watched on their way. */
+/** Passes a stream of parts through, and reports its parts and its end. */
 export function watchParts<Part>(
   source: ReadableStream<Part>,
   watch: StreamWatch<Part>,
@@ -65,7 +64,7 @@ export function watchParts<Part>(
   return stream;
 }
 
-// Whoever drops an answer half-way without a word can't be seen otherwise.
+// The only way to notice a reader that drops a stream without cancelling it.
 const dropped = new FinalizationRegistry<() => void>((onDropped) => onDropped());
 
 function watchStream<Chunk>(source: ReadableStream<Chunk>, watch: StreamWatch<Chunk>) {
@@ -100,7 +99,7 @@ function watchStream<Chunk>(source: ReadableStream<Chunk>, watch: StreamWatch<Ch
       }
     },
     cancel,
-    // Nothing here holds on to the stream itself, or it would never be dropped.
+    // Nothing here may reference the stream, or it would never be collected.
     track(stream: object): void {
       dropped.register(stream, () => void cancel().catch(() => {}), token);
     },

@@ -18,29 +18,29 @@ import { acquirePermit, runUnderPermit } from "./run.ts";
 import { currentScope } from "./scope.ts";
 
 export type CallOptions = AcquireOptions & {
-  /** Which of the throttle's limits it counts against. */
+  /** The key whose limit the call counts against. */
   readonly key?: string;
 };
 
-/** What a downstream can take, learned. It is only a declaration: each pod has its own permits of it. */
+/** A learned limit for calls to a downstream. Only a declaration: each pod has permits of its own. */
 export type Throttle = {
   readonly name: string;
   /** The same throttle with a limit of its own for this key, such as a model or an account. */
   key(key: string): Throttle;
-  /** Calls the function when there is a permit, and gives it back however that ends. */
+  /** Calls the function when there is a permit, and releases the permit however the call ends. */
   run<Result>(
     fn: (call: ThrottledCall) => Result | PromiseLike<Result>,
     options?: CallOptions,
   ): Promise<Result>;
-  /** Waits for a permit, which must be given back by `release`. */
+  /** Waits for a permit. The caller must `release` it. */
   acquire(options?: CallOptions): Promise<Permit>;
   /** A `fetch` for any SDK that takes one. It holds its permit until the response's body has ended. */
   readonly fetch: Fetch;
-  /** The same with options. */
+  /** A `fetch` with options. */
   fetchWith(options: FetchOptions): Fetch;
   /** Middleware for models of the AI SDK. */
   middleware(options?: MiddlewareOptions): ThrottleMiddleware;
-  /** What it looks like on this pod. */
+  /** Its state on this pod. */
   snapshot(): LimiterSnapshot;
 };
 
@@ -54,7 +54,7 @@ const declarations = new WeakMap<
   { readonly declared: ThrottleDeclaration; readonly key: string }
 >();
 
-/** What stands behind a throttle, for those who keep its permits. */
+/** The declaration and the key of a throttle, for code that manages its permits. */
 export function declarationOf(made: Throttle): {
   readonly declared: ThrottleDeclaration;
   readonly key: string;

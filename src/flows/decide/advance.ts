@@ -25,7 +25,7 @@ import { atEnd, type Run, type RunError } from "./run.ts";
 import type { Thrown } from "./thrown.ts";
 import { decideChildren, decideSignal, startChildren, startSleep, decideWake } from "./waits.ts";
 
-/** Decides; never does. What is to become of a run after something has happened to it. */
+/** Decides; never does: the next state of a run after an event. */
 export function advanceRun(machine: Machine, run: Run, event: RunEvent, now: Now): RunDecision {
   if (run.cursor === null) return { type: "ignore", why: "ended" };
   if (event.type === "interrupted") return { type: "release" };
@@ -51,7 +51,7 @@ function advancePart(
   if (event.type === "unmet") return failed(event.error);
   const thrown = thrownBy(event, part.name);
   if (thrown) {
-    // Whatever a transition throws that was told to stop, it is because it was told to.
+    // A transition that throws after a cancel throws because of the cancel.
     if (now.cancelRequested) return cancelled(null);
     if (thrown.type === "cancel") return cancelled(thrown.reason);
     const tries = part.kind === "signal" ? machine.tries : part.tries;
@@ -90,14 +90,14 @@ function advancePart(
   throw unexpectedEvent(part.name, event);
 }
 
-/** No transition is left, but the ending isn't set: the state has yet to be held to the output. */
+/** No transition is left, but there is no intent yet: the state must be checked against the output. */
 function decideEnd(machine: Machine, draft: DecisionDraft, event: RunEvent, now: Now): RunDecision {
   if (event.type === "cancel_asked") return { type: "ignore", why: "ending" };
   const thrown = thrownBy(event, atEnd);
   if (thrown) {
     const failed = (error: RunError) => continueRun(withFailure(machine, draft, error, now));
     if (thrown.type === "cancel") return continueRun(withCancel(machine, draft, thrown.reason));
-    // The state stays what it is, so what the schema has refused it would refuse again.
+    // The state doesn't change, so the schema would refuse it again.
     const isFinal = thrown.type === "retry" && thrown.error.code === "invalid_output";
     return isFinal ? failed(thrown.error) : retryOrFail(draft, machine.tries, thrown, now, failed);
   }
@@ -122,8 +122,8 @@ function unexpectedEvent(cursor: string, { type }: RunEvent): FlotillaError {
 }
 
 /**
- * What is to become of a run whose ending is set. Finalizers can't change that ending any more, and
- * nobody can keep them from running: one that is out of attempts is noted, and the next runs.
+ * Decides on a run whose intent is set. Finalizers can't change the intent, and a cancel doesn't stop
+ * them. If one is out of attempts, its error is recorded, and the next one runs.
  */
 function finalize(machine: Machine, draft: DecisionDraft, event: RunEvent, now: Now): RunDecision {
   if (event.type === "cancel_asked") return { type: "ignore", why: "ending" };
@@ -148,12 +148,12 @@ function finalize(machine: Machine, draft: DecisionDraft, event: RunEvent, now: 
     continueRun(
       recordEvent(draft, { type: "error", version, ...attempt, error, retryAtMs: null, next }),
     );
-  // There is nothing left to cancel: the finalizer has only said that it gives up.
+  // There is nothing left to cancel, so it counts as a failure of the finalizer.
   if (thrown.type === "cancel") return failed({ code: "cancelled", message: thrown.reason });
   return retryOrFail(draft, finalizer.tries, thrown, now, failed);
 }
 
-/** What an attempt that brought nothing amounts to; undefined where it was none of those. */
+/** A failed attempt as something thrown; undefined for other events. */
 function thrownBy(event: RunEvent, transition: string): Thrown | undefined {
   if (event.type === "threw") return event.thrown;
   if (event.type === "timed_out") {
@@ -165,7 +165,7 @@ function thrownBy(event: RunEvent, transition: string): Thrown | undefined {
   return { type: "fail", error: { code: "pod_died", message } };
 }
 
-/** Tries again while that is allowed. What to do otherwise differs between transitions and finalizers. */
+/** Retries while there are attempts left. `giveUp` differs between transitions and finalizers. */
 function retryOrFail(
   draft: DecisionDraft,
   tries: Tries,
@@ -173,7 +173,7 @@ function retryOrFail(
   now: Now,
   giveUp: (error: RunError) => RunDecision,
 ): RunDecision {
-  // Neither a retry nor a snooze advances the run, so pods of its version may have it again.
+  // Neither a retry nor a snooze advances the run, so it keeps its version, and older pods may claim it.
   const { version } = draft.run;
   const { attempt, transition, startedAtMs } = attemptAt(draft, now);
   if (thrown.type === "snooze") {

@@ -11,7 +11,7 @@ import {
 } from "./run.ts";
 import { firstFinalizer, type Machine, partAfter } from "../machine.ts";
 
-/** A decision in the making: what has been noted so far, and the run as that leaves it. */
+/** An unfinished decision: the events and effects so far, and the run after them. */
 export type DecisionDraft = {
   readonly run: Run;
   readonly events: readonly HistoryEvent[];
@@ -34,7 +34,7 @@ export function recordEvent(
   };
 }
 
-/** The attempt at what is at the cursor. A wait has begun when it was parked, however often it is looked at. */
+/** The attempt at the cursor's part. A wait began when the run was parked, however often it is claimed. */
 export function attemptAt({ run }: DecisionDraft, now: Now) {
   return {
     transition: run.cursor!,
@@ -45,12 +45,12 @@ export function attemptAt({ run }: DecisionDraft, now: Now) {
 
 export type Completion = {
   readonly set: State | null;
-  /** Where it ends the run. */
+  /** Set where the transition ends the run. */
   readonly intent?: Intent;
   readonly effect?: RunEffect;
 };
 
-/** A transition is done: the run goes on to the one behind it. */
+/** A transition is done: the cursor moves to the next one. */
 export function withCompletion(
   machine: Machine,
   draft: DecisionDraft,
@@ -59,7 +59,7 @@ export function withCompletion(
 ): DecisionDraft {
   const attempt = attemptAt(draft, now);
   const following = partAfter(machine, attempt.transition);
-  // Where the output has a schema, somebody must ask it first: the run stops at the end until then.
+  // An output with a schema must be checked first: until then the run has no intent at the end.
   const reached: Intent | undefined =
     following === atEnd && !machine.output ? { type: "completed" } : undefined;
   const intent = done.intent ?? reached;
@@ -74,7 +74,7 @@ export function withCompletion(
   return recordEvent(draft, event, ...(done.effect ? [done.effect] : []));
 }
 
-/** The run won't succeed: it goes on to the finalizers. */
+/** The run fails: the cursor moves to the finalizers. */
 export function withFailure(
   machine: Machine,
   draft: DecisionDraft,
@@ -113,7 +113,7 @@ export function withCancel(
   );
 }
 
-/** A transition is done, and what is next is run, unless somebody has asked to cancel. */
+/** A transition is done. The run continues with the next one, unless a cancel was requested. */
 export function completeTransition(
   machine: Machine,
   draft: DecisionDraft,
@@ -121,14 +121,14 @@ export function completeTransition(
   now: Now,
 ): RunDecision {
   const completed = withCompletion(machine, draft, what, now);
-  // What has run to its end is done, and a cancel has come too late for it.
+  // After the last transition a cancel comes too late.
   const isOpen = completed.run.intent === null && completed.run.cursor !== atEnd;
   return continueRun(
     isOpen && now.cancelRequested ? withCancel(machine, completed, null) : completed,
   );
 }
 
-/** Stored, and on to what is next; or finished, where that is nothing. */
+/** Commits the draft, or finishes the run where nothing is left. */
 export function continueRun(draft: DecisionDraft): RunDecision {
   const { intent, cursor, version } = draft.run;
   if (intent === null || cursor !== atEnd) return { type: "commit", ...draft };

@@ -13,24 +13,25 @@ import {
 } from "../machine.ts";
 import { atEnd, outputOf, type Run } from "./run.ts";
 
-/** What the pod that holds a run has to do next. */
+/** The next step of a claimed run. */
 export type NextStep =
-  /** Call its function, and tell what came of it. Finalizers are told the ending. */
+  /** Call the part's function. Finalizers get the outcome of the run. */
   | {
       readonly type: "call";
       readonly part: CallablePart;
       readonly attempt: number;
       readonly outcome: Outcome<Json> | null;
     }
-  /** See whether there is a signal of this name. */
+  /** Find a signal of this name. */
   | { readonly type: "see_signal"; readonly part: SignalPart }
-  /** See how its children stand. */
+  /** Read the states of its children. */
   | { readonly type: "see_children"; readonly part: ChildrenPart }
-  /** Hold the state to the output. */
+  /** Check the state against the output's schema. */
   | { readonly type: "conclude" }
-  /** There is nothing to run. */
+  /** There is nothing to execute. */
   | { readonly type: "decided"; readonly decision: RunDecision };
 
+/** Decides what the driver does next with a claimed run. */
 export function findNextStep(machine: Machine, run: Run, now: Now): NextStep {
   const decided = (type: "woken" | "poisoned" | "finalized"): NextStep => ({
     type: "decided",
@@ -49,7 +50,7 @@ export function findNextStep(machine: Machine, run: Run, now: Now): NextStep {
         : intent;
     return { type: "call", part: finalizer, attempt, outcome };
   }
-  // All transitions are done: a cancel has come too late.
+  // All transitions are done: a cancel comes too late.
   if (cursor === atEnd) {
     return run.deaths >= deathLimit ? decided("poisoned") : { type: "conclude" };
   }

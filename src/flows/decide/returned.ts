@@ -8,8 +8,23 @@ import type { RunEvent, NewChild } from "./event.ts";
 import { atEnd, type State } from "./run.ts";
 import { classifyThrown } from "./thrown.ts";
 
-/** More would make the write that starts them too long. */
+/** More would make the write that starts them too large. */
 const maxChildren = 1_000;
+
+// In the global symbol registry, so that it works where a program has two copies of this package.
+const handedOff: unique symbol = Symbol.for("flotilla.handed_off") as never;
+
+/** What `handoff` returns. A transition that returns it ends the run successfully. */
+export type HandedOff<Output = unknown> = {
+  readonly [handedOff]: true;
+  readonly output: Output;
+};
+
+export type Handoff = {
+  readonly handoff: (output: unknown) => HandedOff;
+  /** Whether it was called. Calling it without returning its result is a mistake, and refused. */
+  readonly called: () => boolean;
+};
 
 type Returned = {
   readonly part: CallablePart;
@@ -21,8 +36,8 @@ type Returned = {
 };
 
 /**
- * What it means that a function has returned. Never throws or rejects: a value that can't be used
- * counts as thrown. A promise only where the output's schema gives one.
+ * The event of a function that has returned. Never throws or rejects: an invalid value counts as thrown.
+ * A promise only where the output's schema is asynchronous.
  */
 export function readReturned(machine: Machine, returned: Returned): RunEvent | Promise<RunEvent> {
   return catchThrown(() => {
@@ -40,7 +55,7 @@ export function readReturned(machine: Machine, returned: Returned): RunEvent | P
   });
 }
 
-/** The state of a run that has no transition left, held to the output. */
+/** Checks the final state of a run against the output's schema. */
 export function readOutput(machine: Machine, state: State): RunEvent | Promise<RunEvent> {
   return catchThrown(() =>
     machine.output
@@ -52,7 +67,7 @@ export function readOutput(machine: Machine, state: State): RunEvent | Promise<R
   );
 }
 
-/** A signal that has come, held to its schema. */
+/** Checks a signal against its schema. */
 export function readSignal(
   part: SignalPart,
   signal: { readonly signalId: string; readonly payload: Json },
@@ -97,7 +112,7 @@ function workReturned(machine: Machine, returned: Returned): RunEvent | Promise<
 
 function setOf(what: string, value: unknown): State | null {
   if (value === undefined || value === null) return null;
-  // A map or a set would be an empty object as JSON, and nobody would see what was lost.
+  // As JSON a Map or a Set is an empty object, and its content would be lost silently.
   const isObject = typeof value === "object" && !(Symbol.iterator in value);
   const set = isObject ? asJson(what, value) : undefined;
   if (typeof set !== "object" || set === null || Array.isArray(set)) {
@@ -113,7 +128,7 @@ function outputOf(machine: Machine, value: unknown, what: string): Json | Promis
     : asJson(what, checked);
 }
 
-/** The same as it will come from the store. */
+/** The value as it will come from the store. */
 function asJson(what: string, value: unknown): Json {
   return JSON.parse(encodeJson(what, value)) as Json;
 }
@@ -140,10 +155,10 @@ function childrenOf(name: string, value: unknown): NewChild[] {
 
 function checkChildOptions(what: string, options: unknown): void {
   if (typeof options !== "object" || options === null)
-    throw abort(`${what}: its options are no object`);
+    throw abort(`${what}: its options must be an object`);
   const unknown = Object.keys(options).find((key) => key !== "priority" && key !== "tenant");
   if (unknown === undefined) return;
-  throw abort(`${what} has the unknown option "${unknown}": those are priority and tenant`);
+  throw abort(`${what} has the unknown option "${unknown}": use priority or tenant`);
 }
 
 function whenChecked(
@@ -163,22 +178,7 @@ function catchThrown(read: () => RunEvent | Promise<RunEvent>): RunEvent | Promi
   }
 }
 
-/** What `handoff` gives, to be returned: the run ends here, successfully. */
-export type HandedOff<Output = unknown> = {
-  readonly [handedOff]: true;
-  readonly output: Output;
-};
-
-// Known by everybody, so that it is understood where a program has this package twice.
-const handedOff: unique symbol = Symbol.for("flotilla.handed_off") as never;
-
-export type Handoff = {
-  readonly handoff: (output: unknown) => HandedOff;
-  /** Whether it was called. To call it and return something else is a mistake that nobody would see. */
-  readonly called: () => boolean;
-};
-
-/** One for each attempt. */
+/** The `handoff` of one attempt. */
 export function createHandoff(): Handoff {
   let called = false;
   return {

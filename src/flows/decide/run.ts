@@ -1,54 +1,54 @@
 import type { Json } from "../../base/json.ts";
 import type { TaskError } from "../../tasks/rows.ts";
 
-/** What transitions have returned so far, merged, as it comes from the store. */
+/** What transitions have returned so far, merged, as JSON. */
 export type State = Readonly<Record<string, Json>>;
 
-/** Why a run failed, as it is stored. */
+/** Why a run failed, as stored. */
 export type RunError = TaskError & {
-  /** Of `unrecoverable`: whose fault it is. */
+  /** Set by `unrecoverable`: whose fault it is. */
   readonly by?: "system" | "user";
 };
 
-/** The ending that a run is led to. It is set before the finalizers run, and they don't change it. */
+/** How a run is about to end. It is set before the finalizers run, and they don't change it. */
 export type Intent =
   /** Without `output`, the result is the state. */
   | { readonly type: "completed"; readonly output?: Json }
   | { readonly type: "failed"; readonly error: RunError }
   | { readonly type: "cancelled"; readonly reason: string | null };
 
-/** What a parked run waits for. A retry isn't among them: it has only a time. */
+/** What a parked run waits for. A retry is no wait: it has only a time. */
 export type RunWait = { readonly sinceMs: number } & (
   | { readonly for: "sleep"; readonly untilMs: number }
-  /** Null where it waits for as long as it takes. */
+  /** Null: without a timeout. */
   | { readonly for: "signal"; readonly untilMs: number | null }
   | { readonly for: "children" }
 );
 
-/** Where a run stands. All of it but `unnoted` is in its row. */
+/** The state of a run. All of it but `unnoted` is in its row. */
 export type Run = {
   /** The highest version of the flow that has advanced it; 0 before any has. */
   readonly version: number;
-  /** The transition or finalizer that is next; `atEnd` behind the last; null once the run has ended. */
+  /** The transition or finalizer that is next; `atEnd` after the last; null once the run has ended. */
   readonly cursor: string | null;
   readonly state: State;
-  /** Failed attempts of what is at the cursor. */
+  /** Failed attempts of the part at the cursor. */
   readonly failures: number;
-  /** Pods that died while they ran what is at the cursor. */
+  /** Pods that died while they ran the part at the cursor. */
   readonly deaths: number;
-  /** Null for as long as transitions run. */
+  /** Null while transitions run. */
   readonly intent: Intent | null;
   readonly waiting: RunWait | null;
-  /** What was at the cursor when it failed or was cancelled: there it goes on if it is started over. */
+  /** The cursor when it failed or was cancelled. A run that is started over continues there. */
   readonly stoppedAt: string | null;
-  /** What happened to it when it was read, to be noted with the next decision. */
+  /** Events from when it was read, to be stored with the next decision. */
   readonly unnoted: readonly HistoryEvent[];
 };
 
-/** The cursor of a run that has nothing left but to finish. No transition can have this name. */
+/** The cursor of a run that only has to finish. No transition can have this name. */
 export const atEnd = "$end";
 
-/** What a run that completes gives. Null is an output too. */
+/** The result of a run that completes. Null is an output too. */
 export function outputOf(intent: Intent & { type: "completed" }, state: State): Json {
   return "output" in intent ? intent.output : state;
 }
@@ -60,12 +60,12 @@ type AttemptFields = {
 };
 
 /**
- * What is noted of a run. Each event says what it changed, so that all of them together give the run
- * back; when it was noted, and by which pod, stands beside it in the store.
+ * An event in the history of a run. Each event contains what it changed, so that folding all of them
+ * gives the run. The store adds the time and the pod.
  */
 export type HistoryEvent =
   | { readonly type: "start"; readonly version: number; readonly next: string }
-  /** A later version has another name for where the run stood, or has it no more. */
+  /** A later version has renamed or removed the transition at the cursor. */
   | {
       readonly type: "move";
       readonly version: number;
@@ -85,7 +85,7 @@ export type HistoryEvent =
       readonly type: "error";
       readonly version: number;
       readonly error: RunError;
-      /** When it is tried again; null where it won't be. */
+      /** When it is retried; null where it isn't. */
       readonly retryAtMs: number | null;
       readonly next: string;
       readonly intent?: Intent;
@@ -96,7 +96,7 @@ export type HistoryEvent =
       readonly transition: string;
       readonly waiting: RunWait | null;
       readonly untilMs: number | null;
-      /** Why, where somebody has said so: a snooze, or a signal that was refused. */
+      /** The reason of a snooze, or of a refused signal. */
       readonly message?: string;
     }
   | {
@@ -107,24 +107,24 @@ export type HistoryEvent =
       readonly intent: Intent;
     }
   | { readonly type: "finish"; readonly version: number; readonly status: Intent["type"] }
-  /** It couldn't be read, and was left as it is. */
+  /** It couldn't be read, and was left unchanged. */
   | {
       readonly type: "set_aside";
       readonly reason: "unreadable" | "unknown_transition" | "invalid_input";
       readonly message: string;
       readonly byVersion: number;
     }
-  /** It was set aside, and a caller has cancelled it: it ended as it was, without its finalizers. */
+  /** A caller cancelled it while it was set aside: it ended without its finalizers. */
   | { readonly type: "given_up" }
-  /** Somebody has given it to this version, or back to it, by hand. */
+  /** A caller resumed it, for this version. */
   | { readonly type: "resume"; readonly version: number }
-  /** Noted by whoever recovers, and not by a decision. */
+  /** Written by the leader's recovery, not by a decision. */
   | { readonly type: "pod_died" }
-  /** It had failed or was cancelled, and somebody has started it over from there. */
+  /** It had failed or was cancelled, and was started over from there. */
   | { readonly type: "retried" }
   | { readonly type: "redriven" };
 
-/** A run that nobody has advanced yet. */
+/** A run that no version has advanced yet. */
 export const newRun: Run = {
   version: 0,
   cursor: null,
@@ -137,20 +137,20 @@ export const newRun: Run = {
   unnoted: [],
 };
 
-/** The run that a history tells of. */
+/** The run after all events of its history. */
 export function fold(events: readonly HistoryEvent[]): Run {
   return events.reduce(applyEvent, newRun);
 }
 
 /**
- * The run after one more event. Decisions are made by the same function, so that a run can't change
- * without its history saying so.
+ * The run after one more event. Decisions use the same function, so that a run can't change without an
+ * event in its history.
  */
 export function applyEvent(run: Run, event: HistoryEvent): Run {
   if (event.type === "pod_died") return { ...run, deaths: run.deaths + 1 };
   if (event.type === "set_aside" || event.type === "given_up") return run;
   if (event.type === "retried" || event.type === "redriven") {
-    // One that was cancelled while nobody could read it stands where it stood, wherever it had stopped before.
+    // A run that was cancelled while it was set aside keeps its cursor, wherever it had stopped before.
     const { cursor, stoppedAt, intent } = run;
     const stands = intent === null && cursor !== null;
     return { ...movedTo(run, stands ? cursor : (stoppedAt ?? cursor)), intent: null };
@@ -158,7 +158,7 @@ export function applyEvent(run: Run, event: HistoryEvent): Run {
   const { version } = event;
   switch (event.type) {
     case "start":
-      // Pods may have died under it before one got as far as this.
+      // Deaths are kept: pods may have died with the run before one stored its start.
       return { ...run, version, cursor: event.next };
     case "move": {
       const { next } = event;
@@ -185,21 +185,21 @@ export function applyEvent(run: Run, event: HistoryEvent): Run {
   }
 }
 
-/** A finalizer that fails has no intent: the run was stopped before. */
+/** An event of a finalizer has no intent: the run was stopped before. */
 function stoppedBy({ transition, intent }: { transition: string; intent?: Intent }, run: Run): Run {
   return intent === undefined ? run : { ...run, intent, stoppedAt: transition };
 }
 
-/** Attempts, deaths and waits belong to what was at the cursor. */
+/** Attempts, deaths and waits belong to the part at the cursor, so a move resets them. */
 function movedTo(run: Run, cursor: string | null): Run {
   return { ...run, cursor, failures: 0, deaths: 0, waiting: null };
 }
 
-/** An event as the store has it, without its number, its time and its pod. */
+/** An event's row, without its number, its time and its pod. */
 export type EventRow = {
   readonly type: string;
   readonly attempt: number | null;
-  /** The rest of it, as JSON. */
+  /** The other fields, as JSON. */
   readonly detail: string | null;
 };
 
@@ -226,11 +226,11 @@ export function toEventRow(event: HistoryEvent): EventRow {
   return { type, attempt, detail: JSON.stringify(detail) };
 }
 
-/** A run's row has other events too, of tasks; those say nothing about where the run stands. */
+/** Parses a run's history. Runs also have events of tasks, which don't change the run. */
 export function toHistory(rows: readonly EventRow[]): HistoryEvent[] {
   return rows.flatMap(({ type, attempt, detail }) => {
     if (!eventTypes.has(type)) return [];
-    // Those who note these do so for tasks too, and count attempts as those do.
+    // These are written for tasks too, so their `attempt` is the task's, and is left out.
     if (type === "pod_died" || type === "retried" || type === "redriven") return [{ type }];
     if (type === "given_up") return [{ type }];
     const rest = JSON.parse(detail ?? "{}") as object;

@@ -8,18 +8,18 @@ import {
 } from "../../tasks/finish/outcome.ts";
 import type { RunError } from "./run.ts";
 
-/** What it means for a run that one of its functions threw. */
+/** What an error thrown by a function means for its run. */
 export type Thrown =
-  /** Tried again, after the backoff and not before `retryAfterMs`, until attempts run out. */
+  /** Retry after the backoff and not before `retryAfterMs`, while attempts are left. */
   | { readonly type: "retry"; readonly error: RunError; readonly retryAfterMs: number }
-  /** Trying again would be in vain: the run fails now. */
+  /** The run fails now. A retry would fail too. */
   | { readonly type: "fail"; readonly error: RunError }
   | { readonly type: "cancel"; readonly reason: string }
-  /** There is nothing to do yet. It isn't an attempt. */
+  /** Try again later. It doesn't count as an attempt. */
   | { readonly type: "snooze"; readonly delayMs: number; readonly message: string };
 
 export type UnrecoverableOptions = ErrorOptions & {
-  /** Whose fault it is: something around us, or what the user has asked for. Default `system`. */
+  /** Whose fault it is: the system's, or the user's request. Default `system`. */
   by?: "system" | "user";
 };
 
@@ -36,12 +36,12 @@ export function cancel(reason: string, options?: ErrorOptions): FlotillaError {
   return new FlotillaError("cancelled", reason, { ...options, details: { cancelsRun: true } });
 }
 
-/** Sorts whatever was thrown. What isn't known, or can't even be looked at, is tried again. Never throws. */
+/** Classifies a thrown value. Unknown and unreadable ones are retried. Never throws. */
 export function classifyThrown(thrown: unknown): Thrown {
   try {
     return classifyKnown(thrown);
   } catch {
-    const message = "something was thrown that can't be looked at";
+    const message = "the thrown value can't be read";
     return { type: "retry", error: { code: "handler_failed", message }, retryAfterMs: 0 };
   }
 }
@@ -49,7 +49,7 @@ export function classifyThrown(thrown: unknown): Thrown {
 function classifyKnown(thrown: unknown): Thrown {
   const delayMs = snoozeOf(thrown);
   if (delayMs !== undefined) return { type: "snooze", delayMs, message: thrownText(thrown) };
-  // The code alone isn't enough: to wait for a task that somebody has cancelled throws the same.
+  // The code alone isn't enough: waiting for a cancelled task throws the same code.
   if (detailOf(thrown, "cancelsRun") === true)
     return { type: "cancel", reason: thrownText(thrown) };
   const error = runError(thrown);

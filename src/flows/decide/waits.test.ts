@@ -182,7 +182,7 @@ describe("children", () => {
   test.each([
     [bad, "child run c2 (parcel) has failed: lost"],
     [cancelled, "child run c3 (parcel) was cancelled"],
-    [gone, "child run c5 (parcel) isn't there any more"],
+    [gone, "child run c5 (parcel) was deleted"],
   ])("fail their parent unless they complete: %j", (culprit, message) => {
     expect(see(good, culprit)).toMatchObject({
       type: "commit",

@@ -23,7 +23,7 @@ export function startSleep(
   return parkRun(machine, draft, { for: "sleep", sinceMs, untilMs: now.nowMs + ms }, now);
 }
 
-/** A run that was claimed while it slept goes on, or sleeps on if it was woken before its time. */
+/** A run that was claimed during a sleep continues, or keeps sleeping if it was woken early. */
 export function decideWake(machine: Machine, draft: DecisionDraft, now: Now): RunDecision {
   const { waiting } = draft.run;
   if (waiting?.for === "sleep" && now.nowMs < waiting.untilMs) {
@@ -41,7 +41,7 @@ export function decideSignal(
 ): RunDecision {
   const waiting = draft.run.waiting?.for === "signal" ? draft.run.waiting : beginWait(part, now);
   if (event.type === "signal_refused") {
-    // It is dropped, and the claim kept: others may have come behind it.
+    // The signal is dropped and the claim kept, because more signals may be stored.
     const effect: RunEffect = { type: "take_signal", signalId: event.signalId };
     return { type: "commit", ...recordWait(machine, draft, waiting, event.message, effect) };
   }
@@ -78,7 +78,7 @@ export function startChildren(
   return parkRun(machine, draft, { for: "children", sinceMs }, now, effect);
 }
 
-/** Goes on when the last child has ended. That one has failed doesn't cut the others short. */
+/** Continues when the last child has ended. A failed child doesn't stop the others. */
 export function decideChildren(
   machine: Machine,
   draft: DecisionDraft,
@@ -98,8 +98,8 @@ export function decideChildren(
       now,
     );
   }
-  const culprit = children.find(({ status }) => status !== "completed");
-  if (culprit) return continueRun(withFailure(machine, draft, childError(culprit), now));
+  const failed = children.find(({ status }) => status !== "completed");
+  if (failed) return continueRun(withFailure(machine, draft, childError(failed), now));
   const outputs = children.map((child): Json =>
     child.status === "completed" ? child.result : null,
   );
@@ -126,13 +126,13 @@ function childError(child: ChildState): RunError {
     completed: "has completed",
     failed: `has failed: ${child.status === "failed" ? child.error.message : ""}`,
     cancelled: "was cancelled",
-    gone: "isn't there any more",
+    gone: "was deleted",
   }[child.status];
   const message = `child run ${child.taskId} (${child.name}) ${became}`;
   return { code: "dependency_failed", message, taskId: child.taskId };
 }
 
-/** Gives the run back until what it waits for is there. A wait that goes on isn't noted again. */
+/** Releases the run until its wait ends. A wait that continues isn't recorded again. */
 function parkRun(
   machine: Machine,
   draft: DecisionDraft,
@@ -140,12 +140,12 @@ function parkRun(
   now: Now,
   ...effects: RunEffect[]
 ): RunDecision {
-  // Nothing that a cancelled run waits for is wanted any more, nor what it was about to start.
+  // A cancelled run neither waits nor starts children.
   if (now.cancelRequested) return continueRun(withCancel(machine, draft, null));
   const untilMs = waiting.for === "children" ? null : waiting.untilMs;
   const isNew = draft.run.waiting !== waiting;
-  const noted = isNew ? recordWait(machine, draft, waiting, undefined, ...effects) : draft;
-  return { type: "park", untilMs, ...noted };
+  const recorded = isNew ? recordWait(machine, draft, waiting, undefined, ...effects) : draft;
+  return { type: "park", untilMs, ...recorded };
 }
 
 function recordWait(

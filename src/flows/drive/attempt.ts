@@ -11,9 +11,89 @@ import type { RunError, State } from "../decide/run.ts";
 import { classifyThrown } from "../decide/thrown.ts";
 import type { CallablePart, Machine } from "../machine.ts";
 
+/** The context of every function of a flow. */
+export type RunContext<Input, Env> = {
+  readonly input: Input;
+  /** What the initializers returned, merged. They run again on every pod that continues the run. */
+  readonly env: Env;
+  readonly runId: string;
+  readonly flow: string;
+  readonly version: number;
+  /** The name of the transition or finalizer. */
+  readonly transition: string;
+  /** 1 on the first attempt of this transition. */
+  readonly attempt: number;
+  /** Rises with every claim; pass it to systems that can refuse an older one. */
+  readonly token: number;
+  /** Fires on timeout, cancel, shutdown, and when another pod has claimed the run. */
+  readonly signal: AbortSignal;
+  /** Stores how far the attempt is, for observers and for the next attempt. The newest value wins. */
+  readonly progress: (value: Json) => void;
+  /** The progress saved last, by this attempt or one before it; null where there is none. */
+  readonly lastProgress: () => Promise<Json>;
+  readonly log: Logger;
+};
+
+/** The context of a transition. */
+export type TransitionContext<Input, Env, State, Handoff> = RunContext<Input, Env> & {
+  /** What earlier transitions returned, merged, as it comes from the store. */
+  readonly state: State;
+  /** `return handoff(output)` ends the run here, successfully. */
+  readonly handoff: Handoff;
+};
+
+/** The context of a function that only plans: how long to sleep, which children to start. */
+export type PlanContext<Input, Env, State> = RunContext<Input, Env> & { readonly state: State };
+
+/** The context of an initializer. */
+export type InitContext<Input> = Pick<
+  RunContext<Input, never>,
+  "input" | "runId" | "flow" | "version" | "signal" | "log"
+>;
+
+/** How a run is about to end, for its finalizers. */
+export type Outcome<Output> =
+  | { readonly type: "completed"; readonly output: Output }
+  | { readonly type: "failed"; readonly error: RunError }
+  | { readonly type: "cancelled"; readonly reason: string | null };
+
+/** The context of a finalizer. The run may have ended before the state was complete. */
+export type FinalizerContext<Input, Env, State, Output> = RunContext<Input, Env> & {
+  readonly state: Partial<State>;
+  readonly outcome: Outcome<Output>;
+};
+
+/** One attempt at a transition or finalizer. */
+export type TransitionAttempt = {
+  readonly running: TaskAttempt;
+  readonly parts: DriverHost;
+  readonly version: number;
+  readonly transition: string;
+  readonly attempt: number;
+  readonly input: unknown;
+  readonly env: unknown;
+  readonly state: unknown;
+  /** Only for finalizers. */
+  readonly outcome: unknown;
+  /** The trace of its run, for the log. */
+  readonly traceId: string | undefined;
+  readonly handoff: Handoff;
+  /** Set once it has ended. Later progress is ignored. */
+  over: boolean;
+};
+
+const abandoned = Symbol("abandoned");
+
+export function createAttempt(
+  fields: Omit<TransitionAttempt, "handoff" | "over">,
+): TransitionAttempt {
+  return { ...fields, handoff: createHandoff(), over: false };
+}
+
 /**
- * Calls a function of a flow. Never throws or rejects: whatever comes of it has happened. It ends when the
- * function does, or when that was told to stop and didn't; what it returns after that isn't heard.
+ * Calls a function of a flow. Never throws or rejects: errors become events. It ends when the function
+ * does, or when the attempt is abandoned because the function ignored its signal. What an abandoned
+ * function returns is ignored.
  */
 export async function runAttempt(
   machine: Machine,
@@ -48,12 +128,12 @@ export async function runAttempt(
   }
 }
 
-/** Makes what initializers make. They run before the first function of a run on a pod. */
+/** Runs the initializers, before the first function of a run on this pod. */
 export async function initialize(
   machine: Machine,
   attempt: TransitionAttempt,
   timeoutMs: number,
-): Promise<{ env: object } | { happened: RunEvent }> {
+): Promise<{ env: object } | { event: RunEvent }> {
   const { running, parts, input, version } = attempt;
   begin(attempt, timeoutMs);
   const env = {};
@@ -69,23 +149,21 @@ export async function initialize(
       };
       const made = await unlessAbandoned(attempt, (async () => make(context) as unknown)());
       if (made === abandoned) {
-        return { happened: stopEvent(attempt, timeoutMs) ?? { type: "interrupted" } };
+        return { event: stopEvent(attempt, timeoutMs) ?? { type: "interrupted" } };
       }
       Object.assign(env, made);
     }
     return { env };
   } catch (thrown) {
     const threw = { type: "threw", thrown: classifyThrown(thrown) } as const;
-    return { happened: stopEvent(attempt, timeoutMs) ?? threw };
+    return { event: stopEvent(attempt, timeoutMs) ?? threw };
   } finally {
     end(attempt);
   }
 }
 
-const abandoned = Symbol("abandoned");
-
 function begin({ running, parts }: TransitionAttempt, timeoutMs: number): void {
-  // What an earlier attempt was stopped for isn't this one's concern.
+  // The stop reason of an earlier attempt doesn't apply to this one.
   if (running.stopReason === "timeout" || running.stopReason === "cancel") {
     running.stopReason = undefined;
     running.controller = undefined;
@@ -116,7 +194,7 @@ function stopEventOf(attempt: TransitionAttempt, part: CallablePart): RunEvent |
   return stopEvent(attempt, part.tries.timeoutMs);
 }
 
-/** What it means that an attempt was told to stop and hasn't returned anything. */
+/** The event of an attempt that was stopped without a result. */
 function stopEvent({ running }: TransitionAttempt, timeoutMs: number): RunEvent | undefined {
   switch (running.stopReason) {
     case "timeout":
@@ -131,34 +209,9 @@ function stopEvent({ running }: TransitionAttempt, timeoutMs: number): RunEvent 
   }
 }
 
-/** One attempt at a transition or finalizer. */
-export type TransitionAttempt = {
-  readonly running: TaskAttempt;
-  readonly parts: DriverHost;
-  readonly version: number;
-  readonly transition: string;
-  readonly attempt: number;
-  readonly input: unknown;
-  readonly env: unknown;
-  readonly state: unknown;
-  /** Only for finalizers. */
-  readonly outcome: unknown;
-  /** The trace that its run belongs to, for the log. */
-  readonly traceId: string | undefined;
-  readonly handoff: Handoff;
-  /** Set once it has ended, however it ended: what it does later isn't heard. */
-  over: boolean;
-};
-
-export function createAttempt(
-  given: Omit<TransitionAttempt, "handoff" | "over">,
-): TransitionAttempt {
-  return { ...given, handoff: createHandoff(), over: false };
-}
-
 /**
- * What a function of a flow gets. Most look at little of it, so the rest is made when it is asked for; it
- * needs no `this`, because contexts are taken apart.
+ * The context of a function. Most functions read little of it, so the rest is created on access. Its
+ * functions need no `this`, because contexts are destructured.
  */
 class AttemptContext implements RunContext<unknown, unknown> {
   readonly input: unknown;
@@ -193,7 +246,7 @@ class AttemptContext implements RunContext<unknown, unknown> {
 
   get signal(): AbortSignal {
     const { running, over } = this.#attempt;
-    // What runs by now under the same claim has a signal of its own.
+    // After this attempt another one of the same claim may run, and that one has a signal of its own.
     this.#signal ??= over ? AbortSignal.abort(stopError(running)) : signalOf(running);
     return this.#signal;
   }
@@ -240,55 +293,3 @@ function fieldsOf({
     ...(traceId !== undefined && { trace_id: traceId }),
   };
 }
-
-/** What every function of a flow gets. */
-export type RunContext<Input, Env> = {
-  readonly input: Input;
-  /** What the initializers returned, merged. It is made anew wherever the run goes on. */
-  readonly env: Env;
-  readonly runId: string;
-  readonly flow: string;
-  readonly version: number;
-  /** The name of the transition or finalizer. */
-  readonly transition: string;
-  /** 1 on the first try of this transition. */
-  readonly attempt: number;
-  /** Rises with every claim; give it to systems that can refuse an older one. */
-  readonly token: number;
-  /** Fires on timeout, cancel, shutdown, and when another pod has the run. */
-  readonly signal: AbortSignal;
-  /** Shows others how far it is. The newest value wins. */
-  readonly progress: (value: Json) => void;
-  /** What was saved last, by this attempt or one before it; null where nothing was. */
-  readonly lastProgress: () => Promise<Json>;
-  readonly log: Logger;
-};
-
-/** What a transition gets. */
-export type TransitionContext<Input, Env, State, Handoff> = RunContext<Input, Env> & {
-  /** What earlier transitions returned, as it comes from the store. */
-  readonly state: State;
-  /** `return handoff(output)` ends the run here, successfully. */
-  readonly handoff: Handoff;
-};
-
-/** What a function gets that only works something out: how long to sleep, which children to start. */
-export type PlanContext<Input, Env, State> = RunContext<Input, Env> & { readonly state: State };
-
-/** What an initializer gets. */
-export type InitContext<Input> = Pick<
-  RunContext<Input, never>,
-  "input" | "runId" | "flow" | "version" | "signal" | "log"
->;
-
-/** How a run is about to end, for its finalizers. */
-export type Outcome<Output> =
-  | { readonly type: "completed"; readonly output: Output }
-  | { readonly type: "failed"; readonly error: RunError }
-  | { readonly type: "cancelled"; readonly reason: string | null };
-
-/** What a finalizer gets. The run may have ended before all of the state was there. */
-export type FinalizerContext<Input, Env, State, Output> = RunContext<Input, Env> & {
-  readonly state: Partial<State>;
-  readonly outcome: Outcome<Output>;
-};

@@ -39,18 +39,41 @@ import {
 import { findChildRows, readChildren, findSignal } from "./lookup.ts";
 import { type StepStart, type RunReporter, createRunReporter } from "./report.ts";
 
-/** Whether it is a look that has found nothing, or children that may be started over. */
-function isBoundToWake(event: RunEvent | undefined): boolean {
-  if (event?.type === "signal_seen") return event.signal === null;
-  return event?.type === "children_seen";
-}
-
-// A run that only a later version may touch, or that the store refuses every word about.
+// The delay of a run that only a later version may advance, or whose writes the store refuses.
 const refusedMs = 60_000;
 
+const writeBackoff = { baseMs: 1_000, maxMs: 60_000 };
+
+/** A flow as a task handler: its runs are claimed like tasks, and then driven. */
+export function flowHandler(flow: Flow): TaskHandler {
+  const { name, input, output, queue, concurrency, tries, version } = flow;
+  const limited = queue ? { limit: queue.limit } : concurrency;
+  return {
+    name,
+    input,
+    output,
+    isFlow: true,
+    ...(queue && { queue }),
+    ...(limited && { concurrency: limited }),
+    options: tries,
+    run: () => undefined,
+    flow: {
+      version,
+      drive: (running, parts) =>
+        driveRun(flow, running, parts).catch((error: unknown) => ({ type: "not_stored", error })),
+    },
+  };
+}
+
+/** Whether a value is a complete flow, made by `.end()`. */
+export function isFlow(value: unknown): value is Flow {
+  const { isFlow: is, parts } = (value ?? {}) as Partial<Machine>;
+  return is === true && Array.isArray(parts);
+}
+
 /**
- * Drives a claimed run: looks what is next, does it, decides what that means, stores it, and so on until
- * the run is given back or has ended. Everything it knows of the run is what was stored last.
+ * Drives a claimed run: finds the next step, executes it, decides what it means, stores the decision, and
+ * repeats until the run is released or has ended. It knows no more of the run than what was stored last.
  */
 async function driveRun(
   machine: Machine,
@@ -93,7 +116,7 @@ async function drive(
   let { seq } = row;
   let env: object | undefined;
   running.cancelSeen = row.cancelRequested;
-  // Nothing is to be stopped until something runs.
+  // There is nothing to stop until a function runs.
   running.actAtMs = Infinity;
 
   const storeMs = () => row.claimedAtMs + Math.round(clock.monotonic() - claimedMs);
@@ -114,7 +137,7 @@ async function drive(
     trace: report.trace(),
     traceEnded: report.endedTrace(),
   });
-  const { put: write, leave: release } = createRunWriter(running, parts, report);
+  const { write, release } = createRunWriter(running, parts, report);
 
   const opened = openRun(machine, columns);
   if (opened.type === "refuse") return release(releaseFinish(fenced(), storeMs() + refusedMs));
@@ -130,7 +153,7 @@ async function drive(
   for (;;) {
     if (running.stopReason === "claim_lost") return lost(fenced());
     report.at(run);
-    // Nobody can cancel what is ending already.
+    // A run that is ending can't be cancelled any more.
     if (run.intent !== null) running.cancelSeen = true;
     if (isStopping()) return release(releaseFinish(fenced()));
     const startedAtMs = storeMs();
@@ -144,22 +167,23 @@ async function drive(
       if (driven) return driven;
     } catch (error) {
       if (parts.signal.aborted || hasCode(error, "closed", ...untilStoreRecovers)) throw error;
-      // A fault of ours mustn't leave the run with this pod for as long as that lives.
+      // A bug of ours mustn't keep the run claimed for as long as this pod lives.
       report.driveFailed(error);
       return release(releaseFinish(fenced(), storeMs() + refusedMs));
     }
   }
 
   /**
-   * Deaths belong to what is at the cursor. Where pods have died at something that is no more, that the run
-   * stands elsewhere by now is stored first: nobody would count the deaths of what is there else.
+   * Deaths belong to the part at the cursor. If pods died at a part that was removed, the move to the new
+   * cursor is stored first, because that resets the count. Otherwise the deaths at the new cursor
+   * wouldn't be counted.
    */
   function nextStep(now: Now): NextStep {
     if (columns.deaths <= run.deaths) return findNextStep(machine, run, now);
     return { type: "decided", decision: { type: "commit", ...draftOf(run) } };
   }
 
-  /** What comes of a step; undefined where it was decided without. */
+  /** Executes a step; undefined where there is nothing to execute. */
   async function runStep(step: NextStep, at: Run): Promise<RunEvent | undefined> {
     const { taskId } = claim;
     const { database } = parts;
@@ -203,15 +227,15 @@ async function drive(
         }
       }
     } catch (error) {
-      // The store didn't say. Nothing was done, so the run is given back for another look.
+      // A read failed. Nothing was executed, so the run is released and read again.
       report.readFailed(error);
       return { type: "interrupted" };
     }
   }
 
   /**
-   * The name that a transition had when it started the children of a run that is started over: by their keys
-   * they are the same runs, however it is called now.
+   * For a run that is started over: the name that the transition had when it first started its children.
+   * Their keys are made of it, so that they are the same runs after the transition was renamed.
    */
   async function earlierName(part: CallablePart, at: Run): Promise<string | undefined> {
     if (part.kind !== "children" || at.stoppedAt === null) return undefined;
@@ -221,10 +245,10 @@ async function drive(
     return found.length > 0 ? startedBy : undefined;
   }
 
-  /** Initializers belong to the first attempt that this pod makes: they fail with it, and are timed with it. */
+  /** Initializers belong to the first attempt on this pod: they share its failures and its timeout. */
   async function initialized(part: CallablePart, attempt: TransitionAttempt): Promise<RunEvent> {
     const ready = await initialize(machine, attempt, part.tries.timeoutMs);
-    if ("happened" in ready) return ready.happened;
+    if ("event" in ready) return ready.event;
     ({ env } = ready);
     return interruptedBy(run) ?? call(part, attempt);
   }
@@ -234,8 +258,8 @@ async function drive(
   }
 
   /**
-   * Why a function isn't called any more that was to be: the pod may have been told to stop meanwhile. What an
-   * earlier attempt was stopped for, its time or a cancel, keeps nothing from being called.
+   * Why a function must not be called any more: the pod may be stopping by now, or a cancel has come. That
+   * an earlier attempt was stopped, by its timeout or a cancel, doesn't matter.
    */
   function interruptedBy(at: Run): RunEvent | undefined {
     if (running.stopReason === "claim_lost" || isStopping()) return { type: "interrupted" };
@@ -250,9 +274,9 @@ async function drive(
   }
 
   /**
-   * Decides what a step has come to and stores it. Gives how the claim ended, where it did. What a look has
-   * found counts only if the run's `wake` is the same as at the look: a signal may have come since, or a child
-   * have been started over.
+   * Decides what a step's event means, and stores the decision. Returns how the claim ended, where it did.
+   * What was read counts only if the run's `wake` is the same as at the read: a signal may have come
+   * since, or a child may have been started over.
    */
   async function decideAndStore(
     step: NextStep,
@@ -264,7 +288,7 @@ async function drive(
     let event = firstEvent;
     for (;;) {
       const now = nowAt(begun.startedAtMs);
-      // What is learned of the row from here on is nothing that the decision knows of.
+      // The wake is taken before the decision, which doesn't know what happens to the row after this.
       const boundToWake = isBoundToWake(event);
       const knownWake = boundToWake ? seenWake : running.wake;
       const decision = decide(step, event, now);
@@ -280,7 +304,7 @@ async function drive(
       let finish: RunFinish;
       let finished: FinishResult;
       try {
-        // What functions return was held to the limit already.
+        // What functions return was checked against the limit already.
         if (step.type !== "call" && decision.run.state !== run.state) {
           const what = `the state after "${run.cursor}"`;
           encodeJson(what, decision.run.state, { maxBytes: parts.maxResultBytes });
@@ -307,7 +331,7 @@ async function drive(
         if (parts.signal.aborted || hasCode(error, "closed", ...untilStoreRecovers)) throw error;
         refusals++;
         report.storeRefused(error);
-        // What the store refuses for good is the fault of what was to be stored, so that counts as thrown.
+        // A write that the store always refuses is the fault of its content, so it counts as thrown.
         if (refusals > 2) return release(releaseFinish(fenced(), storeMs() + refusedMs));
         event = { type: "threw", thrown: classifyThrown(storeRefusal(error, refusals)) };
         continue;
@@ -315,7 +339,7 @@ async function drive(
       if (finished.type === "woken") {
         running.wake = finished.wake;
         if (finished.cancelRequested) running.cancelSeen = true;
-        // What was looked for may be there by now; what was done isn't done again.
+        // After a read, read again: the signal may be there now. A function isn't called again.
         if (step.type !== "call") return undefined;
         continue;
       }
@@ -328,7 +352,7 @@ async function drive(
       const { held: isHeld = false, wake = running.wake, cancelRequested } = finished.run ?? {};
       running.wake = wake;
       if (cancelRequested === true) running.cancelSeen = true;
-      // It was taken for dead, and what it did counts, but the rest is for somebody else.
+      // The pod was taken for dead. This step is stored, but another pod continues the run.
       return isHeld ? undefined : { type: "driven", finish, finished: { type: "lost" } };
     }
   }
@@ -337,7 +361,7 @@ async function drive(
     if (event === undefined && step.type !== "decided" && "error" in input) {
       return refuseInput(machine, run, input.error, now);
     }
-    // What was decided may be decided anew, where the run was woken meanwhile.
+    // A step without an event is decided again, where the run was woken meanwhile.
     if (event === undefined) {
       const again = nextStep(now);
       if (again.type === "decided") return again.decision;
@@ -351,13 +375,17 @@ async function drive(
   }
 }
 
-const writeBackoff = { baseMs: 1_000, maxMs: 60_000 };
+/** Whether a later wake may contradict the event: no signal was found, or children may be restarted. */
+function isBoundToWake(event: RunEvent | undefined): boolean {
+  if (event?.type === "signal_seen") return event.signal === null;
+  return event?.type === "children_seen";
+}
 
-/** The way of a run's writes to the store. */
+/** Writes a run to the store. */
 function createRunWriter(running: TaskAttempt, parts: DriverHost, report: RunReporter) {
   const { clock, random } = parts;
 
-  /** Nobody else writes what this claim has come to, so it is sent for as long as nobody knows what became of it. */
+  /** No other pod writes the outcome of this claim, so it is sent again until its result is known. */
   const send = async (finish: RunFinish): Promise<FinishResult> => {
     for (let tries = 1; ; tries++) {
       try {
@@ -372,7 +400,7 @@ function createRunWriter(running: TaskAttempt, parts: DriverHost, report: RunRep
   };
   const write = (finish: RunFinish) => {
     const { progress } = parts;
-    // What another attempt may ask for is stored first; what belongs to what is done never is.
+    // The next attempt may read this progress, so it is stored first. After a move it is dropped.
     if (!finish.run.moved && progress.isUnsaved(running)) {
       return progress.leave(running).then(() => send(finish));
     }
@@ -380,7 +408,7 @@ function createRunWriter(running: TaskAttempt, parts: DriverHost, report: RunRep
     return send(finish);
   };
 
-  /** Gives the run back as it is; where even that is refused, again later. */
+  /** Releases the run as it is. Where the store refuses even that, it is retried. */
   const release = async (finish: RunFinish): Promise<DriveResult> => {
     for (let tries = 1; ; tries++) {
       try {
@@ -393,32 +421,5 @@ function createRunWriter(running: TaskAttempt, parts: DriverHost, report: RunRep
     }
   };
 
-  return { put: write, leave: release };
-}
-
-/** Whether it is a flow that can be run. */
-export function isFlow(given: unknown): given is Flow {
-  const { isFlow: is, parts } = (given ?? {}) as Partial<Machine>;
-  return is === true && Array.isArray(parts);
-}
-
-/** A flow as a pod works with it: its runs are claimed like tasks, and driven. */
-export function flowHandler(flow: Flow): TaskHandler {
-  const { name, input, output, queue, concurrency, tries, version } = flow;
-  const limited = queue ? { limit: queue.limit } : concurrency;
-  return {
-    name,
-    input,
-    output,
-    isFlow: true,
-    ...(queue && { queue }),
-    ...(limited && { concurrency: limited }),
-    options: tries,
-    run: () => undefined,
-    flow: {
-      version,
-      drive: (running, parts) =>
-        driveRun(flow, running, parts).catch((error: unknown) => ({ type: "not_stored", error })),
-    },
-  };
+  return { write, release };
 }

@@ -19,7 +19,7 @@ import { classifyThrown } from "../decide/thrown.ts";
 import { findCursor, type Machine, moveEvent } from "../machine.ts";
 import { retrySetAside } from "../sql.ts";
 
-/** A run as its row has it. */
+/** The columns of a run's row, unparsed. */
 export type RunColumns = {
   /** 0 or null before any version has advanced it. */
   readonly version: number | null;
@@ -37,8 +37,8 @@ type Opened =
   | Extract<RunDecision, { type: "set_aside" | "refuse" }>;
 
 /**
- * Reads a run for this version of its flow. Never throws: what can't be read is set aside, so that
- * one such run doesn't stop the others.
+ * Parses a run for this version of its flow. Never throws: a run that can't be read is set aside, so
+ * that it doesn't stop the others.
  */
 export function openRun(machine: Machine, stored: RunColumns): Opened {
   const version = stored.version ?? 0;
@@ -52,9 +52,9 @@ export function openRun(machine: Machine, stored: RunColumns): Opened {
   const state = parsed(stored.state ?? "{}", isState);
   if (state === undefined) return setAside("unreadable", "its state isn't a JSON object");
   const intent = parsed(stored.intent ?? "null", isIntent);
-  if (intent === undefined) return setAside("unreadable", "its intended ending can't be read");
+  if (intent === undefined) return setAside("unreadable", "its intent isn't readable");
   const waiting = parsed(stored.waiting ?? "null", isWaiting);
-  if (waiting === undefined) return setAside("unreadable", "what it waits for can't be read");
+  if (waiting === undefined) return setAside("unreadable", "its wait isn't readable");
   const { cursor, stoppedAt, failures, deaths } = stored;
   const columns = { version, cursor, state, intent, waiting, stoppedAt, failures, deaths };
   const run: Run = { ...columns, unnoted: [] };
@@ -97,8 +97,8 @@ export function toColumns(run: Run): RunColumns {
 }
 
 /**
- * What is to become of a run whose input can't be read. A new one fails, as a task would. One that is
- * under way is set aside: the schema has changed beneath it, and what it did so far shouldn't be lost.
+ * Decides on a run whose input is invalid. A new one fails, as a task would. One that has begun is set
+ * aside: the schema has changed since, and what the run has done so far shouldn't be lost.
  */
 export function refuseInput(machine: Machine, run: Run, thrown: unknown, now: Now): RunDecision {
   const isNew = run.unnoted.some(({ type }) => type === "start");
@@ -146,7 +146,7 @@ function isWaiting(value: unknown): value is RunWait | null {
   return what === "sleep" && typeof untilMs === "number";
 }
 
-/** The limit that a run falls under which was started by somebody who had only its flow's name. */
+/** The concurrency scope of a run that a caller started by name alone, without the flow's limits. */
 export function runScopeOf(
   machine: Machine,
   { name, payload, run }: TaskAttempt["claim"],
@@ -166,14 +166,14 @@ export function runScopeOf(
     });
     return limit?.group ?? undefined;
   } catch {
-    // What is wrong with the input is told when the run begins.
+    // An invalid input is reported when the run begins.
     return undefined;
   }
 }
 
 type Input = { readonly value: unknown } | { readonly error: unknown };
 
-/** The input of a claimed run, as its schema makes it, or why there is none. */
+/** The input of a claimed run, parsed by its schema, or the error. */
 export async function readInput(machine: Machine, claim: TaskAttempt["claim"]): Promise<Input> {
   const what = `the stored input of "${claim.name}"`;
   try {
@@ -189,7 +189,7 @@ export async function readInput(machine: Machine, claim: TaskAttempt["claim"]): 
   }
 }
 
-/** What the store, or the check of a child, has refused of a run, as an error of the transition. */
+/** A refusal by the store, or by the check of a child, as an error of the transition. */
 export function storeRefusal(error: unknown, refusals: number): FlotillaError {
   const why = refusals === 1 ? messageOf(error) : "the pod's log says why";
   const code = hasCode(
@@ -201,10 +201,10 @@ export function storeRefusal(error: unknown, refusals: number): FlotillaError {
   )
     ? (error as FlotillaError).code
     : "payload_not_storable";
-  return new FlotillaError(code, `what is to be stored of the run was refused: ${why}`);
+  return new FlotillaError(code, `the store refused the run's next state: ${why}`);
 }
 
-/** Lets the flows of a pod that starts try what earlier versions of them couldn't read. */
+/** When a pod starts: lets its flows retry runs that earlier versions couldn't read. */
 export async function retrySetAsideRuns(
   database: Database,
   handlers: Iterable<TaskHandler>,

@@ -7,7 +7,9 @@ import { readSignal } from "../decide/returned.ts";
 import type { RunError } from "../decide/run.ts";
 import { childrenOf, firstSignal } from "../sql.ts";
 
-/** Whether a signal has come for a run that waits for one, by any name that it has had. */
+const unknown: RunError = { code: "internal", message: "no error was stored" };
+
+/** Finds the first unused signal of a part, under any name that the part has had. */
 export async function findSignal(
   database: Database,
   runId: string,
@@ -20,11 +22,11 @@ export async function findSignal(
   try {
     return await readSignal(part, { signalId, payload: JSON.parse(row["payload"]) as Json });
   } catch {
-    return { type: "signal_refused", signalId, message: "what is stored of it isn't JSON" };
+    return { type: "signal_refused", signalId, message: "its stored payload isn't JSON" };
   }
 }
 
-/** How the children stand that a transition of a run has started, in the order that was given. */
+/** The states of a transition's children, in their order. */
 export async function readChildren(
   database: Database,
   runId: string,
@@ -35,8 +37,8 @@ export async function readChildren(
 }
 
 /**
- * The children that a transition of a run has started. They have the name that it had then: the newest under
- * which there are any, and the oldest that it has had where there are none.
+ * The children of a transition, and the name that it had when it started them: the newest name that has
+ * any, or the oldest one where there are none.
  */
 export async function findChildRows(
   database: Database,
@@ -73,5 +75,3 @@ function toChildState(row: Row): ChildState {
       return { ...child, status: "gone" };
   }
 }
-
-const unknown: RunError = { code: "internal", message: "no error was stored" };

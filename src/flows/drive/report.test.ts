@@ -67,7 +67,7 @@ describe("every line about a run", () => {
     const { runId } = await flotilla.runs.start(all, secret, { trace });
     await flotilla.runs.signal(runId, "word", secret);
     await flotilla.runs.wait(runId);
-    await said(runId, "the run has ended");
+    await said(runId, "run ended");
     const about = linesOf(runId);
     for (const line of about) {
       expect(line).toMatchObject({
@@ -85,18 +85,18 @@ describe("every line about a run", () => {
       [level, text, transition, attempt].join(", "),
     );
     expect(seen.filter((line) => !line.includes("initialized"))).toEqual([
-      "debug, the run has begun, empty, 1",
-      "debug, a transition completed, empty, 1",
+      "debug, run started, empty, 1",
+      "debug, transition completed, empty, 1",
       "info, trying, flaky, 1",
-      "warn, a transition will be retried, flaky, 1",
+      "warn, transition failed, retrying, flaky, 1",
       "info, trying, flaky, 2",
-      "debug, a transition completed, flaky, 2",
-      "debug, the run waits, nap, 1",
-      "debug, a transition completed, nap, 1",
-      "debug, a transition completed, word, 1",
+      "debug, transition completed, flaky, 2",
+      "debug, run parked, nap, 1",
+      "debug, transition completed, nap, 1",
+      "debug, transition completed, word, 1",
       "info, tidied, tidy, 1",
-      "debug, a transition completed, tidy, 1",
-      "info, the run has ended, tidy, 1",
+      "debug, transition completed, tidy, 1",
+      "info, run ended, tidy, 1",
     ]);
     expect(seen.filter((line) => line.includes("initialized"))[0]).toBe(
       "info, initialized, empty, 1",
@@ -111,7 +111,7 @@ describe("every line about a run", () => {
     const { runId } = await flotilla.runs.start(all, secret);
     await flotilla.runs.signal(runId, "word", secret);
     expect(await flotilla.runs.wait(runId)).toEqual({ kept: secret, word: secret });
-    await said(runId, "the run has ended");
+    await said(runId, "run ended");
     expect(JSON.stringify(lines)).not.toContain(secret);
   });
 });
@@ -125,18 +125,18 @@ test("a run that fails or is cancelled says so, and why", async () => {
   const asking = flow("asking", { version: 1 }).signal("word").end();
   await work(broken, asking);
   const failed = await flotilla.runs.start(broken, null);
-  await said(failed.runId, "the run has failed");
-  expect(await said(failed.runId, "a transition failed")).toMatchObject({
+  await said(failed.runId, "run failed");
+  expect(await said(failed.runId, "transition failed")).toMatchObject({
     level: "warn",
     transition: "burn",
     error: "out of paper",
     code: "handler_failed",
   });
   const cancelled = await flotilla.runs.start(asking, null);
-  await said(cancelled.runId, "the run waits");
+  await said(cancelled.runId, "run parked");
   await flotilla.runs.cancel(cancelled.runId);
-  expect(await said(cancelled.runId, "the run was cancelled")).toMatchObject({ level: "info" });
-  expect(await said(cancelled.runId, "the run has ended")).toMatchObject({ status: "cancelled" });
+  expect(await said(cancelled.runId, "run cancelled")).toMatchObject({ level: "info" });
+  expect(await said(cancelled.runId, "run ended")).toMatchObject({ status: "cancelled" });
 });
 
 test("a run that its pod interrupts says so once it was given back", async () => {
@@ -151,7 +151,7 @@ test("a run that its pod interrupts says so once it was given back", async () =>
   const { runId } = await flotilla.runs.start(endless, null);
   await until("its attempt", () => began);
   await pod.stop();
-  expect(await said(runId, "a transition was interrupted")).toMatchObject({
+  expect(await said(runId, "transition interrupted")).toMatchObject({
     level: "info",
     transition: "turn",
     attempt: 1,
@@ -162,11 +162,11 @@ test("a run that can't be read is an error in the log, once it is set aside", as
   const told = flow("told", { version: 1 }).signal("word").end();
   await work(told);
   const { runId } = await flotilla.runs.start(told, null);
-  await said(runId, "the run waits");
+  await said(runId, "run parked");
   await pod.stop();
   await work(flow("told", { version: 2 }).signal("saying").end());
   await flotilla.runs.signal(runId, "word", null);
-  expect(await said(runId, "the run was set aside: it can't be read")).toMatchObject({
+  expect(await said(runId, "run set aside: it can't be read")).toMatchObject({
     level: "error",
     run_version: 2,
     transition: "word",

@@ -16,12 +16,12 @@ export type RunReporter = ReturnType<typeof createRunReporter>;
 
 type StorableDecision = Extract<RunDecision, { run: Run }>;
 
-/** When a step has begun: in the store's time, for the history, and by the clock that durations are of. */
+/** When a step began: in the store's time, for the history, and by the monotonic clock, for durations. */
 export type StepStart = { readonly startedAtMs: number; readonly startedMs: number };
 
 /**
- * Says what becomes of a run, once that is stored: to those who count, in its trace, and in the log.
- * Nothing of its input, state or output is said, but the messages of errors are.
+ * Reports a run's steps once they are stored: as events, in its trace, and in the log. Never its input,
+ * state or output, but the messages of errors.
  */
 export function createRunReporter(machine: Machine, running: TaskAttempt, parts: DriverHost) {
   const { claim } = running;
@@ -32,7 +32,7 @@ export function createRunReporter(machine: Machine, running: TaskAttempt, parts:
   const traceId = spans?.traceId ?? claimFields.trace_id;
   let transition = claim.run!.cursor;
   let attempt = claim.failures + 1;
-  /** An attempt that nothing is stored of yet, and since when it is made. */
+  /** The start of an attempt of which nothing is stored yet. */
   let attemptStartedMs: number | undefined;
   let setAsideWith: SetAside | undefined;
   let fault: RunError | null = null;
@@ -45,7 +45,7 @@ export function createRunReporter(machine: Machine, running: TaskAttempt, parts:
     ...more,
   });
 
-  /** Counts what came of a transition. */
+  /** Reports the outcome of a transition. */
   const reportTransition = (
     name: string,
     outcome: TransitionOutcome,
@@ -59,20 +59,20 @@ export function createRunReporter(machine: Machine, running: TaskAttempt, parts:
     switch (event.type) {
       case "start":
         onEvent({ type: "run_begun", flow });
-        log.debug(logFields({ transition: event.next }), "the run has begun");
+        log.debug(logFields({ transition: event.next }), "run started");
         return;
       case "move": {
         const { from, why } = event;
         log.info(
           logFields({ transition: event.next, from, why }),
-          "the run goes on at another name",
+          "run moved to another transition",
         );
         return;
       }
       case "complete": {
         reportTransition(event.transition, "completed", { tookMs });
         const fields = { transition: event.transition, attempt: event.attempt, took_ms: tookMs };
-        log.debug(logFields(fields), "a transition completed");
+        log.debug(logFields(fields), "transition completed");
         return;
       }
       case "error": {
@@ -87,17 +87,17 @@ export function createRunReporter(machine: Machine, running: TaskAttempt, parts:
           error: error.message,
           ...(isRetry && { retry_in_ms: Math.max(0, retryAtMs - nowMs) }),
         });
-        log.warn(fields, isRetry ? "a transition will be retried" : "a transition failed");
+        log.warn(fields, isRetry ? "transition failed, retrying" : "transition failed");
         return;
       }
       case "cancel":
         reportTransition(event.transition, "cancelled", { tookMs });
-        log.info(logFields({ transition: event.transition }), "the run was cancelled");
+        log.info(logFields({ transition: event.transition }), "run cancelled");
         return;
       case "park": {
         reportTransition(event.transition, "parked", { tookMs });
         const fields = { transition: event.transition, for: event.waiting?.for ?? "time" };
-        log.debug(logFields(fields), "the run waits");
+        log.debug(logFields(fields), "run parked");
         return;
       }
       case "finish": {
@@ -105,11 +105,11 @@ export function createRunReporter(machine: Machine, running: TaskAttempt, parts:
         const took = Math.max(0, nowMs - claim.run!.createdAtMs);
         onEvent({ type: "run_ended", flow, status, tookMs: took });
         const fields = logFields({ status, took_ms: took });
-        if (status === "failed") log.warn(fields, "the run has failed");
-        else log.info(fields, "the run has ended");
+        if (status === "failed") log.warn(fields, "run failed");
+        else log.info(fields, "run ended");
         return;
       }
-      // Others have noted these, and nobody decides on them here.
+      // These events are written elsewhere, never by a decision of the driver.
       case "set_aside":
       case "given_up":
       case "resume":
@@ -122,16 +122,16 @@ export function createRunReporter(machine: Machine, running: TaskAttempt, parts:
 
   return {
     traceId,
-    /** Where the run stands: every line is about that from now on. */
+    /** Sets the transition and the attempt for the log lines that follow. */
     at(run: Run): void {
       transition = run.cursor;
       attempt = run.failures + 1;
     },
-    /** The trace that the run belongs to, if that has to be stored. */
+    /** The run's trace, if it has to be stored. */
     trace: (): string | null => spans?.toStore() ?? null,
-    /** The same, once the run has ended. */
+    /** The same for the write that ends the run. */
     endedTrace: (): string | null => spans?.toStoreEnded() ?? null,
-    /** The trace of what the run starts now. */
+    /** The trace of runs that this run starts now. */
     childTrace: (): string | null => (spans ? spans.childContext() : claim.trace),
     traceAttempt<Result>(made: TransitionAttempt, run: () => Result): Result {
       attemptStartedMs = clock.monotonic();
@@ -142,10 +142,10 @@ export function createRunReporter(machine: Machine, running: TaskAttempt, parts:
       spans?.stored();
       let tookMs = clock.monotonic() - begun.startedMs;
       for (const event of events) {
-        // A wait has begun before this claim, and ends with it.
+        // A wait began before this claim, and ends with it.
         const isWait = "startedAtMs" in event && event.startedAtMs < begun.startedAtMs;
         reportEvent(event, isWait ? Math.max(0, nowMs - event.startedAtMs) : tookMs, nowMs);
-        // What follows in the same write took no time of its own.
+        // Further events of the same write took no time of their own.
         if ("transition" in event) tookMs = 0;
       }
     },
@@ -154,23 +154,20 @@ export function createRunReporter(machine: Machine, running: TaskAttempt, parts:
     },
     readFailed(error: unknown): void {
       fault = { code: "internal", message: messageOf(error) };
-      log.warn(logFields({ error: messageOf(error) }), "a run couldn't be looked at");
+      log.warn(logFields({ error: messageOf(error) }), "run read failed, releasing the run");
     },
     storeRefused(error: unknown): void {
       fault = { code: "internal", message: messageOf(error) };
-      log.error(logFields({ error: fault.message }), "the store refused what became of a run");
+      log.error(logFields({ error: fault.message }), "run write refused by the store");
     },
     driveFailed(error: unknown): void {
       fault = { code: "internal", message: messageOf(error) };
-      log.error(
-        logFields({ error: fault.message }),
-        "a run couldn't be driven; trying again later",
-      );
+      log.error(logFields({ error: fault.message }), "run drive failed, retrying later");
     },
     releaseFailed(error: unknown): void {
-      log.error(logFields({ error: messageOf(error) }), "a run can't be given back");
+      log.error(logFields({ error: messageOf(error) }), "run release failed, retrying");
     },
-    /** The claim is over. */
+    /** Reports the end of the claim, and of an attempt that it left open. */
     claimEnded(driven: DriveResult): void {
       const isLost = driven.type === "driven" && driven.finished.type === "lost";
       const isStored = driven.type === "driven" && driven.finished.type === "stored";
@@ -178,23 +175,23 @@ export function createRunReporter(machine: Machine, running: TaskAttempt, parts:
       if (attemptStartedMs !== undefined && left !== undefined) {
         const tookMs = clock.monotonic() - attemptStartedMs;
         onEvent({ type: "transition", flow, transition: transition!, outcome: left, tookMs });
-        const what = isLost ? "another pod has the run now" : "a transition was interrupted";
+        const what = isLost ? "run claim lost to another pod" : "transition interrupted";
         log[isLost ? "warn" : "info"](logFields({ took_ms: tookMs }), what);
       } else if (isLost) {
-        log.warn(logFields({}), "another pod has the run now");
+        log.warn(logFields({}), "run claim lost to another pod");
       }
       if (setAsideWith !== undefined && isStored) {
         const { reason, message } = setAsideWith;
         onEvent({ type: "run_set_aside", flow, reason });
         const fields = logFields({ reason, error: message });
-        log.error(fields, "the run was set aside: it can't be read");
+        log.error(fields, "run set aside: it can't be read");
       }
       spans?.endClaim(runOutcome(driven), { outcome: left ?? "unknown", error: fault });
     },
   };
 }
 
-/** How the run ended, for its span, where that is what the claim came to. */
+/** How the run ended, for its span, where this claim ended it. */
 function runOutcome(driven: DriveResult): TracedOutcome | undefined {
   if (driven.type === "not_stored" || driven.finished.type === "lost") return undefined;
   const { status, error } = driven.finish;

@@ -7,19 +7,19 @@ import { childKey, childKeyPrefix, type RunDecision, type RunEffect } from "../d
 import { type HistoryEvent, type Run, type RunError, toEventRow } from "../decide/run.ts";
 import { type RunColumns, toColumns } from "./load.ts";
 
-/** A run as it was stored last, and the fences to write it with. */
+/** A run as it was stored last, and the fences for its next write. */
 export type FencedRun = {
   readonly taskId: string;
   readonly token: number;
   readonly seq: number;
-  /** The `wake` that was seen before it was decided what it waits for. */
+  /** The `wake` that was read before the decision. */
   readonly wake: number;
-  /** Whether it was decided by what wasn't there, or had ended: a later wake may say otherwise. */
+  /** Whether the write fails if `wake` has changed, because the decision may be wrong then. */
   readonly boundToWake?: boolean;
   readonly columns: RunColumns;
   readonly hasDependents: boolean;
   readonly gate: { readonly group: string | null } | undefined;
-  /** The trace that the run belongs to, where the row doesn't say yet. */
+  /** The run's trace, where the row doesn't have it yet. */
   readonly trace: string | null;
   /** The same for the write that ends the run. */
   readonly traceEnded: string | null;
@@ -27,11 +27,11 @@ export type FencedRun = {
 
 type Storable = Extract<RunDecision, { run: Run }>;
 
-/** What a decision comes to in the store. */
+/** The write of a decision. */
 export function toRunFinish(
   fenced: FencedRun,
   decision: Storable,
-  /** The runs that it starts, and the name under which it has started those that it waits for. */
+  /** The runs that it starts, and the name of the transition when it started the children it waits for. */
   { children, startedBy }: { children: readonly NewTask[]; startedBy?: string | undefined },
 ): RunFinish {
   const { run: decided, events, effects } = decision;
@@ -63,14 +63,14 @@ export function toRunFinish(
       return { ...base, ...nothing, ...gate, status: "pending", delayMs: 1, wake: fenced.wake };
     case "retry": {
       const error = JSON.stringify(errorOf(events));
-      const given = {
+      const retry = {
         status: "pending",
         error,
         counted: 1,
         delayMs: 1,
         wake: fenced.wake,
       } as const;
-      return { ...base, ...nothing, ...gate, ...given };
+      return { ...base, ...nothing, ...gate, ...retry };
     }
     case "finish": {
       const { status } = decision;
@@ -83,17 +83,17 @@ export function toRunFinish(
   }
 }
 
-/** Given back as it was. Somebody may claim it at once, or in a while. */
+/** Releases the run unchanged. Pods may claim it at once, or from `untilMs` on. */
 export function releaseFinish(fenced: FencedRun, untilMs: number | null = null): RunFinish {
   return unchangedFinish(fenced, { for: "time", untilMs }, []);
 }
 
-/** Given back as it was, to be claimed when there is room of a limit that it wasn't started under. */
+/** Releases the run unchanged, blocked by a concurrency limit that it wasn't started under. */
 export function blockedFinish(fenced: FencedRun, scope: string): RunFinish {
   return unchangedFinish(fenced, { for: "room", scope }, []);
 }
 
-/** Kept out of the way, as it was, until somebody has looked. */
+/** Sets the run aside unchanged. No pod claims it until it is resumed or a later version tries. */
 export function setAsideFinish(
   fenced: FencedRun,
   setAside: Extract<RunDecision, { type: "set_aside" }>,
@@ -139,7 +139,7 @@ function unchanged({ seq, columns, trace }: FencedRun): RunWrite {
   };
 }
 
-/** Whether what is at the cursor is something else after it. */
+/** Whether the event moves the cursor to another part. */
 function moves(event: HistoryEvent): boolean {
   switch (event.type) {
     case "complete":
@@ -189,11 +189,11 @@ type ChildrenParts = {
   runId: string;
   tenant: string;
   trace: string | null;
-  /** The name by which the transition has started them before, where that was another. */
+  /** The name of the transition when it started them before, where it was another. */
   startedBy?: string | undefined;
 };
 
-/** The rows of the runs that a decision starts. Rejects where one of them can't be stored. */
+/** The rows of the runs that a decision starts. Rejects where one of them is invalid. */
 export async function prepareChildren(
   effects: readonly RunEffect[],
   { runId, tenant, trace, startedBy, ...parts }: ChildrenParts,
@@ -203,8 +203,8 @@ export async function prepareChildren(
     if (effect.type !== "start_children") continue;
     for (const [position, { flow, input, options }] of effect.children.entries()) {
       const key = childKey(runId, startedBy ?? effect.transition, position);
-      const given = { tenant, ...options, key };
-      const row = await prepareTask(flow as TaskContract, input, given, parts, trace);
+      const taskOptions = { tenant, ...options, key };
+      const row = await prepareTask(flow as TaskContract, input, taskOptions, parts, trace);
       rows.push({ ...row, parentId: runId });
     }
   }

@@ -22,35 +22,35 @@ import {
 import type { Machine } from "../machine.ts";
 import type { RunError } from "../decide/run.ts";
 
-/** Which attempt at which transition or finalizer. */
+/** An attempt at a transition or finalizer. */
 export type TracedAttempt = { readonly transition: string; readonly attempt: number };
 
 export type TracedOutcome = { readonly outcome: string; readonly error?: RunError | null };
 
 export type RunTrace = {
   readonly traceId: string | undefined;
-  /** The context of the run's span, for its row, until that has it. */
+  /** The context of the run's span, for its row, until it is stored. */
   toStore(): string | null;
   /** The same for the write that ends the run: its span is no longer open. */
   toStoreEnded(): string | null;
-  /** The row has it. */
+  /** The context is stored. */
   stored(): void;
-  /** Runs an attempt within a span of its own, which stays open until something is noted of it. */
+  /** Runs an attempt in its own span, which stays open until `endAttempt` or `endClaim`. */
   traceAttempt<Result>(tried: TracedAttempt, run: () => Result): Result;
-  /** What is started now belongs to this context. */
+  /** The parent context of runs that this run starts now. */
   childContext(): string | null;
-  /** What became of the attempt that was made, or of what needed none and took as long as this. */
+  /** Ends the attempt's span, or makes one of this length for a step without an attempt. */
   endAttempt(tried: TracedAttempt, became: TracedOutcome, tookMs: number): void;
-  /** The claim is over, and so is an attempt that it has left open. Where the run has ended, so has its span. */
+  /** Ends the span of an open attempt, and the run's span where the run has ended. */
   endClaim(run: TracedOutcome | undefined, attempt: TracedOutcome): void;
 };
 
 /**
- * The spans of a claim. A run has one span, which begins with its first claim and ends with the one that
- * ends the run. The first write stores its context in the row, with its parent and its start, and each
- * later claim makes what it does a child of that; the pod of the claim that ends the run exports the span
- * under the id that its children name. So all of a run is one trace, on every pod and after every crash.
- * What was never written is begun again, as a child of what started the run.
+ * The spans of a claim. A run has one span, which begins with its first claim and ends with its last. The
+ * first write stores the span's context in the row, with its parent and its start. Each later claim makes
+ * its spans children of that. The pod of the last claim exports the span under the stored id. So a run is
+ * one trace, on every pod and after every crash. If the first claim never wrote, the next one begins the
+ * span again, as a child of the context that started the run.
  */
 export function traceRun(
   machine: Machine,
@@ -67,7 +67,7 @@ export function traceRun(
     "flotilla.flow.version": version,
   };
   const { context: before, open } = contextOfRun(claim.trace);
-  // Where pods of this flow didn't trace before, there may be writes, but no span to belong to.
+  // Where pods didn't trace before, the run may have been written without a span.
   const isFirst = claim.run!.seq === 0 || before === undefined;
   const start = (startTime?: number) =>
     tracer.startSpan(
@@ -84,7 +84,7 @@ export function traceRun(
         },
         ...(startTime !== undefined && { startTime }),
       },
-      // Never what happens to be active: a claim may have been woken by anybody's request.
+      // Never the active context: any caller's request may have triggered this claim.
       remoteContext(ROOT_CONTEXT, before),
     );
   const startMs = parts.clock.now();
@@ -165,20 +165,20 @@ export function traceRun(
   };
 }
 
-/** What else the row holds of a span that has begun and isn't exported yet. */
+/** The stored parent and start of a span that isn't exported yet. */
 type OpenSpan = { readonly parentId: string | undefined; readonly startMs: number };
 
 const openPattern = /^flotilla=([\da-f]{16})-(\d{1,15})$/;
 const noParent = "0".repeat(16);
 
-/** An entry of `tracestate` is what a vendor may add to a context; pods of earlier releases pass it on. */
+/** Stored as a vendor's entry in `tracestate`, which pods of earlier releases pass on. */
 function textOfOpen(own: TraceContext, { parentId = noParent, startMs }: OpenSpan): string {
   const entry = `flotilla=${parentId}-${Math.floor(startMs)}`;
   const withOthers = textOfContext({
     ...own,
     state: own.state === undefined ? entry : `${entry},${own.state}`,
   });
-  // Where both are too long, it is the others' that is left out.
+  // If that is too long, the other vendors' entries are left out.
   return withOthers.includes(entry) ? withOthers : textOfContext({ ...own, state: entry });
 }
 
@@ -200,8 +200,8 @@ function contextOfRun(text: unknown): {
 }
 
 /**
- * Makes a span say that it is the one whose context is stored, since the API starts none with a given id.
- * What is set here is what exporters read; an SDK whose spans are otherwise made exports a child of it.
+ * Gives a span the stored id, because the API can't start a span with a given id. These are the fields
+ * that exporters read. An SDK with other spans exports a child of the stored one instead.
  */
 function takeOver(span: Span, { traceId, spanId, flags }: TraceContext, { parentId }: OpenSpan) {
   const { traceState } = span.spanContext();
@@ -210,12 +210,12 @@ function takeOver(span: Span, { traceId, spanId, flags }: TraceContext, { parent
   Object.assign(span, {
     spanContext: () => ({ ...shared, spanId }),
     parentSpanContext,
-    // Releases of the SDK before 2.0 have this in its place.
+    // Read by releases of the SDK before 2.0.
     parentSpanId: parentId,
   });
 }
 
-/** Ends a span here that another claim will export: processors pass over what isn't sampled. */
+/** Ends a span that another claim will export. Marked as not sampled, so that processors skip it. */
 function leave(span: Span): void {
   quietly(() => {
     const left = { ...span.spanContext(), traceFlags: TraceFlags.NONE };

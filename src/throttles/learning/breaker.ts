@@ -3,8 +3,8 @@ import { addCounts, type OutcomeCounts, noCounts, type Sample } from "./sample.t
 import type { BreakerSettings } from "../settings.ts";
 
 /**
- * The hard stop above an error rate. Closed: calls pass, and are counted. Open: none passes, for a while
- * that doubles each time it proves too short. Half open: a few pass, and decide.
+ * The hard stop above an error rate. Closed: calls pass, and are counted. Open: no call passes, for a
+ * time that doubles whenever it proves too short. Half open: a few calls pass, and decide.
  */
 export type Breaker =
   | { readonly state: "closed"; readonly lately: RollingCounts }
@@ -13,10 +13,10 @@ export type Breaker =
 
 export const closedBreaker: Breaker = { state: "closed", lately: noRollingCounts };
 
-/** Ten to twenty seconds: twenty calls of a slow downstream, and an outage is soon seen. */
+/** Ten to twenty seconds: enough for twenty calls of a slow downstream, and an outage is noticed soon. */
 const halfMs = 10_000;
 
-/** Time passes: an open breaker that has cooled lets a few calls through. */
+/** The breaker after `elapsedMs`: an open one that has cooled becomes half open. */
 export function cooledBreaker(breaker: Breaker, elapsedMs: number): Breaker {
   switch (breaker.state) {
     case "closed":
@@ -32,8 +32,8 @@ export function cooledBreaker(breaker: Breaker, elapsedMs: number): Breaker {
 }
 
 /**
- * Calls have ended; `counts` are those of the present epoch, which began since the breaker's last change.
- * A throttled call tells that the downstream is there, but not that it works.
+ * The breaker after these calls. `counts` are those of the present epoch, which began since the breaker's
+ * last change. A throttled call shows that the downstream is up, but not that it works.
  */
 export function nextBreaker(
   breaker: Breaker,

@@ -4,14 +4,14 @@ import { braked, coolingMs, type Evidence, isSlow, type LimitDecision } from "./
 /**
  * The controller that remembers its ceiling, and so works near the true capacity. Its phases:
  *
- * - climbing: no ceiling is known; every whole round grows the limit, by twice as much as the last.
- * - holding: at the ceiling. After a quiet while it probes, by a hundredth.
- * - probing: a step above what was good. Proven by a whole round, it goes on with twice the step;
- *   struck, it returns at once, and waits longer before the next.
- * - braked: struck out of the blue. Each further strike halves again, and cools.
- * - trying: back at just below the remembered ceiling, or at what was accepted when a large step failed.
- *   Struck there, the ceiling is what the downstream accepted. Proven, it is held, or if something far
- *   above was refused the middle is tried.
+ * - climbing: no ceiling is known. Every proven round grows the limit, by twice as much as the last.
+ * - holding: at the ceiling. After a while without strikes it probes, by a hundredth.
+ * - probing: a step above the last good limit. Proven by a whole round, it continues with twice the
+ *   step. Struck, it returns at once, and waits longer before the next probe.
+ * - braked: struck unexpectedly. Each further strike halves the limit again, and pauses calls.
+ * - trying: just below the remembered ceiling, or at what the downstream accepted when a large step
+ *   failed. Struck there, the ceiling is what the downstream accepted. Proven, it is held, or if a
+ *   much higher limit was refused, the middle is tried.
  */
 export type CeilingMemory = { readonly algorithm: "ceiling" } & (
   | { readonly phase: "climbing"; readonly good: number; readonly step: number }
@@ -19,7 +19,7 @@ export type CeilingMemory = { readonly algorithm: "ceiling" } & (
       readonly phase: "holding";
       readonly quietMs: number;
       readonly waitMs: number;
-      /** It came here by a strike, and hasn't been proven since. */
+      /** It entered this phase by a strike, and hasn't been proven since. */
       readonly shaken: boolean;
     }
   | {
@@ -34,7 +34,7 @@ export type CeilingMemory = { readonly algorithm: "ceiling" } & (
       readonly good: number;
       readonly ceiling: number;
       readonly strikes: number;
-      /** Coming from below, the limit that was refused: what lies between is searched. */
+      /** After a step up failed: the refused limit. The range below it is searched. */
       readonly refused: number | null;
     }
 );
@@ -46,41 +46,46 @@ export const firstCeilingMemory: CeilingMemory = {
   step: 1,
 };
 
-/** A probe is followed by the next after this long, or up to the longer, where probes keep failing. */
+/** The wait between two probes, and its maximum while probes keep failing. */
 export const probeWaitMs = 4_000;
 export const maxProbeWaitMs = 20_000;
 /** The smallest step: one in a hundred, which costs about that share of calls while a probe fails. */
 const stepShare = 0.01;
 /**
- * At a limit that was proven so few throttled calls aren't worth a reaction, since with a wall more follow
- * at once: a stray one, or this share of calls. It takes some calls to speak of strays.
+ * At a proven limit, a single throttled call, or up to this share of calls, is a stray without a
+ * reaction: at a real limit more follow at once. It takes some calls to tell strays.
  */
 const strayShare = 0.005;
 const strayCalls = 20;
-/** And so few are answered by one small step instead of the brake. */
+/** Up to this share, one small step down is enough instead of the brake. */
 const mildShare = 0.02;
 /**
- * Pods learn of a lower limit one after the other; until all have, those that did may be refused for what
- * the others still do.
+ * Pods apply a lower limit one after the other. Until all have, calls of the first ones may be refused
+ * because of the load of the others.
  */
 const settlingMs = 2_500;
 const settlingShare = 0.05;
-/** A ceiling is known well enough when it is known to this share; probes do the rest. */
+/** The search for a ceiling ends at this precision; probes do the rest. */
 const foundShare = 0.04;
-/** From a deep brake the way back is taken in strides, as one success at a limit of one proves little. */
+/** After a deep brake the limit grows back in strides: one success at a limit of one proves little. */
 const stride = 4;
 
 export function smallStep(limit: number): number {
   return Math.max(1, Math.round(limit * stepShare));
 }
 
-export function decideCeiling(memory: CeilingMemory, seen: Evidence): LimitDecision<CeilingMemory> {
-  if (seen.struck === "errors") return brake(seen, ceilingOf(memory, seen.limit), memory);
-  if (seen.struck === "throttled" && !isStray(memory, seen)) return afterStrike(memory, seen);
-  return withoutStrike(memory, seen);
+export function decideCeiling(
+  memory: CeilingMemory,
+  evidence: Evidence,
+): LimitDecision<CeilingMemory> {
+  if (evidence.struck === "errors")
+    return brake(evidence, ceilingOf(memory, evidence.limit), memory);
+  if (evidence.struck === "throttled" && !isStray(memory, evidence))
+    return afterStrike(memory, evidence);
+  return withoutStrike(memory, evidence);
 }
 
-/** What to return to after a brake for another reason than the ceiling itself. */
+/** The ceiling to return to after a brake for another reason than the ceiling itself. */
 export function ceilingOf(memory: CeilingMemory, limit: number): number {
   switch (memory.phase) {
     case "climbing":
@@ -94,16 +99,16 @@ export function ceilingOf(memory: CeilingMemory, limit: number): number {
   }
 }
 
-function afterStrike(memory: CeilingMemory, seen: Evidence): LimitDecision<CeilingMemory> {
-  const { limit } = seen;
+function afterStrike(memory: CeilingMemory, evidence: Evidence): LimitDecision<CeilingMemory> {
+  const { limit } = evidence;
   switch (memory.phase) {
     case "climbing": {
       const good = Math.min(Math.max(memory.good, braked(limit)), limit - 1);
-      return afterStrikeAbove(good, seen, { strikes: 1, fromBelow: true });
+      return afterStrikeAbove(good, evidence, { strikes: 1, fromBelow: true });
     }
     case "probing": {
       if (memory.step > smallStep(memory.good)) {
-        return afterStrikeAbove(memory.good, seen, { strikes: 1, fromBelow: true });
+        return afterStrikeAbove(memory.good, evidence, { strikes: 1, fromBelow: true });
       }
       return {
         limit: memory.good,
@@ -114,30 +119,30 @@ function afterStrike(memory: CeilingMemory, seen: Evidence): LimitDecision<Ceili
     case "trying":
       if (limit > memory.good) {
         const fromBelow = memory.refused !== null;
-        return afterStrikeAbove(memory.good, seen, { strikes: memory.strikes + 1, fromBelow });
+        return afterStrikeAbove(memory.good, evidence, { strikes: memory.strikes + 1, fromBelow });
       }
-      return brake(seen, limit, memory);
+      return brake(evidence, limit, memory);
     case "holding":
-      if (isMild(seen)) {
+      if (isMild(evidence)) {
         return {
           limit: limit - smallStep(limit),
           memory: holdingMemory(probeWaitMs),
           reacted: true,
         };
       }
-      // Pods that braked by themselves have done what the brake is for; what is next is just below.
-      if (seen.restrained && !memory.shaken && limit > 2) {
+      // Pods that braked by themselves have lowered the load already; try just below the limit next.
+      if (evidence.restrained && !memory.shaken && limit > 2) {
         return tryBelow(braked(limit), limit);
       }
-      return brake(seen, limit, memory);
+      return brake(evidence, limit, memory);
     case "braked":
-      return brake(seen, memory.ceiling, memory);
+      return brake(evidence, memory.ceiling, memory);
   }
 }
 
 /**
- * Goes to what the downstream accepted, between what was good and what was refused; if it is struck
- * there again, closer to what was good each time.
+ * Goes to what the downstream accepted, between the good and the refused limit. With every further
+ * strike it goes closer to the good one.
  */
 function afterStrikeAbove(
   good: number,
@@ -165,13 +170,13 @@ function tryBelow(good: number, ceiling: number): LimitDecision<CeilingMemory> {
 }
 
 function brake(
-  seen: Evidence,
+  evidence: Evidence,
   ceiling: number,
   memory: CeilingMemory,
 ): LimitDecision<CeilingMemory> {
   const strikes = memory.phase === "braked" ? memory.strikes + 1 : 1;
   return {
-    limit: braked(seen.limit),
+    limit: braked(evidence.limit),
     memory: brakedMemory(ceiling, strikes),
     reacted: true,
     coolMs: coolingMs(strikes),
@@ -182,18 +187,18 @@ export function brakedMemory(ceiling: number, strikes: number): CeilingMemory {
   return { algorithm: "ceiling", phase: "braked", ceiling, strikes };
 }
 
-function withoutStrike(memory: CeilingMemory, seen: Evidence): LimitDecision<CeilingMemory> {
-  const { limit, proven: whole, calm, elapsedMs } = seen;
+function withoutStrike(memory: CeilingMemory, evidence: Evidence): LimitDecision<CeilingMemory> {
+  const { limit, proven, calm, elapsedMs } = evidence;
   switch (memory.phase) {
     case "climbing": {
-      if (!whole || isSlow(seen)) return { limit, memory };
+      if (!proven || isSlow(evidence)) return { limit, memory };
       const { step } = memory;
       return { limit: limit + step, memory: { ...memory, good: limit, step: step * 2 } };
     }
     case "holding": {
       const quietMs = memory.quietMs + elapsedMs;
-      if (!whole || quietMs < memory.waitMs || isSlow(seen)) {
-        return { limit, memory: { ...memory, quietMs, shaken: memory.shaken && !whole } };
+      if (!proven || quietMs < memory.waitMs || isSlow(evidence)) {
+        return { limit, memory: { ...memory, quietMs, shaken: memory.shaken && !proven } };
       }
       const step = smallStep(limit);
       const { waitMs } = memory;
@@ -203,8 +208,8 @@ function withoutStrike(memory: CeilingMemory, seen: Evidence): LimitDecision<Cei
       };
     }
     case "probing": {
-      if (!whole) return { limit, memory };
-      if (isSlow(seen))
+      if (!proven) return { limit, memory };
+      if (isSlow(evidence))
         return { limit: memory.good, memory: holdingMemory(longerWait(memory.waitMs)) };
       const step = memory.step * 2;
       const { waitMs } = memory;
@@ -214,18 +219,18 @@ function withoutStrike(memory: CeilingMemory, seen: Evidence): LimitDecision<Cei
       };
     }
     case "braked": {
-      // The way back isn't growth, so slowness doesn't bar it.
-      if (!whole && !calm) return { limit, memory };
+      // The way back isn't growth, so slowness doesn't stop it.
+      if (!proven && !calm) return { limit, memory };
       const { ceiling, strikes } = memory;
       if (strikes > 1 && limit * stride < ceiling) return { limit: limit * stride, memory };
       return tryBelow(limit, ceiling);
     }
     case "trying": {
-      if (!whole) return { limit, memory };
+      if (!proven) return { limit, memory };
       const { refused, ceiling } = memory;
-      // Just below the ceiling was good, so now the ceiling itself.
+      // Just below the ceiling was proven, so try the ceiling itself.
       if (limit < ceiling) return { limit: ceiling, memory: { ...memory, good: limit } };
-      if (refused === null || refused - limit <= searchPrecision(limit) || isSlow(seen)) {
+      if (refused === null || refused - limit <= searchPrecision(limit) || isSlow(evidence)) {
         return { limit, memory: holdingMemory(probeWaitMs) };
       }
       const next = Math.floor((limit + refused) / 2);
@@ -237,7 +242,7 @@ function withoutStrike(memory: CeilingMemory, seen: Evidence): LimitDecision<Cei
   }
 }
 
-/** With no more than this between what is good and what was refused, the ceiling is found. */
+/** The ceiling is found when the good and the refused limit are no farther apart than this. */
 function searchPrecision(limit: number): number {
   return Math.max(1, limit * foundShare);
 }

@@ -43,8 +43,8 @@ import { firstRefill, nextRefill, type Refill } from "./refill.ts";
 import { asOf, type OutcomeCounts, noCounts, type Sample } from "./sample.ts";
 
 /**
- * All that a controller knows, as plain JSON. Times are durations that are counted by `step`, never
- * readings of a clock, so another pod can go on with it where this one stopped.
+ * The state of a controller, as plain JSON. Times are durations that `step` counts, never readings of a
+ * clock, so that another pod can continue where this one stopped.
  */
 export type ControllerState = {
   readonly limit: number;
@@ -64,11 +64,19 @@ export type ControllerState = {
 export type LearnedAllowance = {
   readonly limit: number;
   readonly epoch: number;
-  /** How long nobody may begin a call, from now on. */
+  /** How long no call may begin, from now on. */
   readonly holdMs: number;
   readonly breaker: Breaker["state"];
-  /** Units per second of the bucket; absent where there is none, or none is known yet. */
+  /** Units per second of the bucket; absent where there is no bucket, or no rate is known yet. */
   readonly refillPerS?: number;
+};
+
+export type BreakerState = LearnedAllowance["breaker"];
+
+/** What a pod may do under one throttle at present, learned alone or by the fleet. */
+export type Allowance = LearnedAllowance & {
+  /** When it ends, by the pod's monotonic clock, where it is a share of the fleet's permits. */
+  readonly untilMs?: number;
 };
 
 export function initialState(settings: ControllerSettings): ControllerState {
@@ -90,11 +98,11 @@ export function initialState(settings: ControllerSettings): ControllerState {
 type StepInput = {
   readonly elapsedMs: number;
   readonly sample?: Sample;
-  /** Pods have braked by themselves before this was heard of. */
+  /** Pods have already braked by themselves. */
   readonly restrained?: boolean;
 };
 
-/** What is known after `elapsedMs` more, in which calls ended as the sample says. */
+/** The state after `elapsedMs` more, in which calls ended as in the sample. */
 export function step(
   settings: ControllerSettings,
   before: ControllerState,
@@ -106,7 +114,7 @@ export function step(
   const fitted = withSettings(settings, observed);
   if (settings.pinned !== null) return fitted;
 
-  // Calls of an earlier epoch have had their effect, or tell of a limit that is no more.
+  // Calls of an earlier epoch were already reacted to, or say nothing about the present limit.
   const counts = sample ? asOf(sample, fitted.epoch).counts : noCounts;
   const breaker = settings.breaker
     ? nextBreaker(fitted.breaker, settings.breaker, { sample, counts })
@@ -173,7 +181,7 @@ function withObservations(
   };
 }
 
-/** Settings may have changed since: another limit was pinned, the bounds or the algorithm are others. */
+/** Applies settings that may have changed: another pinned limit, other bounds, another algorithm. */
 function withSettings(settings: ControllerSettings, state: ControllerState): ControllerState {
   const limit = clamped(settings, state.limit);
   const known = state.memory.algorithm === settings.algorithm;
@@ -197,17 +205,17 @@ type Observations = {
 function withRefill(
   settings: ControllerSettings,
   state: ControllerState,
-  news: Observations,
+  observations: Observations,
 ): ControllerState {
   if (!settings.bucket || !state.refill) return state;
-  const { elapsedMs, sample, counts } = news;
+  const { elapsedMs, sample, counts } = observations;
   const limited = counts.throttled > 0 && (sample?.rateLimited ?? 0) > 0;
   const used = sample?.used ?? 0;
   const refill = nextRefill(state.refill, settings.bucket, { elapsedMs, used, limited });
   return limited ? inNewEpoch({ ...state, refill }) : { ...state, refill };
 }
 
-/** The breaker's state has changed: what was counted before it says nothing of what comes. */
+/** The breaker's state has changed: earlier counts say nothing about the calls to come. */
 function afterBreakerChange(settings: ControllerSettings, state: ControllerState): ControllerState {
   if (state.breaker.state !== "closed") return inNewEpoch(state);
   return inNewEpoch({
@@ -220,9 +228,12 @@ function afterBreakerChange(settings: ControllerSettings, state: ControllerState
 function afterDecision(
   settings: ControllerSettings,
   state: ControllerState,
-  news: Observations & { readonly restrained: boolean },
+  observations: Observations & { readonly restrained: boolean },
 ): ControllerState {
-  const evidence = { ...evidenceOf(settings, state, news), restrained: news.restrained };
+  const evidence = {
+    ...evidenceOf(settings, state, observations),
+    restrained: observations.restrained,
+  };
   const {
     limit: decided,
     memory,
@@ -238,7 +249,7 @@ function afterDecision(
     holdMs: Math.max(state.holdMs, coolMs),
     baseline: rebase ? rebased(state.baseline, state.round) : state.baseline,
   };
-  // At the floor a strike changes no limit, but calls that were in flight with it are still one burst.
+  // At the minimum a strike doesn't change the limit, but the calls in flight with it are still one burst.
   if (limit !== state.limit || reacted) return inNewEpoch(next);
   return evidence.proven ? { ...next, round: nextRound(state.round) } : next;
 }
@@ -246,11 +257,11 @@ function afterDecision(
 function evidenceOf(
   settings: ControllerSettings,
   state: ControllerState,
-  news: Observations,
+  observations: Observations,
 ): Omit<Evidence, "restrained"> {
   const { limit, round, windows, baseline, accepted } = state;
-  const { elapsedMs, sample, counts } = news;
-  // With a bucket, calls that were refused for their rate are the bucket's business.
+  const { elapsedMs, sample, counts } = observations;
+  // With a bucket, calls that were refused for their rate lower the refill, not the limit.
   const byRate = settings.bucket && sample ? sample.rateLimited : 0;
   const throttled = counts.throttled > byRate;
   const failing =
@@ -302,7 +313,7 @@ function decideLimit(memory: Memory, evidence: Evidence): LimitDecision<Memory> 
   }
 }
 
-/** After an outage: as after a brake, with the way back to what was good before it. */
+/** After an outage: as after a brake, with the limit before it as the ceiling to return to. */
 function afterOutage(memory: Memory, limit: number): Memory {
   switch (memory.algorithm) {
     case "ceiling":
@@ -313,11 +324,3 @@ function afterOutage(memory: Memory, limit: number): Memory {
       return { ...memory, ceiling: brakedMemory(ceilingOf(memory.ceiling, limit), 1) };
   }
 }
-
-export type BreakerState = LearnedAllowance["breaker"];
-
-/** What a pod may do of one throttle at present, learned by itself or together with others. */
-export type Allowance = LearnedAllowance & {
-  /** Until when it holds, by the pod's monotonic clock, where it comes from outside. */
-  readonly untilMs?: number;
-};

@@ -2,43 +2,43 @@ import { addHistograms, totalCount, type Histogram, noDurations, percentile } fr
 import { countsIn, noRollingCounts, rolled, type RollingCounts, withCounts } from "./windows.ts";
 import { type OutcomeCounts, noCounts, type Sample } from "./sample.ts";
 
-/** What an algorithm decides on: everything that is known of the present limit. */
+/** The input of an algorithm: everything that is known about the present limit. */
 export type Evidence = {
   readonly limit: number;
   readonly elapsedMs: number;
-  /** Calls that began under the present limit were throttled, or too many of them failed otherwise. */
+  /** Calls that began under the present limit were throttled, or too many failed for other reasons. */
   readonly struck: "throttled" | "errors" | null;
-  /** Some call that began under it timed out. */
+  /** A call that began under it timed out. */
   readonly timedOut: boolean;
-  /** Pods have braked by themselves by now. */
+  /** Pods have already braked by themselves. */
   readonly restrained: boolean;
-  /** How the calls of the last seconds ended that began under the present limit. */
+  /** The outcomes of the last seconds, of calls that began under the present limit. */
   readonly recent: OutcomeCounts;
-  /** A whole round of calls succeeded, at a limit that was really used. */
+  /** As many calls as the limit succeeded, while the limit was reached. */
   readonly proven: boolean;
-  /** For a while as many calls succeeded, and none was throttled, whenever they began. */
+  /** As many calls as the limit succeeded lately, of any epoch, and none was throttled. */
   readonly calm: boolean;
-  /** How many times its usual latency the downstream takes, and how many of that are tolerated. */
+  /** The latency as a multiple of its baseline, and the multiple that is tolerated. */
   readonly slowness: number | null;
   readonly tolerance: number;
-  /** How the share of weighted errors has risen since the window before. */
+  /** By how much the weighted error rate has risen since the last window. */
   readonly errorRise: number;
-  /** How many calls the downstream works on at once, as measured. */
+  /** How many calls the downstream works on at once, measured by Little's law. */
   readonly accepted: number | null;
 };
 
 export type LimitDecision<Memory> = {
   readonly limit: number;
   readonly memory: Memory;
-  /** A strike was answered: calls that were in flight with it have been heard by that. */
+  /** This is the reaction to a strike. It covers all calls that were in flight with it. */
   readonly reacted?: true;
   /** For how long no call may begin. */
   readonly coolMs?: number;
-  /** The latency turned out not to come from our load, and is to be taken for usual. */
+  /** The latency doesn't come from the load of this fleet, and becomes the baseline. */
   readonly rebase?: true;
 };
 
-/** The brake of the seed: what is left of the limit after a strike. */
+/** What is left of the limit after a strike. */
 const brakeShare = 0.5;
 
 export function braked(limit: number): number {
@@ -50,15 +50,15 @@ export function isSlow({ slowness, tolerance }: Evidence): boolean {
 }
 
 /**
- * What is known of the present limit: the calls that began under it. A round is whole when as many have
- * succeeded as there may be at once, and the limit was really used; only then is the limit proven.
+ * The calls that began under the present limit. A round is whole when as many calls as the limit have
+ * succeeded, and the limit was reached. Only then is the limit proven.
  */
 export type EvidenceRound = {
   readonly successes: number;
   readonly peak: number;
   readonly latencies: Histogram;
   readonly firstTokens: Histogram;
-  /** The last seconds, to tell a stray refusal from a wall, and the last while, for rates of errors. */
+  /** The last seconds, to tell a stray refusal from a real limit, and a longer window for error rates. */
   readonly recent: RollingCounts;
   readonly lately: RollingCounts;
 };
@@ -72,10 +72,11 @@ export const emptyRound: EvidenceRound = {
   lately: noRollingCounts,
 };
 
-/** Two to four seconds: more than one report of each pod, and less than a brake needs to be felt. */
+/** Two to four seconds: more than one report of each pod, and less than a brake takes to have an effect. */
 const recentHalfMs = 2_000;
 /** Long enough for twenty calls of a slow downstream, short enough to forget an outage soon. */
 const latelyHalfMs = 10_000;
+
 export function agedRound(round: EvidenceRound, elapsedMs: number): EvidenceRound {
   return {
     ...round,
@@ -104,12 +105,12 @@ export function isProven(round: EvidenceRound, limit: number): boolean {
   return round.successes >= limit && isUsed(round, limit);
 }
 
-/** Less than this tells nothing of a while. */
+/** A shorter span proves nothing. */
 const calmSpanMs = 500;
 
 /**
- * Calls of whichever epoch went well in this sample. It proves no limit, but that the downstream takes
- * calls again, a second before pods have heard of a new epoch and told of its calls.
+ * Calls of any epoch succeeded in this sample. That proves no limit, but shows that the downstream takes
+ * calls again, a second before pods have read a new epoch and reported its calls.
  */
 export function isCalm({ counts, earlier, spanMs }: Sample, limit: number): boolean {
   if (spanMs < calmSpanMs || counts.throttled + earlier.throttled > 0) return false;
@@ -118,7 +119,7 @@ export function isCalm({ counts, earlier, spanMs }: Sample, limit: number): bool
   return succeeded >= limit && failed * 10 <= succeeded;
 }
 
-/** The limit stays, and must be proven anew: the next round begins. */
+/** Begins the next round. The limit stays, and must be proven again. */
 export function nextRound(round: EvidenceRound): EvidenceRound {
   return { ...emptyRound, recent: round.recent, lately: round.lately };
 }
@@ -136,18 +137,18 @@ export function p95(durations: Histogram, minCalls: number): number | undefined 
 }
 
 /**
- * How many calls the downstream works on at once: by Little's law the sum of the answered calls'
- * latencies, divided by the time they took. Refused calls don't enter it, however often they are
- * repeated, so while some are refused this is the downstream's true capacity.
+ * How many calls the downstream works on at once. By Little's law that is the sum of the answered calls'
+ * latencies, divided by the span. Refused calls don't count, however often they are repeated, so while
+ * some are refused this is the downstream's true capacity.
  */
 export type Accepted = { readonly acceptedMs: number; readonly spanMs: number };
 
 export const nothingAccepted: Accepted = { acceptedMs: 0, spanMs: 0 };
 
-/** Shorter spans hold too few calls' ends to be even. */
+/** Shorter spans contain too few ends of calls for a steady value. */
 const shortestMemoryMs = 1_000;
 
-/** What was seen fades within about a call's latency, or a second, as latencies count when calls end. */
+/** Old values fade within about a call's latency, or a second, because latencies count when calls end. */
 export function addAccepted(before: Accepted, sample: Sample): Accepted {
   if (sample.spanMs <= 0) return { ...before, acceptedMs: before.acceptedMs + sample.acceptedMs };
   const answered = sample.counts.success + sample.earlier.success;
@@ -159,12 +160,12 @@ export function addAccepted(before: Accepted, sample: Sample): Accepted {
   };
 }
 
-/** Undefined as long as too little was seen. */
+/** Undefined as long as no call was answered. */
 export function acceptedAtOnce({ acceptedMs, spanMs }: Accepted): number | undefined {
   return acceptedMs > 0 && spanMs > 0 ? acceptedMs / spanMs : undefined;
 }
 
-/** How long nobody may begin a call, from now on: as asked for by `Retry-After`, or to cool down. */
+/** How long no call may begin, from now on: because of `Retry-After`, or to cool down. */
 export function remainingHoldMs(
   holdMs: number,
   { elapsedMs, retryAfterMs, maxMs }: { elapsedMs: number; retryAfterMs: number; maxMs: number },
@@ -173,12 +174,12 @@ export function remainingHoldMs(
 }
 
 const firstCoolMs = 250;
-/** So that the end of a long refusal is noticed soon. */
+/** Short enough to notice the end of a long refusal soon. */
 const maxCoolMs = 8_000;
 
 /**
- * Where one strike follows the other, lowering the limit isn't enough: a limit of one still repeats
- * refused calls as fast as they are refused.
+ * The pause after repeated strikes. Lowering the limit isn't enough then: at a limit of one, calls are
+ * still repeated as fast as they are refused.
  */
 export function coolingMs(strikes: number): number {
   return strikes < 2 ? 0 : Math.min(maxCoolMs, firstCoolMs * 2 ** (strikes - 2));

@@ -1,6 +1,6 @@
 /**
- * Counts of durations by size: bucket `i` holds those up to `2 ** (i / 8)` ms, so that any percentile
- * is right within a tenth, and histograms of several pods add up.
+ * Counts of durations in exponential buckets: bucket `i` holds those up to `2 ** (i / 8)` ms. So any
+ * percentile is right within a tenth, and histograms of several pods can be added.
  */
 export type Histogram = readonly number[];
 
@@ -14,7 +14,7 @@ export function bucketOf(durationMs: number): number {
   return Math.min(lastBucket, Math.ceil(Math.log2(durationMs) * perDoubling));
 }
 
-/** The duration that stands for a bucket: its upper end. */
+/** The duration that represents a bucket: its upper end. */
 export function durationOf(bucket: number): number {
   return 2 ** (bucket / perDoubling);
 }
@@ -25,7 +25,7 @@ export function withDuration(histogram: Histogram, durationMs: number): Histogra
   return next;
 }
 
-/** Counts it in place, for those who count every call. Gives its bucket. */
+/** Counts in place, without an allocation per call. Returns the bucket. */
 export function countDuration(histogram: number[], durationMs: number): number {
   const bucket = bucketOf(durationMs);
   while (histogram.length <= bucket) histogram.push(0);
@@ -44,7 +44,7 @@ export function totalCount(histogram: Histogram): number {
   return sum;
 }
 
-/** The duration that the given share (0…1) of all durations doesn't exceed; undefined of none. */
+/** The duration that the given share (0…1) of all durations doesn't exceed; undefined if there are none. */
 export function percentile(histogram: Histogram, share: number): number | undefined {
   const wanted = totalCount(histogram) * share;
   if (wanted === 0) return undefined;

@@ -3,8 +3,8 @@ import type { Histogram } from "./histogram.ts";
 import type { LatencySettings } from "../settings.ts";
 
 /**
- * What is usual for a downstream: the 95th percentiles of latency and of the time to the first token,
- * followed slowly. Where streams tell their first token, that is what counts, since the rest of a
+ * The usual latency of a downstream: slowly moving 95th percentiles of the latency and of the time to
+ * the first token. Where streams report their first token, that one counts, because the rest of a
  * stream's latency is the length of the answer.
  */
 export type Baseline = { readonly latencyMs: number | null; readonly firstTokenMs: number | null };
@@ -13,11 +13,11 @@ export const noBaseline: Baseline = { latencyMs: null, firstTokenMs: null };
 
 export type Durations = { readonly latencies: Histogram; readonly firstTokens: Histogram };
 
-/** A percentile of fewer calls is the word of one of them. */
+/** A percentile of fewer calls depends on a single one. */
 const minCalls = 10;
-/** A shorter latency is soon believed: load can make a downstream slow, but nothing makes it fast. */
+/** The baseline falls fast: load can make a downstream slow, but nothing makes it too fast. */
 const fallMs = 20_000;
-/** A latency that is long while the limit isn't used can't be our doing, so it becomes usual sooner. */
+/** A long latency while the limit isn't used doesn't come from our load, so the baseline follows sooner. */
 const unusedRiseMs = 60_000;
 
 export function movedBaseline(
@@ -40,7 +40,7 @@ export function movedBaseline(
   };
 }
 
-/** How many times the usual it takes now; undefined where too little is known. */
+/** The present latency as a multiple of the baseline; undefined where there are too few calls. */
 export function slowness(baseline: Baseline, seen: Durations): number | undefined {
   const firstTokenMs = p95(seen.firstTokens, minCalls);
   if (firstTokenMs !== undefined && baseline.firstTokenMs !== null) {
@@ -51,7 +51,7 @@ export function slowness(baseline: Baseline, seen: Durations): number | undefine
   return undefined;
 }
 
-/** What is seen now is taken for usual, as it turned out not to come from our load. */
+/** Makes the present latency the baseline, because it doesn't come from our load. */
 export function rebased(baseline: Baseline, seen: Durations): Baseline {
   return {
     latencyMs: p95(seen.latencies, minCalls) ?? baseline.latencyMs,

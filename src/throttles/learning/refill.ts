@@ -1,16 +1,16 @@
 import type { BucketSettings } from "../settings.ts";
 
 /**
- * How many units per second the downstream grants, as far as is known: lowered when it says that its rate
- * was exceeded, raised while all goes well and the rate is what holds calls back.
+ * The learned rate of a bucket, in units per second. It is lowered when the downstream reports that its
+ * rate was exceeded, and raised while calls succeed and the rate is what limits them.
  */
 export type Refill = {
-  /** Null as long as the downstream never spoke of a rate, and none was given. */
+  /** Null until the downstream reports a rate limit, where the settings have no rate. */
   readonly perS: number | null;
-  /** What was used lately, and in what time. */
+  /** Recently used units, and their time span. Both decay. */
   readonly used: number;
   readonly spanMs: number;
-  /** For how long the rate has been used up with no complaint. */
+  /** How long the rate has been used up without a refusal. */
   readonly goodMs: number;
 };
 
@@ -19,12 +19,12 @@ export function firstRefill(settings: BucketSettings): Refill {
 }
 
 const decrease = 0.9;
-/** One complaint takes no more than half, as what was used in a short span is a rough measure. */
+/** One refusal takes no more than half, because the use in a short span is a rough measure. */
 const largestDecrease = 0.5;
 /** A step of a hundredth every two seconds makes up for a decrease within about twenty. */
 const increase = 0.01;
 const increaseAfterMs = 2_000;
-/** The rate is what holds calls back when this much of it is used. */
+/** The rate is what limits calls when this much of it is used. */
 const usedShare = 0.9;
 const memoryMs = 5_000;
 
@@ -35,14 +35,18 @@ export type RefillEvidence = {
   readonly limited: boolean;
 };
 
-export function nextRefill(before: Refill, settings: BucketSettings, seen: RefillEvidence): Refill {
-  const kept = Math.exp(-seen.elapsedMs / memoryMs);
-  const used = before.used * kept + seen.used;
-  const spanMs = before.spanMs * kept + seen.elapsedMs;
+export function nextRefill(
+  before: Refill,
+  settings: BucketSettings,
+  evidence: RefillEvidence,
+): Refill {
+  const kept = Math.exp(-evidence.elapsedMs / memoryMs);
+  const used = before.used * kept + evidence.used;
+  const spanMs = before.spanMs * kept + evidence.elapsedMs;
   const usedPerS = spanMs > 0 ? (used / spanMs) * 1_000 : 0;
   const clamped = (perS: number) => Math.min(settings.maxPerS, Math.max(settings.minPerS, perS));
 
-  if (seen.limited) {
+  if (evidence.limited) {
     const { perS } = before;
     const next =
       perS === null
@@ -53,7 +57,7 @@ export function nextRefill(before: Refill, settings: BucketSettings, seen: Refil
   if (before.perS === null) return { perS: null, used, spanMs, goodMs: 0 };
 
   const full = usedPerS >= before.perS * usedShare;
-  const goodMs = full ? before.goodMs + seen.elapsedMs : 0;
+  const goodMs = full ? before.goodMs + evidence.elapsedMs : 0;
   if (goodMs < increaseAfterMs) return { perS: before.perS, used, spanMs, goodMs };
   return { perS: clamped(before.perS * (1 + increase)), used, spanMs, goodMs: 0 };
 }

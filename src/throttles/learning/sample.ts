@@ -2,7 +2,7 @@ import { addHistograms, type Histogram, noDurations, withDuration } from "./hist
 
 /**
  * How a call ended, as far as the downstream's capacity is concerned. `ignored` says nothing about it:
- * a mistake of the caller's, or a call that the caller gave up.
+ * an error of the caller, or a call that the caller aborted.
  */
 export const outcomeKinds = ["success", "throttled", "timeout", "server_error", "ignored"] as const;
 
@@ -14,40 +14,39 @@ export type MeasuredOutcome = {
   readonly latencyMs: number;
   /** From the permit to the first piece of a streamed answer. */
   readonly firstTokenMs?: number;
-  /** How long the downstream asks everybody to stay away. */
+  /** How long the downstream wants no calls. */
   readonly retryAfterMs?: number;
-  /** Whether it said which of its limits was met: of calls per time, or of calls at once. */
+  /** Which limit was met, where the downstream names it: calls per time, or calls at once. */
   readonly limitedBy?: "rate" | "concurrency";
-  /** What the call cost in the bucket's unit, where that is known by now. */
+  /** What the call cost in the bucket's unit, where that is known. */
   readonly used?: number;
 };
 
 export type OutcomeCounts = Readonly<Record<OutcomeKind, number>>;
 
 /**
- * What the calls of a while amount to, of one pod or of several: samples add up, and one call is a
- * sample of one. An epoch is a stretch in which the limit didn't change; calls that began in an
- * earlier one tell of a limit that is no more.
+ * A summary of calls over a span, of one pod or of several; samples can be added. An epoch is a time in
+ * which the limit didn't change. Calls that began in an earlier one say nothing about the present limit.
  */
 export type Sample = {
   readonly epoch: number;
-  /** How calls ended that began in this epoch. */
+  /** Outcomes of calls that began in this epoch. */
   readonly counts: OutcomeCounts;
-  /** How calls ended that began before it. */
+  /** Outcomes of calls that began before it. */
   readonly earlier: OutcomeCounts;
-  /** Over how long this was gathered. */
+  /** The length of the span. */
   readonly spanMs: number;
-  /** The sum of the successful calls' latencies: divided by the span, how many the downstream took at once. */
+  /** The sum of the successful calls' latencies. Divided by the span: how many calls ran at once. */
   readonly acceptedMs: number;
   readonly latencies: Histogram;
   readonly firstTokens: Histogram;
   /** The most calls in flight at once. */
   readonly peak: number;
-  /** Whether some call had to wait because the limit was reached. */
+  /** Whether a call had to wait because the limit was reached. */
   readonly limited: boolean;
-  /** The longest that the downstream asked to stay away, from the end of the span on. */
+  /** The longest remaining `Retry-After` at the end of the span. */
   readonly retryAfterMs: number;
-  /** How many were told that a limit per time was met, and what calls used in the bucket's unit. */
+  /** How many calls met a rate limit, and what calls used in the bucket's unit. */
   readonly rateLimited: number;
   readonly used: number;
 };
@@ -77,7 +76,7 @@ export function emptySample(epoch: number): Sample {
   };
 }
 
-/** Adds how a call ended that began in `epoch`. What it tells of speed, it tells only if it was answered. */
+/** Adds the outcome of a call that began in `epoch`. Only a success counts for latencies. */
 export function addOutcome(sample: Sample, outcome: MeasuredOutcome, epoch: number): Sample {
   const { kind, latencyMs, firstTokenMs, retryAfterMs = 0, used = 0 } = outcome;
   const answered = kind === "success";
@@ -109,8 +108,8 @@ export function addCounts(a: OutcomeCounts, b: OutcomeCounts): OutcomeCounts {
 }
 
 /**
- * The sum of what two pods saw over the same while. Their spans are alike but seldom equal, so what
- * the downstream took at once is added as a rate, not as a sum of times.
+ * Adds the samples of two pods over the same time. Their spans are seldom equal, so the number of calls
+ * at once is added as a rate, not as a sum of times.
  */
 export function addSamples(a: Sample, b: Sample): Sample {
   const spanMs = Math.max(a.spanMs, b.spanMs);
@@ -144,7 +143,7 @@ function merged(a: Sample, b: Sample): Merged {
   };
 }
 
-/** In the eyes of another epoch than its own, all of a sample's calls began at another limit. */
+/** The counts of a sample for an epoch. For another epoch than its own, all calls are earlier ones. */
 export function asOf(sample: Sample, epoch: number): Pick<Sample, "counts" | "earlier"> {
   if (sample.epoch === epoch) return sample;
   return { counts: noCounts, earlier: addCounts(sample.counts, sample.earlier) };

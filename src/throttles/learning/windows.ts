@@ -4,8 +4,8 @@ import type { Durations } from "./latency.ts";
 import { addCounts, type OutcomeCounts, noCounts, type Sample } from "./sample.ts";
 
 /**
- * A window that rolls with time, in two halves: the newer one fills, the older one is dropped whole
- * when the newer is full. So it always tells of the last one to two halves, and adds up in whole numbers.
+ * A rolling window in two halves: the newer one fills, and the older one is dropped when the newer is
+ * full. So it always covers the last one to two halves, and counts stay whole numbers.
  */
 type Rolling<T> = { readonly newer: T; readonly older: T; readonly ageMs: number };
 
@@ -48,7 +48,7 @@ function withDurations(window: RollingDurations, durations: Histogram): RollingD
   return { ...window, newer: addHistograms(window.newer, durations) };
 }
 
-/** How all calls of the last while ended, and how long they took, under whichever limit. */
+/** Outcomes and durations of all recent calls, of any epoch. */
 export type Windows = {
   readonly counts: RollingCounts;
   readonly latencies: RollingDurations;
@@ -61,7 +61,7 @@ export const firstWindows: Windows = {
   firstTokens: noRollingDurations,
 };
 
-/** Ten to twenty seconds: enough calls for a percentile, and soon over. */
+/** Ten to twenty seconds: enough calls for a percentile, and soon forgotten. */
 const halfMs = 10_000;
 
 export function agedWindows(windows: Windows, elapsedMs: number): Windows {
@@ -88,15 +88,15 @@ export function windowDurations(windows: Windows): Durations {
   };
 }
 
-/** All calls that say something about the downstream. */
+/** The number of calls that say something about the downstream. */
 export function informativeCalls(counts: OutcomeCounts): number {
   return counts.success + counts.throttled + counts.timeout + counts.server_error;
 }
 
 /**
- * The share of calls that failed for want of capacity, by weight: a timeout may come from saturation, a
- * server error rather from a fault, and a mistake of the caller's says nothing. Throttled calls are left
- * out, as they act by themselves.
+ * The weighted share of calls that failed for lack of capacity. A timeout may come from saturation, a
+ * server error rather from a fault, and an error of the caller says nothing. Throttled calls are left
+ * out, because they are strikes themselves.
  */
 function errorRate(counts: OutcomeCounts, settings: ErrorSettings): number {
   const answered = counts.success + counts.timeout + counts.server_error;
@@ -118,10 +118,10 @@ export function throttledShare(counts: OutcomeCounts): number {
   return calls === 0 ? 0 : counts.throttled / calls;
 }
 
-/** A rise by less than this share of calls is noise, however many they are. */
+/** A rise by less than this share is noise, however many calls there are. */
 const minRise = 0.02;
 
-/** By how much the error rate has risen, beyond what chance would do to so many calls. */
+/** By how much the error rate has risen; 0 where it may be chance. */
 export function errorRise(
   before: OutcomeCounts,
   now: OutcomeCounts,

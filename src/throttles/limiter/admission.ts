@@ -4,10 +4,26 @@ import { createPodBucket } from "./bucket.ts";
 import type { LimiterSettings } from "./settings.ts";
 import { priorities, type Priority } from "./wait-queue.ts";
 
-/** Why a call can't begin now although the limit would let it. */
+/** Why a call can't begin now although it fits under the limit. */
 export type HoldReason = "no_share" | "breaker" | "hold" | "bucket";
 
-/** How much may be done at present: the limit and what is kept of it, holds, the brake and the bucket. */
+/** How many permits only calls of a priority may take. */
+export type Reserve = { readonly [priority in Priority]?: number };
+
+export type PerPriority = Record<Priority, number>;
+
+export const zeroPerPriority = (): PerPriority => ({
+  control: 0,
+  interactive: 0,
+  retry: 0,
+  batch: 0,
+});
+
+const brakeMs = 5_000;
+const firstPauseMs = 250;
+const maxPauseMs = 2_000;
+
+/** Decides whether a call may begin: the limit, the reserved permits, holds, the brake and the bucket. */
 export function createAdmission(settings: LimiterSettings, random: Random, startMs: number) {
   const bucket = createPodBucket(settings.controller.bucket, startMs);
   let allowance: Allowance | undefined;
@@ -19,7 +35,7 @@ export function createAdmission(settings: LimiterSettings, random: Random, start
 
   const heldUntilMs = () => Math.max(allowedFromMs, retryFromMs, brake?.pausedUntilMs ?? 0);
 
-  /** Goes by what holds now; a brake that was pulled long enough ago is let go. */
+  /** Applies the allowance and the brake. A brake ends by itself after a while. */
   const applyLimit = (nowMs: number): void => {
     if (brake && nowMs >= brake.untilMs) brake = undefined;
     const next = Math.min(allowance?.limit ?? 0, brake?.cap ?? Infinity);
@@ -36,7 +52,7 @@ export function createAdmission(settings: LimiterSettings, random: Random, start
     breaker: () => allowance?.breaker ?? "closed",
     isBraked: () => brake !== undefined,
 
-    /** Gives whether this begins another epoch. */
+    /** Sets the allowance. Returns whether it begins another epoch. */
     allow(next: Allowance | undefined, nowMs: number): boolean {
       const begins = next !== undefined && next.epoch !== allowance?.epoch;
       if (begins) brake = undefined;
@@ -47,12 +63,12 @@ export function createAdmission(settings: LimiterSettings, random: Random, start
       return begins;
     },
 
-    /** Whether a call of this priority fits under the limit, beside those that are in flight. */
+    /** Whether another call of this priority fits under the limit. */
     admits: (priority: Priority, inFlight: number, inFlightOf: PerPriority): boolean =>
       mayTakePermit(priority, limit - inFlight, reserve, inFlightOf),
 
     holdReason(estimate: number, nowMs: number): HoldReason | undefined {
-      // A timer would come too late in a process that was stopped for a while.
+      // Compared here, because a timer fires too late in a process that was suspended.
       if (allowance?.untilMs !== undefined && nowMs >= allowance.untilMs) return "no_share";
       if (allowance?.breaker === "open") return "breaker";
       if (nowMs < heldUntilMs()) return "hold";
@@ -60,16 +76,16 @@ export function createAdmission(settings: LimiterSettings, random: Random, start
       return undefined;
     },
 
-    /** How long it is until a call may begin, as far as time alone decides it. */
+    /** How long until holds and the bucket let a call begin. */
     waitMs: (estimate: number, nowMs: number): number =>
       Math.max(0, heldUntilMs() - nowMs, bucket ? bucket.waitMs(estimate, nowMs) : 0),
 
     holdMs: (nowMs: number): number => Math.max(0, heldUntilMs() - nowMs),
 
-    /** The downstream has asked everybody to stay away. */
+    /** The downstream wants no calls for this long (`Retry-After`). */
     holdFor(retryAfterMs: number, nowMs: number): void {
       const cappedMs = Math.min(retryAfterMs, settings.controller.maxHoldMs);
-      // A little later than asked, and not all pods at the same moment.
+      // A little longer, by chance, so that not all pods come back at the same moment.
       retryFromMs = Math.max(retryFromMs, nowMs + cappedMs * (1 + fraction(random) / 10));
     },
 
@@ -81,25 +97,21 @@ export function createAdmission(settings: LimiterSettings, random: Random, start
 }
 
 /**
- * What a pod does about throttled calls by itself, before those who learn the bound for all pods have
- * heard of them. The first throttled call of an epoch takes one off the pod's share; calls that began
- * after that and are throttled as well halve what is left. A single call at a time that is throttled
- * pauses instead, longer each time, or it would be repeated as fast as it is refused. It is let go by
- * the next epoch, or after a while without one.
+ * How a pod reacts to throttled calls by itself, before the leader has learned of them. The first
+ * throttled call of an epoch takes one off the pod's share. Calls that began after that and are
+ * throttled as well halve what is left. At a limit of one, calls pause instead, longer each time, or
+ * they would be repeated as fast as they are refused. The brake ends with the next epoch, or after a
+ * while without one.
  */
 type Brake = {
   readonly cap: number;
-  /** Calls with a lower number had begun before the brake was pulled, and tell nothing new. */
+  /** Calls up to this number began before the brake was pulled, and say nothing about it. */
   readonly since: number;
   readonly untilMs: number;
   /** No call begins before this. */
   readonly pausedUntilMs: number;
   readonly pauses: number;
 };
-
-const brakeMs = 5_000;
-const firstPauseMs = 250;
-const maxPauseMs = 2_000;
 
 function pullBrake(
   brake: Brake | undefined,
@@ -119,21 +131,9 @@ function pullBrake(
   };
 }
 
-/** How many permits are kept for calls of a priority, even when all others are taken. */
-export type Reserve = { readonly [priority in Priority]?: number };
-
-export type PerPriority = Record<Priority, number>;
-
-export const zeroPerPriority = (): PerPriority => ({
-  control: 0,
-  interactive: 0,
-  retry: 0,
-  batch: 0,
-});
-
 /**
- * What can be kept of the reservations under a limit. They never take the last permit, so that a small
- * limit still serves everybody; where they don't fit, the more urgent ones come first.
+ * Fits the reservations under a limit. They never take the last permit, so that a small limit still
+ * serves all priorities. Where they don't fit, the more urgent ones come first.
  */
 function fitReserve(reserve: Reserve, limit: number): PerPriority {
   let left = Math.max(0, limit - 1);
@@ -145,7 +145,7 @@ function fitReserve(reserve: Reserve, limit: number): PerPriority {
   return fitted;
 }
 
-/** Whether a call of this priority may have a permit, or the free ones are kept for others. */
+/** Whether a call of this priority may have a permit, or the free ones are reserved for others. */
 function mayTakePermit(
   priority: Priority,
   free: number,

@@ -1,19 +1,19 @@
 import type { BucketSettings } from "../settings.ts";
 
 /**
- * One pod's bucket: it fills with time, a call takes its estimate out, and the real use is settled when
- * it is known, which may leave the bucket in debt. What isn't used is saved up, to allow a burst.
+ * One pod's token bucket. It fills with time, and a call takes its estimate out. The real use is settled
+ * when it is known, which may leave the bucket in debt. Unused units are saved up, to allow a burst.
  */
 type Bucket = { readonly units: number };
 
 type BucketRate = { readonly perS: number; readonly burstS: number };
 
-/** A bucket begins full, as one that was idle. */
+/** A bucket begins full, like one that was idle. */
 export function fullBucket(rate: BucketRate): Bucket {
   return { units: maxUnits(rate) };
 }
 
-/** Never less than one unit, or a slow rate would never let anything pass. */
+/** Never less than one unit, or a slow rate would never let a call pass. */
 function maxUnits({ perS, burstS }: BucketRate): number {
   return Math.max(1, perS * burstS);
 }
@@ -28,8 +28,8 @@ type TakeResult =
   | { readonly taken: false; readonly bucket: Bucket; readonly waitMs: number };
 
 /**
- * Takes `units` after `elapsedMs`, or says how long it takes until they are there. Of a call that is
- * larger than the bucket a full one is asked, and the rest is left as a debt, so that it can pass at all.
+ * Takes `units` after `elapsedMs`, or returns how long to wait for them. A call that is larger than the
+ * bucket needs a full one, and leaves the rest as a debt; otherwise it could never pass.
  */
 export function takeUnits(
   bucket: Bucket,
@@ -43,7 +43,7 @@ export function takeUnits(
   return { taken: false, bucket: filled, waitMs };
 }
 
-/** Corrects an estimate by what was really used. */
+/** Corrects an estimate by the real use. */
 export function settleEstimate(
   bucket: Bucket,
   rate: BucketRate,
@@ -54,17 +54,17 @@ export function settleEstimate(
 
 export type BucketSnapshot = {
   readonly unit: "requests" | "tokens";
-  /** What is there to be used now; below zero where calls cost more than was thought. */
+  /** Units available now; below zero where calls cost more than estimated. */
   readonly available?: number;
-  /** What comes in per second. Not there while nothing bounds it. */
+  /** Units per second. Absent while the rate is unbounded. */
   readonly refillPerS?: number;
 };
 
-/** A pod's own part of the bucket. Undefined where the throttle has none. */
+/** A pod's share of the bucket. Undefined where the throttle has no bucket. */
 export function createPodBucket(settings: BucketSettings | null, startMs: number) {
   if (!settings) return undefined;
   const { unit, burstS } = settings;
-  // Nothing bounds it until somebody says what comes in.
+  // Unbounded until a rate is known.
   let rate: BucketRate | undefined;
   let bucket: Bucket = { units: 0 };
   let filledMs = startMs;
@@ -83,14 +83,14 @@ export function createPodBucket(settings: BucketSettings | null, startMs: number
       rate = next;
     },
 
-    /** How long until there is enough for such a call. */
+    /** How long until there is enough for a call of so many units. */
     waitMs(units: number, nowMs: number): number {
       if (!rate) return 0;
       const result = takeUnits(bucket, rate, { units, elapsedMs: nowMs - filledMs });
       return result.taken ? 0 : result.waitMs;
     },
 
-    /** For how many such calls there is enough, one after the other; at least one where it waits for none. */
+    /** For how many calls of so many units there is enough. At least one: the caller has checked `waitMs`. */
     affordableCalls(units: number, nowMs: number): number {
       fill(nowMs);
       return !rate || units <= 0 ? Infinity : Math.max(1, Math.floor(bucket.units / units));

@@ -3,7 +3,7 @@ import type { Priority } from "./wait-queue.ts";
 
 export type LimiterErrors = ReturnType<typeof createLimiterErrors>;
 
-/** What those get who ask a limiter for a permit and can't have one. */
+/** The errors of a limiter that grants no permit. */
 export function createLimiterErrors(name: string, key: string) {
   const label = key === "" ? `the throttle "${name}"` : `the throttle "${name}" (${key})`;
   const details = { throttle: name, key };
@@ -11,19 +11,19 @@ export function createLimiterErrors(name: string, key: string) {
     open: (retryAfterMs: number) =>
       new FlotillaError(
         "throttle_open",
-        `${label} lets no calls through for now, since too many have failed`,
+        `${label} stops all calls for now, because too many have failed: try again later`,
         { retryAfterMs, details: { ...details, retryAfterMs } },
       ),
 
     full: (priority: Priority, maxWaiting: number) =>
       new FlotillaError(
         "throttle_full",
-        `${maxWaiting} calls of priority ${priority} wait for ${label} already`,
+        `${maxWaiting} calls of priority ${priority} already wait for ${label}: slow down, or raise maxWaiting`,
         { details: { ...details, priority, maxWaiting } },
       ),
 
     waitTimedOut: (maxWaitMs: number) =>
-      new FlotillaError("timeout", `no permit of ${label} came free within ${maxWaitMs} ms`, {
+      new FlotillaError("timeout", `got no permit of ${label} within ${maxWaitMs} ms`, {
         details: { ...details, maxWaitMs },
       }),
 

@@ -10,7 +10,7 @@ import type { LimiterSettings } from "./settings.ts";
 import { createCallStats, createSampleRecorder, type LimiterSnapshot } from "./stats.ts";
 import { type AcquireOptions, createWaitQueue, type Priority } from "./wait-queue.ts";
 
-/** Why a call can't begin now, and how long that will probably be so, where that is known. */
+/** Why a call can't begin now, and an estimate of how long it has to wait, where there is one. */
 type Refusal = {
   readonly by: HoldReason | "limit" | "closed";
   readonly waitMs?: number;
@@ -23,12 +23,12 @@ type Demand = {
   readonly blockedTasks: number;
 };
 
-/** What decides the limit on this pod where no allowance comes from outside. */
+/** Learns the limit from this pod's own calls. The limiter uses it while no allowance was granted. */
 export type Learner = {
   allowance(): Allowance;
-  /** Takes in what has happened since the last time. */
+  /** Learns from the calls that ended since the last sample. */
   learn(elapsedMs: number, sample: Sample): void;
-  /** What it knows, for people to look at. */
+  /** What it knows, for the snapshot. */
   state(): unknown;
 };
 
@@ -42,20 +42,20 @@ type LimiterOptions = {
   readonly settings: LimiterSettings;
   readonly learner: Learner;
   readonly classify?: Classify | undefined;
-  /** A timer that needn't keep the process alive; the clock's own if there is none. */
+  /** A timer that doesn't keep the process alive. Default: the clock's. */
   readonly background?: Clock["after"] | undefined;
 };
 
-/** How often what has happened is taken in, while something happens. */
+/** How often the limiter learns and checks deadlines, while there are calls. */
 const tickMs = 1_000;
-/** Waits that are shorter than this aren't worth a word. */
+/** `onWaiting` isn't called for waits that are shorter than this. */
 const reportPositionAfterMs = 250;
-/** How often the line is gone through for that at most, as each that joins has a moment of its own. */
+/** The shortest time between two passes over the queue, because every waiter is due at its own time. */
 const positionIntervalMs = 50;
 
 /**
- * The permits of one throttle and key on one pod: who has one, who waits for one, and what came of them.
- * How many there are comes from its learner, or from outside by `allow`.
+ * The permits of one throttle and key on one pod: the calls in flight, the calls that wait, and how
+ * calls ended. The limit comes from the learner, or from the fleet by `allow`.
  */
 export function createLimiter(options: LimiterOptions) {
   const { name, key, clock, random, settings, learner, background = clock.after } = options;
@@ -70,7 +70,7 @@ export function createLimiter(options: LimiterOptions) {
   const demandCallbacks = new Set<() => void>();
   const throttledCallbacks = new Set<() => void>();
   const freePermitCallbacks = new Set<() => void>();
-  // Deadlines and learning need not keep a process alive; those who wait do.
+  // Deadlines and learning need not keep a process alive; waiting calls do.
   const tickTimer = createTimer(clock, background, tick);
   const wakeTimer = createTimer(clock, clock.after, wake);
   const positionTimer = createTimer(clock, background, reportPositions);
@@ -81,7 +81,7 @@ export function createLimiter(options: LimiterOptions) {
   });
   let grantedAllowance: Allowance | undefined;
   let blockedTasks = 0;
-  /** Permits that are kept for tasks which are being claimed: given, but to no call yet. */
+  /** Permits that are reserved for tasks which are being claimed. No call holds them yet. */
   let reserved = 0;
   let lastLearnedMs = startMs;
   let lastUsedMs = startMs;
@@ -91,7 +91,7 @@ export function createLimiter(options: LimiterOptions) {
   const admits = (priority: Priority) =>
     admission.admits(priority, calls.size + reserved, calls.inFlightOf);
 
-  /** Goes by what is allowed now, from whoever decides that. */
+  /** Applies the present allowance: the learner's, or the granted one. */
   function applyAllowance(nowMs: number): void {
     const begins = admission.allow(learnsAlone() ? learner.allowance() : grantedAllowance, nowMs);
     if (begins) sampler.beginEpoch(admission.epoch(), calls.size);
@@ -100,7 +100,7 @@ export function createLimiter(options: LimiterOptions) {
 
   const failsFast = () => settings.whenOpen === "fail" && admission.breaker() === "open";
 
-  /** Takes in what has happened, where nobody else does. */
+  /** Learns from this pod's calls, unless the fleet decides the limit. */
   function learn(nowMs: number): void {
     if (!learnsAlone()) return;
     const elapsedMs = nowMs - lastLearnedMs;
@@ -110,7 +110,7 @@ export function createLimiter(options: LimiterOptions) {
   }
 
   function learnIfDue(nowMs: number): void {
-    // Half, since a throttled call may have been a reason to learn in between.
+    // Half a tick, because a throttled call may have triggered learning in between.
     if (nowMs - lastLearnedMs >= tickMs / 2) learn(nowMs);
   }
 
@@ -122,7 +122,7 @@ export function createLimiter(options: LimiterOptions) {
     return permit;
   }
 
-  /** A permit at once, or none: nobody is overtaken who could have it. */
+  /** A permit at once, or none. It doesn't overtake a waiting call that could have the permit. */
   function tryAcquire(request: AcquireOptions = {}): HeldPermit | undefined {
     const nowMs = clock.monotonic();
     lastUsedMs = nowMs;
@@ -138,7 +138,7 @@ export function createLimiter(options: LimiterOptions) {
     return beginCall(request, estimate, nowMs);
   }
 
-  /** How many tasks, up to so many, could be given a permit now. Those who wait come before them. */
+  /** How many tasks, up to `max`, could get a permit now. Waiting calls come before them. */
   function countFreePermits(max: number, request: AcquireOptions = {}): number {
     if (closed) return 0;
     const nowMs = clock.monotonic();
@@ -155,8 +155,8 @@ export function createLimiter(options: LimiterOptions) {
   }
 
   /**
-   * Keeps permits for tasks that are about to be claimed, up to so many, and says how many. Each is for
-   * one call of `fromAside`, or is given back.
+   * Reserves up to `max` permits for tasks that are about to be claimed, and returns how many. Each is
+   * then used by one `useReserved`, or returned by `returnReserved`.
    */
   function reserve(max: number, request?: AcquireOptions): number {
     lastUsedMs = clock.monotonic();
@@ -168,7 +168,7 @@ export function createLimiter(options: LimiterOptions) {
   function acquire(request: AcquireOptions = {}): Promise<HeldPermit> {
     if (request.signal?.aborted) return Promise.reject(request.signal.reason);
     if (closed) return Promise.reject(limiterErrors.closed());
-    // With others waiting, it stands in line first, so that turns are counted the same for all.
+    // While other calls wait, this one joins the queue, so that every 16th turn is counted for all.
     const permit = waiting.size === 0 ? tryAcquire(request) : undefined;
     if (permit) return Promise.resolve(permit);
     if (failsFast()) return Promise.reject(limiterErrors.open(admission.holdMs(clock.monotonic())));
@@ -176,14 +176,14 @@ export function createLimiter(options: LimiterOptions) {
     if (waiting.sizeOf(priority) >= settings.maxWaiting) {
       return Promise.reject(limiterErrors.full(priority, settings.maxWaiting));
     }
-    const granted = waitQueue.join({ asked: request, priority, estimate }, grantPermits);
+    const granted = waitQueue.join({ request, priority, estimate }, grantPermits);
     if (request.onWaiting) positionTimer.set(clock.monotonic() + reportPositionAfterMs);
     grantPermits();
     if (waiting.size > 0) reportDemand();
     return granted;
   }
 
-  /** Gives out what can be given: to those who wait, in turn, and then to tasks that could be claimed. */
+  /** Grants the free permits: to waiting calls in their order, then to tasks that could be claimed. */
   function grantPermits(): void {
     if (closed) return;
     if (waiting.size > 0) grantWaiters();
@@ -198,7 +198,7 @@ export function createLimiter(options: LimiterOptions) {
         if (waiting.size > 0) sampler.recordLimited();
         break;
       }
-      const { asked: request, estimate, grant } = entry.item;
+      const { request, estimate, grant } = entry.item;
       if (admission.holdReason(estimate, nowMs)) break;
       waiting.take(entry);
       grant(beginCall(request, estimate, nowMs));
@@ -206,13 +206,13 @@ export function createLimiter(options: LimiterOptions) {
     if (waiting.size > 0) wakeTimer.set(nowMs + wakeInMs(nowMs));
   }
 
-  /** When those who wait should be looked at again, though nobody has given a permit back. */
+  /** When to try waiting calls again, although no permit was released. */
   function wakeInMs(nowMs: number): number {
     const waitMs = admission.waitMs(waiting.next(admits)?.item.estimate ?? 0, nowMs);
     return waitMs > 0 ? Math.min(waitMs, tickMs) : tickMs;
   }
 
-  /** One pass over the line, so that it costs the same for each who waits however many do. */
+  /** One pass over the whole queue, so that the cost per waiting call doesn't grow with the queue. */
   function reportPositions(): void {
     const nowMs = clock.monotonic();
     const holdMs = admission.holdMs(nowMs);
@@ -220,7 +220,7 @@ export function createLimiter(options: LimiterOptions) {
     let nextMs = Infinity;
     let ahead = 0;
     for (const { item } of waiting) {
-      const { onWaiting } = item.asked;
+      const { onWaiting } = item.request;
       const reportMs = item.sinceMs + reportPositionAfterMs;
       if (onWaiting && nowMs < reportMs) {
         nextMs = Math.min(nextMs, Math.max(reportMs, nowMs + positionIntervalMs));
@@ -243,14 +243,14 @@ export function createLimiter(options: LimiterOptions) {
     calls.ended(permit, outcome.kind, nowMs);
     const used = outcome.used ?? permit.usedAmount;
     admission.tokens?.settleEstimate(permit.estimate, used, nowMs);
-    // Calls made under this permit have told of their failure when it happened.
-    if (outcome.kind === "success" || permit.told !== outcome.kind) {
+    // The failure of a call made under this permit was recorded when it happened.
+    if (outcome.kind === "success" || permit.nestedFailure !== outcome.kind) {
       recordOutcome(permit, outcome, nowMs - permit.beganMs, used ?? permit.estimate);
     }
     grantPermits();
   }
 
-  /** Counts how a call ended, and reacts to it where that can't wait. */
+  /** Records how a call ended. A throttled call is reacted to at once. */
   function recordOutcome(
     permit: HeldPermit,
     outcome: CallOutcome,
@@ -304,14 +304,14 @@ export function createLimiter(options: LimiterOptions) {
     tryAcquire,
     nowMs: clock.monotonic,
 
-    /** How a call ended that threw this or gave this response, whoever may have cut it short. */
+    /** How a call ended that threw this or returned this response, or was aborted. */
     outcomeOf(permit: HeldPermit, thing: unknown): CallOutcome {
       if (permit.timedOut) return { kind: permit.late };
       if (permit.givenUp) return { kind: permit.gaveUpAs };
       return classifyCall(thing, clock.now(), options.classify);
     },
 
-    /** Why there is no permit just now, for such a call. */
+    /** Why such a call gets no permit now. */
     findRefusal(request: AcquireOptions = {}): Refusal | undefined {
       const nowMs = clock.monotonic();
       if (closed) return { by: "closed" };
@@ -329,7 +329,7 @@ export function createLimiter(options: LimiterOptions) {
     roomFor: countFreePermits,
     setAside: reserve,
 
-    /** Makes one that was set aside the permit of a task; none where it can't be used any more. */
+    /** Turns a reserved permit into the permit of a task. Undefined where it can't be used any more. */
     useReserved(request: AcquireOptions = {}): HeldPermit | undefined {
       reserved--;
       const nowMs = clock.monotonic();
@@ -345,9 +345,10 @@ export function createLimiter(options: LimiterOptions) {
     },
 
     /**
-     * Lets a call take over a permit that was given for it some time ago. None where that was too long
-     * ago, or where the pod has lost its share since: others count on it that no call begins after that.
-     * Nor while nobody may call; what it costs was taken from the bucket when it was given.
+     * Lets a call take over the permit that its task was claimed with. Undefined where the permit has
+     * timed out, where the pod has lost its share (other pods rely on it that no call begins after
+     * that), and during a hold or an open breaker. The bucket doesn't matter: the estimate was taken when
+     * the permit began.
      */
     takeOver(permit: HeldPermit, signal?: AbortSignal): HeldPermit | undefined {
       const by = admission.holdReason(0, clock.monotonic());
@@ -360,14 +361,14 @@ export function createLimiter(options: LimiterOptions) {
       return permit;
     },
 
-    /** Counts the failure of a call that was made under a permit, when it happens. */
+    /** Records the failure of a call that was made under a permit, when it happens. */
     recordNestedOutcome(permit: HeldPermit, outcome: CallOutcome, latencyMs: number): void {
       const failed = outcome.kind !== "success" && outcome.kind !== "ignored";
-      permit.told = failed ? outcome.kind : undefined;
+      permit.nestedFailure = failed ? outcome.kind : undefined;
       if (failed) recordOutcome(permit, outcome, latencyMs, 0);
     },
 
-    /** Goes by this from now on; without it by what the pod has learned alone, or by nothing. */
+    /** Applies this allowance. Undefined: the pod learns alone in mode `local`, and else has no permits. */
     allow(next: Allowance | undefined): void {
       grantedAllowance = next;
       applyAllowance(clock.monotonic());
@@ -382,7 +383,7 @@ export function createLimiter(options: LimiterOptions) {
       blockedTasks,
     }),
 
-    /** How many tasks wait to be claimed for want of permits. */
+    /** Sets how many tasks aren't claimed because there is no permit. */
     setBlockedTasks(count: number): void {
       const more = count > blockedTasks;
       blockedTasks = count;
@@ -390,27 +391,27 @@ export function createLimiter(options: LimiterOptions) {
       if (more) reportDemand();
     },
 
-    /** Called back when there is demand that can't be met. */
+    /** Subscribes to demand that can't be met with the present permits. */
     onWant(callback: () => void): () => void {
       demandCallbacks.add(callback);
       return () => void demandCallbacks.delete(callback);
     },
 
-    /** Called back when there may be permits for tasks that wait to be claimed. */
+    /** Subscribes to permits that become free while tasks are blocked. */
     onFreePermits(callback: () => void): () => void {
       freePermitCallbacks.add(callback);
       return () => void freePermitCallbacks.delete(callback);
     },
 
-    /** Called back when a call was throttled. */
+    /** Subscribes to throttled calls. */
     onThrottled(callback: () => void): () => void {
       throttledCallbacks.add(callback);
       return () => void throttledCallbacks.delete(callback);
     },
 
-    /** Whether nothing is lost to others by forgetting it. */
+    /** True when this limiter can be dropped: no calls, no waiters, no lease. */
     isIdle(): boolean {
-      // Until its lease is over or given back, the row speaks of it, and another here would be taken for it.
+      // The row names this pod until the lease ends or is returned; a new limiter here would use its share.
       const leased = (grantedAllowance?.untilMs ?? -Infinity) > clock.monotonic();
       const used = calls.size + reserved + waiting.size + blockedTasks > 0;
       return !used && !leased && !grantedAllowance?.limit && !closed;
@@ -419,7 +420,7 @@ export function createLimiter(options: LimiterOptions) {
     longestMs: calls.longestMs,
     callsLastMs: calls.maxDurationMs,
 
-    /** When it was last asked for a permit, by the clock's monotonic time. */
+    /** When a permit was last requested, by the clock's monotonic time. */
     lastUsedMs: () => lastUsedMs,
 
     snapshot(): LimiterSnapshot {
@@ -443,7 +444,7 @@ export function createLimiter(options: LimiterOptions) {
       };
     },
 
-    /** Gives nothing out any more; permits that are out may still be given back. */
+    /** Grants no more permits. Those in flight may still be released. */
     close(): void {
       if (closed) return;
       closed = true;
@@ -457,7 +458,7 @@ export function createLimiter(options: LimiterOptions) {
 
 /**
  * One timer that is only ever brought forward, so that a thousand calls with a deadline need no more
- * than one. Whoever is called back sets it again.
+ * than one. The callback sets it again.
  */
 function createTimer(clock: Clock, after: Clock["after"], callback: () => void) {
   let armedMs = Infinity;

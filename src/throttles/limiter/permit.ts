@@ -5,41 +5,40 @@ import type { AcquireOptions, Priority } from "./wait-queue.ts";
 import { zeroPerPriority } from "./admission.ts";
 import { maxCallDurationMs, type LimiterSettings } from "./settings.ts";
 
-/** How a call ended, as whoever made it can tell. */
+/** How a call ended, as far as its caller knows. */
 export type CallOutcome = {
   readonly kind: OutcomeKind;
-  /** How long the downstream asks everybody to stay away. */
+  /** How long the downstream wants no calls. */
   readonly retryAfterMs?: number;
-  /** Whether it said which of its limits was met: of calls per time, or of calls at once. */
+  /** Which limit was met, where the downstream names it: calls per time, or calls at once. */
   readonly limitedBy?: "rate" | "concurrency";
   /** What the call cost in the bucket's unit. */
   readonly used?: number;
 };
 
-/** What a call is told, and may tell, while it runs. */
+/** What a running call gets: its signal, and callbacks to report its cost and its first token. */
 export type ThrottledCall = {
   /** Fires when the call's time is up, or when the caller's own signal does. */
   readonly signal: AbortSignal;
-  /** Says what the call cost in the bucket's unit, such as tokens. The last word counts. */
+  /** Reports what the call cost in the bucket's unit, such as tokens. The last value counts. */
   used(amount: number): void;
-  /** Says that the first piece of a streamed answer is there. */
+  /** Reports that the first piece of a streamed answer has arrived. */
   firstToken(): void;
 };
 
-/** The right to one call at a time, from when it is given until it is given back. */
+/** The right to one call at a time, from when it is granted until it is released. */
 export type Permit = ThrottledCall & {
-  /** Whether it was given back, by its holder or because its time was up. */
+  /** Whether it was released, by its holder or because its time was up. */
   readonly released: boolean;
-  /** Gives it back, once; what comes later is ignored. */
+  /** Releases the permit. Later calls are ignored. */
   release(ending: OutcomeKind | CallOutcome): void;
 };
 
-/** What a permit needs of the limiter that gave it. */
+/** What a permit needs of its limiter. */
 type PermitHost = {
   nowMs(): number;
-  /** It has another deadline now. */
+  /** The permit has another deadline now. */
   watchDeadline(deadlineMs: number): void;
-  /** It was given back. */
   onReleased(permit: HeldPermit, ending: CallOutcome): void;
 };
 
@@ -56,7 +55,7 @@ type PermitStart = {
 const succeeded: CallOutcome = { kind: "success" };
 const tooLate: CallOutcome = { kind: "timeout" };
 
-/** A class, since there is one per call, and what they can do needn't be made anew each time. */
+/** A class, because there is one per call, and methods on a prototype cost nothing to create. */
 export class HeldPermit implements Permit {
   readonly priority: Priority;
   readonly estimate: number;
@@ -68,23 +67,23 @@ export class HeldPermit implements Permit {
   beganMs: number;
   deadlineMs: number;
   released = false;
-  /** Whoever it was given to has ended with it; calls made under it may go on. */
+  /** Its holder has released it; calls made under it may still run. */
   over = false;
   /** Its call's time was up before it ended. */
   timedOut = false;
   /** The caller's own signal has fired. */
   givenUp = false;
-  /** What that says about the downstream: nothing, unless the caller waited for as long as it could. */
+  /** What the abort counts as. It says nothing about the downstream, unless it was a timeout. */
   gaveUpAs: OutcomeKind = "ignored";
   firstTokenMs: number | undefined;
   usedAmount: number | undefined;
-  /** The last failure of a call made under this permit, which was counted already. */
-  told: OutcomeKind | undefined;
-  /** What it counts as if it has to be taken back: whose fault it is that it takes so long. */
+  /** The last failure of a call made under this permit, which was recorded already. */
+  nestedFailure: OutcomeKind | undefined;
+  /** What the call counts as when its time is up: `ignored` while a slow reader holds up the stream. */
   late: OutcomeKind = "timeout";
-  /** Told when it is given back because its time was up while its call still ran. */
+  /** Called when the permit is taken back because its time was up while its call still ran. */
   onTakenBack: ((why: unknown) => void) | undefined;
-  /** How many calls are made under it. */
+  /** How many calls run under it. */
   #under = 0;
   #ending: OutcomeKind | CallOutcome | undefined;
   #abort: AbortController | undefined;
@@ -105,7 +104,7 @@ export class HeldPermit implements Permit {
     if (signal) this.linkSignal(signal);
   }
 
-  // Most calls never ask for it, and making one costs as much as all the rest.
+  // Most calls never read it, and creating one costs as much as the rest of the permit.
   get signal(): AbortSignal {
     if (!this.#abort) {
       this.#abort = new AbortController();
@@ -114,7 +113,7 @@ export class HeldPermit implements Permit {
     return this.#abort.signal;
   }
 
-  // Bound, since calls like to take what they are given apart.
+  // Bound, because callers destructure the call.
   readonly used = (amount: number): void => {
     if (isAmount(amount)) this.usedAmount = amount;
   };
@@ -126,12 +125,12 @@ export class HeldPermit implements Permit {
   release(ending: OutcomeKind | CallOutcome): void {
     if (this.over) return;
     this.over = true;
-    // Whoever ended didn't wait for calls that it had begun, and those still reach the downstream.
+    // The holder didn't wait for calls that it began, and those still load the downstream.
     if (this.#under > 0) this.#ending = ending;
     else this.#free(ending);
   }
 
-  /** A call begins under it. Gives what says, once, that this call has ended. */
+  /** A call begins under this permit. Returns a function that ends that call, once. */
   enter(): () => void {
     this.#under++;
     let left = false;
@@ -148,21 +147,21 @@ export class HeldPermit implements Permit {
     this.released = true;
     this.over = true;
     if (this.#outer) this.#outer.removeEventListener("abort", this.#onOuterAbort!);
-    const told = toCallOutcome(ending);
-    this.#host.onReleased(this, told ?? { kind: "ignored" });
-    if (told) return;
+    const outcome = toCallOutcome(ending);
+    this.#host.onReleased(this, outcome ?? { kind: "ignored" });
+    if (outcome) return;
     throw new FlotillaError(
       "invalid_option",
       `a permit is released with one of ${outcomeKinds.join(", ")}`,
     );
   }
 
-  /** How it ends where all went well: an answer that came after its time was up is too late. */
+  /** The outcome of a call that returned: an answer that came after the timeout counts as one. */
   success(): CallOutcome {
     return this.timedOut ? tooLate : succeeded;
   }
 
-  /** Begins anew, for a call that takes over a permit which was given some time ago. */
+  /** Restarts the permit for a call that takes it over from a claim. */
   begin(epoch: number, number: number, signal?: AbortSignal): void {
     this.epoch = epoch;
     this.number = number;
@@ -172,7 +171,7 @@ export class HeldPermit implements Permit {
     if (signal) this.linkSignal(signal);
   }
 
-  /** Ends the call when the caller's signal fires; what it then does is nobody's failure. */
+  /** Aborts the call when the caller's signal fires. That counts as no failure, unless it is a timeout. */
   linkSignal(signal: AbortSignal): void {
     const onAbort = () => {
       if (this.released || this.timedOut) return;
@@ -186,7 +185,7 @@ export class HeldPermit implements Permit {
     signal.addEventListener("abort", onAbort, { once: true });
   }
 
-  /** Its deadline has come: first the call is asked to end, then the permit is taken back. */
+  /** The deadline has passed: first the call's signal fires, after the grace the permit is taken back. */
   expire(): void {
     if (this.timedOut || this.givenUp) {
       this.#free(this.#ending ?? (this.timedOut ? this.late : this.gaveUpAs));
@@ -225,14 +224,14 @@ export function createCallsInFlight(settings: LimiterSettings, host: PermitHost)
   let longestMs = 0;
   let succeeded = 0;
 
-  /** How long the longest call has lasted, of those that ended and of those that haven't. */
+  /** How long the longest call has lasted so far, ended or in flight. */
   const longest = (): number => {
     for (const { beganMs } of inFlight) return Math.max(longestMs, host.nowMs() - beganMs);
     return longestMs;
   };
 
   return {
-    /** How many there are, of each priority. */
+    /** Calls in flight by priority. */
     inFlightOf,
     get size() {
       return inFlight.size;
@@ -250,7 +249,7 @@ export function createCallsInFlight(settings: LimiterSettings, host: PermitHost)
         epoch,
         number: ++begun,
         nowMs,
-        // Others wait for `callTimeoutMs` before they take over what a pod that is gone had granted.
+        // Other pods wait for `callTimeoutMs` before they take over the share of a pod that is gone.
         timeoutMs: Math.min(request.timeoutMs ?? Infinity, settings.callTimeoutMs),
         graceMs: settings.graceMs,
       };
@@ -260,10 +259,10 @@ export function createCallsInFlight(settings: LimiterSettings, host: PermitHost)
       return permit;
     },
 
-    /** A call takes over a permit that was given for it some time ago. */
+    /** A call takes over the permit that its task was claimed with. */
     takeOver(permit: HeldPermit, epoch: number, signal: AbortSignal | undefined): void {
       permit.begin(epoch, ++begun, signal);
-      // They stand in the order in which their calls began.
+      // The set is in the order in which calls began.
       inFlight.delete(permit);
       inFlight.add(permit);
     },
@@ -275,7 +274,7 @@ export function createCallsInFlight(settings: LimiterSettings, host: PermitHost)
       if (kind === "success") succeeded++;
     },
 
-    /** Ends those whose time is up, and gives when that of the next one will be. */
+    /** Expires permits whose deadline has passed, and returns the next deadline. */
     expire(nowMs: number): number {
       let nextMs = Infinity;
       for (const permit of inFlight) {
@@ -287,7 +286,7 @@ export function createCallsInFlight(settings: LimiterSettings, host: PermitHost)
 
     longestMs: longest,
 
-    /** How long those that are in flight now may still last, for those who can't ask any more. */
+    /** How long calls may last. Other pods wait that long when this pod has fallen silent. */
     maxDurationMs: (): number => maxCallDurationMs(settings, { succeeded, longestMs: longest() }),
   };
 }

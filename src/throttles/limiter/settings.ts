@@ -6,33 +6,33 @@ export const throttleModes = ["local", "leader", "hybrid"] as const;
 
 export type ThrottleMode = (typeof throttleModes)[number];
 
-/** What a pod's limiter goes by. All of it is given; defaults are the declaration's business. */
+/** The settings of a pod's limiter, complete: `declareThrottle` fills in the defaults. */
 export type LimiterSettings = {
   readonly mode: ThrottleMode;
-  /** What the limit is learned by. */
+  /** How the limit is learned. */
   readonly controller: ControllerSettings;
   readonly callTimeoutMs: number;
-  /** How long a call may go on after its signal has fired, before its permit is taken back. */
+  /** How long a call may still run after its signal has fired, before its permit is taken back. */
   readonly graceMs: number;
-  /** How many may wait, of each priority. */
+  /** How many calls may wait, of each priority. */
   readonly maxWaiting: number;
   readonly reserve: Reserve;
   readonly whenOpen: "wait" | "fail";
-  /** What a call is taken to cost in the bucket's unit, where its caller doesn't say. */
+  /** The cost of a call in the bucket's unit, where its caller gives no estimate. */
   readonly estimate: number;
   /** For how long a pod holds a share of the fleet's permits without renewing it. */
   readonly leaseMs: number;
 };
 
-// Calls that last longer than any before them are twice as long at most, as a rule.
+// A call that lasts longer than any before it is rarely more than twice as long.
 const durationHeadroom = 2;
 const minDurationMs = 10_000;
-// Fewer say too little about how long calls last.
+// Fewer calls say too little about how long calls last.
 const minCalls = 20;
 
 /**
- * How long calls of a pod that has fallen silent may still last, by the longest that it has made, once
- * it has made some. No call can hold its permit for longer than its timeout and its grace.
+ * How long calls of a pod that has fallen silent may still last, estimated from its longest call once
+ * enough have succeeded. No call can hold its permit for longer than its timeout and its grace.
  */
 export function maxCallDurationMs(
   { callTimeoutMs, graceMs }: Pick<LimiterSettings, "callTimeoutMs" | "graceMs">,

@@ -13,7 +13,7 @@ import type { ThrottleMode } from "./settings.ts";
 
 type MutableCounts = Record<OutcomeKind, number>;
 
-/** Gathers what the calls of a while amount to, without making anything anew for each call. */
+/** Collects the outcomes of calls into a sample, without an allocation per call. */
 export function createSampleRecorder(startMs: number) {
   let epoch = 0;
   let sinceMs = startMs;
@@ -39,7 +39,7 @@ export function createSampleRecorder(startMs: number) {
       if (inFlight > peak) peak = inFlight;
     },
 
-    /** Somebody found the limit reached. */
+    /** A call found the limit reached. */
     recordLimited(): void {
       limited = true;
     },
@@ -59,7 +59,7 @@ export function createSampleRecorder(startMs: number) {
       used += outcome.used ?? 0;
     },
 
-    /** From here on, what was counted so far is of an earlier epoch. */
+    /** Begins an epoch: the counts so far belong to an earlier one. */
     beginEpoch(next: number, inFlight: number): void {
       if (next === epoch) return;
       epoch = next;
@@ -101,7 +101,7 @@ export function createSampleRecorder(startMs: number) {
   };
 }
 
-/** What one throttle and key look like on one pod. */
+/** One throttle and key on one pod. */
 export type LimiterSnapshot = {
   readonly name: string;
   readonly key: string;
@@ -115,15 +115,15 @@ export type LimiterSnapshot = {
   readonly breaker: BreakerState;
   /** For how long no call may begin. */
   readonly holdMs: number;
-  /** Whether the pod stays below its share by itself, because of throttled calls. */
+  /** Whether the pod stays below its share because of throttled calls. */
   readonly braked: boolean;
   readonly bucket?: BucketSnapshot;
-  /** How calls have ended since the pod began. */
+  /** How calls have ended since the pod started. */
   readonly outcomes: OutcomeCounts;
-  /** Of successful calls of the last minute or so. */
+  /** Percentiles of successful calls in the last minute or less. */
   readonly latencyMs: { readonly p50?: number; readonly p95?: number };
   readonly firstTokenMs: { readonly p50?: number; readonly p95?: number };
-  /** How long all successful calls took since the pod began. */
+  /** The durations of all successful calls since the pod started. */
   readonly durations: { readonly counts: Histogram; readonly sumMs: number };
   /** What the pod has learned by itself, in the mode `local`. */
   readonly learned?: unknown;
@@ -131,7 +131,7 @@ export type LimiterSnapshot = {
 
 const windowMs = 30_000;
 
-/** Counts for people: they add up for ever, and latencies are of the present and the last window. */
+/** Statistics for the snapshot: counts since the start, latencies of the present and the last window. */
 export function createCallStats(startMs: number) {
   const outcomes: Record<OutcomeKind, number> = {
     success: 0,
@@ -168,7 +168,7 @@ export function createCallStats(startMs: number) {
       meanMs = meanMs === undefined ? outcome.latencyMs : meanMs * 0.9 + outcome.latencyMs * 0.1;
     },
 
-    /** How long somebody probably waits behind so many others. */
+    /** About how long a call waits behind `ahead` others. */
     estimateWaitMs(ahead: number, limit: number): number | undefined {
       if (meanMs === undefined || limit < 1) return undefined;
       return Math.ceil(((ahead + 1) * meanMs) / limit);

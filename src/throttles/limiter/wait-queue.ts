@@ -2,22 +2,21 @@ import type { Clock } from "../../base/clock.ts";
 import type { LimiterErrors } from "./errors.ts";
 import type { HeldPermit } from "./permit.ts";
 
-/** Who goes first where not all can: the earlier in this list, the sooner. */
+/** Priorities of calls, the most urgent first. */
 export const priorities = ["control", "interactive", "retry", "batch"] as const;
 
 export type Priority = (typeof priorities)[number];
 
-// So that a steady stream of urgent calls slows the others down and never stops them.
+// So that a steady stream of urgent calls slows the others down, and never starves them.
 const oldestFirstEvery = 16;
 
-/** One place in a queue. The links are the queue's own. */
+/** An entry of a doubly linked list. Only the queue changes the links. */
 export type WaitEntry<Item> = {
   readonly item: Item;
   readonly priority: Priority;
   readonly number: number;
   previous: WaitEntry<Item> | undefined;
   next: WaitEntry<Item> | undefined;
-  /** Whether it still waits. */
   isWaiting: boolean;
 };
 
@@ -28,9 +27,9 @@ type PriorityList<Item> = {
 };
 
 /**
- * Those who wait for a permit: first come, first served within a priority, the higher priority first,
- * and every 16th time the one that has waited longest of all. Leaving costs the same anywhere in a line,
- * since callers give up by the thousand when something hangs.
+ * Waiting calls: the higher priority first, first come, first served within a priority, and every 16th
+ * time the call that has waited longest of all. Removal is O(1) anywhere in the queue, because callers
+ * give up by the thousand when a downstream hangs.
  */
 export function createPriorityQueue<Item>() {
   const lists: Record<Priority, PriorityList<Item>> = {
@@ -82,7 +81,7 @@ export function createPriorityQueue<Item>() {
 
     remove,
 
-    /** Whose turn it is among those priorities that may have a permit now. */
+    /** The next entry among the priorities that may have a permit now. */
     next(admits: (priority: Priority) => boolean): WaitEntry<Item> | undefined {
       if (size === 0) return undefined;
       const oldestFirst = (taken + 1) % oldestFirstEvery === 0;
@@ -96,12 +95,12 @@ export function createPriorityQueue<Item>() {
       return found;
     },
 
-    /** Takes it out because it has got its permit, which counts as a turn. */
+    /** Removes an entry that gets its permit, which counts as a turn. */
     take(entry: WaitEntry<Item>): void {
       if (remove(entry)) taken++;
     },
 
-    /** Everybody, in the order in which they are served, but for every 16th turn. */
+    /** All entries, in the order in which they are served, except for every 16th turn. */
     *[Symbol.iterator](): Iterator<WaitEntry<Item>> {
       for (const priority of priorities) {
         for (let entry = lists[priority].first; entry; entry = entry.next) yield entry;
@@ -115,9 +114,9 @@ function emptyList<Item>(): PriorityList<Item> {
 }
 
 export type AcquireOptions = {
-  /** Ends the waiting, and tells the call to end. */
+  /** Ends the wait, and aborts the call. */
   readonly signal?: AbortSignal | undefined;
-  /** `batch`, unless the task or session that it is made for has another. */
+  /** Default: the priority of the task or session that makes the call, else `batch`. */
   readonly priority?: Priority | undefined;
   /** What the call will probably cost in the bucket's unit. */
   readonly estimate?: number | undefined;
@@ -125,11 +124,11 @@ export type AcquireOptions = {
   readonly timeoutMs?: number | undefined;
   /** How long to wait for a permit at most. */
   readonly maxWaitMs?: number | undefined;
-  /** Told where it stands while it waits: after a quarter of a second, and then every second or so. */
+  /** Called with the position in the queue: after a quarter of a second, and then about every second. */
   readonly onWaiting?: ((at: QueuePosition) => void) | undefined;
 };
 
-/** Where a call stands that waits for a permit, on its pod. */
+/** The position of a call that waits for a permit on its pod. */
 export type QueuePosition = {
   /** How many other calls of the same throttle and key wait on this pod and are served before it. */
   readonly ahead: number;
@@ -137,28 +136,32 @@ export type QueuePosition = {
   readonly aboutMs?: number;
 };
 
-/** What stands in line: what was asked for, and how to end the waiting. */
+/** A waiting call: its request, and how its wait ends. */
 type Waiter = {
-  readonly asked: AcquireOptions;
+  readonly request: AcquireOptions;
   readonly estimate: number;
-  /** When it has joined, of `clock.monotonic`. */
+  /** When it joined, by `clock.monotonic`. */
   readonly sinceMs: number;
   grant(permit: HeldPermit): void;
   refuse(error: unknown): void;
 };
 
-/** Those who wait for a permit, each of whom may give up at any time. */
+/** The queue of one limiter. A waiting call may give up at any time. */
 export function createWaitQueue(clock: Clock, errors: LimiterErrors) {
   const waiting = createPriorityQueue<Waiter>();
   return {
     waiting,
 
-    /** Stands in line. `onLeft` is told of those who give up, as others may go then. */
+    /** Adds a call. `onLeft` is called when it gives up, because others may be next then. */
     join(
-      { asked, priority, estimate }: Pick<Waiter, "asked" | "estimate"> & { priority: Priority },
+      {
+        request,
+        priority,
+        estimate,
+      }: Pick<Waiter, "request" | "estimate"> & { priority: Priority },
       onLeft: () => void,
     ): Promise<HeldPermit> {
-      const { signal, maxWaitMs } = asked;
+      const { signal, maxWaitMs } = request;
       return new Promise((resolve, reject) => {
         let cancelTimer: (() => void) | undefined;
         const end = () => {
@@ -173,7 +176,7 @@ export function createWaitQueue(clock: Clock, errors: LimiterErrors) {
         };
         const onAbort = () => giveUp(signal!.reason);
         const entry = waiting.add(priority, {
-          asked,
+          request,
           estimate,
           sinceMs: clock.monotonic(),
           grant(permit) {

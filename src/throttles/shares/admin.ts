@@ -19,33 +19,78 @@ import {
   unpinBound,
 } from "./sql.ts";
 
+/** One throttle and key in the whole fleet. */
+export type ThrottleView = ThrottleId & {
+  /** How many calls all pods may have in flight at once. */
+  readonly bound: number;
+  readonly epoch: number;
+  /** The limit that was set by hand, and when it was last pinned or unpinned. */
+  readonly pinned?: number;
+  readonly pinnedAtMs?: number;
+  readonly settings: ControllerSettings;
+  readonly breaker: CallConstraints["breaker"];
+  readonly holdMs: number;
+  readonly refillPerS?: number;
+  readonly inFlight: number;
+  /** Waiting calls and tasks, summed over pods: a task that two pods could claim counts twice. */
+  readonly waiting: number;
+  /** The calls among them; each waits on one pod. */
+  readonly callsWaiting: number;
+  /** How calls have ended since the throttle's first use. */
+  readonly outcomes: ThrottleStats["outcomes"];
+  readonly p95Ms?: number;
+  readonly firstTokenP95Ms?: number;
+  /** Average duration and cost (in the bucket's unit) of successful calls, weighted towards the latest. */
+  readonly meanMs?: number;
+  readonly meanCost?: number;
+  readonly pods: readonly PodView[];
+  readonly lastUpdateMs: number;
+};
+
+export type PodView = {
+  readonly podId: string;
+  readonly share: number;
+  readonly inFlight: number;
+  readonly waiting: number;
+  readonly callsWaiting: number;
+  /** The age of its last report, by the store's clock; absent where there is none. */
+  readonly reportedMs?: number;
+};
+
 export type ThrottlePage = { readonly throttles: ThrottleView[]; readonly next: string | null };
 
 export type ThrottleListOptions = {
-  /** The `next` of the page before. */
+  /** The `next` of the last page. */
   cursor?: string;
   /** 1 to 1,000. Default 100. */
   limit?: number;
 };
 
 export type ThrottleKey = {
-  /** Which of its limits is meant, where it is keyed. */
+  /** The key, where the throttle is keyed. */
   key?: string;
 };
 
-/** What the fleet knows of its throttles, and how it is set by hand. */
+/** Reads the throttles of the fleet, and pins their limits. */
 export type ThrottlesClient = {
-  /** A page, in the order of their names and keys. */
+  /** A page, ordered by name and key. */
   list(options?: ThrottleListOptions): Promise<ThrottlePage>;
   get(name: string, options?: ThrottleKey): Promise<ThrottleView | undefined>;
-  /** Holds the limit of all pods where somebody says. Nothing is learned until it is unpinned. */
+  /** Sets the limit of all pods by hand. Nothing is learned until it is unpinned. */
   pin(name: string, limit: number, options?: ThrottleKey): Promise<ThrottleView>;
   /** Lets the limit be learned again, from what was known before it was pinned. */
   unpin(name: string, options?: ThrottleKey): Promise<ThrottleView>;
 };
 
+const maxPage = 1_000;
+// Pods with demand report every second.
+const reportedWithinMs = 10_000;
+
 const pinRange = { min: 0, max: 100_000 };
 
+const maxTries = 50;
+
+/** Creates the client for throttles, for pods and for programs without one. */
 export function createThrottlesClient({ database }: { database: Database }): ThrottlesClient {
   return {
     async list(options = {}) {
@@ -76,11 +121,11 @@ function checkedThrottleId(name: string, options: ThrottleKey = {}): ThrottleId 
   if (isText(name) && isText(key)) return { name, key };
   throw new FlotillaError(
     "invalid_option",
-    "the name and the key of a throttle must be texts that a database can store",
+    "the name and the key of a throttle must be strings that a database can store (no NUL, no lone surrogates)",
   );
 }
 
-// Names and keys may hold anything, so none of them can stand between the two.
+// Names and keys may contain any character, so there is no separator to join them by.
 function cursorOf({ name, key }: ThrottleId): string {
   return Buffer.from(JSON.stringify([name, key])).toString("base64url");
 }
@@ -99,63 +144,21 @@ function isText(value: unknown): value is string {
   return typeof value === "string" && isStorable(value);
 }
 
-/** It is known to the store from its first use on. */
+/** The store has a row from the throttle's first use on. */
 function missing({ name, key }: ThrottleId): never {
   const label = JSON.stringify(name.slice(0, 80));
   const of = key === "" ? "" : ` with the key ${JSON.stringify(key.slice(0, 80))}`;
   throw new FlotillaError("not_found", `no pod has used a throttle ${label}${of} yet`);
 }
 
-/** One throttle and key as the whole fleet sees it. */
-export type ThrottleView = ThrottleId & {
-  /** How many calls all pods may have in flight at once. */
-  readonly bound: number;
-  readonly epoch: number;
-  /** What somebody has set it to by hand, and when that was last done or undone. */
-  readonly pinned?: number;
-  readonly pinnedAtMs?: number;
-  readonly settings: ControllerSettings;
-  readonly breaker: CallConstraints["breaker"];
-  readonly holdMs: number;
-  readonly refillPerS?: number;
-  readonly inFlight: number;
-  /** Calls and tasks that wait, as each pod counts them: a task that two pods could have counts twice. */
-  readonly waiting: number;
-  /** The calls among them, each of which waits on one pod. */
-  readonly callsWaiting: number;
-  /** How calls have ended since the throttle is known. */
-  readonly outcomes: ThrottleStats["outcomes"];
-  readonly p95Ms?: number;
-  readonly firstTokenP95Ms?: number;
-  /** How long successful calls take on average, the latest most of all, and what they cost in the bucket's unit. */
-  readonly meanMs?: number;
-  readonly meanCost?: number;
-  readonly pods: readonly PodView[];
-  readonly lastUpdateMs: number;
-};
-
-export type PodView = {
-  readonly podId: string;
-  readonly share: number;
-  readonly inFlight: number;
-  readonly waiting: number;
-  readonly callsWaiting: number;
-  /** How long ago it has said so last, by the store's clock; absent where it hasn't lately. */
-  readonly reportedMs?: number;
-};
-
 type ReadOptions = {
   readonly after?: ThrottleId;
   readonly limit?: number;
-  /** Only the keys of this one. */
+  /** Only this throttle's keys. */
   readonly name?: string;
 };
 
-const maxPage = 1_000;
-// Pods that have work report every second.
-const reportedWithinMs = 10_000;
-
-/** What is known of throttles, in the order of their names and keys. */
+/** Throttles with their pods, ordered by name and key. */
 export async function readThrottles(
   database: Database,
   { after = { name: "", key: "" }, limit = maxPage, name }: ReadOptions = {},
@@ -189,7 +192,7 @@ async function withReports(database: Database, rows: readonly Row[]): Promise<Th
 function toView(row: Row, reports: readonly Row[]): ThrottleView {
   const { outcomes, ...latencies } = toThrottleStats(row["stats"] as string);
   const pods = podsOf(JSON.parse(row["shares"] as string) as ShareEntries, reports);
-  // What a pod said that is gone by now isn't in flight any more.
+  // The last report of a pod that is gone says nothing about the present.
   const reporting = pods.filter(({ reportedMs = Infinity }) => reportedMs < reportedWithinMs);
   const sum = (of: (pod: PodView) => number) => reporting.reduce((all, pod) => all + of(pod), 0);
   return {
@@ -226,7 +229,7 @@ function podsOf(shares: ShareEntries, reports: readonly Row[]): PodView[] {
   });
 }
 
-/** Holds the bound where somebody says, from now on. Resolves to undefined where there is no such throttle. */
+/** Pins the bound. Resolves to undefined where there is no such throttle. */
 export async function pin(
   database: Database,
   throttleId: ThrottleId,
@@ -255,9 +258,7 @@ type ManualChange = {
   readonly statement: (rev: number) => Statement;
 };
 
-const maxTries = 50;
-
-/** Whoever looks again after an answer was lost finds out, since a write that came late fails. */
+/** Reads and writes until the change is in the row. A late write fails, because the revision has moved. */
 async function changeManually(
   database: Database,
   throttleId: ThrottleId,
@@ -275,6 +276,6 @@ async function changeManually(
   }
   throw new FlotillaError(
     "store_busy",
-    `the throttle "${throttleId.name}" was changed by others all the time: try again`,
+    `the throttle "${throttleId.name}" was changed by others in all ${maxTries} tries: try again`,
   );
 }

@@ -31,33 +31,40 @@ type LearningOptions = {
   readonly database: Database;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Told of every change of a bound. */
+  /** Called with every change of a bound. */
   readonly onBound?: ((bound: ThrottleId & { bound: number; epoch: number }) => void) | undefined;
-  /** For how long a throttle that nobody uses is remembered. */
+  /** How long the row of an unused throttle is kept. */
   readonly rememberMs?: number;
 };
 
 export type FleetLearning = {
-  /** Learns from what pods have reported since the last pass. One at a time, by the pod that leads. */
+  /** Learns from the reports since the last pass. Only the leader calls it, one pass at a time. */
   pass(): Promise<void>;
 };
 
 const dayMs = 86_400_000;
-// Pods that have work report every second.
+// Pods with demand report every second.
 const reportedWithinMs = 10_000;
 const reportsKeptMs = 60_000;
 const pruneEveryMs = 60_000;
-// Where this leader hasn't stepped a throttle before, it is taken to have been stepped by another.
+// A throttle that this leader hasn't stepped before was probably stepped by the last leader just now.
 const firstElapsedMs = 1_000;
 const maxTries = 5;
 const maxRecalledReports = 4;
 
+// The first reports of a pod are counted whole, because no report came before them.
+const firstReports = 2;
+
+// The weight of all calls before the last one in an average.
+const olderWeight = 0.9;
+
 type Memory = {
   steppedMs: number;
-  /** The last few reports of each pod, because which of them was counted is known from the row alone. */
+  /** The last few reports of each pod, because only the row says which of them was counted. */
   readonly reports: Map<string, Report[]>;
 };
 
+/** Learns the bounds of all throttles from the reports of all pods, on the leader. */
 export function createFleetLearning(options: LearningOptions): FleetLearning {
   const { database, clock, log, onBound, rememberMs = 30 * dayMs } = options;
   const memories = new Map<string, Memory>();
@@ -78,7 +85,7 @@ export function createFleetLearning(options: LearningOptions): FleetLearning {
     return memory;
   };
 
-  /** What to write about one throttle; undefined where its settings are beyond this release. */
+  /** The next state of one throttle; undefined where this release can't read its settings. */
   const stepOf = (row: LearnedRow, reports: readonly Report[], memory: Memory) => {
     const nowMs = clock.monotonic();
     const elapsedMs = Math.min(nowMs - memory.steppedMs, dayMs);
@@ -90,7 +97,7 @@ export function createFleetLearning(options: LearningOptions): FleetLearning {
     } catch (error) {
       log.warn(
         { throttle: row.name, key: row.key, error: messageOf(error) },
-        "nothing could be learned about a throttle",
+        "throttle learning failed",
       );
       return undefined;
     }
@@ -102,7 +109,7 @@ export function createFleetLearning(options: LearningOptions): FleetLearning {
     let open = [...byThrottle.values()].map(({ throttleId }) => throttleId);
     for (let attempt = 1; attempt <= maxTries && open.length > 0; attempt++) {
       const rows = (await database.read(getThrottles(open))).map(toLearnedRow);
-      // Always in one order, so that two leaders don't wait for each other.
+      // Always in one order, so that two leaders don't deadlock.
       const steps = rows
         .toSorted((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1))
         .flatMap((row) => {
@@ -143,8 +150,8 @@ export function createFleetLearning(options: LearningOptions): FleetLearning {
         await learnFrom(byThrottle);
         await prune();
       } catch (error) {
-        // What wasn't counted, or isn't known to be, is looked at again by the next pass.
-        log.debug({ error: messageOf(error) }, "a pass over the throttles has failed");
+        // The next pass reads again what wasn't counted, or may not have been.
+        log.debug({ error: messageOf(error) }, "throttle learning pass failed");
       } finally {
         passing = false;
       }
@@ -170,25 +177,41 @@ function groupReports(rows: readonly Row[]): Map<string, ThrottleReports> {
   return all;
 }
 
+function toLearnedRow(row: Row): LearnedRow {
+  const settings = JSON.parse(row["settings"] as string) as ControllerSettings;
+  const pinned = row["pinned"] === null ? settings.pinned : Number(row["pinned"]);
+  const state = row["state"] as string | null;
+  return {
+    name: row["name"] as string,
+    key: row["key"] as string,
+    rev: Number(row["rev"]),
+    bound: Number(row["bound"]),
+    epoch: Number(row["epoch"]),
+    settings: { ...settings, pinned },
+    stored: state === null ? undefined : (JSON.parse(state) as LearnedState),
+    stats: toThrottleStats(row["stats"] as string),
+  };
+}
+
 function keyOf({ name, key }: ThrottleId): string {
   return throttleMapKey(name, key);
 }
 
-/** What a leader keeps in a throttle's row. */
+/** What the leader stores in a throttle's row. */
 export type LearnedState = {
   readonly controller: ControllerState;
-  /** The report of each pod that was counted last, so that none is counted twice, by any leader. */
+  /** The sequence number of each pod's last counted report, so that no leader counts one twice. */
   readonly seen: Readonly<Record<string, number>>;
 };
 
-/** What is shown to people. */
+/** What `throttles.get` shows of a throttle's calls. */
 export type ThrottleStats = {
   readonly outcomes: OutcomeCounts;
   readonly p95Ms?: number;
   readonly firstTokenP95Ms?: number;
-  /** How long successful calls take on average, the latest most of all. It outlasts times without calls. */
+  /** The average duration of successful calls, weighted towards the latest. Kept while there are no calls. */
   readonly meanMs?: number;
-  /** And what they cost in the bucket's unit. */
+  /** Their average cost in the bucket's unit. */
   readonly meanCost?: number;
 };
 
@@ -203,16 +226,10 @@ export type LearnedRow = ThrottleId & {
 
 export type Report = { readonly podId: string; readonly seq: number; readonly totals: Totals };
 
-/** The totals of a report that was read before. Undefined where this leader hasn't read that one. */
+/** Returns the totals of an earlier report. Undefined where this leader hasn't read that one. */
 type Recall = (podId: string, seq: number) => Totals | undefined;
 
-// The first reports of a pod are counted whole, since nothing before them can have been.
-const firstReports = 2;
-
-// What all calls before the last one count for in an average.
-const olderWeight = 0.9;
-
-/** Pure: what is known after these reports, each of which counts once. */
+/** Pure: the next state of a throttle after these reports, each of which counts once. */
 export function learnFromReports(
   row: LearnedRow,
   reports: readonly Report[],
@@ -229,13 +246,13 @@ export function learnFromReports(
     seen[podId] = seq;
     const before =
       last === undefined ? (seq <= firstReports ? noTotals : undefined) : recall(podId, last);
-    // Somebody else has counted it up to a point that isn't known here: it counts from now on.
+    // Another leader has counted up to a report that this one hasn't read: count from now on.
     if (!before) continue;
     const since = sampleBetween(before, totals);
     sample = addSamples(sample ?? emptySample(row.epoch), since);
   }
-  // Pods report at moments of their own, so some have said nothing since the last pass: what those had
-  // in flight when they did is a part of what all had.
+  // Pods report at different times, and some haven't since the last pass. What those had in flight in
+  // their last report belongs to the peak of the fleet.
   if (sample) sample = { ...sample, peak: peakOf(reports, sample.epoch) };
   const last = stored?.controller ?? initialState(settings);
   const before = { ...last, epoch: Math.max(last.epoch, row.epoch) };
@@ -251,7 +268,7 @@ export function learnFromReports(
     ...(refillPerS !== undefined && { refillPerS }),
   };
   return {
-    // Nobody begins a call while the breaker is open, so shares may stay where they are.
+    // No call begins while the breaker is open, so shares may stay as they are.
     bound: breaker === "open" ? row.bound : limit,
     epoch,
     constraints: JSON.stringify(constraints),
@@ -291,29 +308,13 @@ function blend(known: number | undefined, next: number, weight: number): number 
   return known === undefined ? next : known + (next - known) * weight;
 }
 
-function toLearnedRow(row: Row): LearnedRow {
-  const settings = JSON.parse(row["settings"] as string) as ControllerSettings;
-  const pinned = row["pinned"] === null ? settings.pinned : Number(row["pinned"]);
-  const state = row["state"] as string | null;
-  return {
-    name: row["name"] as string,
-    key: row["key"] as string,
-    rev: Number(row["rev"]),
-    bound: Number(row["bound"]),
-    epoch: Number(row["epoch"]),
-    settings: { ...settings, pinned },
-    stored: state === null ? undefined : (JSON.parse(state) as LearnedState),
-    stats: toThrottleStats(row["stats"] as string),
-  };
-}
-
 export function toThrottleStats(text: string): ThrottleStats {
   return { outcomes: noCounts, ...(JSON.parse(text) as Partial<ThrottleStats>) };
 }
 
 /**
- * What has come of a pod's calls since it began, as its reports say it. Sums that only grow can be sent
- * any number of times, and be missed: whoever learns takes the difference to those that it has counted.
+ * The outcomes of a pod's calls since it started, as in its reports. Sums that only grow can be sent
+ * twice or be missed: the leader takes the difference to the totals that it counted last.
  */
 export type Totals = {
   readonly epoch: number;
@@ -328,7 +329,7 @@ export type Totals = {
   readonly used: number;
   /** In how many samples the limit was reached. */
   readonly limited: number;
-  /** Of the last sample alone: the most calls at once, and how long to stay away from its end on. */
+  /** Of the last sample alone: the most calls at once, and the remaining `Retry-After` at its end. */
   readonly peak: number;
   readonly retryAfterMs: number;
 };
@@ -366,7 +367,7 @@ export function addToTotals(totals: Totals, sample: Sample): Totals {
   };
 }
 
-/** What has happened from one state of the totals to a later one. */
+/** The calls between two states of the totals. */
 export function sampleBetween(before: Totals, after: Totals): Sample {
   const known = after.epoch === before.epoch ? before.present : noCounts;
   const counts = subtractCounts(after.present, known);

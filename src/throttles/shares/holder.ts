@@ -19,7 +19,7 @@ import {
 import type { ThrottleId, ReportRow, SharedRow } from "./sql.ts";
 import { addToTotals, noTotals, type Totals } from "./fleet-learning.ts";
 
-/** What a limiter is to those who give it its share. */
+/** The part of a limiter that sharing needs. */
 export type SharedLimiter = Pick<
   Limiter,
   | "name"
@@ -37,27 +37,27 @@ export type HolderOptions = {
   readonly podId: string;
   readonly limiter: SharedLimiter;
   readonly clock: Clock;
-  /** A number that no other write of this pod has. */
+  /** Returns a number that no other write of this pod has. */
   readonly nextRenewal: () => number;
-  /** Which process this is, where others on the machine could tell that it is gone. */
+  /** Identifies this process, where other processes on the machine can check that it is gone. */
   readonly host?: string | undefined;
   readonly isGone?: ((host: string) => boolean) | undefined;
 };
 
-/** What one write is to change, and what is known of it beforehand. */
+/** One write of the row's shares, and the lease's record of it. */
 export type Change = { readonly sent: ShareWrite; readonly shares: string };
 
 export type DemandRow = { readonly podId: string; readonly seq: number; readonly demand: number };
 
 export type Holder = ReturnType<typeof createHolder>;
 
-// A pod that reports every second and is silent for so long is cut off or gone.
+// Pods report every second, so one that is silent for this long is cut off or gone.
 const silentAfterMs = 5_000;
 const idleAfterMs = 5_000;
 
 /**
- * One limiter's part of the fleet's permits: what the pod holds, what it has seen of the others, and
- * what it should hold instead. It reads and writes nothing itself; `shares.ts` does.
+ * One limiter's share of the fleet's permits: what the pod holds, what it has observed of the other
+ * pods, and what it should hold instead. It does no I/O itself; `shares.ts` does.
  */
 export function createHolder(options: HolderOptions) {
   const { podId, limiter, clock, nextRenewal, host, isGone } = options;
@@ -68,7 +68,7 @@ export function createHolder(options: HolderOptions) {
   let renewals: ObservedMarks<number> = nothingObserved;
   let reports: ObservedMarks<number> = nothingObserved;
   let demands = new Map<string, number>();
-  /** Pods whose process is gone: their last reports may still be there. */
+  /** Pods whose process is gone. Their last reports may still be stored. */
   const gone = new Set<string>();
   let totals: Totals = noTotals;
   let seq = 0;
@@ -87,13 +87,13 @@ export function createHolder(options: HolderOptions) {
     return { inFlight, callsWaiting: waiting, waiting: all, demand: inFlight + all };
   };
 
-  /** Lets the limiter go by what is known now. */
+  /** Applies the share and the constraints to the limiter. */
   const apply = (): void => {
     const { limit, untilMs } = grantedShare(lease, leaseMs);
     const own = Math.min(limit, cap);
     const { constraints } = row ?? {};
     const all = row ? sumOf(Object.values(row.shares)) : 0;
-    // Calls that begin while somebody still holds what he had of a higher bound tell nothing of this one.
+    // While pods still hold shares of a higher bound, calls say nothing about the new bound.
     if (row && all <= row.bound) epoch = row.epoch;
     const part = all > 0 ? own / all : 0;
     limiter.allow({
@@ -112,7 +112,7 @@ export function createHolder(options: HolderOptions) {
 
   /** The row was read by this pod, or written by it. */
   const observeRow = (next: SharedRow, roundTrip: RoundTrip): void => {
-    // What was said once is counted once, from when it was first heard of.
+    // A hold counts once per pass, from when this pod first reads it.
     if (next.pass !== row?.pass) holdUntilMs = clock.monotonic() + next.constraints.holdMs;
     row = next;
     const others = Object.entries(next.shares).filter(([id]) => id !== podId);
@@ -150,7 +150,7 @@ export function createHolder(options: HolderOptions) {
     return { situation: { bound: now.bound, nowMs: now.nowMs, me, others }, standing };
   };
 
-  /** What to write, if anything. From here on no more is granted than what it would leave. */
+  /** The next write, if any. From here on the pod grants no more than the write would leave it. */
   const change = (): Change | undefined => {
     if (!row) return undefined;
     const { situation: seen, standing } = situation(row);
@@ -160,7 +160,7 @@ export function createHolder(options: HolderOptions) {
     apply();
     const nowMs = clock.monotonic();
     const mine = row.shares[podId];
-    // Another write settles what is in doubt: either it is stored, or the row has changed.
+    // Another write settles an unconfirmed one: either it is stored, or the row has changed.
     const due =
       lease.unconfirmed.length > 0 ||
       (mine !== undefined && nowMs - (lease.confirmed?.sentMs ?? -Infinity) >= leaseMs / 3);
@@ -184,10 +184,10 @@ export function createHolder(options: HolderOptions) {
     place: throttleId,
     limiter,
 
-    /** What this pod has to say now. */
+    /** This pod's report now. */
     report(): ReportRow {
       const sample = limiter.takeSample();
-      // Time in which nothing was wanted says nothing about what the downstream takes.
+      // Time without demand says nothing about what the downstream takes.
       totals = addToTotals(totals, quiet ? { ...sample, spanMs: 0 } : sample);
       const { inFlight, waiting, callsWaiting, demand } = demandNow();
       peak = sample.peak;
@@ -209,14 +209,14 @@ export function createHolder(options: HolderOptions) {
 
     onRow(next: SharedRow, roundTrip: RoundTrip): void {
       observeRow(next, roundTrip);
-      // Where the bound has fallen, nothing begins on the strength of a share that has yet to follow it.
+      // Where the bound has fallen, no call begins under the old share, even before the write lowers it.
       if (sumOf(Object.values(next.shares)) > next.bound) {
         cap = Math.min(cap, decideShare(situation(next).situation).limit);
       }
       apply();
     },
 
-    /** What all pods have reported. */
+    /** The demands that all pods have reported. */
     onReports(all: readonly DemandRow[], roundTrip: RoundTrip): void {
       demands = new Map(all.map((each) => [each.podId, each.demand]));
       reports = observeMarks(
@@ -228,13 +228,13 @@ export function createHolder(options: HolderOptions) {
 
     change,
 
-    /** A write is known to have changed nothing, now or later. */
+    /** A write is known not to be stored, now or later. */
     onRefused(sent: ShareWrite): void {
       lease = writeRefused(lease, sent);
       apply();
     },
 
-    /** Gives everything back that isn't in flight, and wants nothing any more. */
+    /** Returns all permits that aren't in flight, and has no demand any more. */
     leave(): void {
       leaving = true;
     },
@@ -242,22 +242,22 @@ export function createHolder(options: HolderOptions) {
     get row() {
       return row;
     },
-    /** What may be granted. */
+    /** How many permits may be granted. */
     get limit() {
       return Math.min(grantedShare(lease, leaseMs).limit, cap);
     },
     get owed() {
       return owed;
     },
-    /** It holds more than it should, until calls have ended. */
+    /** The share is above the cap until calls have ended. */
     get lowering() {
       return row !== undefined && cap < (row.shares[podId]?.share ?? 0);
     },
-    /** The calls whose end it waits for have ended. */
+    /** Enough calls have ended for the share to be lowered to the cap. */
     get lowered() {
       return demandNow().inFlight <= cap;
     },
-    /** Nothing is held, wanted or in doubt, and the last report has said so. */
+    /** No share, no demand, no unconfirmed write, and the last report had no demand. */
     get atRest() {
       const nothing = lease.confirmed === undefined && lease.unconfirmed.length === 0;
       return nothing && quiet && demandNow().demand === 0;

@@ -1,37 +1,38 @@
-/**
- * What a pod may believe about its own share. Pure.
- *
- * A share is held for a lease that is counted from before its renewal was sent, on the pod's own
- * monotonic clock, and only renewals count that are known to be stored. While the answer to one is
- * missing, it may be stored or not, or be yet: the lowest of what may be in the row is what counts. The
- * number that each renewal carries tells on the next look which it was; and a write that was compared
- * with a revision that is over can't land any more.
- */
+/** A pod's entry in the `shares` of a throttle's row. */
 export type ShareEntry = {
   readonly share: number;
-  /** Another with every write of this pod. */
+  /** Differs with every write of this pod. */
   readonly renewal: number;
-  /** How long the pod goes by it without another renewal. */
+  /** How long the pod uses the share without another renewal. */
   readonly leaseMs: number;
-  /** How long a call of this pod may last, so that others know when what it granted last is over. */
+  /** How long a call of this pod may last, so that other pods know when its last call has ended. */
   readonly longestMs: number;
-  /** Which process it is, where others on its machine could tell that it is gone. */
+  /** Identifies the process, where other processes on its machine can check that it is gone. */
   readonly host?: string;
 };
 
 export type ShareWrite = {
-  /** Zero where the write gives everything back. */
+  /** Zero where the write returns the whole share. */
   readonly share: number;
   readonly renewal: number;
-  /** The revision that the row must have for it to be stored. */
+  /** The revision that the row must have for the write to be stored. */
   readonly rev: number;
   readonly sentMs: number;
 };
 
+/**
+ * What a pod knows about its own share. Pure.
+ *
+ * A share is held for a lease, counted on the pod's own monotonic clock from before its renewal was
+ * sent. Only renewals that are known to be stored count. A write without an answer may be stored, not
+ * stored, or stored later: until that is known, the lowest share that may be in the row counts. The
+ * next read shows the number of the stored renewal, and a write that compares with an old revision
+ * can't be stored any more.
+ */
 export type Lease = {
-  /** What is known to be stored. */
+  /** The renewal that is known to be stored. */
   readonly confirmed: { share: number; renewal: number; sentMs: number } | undefined;
-  /** What was sent and may have been stored, or may still be. */
+  /** Writes that may be stored, now or later. */
   readonly unconfirmed: readonly ShareWrite[];
 };
 
@@ -41,12 +42,12 @@ export function writeSent(lease: Lease, sent: ShareWrite): Lease {
   return { ...lease, unconfirmed: [...lease.unconfirmed, sent] };
 }
 
-/** It is known that this write wasn't stored and won't be. */
+/** This write is known not to be stored, now or later. */
 export function writeRefused(lease: Lease, { renewal }: ShareWrite): Lease {
   return { ...lease, unconfirmed: lease.unconfirmed.filter((each) => each.renewal !== renewal) };
 }
 
-/** The row was read, or written by this pod: it is at `rev` and says this of the pod. */
+/** The row was read, or written by this pod: it is at `rev`, with this entry of the pod. */
 export function leaseAfterRead(lease: Lease, rev: number, entry: ShareEntry | undefined): Lease {
   const unconfirmed = lease.unconfirmed.filter((each) => each.rev >= rev);
   if (entry === undefined) return { confirmed: undefined, unconfirmed };
@@ -54,17 +55,17 @@ export function leaseAfterRead(lease: Lease, rev: number, entry: ShareEntry | un
   const sent = lease.unconfirmed.find((each) => each.renewal === renewal);
   if (sent) return { confirmed: { share, renewal, sentMs: sent.sentMs }, unconfirmed };
   if (lease.confirmed?.renewal === renewal) return { confirmed: lease.confirmed, unconfirmed };
-  // Nothing that this pod remembers, so it can't say since when that is good.
+  // This process didn't send that renewal, so it can't tell when its lease began.
   return { confirmed: { share, renewal, sentMs: -Infinity }, unconfirmed };
 }
 
 type GrantedShare = {
   readonly limit: number;
-  /** From this moment on nothing may be granted, unless the lease is renewed. */
+  /** No permit may be granted from this time on, unless the lease is renewed. */
   readonly untilMs: number;
 };
 
-/** What may be granted on the strength of what is known. */
+/** How many permits the pod may grant, and until when. */
 export function grantedShare({ confirmed, unconfirmed }: Lease, leaseMs: number): GrantedShare {
   if (confirmed === undefined) return { limit: 0, untilMs: -Infinity };
   const limit = unconfirmed.reduce((least, { share }) => Math.min(least, share), confirmed.share);
@@ -72,13 +73,13 @@ export function grantedShare({ confirmed, unconfirmed }: Lease, leaseMs: number)
 }
 
 /**
- * What a pod has seen of the others, by its own monotonic clock. Pure.
+ * What a pod has observed of the other pods, by its own monotonic clock. Pure.
  *
- * A share has expired when its renewal was the same for the lease and the longest call of whoever holds
- * it: counted from after the answer in which it was first seen, until before the question that saw it
- * last. The holder counts its lease from before it sent the renewal, so it has stopped before that,
- * whatever the clocks on the walls say. After a gap the count begins anew: then it may have been the
- * store that was away, and nobody could renew.
+ * A share has expired when its renewal stayed the same for the lease plus the longest call of its
+ * holder. The time counts from after the read that first returned the renewal, until before the last
+ * read that returned it. The holder counts its lease from before it sent the renewal, so it has stopped
+ * by then, whatever the wall clocks say. After a gap between reads the count restarts: the store may
+ * have been down, and then no holder could renew.
  */
 type ObservedMark<Mark> = {
   readonly mark: Mark;
@@ -94,12 +95,12 @@ export type ObservedMarks<Mark> = {
 export const nothingObserved: ObservedMarks<never> = { lastReadMs: undefined, seen: new Map() };
 
 export type RoundTrip = {
-  /** Before the question was sent, and after its answer came. */
+  /** Before the statement was sent, and after its answer came. */
   readonly askedMs: number;
   readonly answeredMs: number;
 };
 
-// Whoever needs what others hold looks every second.
+// A pod that waits for other pods' shares reads every second.
 const gapMs = 10_000;
 
 export function observeMarks<Mark>(
@@ -120,7 +121,7 @@ export function observeMarks<Mark>(
   return { lastReadMs: answeredMs, seen };
 }
 
-// Clocks that run at different speeds, by far more than any does.
+// Allows for clocks that run at different speeds, by far more than real ones do.
 const drift = 1.02;
 
 export function hasExpired(

@@ -20,7 +20,7 @@ export type ShareEvent = {
   readonly type: "share";
   readonly name: string;
   readonly key: string;
-  /** How many calls this pod may have in flight, of how many that all may have. */
+  /** How many calls this pod may have in flight, and how many all pods together. */
   readonly share: number;
   readonly bound: number;
   readonly epoch: number;
@@ -38,13 +38,13 @@ export type SharesOptions = {
 };
 
 export type Shares = {
-  /** Gives this limiter its part of the fleet's permits from now on, unless it is for its pod alone. */
+  /** Gives this limiter its share of the fleet's permits from now on, unless its mode is `local`. */
   add(limiter: SharedLimiter): void;
-  /** Gives back what this limiter has, which nobody will ask again. */
+  /** Returns the share of this limiter, which is no longer used. */
   drop(limiter: SharedLimiter): void;
-  /** It has use for more than it holds: looks soon, but no more often than once a second. */
+  /** The limiter could use more than its share: syncs soon, at most once a second. */
   syncSoon(limiter: SharedLimiter): void;
-  /** Gives everything back that isn't in flight. */
+  /** Returns all permits that aren't in flight. */
   stop(): Promise<void>;
 };
 
@@ -54,7 +54,7 @@ type HeldShare = {
   known: boolean;
   syncedMs: number;
   dueMs: number;
-  /** How often it has looked for what it is owed. */
+  /** How many syncs in a row found that other pods still hold what this one should have. */
   polls: number;
   lastReported: string;
 };
@@ -62,12 +62,12 @@ type HeldShare = {
 const syncMs = 1_000;
 const owedMs = 250;
 const loweringMs = 50;
-// Whoever meets others at the row tries again: all of them have had their turn well within a second.
+// Pods that write the same row at once retry; all of them succeed well within a second.
 const maxTries = 12;
 const baseRetryMs = 8;
 const maxRetryMs = 100;
 
-/** A pod's parts of all throttles that it uses: one round for all of them, a write for each that changes. */
+/** A pod's shares of all its throttles: one sync for all of them, one write for each that changes. */
 export function createShares(options: SharesOptions): Shares {
   const { podId, database, clock, random, log, host, isGone, onEvent } = options;
   const held = new Map<SharedLimiter, HeldShare>();
@@ -81,7 +81,7 @@ export function createShares(options: SharesOptions): Shares {
   const pause = (delayMs: number) =>
     new Promise<void>((resolve) => void clock.after(spread(delayMs), resolve));
 
-  /** Lets a round begin then, unless one is to begin sooner or is under way. */
+  /** Schedules a round, unless an earlier one is scheduled or one is running. */
   const arm = (dueMs: number): void => {
     if (stopped || busy || dueMs >= timerMs) return;
     cancelTimer?.();
@@ -102,7 +102,7 @@ export function createShares(options: SharesOptions): Shares {
     const nowMs = clock.monotonic();
     const due = [...held.values()].filter(({ dueMs }) => dueMs <= nowMs);
     for (const each of due) each.dueMs = Infinity;
-    // Where only the end of calls was waited for, there is nothing new to say or to ask.
+    // A holder that only waits for its calls to end needs no sync.
     const soon = due.filter(
       (each) => nowMs - each.syncedMs < syncMs - loweringMs && each.holder.lowering,
     );
@@ -111,12 +111,12 @@ export function createShares(options: SharesOptions): Shares {
       if (full.length > 0) await sync(full);
       await writeAll([...full, ...soon.filter(({ holder }) => holder.lowered)]);
     } catch (error) {
-      log.debug({ error: messageOf(error) }, "the shares of throttles couldn't be looked at");
+      log.debug({ error: messageOf(error) }, "throttle share sync failed");
     }
     for (const each of due) scheduleNext(each);
   };
 
-  /** Says what this pod wants, and hears how things are. */
+  /** Reports this pod's demand, and reads the rows and the other pods' demands. */
   const sync = async (all: readonly HeldShare[]): Promise<void> => {
     const askedMs = clock.monotonic();
     for (const each of all) each.syncedMs = askedMs;
@@ -141,7 +141,7 @@ export function createShares(options: SharesOptions): Shares {
     }
   };
 
-  /** Changes the pod's own entry until it is as it should be, or nothing is certain. */
+  /** Changes the pod's own entry, until it is stored or the outcome of a write is unknown. */
   const writeShare = async ({ holder }: HeldShare): Promise<void> => {
     const { place: throttleId } = holder;
     for (let attempt = 1; attempt <= maxTries; attempt++) {
@@ -155,7 +155,7 @@ export function createShares(options: SharesOptions): Shares {
           getShares([throttleId]),
         ]);
       } catch (error) {
-        // Not knowing is no answer: the next look tells.
+        // With an unknown outcome the write may be stored: the next read shows.
         if (!hasCode(error, "unknown_outcome")) holder.onRefused(sent);
         throw error;
       }
@@ -169,13 +169,13 @@ export function createShares(options: SharesOptions): Shares {
     }
   };
 
-  /** Waits for all of them, also where one has failed: no two rounds change the same entry at once. */
+  /** Waits for all writes, even after one failed, so that no two rounds change an entry at once. */
   const writeAll = async (all: readonly HeldShare[]): Promise<void> => {
     const results = await Promise.allSettled(all.map(writeShare));
     for (const each of results) if (each.status === "rejected") throw each.reason;
   };
 
-  /** When to look again. */
+  /** Decides when this share is synced again. */
   const scheduleNext = (each: HeldShare): void => {
     const { holder } = each;
     reportShare(each);
@@ -265,7 +265,10 @@ export function createShares(options: SharesOptions): Shares {
         await sync(active);
         await writeAll(active);
       } catch (error) {
-        log.debug({ error: messageOf(error) }, "shares of throttles end with their lease instead");
+        log.debug(
+          { error: messageOf(error) },
+          "throttle shares not returned, their leases will end",
+        );
       }
     },
   };

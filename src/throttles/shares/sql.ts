@@ -15,16 +15,16 @@ import type { ShareEntry } from "./lease.ts";
 const throttles = table("throttle");
 const reports = table("throttle_report");
 
-/** Which throttle is meant. The key is empty where it has none. */
+/** A throttle's name and key. The key is empty where it has none. */
 export type ThrottleId = { readonly name: string; readonly key: string };
 
-/** Makes the rows of throttles that nobody has used yet. */
+/** Inserts the rows of throttles that no pod has used before. */
 export function insertThrottles(
-  given: readonly (ThrottleId & { readonly bound: number; readonly settings: string })[],
+  newThrottles: readonly (ThrottleId & { readonly bound: number; readonly settings: string })[],
 ): Statement {
   const made = rows(
     { name: "text", key: "text", bound: "integer", settings: "text" },
-    given.map(({ name, key, bound, settings }) => [name, key, bound, settings]),
+    newThrottles.map(({ name, key, bound, settings }) => [name, key, bound, settings]),
   );
   return sql`
     insert into ${throttles} (name, key, bound, settings)
@@ -32,13 +32,13 @@ export function insertThrottles(
     on conflict (name, key) do nothing`;
 }
 
-/** Stores what the code says about throttles, where it says something else than the row. */
+/** Updates the settings of throttles, where the code declares other ones than the row has. */
 export function putSettings(
-  given: readonly (ThrottleId & { readonly settings: string })[],
+  declared: readonly (ThrottleId & { readonly settings: string })[],
 ): Statement {
   const declaredRows = rows(
     { name: "text", key: "text", settings: "text" },
-    given.map(({ name, key, settings }) => [name, key, settings]),
+    declared.map(({ name, key, settings }) => [name, key, settings]),
   );
   return sql`
     update ${throttles} set settings = said.settings, rev = ${throttles}.rev + 1
@@ -49,19 +49,19 @@ export function putSettings(
 
 export type ReportRow = ThrottleId & {
   readonly podId: string;
-  /** Rises with every report of the pod, so that one that comes late replaces no newer one. */
+  /** Rises with every report of the pod, so that a late one doesn't replace a newer one. */
   readonly seq: number;
   readonly demand: number;
   readonly inFlight: number;
-  /** Calls that wait, and tasks that aren't claimed for want of a permit. */
+  /** Waiting calls, and tasks that aren't claimed because there is no permit. */
   readonly waiting: number;
-  /** The calls among them. */
+  /** Only the waiting calls. */
   readonly callsWaiting: number;
   readonly totals: string;
 };
 
-export function putReports(given: readonly ReportRow[]): Statement {
-  const said = rows(
+export function putReports(newReports: readonly ReportRow[]): Statement {
+  const reportRows = rows(
     {
       name: "text",
       key: "text",
@@ -73,7 +73,7 @@ export function putReports(given: readonly ReportRow[]): Statement {
       calls_waiting: "integer",
       totals: "text",
     },
-    given.map((each) => [
+    newReports.map((each) => [
       each.name,
       each.key,
       each.podId,
@@ -90,7 +90,7 @@ export function putReports(given: readonly ReportRow[]): Statement {
       (name, key, pod_id, seq, demand, in_flight, waiting, calls_waiting, totals, at)
     select said.name, said.key, said.pod_id, said.seq, said.demand, said.in_flight, said.waiting,
       said.calls_waiting, said.totals, ${now}
-    from ${said} said where 1 = 1
+    from ${reportRows} said where 1 = 1
     on conflict (name, key, pod_id) do update
     set seq = excluded.seq, demand = excluded.demand, in_flight = excluded.in_flight,
       waiting = excluded.waiting, calls_waiting = excluded.calls_waiting, totals = excluded.totals, at = excluded.at
@@ -104,7 +104,7 @@ function idRows(ids: readonly ThrottleId[]) {
   );
 }
 
-/** What pods need of the shared rows. */
+/** The columns of throttles that pods need for their shares. */
 export function getShares(ids: readonly ThrottleId[]): Statement {
   return sql`
     select throttle.name, throttle.key, throttle.rev, throttle.bound, throttle.epoch, throttle.gate,
@@ -113,7 +113,7 @@ export function getShares(ids: readonly ThrottleId[]): Statement {
       on throttle.name = wanted.name and throttle.key = wanted.key`;
 }
 
-/** Who wants how many. */
+/** The demand of each pod. */
 export function getDemands(ids: readonly ThrottleId[]): Statement {
   return sql`
     select report.name, report.key, report.pod_id, report.seq, report.demand
@@ -121,7 +121,7 @@ export function getDemands(ids: readonly ThrottleId[]): Statement {
       on report.name = wanted.name and report.key = wanted.key`;
 }
 
-/** A compare-and-set: the row is as it was read, or nothing is changed and nothing returned. */
+/** A compare-and-set: if the row isn't at `rev`, nothing is changed and no row returned. */
 export function changeShares(id: ThrottleId, rev: number, shares: string): Statement {
   return changeRow(id, rev, sql`shares = ${shares}`);
 }
@@ -144,7 +144,7 @@ export function changeLearned(id: ThrottleId, rev: number, learned: Learned): St
   );
 }
 
-/** From here on the bound is what somebody says, and nothing is learned. */
+/** Sets the bound by hand. Nothing is learned while it is pinned. */
 export function pinBound(id: ThrottleId, rev: number, bound: number): Statement {
   return changeRow(
     id,
@@ -166,21 +166,21 @@ function changeRow({ name, key }: ThrottleId, rev: number, changes: Statement): 
     ${returning(sql`rev`, { before: sql`select rev from ${throttles} where ${asSeen} ${lockForUpdate}` })}`;
 }
 
-/** The reports of late, for whoever learns from them. Those of idle pods aren't among them. */
+/** The recent reports, for the leader. Idle pods send none. */
 export function getRecentReports(withinMs: number): Statement {
   return sql`
     select name, key, pod_id, seq, demand, in_flight, waiting, totals from ${reports}
     where at > ${now} - ${withinMs}`;
 }
 
-/** Whole rows, for whoever learns. */
+/** Whole rows, for the leader and for `throttles.get`. */
 export function getThrottles(ids: readonly ThrottleId[]): Statement {
   return sql`
     select throttle.* from ${idRows(ids)} wanted join ${throttles} throttle
       on throttle.name = wanted.name and throttle.key = wanted.key`;
 }
 
-/** Compared as a pair, so that the index leads to where a page begins. */
+/** Compared as a pair, so that the index finds the start of the page. */
 export function listThrottles(after: ThrottleId, count: number, name?: string): Statement {
   const named = name === undefined ? sql`` : sql`and name = ${name}`;
   return sql`
@@ -197,38 +197,38 @@ export function getReports(ids: readonly ThrottleId[]): Statement {
       on report.name = wanted.name and report.key = wanted.key`;
 }
 
-/** Forgets what pods have said that are gone or idle. One that is neither says it again. */
+/** Deletes reports of pods that are gone or idle. A pod with demand reports again. */
 export function pruneReports(olderMs: number): Statement {
   return sql`delete from ${reports} where at < ${now} - ${olderMs}`;
 }
 
-/** Forgets what nobody has used for so long that it is no longer known to be true. */
+/** Deletes throttles that were unused for so long that what was learned may be wrong by now. */
 export function pruneThrottles(olderMs: number): Statement {
   return sql`
     delete from ${throttles}
     where last_update < ${now} - ${olderMs} and shares = '{}' and pinned is null`;
 }
 
-/** What pods obey besides the bound. */
+/** What limits calls besides the bound. Stored in the column `gate`. */
 export type CallConstraints = {
   readonly holdMs: number;
   readonly breaker: LearnedAllowance["breaker"];
-  /** Of all pods together. */
+  /** Units per second of all pods together. */
   readonly refillPerS?: number;
 };
 
 export type ShareEntries = Readonly<Record<string, ShareEntry>>;
 
-/** What pods need of a throttle's row. */
+/** The part of a throttle's row that pods need. */
 export type SharedRow = {
   readonly rev: number;
   readonly bound: number;
   readonly epoch: number;
   readonly constraints: CallConstraints;
-  /** Rises whenever the gate was said anew. */
+  /** Rises whenever the constraints are written. */
   readonly pass: number;
   readonly shares: ShareEntries;
-  /** The store's time when it was read. */
+  /** The store's time when the row was read. */
   readonly nowMs: number;
 };
 
@@ -248,7 +248,7 @@ export function toConstraints(text: string): CallConstraints {
   return { holdMs: 0, breaker: "closed", ...(JSON.parse(text) as Partial<CallConstraints>) };
 }
 
-/** By which a throttle is known in maps. */
+/** The key of a throttle in maps. */
 export function throttleMapKey(name: string, key: string): string {
   return JSON.stringify([name, key]);
 }

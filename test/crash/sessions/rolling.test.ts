@@ -41,7 +41,7 @@ test("servers that are restarted one after the other finish what they stream and
     const runner = fleet.serverOf(call.where)!;
     const stopping = runner.terminate();
     await until("it has begun to stop", () =>
-      fleet.logged("the pod is stopping").some(({ pod }) => pod === runner.podId),
+      fleet.logged("pod stopping").some(({ pod }) => pod === runner.podId),
     );
     runner.open(`hold-${session}`);
     expect(await stopping).toEqual({ code: 0, signal: null });

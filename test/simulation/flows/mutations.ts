@@ -214,7 +214,10 @@ export const flowMutations: readonly Mutation[] = [
   {
     name: "drive: a cancel that a write tells of isn't seen",
     edits: [
-      drive("if (cancelRequested === true) running.cancelSeen = true;\n      // It", "// It"),
+      drive(
+        "if (cancelRequested === true) running.cancelSeen = true;\n      // The pod",
+        "// The pod",
+      ),
     ],
   },
   {
