@@ -31,13 +31,13 @@ describe("the command line", () => {
     expect(code).toBe(0);
     expect(stdout).toMatch(/^mail +0 +0 +2 +1 +0$/m);
     expect(stdout).toMatch(/^post +1 +0 +0 +0 +0 .*no worker$/m);
-    expect(stdout).toMatch(/^post is paused since \d+s: holidays$/m);
+    expect(stdout).toMatch(/^post has been paused for \d+s: holidays$/m);
   });
 
   test("deletes old tasks once it is sure, of one outcome or of all", async () => {
     const prune = ["tasks", "prune", "--older-than", "1"];
     const unsure = await run(prune);
-    expect(unsure).toMatchObject({ code: 2, stderr: expect.stringContaining("say --yes") });
+    expect(unsure).toMatchObject({ code: 2, stderr: expect.stringContaining("add --yes") });
     const failed = await run([...prune, "--status", "failed", "--yes", "--json"]);
     expect(JSON.parse(failed.stdout)).toEqual({ deleted: 1 });
     expect(await run([...prune, "--yes"])).toMatchObject({ code: 0, stdout: "deleted 2 tasks\n" });

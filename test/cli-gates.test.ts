@@ -72,6 +72,6 @@ describe("pauses and limits on the command line", () => {
     expect(stdout).toMatch(/held up +call is paused\n/);
     const listed = await run("tasks", "list", "--name", "call", "--status", "pending");
     expect(listed.stdout).toMatch(new RegExp(`${taskId} .* paused$`, "m"));
-    expect(stdout).toMatch(/held up +1 of 1 with key\/call\/ada are running\n/);
+    expect(stdout).toMatch(/held up +1 of 1 tasks of key\/call\/ada are running\n/);
   });
 });

@@ -92,7 +92,7 @@ describe("flotilla runs", { timeout: 120_000 }, () => {
       new RegExp(`${runId}\\s+order\\s+1\\s+open\\s+approve\\s+1\\s+\\d+s\\s+waits for the signal`),
     );
     const told = await run("runs", "signal", runId, "approve", `{"by":"ada"}`, "--id", "one");
-    expect(told).toMatchObject({ code: 0, stdout: `run ${runId} was told approve\n` });
+    expect(told).toMatchObject({ code: 0, stdout: `sent signal approve to run ${runId}\n` });
     await until(async () => (await flotilla.runs.get(runId))?.status === "completed");
 
     const [{ stdout }, asJson, cancelled, resumed] = await Promise.all([
@@ -144,7 +144,7 @@ describe("flotilla runs", { timeout: 120_000 }, () => {
     expect((await run("runs", "cancel", runId)).stdout).toContain("will be cancelled");
     await until(async () => (await flotilla.runs.get(runId))?.status === "cancelled");
     const resumed = await run("runs", "resume", runId);
-    expect(resumed.stdout).toBe(`run ${runId} goes on at approve\n`);
+    expect(resumed.stdout).toBe(`run ${runId} resumes at approve\n`);
     await isDoing(runId, "waiting_for_signal");
   });
 
@@ -159,7 +159,7 @@ describe("flotilla runs", { timeout: 120_000 }, () => {
     expect(task.stderr).toContain("order is a flow: use `flotilla runs start order`");
     expect(mail.code).toBe(2);
     expect(mail.stderr).toContain("mail is a task and no flow: use `flotilla enqueue mail`");
-    expect(odd.stderr).toContain(`did you mean "order"? It is started all the same`);
+    expect(odd.stderr).toContain(`did you mean "order"? The run is started anyway`);
     expect(odd.stderr).toContain('no pod that is up works on "ordr"');
     expect(wrong.code).toBe(4);
     const runId = odd.stdout.trim();
@@ -185,11 +185,11 @@ describe("flotilla flows", { timeout: 120_000 }, () => {
     ]);
     expect(stdout).toMatch(/^order, version 1$/m);
     expect(stdout).toMatch(/├─ approve +waits for a signal +1 waiting/);
-    expect(stdout).toMatch(/^worked on by version 1 on 1 pod$/m);
-    const story = `1 run at charge: tried again and again, at attempt \\d+: no credit \\(${refused}\\)`;
+    expect(stdout).toMatch(/^workers: version 1 on 1 pod$/m);
+    const story = `1 run at charge: retrying, at attempt \\d+: no credit \\(${refused}\\)`;
     expect(stdout).toMatch(new RegExp(`stuck +${story}`));
     expect(stdout).toContain(`flotilla runs show ${refused}`);
-    expect(alone.stdout).toMatch(/^order {2}\(no config at hand has its machine\)$/m);
+    expect(alone.stdout).toMatch(/^order {2}\(not in the config, so its parts are unknown\)$/m);
     expect(alone.stdout).toMatch(/^ {2}approve {2}1 waiting$/m);
     const { flows } = JSON.parse(asJson.stdout);
     expect(flows).toMatchObject([

@@ -31,7 +31,7 @@ describe("flotilla schedules", () => {
     expect(shown.stdout.match(/^next {2}\d{4}-.*T03:00:00.000Z$/gm)).toHaveLength(5);
     const paused = JSON.parse((await run("pause", "nightly", "--json")).stdout);
     expect(paused.schedule.state).toBe("paused");
-    expect((await run("resume", "nightly")).stdout).toContain("goes on at");
+    expect((await run("resume", "nightly")).stdout).toContain("resumes at");
     const { taskId } = JSON.parse((await run("fire", "nightly", "--json")).stdout);
     const fired = await runIn(["tasks", "show", taskId, "--json"], { cwd: folder });
     expect(JSON.parse(fired.stdout).task).toMatchObject({ name: "mail", payload: { to: "ada" } });

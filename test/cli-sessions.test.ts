@@ -96,9 +96,9 @@ describe("chat", () => {
     await until(() => chat.output.stdout.includes("You said before\n"));
     const port = Number(new URL(url).port);
     await kill();
-    await until(() => /connection lost.*going on after #2/.test(chat.output.stdout));
+    await until(() => /connection lost.*resuming after #2/.test(chat.output.stdout));
     await serve(port);
-    await until(() => chat.output.stdout.includes("(connected again)"));
+    await until(() => chat.output.stdout.includes("(reconnected)"));
     chat.child.stdin!.end("after\n");
     expect(await chat.ended).toMatchObject({ code: 0 });
     const messages = chat.output.stdout.split("\n").filter((line) => /^(ada|echo):/.test(line));

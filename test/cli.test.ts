@@ -132,7 +132,7 @@ describe("tasks", () => {
   test("that run are cancelled where they run", async () => {
     const { taskId } = await flotilla.enqueue("long", null);
     await until(async () => (await flotilla.tasks.get(taskId))?.status === "claimed");
-    expect((await run(["tasks", "cancel", taskId])).stdout).toContain("its pod will be told");
+    expect((await run(["tasks", "cancel", taskId])).stdout).toContain("its pod cancels it");
     expect((await flotilla.tasks.settled(taskId)).status).toBe("cancelled");
   });
 
@@ -204,7 +204,7 @@ describe("pods and doctor", () => {
     const stuck = await run(["doctor", "--store", store]);
     expect(stuck).toMatchObject({ code: 0 });
     expect(stuck.stdout).toMatch(/warn +pods +none is running/);
-    expect(stuck.stdout).toMatch(/warn +claims +1 tasks are held by pods that aren't running/);
+    expect(stuck.stdout).toMatch(/warn +claims +1 tasks are claimed by pods that aren't running/);
     rmSync(cwd, { recursive: true });
   });
 });
@@ -220,7 +220,7 @@ describe("wrong usage ends with 2 and says what was meant", () => {
     [["work", "--slots", "0"], /--slots must be a whole number from 1 to 100000, not 0/],
     [["serve", "--port", "http"], /--port must be a whole number from 0 to 65535, not "http"/],
     [["tasks", "list", "--status", "done"], /Allowed choices are pending, claimed/],
-    [["enqueue"], /which task\? Name it/],
+    [["enqueue"], /the task's name is missing/],
     [["pods", "extra"], /too many arguments/],
     [["pods", "--store", "mysql://me:hidden@host/db"], /"mysql:.*isn't supported: use sqlite:/],
     [["pods", "--config", "nowhere.ts"], /there is no config file .*nowhere\.ts: check --config/],
@@ -367,7 +367,7 @@ describe("serve", () => {
   ])("health and metrics get a port of their own by %s", async (_, flags, env) => {
     const server = start(["serve", "--no-work", "--port", "0", ...flags], env);
     const url = await urlOf(server);
-    const adminUrl = await vi.waitUntil(() => / at (\S+) too/.exec(server.output.stdout)?.[1]);
+    const adminUrl = await vi.waitUntil(() => / also at (\S+)/.exec(server.output.stdout)?.[1]);
     expect(adminUrl).not.toBe(url);
     expect((await fetch(`${adminUrl}/health/live`)).status).toBe(200);
     expect((await fetch(`${adminUrl}/metrics`)).status).toBe(200);
@@ -393,7 +393,7 @@ describe("serve", () => {
     const url = await urlOf(dev);
     expect(url).not.toMatch(/:8080$/);
     expect(dev.output.stderr).toContain(
-      `port 8080 is taken, so this listens on ${new URL(url).port}: choose one with --port`,
+      `port 8080 is taken, so the server listens on ${new URL(url).port}: choose one with --port`,
     );
     expect(dev.output.stderr).not.toContain("no config");
     usual.close();
@@ -407,7 +407,7 @@ describe("serve", () => {
     others.push(dev);
     await urlOf(dev);
     expect(dev.output.stderr).toContain(
-      `there is no config (flotilla.config.ts) in ${cwd}, so nothing is worked on: write one, or pass --config`,
+      `there is no config (flotilla.config.ts) in ${cwd}, so no tasks are run: write one, or pass --config`,
     );
     await stop(dev, "SIGTERM");
     rmSync(cwd, { recursive: true, force: true });

@@ -62,7 +62,7 @@ test.each([
 test("the schema in DATABASE_URL is ignored with a note, and the tables are where they always are", async () => {
   const env = { DATABASE_URL: withSchema("public") };
   const { code, stdout, stderr } = await run(["migrate", "--json"], { cwd: folder, env });
-  expect(stderr).toMatch(/^flotilla: the schema in DATABASE_URL is the application's.*\n$/);
+  expect(stderr).toMatch(/^flotilla: ignoring the schema in DATABASE_URL.*\n$/);
   expect(code).toBe(0);
   expect(JSON.parse(stdout)).toMatchObject({ from: 0 });
   expect(await tablesIn("public")).toEqual(["migration", "session"]);

@@ -53,7 +53,10 @@ test("failed tasks are listed by their errors, shown, redriven and given up by t
 
   for (const command of ["show", "redrive", "discard"]) {
     const part = await run(command, group.slice(0, 8));
-    expect(part).toMatchObject({ code: 2, stderr: expect.stringContaining("no whole group id") });
+    expect(part).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("not a complete group id"),
+    });
     expect(part.stderr).toContain("flotilla dlq list");
   }
 
@@ -61,19 +64,21 @@ test("failed tasks are listed by their errors, shown, redriven and given up by t
   const stopped = await run("redrive", group);
   expect(stopped).toMatchObject({
     code: 1,
-    stdout: expect.stringMatching(/stopped: 1 task started over, 0 succeeded, 1 failed as before/),
+    stdout: expect.stringMatching(
+      /stopped: 1 task started over, 0 succeeded, 1 failed with the same error/,
+    ),
     stderr: expect.stringContaining("the error came back"),
   });
   expect((await listed()).tasks).toBe(4);
 
-  expect((await run("discard", taskIds[0], "--yes")).stdout).toBe("gave up 1 failed task\n");
+  expect((await run("discard", taskIds[0], "--yes")).stdout).toBe("discarded 1 failed task\n");
   expect(await flotilla.tasks.get(taskIds[0])).toMatchObject({ status: "cancelled" });
 
   writeFileSync(mended(), "");
   const done = await run("redrive", "--name", "flaky", "--json");
   expect(JSON.parse(done.stdout)).toMatchObject({ state: "done", taken: 3, succeeded: 3 });
   const again = await run("redrive", group);
-  expect(again).toMatchObject({ code: 0, stdout: expect.stringContaining("it took nothing") });
+  expect(again).toMatchObject({ code: 0, stdout: expect.stringContaining("nothing to redrive") });
   const redrives = JSON.parse((await run("redrives", "--json")).stdout).redrives;
   expect(redrives.map((each: { state: string }) => each.state)).toEqual([
     "done",
@@ -104,12 +109,12 @@ test("a redrive goes on without whoever followed it, and can be cancelled", asyn
   const [, goesOn] = /flotilla dlq follow (\S+)`/.exec(stderr) ?? [];
   expect(stdout).toContain(`redrive ${goesOn}`);
   expect((await flotilla.deadLetters.getRedrive(goesOn!))?.state).toBe("running");
-  expect((await run("cancel", goesOn!)).stdout).toContain("takes no more");
+  expect((await run("cancel", goesOn!)).stdout).toContain("starts no more");
 });
 
 test.each([
-  [["redrive"], "name a group, a task, --name <name> or --all: one"],
-  [["discard", "--all"], "this would give up 0 failed tasks: say --yes"],
+  [["redrive"], "name exactly one of a group, a task, --name <name> and --all"],
+  [["discard", "--all"], "this discards 0 failed tasks: add --yes to confirm"],
 ])("%j is refused as wrong usage", async (args, message) => {
   expect(await run(...args)).toMatchObject({ code: 2, stderr: expect.stringContaining(message) });
 });

@@ -111,8 +111,8 @@ describe("a file of tasks", () => {
 
   test.each([
     [["--file", "nowhere.ndjson"], 2, /nowhere.ndjson can't be read/],
-    [["a", "{}", "--file", "rows.ndjson"], 2, /a payload is for one task/],
-    [[], 2, /which task\? Name it/],
+    [["a", "{}", "--file", "rows.ndjson"], 2, /a payload is for a single task/],
+    [[], 2, /the task's name is missing/],
     [["a", "--run-at", "soon"], 2, /runAt must be a time/],
     [["a", "--on-duplicate", "reject"], 2, /onDuplicate needs a key/],
     [["a", "--key", "0", "--on-duplicate", "reject"], 4, /holds the key "0" already/],

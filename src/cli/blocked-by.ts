@@ -6,7 +6,10 @@ import { printNotice, oneLine } from "./output.ts";
 
 type LimitsReader = Pick<Flotilla, "tasks">;
 
-/** Why a pending task isn't claimed, as far as pauses, limits and throttles are the reason, in sentences. */
+// More lines wouldn't be read.
+const maxNames = 20;
+
+/** The pauses, limits and throttles that keep a pending task from being claimed, in sentences. */
 export async function blockedBy(flotilla: LimitsReader, task: Task): Promise<string[]> {
   if (task.status !== "pending") return [];
   const scopes = [
@@ -25,32 +28,15 @@ export async function blockedBy(flotilla: LimitsReader, task: Task): Promise<str
       : [`${paused.name === allNames ? "everything" : paused.name} is paused${because(paused)}`]),
     ...full.map(
       ({ scope, limit, running }) =>
-        `${running} of ${limit} with ${oneLine(scope, 200)} are running`,
+        `${running} of ${limit} tasks of ${oneLine(scope, 200)} are running`,
     ),
     ...(task.throttledBy === null ? [] : [throttled(task.throttledBy)]),
   ];
 }
 
-function throttled(by: HeldByThrottle): string {
-  const { name, key, limit, inFlight, waiting, ahead, aboutMs } = by;
-  const of = oneLine(key === null || key === "" ? name : `${name} (${key})`, 200);
-  const about = aboutMs === null ? "" : `, for about ${Math.max(1, Math.round(aboutMs / 1_000))} s`;
-  return (
-    `throttled: ${inFlight} of ${limit} calls of ${of} are in flight, ` +
-    `${waiting} wait, ${ahead} before it${about}`
-  );
-}
-
-function because({ reason }: { reason: string | null }): string {
-  return reason === null ? "" : `: ${oneLine(reason, 200)}`;
-}
-
-// A reader takes in no more lines.
-const maxNames = 20;
-
 /**
- * Says which of the names that something was stored under no pod which is up works on. What was stored
- * stays the answer where the store can't say so.
+ * Warns of names that tasks were stored under and that no live pod has a handler for. Prints nothing
+ * where the store fails, because the tasks are stored and the command must succeed.
  */
 export async function warnNoWorker(
   flotilla: Pick<Flotilla, "tasks">,
@@ -60,4 +46,18 @@ export async function warnNoWorker(
   if (found.length === 0) return;
   const { noWorkerWarning } = await import("../tasks/inspect/blocked-by.ts");
   for (const name of found.slice(0, maxNames)) printNotice(noWorkerWarning(name));
+}
+
+function throttled(by: HeldByThrottle): string {
+  const { name, key, limit, inFlight, waiting, ahead, aboutMs } = by;
+  const of = oneLine(key === null || key === "" ? name : `${name} (${key})`, 200);
+  const about = aboutMs === null ? "" : `, for about ${Math.max(1, Math.round(aboutMs / 1_000))} s`;
+  return (
+    `throttled: ${inFlight} of ${limit} calls of ${of} are in flight, ` +
+    `${waiting} wait, ${ahead} ahead of it${about}`
+  );
+}
+
+function because({ reason }: { reason: string | null }): string {
+  return reason === null ? "" : `: ${oneLine(reason, 200)}`;
 }

@@ -6,16 +6,29 @@ import { types } from "node:util";
 import { FlotillaError, messageOf } from "../base/errors.ts";
 import type { Config } from "../runtime/config.ts";
 
+type Loaded = { readonly default?: unknown; readonly __esModule?: true };
+
 const defaultNames = ["ts", "mts", "mjs", "js"].map((extension) => `flotilla.config.${extension}`);
 
-/** The config file that is meant: the given one, or one of the usual names in the working folder. */
-export function configFile(given: string | undefined): string | undefined {
-  return given ?? defaultNames.find((name) => existsSync(name));
+const refusals = [
+  "ERR_IMPORT_ATTRIBUTE_MISSING",
+  "ERR_MODULE_NOT_FOUND",
+  "ERR_UNSUPPORTED_DIR_IMPORT",
+  "ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX",
+];
+
+const loaderFolder = dirname(fileURLToPath(import.meta.url));
+const onBegin = Symbol.for("flotilla.config.begin");
+let imports = 0;
+
+/** The path of the config file: the given one, or a default name in the working directory. */
+export function configFile(named: string | undefined): string | undefined {
+  return named ?? defaultNames.find((name) => existsSync(name));
 }
 
-/** What the config file says; nothing where there is none. */
-export async function loadConfig(given: string | undefined): Promise<Config> {
-  const path = configFile(given);
+/** The config; empty where there is no file. */
+export async function loadConfig(named: string | undefined): Promise<Config> {
+  const path = configFile(named);
   if (path === undefined) return {};
   const full = resolve(path);
   if (!existsSync(full)) {
@@ -37,13 +50,12 @@ export async function loadConfig(given: string | undefined): Promise<Config> {
   return config;
 }
 
-type Loaded = { readonly default?: unknown; readonly __esModule?: true };
-
 /**
- * Node loads most configs by itself. It refuses imports without extensions, paths of tsconfig.json,
- * enums, JSON without an attribute, types that are imported like values, and modules that a
- * `package.json` calls CommonJS: what people's other tools take. It finds that before anything runs, so that a loader can begin anew. What is
- * thrown once something has run is the config's own: to begin anew would do twice what was done.
+ * Node loads most configs by itself. It refuses some that other tools accept: imports without
+ * extensions, `paths` of tsconfig.json, enums, JSON without an attribute, types imported like values,
+ * and modules that a `package.json` calls CommonJS. It refuses them before any module runs, so that the
+ * loader can start again. An error after a module has run is the config's own: loading again would
+ * repeat its side effects.
  */
 async function load(full: string): Promise<Loaded> {
   const { href } = pathToFileURL(full);
@@ -58,10 +70,7 @@ async function load(full: string): Promise<Loaded> {
   }
 }
 
-const onBegin = Symbol.for("flotilla.config.begin");
-let imports = 0;
-
-/** Imports a module, and tells right before the first module that it imports is run. */
+/** Imports a module, and calls `begin` right before the first module in it runs. */
 async function importWith(href: string, begin: () => void): Promise<{ readonly config: Loaded }> {
   const mark = `globalThis[Symbol.for("flotilla.config.begin")]?.(${++imports})`;
   const whole = `import ${JSON.stringify(moduleOf(mark))}; export * as config from ${JSON.stringify(href)};`;
@@ -80,13 +89,12 @@ function moduleOf(text: string): string {
 
 async function loadByLoader(href: string): Promise<Loaded> {
   const { createJiti } = await import("jiti");
-  // What it keeps on disk would be shared with other users of the machine, in the folder for
-  // temporary files.
+  // A cache on disk would be in the folder for temporary files, shared with other users of the machine.
   const jiti = createJiti(href, { fsCache: false, interopDefault: false, tsconfigPaths: true });
   return jiti.import<Loaded>(href);
 }
 
-/** Where Node would take the file for CommonJS, it complains by itself before it fails. */
+/** Node would take the file for CommonJS, and print a warning before it fails. */
 function isCalledCommonJs(full: string): boolean {
   if (![".ts", ".js"].includes(extname(full))) return false;
   try {
@@ -94,17 +102,10 @@ function isCalledCommonJs(full: string): boolean {
     if (manifest === undefined) return false;
     return (JSON.parse(readFileSync(manifest, "utf8")) as { type?: unknown }).type === "commonjs";
   } catch {
-    // Node itself says what is wrong with that file.
+    // Node reports what is wrong with that file.
     return false;
   }
 }
-
-const refusals = [
-  "ERR_IMPORT_ATTRIBUTE_MISSING",
-  "ERR_MODULE_NOT_FOUND",
-  "ERR_UNSUPPORTED_DIR_IMPORT",
-  "ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX",
-];
 
 function isRefusal(error: unknown): boolean {
   return error instanceof SyntaxError || refusals.includes(codeOf(error) ?? "");
@@ -116,13 +117,13 @@ function codeOf(error: unknown): string | undefined {
 }
 
 function defaultOf(loaded: Loaded): unknown {
-  // What the loader gives of a CommonJS file is its `module.exports`, the config itself.
+  // Of a CommonJS file the loader returns `module.exports`, the config itself.
   const isModule =
     types.isModuleNamespaceObject(loaded) || "default" in loaded || loaded.__esModule;
   return isModule ? loaded.default : loaded;
 }
 
-/** What went wrong and what to change. */
+/** The error, and what to change. */
 function explained(error: unknown): string {
   const missing = missingImport(error);
   if (missing === undefined) return messageOf(error) + firstFrame(error);
@@ -148,9 +149,7 @@ function packageOf(specifier: string): string {
     .join("/");
 }
 
-const loaderFolder = dirname(fileURLToPath(import.meta.url));
-
-/** The line that threw, which the message alone often doesn't tell. */
+/** The line that threw, which the message often lacks. */
 function firstFrame(error: unknown): string {
   const lines = error instanceof Error ? (error.stack?.split("\n") ?? []) : [];
   const frame = lines.find(

@@ -10,9 +10,28 @@ import { network } from "../throttles/fetch.ts";
 import type { StoreFlags } from "./flags.ts";
 import { loadStoreSettings } from "./settings.ts";
 
+/** Flags of commands that can use a server instead of the store. */
+export type UrlFlags = { url?: string; tenant?: string };
+
+/** An HTTP client of a server. */
+export type Server = {
+  request(method: string, path: string, init?: RequestInit): Promise<Response>;
+  json<Body>(method: string, path: string, body?: unknown): Promise<Body>;
+};
+
+export type SessionAdmin = Pick<
+  SessionService,
+  "list" | "get" | "entries" | "stop" | "archive" | "unarchive" | "remove"
+>;
+
+type TargetFlags = { readonly [Flag in keyof (StoreFlags & UrlFlags)]?: string | undefined };
+
+/** The tenant where no flag, key or token names one. */
+export const defaultTenant = "default";
+
 /**
- * Runs a command on the store. A command that looks or enqueues never makes a file and never changes
- * the schema: a wrong path must not become an empty store.
+ * Runs a command on the store. It never creates a file and never changes the schema: a wrong path must
+ * not become an empty store.
  */
 export async function onStore<Result>(
   flags: StoreFlags,
@@ -24,23 +43,39 @@ export async function onStore<Result>(
   const { store, dataDir } = await loadStoreSettings(flags);
   await using flotilla = connect(store, {
     ...options,
-    // Whoever only looks may be somebody who may not write there.
+    // A user who only reads may not have write permission there.
     dataDir: dataDir !== false && canBeWritten(dataDir) && dataDir,
     create: false,
     migrate: "check",
-    // What is worth saying the command says itself.
+    // The command reports errors itself.
     log: silentLogger,
   });
   return await work(flotilla);
 }
 
-/** Commands that can go through a server instead of the store. */
-export type UrlFlags = { url?: string; tenant?: string };
+export async function onSessions<Result>(
+  { url, tenant, ...flags }: TargetFlags,
+  work: (sessions: SessionAdmin, tenant: string) => Promise<Result>,
+): Promise<Result> {
+  const tenantOrDefault = tenant ?? defaultTenant;
+  if (url !== undefined) return work(sessionsOf(openServer(url, { tenant })), tenantOrDefault);
+  return onStore(storeOf(flags), ({ sessionService }) => work(sessionService, tenantOrDefault));
+}
+
+export async function onAgents<Result>(
+  { url, tenant, ...flags }: TargetFlags,
+  work: (agents: StoredAgents, tenant: string) => Promise<Result>,
+  options: { privateAgents?: boolean } = {},
+): Promise<Result> {
+  const tenantOrDefault = tenant ?? defaultTenant;
+  if (url !== undefined) return work(agentsOf(openServer(url, { tenant })), tenantOrDefault);
+  return onStore(storeOf(flags), ({ agents }) => work(agents, tenantOrDefault), options);
+}
 
 export function withUrl(command: Command): Command {
   const option = new Option(
     "--url <url>",
-    "go through this server, with FLOTILLA_API_KEY where it needs a key or a token",
+    "use this server instead of the store, with FLOTILLA_API_KEY where it needs a key or a token",
   );
   return command.addOption(option.env("FLOTILLA_URL")).hook("preAction", (_, action) => {
     const from = (name: string) => action.getOptionValueSource(name);
@@ -48,30 +83,27 @@ export function withUrl(command: Command): Command {
     if (typed !== undefined && from("url") === "cli") {
       throw new FlotillaError("invalid_option", `give --url or --${typed}, not both`);
     }
-    // Whoever names a store or a config means that one, whatever else is set.
+    // A store or a config on the command line overrides FLOTILLA_URL.
     const isUnset = typed !== undefined || action.getOptionValue("url") === "";
     if (isUnset && from("url") === "env") action.setOptionValue("url", undefined);
   });
 }
-
-/** A server, as requests reach it. */
-export type Server = {
-  request(method: string, path: string, init?: RequestInit): Promise<Response>;
-  json<Body>(method: string, path: string, body?: unknown): Promise<Body>;
-};
 
 /** A key of the server, or a user's token. */
 export function serverKey(): string | undefined {
   return process.env["FLOTILLA_API_KEY"] || undefined;
 }
 
-/** `user` and `tenant` are whom a key acts for; a token says itself who it is of. */
+/** `user` and `tenant` are those that a key acts for; a token determines its own. */
 export function openServer(
   url: string,
   { user, tenant }: { user?: string | undefined; tenant?: string | undefined } = {},
 ): Server {
   if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol)) {
-    throw new FlotillaError("invalid_option", "--url must be a URL, as http://localhost:8080");
+    throw new FlotillaError(
+      "invalid_option",
+      "--url must be an http or https URL, such as http://localhost:8080",
+    );
   }
   const base = trimEnd(url, (char) => char === "/");
   const key = serverKey();
@@ -106,38 +138,22 @@ export function openServer(
       try {
         return (await answer.json()) as never;
       } catch (error) {
-        const message = "the server's answer was cut off, or isn't one of Flotilla's";
+        const message = "the server's answer was cut off, or isn't from Flotilla";
         throw new FlotillaError(unanswered(method), message, { cause: error });
       }
     },
   };
 }
 
-/** A query of what was given, with its question mark. */
-export function queryOf(given: Readonly<Record<string, string | number | undefined>>): string {
-  const all = Object.entries(given).flatMap(([name, value]) =>
+/** A query string with its question mark; leaves out undefined values. */
+export function queryOf(fields: Readonly<Record<string, string | number | undefined>>): string {
+  const all = Object.entries(fields).flatMap(([name, value]) =>
     value === undefined ? [] : [[name, String(value)] as [string, string]],
   );
   return all.length === 0 ? "" : `?${new URLSearchParams(all).toString()}`;
 }
 
-/** Where the server's own answer is missing, what isn't a read may have been done. */
-function unanswered(method: string): ErrorCode {
-  return method === "GET" ? "unavailable" : "unknown_outcome";
-}
-
-async function refusalOf(method: string, answer: Response): Promise<FlotillaError> {
-  try {
-    return errorFromBody(((await answer.json()) as { error: object }).error);
-  } catch {
-    const { status } = answer;
-    const message = `the server answered ${status}, and not as Flotilla does`;
-    if (status >= 500) return new FlotillaError(unanswered(method), message);
-    return new FlotillaError(status === 429 ? "unavailable" : "unsupported", message);
-  }
-}
-
-/** An error as servers tell it. The code of a newer one may be none that is known here. */
+/** The error of a server's answer. A newer server may send a code that this release doesn't know. */
 export function errorFromBody(body: object): FlotillaError {
   const { code, message, details } = body as {
     code?: ErrorCode;
@@ -148,51 +164,36 @@ export function errorFromBody(body: object): FlotillaError {
   return new FlotillaError(known, String(message), details ? { details } : {});
 }
 
-/** `fetch` says what really happened one level down. */
+/** `fetch` has the real error in its cause. */
 export function causeOf(error: unknown): string {
   return messageOf(error instanceof Error && error.cause ? error.cause : error, 200);
 }
 
-/** Sessions and agents as commands look after them: straight from the store, or through a server. */
-
-type TargetFlags = { readonly [Flag in keyof (StoreFlags & UrlFlags)]?: string | undefined };
-
-/** Whose they are, where nobody says it: no flag, no key and no token. */
-export const defaultTenant = "default";
-
-export type SessionAdmin = Pick<
-  SessionService,
-  "list" | "get" | "entries" | "stop" | "archive" | "unarchive" | "remove"
->;
-
-export async function onSessions<Result>(
-  { url, tenant, ...flags }: TargetFlags,
-  work: (sessions: SessionAdmin, tenant: string) => Promise<Result>,
-): Promise<Result> {
-  const whose = tenant ?? defaultTenant;
-  if (url !== undefined) return work(sessionsOf(openServer(url, { tenant })), whose);
-  return onStore(storeOf(flags), ({ sessionService }) => work(sessionService, whose));
+/** Without an answer of the server, a change may or may not have been made. */
+function unanswered(method: string): ErrorCode {
+  return method === "GET" ? "unavailable" : "unknown_outcome";
 }
 
-export async function onAgents<Result>(
-  { url, tenant, ...flags }: TargetFlags,
-  work: (agents: StoredAgents, tenant: string) => Promise<Result>,
-  options: { privateAgents?: boolean } = {},
-): Promise<Result> {
-  const whose = tenant ?? defaultTenant;
-  if (url !== undefined) return work(agentsOf(openServer(url, { tenant })), whose);
-  return onStore(storeOf(flags), ({ agents }) => work(agents, whose), options);
+async function refusalOf(method: string, answer: Response): Promise<FlotillaError> {
+  try {
+    return errorFromBody(((await answer.json()) as { error: object }).error);
+  } catch {
+    const { status } = answer;
+    const message = `the server answered ${status} without an error of Flotilla: check --url`;
+    if (status >= 500) return new FlotillaError(unanswered(method), message);
+    return new FlotillaError(status === 429 ? "unavailable" : "unsupported", message);
+  }
 }
 
 function storeOf({ config, store }: TargetFlags): StoreFlags {
   return { ...(config && { config }), ...(store && { store }) };
 }
 
-/** The tenant is what the key or the token says, and the header of a key that is of none. */
+/** The key or the token determines the tenant; a key of no tenant uses the header. */
 function sessionsOf({ json }: Server): SessionAdmin {
   const at = (sessionId: string) => `sessions/${encodeURIComponent(sessionId)}`;
   return {
-    // Whose sessions a caller may see, the server knows by the token.
+    // The server decides by the token which sessions a caller may see.
     list: (_, { only: __, ...options }) => json<SessionPage>("GET", `sessions${queryOf(options)}`),
     get: (_, sessionId) => json<SessionView>("GET", at(sessionId)),
     entries: (_, sessionId, page) =>
@@ -221,11 +222,11 @@ function agentsOf({ json }: Server): StoredAgents {
       const found = await ifFound(json<Shown>("GET", at(name)));
       return found?.agent;
     },
-    async create(_, name, given) {
-      return (await json<Shown>("POST", "agents", { name, ...given })).agent;
+    async create(_, name, fields) {
+      return (await json<Shown>("POST", "agents", { name, ...fields })).agent;
     },
-    async replace(_, name, given) {
-      return (await json<Shown>("PUT", at(name), given)).agent;
+    async replace(_, name, fields) {
+      return (await json<Shown>("PUT", at(name), fields)).agent;
     },
     async remove(_, name) {
       return (await ifFound(json("DELETE", at(name)))) !== undefined;

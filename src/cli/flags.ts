@@ -4,7 +4,7 @@ import { checkNumber, nearest, type NumberRange } from "../base/options.ts";
 import { groupVersion } from "../dead-letters/fingerprint.ts";
 import type { Selection } from "../dead-letters/redrive.ts";
 
-/** Flags that several commands share, each with the variable that stands in for it. */
+/** Flags that several commands share, each with an environment variable. */
 export type StoreFlags = { config?: string; store?: string };
 export type PodFlags = StoreFlags & {
   slots?: number;
@@ -30,7 +30,7 @@ export function withStore(command: Command): Command {
     .addOption(
       new Option(
         "--store <url>",
-        "the store, such as sqlite:flotilla.db or postgres://user@host/app (default: what the config says, then DATABASE_URL)",
+        "the store, such as sqlite:flotilla.db or postgres://user@host/app (default: that of the config, then DATABASE_URL)",
       ).env("FLOTILLA_STORE"),
     );
 }
@@ -45,7 +45,7 @@ export function withPod(command: Command): Command {
     .addOption(
       new Option(
         "--data-dir <folder>",
-        "where this machine keeps results that can't be stored yet (default: .flotilla)",
+        "the folder for results that can't be stored yet (default: .flotilla)",
       ).env("FLOTILLA_DATA_DIR"),
     )
     .addOption(
@@ -54,7 +54,7 @@ export function withPod(command: Command): Command {
         .argParser((text) => text.split(",").flatMap((name) => name.trim() || [])),
     )
     .addOption(
-      new Option("--log-level <level>", "what is logged")
+      new Option("--log-level <level>", "the lowest level that is logged")
         .env("FLOTILLA_LOG_LEVEL")
         .choices(logLevels),
     );
@@ -65,7 +65,7 @@ export function withServer(command: Command): Command {
     .addOption(
       new Option(
         "--host <address>",
-        "where to listen (default: 127.0.0.1); others need FLOTILLA_API_KEYS",
+        "the address to listen on (default: 127.0.0.1); others need FLOTILLA_API_KEYS",
       ).env("FLOTILLA_HOST"),
     )
     .addOption(
@@ -76,7 +76,7 @@ export function withServer(command: Command): Command {
     .addOption(
       new Option(
         "--admin-port <number>",
-        "a port of its own for health and metrics, beside the other; 0 takes a free one",
+        "an additional port for health and metrics only; 0 takes a free one",
       )
         .env("FLOTILLA_ADMIN_PORT")
         .argParser(number("--admin-port", portRange)),
@@ -87,9 +87,9 @@ export function withJson(command: Command): Command {
   return command.option("--json", "print JSON");
 }
 
-/** Makes a command's list what it does when nothing else is said: `flotilla tasks` is `flotilla tasks list`. */
+/** Makes `list` the default subcommand: `flotilla tasks` is `flotilla tasks list`. */
 export function listsByDefault(things: Command, list: Command): void {
-  // A word that is no command of its would otherwise be taken for a word too many of the list.
+  // An unknown subcommand would otherwise be reported as an excess argument of the list.
   list.allowExcessArguments(true).hook("preAction", (_, { args: [word] }) => {
     if (word === undefined) return;
     const meant = nearest(
@@ -104,7 +104,7 @@ export function listsByDefault(things: Command, list: Command): void {
 /** For commands that list page by page. */
 export function withPage(command: Command, defaultLimit: number): Command {
   return command
-    .option("--cursor <cursor>", "go on after an earlier page")
+    .option("--cursor <cursor>", "continue after an earlier page")
     .addOption(
       new Option("--limit <number>", "how many at most")
         .default(defaultLimit)
@@ -112,7 +112,7 @@ export function withPage(command: Command, defaultLimit: number): Command {
     );
 }
 
-/** Reads a flag's number, and says what it should have been. */
+/** Parses a flag's number, or throws with the range it must be in. */
 export function number(what: string, range: NumberRange): (text: string) => number {
   return (text) => {
     try {
@@ -124,7 +124,7 @@ export function number(what: string, range: NumberRange): (text: string) => numb
   };
 }
 
-/** Flags of commands that are about some failed tasks. */
+/** Flags of commands that select failed tasks. */
 export type SelectFlags = StoreFlags & { json?: true; name?: string; all?: true };
 
 export function withSelection(command: Command): Command {
@@ -133,22 +133,25 @@ export function withSelection(command: Command): Command {
     .option("--all", "all failed tasks");
 }
 
-/** What a command is about: a group and a task are told apart by how they look. */
-export function selectionOf(given: string | undefined, { name, all }: SelectFlags): Selection {
-  const named = [given, name, all].filter((each) => each !== undefined);
+/** The selection of a command: a group's id differs from a task's by its form. */
+export function selectionOf(id: string | undefined, { name, all }: SelectFlags): Selection {
+  const named = [id, name, all].filter((each) => each !== undefined);
   if (named.length !== 1) {
-    throw new FlotillaError("invalid_option", "name a group, a task, --name <name> or --all: one");
+    throw new FlotillaError(
+      "invalid_option",
+      "name exactly one of a group, a task, --name <name> and --all",
+    );
   }
-  if (given === undefined) return name === undefined ? { all: true } : { name };
-  return isGroup(given) ? { group: given } : { taskId: given };
+  if (id === undefined) return name === undefined ? { all: true } : { name };
+  return isGroup(id) ? { group: id } : { taskId: id };
 }
 
-/** Whether a group is meant rather than a task. What was shortened or misspelt finds neither. */
-export function isGroup(given: string): boolean {
-  if (groupVersion(given) !== undefined) return true;
-  if (!/^g\d+-/i.test(given)) return false;
+/** Whether it is a group's id rather than a task's. Throws where a group's id is incomplete. */
+export function isGroup(id: string): boolean {
+  if (groupVersion(id) !== undefined) return true;
+  if (!/^g\d+-/i.test(id)) return false;
   throw new FlotillaError(
     "invalid_option",
-    `${JSON.stringify(given.slice(0, 40))} is no whole group id, which is like g1-79ef601d010c6cb2: \`flotilla dlq list\` shows those there are`,
+    `${JSON.stringify(id.slice(0, 40))} is not a complete group id such as g1-79ef601d010c6cb2: \`flotilla dlq list\` shows them`,
   );
 }

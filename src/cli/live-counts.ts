@@ -11,7 +11,7 @@ type LiveParts = {
   heldBack?: () => readonly string[];
   clock: Clock;
   everyMs: number;
-  /** Given what to show each time it was counted. */
+  /** Called with each count. */
   show: (counts: LiveCounts) => void;
 };
 
@@ -25,11 +25,25 @@ export type LiveCounts = {
 
 export type LiveCounter = { observe(event: PodEvent): void; stop(): void };
 
-// Counting walks the table; where that takes long, it is done less often.
+/** The part of a terminal that a screen needs; `process.stdout` fits. */
+export type Terminal = {
+  readonly columns?: number;
+  readonly rows?: number;
+  write(text: string): unknown;
+};
+
+export type Screen = {
+  /** Prints a line above the status. */
+  print(line: string): void;
+  /** Replaces the status at the bottom. */
+  show(lines: readonly string[]): void;
+};
+
+// Counting scans the table, so a slow count is repeated less often.
 const restFactor = 10;
 const maxNamesShown = 15;
 
-/** Counts again and again, and shows it. A count that fails is skipped: the log says why. */
+/** Counts and shows tasks on a timer. A failed count is skipped: the log has the error. */
 export function startLiveCounts(parts: LiveParts): LiveCounter {
   const { stats, running, heldBack = () => [], clock, everyMs, show } = parts;
   let completed = 0;
@@ -47,7 +61,7 @@ export function startLiveCounts(parts: LiveParts): LiveCounter {
       sinceMs = nowMs;
       if (!stopped) show({ stats: counted, running: running(), heldBack: heldBack(), perSecond });
     } catch {
-      // Shown again with the next count.
+      // The next count shows it again.
     }
     const tookMs = clock.monotonic() - startedMs;
     if (!stopped) cancel = clock.after(Math.max(everyMs, tookMs * restFactor), () => void once());
@@ -92,24 +106,6 @@ export function countsLine({ stats, running, heldBack = [], perSecond }: LiveCou
   );
 }
 
-function toRow(name: string, counts: Readonly<Record<TaskStatus, number>>): string[] {
-  return [name, ...taskStatuses.map((status) => String(counts[status]).padStart(9))];
-}
-
-/** What of a terminal is needed; `process.stdout` fits. */
-export type Terminal = {
-  readonly columns?: number;
-  readonly rows?: number;
-  write(text: string): unknown;
-};
-
-export type Screen = {
-  /** Prints a line above the status. */
-  print(line: string): void;
-  /** Replaces the status at the bottom. */
-  show(lines: readonly string[]): void;
-};
-
 /** A terminal with a status at its bottom that is redrawn in place. */
 export function createScreen(terminal: Terminal): Screen {
   let status: readonly string[] = [];
@@ -121,7 +117,7 @@ export function createScreen(terminal: Terminal): Screen {
     },
     show(lines) {
       const before = erase();
-      // A terminal that doesn't know its size says 0.
+      // A terminal of unknown size reports 0.
       const rows = terminal.rows || 24;
       const columns = terminal.columns || 80;
       // A line that wraps, or a status taller than the window, couldn't be erased again.
@@ -129,6 +125,10 @@ export function createScreen(terminal: Terminal): Screen {
       terminal.write(before + draw());
     },
   };
+}
+
+function toRow(name: string, counts: Readonly<Record<TaskStatus, number>>): string[] {
+  return [name, ...taskStatuses.map((status) => String(counts[status]).padStart(9))];
 }
 
 function fit(line: string, width: number): string {

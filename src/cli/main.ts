@@ -2,7 +2,7 @@ import process from "node:process";
 import { exitCodeOf, explain } from "./exit-codes.ts";
 import { createProgram } from "./program.ts";
 
-// `flotilla tasks list | head` closes the pipe early, which is no reason to complain.
+// `flotilla tasks list | head` closes the pipe early, which is no error.
 for (const stream of [process.stdout, process.stderr]) {
   stream.on("error", (error: NodeJS.ErrnoException) => {
     process.exit(error.code === "EPIPE" ? process.exitCode : 1);
@@ -15,6 +15,6 @@ try {
   explain(error, { json: process.argv.includes("--json") });
   process.exitCode = exitCodeOf(error);
 }
-// Whatever the user's config has opened, or a handler that never settles, would keep the process
-// alive, though everything that was asked for is done.
+// Handles that the user's config has opened, or a handler that never settles, would keep the process
+// alive after the command is done.
 process.stdout.write("", () => process.exit());

@@ -4,11 +4,6 @@ import type { TaskStatus } from "../tasks/rows.ts";
 
 type Style = Parameters<typeof styleText>[0];
 
-/** Colours a text for standard output, if that is a terminal and NO_COLOR isn't set. */
-export function paint(style: Style, text: string): string {
-  return styleText(style, text, { stream: process.stdout });
-}
-
 const statusStyles: Readonly<Record<TaskStatus, Style>> = {
   pending: "yellow",
   claimed: "cyan",
@@ -16,6 +11,17 @@ const statusStyles: Readonly<Record<TaskStatus, Style>> = {
   failed: "red",
   cancelled: "gray",
 };
+
+// Control characters except line breaks and tabs; direction marks; line separators; invisible
+// characters, except the joiners of words and emoji; tags.
+const unsafe =
+  // oxlint-disable-next-line no-control-regex, no-misleading-character-class
+  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;
+
+/** Colours a text for standard output, if that is a terminal and NO_COLOR isn't set. */
+export function paint(style: Style, text: string): string {
+  return styleText(style, text, { stream: process.stdout });
+}
 
 export function paintStatus(status: TaskStatus, text: string = status): string {
   return paint(statusStyles[status], text);
@@ -25,7 +31,7 @@ export function print(text: string): void {
   process.stdout.write(`${text}\n`);
 }
 
-/** What is worth knowing beside the output, which programs may read. */
+/** Prints a notice to standard error, because programs may read standard output. */
 export function printNotice(text: string): void {
   process.stderr.write(`flotilla: ${text}\n`);
 }
@@ -34,7 +40,7 @@ export function printJson(value: unknown): void {
   print(JSON.stringify(value));
 }
 
-/** Columns side by side. Colours take no room, so widths are counted without them. */
+/** Aligns columns. Escape sequences of colours don't count as width. */
 export function columns(rows: readonly (readonly string[])[]): string {
   const widths: number[] = [];
   for (const row of rows) {
@@ -64,7 +70,7 @@ export function ago(nowMs: number, thenMs: number): string {
   return `${Math.round(seconds / 86_400)}d`;
 }
 
-/** Text from tasks and handlers on one line, without anything that could move the cursor. */
+/** Text of tasks and handlers on one line, without control characters. */
 export function oneLine(text: string, maxChars: number): string {
   // oxlint-disable-next-line no-control-regex
   const flat = text.replaceAll(/[\u0000-\u001f\u007f-\u009f]+/g, " ");
@@ -72,8 +78,8 @@ export function oneLine(text: string, maxChars: number): string {
 }
 
 /**
- * Text that others wrote, for a terminal: whatever could move the cursor, recolour the screen, turn the
- * direction of what follows or hide in it is written out instead. Lines and tabs stay.
+ * Text of others, for a terminal: characters that could move the cursor, change colours or the text
+ * direction, or stay invisible are escaped. Line breaks and tabs stay.
  */
 export function sanitize(text: string): string {
   return text.toWellFormed().replaceAll(unsafe, (char) => {
@@ -81,9 +87,3 @@ export function sanitize(text: string): string {
     return code.length <= 2 ? `\\x${code.padStart(2, "0")}` : `\\u{${code}}`;
   });
 }
-
-// Controls but lines and tabs; marks that turn the direction; line separators; what takes no room, but
-// not the joiners that words and emoji are written with; tags.
-const unsafe =
-  // oxlint-disable-next-line no-control-regex, no-misleading-character-class
-  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;

@@ -15,8 +15,10 @@ const styles = { debug: "gray", info: "blue", warn: "yellow", error: "red" } as 
 // Ids differ in their last characters; the first ones are the time.
 const idChars = 8;
 const fieldChars = 120;
+// The id of the pod and tokens are noise on the terminal of one pod.
+const quiet = new Set(["pod", "token"]);
 
-/** One readable line per event, for people who watch. Programs get JSON. */
+/** Writes one readable line per event, for a terminal. Programs get JSON. */
 export function prettyLogger({ level, clock, stream, write }: PrettyLogOptions): Logger {
   const lowest = logLevels.indexOf(level);
   const at = (name: keyof typeof styles) => {
@@ -32,16 +34,13 @@ export function prettyLogger({ level, clock, stream, write }: PrettyLogOptions):
   return { debug: at("debug"), info: at("info"), warn: at("warn"), error: at("error") };
 }
 
-/** The fields in the order given, ids shortened, nothing that spans lines. */
+/** The fields in their order, ids shortened, without line breaks. */
 function describe(fields: object): string {
   const shown = Object.entries(fields)
     .filter(([name, value]) => value !== undefined && !quiet.has(name))
     .map(([name, value]) => `${name}=${shorten(name, value)}`);
   return shown.length > 0 ? `  ${shown.join(" ")}` : "";
 }
-
-// A person watching one pod has no use for its own id on every line, nor for tokens.
-const quiet = new Set(["pod", "token"]);
 
 function shorten(name: string, value: unknown): string {
   const text = typeof value === "string" ? value : (JSON.stringify(value) ?? String(value));

@@ -28,18 +28,18 @@ Examples:
   $ flotilla enqueue mail '{"to":"ada"}' --wait   stores a task and waits for its result
   $ flotilla tasks list --status failed           shows what went wrong
   $ flotilla dlq list                             groups it by error
-  $ flotilla flows                                draws flows, and says which runs are stuck
-  $ flotilla doctor                               looks for trouble
+  $ flotilla flows                                draws flows, and explains stuck runs
+  $ flotilla doctor                               checks the set-up
 
 Every setting is taken from its flag, then from the environment, then from the config file, then
 from its default. Where there is output, --json makes it JSON.
 
 Exit codes:
-  0  it went well
-  1  it failed
-  2  wrong usage: an unknown command or option, or a value that makes no sense
+  0  success
+  1  failure
+  2  wrong usage: an unknown command or option, or an invalid value
   3  the store is missing, damaged, read-only, full, busy or of another release
-  4  there is no such task, run or session, it isn't in a state for that, or the port is taken
+  4  there is no such task, run or session, its state doesn't allow that, or the port is taken
 `;
 
 /** The whole command line. Parsing it runs the command. */

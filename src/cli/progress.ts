@@ -3,24 +3,25 @@ import { type Clock, systemClock } from "../base/clock.ts";
 import { createScreen, type Terminal } from "./live-counts.ts";
 
 export type ProgressBarParts = {
-  /** Where it is shown: in place on a terminal, as a line now and then elsewhere. */
+  /** The output: redrawn in place on a terminal, elsewhere a line now and then. */
   stream?: Terminal & { readonly isTTY?: boolean };
   clock?: Clock;
 };
 
 export type ProgressBar = {
-  /** Shows how far something is, unless it was just shown. */
+  /** Shows the progress, unless it was just shown. */
   show(line: string): void;
   /** Prints a line above it. */
   print(line: string): void;
-  /** Takes it away, so that what is printed next stands where it was. */
+  /** Removes it, so that the next output takes its place. */
   end(): void;
 };
 
 const redrawMs = 100;
 const lineMs = 5_000;
+const barChars = 30;
 
-/** Shows how far something is that takes long. On standard error, since the outcome goes elsewhere. */
+/** Shows the progress of a long operation, on standard error, because results go to standard output. */
 export function startProgressBar(parts: ProgressBarParts = {}): ProgressBar {
   const { stream = process.stderr, clock = systemClock } = parts;
   const screen = stream.isTTY ? createScreen(stream) : undefined;
@@ -43,9 +44,7 @@ export function startProgressBar(parts: ProgressBarParts = {}): ProgressBar {
   };
 }
 
-const barChars = 30;
-
-/** How much of all is done, as a bar and in numbers. */
+/** Progress as a bar and in numbers. */
 export function bar(done: number, all: number): string {
   return `${barOf(all > 0 ? done / all : 1)} ${count(done)} of ${count(all)}`;
 }
@@ -58,7 +57,7 @@ export function barOf(share: number): string {
   return `${"█".repeat(full)}${"░".repeat(barChars - full)} ${percent} %`;
 }
 
-/** A number as people write it. */
+/** A number with thousands separators. */
 export function count(number: number): string {
   return number.toLocaleString("en-US");
 }

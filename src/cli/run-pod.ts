@@ -38,7 +38,7 @@ export type PodCommandOptions = {
   work: boolean;
   /** Answer HTTP. */
   serve: boolean;
-  /** Show live counts, and on a terminal logs that people can read. */
+  /** Show live counts, and readable logs on a terminal. */
   live: boolean;
 };
 
@@ -48,14 +48,14 @@ const redrawMs = 500;
 const keepCompiledMs = 5_000;
 const lineMs = 5_000;
 
-/** Runs a pod, a server or both, until a signal asks it to stop. */
+/** Runs a pod, a server or both, until a signal stops it. */
 export async function runUntilSignal(options: PodCommandOptions): Promise<void> {
   const { settings, work, serve } = options;
   const signals = stopSignals();
   const screen = options.live && process.stdout.isTTY ? createScreen(process.stdout) : undefined;
   const log = loggerFor(options, screen);
   const { host = defaultHost, ...credentials } = settings.server ?? {};
-  // Before anything is opened: a server that may not listen shouldn't migrate either.
+  // Check before anything is opened: a server that may not listen shouldn't migrate either.
   if (serve) checkListenHost(host, credentials);
 
   let stopping = false;
@@ -70,7 +70,7 @@ export async function runUntilSignal(options: PodCommandOptions): Promise<void> 
     live?.observe(event);
     if (event.type === "claim_failed" && event.code === "store_corrupt") giveUp(damaged(settings));
   };
-  // Loaded while the store's threads start. What is wrong with it is told where it is used.
+  // Load it while the store's threads start. `startServer` reports an error.
   if (serve) import("../server/serve.ts").catch(() => {});
   const flotilla = metrics && openFlotilla(settings, log, metrics);
   let server: ListeningServer | undefined;
@@ -80,26 +80,26 @@ export async function runUntilSignal(options: PodCommandOptions): Promise<void> 
       const isStopping = () => stopping;
       const leads = () => !stopping && pod !== undefined && pod.leader === pod.podId;
       const deadLetters = () => (leads() ? pod! : flotilla).deadLetters;
-      // The pod's own way is the shorter one, for as long as it is there.
+      // The pod's own service is the shorter way, while the pod runs.
       const nearest = () => (!stopping && pod?.sessionService) || flotilla.sessionService;
       const sessions = lazyService(nearest);
       const parts = { flotilla, sessions, deadLetters, metrics, isStopping, log };
       server = await startServer(options, parts);
     }
-    // Nothing is claimed before it is known that this can listen: its tasks would only be given back.
+    // Claim only once the server listens: a failure to listen would release the tasks again.
     if (work) pod = await startPod({ ...settings, log }, { onEvent });
     if (flotilla && server) {
       announce(options, server, screen);
       if (options.live) live = startCounts(flotilla, pod, server.url, screen);
     }
-    // Node keeps it when a process ends, but one that is killed should start as quickly again.
+    // Node writes its compile cache at exit; flush it, so that a killed process starts as quickly again.
     const forget = systemClock.after(keepCompiledMs, flushCompileCache);
     await Promise.race([signals.received, broken]).finally(forget);
   } finally {
     stopping = true;
     live?.stop();
     screen?.show([]);
-    // The server answers while the pod's tasks end, and says meanwhile that it isn't ready.
+    // The server answers while the pod's tasks end, and reports that it isn't ready.
     await server?.leave();
     await pod?.stop();
     await server?.close();
@@ -107,7 +107,7 @@ export async function runUntilSignal(options: PodCommandOptions): Promise<void> 
   }
 }
 
-/** Other troubles pass; this one doesn't get better by trying again. */
+/** Other errors pass; retries don't repair a damaged store. */
 function damaged({ store }: PodSettings): FlotillaError {
   return new FlotillaError(
     "store_corrupt",
@@ -115,7 +115,7 @@ function damaged({ store }: PodSettings): FlotillaError {
   );
 }
 
-/** What is counted for whoever scrapes, which takes a server. */
+/** Metrics, for a server only. */
 async function metricsOf(
   { settings, work }: PodCommandOptions,
   pod: () => Pod | undefined,
@@ -132,7 +132,7 @@ async function metricsOf(
   return metrics;
 }
 
-/** The server's own way to the store, which outlives the pod's while that is stopping. */
+/** The server's own connection to the store, which outlives the pod's during a stop. */
 function openFlotilla(settings: PodSettings, log: Logger, metrics: Metrics): Flotilla {
   const { store, durability, migrate, maxPayloadBytes, sessions } = settings;
   const onEvent = metrics.observe;
@@ -159,7 +159,7 @@ async function startServer(
   const contracts = handlersByName(settings.use);
   const machines = machinesOf(settings.use);
   const { maxPayloadBytes } = settings;
-  // Loaded only where it serves: a pod that only works shouldn't carry what checks requests.
+  // Loaded only by a server: a pod without HTTP doesn't need the code that validates requests.
   const { serve } = await import("../server/serve.ts");
   const serveAt = (at: number) =>
     serve({
@@ -173,11 +173,13 @@ async function startServer(
   try {
     return await serveAt(port ?? defaultPort);
   } catch (error) {
-    // Whoever just tries things out has often something else on the usual port.
+    // During development another program often has the default port.
     if (!live || port !== undefined || !hasCode(error, "conflict")) throw error;
     const server = await serveAt(0);
     const got = new URL(server.url).port;
-    printNotice(`port ${defaultPort} is taken, so this listens on ${got}: choose one with --port`);
+    printNotice(
+      `port ${defaultPort} is taken, so the server listens on ${got}: choose one with --port`,
+    );
     return server;
   }
 }
@@ -202,7 +204,7 @@ function announce(
   const printLine = screen?.print ?? print;
   if (!live) {
     printLine(`flotilla listens on ${url}`);
-    if (adminUrl !== undefined) printLine(`health and metrics are at ${adminUrl} too`);
+    if (adminUrl !== undefined) printLine(`health and metrics are also at ${adminUrl}`);
     return;
   }
   const handlers = [...selectHandlers(settings.use, settings.only).values()];

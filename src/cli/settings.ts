@@ -31,30 +31,30 @@ export async function loadSettings(flags: ServerFlags): Promise<PodSettings> {
   });
 }
 
-/** The store, for commands that need nothing else: the config is run only to learn it. */
+/** The store, for commands that need nothing else: the config is only loaded for it. */
 export async function loadStore(flags: StoreFlags): Promise<Store> {
   return (await loadStoreSettings(flags)).store;
 }
 
-/** The store, and the folder that its pods on this machine have, as far as a config says so. */
+/** The store, and the data folder of its pods on this machine where a config names one. */
 export async function loadStoreSettings(
   flags: StoreFlags,
 ): Promise<{ store: Store; dataDir: string | false }> {
   if (flags.store) return { store: flags.store, dataDir: false };
   const config = await loadConfig(flags.config);
-  const given = await storeOf(flags, config);
+  const named = await storeOf(flags, config);
   const { store, dataDir } = await resolved({
     ...config,
-    ...(given !== undefined && { store: given }),
+    ...(named !== undefined && { store: named }),
   });
   return { store, dataDir };
 }
 
-/** The handlers of a config, for commands that check what is given by their schemas. */
+/** The handlers of a config, for commands that validate input with their schemas. */
 export async function loadHandlers(
-  given: string | undefined,
+  configPath: string | undefined,
 ): Promise<Pick<PodSettings, "use" | "maxPayloadBytes"> & { workables: readonly Workable[] }> {
-  const { use, maxPayloadBytes } = await resolved(await loadConfig(given));
+  const { use, maxPayloadBytes } = await resolved(await loadConfig(configPath));
   const { workablesOf } = await import("../runtime/handlers.ts");
   return { use, maxPayloadBytes, workables: workablesOf(use) };
 }
@@ -65,42 +65,42 @@ async function resolved(config: Config): Promise<PodSettings> {
 }
 
 /**
- * DATABASE_URL counts only where neither flag, variable nor config says which store: in many programs it is there for
- * something else, and tables of ours have no business in that.
+ * DATABASE_URL is used only where neither flag, variable nor config names a store. Many programs have it
+ * for another database, where Flotilla must not create tables.
  */
 async function storeOf(flags: StoreFlags, config: Config): Promise<Store | undefined> {
-  const given = flags.store || config.store;
-  return given || (await withoutSchema(process.env["DATABASE_URL"])) || undefined;
+  const named = flags.store || config.store;
+  return named || (await withoutSchema(process.env["DATABASE_URL"])) || undefined;
 }
 
 /**
- * The schema in that variable is where the application's own tables are, as Prisma writes it. One that
- * holds our tables was meant for them: to begin in another would leave what is in it behind.
+ * Drops the schema of DATABASE_URL, which is that of the application's own tables, as Prisma writes it.
+ * Refuses a schema that holds Flotilla's tables: starting in another one would leave their data behind.
  */
 async function withoutSchema(url = ""): Promise<string> {
   if (!/^postgres(ql)?:/i.test(url)) return url;
   const at = url.indexOf("?");
-  const given = at < 0 ? [] : url.slice(at + 1).split("&");
-  const kept = given.filter((each) => !/^schema(=|$)/.test(each));
-  // What is used without it needn't be said.
-  const isUsual = given.includes("schema=flotilla");
-  if (kept.length === given.length || isUsual) return url;
+  const parameters = at < 0 ? [] : url.slice(at + 1).split("&");
+  const kept = parameters.filter((each) => !/^schema(=|$)/.test(each));
+  // It names the default.
+  const isDefault = parameters.includes("schema=flotilla");
+  if (kept.length === parameters.length || isDefault) return url;
   const { holdsOurs } = await import("../store/postgres/inspect.ts");
   if (await holdsOurs(url)) {
     throw new FlotillaError(
       "invalid_option",
-      "the schema in DATABASE_URL holds tables of Flotilla, and a schema is taken from FLOTILLA_STORE alone: set FLOTILLA_STORE to the same URL",
+      "the schema in DATABASE_URL holds tables of Flotilla, but only FLOTILLA_STORE can name a schema: set FLOTILLA_STORE to the same URL",
     );
   }
   printNotice(
-    "the schema in DATABASE_URL is the application's, and isn't used: Flotilla's tables are in the schema flotilla (name another with --store or FLOTILLA_STORE)",
+    "ignoring the schema in DATABASE_URL, which is the application's: Flotilla's tables are in the schema flotilla (name another with --store or FLOTILLA_STORE)",
   );
   return url.slice(0, at) + (kept.length > 0 ? `?${kept.join("&")}` : "");
 }
 
 function keysFromEnvironment(): string[] | undefined {
   const keys = process.env["FLOTILLA_API_KEYS"]?.split(",").map((key) => key.trim());
-  const given = keys?.filter((key) => key !== "");
-  // A variable that is set to nothing must not take away the keys of the config.
-  return given?.length ? given : undefined;
+  const nonEmpty = keys?.filter((key) => key !== "");
+  // An empty variable must not remove the keys of the config.
+  return nonEmpty?.length ? nonEmpty : undefined;
 }

@@ -7,8 +7,8 @@ export type StopSignals = {
 };
 
 /**
- * The first SIGTERM, SIGINT or SIGHUP (a terminal that is closed) asks for a graceful stop; a second one
- * ends the process at once.
+ * The first SIGTERM, SIGINT or SIGHUP (a closed terminal) requests a graceful stop; a second one ends
+ * the process at once.
  */
 export function stopSignals(): StopSignals {
   let stopping = false;

@@ -22,10 +22,10 @@ export type NewTaskFlags = {
 
 export type WaitFlags = { wait?: true; timeoutMs?: number };
 
-// Room for text that is escaped to several times its size; the payload's own limit comes after.
+// JSON may escape text to several times its size; the payload's own limit is checked later.
 const stdinLimitBytes = defaultMaxBytes * 256;
 
-/** `what` it is that is stored: a task or a run. */
+/** Adds the flags of a new task or run. */
 export function withNewTask(command: Command, what: "task" | "run"): Command {
   return command
     .addOption(
@@ -34,7 +34,7 @@ export function withNewTask(command: Command, what: "task" | "run"): Command {
       ),
     )
     .addOption(
-      new Option("--delay-ms <ms>", "how long before it may run").argParser(
+      new Option("--delay-ms <ms>", "the delay before it may run").argParser(
         number("--delay-ms", { min: 0, max: yearMs }),
       ),
     )
@@ -43,7 +43,7 @@ export function withNewTask(command: Command, what: "task" | "run"): Command {
         time,
       ),
     )
-    .option("--key <key>", `a name of its own: the same key gives the same ${what}`)
+    .option("--key <key>", `a unique name: the same key returns the same ${what}`)
     .addOption(
       new Option("--unique-while <state>", `how long a ${what} holds its key`).choices([
         "kept",
@@ -53,15 +53,18 @@ export function withNewTask(command: Command, what: "task" | "run"): Command {
     .addOption(
       new Option(
         "--unique-for-ms <ms>",
-        `the key is free again so long after its ${what} was made`,
+        `the key is free again this long after its ${what} was created`,
       ).argParser(number("--unique-for-ms", { min: 1, max: yearMs })),
     )
     .option("--after <ids...>", "tasks or runs that must have completed before it runs")
     .addOption(
-      new Option("--after-failed <what>", "what if one of them fails").choices(["fail", "run"]),
+      new Option("--after-failed <what>", "what to do if one of them fails").choices([
+        "fail",
+        "run",
+      ]),
     )
-    .option("--tenant <tenant>", `whose ${what} it is`)
-    .option("--concurrency-key <key>", "what it is counted with, where only so many run at once");
+    .option("--tenant <tenant>", `the tenant of the ${what}`)
+    .option("--concurrency-key <key>", "the key that its concurrency limit counts by");
 }
 
 export function withWait(command: Command): Command {
@@ -74,26 +77,35 @@ export function withWait(command: Command): Command {
     );
 }
 
-function time(text: string): number {
-  try {
-    return asTime(/^\d+$/.test(text) ? Number(text) : text);
-  } catch (error) {
-    throw new InvalidArgumentError(messageOf(error));
-  }
-}
-
-/** The JSON that was given, `-` for standard input; null where nothing was. */
-export async function parseInput(given: string | undefined): Promise<unknown> {
-  if (given === undefined) return null;
-  const text = given === "-" ? await readStdin() : given;
+/** Parses JSON from the argument, or from standard input for `-`; null where there is none. */
+export async function parseInput(argument: string | undefined): Promise<unknown> {
+  if (argument === undefined) return null;
+  const text = argument === "-" ? await readStdin() : argument;
   try {
     return JSON.parse(text);
   } catch (error) {
     throw new FlotillaError(
       "invalid_option",
-      `${given === "-" ? "standard input" : "the payload"} isn't JSON: quote it for the shell, as in '{"to":"ada"}'`,
+      `${argument === "-" ? "standard input" : "the payload"} isn't JSON: quote it for the shell, as in '{"to":"ada"}'`,
       { cause: error },
     );
+  }
+}
+
+/** The trace context of the calling program, from its environment. */
+export function traceOfCaller(): {
+  traceparent: string | undefined;
+  tracestate: string | undefined;
+} {
+  const { TRACEPARENT: traceparent, TRACESTATE: tracestate } = process.env;
+  return { traceparent, tracestate };
+}
+
+function time(text: string): number {
+  try {
+    return asTime(/^\d+$/.test(text) ? Number(text) : text);
+  } catch (error) {
+    throw new InvalidArgumentError(messageOf(error));
   }
 }
 
@@ -111,13 +123,4 @@ async function readStdin(): Promise<string> {
     }
   }
   return Buffer.concat(chunks).toString("utf8");
-}
-
-/** The trace of what has called this command, which is passed on as programs do. */
-export function traceOfCaller(): {
-  traceparent: string | undefined;
-  tracestate: string | undefined;
-} {
-  const { TRACEPARENT: traceparent, TRACESTATE: tracestate } = process.env;
-  return { traceparent, tracestate };
 }

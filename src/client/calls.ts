@@ -5,33 +5,33 @@ import type { AgentView, RunView, TaskView } from "./views.ts";
 import type { WatchFactory, Watched } from "./watch.ts";
 
 export type SessionCalls = {
-  /** Makes a session; again with the same id, gives what there is. */
+  /** Creates a session; with the id of an existing one, returns that. */
   create(options?: CreateSessionOptions): Promise<SessionView>;
   get(sessionId: string): Promise<SessionView>;
-  /** A page, the one that something happened in last first. */
+  /** A page, the most recently active first. */
   list(options?: ListSessionsOptions): Promise<SessionPage>;
-  /** Closes it: it can be read, and nothing can be added. */
+  /** Archives it: it can be read, but nothing can be added. */
   archive(sessionId: string): Promise<void>;
   unarchive(sessionId: string): Promise<void>;
-  /** Deletes it and all that was said in it, for good. */
+  /** Deletes it and all its messages for good. */
   remove(sessionId: string): Promise<void>;
   setMetadata(
     sessionId: string,
     metadata: Json,
     options?: { ifVersion?: number },
   ): Promise<{ readonly metadataVersion: number }>;
-  /** Changes who takes part. */
+  /** Changes its users and agents. */
   members(sessionId: string, change: MembersChange): Promise<SessionView>;
-  /** Entries after a place, in order. */
+  /** A page of entries, in order. */
   entries(sessionId: string, options?: { after?: number; limit?: number }): Promise<EntryPage>;
-  /** Has what was said summed up; whether that has begun. */
+  /** Requests a summary; resolves to whether it has begun. */
   compact(sessionId: string): Promise<boolean>;
 };
 
 export type CreateSessionOptions = {
-  /** Who answers; the first where a message names none. */
+  /** The agents that answer; the first where a message names none. */
   agents?: readonly string[];
-  /** The same, of one. */
+  /** A single agent. */
   agent?: string;
   /** Default: a fresh one. */
   sessionId?: string;
@@ -73,7 +73,7 @@ export type EntryPage = {
   readonly incarnation: string;
 };
 
-/** `onMade`: the session is there from now on, whatever was known of it before. */
+/** `onCreated` is called with a session that exists from now on, whatever was known of it before. */
 export function sessionCalls(http: Http, onCreated: (sessionId: string) => void): SessionCalls {
   const pathOf = (sessionId: string) => `/v1/sessions/${encodeURIComponent(sessionId)}`;
   return {
@@ -138,7 +138,7 @@ export type Enqueued = {
   readonly taskId: string;
   readonly created: boolean;
   readonly replaced?: boolean;
-  /** No pod that is up works on tasks of this name: it waits until one does. */
+  /** No live pod has a handler for this name: the task waits until one does. */
   readonly noWorker?: boolean;
 };
 
@@ -176,9 +176,9 @@ export function taskCalls(http: Http, watch: WatchFactory): TaskCalls {
 export type RunCalls = {
   start(flow: string, input?: Json, options?: StartRunOptions): Promise<StartedRun>;
   get(runId: string): Promise<RunView>;
-  /** Asks for it to be cancelled. Its finalizers run first. */
+  /** Requests a cancellation. Its finalizers run first. */
   cancel(runId: string): Promise<void>;
-  /** Says something to a run that waits for it, or will. The same id again says nothing new. */
+  /** Sends a signal. Sending the same id again does nothing. */
   signal(runId: string, name: string, payload?: Json, options?: { id?: string }): Promise<void>;
   /** A page, newest first. */
   list(options?: ListRunsOptions): Promise<RunPage>;
@@ -193,7 +193,7 @@ export type StartRunOptions = Omit<EnqueueOptions, "attempts" | "onDuplicate"> &
 export type StartedRun = {
   readonly runId: string;
   readonly created: boolean;
-  /** No pod that is up works on runs of this flow: it waits until one does. */
+  /** No live pod has this flow: the run waits until one does. */
   readonly noWorker?: boolean;
 };
 
@@ -226,7 +226,7 @@ export function runCalls(http: Http, watch: WatchFactory): RunCalls {
 }
 
 export type AgentCalls = {
-  /** A page, in the order of their names. */
+  /** A page, ordered by name. */
   list(options?: PageOptions): Promise<AgentPage>;
 };
 

@@ -21,9 +21,9 @@ import { serverUrl, defaultFetch, defaultNetwork, defaultSocketClass } from "./e
 import { createMultiplexer } from "./socket/multiplexer.ts";
 import { createWatchFactory } from "./watch.ts";
 
-/** A server as its users have it: calls over HTTP, and one socket for all that is followed and sent. */
+/** A client of a server: calls over HTTP, and one socket for all that is followed and sent. */
 export type Client = {
-  /** The same handle each time. It asks nothing by itself. */
+  /** The same handle each time. It sends nothing by itself. */
   session(sessionId: string): Session;
   inbox(): Inbox;
   readonly sessions: SessionCalls;
@@ -31,7 +31,7 @@ export type Client = {
   readonly runs: RunCalls;
   readonly agents: AgentCalls;
   readonly connection: Store<ConnectionState>;
-  /** Connects now, without waiting, also where credentials were refused. */
+  /** Connects now instead of after the backoff, also where credentials were refused. */
   reconnect(): void;
   /** Ends everything: what isn't acked is rejected with `closed`. */
   close(): void;
@@ -74,6 +74,6 @@ export function createClient(options: ClientOptions = {}): Client {
   };
 }
 
-/** 128 bits of chance, as good as unique. */
+/** 128 random bits, practically unique. */
 const randomId = (random: Random): string =>
   [0, 0, 0, 0].map(() => random.uint32().toString(16).padStart(8, "0")).join("");

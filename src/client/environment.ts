@@ -1,7 +1,7 @@
 import { FlotillaError } from "../base/errors.ts";
 import type { Fetch, Network, SocketClass } from "./options.ts";
 
-/** What the program runs in: a page, a worker or Node. Nothing is looked at before it is needed. */
+/** The environment: a page, a worker or Node. Its globals are read only when they are needed. */
 
 type Target = {
   addEventListener(name: string, listener: () => void, until: { signal: AbortSignal }): void;
@@ -24,37 +24,37 @@ export function defaultSocketClass(): SocketClass {
   throw new FlotillaError("unsupported", "there is no WebSocket here: give createClient one");
 }
 
-/** Where the server is, without a slash at the end. */
+/** The server's URL, without a trailing slash. */
 export function serverUrl(url: string | undefined): string {
   const base = page().location?.href;
-  // Pages that come from nowhere can't be a server's.
+  // Pages such as `about:` or `file:` don't come from a server.
   const at = base?.startsWith("http") ? base : undefined;
   try {
     let { href } = new URL(url ?? "/", at);
-    // What lacks its protocol may look as if it had another, such as `localhost:`.
+    // A URL without its protocol may parse as if it had another, such as `localhost:`.
     if (href.startsWith("http")) {
       while (href.endsWith("/")) href = href.slice(0, -1);
       return href;
     }
   } catch {
-    // Then it is no address at all.
+    // It is no URL at all.
   }
   const message = `createClient: url must be like https://example.org, not ${url}`;
   throw new FlotillaError("invalid_option", message);
 }
 
-/** Whether people can see what the program shows. */
+/** Whether the page is visible. */
 export function isPageVisible(): boolean {
   return page().document?.visibilityState !== "hidden";
 }
 
-/** Browsers say when the network comes and goes, and when a page is shown again. Node says nothing. */
+/** Browsers report when the network comes and goes, and when a page is shown again. Node doesn't. */
 export const defaultNetwork: Network = {
   isOnline: () => page().navigator?.onLine !== false,
   onChange(callback) {
     const { document, addEventListener } = page();
     if (!addEventListener) return () => {};
-    // A window's own functions refuse to be called for anything but the window.
+    // A window's functions throw where `this` isn't the window.
     const window = page() as Target;
     const onAwake = () => callback("awake");
     const onVisible = () => {

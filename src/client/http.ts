@@ -2,28 +2,42 @@ import type { Clock } from "../base/clock.ts";
 import { type ErrorCode, FlotillaError, messageOf } from "../base/errors.ts";
 import type { ClientOptions, Fetch } from "./options.ts";
 
+/**
+ * Sends a request. Rejects with a `FlotillaError` where it isn't answered successfully; with
+ * `unknown_outcome` where it may have been performed all the same.
+ */
+export type Http = <Answer>(method: Method, path: string, request?: Request) => Promise<Answer>;
+
 type Request = {
   query?: Readonly<Record<string, string | number | undefined>> | undefined;
   body?: unknown;
 };
 
-/**
- * Asks the server over HTTP. What isn't answered well rejects with a `FlotillaError`: what may have been
- * done all the same with `unknown_outcome`.
- */
-export type Http = <Answer>(method: Method, path: string, request?: Request) => Promise<Answer>;
-
 type Method = "GET" | "POST" | "PUT" | "DELETE";
 
 type HttpParts = {
   fetch: Fetch;
-  /** Where the server is. */
+  /** The server's URL. */
   url: () => string;
   credentials: ClientCredentials;
   user?: string | undefined;
   tenant?: string | undefined;
   clock: Clock;
 };
+
+/** The client's token, and how it is renewed. */
+export type ClientCredentials = {
+  readonly isRenewable: boolean;
+  /** The current token, or else a new one. */
+  current(): Promise<string | undefined>;
+  /** A new token. Concurrent calls share one request. */
+  fresh(): Promise<string | undefined>;
+  /** Forgets a refused token, unless there is another already. */
+  forget(token: string | undefined): void;
+};
+
+type Answered = { readonly response: Response; readonly text: string };
+type Refusal = { code: string; message: string; details?: Record<string, unknown> };
 
 const answerTimeoutMs = 30_000;
 
@@ -51,16 +65,16 @@ export function createHttp({
     if (tenant !== undefined) headers["flotilla-tenant"] = encodeURIComponent(tenant);
     if (body !== undefined) headers["content-type"] = "application/json";
     const timeout = new AbortController();
-    const cancel = clock.after(answerTimeoutMs, () => timeout.abort(new Error("it took too long")));
+    const cancel = clock.after(answerTimeoutMs, () => timeout.abort(new Error("timed out")));
     try {
       const response = await call(address.href, {
         method,
         headers,
         signal: timeout.signal,
-        // Of nothing, it makes nothing.
+        // `JSON.stringify(undefined)` is undefined: no body.
         body: JSON.stringify(body),
       });
-      // Read here, so that the time counts for all of it.
+      // Read the body here, so that the timeout covers it.
       return { response, text: await response.text() };
     } catch (error) {
       const message = `no answer from ${address.origin}: ${messageOf(error)}`;
@@ -80,61 +94,6 @@ export function createHttp({
     return parseAnswer(method, answered) as Answer;
   };
 }
-
-/** The code where no answer of the server came: what isn't a read and wasn't refused may be done. */
-const unansweredCode = (method: Method, status = 0): ErrorCode =>
-  method === "GET" || (status >= 400 && status < 500) ? "unavailable" : "unknown_outcome";
-
-type Answered = { readonly response: Response; readonly text: string };
-type Refusal = { code: string; message: string; details?: Record<string, unknown> };
-
-function parseAnswer(method: Method, { response, text }: Answered): unknown {
-  const { ok, status, url } = response;
-  let answer: { readonly error?: Partial<Refusal> } | undefined;
-  try {
-    answer = JSON.parse(text) as typeof answer;
-    if (ok) return answer;
-  } catch {
-    // Whatever stands between answers in its own words.
-  }
-  const refusal = answer?.error;
-  const code = unansweredCode(method, status);
-  throw errorFromWire({
-    ...(refusal?.code
-      ? (refusal as Refusal)
-      : { code, message: `${url} answered ${status}`, details: { status } }),
-    retryAfterMs: (Math.max(0, Number(response.headers.get("retry-after")) * 1_000) ||
-      undefined) as number,
-  });
-}
-
-/** An error as servers tell it. The code of a newer one may be none that is known here. */
-export function errorFromWire(wire: {
-  readonly code: string;
-  readonly message: string;
-  readonly details?: Readonly<Record<string, unknown>>;
-  readonly retryAfterMs?: number;
-}): FlotillaError {
-  const { code, message, ...rest } = wire;
-  return new FlotillaError(code as ErrorCode, message, rest);
-}
-
-/** What was thrown, as an error of ours: a program's own function for tokens may throw anything. */
-export function asError(thrown: unknown): FlotillaError {
-  if (thrown instanceof FlotillaError) return thrown;
-  return new FlotillaError("unavailable", messageOf(thrown), { cause: thrown });
-}
-
-/** The token that the client has, and how it gets another. */
-export type ClientCredentials = {
-  readonly isRenewable: boolean;
-  /** The one that there is, or else a new one. */
-  current(): Promise<string | undefined>;
-  /** A new one, whatever there is. Asked for at the same time, it is the same. */
-  fresh(): Promise<string | undefined>;
-  /** Forgets the one that was refused, unless there is another already. */
-  forget(token: string | undefined): void;
-};
 
 export function createClientCredentials(token: ClientOptions["token"]): ClientCredentials {
   if (typeof token !== "function") {
@@ -158,4 +117,45 @@ export function createClientCredentials(token: ClientOptions["token"]): ClientCr
       if (known === refused) known = undefined;
     },
   };
+}
+
+/** The error of a server's answer. A newer server may send a code that this release doesn't know. */
+export function errorFromWire(wire: {
+  readonly code: string;
+  readonly message: string;
+  readonly details?: Readonly<Record<string, unknown>>;
+  readonly retryAfterMs?: number;
+}): FlotillaError {
+  const { code, message, ...rest } = wire;
+  return new FlotillaError(code as ErrorCode, message, rest);
+}
+
+/** Any thrown value as a FlotillaError: the application's token function may throw anything. */
+export function asError(thrown: unknown): FlotillaError {
+  if (thrown instanceof FlotillaError) return thrown;
+  return new FlotillaError("unavailable", messageOf(thrown), { cause: thrown });
+}
+
+/** The code where the server's own answer is missing: a change that wasn't refused may be done. */
+const unansweredCode = (method: Method, status = 0): ErrorCode =>
+  method === "GET" || (status >= 400 && status < 500) ? "unavailable" : "unknown_outcome";
+
+function parseAnswer(method: Method, { response, text }: Answered): unknown {
+  const { ok, status, url } = response;
+  let answer: { readonly error?: Partial<Refusal> } | undefined;
+  try {
+    answer = JSON.parse(text) as typeof answer;
+    if (ok) return answer;
+  } catch {
+    // A proxy in between answers in another format.
+  }
+  const refusal = answer?.error;
+  const code = unansweredCode(method, status);
+  throw errorFromWire({
+    ...(refusal?.code
+      ? (refusal as Refusal)
+      : { code, message: `${url} answered ${status}`, details: { status } }),
+    retryAfterMs: (Math.max(0, Number(response.headers.get("retry-after")) * 1_000) ||
+      undefined) as number,
+  });
 }

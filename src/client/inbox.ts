@@ -4,13 +4,13 @@ import type { InboxItem } from "../protocol/message.ts";
 import type { Store } from "./observable.ts";
 import { createSubscription, type FeedContext, type Subscription } from "./socket/subscription.ts";
 
-/** The sessions of the user, followed while somebody listens. */
+/** The user's sessions, followed while there are listeners. */
 export type Inbox = Store<InboxSnapshot>;
 
 export type InboxSnapshot = {
-  /** As of a session. `gone`: the user may not see an inbox. */
+  /** As of a session. `gone`: the user may not read an inbox. */
   readonly status: "idle" | "joining" | "live" | "away" | "gone";
-  /** Those where something happened last come first. */
+  /** The most recently active first. */
   readonly sessions: readonly InboxItem[];
   readonly error?: FlotillaError;
 };
@@ -18,7 +18,7 @@ export type InboxSnapshot = {
 export type InboxFeed = {
   readonly subscription: Subscription<InboxSnapshot>;
   take(frame: InboxFrame): void;
-  /** Forgets what was another's. */
+  /** Forgets the sessions of an earlier user. */
   forget(): void;
 };
 

@@ -1,15 +1,15 @@
 /**
- * A value that changes, as user interfaces follow it: `get` gives the same object until it has
- * changed, and listeners are called after it has.
+ * A value that changes, for user interfaces: `get` returns the same object until it changes, and
+ * listeners are called after it has.
  */
 export type Store<Value> = {
   get(): Value;
-  /** Calls back after each change, until the function that it returns is called. */
+  /** Calls back after each change, until the returned function is called. */
   subscribe(listener: () => void): () => void;
 };
 
 export type ListenerSet<Args extends unknown[]> = {
-  /** Each call adds one more, also of the same function. */
+  /** Each call adds a listener, also of the same function. */
   add(listener: (...args: Args) => void): () => void;
   emit(...args: Args): void;
   readonly size: number;
@@ -29,7 +29,7 @@ export function createListenerSet<Args extends unknown[] = []>(
       };
     },
     emit(...args) {
-      // Who is added meanwhile hears of the next change, and who has left of none.
+      // A listener added meanwhile isn't called for this change, nor is one that was removed.
       const now = [...all];
       for (const own of now) if (all.has(own)) guarded(() => own.listener(...args));
     },
@@ -39,7 +39,7 @@ export function createListenerSet<Args extends unknown[] = []>(
   };
 }
 
-/** What a listener throws is its own affair: others are told all the same, and it isn't lost. */
+/** Reports an error of a listener globally, so that the other listeners are still called. */
 export function guarded(call: () => void): void {
   try {
     call();

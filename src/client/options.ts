@@ -2,31 +2,31 @@ import type { Clock } from "../base/clock.ts";
 import type { Random } from "../base/random.ts";
 
 export type ClientOptions = {
-  /** Where the server is. Default in a browser: where the page comes from. */
+  /** The server's URL. Default in a browser: the page's origin. */
   url?: string;
   /**
-   * A key or token, or what gets one: asked before each connection and request that needs a fresh one,
-   * and again before it expires.
+   * A key or token, or a function that gets one. It is called for each connection and request that needs
+   * a fresh one, and again before it expires.
    */
   token?: string | (() => string | Promise<string>);
-  /** Who speaks, on a server without keys and tokens, or for whom a key acts. */
+  /** The user on a server without keys and tokens, or the user that a key acts for. */
   user?: string;
-  /** For which tenant a key acts that is of none. */
+  /** The tenant that a key of no tenant acts for. */
   tenant?: string;
-  /** What may wait for its ack, at most; more is refused with `overloaded`. Default 256. */
+  /** How many frames may wait for their acks; more are refused with `overloaded`. Default 256. */
   maxUnacked?: number;
   fetch?: Fetch;
   WebSocket?: SocketClass;
   clock?: Clock;
   random?: Random;
-  /** Ids of messages that are given none. Default: 128 bits of chance. */
+  /** Makes the ids of messages without one. Default: 128 random bits. */
   newId?: () => string;
   network?: Network;
 };
 
 export type Fetch = (url: string, init?: RequestInit) => Promise<Response>;
 
-/** What we use of a WebSocket, which browsers and Node have alike. */
+/** The part of a WebSocket that browsers and Node share. */
 export type SocketLike = {
   readonly readyState: number;
   send(text: string): void;
@@ -39,9 +39,9 @@ export type SocketLike = {
 
 export type SocketClass = new (url: string, protocols: string[]) => SocketLike;
 
-/** What the surroundings know of the network and of sleep. */
+/** Reports changes of the network and wake-ups. */
 export type Network = {
   isOnline(): boolean;
-  /** Calls back when the network came or went, or the program was asleep or hidden. */
+  /** Calls back when the network comes or goes, or when the program was asleep or hidden. */
   onChange(callback: (change: "online" | "offline" | "awake") => void): () => void;
 };

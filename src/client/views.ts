@@ -1,14 +1,14 @@
 import type { Json } from "../base/json.ts";
 
-/** What a server tells of tasks, runs and agents. A newer one may tell more. */
+/** Tasks, runs and agents as a server returns them. A newer one may return more. */
 
 export type ErrorView = {
   readonly code: string;
   readonly message: string;
   readonly stack?: string;
-  /** With `dependency_failed`: the task that it has waited for in vain. */
+  /** With `dependency_failed`: the dependency that failed. */
   readonly taskId?: string;
-  /** Of a run: whose fault it is, where it said so. */
+  /** Of a run: whose fault the error is, where the error says so. */
   readonly by?: "system" | "user";
 };
 
@@ -26,7 +26,7 @@ export type TaskView = {
   readonly failures: number;
   readonly snoozes: number;
   readonly maxAttempts: number | null;
-  /** What it said last of how far it is. */
+  /** The progress that it reported last. */
   readonly progress: Json;
   readonly cancelRequested: boolean;
 } & (
@@ -50,9 +50,9 @@ export type RunView = {
   readonly key: string | null;
   readonly priority: number;
   readonly input: Json;
-  /** The transition or finalizer that is next or runs. */
+  /** The current or next transition or finalizer. */
   readonly at: string | null;
-  /** What transitions have returned so far. */
+  /** The results of its transitions so far. */
   readonly state: Readonly<Record<string, Json>>;
   readonly attempt: number;
   readonly status: "open" | "completed" | "failed" | "cancelled";
@@ -70,27 +70,27 @@ export type RunView = {
 };
 
 export type RunDoing =
-  /** A pod has it. */
+  /** A pod runs it. */
   | { readonly type: "running"; readonly podId: string; readonly sinceMs: number }
   /** It is about to run. */
   | { readonly type: "ready" }
   | { readonly type: "retrying"; readonly atMs: number }
-  /** It hasn't begun, and was told when to. */
+  /** It hasn't begun, because its start is delayed. */
   | { readonly type: "delayed"; readonly untilMs: number }
   | { readonly type: "sleeping"; readonly sinceMs: number; readonly untilMs: number }
   | {
       readonly type: "waiting_for_signal";
       readonly name: string;
       readonly sinceMs: number;
-      /** Null where it waits for as long as it takes. */
+      /** Null where it waits without a deadline. */
       readonly untilMs: number | null;
     }
   | { readonly type: "waiting_for_children"; readonly sinceMs: number }
-  /** For those that it was to run after. */
+  /** It waits for its dependencies. */
   | { readonly type: "waiting_for_others" }
-  /** As many of its queue, key or tenant run as may. */
+  /** A concurrency limit of its queue, key or tenant blocks it. */
   | { readonly type: "waiting_for_room"; readonly scope: string | null }
-  /** It can't be read, and nobody touches it until somebody has looked. */
+  /** No pod can read it: it waits for an operator, or for a version that can. */
   | {
       readonly type: "set_aside";
       readonly reason: string;
@@ -100,6 +100,6 @@ export type RunDoing =
 
 export type AgentView = {
   readonly name: string;
-  /** `code`: live pods have it. `stored`: it was made over HTTP. */
+  /** `code`: declared in the code of live pods. `stored`: created over HTTP. */
   readonly source: "code" | "stored";
 };

@@ -12,6 +12,36 @@ export type WatchFactory = <View>(
   hasEnded: (view: View) => boolean,
 ) => (id: string) => WatchHandle<View>;
 
+/** A task or a run, polled while there are listeners. */
+export type Watched<View> = Store<WatchedSnapshot<View>>;
+
+export type WatchedSnapshot<View> = {
+  /**
+   * `idle`: no listeners. `loading`: nothing is known yet. `live`: it is polled. `away`: the server is
+   * unreachable right now, and `value` is the last known one. `ended`: it won't change any more. `gone`:
+   * it doesn't exist, or the caller may not see it.
+   */
+  readonly status: "idle" | "loading" | "live" | "away" | "ended" | "gone";
+  readonly value?: View;
+  readonly error?: FlotillaError;
+};
+
+type WatchParts<View> = {
+  read: () => Promise<View>;
+  hasEnded: (view: View) => boolean;
+  /** The error of a closed client. */
+  closed: () => FlotillaError | undefined;
+  clock: Clock;
+  random: Random;
+};
+
+type WatchHandle<View> = Watched<View> & {
+  /** Polls now: it may have been started over. */
+  poll(): void;
+};
+
+const pollMs = 1_000;
+
 export function createWatchFactory(parts: { clock: Clock; random: Random }): {
   watch: WatchFactory;
   end(error: FlotillaError): void;
@@ -20,7 +50,7 @@ export function createWatchFactory(parts: { clock: Clock; random: Random }): {
   const pollers: (() => void)[] = [];
   return {
     watch<View>(get: (id: string) => Promise<View>, hasEnded: (view: View) => boolean) {
-      // Those that nobody holds any more are let go of.
+      // Weak, so that watches that the application has dropped are collected.
       const all = new Map<string, WeakRef<WatchHandle<View>>>();
       pollers.push(() => {
         for (const each of all.values()) each.deref()?.poll();
@@ -40,37 +70,7 @@ export function createWatchFactory(parts: { clock: Clock; random: Random }): {
   };
 }
 
-/** A task or a run as it goes on, looked at while somebody listens. */
-export type Watched<View> = Store<WatchedSnapshot<View>>;
-
-export type WatchedSnapshot<View> = {
-  /**
-   * `idle`: nobody listens. `loading`: nothing is known yet. `live`: it is looked at. `away`: it can't
-   * be reached right now, and `value` is as it was. `ended`: nothing will change any more. `gone`: there
-   * is none, or the caller may not see it.
-   */
-  readonly status: "idle" | "loading" | "live" | "away" | "ended" | "gone";
-  readonly value?: View;
-  readonly error?: FlotillaError;
-};
-
-type WatchParts<View> = {
-  read: () => Promise<View>;
-  hasEnded: (view: View) => boolean;
-  /** Why nothing is looked at any more. */
-  closed: () => FlotillaError | undefined;
-  clock: Clock;
-  random: Random;
-};
-
-type WatchHandle<View> = Watched<View> & {
-  /** Looks now: it may have been started over. */
-  poll(): void;
-};
-
-const pollMs = 1_000;
-
-/** Looks again and again: servers have no stream for these. */
+/** Polls, because servers have no stream of tasks and runs. */
 function createWatchHandle<View>(parts: WatchParts<View>): WatchHandle<View> {
   const { read, hasEnded, clock, random } = parts;
   let snapshot: WatchedSnapshot<View> = { status: "idle" };
@@ -103,7 +103,7 @@ function createWatchHandle<View>(parts: WatchParts<View>): WatchHandle<View> {
       if (ownRound !== round) return;
       failures = 0;
       const foundText = JSON.stringify(found);
-      // What hasn't changed stays the same object.
+      // An unchanged value stays the same object.
       const value = foundText === text ? snapshot.value! : found;
       text = foundText;
       update({ status: hasEnded(value) ? "ended" : "live", value });

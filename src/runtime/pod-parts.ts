@@ -83,7 +83,8 @@ export type PodEvent =
     };
 
 /** A running pod: it claims and runs tasks, and has the clients for everything in the store. */
-export type Pod = Tasks & {
+export type Pod = TaskShortcuts & {
+  readonly tasks: Tasks;
   readonly podId: string;
   readonly deadLetters: DeadLetters;
   readonly runs: Runs;

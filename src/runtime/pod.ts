@@ -260,7 +260,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     await throttlesStopped;
     await passing;
     await endHeartbeat();
-    await database.write([markLeft(podId)]).catch(() => {});
+    await leaveFleet(database, podId);
     log.info({ pod: podId }, "pod stopped");
   };
 

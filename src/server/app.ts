@@ -37,30 +37,30 @@ import { createRequestAdmission } from "./admission/admission.ts";
 
 export type AppParts = {
   flotilla: Flotilla;
-  /** Who may call. Empty: only programs on this machine. */
+  /** Keys of callers. Empty: only programs on this machine may call. */
   apiKeys: readonly ApiKey[];
-  /** Web pages of other sites that may call. */
+  /** Origins of web pages that may call. */
   origins?: readonly string[];
-  /** Pages that are served beside the routes. */
+  /** Static pages that are served in addition to the routes. */
   pages?: readonly StaticPage[];
-  /** What tells who calls, if not `apiKeys` alone. */
+  /** Default: one that checks `apiKeys`. */
   authenticator?: Authenticator;
-  /** Where sessions are asked about, if not through `flotilla`. */
+  /** Default: that of `flotilla`. */
   sessions?: SessionService;
   members?: Members;
-  /** Where answers are kept that go on until they are ended. */
+  /** Keeps endless answers. */
   streams?: EventStreams;
-  /** What callers may ask of this process. */
+  /** Limits per caller. */
   limits?: CallerLimits;
-  /** What callers are in the middle of sending. */
+  /** Counts bodies that are still arriving. */
   bodies?: IncomingBodies;
-  /** Told when the caller of a connection is known. */
+  /** Called when the caller of a connection is authenticated. */
   anonymous?: Pick<AnonymousConnections, "identify">;
   /** Tasks whose input is checked before it is stored. */
   contracts?: ReadonlyMap<string, TaskContract>;
-  /** Flows whose machines are shown. */
+  /** Flows whose parts are shown. */
   machines?: readonly Machine[];
-  /** Where failed tasks are asked about, if not through `flotilla`. */
+  /** Default: that of `flotilla`. */
   deadLetters?: () => DeadLetters;
   metrics: Metrics;
   isStopping: () => boolean;
@@ -69,53 +69,18 @@ export type AppParts = {
   log: Logger;
 };
 
-// Text may arrive escaped (`\u00e9`) at twice its size, and the options need some room too.
-const bodyFactor = 2;
-const overheadBytes = 16 * 1024;
-// Reads of lists in one process, of which each caller has a share.
-const maxConcurrentPages = 8;
-const pageWaitMs = 30_000;
-
-/** The longest body of one task or message, and the longest frame of a socket. */
-export function maxFrameBytes(maxPayloadBytes = defaultMaxBytes): number {
-  return maxPayloadBytes * bodyFactor + overheadBytes;
-}
-
 export type AdminParts = Pick<AppParts, "flotilla" | "metrics" | "isStopping" | "clock" | "log"> & {
   authenticator: Authenticator;
 };
 
-/** Health and metrics alone, for a port that callers from outside don't reach. */
-export function createAdminApp(parts: AdminParts): Hono {
-  const { flotilla, authenticator, isStopping, clock } = parts;
-  const app = emptyApp(parts);
-  const readiness = createReadiness({ ...parts, ping: () => flotilla.ping() });
-  const limits = createCallerLimits(clock);
-  app.use("/metrics", createRequestAdmission({ authenticator, limits }).known);
-  const isOfAdmin = ({ spec: { path } }: Route) => !path.startsWith("/v1/");
-  const mounted = {
-    isStopping,
-    pageSemaphore: createSemaphore(maxConcurrentPages, { clock, waitMs: pageWaitMs }),
-  };
-  for (const each of fleetRoutes({ ...parts, readiness }).filter(isOfAdmin))
-    mount(app, each, mounted);
-  return app;
-}
+// JSON may escape text (`\u00e9`) to twice its size, and the options take some bytes too.
+const bodyFactor = 2;
+const overheadBytes = 16 * 1024;
+// Concurrent reads of lists in one process, shared fairly among callers.
+const maxConcurrentPages = 8;
+const pageWaitMs = 30_000;
 
-/** An app without routes, which says so. */
-function emptyApp(parts: { log: Logger; clock: Clock }): Hono {
-  const app = new Hono();
-  const refuse = createErrorResponder(parts);
-  app.onError((error, c) => refuse(c, error));
-  app.notFound((c) => {
-    const { method, path } = c.req;
-    const shortPath = path.slice(0, 200);
-    return refuse(c, new FlotillaError("not_found", `there is no route ${method} ${shortPath}`));
-  });
-  return app;
-}
-
-/** Every route, without the listening. */
+/** The app with every route; `listen` serves it. */
 export function createApp(parts: AppParts): Hono {
   const { flotilla, apiKeys, contracts, clock, log } = parts;
   const { sessions = flotilla.sessionService } = parts;
@@ -124,12 +89,12 @@ export function createApp(parts: AppParts): Hono {
   const { streams = createEventStreams(clock, defaultBufferBytes) } = parts;
   const readiness = createReadiness({ ...parts, ping: () => flotilla.ping() });
   const { limits = createCallerLimits(clock) } = parts;
-  const visits = createRequestAdmission({ ...parts, authenticator, limits });
+  const admission = createRequestAdmission({ ...parts, authenticator, limits });
   const maxBytes = maxFrameBytes(parts.maxPayloadBytes);
   const pageSemaphore = createSemaphore(maxConcurrentPages, { clock, waitMs: pageWaitMs });
   const app = emptyApp(parts);
 
-  for (const { prefix } of parts.pages ?? []) app.use(`${prefix}/*`, visits.unknown);
+  for (const { prefix } of parts.pages ?? []) app.use(`${prefix}/*`, admission.unknown);
   mountPages(app, parts.pages ?? []);
   app.use(async (c, next) => {
     await next();
@@ -138,9 +103,9 @@ export function createApp(parts: AppParts): Hono {
   });
 
   app.use("/v1/*", allowOrigins(parts.origins ?? []));
-  app.use("/", visits.either);
-  app.use("/metrics", visits.known);
-  app.use("/v1/*", visits.known);
+  app.use("/", admission.either);
+  app.use("/metrics", admission.known);
+  app.use("/v1/*", admission.known);
   const pagePaths = (parts.pages ?? []).map(({ prefix }) => prefix);
   const routes = [
     ...homeRoutes({ flotilla, machines: parts.machines, pagePaths, clock, log }),
@@ -166,5 +131,40 @@ export function createApp(parts: AppParts): Hono {
   ];
   const mounted = { isStopping: parts.isStopping, pageSemaphore };
   for (const each of routes) mount(app, each, mounted);
+  return app;
+}
+
+/** Health and metrics alone, for a port that isn't public. */
+export function createAdminApp(parts: AdminParts): Hono {
+  const { flotilla, authenticator, isStopping, clock } = parts;
+  const app = emptyApp(parts);
+  const readiness = createReadiness({ ...parts, ping: () => flotilla.ping() });
+  const limits = createCallerLimits(clock);
+  app.use("/metrics", createRequestAdmission({ authenticator, limits }).known);
+  const isOfAdmin = ({ spec: { path } }: Route) => !path.startsWith("/v1/");
+  const mounted = {
+    isStopping,
+    pageSemaphore: createSemaphore(maxConcurrentPages, { clock, waitMs: pageWaitMs }),
+  };
+  for (const each of fleetRoutes({ ...parts, readiness }).filter(isOfAdmin))
+    mount(app, each, mounted);
+  return app;
+}
+
+/** The longest body of one task or message, and the longest frame of a socket. */
+export function maxFrameBytes(maxPayloadBytes = defaultMaxBytes): number {
+  return maxPayloadBytes * bodyFactor + overheadBytes;
+}
+
+/** An app without routes that answers `not_found`. */
+function emptyApp(parts: { log: Logger; clock: Clock }): Hono {
+  const app = new Hono();
+  const refuse = createErrorResponder(parts);
+  app.onError((error, c) => refuse(c, error));
+  app.notFound((c) => {
+    const { method, path } = c.req;
+    const shortPath = path.slice(0, 200);
+    return refuse(c, new FlotillaError("not_found", `there is no route ${method} ${shortPath}`));
+  });
   return app;
 }

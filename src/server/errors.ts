@@ -5,7 +5,7 @@ import type { Clock } from "../base/clock.ts";
 import { type ErrorCode, FlotillaError, messageOf } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 
-/** What every refusal looks like on the wire. */
+/** The body of every error response. */
 export type ErrorBody = {
   readonly error: {
     readonly code: ErrorCode;
@@ -13,6 +13,14 @@ export type ErrorBody = {
     readonly details: Readonly<Record<string, unknown>>;
   };
 };
+
+/** Answers with an error. An unexpected error is logged, and its message isn't shown to the caller. */
+export type ErrorResponder = (c: Context, thrown: unknown) => Response;
+
+type RefusalParts = { log: Logger; clock: Clock };
+
+// A flood of requests must not become a flood of log lines.
+const logEveryMs = 10_000;
 
 const statuses: Readonly<Record<ErrorCode, ContentfulStatusCode>> = {
   aborted: 500,
@@ -58,37 +66,13 @@ const statuses: Readonly<Record<ErrorCode, ContentfulStatusCode>> = {
   unsupported: 415,
 };
 
-export function statusOf(code: ErrorCode): ContentfulStatusCode {
-  return statuses[code];
-}
-
-/** Answers with an error. What wasn't thrown on purpose is logged, and not shown to the caller. */
-export type ErrorResponder = (c: Context, thrown: unknown) => Response;
-
-/** Whether it was refused for too much, by a limit that does its work. */
-export function isOverloadCode(code: ErrorCode): boolean {
-  return code === "overloaded" || code === "throttle_full" || code === "throttle_open";
-}
-
-// A flood of requests must not become a flood of lines.
-const logEveryMs = 10_000;
-
-type RefusalParts = { log: Logger; clock: Clock };
-
-/** Tells the log of what was refused for too much, by its code. */
-export function createRefusalCounter({ log, clock }: RefusalParts): (code: ErrorCode) => void {
-  const counts = new Map<ErrorCode, { refused: number; loggedMs: number }>();
-
-  return (code) => {
-    const seen = counts.get(code) ?? { refused: 0, loggedMs: -Infinity };
-    counts.set(code, seen);
-    seen.refused++;
-    const nowMs = clock.monotonic();
-    if (nowMs - seen.loggedMs < logEveryMs) return;
-    log.warn({ code, refused: seen.refused }, "requests were refused for too much");
-    Object.assign(seen, { refused: 0, loggedMs: nowMs });
-  };
-}
+const publicMessages: Readonly<Partial<Record<ErrorCode, string>>> = {
+  internal: "internal error: see the server's log",
+  store_busy: "the store is busy: try again soon",
+  store_unavailable: "the store is unreachable right now: try again, or see the server's log",
+  unknown_outcome:
+    "the store didn't answer, so it is unknown whether this was done: check before you repeat it",
+};
 
 export function createErrorResponder(parts: RefusalParts): ErrorResponder {
   const { log } = parts;
@@ -99,10 +83,10 @@ export function createErrorResponder(parts: RefusalParts): ErrorResponder {
     const { code, details = {} } = error;
     const status = statusOf(code);
     if (isOverloadCode(code)) count(code);
-    // A server that stops refuses what still comes, and its callers go elsewhere.
+    // A stopping server refuses requests, and its callers use another one.
     else if (status >= 500 && code !== "closed") {
       const { method, path } = c.req;
-      log.error({ method, path, code, error: messageOf(thrown) }, "a request failed");
+      log.error({ method, path, code, error: messageOf(thrown) }, "request failed");
     }
     if (status === 503) c.header("Retry-After", retryAfterHeader(error));
     if (status === 401) c.header("WWW-Authenticate", "Bearer");
@@ -113,14 +97,31 @@ export function createErrorResponder(parts: RefusalParts): ErrorResponder {
   };
 }
 
-const publicMessages: Readonly<Partial<Record<ErrorCode, string>>> = {
-  internal: "something went wrong; the server's log says what",
-  store_busy: "the store is busy; try again soon",
-  store_unavailable: "the store can't be reached now; the server's log says why",
-  unknown_outcome: "the store didn't answer, so that it isn't known whether this was done",
-};
+/** Logs refusals by a limit, counted by code. */
+export function createRefusalCounter({ log, clock }: RefusalParts): (code: ErrorCode) => void {
+  const counts = new Map<ErrorCode, { refused: number; loggedMs: number }>();
 
-/** What callers see of an error: where the store is and what it said is for the server's log alone. */
+  return (code) => {
+    const entry = counts.get(code) ?? { refused: 0, loggedMs: -Infinity };
+    counts.set(code, entry);
+    entry.refused++;
+    const nowMs = clock.monotonic();
+    if (nowMs - entry.loggedMs < logEveryMs) return;
+    log.warn({ code, refused: entry.refused }, "requests refused by limits");
+    Object.assign(entry, { refused: 0, loggedMs: nowMs });
+  };
+}
+
+export function statusOf(code: ErrorCode): ContentfulStatusCode {
+  return statuses[code];
+}
+
+/** Whether a limit has refused the request. */
+export function isOverloadCode(code: ErrorCode): boolean {
+  return code === "overloaded" || code === "throttle_full" || code === "throttle_open";
+}
+
+/** The part of an error that callers see. The store's address and messages stay in the server's log. */
 export function publicErrorOf(
   { code, message }: Pick<FlotillaError, "code" | "message">,
   details: Readonly<Record<string, unknown>> = {},
@@ -128,12 +129,12 @@ export function publicErrorOf(
   const isOfStore = code.startsWith("store_") || publicMessages[code] !== undefined;
   if (!isOfStore) return { message, details };
   return {
-    message: publicMessages[code] ?? "the store can't be used as it is; the server's log says why",
+    message: publicMessages[code] ?? "the store can't be used: see the server's log",
     details: {},
   };
 }
 
-/** In whole seconds, as the header has it. */
+/** The value of the header Retry-After, in whole seconds. */
 export function retryAfterHeader({
   retryAfterMs = 1_000,
 }: {
@@ -145,7 +146,7 @@ export function retryAfterHeader({
 function toFlotillaError(thrown: unknown): FlotillaError {
   if (thrown instanceof FlotillaError) return thrown;
   if (thrown instanceof HTTPException && thrown.status < 500) {
-    return new FlotillaError("invalid_input", thrown.message || "the request makes no sense");
+    return new FlotillaError("invalid_input", thrown.message || "the request is malformed");
   }
   return new FlotillaError("internal", messageOf(thrown));
 }

@@ -224,7 +224,7 @@ test("a stream that is cut as it begins leaves no timer, and begins nothing", as
   const streams = createEventStreams(standing, 128 * 1024);
   let begun = 0;
   const app = new Hono().get("/", (c) => {
-    c.set("visit" as never, { stream: () => false } as never);
+    c.set("slot" as never, { stream: () => false } as never);
     c.set("caller" as never, { expiresAtMs: standing.now() + 60_000 } as never);
     return c.body(streams.open(c, () => (begun++, () => {})));
   });

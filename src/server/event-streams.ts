@@ -4,16 +4,16 @@ import { callerOf } from "./auth/authenticate.ts";
 import { onExpiry } from "./socket/connection.ts";
 import { cutConnection, countWaiting } from "./admission/admission.ts";
 
-/** Answers that go on until somebody ends them: server-sent events. */
+/** Endless answers: server-sent events. */
 export type EventStreams = {
-  /** `begin` is given where events go, and gives back how to stop them. */
+  /** `begin` gets the writer for its events, and returns a function that stops them. */
   open(c: Context, begin: (to: EventWriter) => () => void): ReadableStream<Uint8Array>;
-  /** Ends all, since the server stops. */
+  /** Ends all, because the server stops. */
   end(): void;
 };
 
 export type EventWriter = {
-  /** False where the client reads too slowly, and was cut off. */
+  /** Returns false where the client reads too slowly and was cut off. */
   write(event: StreamedEvent): boolean;
   drained(): Promise<void>;
   end(): void;
@@ -21,9 +21,9 @@ export type EventWriter = {
 
 export type StreamedEvent = { type: string; id?: number; data: string };
 
-// What may wait for a client that reads too slowly.
+// Bytes that may wait for a slow client.
 export const defaultBufferBytes = 1024 * 1024;
-// Less than what proxies take for silence.
+// Shorter than the idle timeout of common proxies.
 const heartbeatMs = 15_000;
 
 export function createEventStreams(clock: Clock, bufferBytes: number): EventStreams {
@@ -64,7 +64,7 @@ export function createEventStreams(clock: Clock, bufferBytes: number): EventStre
     };
     const cutSlowReader = () => {
       finish();
-      // What waits is dropped with the connection: the client comes back with its last id.
+      // Dropping the connection drops what waits: the client reconnects with its last id.
       cutReader(c, control);
       return false;
     };
@@ -79,7 +79,7 @@ export function createEventStreams(clock: Clock, bufferBytes: number): EventStre
           control = controller;
           all.add(end);
           cleanUps.push(() => cancelBeat(), onExpiry(clock, callerOf(c), end));
-          // The first bytes send the headers on their way, however long nothing happens.
+          // Write at once, so that the headers are sent even where no event comes for long.
           beat();
           if (isOver) return;
           const stop = beginOrFinish(begin, finish, {
@@ -129,7 +129,7 @@ function beginOrFinish(
   }
 }
 
-/** An error of the stream would be printed by what answers, though it is only a slow reader. */
+/** Cuts the connection, because the HTTP adapter would print an error of the stream. */
 function cutReader(c: Context, control: ReadableStreamDefaultController<Uint8Array>): void {
   const { outgoing } = (c.env ?? {}) as { outgoing?: object };
   if (outgoing) cutConnection(c);

@@ -23,10 +23,10 @@ const errorBody = named(
       details: z.record(z.string(), z.unknown()),
     }),
   }),
-  "What every refusal looks like. The codes are told in docs/errors.md.",
+  "The body of every error. docs/errors.md lists the codes.",
 );
 
-/** What any route but those of health may answer. */
+/** The codes of every route that isn't open. */
 const commonCodes: readonly ErrorCode[] = [
   "unauthorized",
   "forbidden",
@@ -38,17 +38,17 @@ const commonCodes: readonly ErrorCode[] = [
 const commonByStatus = byStatus(commonCodes);
 
 const statusTexts: Readonly<Record<number, string>> = {
-  200: "It went well.",
-  201: "It was made.",
-  202: "It was stored, and is done by and by.",
-  503: "Not now.",
+  200: "Success.",
+  201: "Created.",
+  202: "Accepted: stored, and performed later.",
+  503: "Not ready.",
 };
 
 const schemasAt = "#/components/schemas/";
 
 const shared = {
   metadata: documented,
-  /** Leaves out what says nothing: the range of whole numbers, and what types alone are told. */
+  /** Leaves out the default range of integers, and `readOnly`, which only concerns TypeScript. */
   override({ jsonSchema }: { jsonSchema: z.core.JSONSchema.BaseSchema }) {
     if (jsonSchema.minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum;
     if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum;
@@ -56,7 +56,7 @@ const shared = {
   },
 };
 
-/** The OpenAPI document of the server, made of what its routes declare. */
+/** The OpenAPI document, generated from the specs of all routes. */
 export function openApi({ version }: { version: string }): JsonObject {
   const paths: Record<string, JsonObject> = {};
   for (const spec of allSpecs) (paths[spec.path] ??= {})[spec.method] = operationOf(spec);
@@ -69,7 +69,7 @@ export function openApi({ version }: { version: string }): JsonObject {
       description: "Tasks that survive crashes, on a database.",
       license: { name: "MIT", identifier: "MIT" },
     },
-    // Wherever the document was fetched from.
+    // The server that the document was fetched from.
     servers: [{ url: "/" }],
     security: [{ key: [] }],
     tags,
@@ -84,14 +84,14 @@ export function openApi({ version }: { version: string }): JsonObject {
           type: "http",
           scheme: "bearer",
           description:
-            "One of the server's keys, or a user's token. Without either only this machine may call.",
+            "One of the server's keys, or a user's token. Where the server has neither, only this machine may call.",
         },
       },
     },
   };
 }
 
-/** The codes that a route may answer with, besides what it does when all is well. */
+/** The error codes that a route may answer with. */
 export function errorsOf(spec: RouteSpec): ErrorCode[] {
   if (spec.open) return [];
   return [...new Set([...spec.errors, ...commonCodes])];
@@ -116,13 +116,13 @@ function operationOf(spec: RouteSpec): JsonObject {
     ...(parameters.length > 0 && { parameters }),
     ...(body && { requestBody: { required: !spec.bodyOptional, content: bodyOf(spec, body) } }),
     responses: responsesOf(spec),
-    // Nobody needs a key here.
+    // Needs no credentials.
     ...(open && { security: [] }),
   };
 }
 
 function parameterOf(name: string, schema: z.core.$ZodType): JsonObject {
-  // The number that the text stands for, not the text.
+  // The schema of the parsed number, not of its text.
   const { $schema: _, ...jsonSchema } = z.toJSONSchema(schema, { ...shared, io: "output" });
   const { description, ...rest } = jsonSchema;
   return { name, in: "query", ...(description !== undefined && { description }), schema: rest };
@@ -130,7 +130,7 @@ function parameterOf(name: string, schema: z.core.$ZodType): JsonObject {
 
 function bodyOf({ bodyTypes = ["application/json"] }: RouteSpec, body: z.ZodType): JsonObject {
   const schema = reference(body);
-  // Lines have no schema as a whole; each is as an item of the array would be.
+  // NDJSON has no schema as a whole; each line is as an item of the array.
   const of = (type: string) => (type === "application/json" ? { schema } : {});
   return Object.fromEntries(bodyTypes.map((type) => [type, of(type)]));
 }
@@ -140,7 +140,7 @@ function responsesOf(spec: RouteSpec): JsonObject {
   const responses: Record<string, JsonObject> = {};
   for (const [status, schema] of Object.entries(spec.answers)) {
     const content = { [type]: { schema: reference(schema) } };
-    responses[status] = { description: statusTexts[Number(status)] ?? "It went well.", content };
+    responses[status] = { description: statusTexts[Number(status)] ?? "Success.", content };
   }
   for (const [status, codes] of byStatus(errorsOf(spec))) {
     const isUsual = String(codes) === String(commonByStatus.get(status));
@@ -168,7 +168,7 @@ function byStatus(codes: readonly ErrorCode[]): Map<number, ErrorCode[]> {
   return found;
 }
 
-/** A schema with a name is referred to; the few others stand where they are used. */
+/** Refers to a schema that has a name; inlines the few others. */
 function reference(schema: z.ZodType): JsonObject {
   const id = documented.get(schema)?.id;
   if (id !== undefined) return { $ref: `${schemasAt}${id}` };
@@ -192,7 +192,7 @@ function components(): Record<string, JsonObject> {
   return byId;
 }
 
-/** Every route that there is. */
+/** The specs of all routes. */
 export const allSpecs: readonly RouteSpec[] = [
   ...Object.values(taskSpecs),
   ...Object.values(runSpecs),

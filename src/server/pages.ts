@@ -8,14 +8,38 @@ import { getMimeType } from "hono/utils/mime";
 import { FlotillaError } from "../base/errors.ts";
 import { sharedBody } from "./admission/admission.ts";
 
-/** A page that a server has beside its routes: where it is, and what is sent for a path in it. */
+/** A static page in addition to the routes: its prefix, and the answer for a path below it. */
 export type StaticPage = {
   readonly prefix: string;
   answer(c: Context): Promise<Response>;
 };
 
-// What a page may do, even if somebody brought their own script into it: talk to this server, and
-// nothing else.
+/** A file of a page, as it is sent. */
+type PageFile = {
+  readonly type: string;
+  readonly etag: string;
+  readonly bytes: Uint8Array<ArrayBuffer>;
+  /** Present where compression is worth it. */
+  readonly gzipped?: Uint8Array<ArrayBuffer>;
+  /** Its name changes with its content, so browsers may cache it for ever. */
+  readonly isFixed: boolean;
+};
+
+/** A built page, by the paths of its files within the folder. */
+type PageFolder = {
+  readonly files: ReadonlyMap<string, PageFile>;
+  readonly index: PageFile;
+};
+
+/** Limits of what is served from memory. Larger pages belong on a web server of their own. */
+const maxFiles = 2_000;
+const maxBytes = 64 * 1024 ** 2;
+const gzipFromBytes = 1_024;
+const compressible = /^(?:text\/|application\/(?:javascript|json|manifest\+json)|image\/svg)/;
+// Vite's names: `assets/index-BbUE0B6c.js`.
+const hashedName = /^assets\/(?:.*\/)?[^/]+-(?=[\w-]*[A-Z0-9])[\w-]{8}\.\w+(?:\.map)?$/;
+
+// Even an injected script may only talk to this server.
 const policy = [
   "default-src 'self'",
   "img-src 'self' data:",
@@ -37,11 +61,24 @@ const headers: Readonly<Record<string, string>> = {
 
 const fixedCache = "public, max-age=31536000, immutable";
 
-/** Reads the pages that a config names, so that a folder that isn't there is known before anybody asks. */
+/** Reads the pages that the config names, so that a missing folder is reported before the first request. */
 export async function openPages(
   pages: Readonly<Record<string, string>> = {},
 ): Promise<StaticPage[]> {
   return Promise.all(Object.entries(pages).map(([prefix, folder]) => openPage(prefix, folder)));
+}
+
+/** Mounts pages before the routes: they need no credentials, and set their own cache headers. */
+export function mountPages(app: Hono, pages: readonly StaticPage[]): void {
+  for (const page of pages) {
+    // Links within the page are relative to its folder, so its URL needs the trailing slash.
+    app.get(page.prefix, (c) => {
+      const location = `${page.prefix}/${new URL(c.req.url).search}`;
+      const moved = { ...headers, Location: location, "Cache-Control": "no-cache" };
+      return new Response(null, { status: 308, headers: moved });
+    });
+    app.all(`${page.prefix}/*`, (c) => page.answer(c));
+  }
 }
 
 async function openPage(prefix: string, configured: string): Promise<StaticPage> {
@@ -49,7 +86,7 @@ async function openPage(prefix: string, configured: string): Promise<StaticPage>
   let version = await versionOf(folder).catch(() => "");
   let page = await readPageFolder(folder);
 
-  /** A page that was built anew is shown without a restart; while it is being built, the old one is. */
+  /** Shows a new build without a restart; while it is being written, the old one stays. */
   const reload = async (): Promise<void> => {
     const now = await versionOf(folder).catch(() => version);
     if (now === version) return;
@@ -73,20 +110,7 @@ async function openPage(prefix: string, configured: string): Promise<StaticPage>
   };
 }
 
-/** Puts pages in front of the routes: they need no credentials, and say themselves how long they keep. */
-export function mountPages(app: Hono, pages: readonly StaticPage[]): void {
-  for (const page of pages) {
-    // Links within the page are relative to its folder, which only the slash makes one.
-    app.get(page.prefix, (c) => {
-      const location = `${page.prefix}/${new URL(c.req.url).search}`;
-      const moved = { ...headers, Location: location, "Cache-Control": "no-cache" };
-      return new Response(null, { status: 308, headers: moved });
-    });
-    app.all(`${page.prefix}/*`, (c) => page.answer(c));
-  }
-}
-
-/** The path that was asked for, as files are named; undefined where no file can have that name. */
+/** The decoded path below the prefix; undefined where no file can have that name. */
 function pathWithin(prefix: string, pathname: string): string | undefined {
   if (!pathname.startsWith(`${prefix}/`)) return undefined;
   try {
@@ -96,7 +120,7 @@ function pathWithin(prefix: string, pathname: string): string | undefined {
   }
 }
 
-/** What has the form of a file must be there; anything else is a place within the page. */
+/** A path that looks like a file must exist; any other is a client-side route of the page. */
 function find({ files, index }: PageFolder, path: string): PageFile | undefined {
   const file = files.get(path);
   if (file) return file;
@@ -138,40 +162,14 @@ function notFound(): Response {
   });
 }
 
-/** A file of a page, as it is sent. */
-type PageFile = {
-  readonly type: string;
-  readonly etag: string;
-  readonly bytes: Uint8Array<ArrayBuffer>;
-  /** The same compressed, where that is worth it. */
-  readonly gzipped?: Uint8Array<ArrayBuffer>;
-  /** Its name changes with its content, so that nobody needs to ask for it again. */
-  readonly isFixed: boolean;
-};
-
-/** A built page, by the paths of its files within the folder. */
-type PageFolder = {
-  readonly files: ReadonlyMap<string, PageFile>;
-  readonly index: PageFile;
-};
-
-/** What may be served out of memory. More belongs behind a web server of its own. */
-const maxFiles = 2_000;
-const maxBytes = 64 * 1024 ** 2;
-const gzipFromBytes = 1_024;
-const compressible = /^(?:text\/|application\/(?:javascript|json|manifest\+json)|image\/svg)/;
-
-// Vite's names: `assets/index-BbUE0B6c.js`.
-const hashedName = /^assets\/(?:.*\/)?[^/]+-(?=[\w-]*[A-Z0-9])[\w-]{8}\.\w+(?:\.map)?$/;
-
 /**
- * Reads a built page into memory. Requests then only look up names in a table, so that there is no path
- * by which one of them could lead out of the folder. Links and hidden files are left out for the same
- * reason.
+ * Reads a built page into memory. A request only looks up a name in a map, so no path can lead out of
+ * the folder. Symbolic links and hidden files are left out for the same reason.
  */
 async function readPageFolder(folder: string): Promise<PageFolder> {
   const paths = await namesIn(folder);
-  if (paths.length > maxFiles) throw tooLarge(folder, `${paths.length} files, not ${maxFiles}`);
+  if (paths.length > maxFiles)
+    throw tooLarge(folder, `${paths.length} files, more than ${maxFiles}`);
   const files = new Map<string, PageFile>();
   let total = 0;
   for (const path of paths) {
@@ -186,7 +184,7 @@ async function readPageFolder(folder: string): Promise<PageFolder> {
   return { files, index };
 }
 
-/** Tells one build of a page from the next, and one that is being written from one that is whole. */
+/** Differs between builds of a page, and between an unfinished and a finished one. */
 async function versionOf(folder: string): Promise<string> {
   const { mtimeMs, size, ino } = await stat(join(folder, "index.html"));
   const assets = await stat(join(folder, "assets")).catch(() => undefined);

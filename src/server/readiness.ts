@@ -7,9 +7,9 @@ export type Readiness =
   | { readonly ready: false; readonly reason: string };
 
 export type ReadinessParts = {
-  /** Resolves once something was really written. */
+  /** Resolves after a write to the store. */
   ping: () => Promise<void>;
-  /** Whether this pod is leaving, and should get no more work. */
+  /** Whether this server is stopping and should get no more work. */
   isStopping: () => boolean;
   clock: Clock;
   log: Logger;
@@ -20,13 +20,13 @@ const cachedMs = 1_000;
 const pingTimeoutMs = 5_000;
 
 /**
- * Whether this process can do its job, found out by writing. The reason is a code and no more,
- * because the health routes answer anybody; the log has the rest.
+ * Whether this process can do its job, tested by a write. The reason is only a code, because the health
+ * routes need no credentials; the log has the rest.
  */
 export function createReadiness(parts: ReadinessParts): () => Promise<Readiness> {
   const { ping, isStopping, clock, log } = parts;
   let last: { readonly atMs: number; readonly readiness: Readiness } | undefined;
-  /** Shared by all who ask meanwhile, and the only one even where it outlasts their patience. */
+  /** Shared by concurrent probes. There is never a second write, even where this one outlasts a probe. */
   let writing: Promise<Readiness> | undefined;
 
   const write = async (): Promise<Readiness> => {
@@ -35,7 +35,7 @@ export function createReadiness(parts: ReadinessParts): () => Promise<Readiness>
       return { ready: true };
     } catch (error) {
       const reason = error instanceof FlotillaError ? error.code : "internal";
-      log.warn({ code: reason, error: messageOf(error) }, "the store can't be written");
+      log.warn({ code: reason, error: messageOf(error) }, "readiness write failed");
       return { ready: false, reason };
     } finally {
       writing = undefined;

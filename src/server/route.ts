@@ -8,23 +8,23 @@ import { callerOf } from "./auth/authenticate.ts";
 import { type Caller, requireVerb } from "./auth/caller.ts";
 import { validate } from "./validate.ts";
 
-/** A route: what was declared of it, and what it does. */
+/** A route: its spec and its handler. */
 export type Route = {
   readonly spec: RouteSpec;
   readonly handle: (c: Context) => Promise<Response>;
 };
 
-/** What a handler gets: its input as declared, checked. */
+/** The validated input of a handler. */
 type RouteRequest<S extends RouteSpec> = {
   readonly params: Readonly<Record<ParamsOf<S["path"]>, string>>;
   readonly query: S["query"] extends z.ZodType ? z.output<S["query"]> : undefined;
-  /** The body, read and checked when it is asked for. */
+  /** Reads and validates the body. */
   readonly body: S["body"] extends z.ZodType ? () => Promise<z.output<S["body"]>> : undefined;
   readonly caller: Caller;
   readonly context: Context;
 };
 
-/** What a handler may give: a status that was declared, with the body that was declared for it. */
+/** The answer of a handler: a declared status, with the body that is declared for it. */
 type RouteAnswer<S extends RouteSpec> = {
   [Status in keyof S["answers"] & number]: {
     readonly status: Status;
@@ -33,14 +33,26 @@ type RouteAnswer<S extends RouteSpec> = {
   };
 }[keyof S["answers"] & number];
 
-/** What isn't JSON is given as it is, or bit by bit. */
+/** An answer that isn't JSON, complete or streamed. */
 type Streamed = string | ReadableStream<Uint8Array>;
 
 type ParamsOf<Path extends string> = Path extends `${string}{${infer Name}}${infer Rest}`
   ? Name | ParamsOf<Rest>
   : never;
 
-/** Puts a declaration and its code together: `route(spec).to(handle)`. */
+type AnyAnswer = { status: 200; body: unknown; headers?: Record<string, string> };
+
+type MountParts = {
+  /** A stopping server takes only reads. */
+  isStopping: () => boolean;
+  /** Bounds concurrent reads of pages: a page takes several times its size until it is an answer. */
+  pageSemaphore: Semaphore;
+};
+
+// Enough for names, ids and settings.
+const defaultMaxBodyBytes = 4_096;
+
+/** Binds a handler to its spec: `route(spec).to(handle)`. */
 export function route<S extends RouteSpec>(
   spec: S,
   { maxBytes = defaultMaxBodyBytes }: { maxBytes?: number } = {},
@@ -59,14 +71,14 @@ export function route<S extends RouteSpec>(
           caller: callerOf(c),
           context: c,
         };
-        // What the compiler has checked of the handler is of no use below.
+        // The compiler has checked the handler's types; the code below needs only this shape.
         const answer = (await handle(
           request as unknown as RouteRequest<S>,
         )) as unknown as AnyAnswer;
         const { status, body: content } = answer;
         const headers = { "Content-Type": answerType ?? "application/json", ...answer.headers };
         if (content instanceof ReadableStream) return c.body(content, status, headers);
-        // As bytes, which take less room than text while they wait to be read.
+        // As bytes, which take less memory than text while they wait to be read.
         const bytes = Buffer.from(
           answerType === undefined ? JSON.stringify(content) : String(content),
         );
@@ -75,30 +87,6 @@ export function route<S extends RouteSpec>(
       },
     }),
   };
-}
-
-type AnyAnswer = { status: 200; body: unknown; headers?: Record<string, string> };
-
-// Enough for names, ids and settings.
-const defaultMaxBodyBytes = 4_096;
-
-type MountParts = {
-  /** Nothing but reads is taken then. */
-  isStopping: () => boolean;
-  /** Pages of lists wait here: until it is counted as an answer, each takes several times its size. */
-  pageSemaphore: Semaphore;
-};
-
-/** Reads a page of a list when it is its caller's turn, unless the caller has left by then. */
-export function withPageSlot<Page>(
-  c: Context,
-  pageSemaphore: Semaphore,
-  read: () => Promise<Page>,
-): Promise<Page> {
-  return pageSemaphore.run(
-    () => (isGone(c) ? Promise.reject(new FlotillaError("closed", "the client has left")) : read()),
-    accountIn(c),
-  );
 }
 
 export function mount(
@@ -112,39 +100,30 @@ export function mount(
   app.on(method.toUpperCase(), path.replaceAll(/\{(\w+)\}/g, ":$1"), (c) => {
     if (!open) requireVerb(callerOf(c), verb);
     if (method !== "get" && isStopping())
-      throw new FlotillaError("closed", "the server is stopping: ask another one");
+      throw new FlotillaError("closed", "the server is stopping: call another one");
     return isPage ? withPageSlot(c, pageSemaphore, () => handle(c)) : handle(c);
   });
 }
 
-async function jsonBody(c: Context, maxBytes: number): Promise<unknown> {
-  const type = contentTypeOf(c);
-  if (type !== "application/json") {
-    throw new FlotillaError(
-      "unsupported",
-      `the body must be JSON: send \`Content-Type: application/json\`, not ${JSON.stringify(type ?? "nothing")}`,
-    );
-  }
-  const bytes = await readRequestBody(c, maxBytes);
-  try {
-    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
-  } catch (error) {
-    throw new FlotillaError("invalid_input", "the body isn't JSON in UTF-8", { cause: error });
-  }
+/** Reads a page of a list in the caller's turn, unless the caller has hung up by then. */
+export function withPageSlot<Page>(
+  c: Context,
+  pageSemaphore: Semaphore,
+  read: () => Promise<Page>,
+): Promise<Page> {
+  return pageSemaphore.run(
+    () =>
+      isGone(c) ? Promise.reject(new FlotillaError("closed", "the client has hung up")) : read(),
+    accountIn(c),
+  );
 }
 
-/** The same where the body may be left out, which says as much as one that holds nothing. */
-async function optionalJsonBody(c: Context, maxBytes: number): Promise<unknown> {
-  const isEmpty = c.req.raw.body === null || c.req.header("content-length") === "0";
-  return isEmpty ? {} : jsonBody(c, maxBytes);
-}
-
-/** What the body says it is, without parameters. */
+/** The content type of the body, without parameters. */
 export function contentTypeOf(c: Context): string | undefined {
   return c.req.header("content-type")?.split(";")[0]?.trim().toLowerCase();
 }
 
-/** Read bit by bit, because a body needn't say how long it is, and needn't keep to what it said. */
+/** Counts while it reads, because Content-Length may be missing or wrong. */
 export async function readRequestBody(c: Context, maxBytes: number): Promise<Uint8Array> {
   const chunks: Uint8Array[] = [];
   const incoming = incomingBodyIn(c);
@@ -163,11 +142,33 @@ export async function readRequestBody(c: Context, maxBytes: number): Promise<Uin
       incoming?.add(chunk.length);
     }
   } catch (error) {
-    // A client that hangs up is no trouble of the server's, whose log it would fill.
+    // A client that hangs up is no error of the server, and must not fill its log.
     if (error instanceof FlotillaError || !isGone(c)) throw error;
-    throw new FlotillaError("closed", "the client has left", { cause: error });
+    throw new FlotillaError("closed", "the client has hung up", { cause: error });
   } finally {
     incoming?.end();
   }
   return Buffer.concat(chunks);
+}
+
+async function jsonBody(c: Context, maxBytes: number): Promise<unknown> {
+  const type = contentTypeOf(c);
+  if (type !== "application/json") {
+    throw new FlotillaError(
+      "unsupported",
+      `the body must be JSON: send \`Content-Type: application/json\`, not ${JSON.stringify(type ?? "nothing")}`,
+    );
+  }
+  const bytes = await readRequestBody(c, maxBytes);
+  try {
+    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
+  } catch (error) {
+    throw new FlotillaError("invalid_input", "the body isn't JSON in UTF-8", { cause: error });
+  }
+}
+
+/** The same where the body may be left out, which means `{}`. */
+async function optionalJsonBody(c: Context, maxBytes: number): Promise<unknown> {
+  const isEmpty = c.req.raw.body === null || c.req.header("content-length") === "0";
+  return isEmpty ? {} : jsonBody(c, maxBytes);
 }

@@ -36,15 +36,52 @@ export type ServeParts = Omit<
   | "origins"
   | "pages"
 > & {
-  /** What the config says of the server, with a host and a port. */
+  /** The server's config, with a host and a port. */
   server: ServerConfig & { host: string; port: number };
-  /** How the users of this machine are told apart. Default: as the kernel says. */
+  /** How users of this machine are distinguished. Default: by the kernel's tables. */
   peers?: PeerCheckOptions;
-  /** What callers may be in the middle of sending. Default 256 MiB. */
+  /** The most bytes of bodies that are still arriving. Default 256 MiB. */
   bodyBytes?: number | undefined;
 };
 
-/** The whole server: routes and sockets behind one port, health and metrics perhaps behind another too. */
+export type ListeningServer = {
+  readonly url: string;
+  readonly port: number;
+  /** Serves health and metrics, where they have a port of their own. */
+  readonly adminUrl?: string;
+  /** Ends sockets and streams, so that their clients reconnect elsewhere; requests are still answered. */
+  leave(): Promise<void>;
+  /** Takes no new connections, lets requests under way end, then cuts what is left. */
+  close(): Promise<void>;
+};
+
+export type ListenOptions = {
+  host: string;
+  /** 0 takes a free one. */
+  port: number;
+  clock: Clock;
+  /** Connections at once, sockets among them. Default 10,000. */
+  maxConnections?: number | undefined;
+  /** Handles upgrades to WebSocket. Without it they are answered like any request. */
+  sockets?: Pick<Sockets, "upgrade" | "close"> | undefined;
+  /** Counts connections until their callers are authenticated. Without it they have no limit of their own. */
+  anonymous?: Pick<AnonymousConnections, "add"> | undefined;
+  /** Ends endless answers. */
+  endStreams?: (() => void) | undefined;
+  /** On a server without keys: allows only processes of the same user. */
+  checkPeer?: PeerCheck | undefined;
+};
+
+// A client that sends its request byte by byte holds a connection no longer than this.
+const headersTimeoutMs = 10_000;
+const requestTimeoutMs = 30_000;
+const keepAliveTimeoutMs = 5_000;
+export const defaultMaxConnections = 10_000;
+const closeTimeoutMs = 5_000;
+// Pipelined requests are held in memory, even before their callers are authenticated.
+const maxPipelined = 256;
+
+/** The whole server: routes and sockets on one port, health and metrics optionally on another as well. */
 export async function serve(parts: ServeParts): Promise<ListeningServer> {
   const { flotilla, sessions = flotilla.sessionService, clock, log } = parts;
   const {
@@ -69,7 +106,7 @@ export async function serve(parts: ServeParts): Promise<ListeningServer> {
   const maxTotal = maxConnections ?? defaultMaxConnections;
   const defaults = defaultAnonymousLimits(maxTotal, parts.server.maxAnonymous);
   const { maxAnonymousPerAddress: maxPerAddress = defaults.maxPerAddress } = parts.server;
-  // No more of a user's are of use at once.
+  // A user has no use for more connections than requests at once.
   const maxPerUser = parts.server.requestsAtOnce?.user ?? defaultAtOnce.user;
   const anonymous = createAnonymousConnections({ max: defaults.max, maxPerAddress, maxPerUser });
   const bodies = createIncomingBodies(parts.bodyBytes);
@@ -94,8 +131,8 @@ export async function serve(parts: ServeParts): Promise<ListeningServer> {
   const isOpen = apiKeys.length === 0 && !tokens;
   const checkPeer = isOpen ? await openPeerCheck(parts.peers) : undefined;
   if (isOpen && !checkPeer) {
-    const advice = "every user of this machine may call: configure server.apiKeys to prevent that";
-    log.warn({ advice }, "this system doesn't tell whose processes call a server without keys");
+    const advice = "every user of this machine may call: configure server.apiKeys to prevent it";
+    log.warn({ advice }, "cannot check which user calls a server without keys");
   }
   const main = await listen(app, {
     host,
@@ -119,43 +156,6 @@ export async function serve(parts: ServeParts): Promise<ListeningServer> {
   }
 }
 
-export type ListeningServer = {
-  readonly url: string;
-  readonly port: number;
-  /** Where health and metrics are asked for, if they have a port of their own. */
-  readonly adminUrl?: string;
-  /** Ends sockets and streams, so that their clients go elsewhere, while requests are still answered. */
-  leave(): Promise<void>;
-  /** Takes no new connections, lets requests under way end, then cuts what is left. */
-  close(): Promise<void>;
-};
-
-export type ListenOptions = {
-  host: string;
-  /** 0 takes a free one. */
-  port: number;
-  clock: Clock;
-  /** Connections at once, sockets among them. Default 10,000. */
-  maxConnections?: number | undefined;
-  /** What takes requests for a socket. Without it they are answered like any other. */
-  sockets?: Pick<Sockets, "upgrade" | "close"> | undefined;
-  /** Counts connections until their callers are known. Without it they have no limit of their own. */
-  anonymous?: Pick<AnonymousConnections, "add"> | undefined;
-  /** Ends answers that would go on for ever. */
-  endStreams?: (() => void) | undefined;
-  /** On a server without keys: whose processes connect. Only those of the same user are let in. */
-  checkPeer?: PeerCheck | undefined;
-};
-
-// A client that sends its request drop by drop holds a socket no longer than this.
-const headersTimeoutMs = 10_000;
-const requestTimeoutMs = 30_000;
-const keepAliveTimeoutMs = 5_000;
-export const defaultMaxConnections = 10_000;
-const closeTimeoutMs = 5_000;
-// Requests that come ahead of the answers to those before them are kept in memory, also those of unknown callers.
-const maxPipelined = 256;
-
 /** Serves the app over HTTP. */
 export async function listen(app: Hono, options: ListenOptions): Promise<ListeningServer> {
   const { host, port, clock, sockets, anonymous, endStreams, checkPeer } = options;
@@ -174,7 +174,7 @@ export async function listen(app: Hono, options: ListenOptions): Promise<Listeni
       unanswered.set(socket, before + 1);
       response.once("close", () => {
         unanswered.set(socket, unanswered.get(socket)! - 1);
-        // A connection whose last answer is out has nothing left to wait for when the server closes.
+        // Once the last answer is sent, a closing server needn't wait for this connection.
         if (closing) server.closeIdleConnections();
       });
       if (!checkPeer) return void handle(request, response);
@@ -184,13 +184,13 @@ export async function listen(app: Hono, options: ListenOptions): Promise<Listeni
     },
   );
   const unanswered = new WeakMap<Socket, number>();
-  // A connection stays its process's, so that one look is enough for all of its requests.
+  // A connection stays with its process, so one check is enough for all of its requests.
   const refusals = new WeakMap<Socket, Promise<FlotillaError | undefined>>();
   const refusalOf = (socket: Socket): Promise<FlotillaError | undefined> => {
     const known = refusals.get(socket);
     if (known || !checkPeer) return known ?? Promise.resolve(undefined);
-    const checking = checkPeer(socket).then((whose) =>
-      whose === "same" ? undefined : peerRefusal(whose),
+    const checking = checkPeer(socket).then((peer) =>
+      peer === "same" ? undefined : peerRefusal(peer),
     );
     refusals.set(socket, checking);
     return checking;
@@ -200,7 +200,7 @@ export async function listen(app: Hono, options: ListenOptions): Promise<Listeni
   if (sockets && !checkPeer) server.on("upgrade", sockets.upgrade);
   else if (sockets) {
     server.on("upgrade", (request, socket: Socket, head) => {
-      // No other listener is there yet, and an error without a listener ends the process.
+      // No other listener is attached yet, and an error without a listener ends the process.
       socket.on("error", () => {});
       void refusalOf(socket).then((error) =>
         error ? refuseUpgrade(socket, error, silentLogger) : sockets.upgrade(request, socket, head),
@@ -213,7 +213,7 @@ export async function listen(app: Hono, options: ListenOptions): Promise<Listeni
     server.once("error", (error: NodeJS.ErrnoException) => reject(listenError(error, options)));
     server.listen({ host, port }, resolve);
   });
-  // Whoever can't be accepted, for want of file descriptors, has to come again; the others stay.
+  // A connection that can't be accepted, for lack of file descriptors, is lost; the others stay.
   server.on("error", () => {});
   const { address, family, port: boundPort } = server.address() as AddressInfo;
   const urlHost = family === "IPv6" ? `[${address}]` : address;
@@ -237,15 +237,15 @@ export async function listen(app: Hono, options: ListenOptions): Promise<Listeni
   };
 }
 
-function peerRefusal(whose: "other" | "unknown"): FlotillaError {
-  if (whose === "unknown") {
+function peerRefusal(peer: "other" | "unknown"): FlotillaError {
+  if (peer === "unknown") {
     const message =
-      "this server has no keys, and can't see now which user's program calls: try again soon";
+      "this server has no keys and can't check right now which user calls: try again soon";
     return new FlotillaError("unavailable", message);
   }
   return new FlotillaError(
     "forbidden",
-    "this server has no keys and answers programs of the user that started it alone: configure server.apiKeys",
+    "this server has no keys and only answers programs of the user that started it: configure server.apiKeys",
   );
 }
 

@@ -4,41 +4,7 @@ import { checkOptions } from "../base/options.ts";
 
 type Issue = z.core.$ZodIssue;
 
-/** What fits its schema, or an error that says what was wrong where, and which name was probably meant. */
-export function validate<S extends z.ZodType>(
-  what: string,
-  schema: S,
-  value: unknown,
-  source: "body" | "query",
-): z.output<S> {
-  const result = schema.safeParse(value, { reportInput: true });
-  if (result.success) return result.data;
-  const issues = result.error.issues;
-  // An unknown name is often why another one is missing.
-  const unknownKeys = issues.find((issue) => issue.code === "unrecognized_keys");
-  if (unknownKeys) refuseUnknown(what, schema, unknownKeys);
-  const messages = issues.slice(0, maxIssuesShown).map((issue) => describe(what, issue));
-  throw new FlotillaError(codeOf(issues[0]!, source), messages.join("; "), {
-    details: { issues: messages },
-  });
-}
-
 const maxIssuesShown = 5;
-
-/** What isn't there or of another kind is bad input; a value that can't be is a bad option. */
-function codeOf(issue: Issue, source: "body" | "query"): "invalid_input" | "invalid_option" {
-  if (source === "query") return "invalid_option";
-  return issue.code === "invalid_type" && issue.path.length <= 1
-    ? "invalid_input"
-    : "invalid_option";
-}
-
-function describe(what: string, issue: Issue): string {
-  if (issue.path.length === 0) return `${what} ${requirementOf(issue)}`;
-  const subject = `${issue.path.join(".")} ${requirementOf(issue)}`;
-  // Whoever sent one body knows which one is meant; of many rows it has to be said.
-  return what.startsWith("the ") ? subject : `${what}: ${subject}`;
-}
 
 const kinds: Readonly<Record<string, string>> = {
   array: "a list",
@@ -50,7 +16,41 @@ const kinds: Readonly<Record<string, string>> = {
   string: "text",
 };
 
-/** What should have been, as the rest of Flotilla says it. */
+/** Parses a value, or throws an error that says what is wrong where, and suggests a similar name. */
+export function validate<S extends z.ZodType>(
+  what: string,
+  schema: S,
+  value: unknown,
+  source: "body" | "query",
+): z.output<S> {
+  const result = schema.safeParse(value, { reportInput: true });
+  if (result.success) return result.data;
+  const issues = result.error.issues;
+  // An unknown key is often the reason why another one is missing.
+  const unknownKeys = issues.find((issue) => issue.code === "unrecognized_keys");
+  if (unknownKeys) refuseUnknown(what, schema, unknownKeys);
+  const messages = issues.slice(0, maxIssuesShown).map((issue) => describe(what, issue));
+  throw new FlotillaError(codeOf(issues[0]!, source), messages.join("; "), {
+    details: { issues: messages },
+  });
+}
+
+/** A missing value or one of a wrong type is `invalid_input`; a value out of range is `invalid_option`. */
+function codeOf(issue: Issue, source: "body" | "query"): "invalid_input" | "invalid_option" {
+  if (source === "query") return "invalid_option";
+  return issue.code === "invalid_type" && issue.path.length <= 1
+    ? "invalid_input"
+    : "invalid_option";
+}
+
+function describe(what: string, issue: Issue): string {
+  if (issue.path.length === 0) return `${what} ${requirementOf(issue)}`;
+  const subject = `${issue.path.join(".")} ${requirementOf(issue)}`;
+  // A single body needs no prefix; of many rows the message names the one.
+  return what.startsWith("the ") ? subject : `${what}: ${subject}`;
+}
+
+/** What the value must be, in the words of other errors. */
 function requirementOf(issue: Issue): string {
   if (issue.code === "invalid_type") {
     const kind = kinds[issue.expected] ?? issue.expected;
@@ -77,7 +77,7 @@ function refuseUnknown(what: string, schema: z.ZodType, issue: Issue & { keys: s
   checkOptions(where, Object.fromEntries(issue.keys.map((key) => [key, true])), known);
 }
 
-/** The names that an object takes, somewhere in a schema. */
+/** The keys that an object takes, at a path in a schema. */
 function namesAt(schema: z.ZodType, path: readonly PropertyKey[]): string[] {
   let at: unknown = schema;
   for (const step of [...path, undefined]) {

@@ -122,7 +122,7 @@ const defaultBucket: BucketSettings = {
 const presetSettings: Record<Preset, ControllerSettings> = {
   default: defaultSettings,
   // A single timeout halves the limit, as a throttled call does, and a small rise of the p95 pauses growth.
-  seed: {
+  aimd: {
     ...defaultSettings,
     algorithm: "aimd",
     latency: { tolerance: 1.2, baselineRiseMs: 600_000 },

@@ -161,7 +161,7 @@ describe("flotilla doctor on Postgres", () => {
     await ask(url, "drop index flotilla.task_ready");
     const found = await check("indexes");
     expect(found).toMatchObject({ verdict: "fail" });
-    const [, remedy] = /make them again: (.*)$/.exec(found.message)!;
+    const [, remedy] = /create them again: (.*)$/.exec(found.message)!;
     await ask(url, remedy!);
     expect(await check("indexes")).toMatchObject({ verdict: "ok" });
   });
@@ -273,11 +273,11 @@ describe("flotilla doctor on Postgres", () => {
     expect(await check("idle")).toMatchObject({ verdict: "ok" });
     expect(await check("idle", url, { idleMs: 0 })).toMatchObject({
       verdict: "warn",
-      message: expect.stringMatching(/^1 left open .* by postgres \(\d+/),
+      message: expect.stringMatching(/^1 idle in transaction.* by postgres \(\d+/),
     });
     expect(await check("snapshots", url, { snapshotMs: 0 })).toMatchObject({
       verdict: "warn",
-      message: expect.stringContaining("dead rows can't be cleared away"),
+      message: expect.stringContaining("vacuum can't remove dead rows"),
     });
     await sleeper.query("commit");
     expect(await check("snapshots", url, { snapshotMs: 0 })).toMatchObject({ verdict: "ok" });
@@ -304,7 +304,7 @@ describe("flotilla doctor on Postgres", () => {
     await ask(url, `alter database ${new URL(url).pathname.slice(1)} connection limit 8`);
     expect(await check("connections")).toMatchObject({
       verdict: "warn",
-      message: expect.stringMatching(/[67] left for this role here: a pod takes up to twelve/),
+      message: expect.stringMatching(/[67] left for this role: a pod takes up to twelve/),
     });
   });
 
@@ -314,16 +314,18 @@ describe("flotilla doctor on Postgres", () => {
     const skewed = await startPostgres({ env: clock.env });
     expect(await check("clock", skewed.url)).toMatchObject({
       verdict: "warn",
-      message: expect.stringMatching(/the server's is 3(600|599)\.\d s ahead of this machine's/),
+      message: expect.stringMatching(
+        /the server's clock is 3(600|599)\.\d s ahead of this machine's/,
+      ),
     });
     await skewed.stop();
   });
 
   test.each([
-    ["transaction", "", "ok", /per transaction: new tasks are found by polling/],
-    ["transaction", "?pooler=session", "warn", /hints get lost/],
-    ["session", "", "ok", /keeps sessions as far as can be told; with pooler=session/],
-    ["statement", "", "fail", /per statement/],
+    ["transaction", "", "ok", /transaction mode: new tasks are found by polling/],
+    ["transaction", "?pooler=session", "warn", /notifications get lost/],
+    ["session", "", "ok", /session mode: add pooler=session/],
+    ["statement", "", "fail", /statement mode/],
   ])("names a pooler in %s mode%s", async (mode, parameters, verdict, message) => {
     const pooler = await startPgBouncer({ server: server.url, settings: { pool_mode: mode } });
     const found = await check("pooler", pooler.through(url) + parameters);

@@ -15,25 +15,48 @@ import { sanitize, oneLine } from "../output.ts";
 import { causeOf, errorFromBody, queryOf, type Server } from "../connect.ts";
 import type { Transcript } from "./transcript.ts";
 
-/** What a conversation needs of sessions, straight from the store or over HTTP. */
+/** The calls that a conversation needs, directly on the store or over HTTP. */
 export type ChatService = Pick<SessionService, "create" | "get" | "send" | "stop" | "join">;
 
 type TerminalChatParts = {
   service: ChatService;
   session: SessionView;
-  /** Who writes; the server knows where it isn't said. */
+  /** The author of messages. Over HTTP the server decides it. */
   user: string;
   transcript: Transcript;
   clock: Clock;
   random: Random;
   ids: Ids;
-  /** Told when something was shown, and nothing more is on its way. */
+  /** Called after output where no more is expected. */
   onIdle?: () => void;
 };
 
-const reconnectBackoff = { baseMs: 500, factor: 2, maxMs: 10_000, jitter: 0.2 };
+export type TerminalChat = ReturnType<typeof startTerminalChat>;
 
-/** A conversation that goes on over lost connections: it says so, and goes on at its last place. */
+type StreamEvent = { readonly type: string; readonly data: string };
+
+const reconnectBackoff = { baseMs: 500, factor: 2, maxMs: 10_000, jitter: 0.2 };
+// More than any event of a server.
+const maxEventChars = 64 * 1024 * 1024;
+
+const permanentCodes = [
+  "conflict",
+  "forbidden",
+  "invalid_input",
+  "invalid_option",
+  "not_found",
+  "payload_not_storable",
+  "payload_too_deep",
+  "payload_too_large",
+  "store_corrupt",
+  "store_missing",
+  "store_newer",
+  "store_outdated",
+  "unauthorized",
+  "unsupported",
+] as const;
+
+/** A conversation that survives lost connections: it prints a notice, and resumes from its position. */
 export function startTerminalChat(parts: TerminalChatParts) {
   const { service, session, user, transcript, clock, random, ids, onIdle } = parts;
   const { tenant, sessionId } = session;
@@ -59,7 +82,7 @@ export function startTerminalChat(parts: TerminalChatParts) {
       push(event) {
         if (over.signal.aborted) return false;
         if (event.type === "joined") {
-          if (losses > 0) transcript.notice("(connected again)");
+          if (losses > 0) transcript.notice("(reconnected)");
           hasJoined = true;
           losses = 0;
         }
@@ -78,13 +101,13 @@ export function startTerminalChat(parts: TerminalChatParts) {
     if (!isTransient(error)) return leave(error);
     if (hadJoined || losses === 0) {
       const { lastSeq } = transcript.place;
-      transcript.notice(`(connection lost: ${reasonText(error)}; going on after #${lastSeq})`);
+      transcript.notice(`(connection lost: ${reasonText(error)}; resuming after #${lastSeq})`);
     }
     losses++;
     if (await backOff(losses)) join();
   };
 
-  /** False where it is over meanwhile. */
+  /** Resolves to false where the conversation ends meanwhile. */
   const backOff = async (times: number): Promise<boolean> => {
     const pause = sleep(clock, backoffMs(times, random, reconnectBackoff), over.signal);
     return pause.then(
@@ -98,7 +121,7 @@ export function startTerminalChat(parts: TerminalChatParts) {
     ended,
     leave: () => leave(),
 
-    /** Stores a message, however often that has to be tried: its id makes it one. */
+    /** Sends a message until it is stored. Its id keeps retries from storing it twice. */
     async send(text: string): Promise<number> {
       const id = ids.next();
       transcript.typed(id);
@@ -119,7 +142,7 @@ export function startTerminalChat(parts: TerminalChatParts) {
       }
     },
 
-    /** The first entry that fits, among those still to come. Undefined where it is over before. */
+    /** Resolves to the next entry that fits; undefined where the conversation ends before. */
     async waitForEntry(fits: (entry: Entry) => boolean): Promise<Entry | undefined> {
       let check: ((entry: Entry) => void) | undefined;
       const found = new Promise<Entry>((resolve) => {
@@ -133,45 +156,12 @@ export function startTerminalChat(parts: TerminalChatParts) {
       return entry ?? undefined;
     },
 
-    /** True where there was an answer to stop. */
+    /** Resolves to true where there was an answer to stop. */
     stop: (): Promise<boolean> => service.stop(tenant, sessionId, { author: user, by: "user" }),
   };
 }
 
-export type TerminalChat = ReturnType<typeof startTerminalChat>;
-
-const permanentCodes = [
-  "conflict",
-  "forbidden",
-  "invalid_input",
-  "invalid_option",
-  "not_found",
-  "payload_not_storable",
-  "payload_too_deep",
-  "payload_too_large",
-  "store_corrupt",
-  "store_missing",
-  "store_newer",
-  "store_outdated",
-  "unauthorized",
-  "unsupported",
-] as const;
-
-/** What is refused stays refused; all else is worth another try. */
-function isTransient(error: unknown): boolean {
-  return error instanceof FlotillaError && !hasCode(error, ...permanentCodes);
-}
-
-/** A refusal says nothing of an earlier try that may have been stored. */
-function unknownOutcome(cause: unknown): FlotillaError {
-  return new FlotillaError("unknown_outcome", messageOf(cause), { cause });
-}
-
-function reasonText(error: unknown): string {
-  return sanitize(oneLine(messageOf(error), 200));
-}
-
-/** A conversation as a server offers it. The tenant is what the key or the token says. */
+/** A conversation through a server. The key or the token determines the tenant. */
 export function chatOverHttp({ request, json }: Server): ChatService {
   const at = (sessionId: string) => `sessions/${encodeURIComponent(sessionId)}`;
 
@@ -195,7 +185,7 @@ export function chatOverHttp({ request, json }: Server): ChatService {
           if (type === "error") throw errorFromBody(body);
           if (!sink.push({ ...body, type } as FeedEvent)) return;
         }
-        throw new FlotillaError("unavailable", "the server has ended the stream");
+        throw new FlotillaError("unavailable", "the server ended the stream");
       };
       const ready = follow().catch((error: unknown) => {
         if (over.signal.aborted) return;
@@ -210,12 +200,7 @@ export function chatOverHttp({ request, json }: Server): ChatService {
   };
 }
 
-type StreamEvent = { readonly type: string; readonly data: string };
-
-// More than any event that a server sends.
-const maxEventChars = 64 * 1024 * 1024;
-
-/** Server-sent events, one by one. Comments, which only keep a connection alive, are passed over. */
+/** Parses server-sent events. Skips comments, which only keep the connection alive. */
 export async function* parseEventStream(
   body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
 ): AsyncGenerator<StreamEvent> {
@@ -227,7 +212,10 @@ export async function* parseEventStream(
     const lines = (rest + decoder.decode(bytes, { stream: true })).split(/\r\n|\n|\r(?!$)/);
     rest = lines.pop()!;
     if (rest.length > maxEventChars) {
-      throw new FlotillaError("unsupported", "the server sends an event that never ends");
+      throw new FlotillaError(
+        "unsupported",
+        "the server sent an event of more than ${maxEventChars} characters",
+      );
     }
     for (const line of lines) {
       const [, field, value] = /^([^:]*)(?:: ?(.*))?$/s.exec(line)!;
@@ -239,4 +227,18 @@ export async function* parseEventStream(
       else if (field === "data") data.push(value ?? "");
     }
   }
+}
+
+/** Permanent errors stay; all others are worth another try. */
+function isTransient(error: unknown): boolean {
+  return error instanceof FlotillaError && !hasCode(error, ...permanentCodes);
+}
+
+/** An error that says nothing about an earlier try, which may have been stored. */
+function unknownOutcome(cause: unknown): FlotillaError {
+  return new FlotillaError("unknown_outcome", messageOf(cause), { cause });
+}
+
+function reasonText(error: unknown): string {
+  return sanitize(oneLine(messageOf(error), 200));
 }

@@ -2,11 +2,11 @@ import process from "node:process";
 import { createInterface, type Interface } from "node:readline";
 import type { TranscriptOutput } from "./transcript.ts";
 
-/** Where lines are typed and a conversation is shown, both at once on a terminal. */
+/** Reads lines and shows a conversation, both at once on a terminal. */
 export type ChatTerminal = {
   readonly output: TranscriptOutput;
   readonly lines: AsyncIterable<string>;
-  /** Asks for a line, where somebody can see that. */
+  /** Shows the prompt, on a terminal only. */
   prompt(): void;
   onInterrupt(listener: () => void): void;
   close(): void;
@@ -53,7 +53,7 @@ export function openTerminal(): ChatTerminal {
       reader.prompt(true);
     },
     onInterrupt(listener) {
-      // A terminal in raw mode gives the key to the reader; a signal comes from elsewhere.
+      // In raw mode the reader gets Ctrl-C; other processes send the signal.
       reader.on("SIGINT", listener);
       process.on("SIGINT", listener);
     },

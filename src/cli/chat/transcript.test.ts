@@ -85,7 +85,7 @@ describe("a conversation in the terminal", () => {
     transcript.event(waits(0, { ahead: 3, aboutMs: 4_200 }));
     transcript.event(waits(1, { ahead: 2 }));
     transcript.event(waits(0, { ahead: 1 }, { nextIndex: 3 }));
-    expect(text()).toBe("(waiting for a permit: 3 before it, about 4 s)\n");
+    expect(text()).toBe("(waiting for a permit: 3 ahead of it, about 4 s)\n");
     transcript.event(waits(0, { ahead: 0 }, { attempt: 2 }));
     transcript.event(waits(1, null, { attempt: 2 }));
     transcript.event(deltas(2, ["Hello"], { attempt: 2 }));
@@ -119,7 +119,7 @@ describe("a conversation in the terminal", () => {
     transcript.event(deltas(1, [" late"]));
     transcript.event(entries(answer(2, "another", { outcome: "stopped" })));
     expect(text()).toBe(
-      "helper: first\n(it starts over)\nhelper: second\nhelper: another\n(stopped)\n",
+      "helper: first\n(the answer starts over)\nhelper: second\nhelper: another\n(stopped)\n",
     );
   });
 
@@ -190,6 +190,6 @@ describe("a conversation in the terminal", () => {
     transcript.event({ type: "reset", reason: "mismatch" });
     expect(transcript.place.lastSeq).toBe(0);
     transcript.event(entries(said(1, "hi")));
-    expect(text()).toContain("all of it comes again)\nada: hi\n");
+    expect(text()).toContain("showing it from the start)\nada: hi\n");
   });
 });

@@ -4,11 +4,11 @@ import { type Waiting, waitingAfter } from "../../protocol/waiting.ts";
 import type { JoinPosition, FeedEvent, SessionView } from "../../sessions/service.ts";
 import { sanitize, oneLine } from "../output.ts";
 
-/** Where a conversation is shown. */
+/** The output of a conversation. */
 export type TranscriptOutput = {
   /** A line of its own. */
   line(text: string): void;
-  /** More of the answer that is being made, on the line that it has reached. */
+  /** More of the current answer, on its current line. */
   more(text: string): void;
   /** Ends the line of an answer, if one is open. */
   end(): void;
@@ -20,26 +20,32 @@ export type TranscriptOptions = {
   form: "live" | "lines" | "json";
 };
 
-/** Answers that are shown while they are made need to be told from each other. */
+export type Transcript = ReturnType<typeof createTranscript>;
+
+/** The answer that is being streamed; `epoch` and `attempt` identify it. */
 type LiveText = {
   readonly epoch: number;
   readonly attempt: number;
   nextIndex: number;
   text: string;
-  /** Where its turn stands in line, while it waits for a permit. */
+  /** Its position in the throttle's queue, while it waits for a permit. */
   waiting: Waiting | undefined;
 };
 
-/** Turns what happens in a session into what is shown of it, and keeps the place it has come to. */
+/** How many entries of an existing session are shown. */
+const maxHistoryShown = 20;
+const shortChars = 200;
+
+/** Turns events of a session into output, and keeps the position to resume from. */
 export function createTranscript({ output, form }: TranscriptOptions) {
   const position: { lastSeq: number; incarnation?: string; lastMessageId?: string } = {
     lastSeq: 0,
   };
-  /** Messages that were typed here, and are on the screen already. */
+  /** Messages typed on this terminal, which are on the screen already. */
   const typed = new Set<string>();
   let state: SessionState = { state: "idle" };
   let live: LiveText | undefined;
-  /** What of the answer is on the screen. */
+  /** The part of the answer that is on the screen. */
   let printed = "";
   let stopper = "";
 
@@ -49,7 +55,7 @@ export function createTranscript({ output, form }: TranscriptOptions) {
       output.more(sanitize(text.slice(printed.length)));
     } else {
       output.end();
-      output.line("(it starts over)");
+      output.line("(the answer starts over)");
       output.more(`${nameOf(agent)}: ${sanitize(text)}`);
     }
     printed = text;
@@ -62,16 +68,16 @@ export function createTranscript({ output, form }: TranscriptOptions) {
       const waiting = isKnown ? live?.waiting : undefined;
       live = { epoch, attempt, nextIndex: 0, text: "", waiting };
     }
-    // What comes after a gap makes no sense; the whole answer comes when it is stored.
+    // Chunks after a gap can't be shown; the entry brings the whole answer once it is stored.
     if (live?.epoch !== epoch || live.attempt !== attempt || live.nextIndex !== index) return;
     live.nextIndex = event.nextIndex ?? index + event.chunks.length;
     for (const chunk of event.chunks) live.text = withChunk(live.text, chunk);
     const waiting = waitingAfter(live.waiting, event.chunks);
-    // Said once: the line may move every second.
+    // Print this once, because the queue may move every second.
     if (form === "live" && waiting && !live.waiting) output.line(waitText(waiting));
     live.waiting = waiting;
     const agent = isTurn(state) ? state.agent : "agent";
-    // Half of a character waits for its other half.
+    // Hold back half of a surrogate pair until its other half arrives.
     const whole = live.text.replace(/[\ud800-\udbff]$/, "");
     if (form === "live" && whole !== "") show(whole, agent);
   };
@@ -80,7 +86,7 @@ export function createTranscript({ output, form }: TranscriptOptions) {
     if (form === "json") return output.line(JSON.stringify(each));
     if (each.epoch !== undefined && each.role === "assistant" && printed !== "")
       return finish(each);
-    // The answer is half on the screen: who stopped it is said at its end.
+    // The answer is partly on the screen, so `finish` prints who stopped it.
     if (each.kind === "stop" && printed !== "") return void (stopper = nameOf(each.author));
     if (typed.delete(each.messageId)) return;
     const line = [entryText(each), outcomeText(each)].filter((part) => part !== "").join(" ");
@@ -89,7 +95,7 @@ export function createTranscript({ output, form }: TranscriptOptions) {
     output.line(`${author}: ${form === "lines" ? line.replaceAll("\n", "\\n") : line}`);
   };
 
-  /** The stored answer is what counts, so what the screen has of it is made to end like it. */
+  /** Completes the answer on the screen from the stored one, which is authoritative. */
   const finish = (answer: Entry): void => {
     const texts = answer.parts.filter(({ type }) => type === "text");
     const text = texts.map(textIn).join("\n");
@@ -115,11 +121,11 @@ export function createTranscript({ output, form }: TranscriptOptions) {
     get state(): SessionState {
       return state;
     },
-    /** Begins where the last few entries do, so that a long history isn't shown again. */
+    /** Sets the position to begin after, so that a long history isn't shown again. */
     beginAfter(seq: number): void {
       position.lastSeq = seq;
     },
-    /** A message that was typed here needs no line. */
+    /** A message typed on this terminal isn't printed again. */
     typed(messageId: string): void {
       if (form === "live") typed.add(messageId);
     },
@@ -127,7 +133,7 @@ export function createTranscript({ output, form }: TranscriptOptions) {
       output.end();
       if (form !== "json") output.line(text);
     },
-    /** Gives the entries that are new. */
+    /** Shows an event, and returns its new entries. */
     event(event: FeedEvent): Entry[] {
       switch (event.type) {
         case "joined":
@@ -137,7 +143,7 @@ export function createTranscript({ output, form }: TranscriptOptions) {
         case "reset":
           position.lastSeq = 0;
           delete position.lastMessageId;
-          this.notice("(the session isn't what it was here: all of it comes again)");
+          this.notice("(the session was replaced: showing it from the start)");
           return [];
         case "state":
           state = event.state;
@@ -162,35 +168,11 @@ export function createTranscript({ output, form }: TranscriptOptions) {
   };
 }
 
-export type Transcript = ReturnType<typeof createTranscript>;
-
-/** How many entries of an earlier conversation are shown. */
-const maxHistoryShown = 20;
-
 export function firstSeq({ lastSeq }: SessionView): number {
   return Math.max(0, lastSeq - maxHistoryShown);
 }
 
-function nameOf(author: string): string {
-  return sanitize(oneLine(author, 80));
-}
-
-function waitText({ ahead, aboutMs }: Waiting): string {
-  const before = ahead === 0 ? "next in line" : `${ahead} before it`;
-  const about =
-    aboutMs === undefined ? "" : `, about ${Math.max(1, Math.round(aboutMs / 1_000))} s`;
-  return `(waiting for a permit: ${before}${about})`;
-}
-
-/** Only what is said is shown while it is made; what else there is comes with the stored answer. */
-function withChunk(text: string, { type, delta }: Chunk): string {
-  if (type === "text-start") return text === "" ? "" : `${text}\n`;
-  return type === "text-delta" && typeof delta === "string" ? text + delta : text;
-}
-
-const shortChars = 200;
-
-/** What an entry says, for people. Everything in it was written by others. */
+/** An entry as text. Sanitized, because users and agents wrote it. */
 export function entryText(entry: Entry): string {
   if (entry.kind === "tool_result") {
     const results = entry.results?.results ?? [];
@@ -201,6 +183,31 @@ export function entryText(entry: Entry): string {
     .map(partText)
     .filter((each) => each !== "")
     .join("\n");
+}
+
+/** The outcome of an answer; empty where it completed. */
+export function outcomeText({ outcome, error }: Entry): string {
+  const why = error ? `: ${sanitize(oneLine(`${error.code}: ${error.message}`, 500))}` : "";
+  if (outcome === "stopped") return "(stopped)";
+  if (outcome === "cut") return `(cut off${why})`;
+  return outcome === "failed" ? `(failed${why})` : "";
+}
+
+function nameOf(author: string): string {
+  return sanitize(oneLine(author, 80));
+}
+
+function waitText({ ahead, aboutMs }: Waiting): string {
+  const before = ahead === 0 ? "next in line" : `${ahead} ahead of it`;
+  const about =
+    aboutMs === undefined ? "" : `, about ${Math.max(1, Math.round(aboutMs / 1_000))} s`;
+  return `(waiting for a permit: ${before}${about})`;
+}
+
+/** Only text is shown while it streams; the stored answer brings the other parts. */
+function withChunk(text: string, { type, delta }: Chunk): string {
+  if (type === "text-start") return text === "" ? "" : `${text}\n`;
+  return type === "text-delta" && typeof delta === "string" ? text + delta : text;
 }
 
 function partText(part: Part): string {
@@ -222,17 +229,10 @@ function textIn({ text }: Part): string {
 function toolText(part: Part): string {
   const name = part.type === "dynamic-tool" ? part["toolName"] : part.type.slice("tool-".length);
   const input = part["input"] === undefined ? "" : ` ${shortJson(part["input"])}`;
-  const came = part["output"] ?? part["errorText"];
-  const output = came === undefined ? ` (${shortText(part["state"])})` : ` → ${shortJson(came)}`;
+  const result = part["output"] ?? part["errorText"];
+  const output =
+    result === undefined ? ` (${shortText(part["state"])})` : ` → ${shortJson(result)}`;
   return `[${shortText(name)}${input}${output}]`;
-}
-
-/** How an answer ended, where that needs a word. */
-export function outcomeText({ outcome, error }: Entry): string {
-  const why = error ? `: ${sanitize(oneLine(`${error.code}: ${error.message}`, 500))}` : "";
-  if (outcome === "stopped") return "(stopped)";
-  if (outcome === "cut") return `(cut off${why})`;
-  return outcome === "failed" ? `(failed${why})` : "";
 }
 
 function shortJson(value: unknown): string {

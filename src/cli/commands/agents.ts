@@ -28,7 +28,7 @@ type SetFlags = Flags & {
 export function agentsCommand(program: Command): void {
   const agents = program
     .command("agents")
-    .description("look at agents, and make those that answer at a URL")
+    .description("list and show agents, and create those that answer at a URL")
     .addHelpText(
       "after",
       `
@@ -40,26 +40,26 @@ Examples:
   $ flotilla agents remove helper
   $ flotilla agents --url https://flotilla.example
 
-A secret is taken from a file or from FLOTILLA_AGENT_SECRET, never from the command line, which
-others on the machine can see. What is secret is never shown again.`,
+A secret is read from a file or from FLOTILLA_AGENT_SECRET, never from the command line, which
+other users of the machine can see. Secrets are never shown again.`,
     );
   const command = (words: string, does: string, options = {}) =>
     withJson(withUrl(withStore(agents.command(words, options).description(does)))).option(
       "--tenant <tenant>",
-      `whose agents (default: ${defaultTenant}, or that of the key)`,
+      `the tenant of the agents (default: ${defaultTenant}, or that of the key)`,
     );
 
-  const listing = command("list", "list agents, those in code too", { isDefault: true });
+  const listing = command("list", "list agents, including those in code", { isDefault: true });
   withPage(listing, 100).action(list);
   listsByDefault(agents, listing);
   command("show <name>", "show one agent, without its secrets").action(show);
-  command("set <name> <settings>", "make an agent or change it: JSON, a file that holds some, or -")
-    .option("--secret-file <file>", "holds what signs its requests: whsec_…")
+  command("set <name> <settings>", "create or change an agent: JSON, a file of JSON, or -")
+    .option("--secret-file <file>", "a file with the secret that signs its requests: whsec_…")
     .option("--compaction-secret-file <file>", "the same for its compactor")
     .addOption(
       new Option(
         "--keep-old-secret-ms <ms>",
-        "how long a secret that is replaced still signs (default: a day)",
+        "how long a replaced secret still signs (default: a day)",
       ).argParser(number("--keep-old-secret-ms", { min: 0, max: 30 * 86_400_000 })),
     )
     .addOption(
@@ -67,7 +67,7 @@ others on the machine can see. What is secret is never shown again.`,
         number("--if-revision", { min: 1, max: Number.MAX_SAFE_INTEGER }),
       ),
     )
-    .option("--private", "let its URL be in a private network; pods must allow that too")
+    .option("--private", "allow a URL in a private network; pods must allow it too")
     .action(set);
   command("remove <name>", "remove an agent; sessions keep its name").action(remove);
 }
@@ -81,7 +81,7 @@ async function list(flags: ListFlags): Promise<void> {
   const heading = ["name", "source", "url", "during", "revision"];
   const rows = page.agents.map((agent) => [
     agent.name,
-    agent.source === "code" && agent.shadows ? "code (a stored one isn't used)" : agent.source,
+    agent.source === "code" && agent.shadows ? "code (overrides a stored one)" : agent.source,
     agent.source === "code" ? "" : sanitize(oneLine(agent.settings.url, 80)),
     agent.source === "code" ? agent.facts.during : (agent.settings.during ?? "queue"),
     agent.source === "code" ? "" : String(agent.revision),
@@ -100,7 +100,7 @@ async function show(name: string, flags: Flags): Promise<void> {
 function factsOf(agent: AgentView): [string, string][] {
   if (agent.source === "code") {
     const facts = Object.entries(agent.facts).map(([what, value]) => [what, text(value)]);
-    const source = agent.shadows ? "code; a stored one of that name isn't used" : "code";
+    const source = agent.shadows ? "code; overrides a stored agent of that name" : "code";
     return [["name", agent.name], ["source", source], ...(facts as [string, string][])];
   }
   const { settings, signing, compactionSigning, revision, lastUpdateMs } = agent;
@@ -122,19 +122,19 @@ function text(value: unknown): string {
   return sanitize(oneLine(shown, 1_000));
 }
 
-async function set(name: string, given: string, flags: SetFlags): Promise<void> {
+async function set(name: string, source: string, flags: SetFlags): Promise<void> {
   const { secretFile, compactionSecretFile, keepOldSecretMs, ifRevision } = flags;
   const { json, private: isPrivate, url } = flags;
   if (isPrivate && url !== undefined) {
     throw new FlotillaError(
       "invalid_option",
-      "--private is of a store: with --url the server says whether agents may be in private networks",
+      "--private only works on a store: with --url the server decides whether agents may be in private networks",
     );
   }
   const secret = secretOf(secretFile, "FLOTILLA_AGENT_SECRET");
   const compactionSecret = secretOf(compactionSecretFile, "FLOTILLA_AGENT_COMPACTION_SECRET");
   const wanted: AgentGiven = {
-    settings: settingsOf(given),
+    settings: settingsOf(source),
     ...(secret !== undefined && { secret }),
     ...(compactionSecret !== undefined && { compactionSecret }),
     ...(keepOldSecretMs !== undefined && { keepOldSecretMs }),
@@ -156,13 +156,13 @@ async function set(name: string, given: string, flags: SetFlags): Promise<void> 
   print(`agent ${name} is stored`);
 }
 
-/** JSON, a file that holds some, or standard input. */
-function settingsOf(given: string): unknown {
+/** Reads JSON from the argument itself, from a file, or from standard input. */
+function settingsOf(source: string): unknown {
   try {
-    if (given.trimStart().startsWith("{")) return JSON.parse(given);
-    return JSON.parse(readFileSync(given === "-" ? process.stdin.fd : given, "utf8"));
+    if (source.trimStart().startsWith("{")) return JSON.parse(source);
+    return JSON.parse(readFileSync(source === "-" ? process.stdin.fd : source, "utf8"));
   } catch (error) {
-    // What a parser says quotes what it read, and that may hold a secret.
+    // The parser's message quotes its input, which may hold a secret.
     const why = error instanceof SyntaxError ? "they aren't JSON" : "the file can't be read";
     throw new FlotillaError("invalid_option", `the agent's settings: ${why}`);
   }

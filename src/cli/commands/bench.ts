@@ -9,7 +9,7 @@ import { packageFile } from "../../base/package-files.ts";
 export function benchCommand(program: Command): void {
   program
     .command("bench [args...]")
-    .description("measure this checkout; takes what `npm run bench` takes")
+    .description("run the benchmarks of this checkout, with the arguments of `npm run bench`")
     .helpOption(false)
     .allowUnknownOption()
     .passThroughOptions()
@@ -27,7 +27,7 @@ async function bench(args: string[]): Promise<void> {
   const child = spawn(process.execPath, ["--conditions=flotilla:source", script, ...args], {
     stdio: "inherit",
   });
-  // The child gets Ctrl-C from the terminal itself; this process only has to outlive it.
+  // The terminal sends Ctrl-C to the child as well; this process only has to outlive it.
   const forward = (signal: NodeJS.Signals) => void child.kill(signal);
   process.on("SIGTERM", forward).on("SIGINT", () => {});
   process.exitCode = await new Promise<number>((resolve, reject) => {

@@ -30,14 +30,18 @@ type Flags = StoreFlags & {
 export function chatCommand(program: Command): void {
   const chat = program
     .command("chat [session]")
-    .description("talk to an agent in the terminal, in a new session or one that there is")
-    .option("--agent <name>", "who answers in a new session")
-    .addOption(new Option("--user <user>", "who writes (default: you)").env("FLOTILLA_USER"))
-    .option("--tenant <tenant>", "whose session")
+    .description("chat with an agent in the terminal, in a new or an existing session")
+    .option("--agent <name>", "the agent of a new session")
+    .addOption(
+      new Option("--user <user>", "the author of messages (default: your login name)").env(
+        "FLOTILLA_USER",
+      ),
+    )
+    .option("--tenant <tenant>", "the tenant of the session")
     .addHelpText(
       "after",
       `
-Ctrl-C stops the answer, twice in a row leaves. The session stays: its id is told at the end.
+Ctrl-C stops the answer, twice in a row leaves. The session stays; its id is printed at the end.
 
 Examples:
   $ flotilla chat --agent helper
@@ -52,7 +56,7 @@ async function run(sessionId: string | undefined, flags: Flags): Promise<void> {
   if ((sessionId === undefined) === (flags.agent === undefined)) {
     throw new FlotillaError(
       "invalid_option",
-      "name a session that there is, or an agent for a new one: --agent helper",
+      "name an existing session, or an agent for a new one: --agent helper",
     );
   }
   const { url, user, tenant, config, store } = flags;
@@ -60,7 +64,7 @@ async function run(sessionId: string | undefined, flags: Flags): Promise<void> {
     const where = { ...(config && { config }), ...(store && { store }) };
     return onStore(where, ({ sessionService }) => chat(sessionService, sessionId, flags));
   }
-  // A token says itself who it is of.
+  // A token determines its user, so name none where there is one.
   const name = user ?? (serverKey() === undefined ? ownName() : undefined);
   const service = chatOverHttp(openServer(url, { user: name, tenant }));
   await chat(service, sessionId, flags);
@@ -118,13 +122,13 @@ function interrupts(conversation: TerminalChat, transcript: Transcript) {
       conversation.stop().then(
         (stopped) =>
           transcript.notice(stopped ? "(stopping; Ctrl-C again leaves)" : "(Ctrl-C again leaves)"),
-        (error: unknown) => transcript.notice(`(it can't be stopped: ${errorText(error)})`),
+        (error: unknown) => transcript.notice(`(stopping failed: ${errorText(error)})`),
       );
     },
   };
 }
 
-/** Somebody types, whenever they like: what becomes of it meanwhile is the agent's policy. */
+/** Sends each typed line at once; the agent's policy decides about messages during a turn. */
 async function type(
   conversation: TerminalChat,
   terminal: ChatTerminal,
@@ -145,7 +149,7 @@ async function type(
   }
 }
 
-/** From a pipe, each line is a message, and the next one waits for its answer. */
+/** Sends each line of a pipe, and waits for its answer before the next. */
 async function sendEach(
   conversation: TerminalChat,
   { lines }: ChatTerminal,
@@ -162,7 +166,7 @@ async function sendEach(
       return isIt && entry.seq >= seq;
     });
     seq = await conversation.send(line);
-    // It may have come before the place of the message was known.
+    // The answer may have arrived before the message's seq was known.
     if (!answers.some((each) => each >= seq) && (await seen) === undefined) return;
   }
 }

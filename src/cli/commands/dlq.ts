@@ -28,6 +28,10 @@ type Flags = StoreFlags & { json?: true };
 type ListFlags = Flags & { name?: string; limit: number };
 type ShowFlags = Flags & { limit: number };
 
+type RedriveFlags = SelectFlags & { wait: boolean; maxStep?: number };
+
+const interrupted = 130;
+
 const limitOption = (byDefault: number) =>
   new Option("--limit <number>", "how many at most")
     .default(byDefault)
@@ -36,15 +40,15 @@ const limitOption = (byDefault: number) =>
 export function dlqCommand(program: Command): void {
   const dlq = program
     .command("dlq")
-    .description("failed tasks: what went wrong, starting them over, giving them up")
+    .description("list, redrive and discard failed tasks")
     .addHelpText(
       "after",
       `
 Examples:
   $ flotilla dlq list                              groups of errors, the largest first
   $ flotilla dlq show g1-79ef601d010c6cb2          one group, with its latest tasks
-  $ flotilla dlq redrive g1-79ef601d010c6cb2       starts one over, then more, until the error comes back
-  $ flotilla dlq discard --name mail --yes         gives up all failed tasks of a name`,
+  $ flotilla dlq redrive g1-79ef601d010c6cb2       starts one over, then more, until the error recurs
+  $ flotilla dlq discard --name mail --yes         discards all failed tasks of a name`,
     );
   const listing = withStore(dlq.command("list", { isDefault: true }))
     .description("list failed tasks, grouped by their errors")
@@ -66,15 +70,15 @@ Examples:
       withStore(
         dlq
           .command("discard [group|id]")
-          .description("give failed tasks up: they are cancelled, and keep their errors"),
+          .description("discard failed tasks: they become cancelled and keep their errors"),
       ),
     ),
   )
-    .option("--yes", "don't ask")
+    .option("--yes", "don't ask for confirmation")
     .action(discard);
 }
 
-/** Counts what a selection has, with a word for those who wait. */
+/** Counts the tasks of a selection, with progress. */
 async function countOf(flotilla: Flotilla, selection: Selection): Promise<number> {
   if (selection.taskId !== undefined) return 1;
   const { onProgress, end } = startReading();
@@ -115,12 +119,12 @@ function toRow(group: ErrorGroup, nowMs: number): string[] {
   ];
 }
 
-async function show(given: string, { limit, ...flags }: ShowFlags): Promise<void> {
-  if (!isGroup(given)) return showTask(given, flags);
+async function show(id: string, { limit, ...flags }: ShowFlags): Promise<void> {
+  if (!isGroup(id)) return showTask(id, flags);
   const { json, ...where } = flags;
   const { onProgress, end } = startReading();
   const { page, withEvents } = await onStore(where, async (flotilla) => {
-    const found = await listGroup(flotilla, given, { limit, onProgress });
+    const found = await listGroup(flotilla, id, { limit, onProgress });
     const events = await Promise.all(
       found.tasks.map(({ taskId }) => flotilla.tasks.events(taskId)),
     );
@@ -133,11 +137,11 @@ async function show(given: string, { limit, ...flags }: ShowFlags): Promise<void
   if (!latest) {
     throw new FlotillaError(
       "not_found",
-      `no failed task has an error of group ${given}: they may have been started over already`,
+      `no failed task is in group ${id}: its tasks may have been started over already`,
     );
   }
-  if (json) return printJson({ group: given, tasks: withEvents, next: page.next });
-  print(`${paint("bold", given)}  ${oneLine(latest.name, 200)}  ${paint("red", latest.code)}`);
+  if (json) return printJson({ group: id, tasks: withEvents, next: page.next });
+  print(`${paint("bold", id)}  ${oneLine(latest.name, 200)}  ${paint("red", latest.code)}`);
   for (const { task, events } of withEvents) {
     print(
       `\n${task.taskId}  ${plural(task.failures, "failure")}${task.deaths > 0 ? `, ${plural(task.deaths, "death")}` : ""}  ${new Date(task.failedAtMs).toISOString()}`,
@@ -148,7 +152,7 @@ async function show(given: string, { limit, ...flags }: ShowFlags): Promise<void
   if (page.next !== null) print(paint("dim", "\nand more: --limit shows more"));
 }
 
-/** The newest of a group, over as many pages as that takes. */
+/** The newest tasks of a group, from as many pages as needed. */
 async function listGroup(
   { deadLetters }: Flotilla,
   group: string,
@@ -163,48 +167,41 @@ async function listGroup(
   return { tasks, next };
 }
 
-async function discard(
-  given: string | undefined,
-  flags: SelectFlags & { yes?: true },
-): Promise<void> {
-  const selection = selectionOf(given, flags);
+async function discard(id: string | undefined, flags: SelectFlags & { yes?: true }): Promise<void> {
+  const selection = selectionOf(id, flags);
   const { json, yes, config, store } = flags;
   const where = { ...(config && { config }), ...(store && { store }) };
   await onStore(where, async (flotilla) => {
     if (!yes) await confirm(await countOf(flotilla, selection));
     const progress = startProgressBar();
-    const onProgress = (done: number) => progress.show(`${plural(done, "task")} given up`);
+    const onProgress = (done: number) => progress.show(`${plural(done, "task")} discarded`);
     const { discarded } = await flotilla.deadLetters
       .discard(selection, { onProgress })
       .finally(progress.end);
     if (json) return printJson({ discarded });
     print(
       discarded === 0
-        ? "nothing was failed any more"
-        : `gave up ${plural(discarded, "failed task")}`,
+        ? "no failed tasks were left to discard"
+        : `discarded ${plural(discarded, "failed task")}`,
     );
   });
 }
 
-/** There is no way back but one by one, so somebody must have meant it. */
+/** Asks for confirmation, because discarded tasks can only be retried one by one. */
 async function confirm(tasks: number): Promise<void> {
   if (!process.stdin.isTTY) {
     throw new FlotillaError(
       "invalid_option",
-      `this would give up ${plural(tasks, "failed task")}: say --yes`,
+      `this discards ${plural(tasks, "failed task")}: add --yes to confirm`,
     );
   }
   const ask = createInterface({ input: process.stdin, output: process.stderr });
   const answer = await ask
-    .question(`Give up ${plural(tasks, "failed task")}? [y/N] `)
+    .question(`Discard ${plural(tasks, "failed task")}? [y/N] `)
     .finally(() => ask.close());
   if (/^y(es)?$/i.test(answer.trim())) return;
   throw new FlotillaError("cancelled", "nothing was changed");
 }
-
-type RedriveFlags = SelectFlags & { wait: boolean; maxStep?: number };
-
-const interrupted = 130;
 
 function redriveCommands(dlq: Command): void {
   withSelection(
@@ -213,17 +210,17 @@ function redriveCommands(dlq: Command): void {
         dlq
           .command("redrive [group|id]")
           .description(
-            "start failed tasks over: one, then more and more, until the error comes back",
+            "start failed tasks over: first one, then in growing steps, until the error recurs",
           ),
       ),
     ),
   )
     .addOption(
-      new Option("--max-step <number>", "how many at once at most (default: 256)").argParser(
+      new Option("--max-step <number>", "the largest step (default: 256)").argParser(
         number("--max-step", { min: 1, max: 1_000 }),
       ),
     )
-    .option("--no-wait", "don't follow it to its end")
+    .option("--no-wait", "return at once instead of following it to its end")
     .action(redrive);
   withJson(withStore(dlq.command("redrives").description("list redrives, newest first"))).action(
     redrives,
@@ -238,7 +235,7 @@ function redriveCommands(dlq: Command): void {
     withStore(
       dlq
         .command("cancel <redrive>")
-        .description("have a redrive take no more; what it has taken goes on"),
+        .description("stop a redrive from starting more tasks over; those it has started go on"),
     ),
   ).action(cancel);
 }
@@ -247,10 +244,10 @@ function storeOf({ config, store }: StoreFlags): StoreFlags {
   return { ...(config && { config }), ...(store && { store }) };
 }
 
-async function redrive(given: string | undefined, flags: RedriveFlags): Promise<void> {
-  const selection = selectionOf(given, flags);
+async function redrive(id: string | undefined, flags: RedriveFlags): Promise<void> {
+  const selection = selectionOf(id, flags);
   const { maxStep, json, wait } = flags;
-  // Whoever has had enough before there is something to follow gets an answer all the same.
+  // Listen for signals before the redrive is stored, so that an early Ctrl-C still prints its id.
   const signals = wait ? stopSignals() : undefined;
   await onStore(storeOf(flags), async (flotilla) => {
     const { deadLetters } = flotilla;
@@ -260,14 +257,14 @@ async function redrive(given: string | undefined, flags: RedriveFlags): Promise<
     if (!json) print(`redrive ${begun.redriveId}`);
     const pods = await flotilla.pods();
     if (!pods.some((pod) => pod.status === "up")) {
-      process.stderr.write("flotilla: no pod is up; the redrive begins when one leads\n");
+      process.stderr.write("flotilla: no pod is up: the redrive begins when one leads\n");
     }
     if (signals) return follow(flotilla, begun.redriveId, { signals, ...(json && { json }) });
     if (json) printJson(begun);
   });
 }
 
-/** Shows how far a redrive is until it has ended, or until somebody has seen enough: it goes on without. */
+/** Shows the progress of a redrive until it ends. A signal only ends the display; the redrive goes on. */
 async function follow(
   flotilla: Flotilla,
   redriveId: string,
@@ -284,7 +281,9 @@ async function follow(
     });
   } catch (error) {
     if (!enough.signal.aborted || !hasCode(error, "cancelled")) throw error;
-    process.stderr.write(`flotilla: it goes on; see \`flotilla dlq follow ${redriveId}\`\n`);
+    process.stderr.write(
+      `flotilla: the redrive goes on: follow it with \`flotilla dlq follow ${redriveId}\`\n`,
+    );
     process.exitCode = interrupted;
     return;
   } finally {
@@ -301,18 +300,18 @@ async function follow(
 function lineOf({ taken, remaining, open, stepSize, state }: Redrive): string {
   if (remaining === null && state === "running") return "waiting for the leader to begin";
   const step = open > 0 ? `, ${open} of a step of ${stepSize} still run` : "";
-  const more = state === "stopping" ? ", and it takes no more" : "";
+  const more = state === "stopping" ? ", stopping" : "";
   return `${bar(taken - open, taken + (remaining ?? 0))}${step}${more}`;
 }
 
 function summaryOf({ taken, succeeded, failed, failedOtherwise, gone, state }: Redrive): string {
   if (taken === 0 && state === "done") {
-    return "it took nothing: there is no failed task of that kind (any more)";
+    return "nothing to redrive: no failed task matches (any more)";
   }
   const parts = [
     `${plural(taken, "task")} started over`,
     `${succeeded} succeeded`,
-    ...(failed > 0 ? [`${failed} failed as before`] : []),
+    ...(failed > 0 ? [`${failed} failed with the same error`] : []),
     ...(failedOtherwise > 0 ? [`${failedOtherwise} failed with another error`] : []),
     ...(gone > 0 ? [`${gone} cancelled or deleted`] : []),
   ];
@@ -347,5 +346,7 @@ async function cancel(redriveId: string, flags: Flags): Promise<void> {
     deadLetters.cancelRedrive(redriveId),
   );
   if (flags.json) return printJson(found);
-  print(`redrive ${redriveId} takes no more; ${plural(found.open, "task")} of it still run`);
+  print(
+    `redrive ${redriveId} starts no more tasks over; ${plural(found.open, "task")} of it still run`,
+  );
 }

@@ -10,7 +10,7 @@ const styles = { ok: "green", warn: "yellow", fail: "red" } as const;
 
 export function doctorCommand(program: Command): void {
   withJson(
-    withStore(program.command("doctor").description("look for trouble; exit 1 if something fails")),
+    withStore(program.command("doctor").description("check the set-up; exit 1 if a check fails")),
   ).action(async (flags: StoreFlags & { json?: true }) => {
     const { store, durability } = await loadSettings(flags);
     const { runDoctor } = await import("../doctor/doctor.ts");

@@ -16,19 +16,19 @@ export type FileOptions = {
   /** A path, or `-` for standard input. */
   readonly file: string;
   readonly json: boolean;
-  /** What rows have that don't say it themselves. */
+  /** Defaults for rows that leave them out. */
   readonly byDefault: Partial<JsonRow>;
   readonly use: readonly Workable[];
   readonly maxPayloadBytes: number;
   readonly trace: { traceparent: string | undefined; tracestate: string | undefined };
 };
 
-// Text may be escaped to twice its size, and a row has options too.
+// JSON may escape text to twice its size, and a row has options too.
 const rowFactor = 2;
 const rowOverheadBytes = 16 * 1024;
 const maxRejectionsShown = 20;
 
-/** Stores the rows of a file, one per line, and says what became of those that were refused. */
+/** Stores the rows of a file, one per line, and prints why rows were rejected. */
 export async function enqueueFile(flotilla: Flotilla, options: FileOptions): Promise<void> {
   const { file, json, byDefault, maxPayloadBytes, trace } = options;
   const { stderr } = process;
@@ -38,7 +38,7 @@ export async function enqueueFile(flotilla: Flotilla, options: FileOptions): Pro
   const { chunks, share } = openFile(file, stop.signal);
   const progress = startProgressBar();
   const startedMs = systemClock.monotonic();
-  /** Rows whose outcome isn't known yet: their lines, and their names where they have one. */
+  /** Rows whose outcome isn't known yet: their lines, and their names where they parsed. */
   const unreported: { line: number; name?: string }[] = [];
   const stored = new Set<string>();
   let rejections = 0;
@@ -63,7 +63,7 @@ export async function enqueueFile(flotilla: Flotilla, options: FileOptions): Pro
         yield toRow(line);
       }
     } catch (error) {
-      // What was asked to stop complains that it was.
+      // An aborted stream throws too.
       if (!stop.signal.aborted) throw unreadable(file, error);
     }
   }
@@ -100,7 +100,7 @@ export async function enqueueFile(flotilla: Flotilla, options: FileOptions): Pro
   }
 }
 
-/** The file's bytes, and how much of them was read. */
+/** The file's bytes, and a function that returns the share that was read. */
 function openFile(file: string, signal: AbortSignal) {
   if (file === "-") {
     signal.addEventListener("abort", () => process.stdin.destroy(), { once: true });
@@ -115,7 +115,7 @@ function openFile(file: string, signal: AbortSignal) {
   const stream = createReadStream(file, { signal });
   return {
     chunks: stream as AsyncIterable<Uint8Array>,
-    // What isn't a plain file has no size.
+    // Pipes and devices have no size.
     share: () => (totalBytes > 0 ? stream.bytesRead / totalBytes : undefined),
   };
 }

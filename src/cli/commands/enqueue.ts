@@ -31,7 +31,7 @@ type Flags = StoreFlags &
 export function enqueueCommand(program: Command): void {
   const command = withJson(
     withStore(
-      program.command("enqueue [name] [json]").description("store a task, or a file of them"),
+      program.command("enqueue [name] [json]").description("store a task, or a file of tasks"),
     ),
   ).option(
     "--file <file>",
@@ -59,8 +59,8 @@ Examples:
   $ flotilla enqueue summarize '{"url":"https://example.com"}' --key example --wait
   $ flotilla enqueue --file rows.ndjson
 
-A row of a file is { "name": …, "input": …, "options": { "key": …, "priority": … } }. What it leaves
-out is taken from the command line. Rows with keys are stored once, however often the file is sent.
+A row of a file is { "name": …, "input": …, "options": { "key": …, "priority": … } }. The command
+line fills in what it leaves out. Rows with keys are stored once, however often the file is sent.
 A row with the name of a flow starts a run of it, as \`flotilla runs start\` does.`,
     )
     .action(enqueue);
@@ -68,19 +68,19 @@ A row with the name of a flow starts a run of it, as \`flotilla runs start\` doe
 
 async function enqueue(
   name: string | undefined,
-  given: string | undefined,
+  payload: string | undefined,
   flags: Flags,
 ): Promise<void> {
-  if (flags.file !== undefined) return fromFile(flags.file, name, given, flags);
+  if (flags.file !== undefined) return fromFile(flags.file, name, payload, flags);
   if (name === undefined) {
     throw new FlotillaError(
       "invalid_option",
-      "which task? Name it, as in `flotilla enqueue mail`, or give `--file rows.ndjson`",
+      "the task's name is missing: `flotilla enqueue mail`, or pass `--file rows.ndjson`",
     );
   }
   const { json, wait, timeoutMs, config, store, file: _, ...options } = flags;
-  const input = await parseInput(given);
-  // The config's handler brings the schema, so that a bad payload is refused here.
+  const input = await parseInput(payload);
+  // The config's handler has the schema, so that an invalid payload is refused here.
   const { workables, maxPayloadBytes } = await loadHandlers(config);
   const task: TaskContract = workables.find((handler) => handler.name === name) ?? {
     name,
@@ -115,13 +115,17 @@ async function enqueue(
 async function fromFile(
   file: string,
   name: string | undefined,
-  given: string | undefined,
+  payload: string | undefined,
   flags: Flags,
 ): Promise<void> {
-  const vain = given !== undefined ? "a payload" : flags.key !== undefined ? "--key" : undefined;
-  if (vain !== undefined || flags.wait) {
-    const what = vain ?? "--wait";
-    throw new FlotillaError("invalid_option", `${what} is for one task, and --file for many`);
+  const conflicting =
+    payload !== undefined ? "a payload" : flags.key !== undefined ? "--key" : undefined;
+  if (conflicting !== undefined || flags.wait) {
+    const what = conflicting ?? "--wait";
+    throw new FlotillaError(
+      "invalid_option",
+      `${what} is for a single task and can't be combined with --file`,
+    );
   }
   const { json, wait: _, timeoutMs: __, config, store, file: ___, ...options } = flags;
   const { workables, maxPayloadBytes } = await loadHandlers(config);
@@ -139,11 +143,11 @@ async function fromFile(
   await onStore(where, work, { maxPayloadBytes });
 }
 
-/** A name that only looks wrong is still stored: its handler may be in another program. */
+/** An unknown name is stored all the same: its handler may be in another program. */
 function hintAt(name: string, use: readonly Workable[]): void {
   const names = use.map((handler) => handler.name);
   const meant = names.includes(name) ? undefined : nearest(name, names);
   if (meant === undefined) return;
   const doubt = `the config has no handler "${name}", did you mean "${meant}"?`;
-  process.stderr.write(`flotilla: ${doubt} It is enqueued all the same\n`);
+  process.stderr.write(`flotilla: ${doubt} The task is enqueued anyway\n`);
 }

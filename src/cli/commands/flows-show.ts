@@ -22,11 +22,14 @@ import { noWorkerText } from "./runs-show.ts";
 export type FlowsFlags = StoreFlags & { json?: true };
 type Stuck = { readonly stuck: StuckRuns; readonly run: RunView | undefined };
 
-const maxStuckShown = 10;
-// For people: pods themselves judge each other by beats, and much sooner.
-const silentAfterMs = 30_000;
+type StuckText = { readonly trouble: string; readonly remedies: readonly string[] };
 
-/** What `flotilla flows` prints. */
+const maxStuckShown = 10;
+// For display only: pods judge each other by beats, and much sooner.
+const silentAfterMs = 30_000;
+const countLabels: Readonly<Partial<Record<string, string>>> = { setAside: "set aside" };
+
+/** Prints flows for `flotilla flows`. */
 export async function showFlows(name: string | undefined, flags: FlowsFlags): Promise<void> {
   const machines = machinesOf((await loadHandlers(flags.config)).use);
   const { shown, stuck } = await onStore(flags, async (flotilla) => {
@@ -41,6 +44,22 @@ export async function showFlows(name: string | undefined, flags: FlowsFlags): Pr
   print(texts.join("\n\n"));
 }
 
+/** Why runs are stuck, and what to do about it. `run` is the oldest of them. */
+export function stuckLines(
+  stuck: StuckRuns,
+  run: RunView | undefined,
+  workers: readonly FlowWorkers[],
+  nowMs: number,
+): string[] {
+  const { runs, runId, sinceMs } = stuck;
+  const at = stuck.at === null ? "start" : oneLine(stuck.at, 100);
+  const which = runs === 1 ? runId : `such as ${runId}`;
+  // The row's time is that of the last failed attempt, not of the first.
+  const since = stuck.why === "retrying" ? "" : ` for ${ago(nowMs, sinceMs)}`;
+  const { trouble, remedies } = describeStuck(stuck, run, workers);
+  return [`${plural(runs, "run")} at ${at}${since}: ${trouble} (${which})`, ...remedies];
+}
+
 function chosenOf(all: readonly FlowView[], name: string): FlowView {
   const found = all.find(({ flow }) => flow === name);
   if (found) return found;
@@ -52,7 +71,7 @@ function chosenOf(all: readonly FlowView[], name: string): FlowView {
   throw new FlotillaError("not_found", `there is no flow ${oneLine(name, 100)}${hint}`);
 }
 
-/** What is shown of stuck runs is read of the oldest of each kind. */
+/** Reads the oldest run of each kind of stuck runs, for its details. */
 async function withOldest(
   { runs }: Flotilla,
   shown: readonly FlowView[],
@@ -78,11 +97,11 @@ function drawFlow(view: FlowView, all: readonly Stuck[], nowMs: number): string 
         ...remedies.map((each) => `       ${each}`),
       ];
     }),
-    ...(more > 0 ? [`and ${more} more kinds of stuck runs: --json has all`] : []),
+    ...(more > 0 ? [`and ${more} more kinds of stuck runs: --json shows all`] : []),
   ].join("\n");
 }
 
-/** Without its machine: the places where runs stand, in no order that means anything. */
+/** Without its machine: the transitions where runs are, in no particular order. */
 function listPlaces(view: FlowView): string {
   const places = Object.entries(view.places ?? {}).map(
     ([name, counts]) => `  ${oneLine(name, 100)}  ${countsText(counts)}`,
@@ -90,15 +109,13 @@ function listPlaces(view: FlowView): string {
   const { completed = 0, failed = 0, cancelled = 0 } = view;
   const ended = countsText({ completed, failed, cancelled });
   return [
-    `${oneLine(view.flow, 200)}  ${paint("dim", "(no config at hand has its machine)")}`,
+    `${oneLine(view.flow, 200)}  ${paint("dim", "(not in the config, so its parts are unknown)")}`,
     "",
     ...places,
     ...(ended === "" ? [] : [`  end  ${ended}`]),
     ...(places.length === 0 && ended === "" ? ["  no runs"] : []),
   ].join("\n");
 }
-
-const countLabels: Readonly<Partial<Record<string, string>>> = { setAside: "set aside" };
 
 function countsText(counts: CursorCounts | Readonly<Record<string, number>>): string {
   return Object.entries(counts)
@@ -108,32 +125,14 @@ function countsText(counts: CursorCounts | Readonly<Record<string, number>>): st
 }
 
 function workersLine(workers: readonly FlowWorkers[], nowMs: number): string {
-  if (workers.length === 0) return "no worker: no pod that is up works on it";
+  if (workers.length === 0) return "no worker: no live pod has this flow";
   const each = workers.map(({ version, pods, lastHeartbeatMs }) => {
     const isSilent = nowMs - lastHeartbeatMs > silentAfterMs;
-    const heard = isSilent ? `, last heard of ${ago(nowMs, lastHeartbeatMs)} ago` : "";
+    const heard = isSilent ? `, last heartbeat ${ago(nowMs, lastHeartbeatMs)} ago` : "";
     return `version ${version} on ${plural(pods, "pod")}${heard}`;
   });
-  return `worked on by ${each.join(", ")}`;
+  return `workers: ${each.join(", ")}`;
 }
-
-/** What is wrong with some runs, and what to do about it. `run` is the oldest of them. */
-export function stuckLines(
-  stuck: StuckRuns,
-  run: RunView | undefined,
-  workers: readonly FlowWorkers[],
-  nowMs: number,
-): string[] {
-  const { runs, runId, sinceMs } = stuck;
-  const at = stuck.at === null ? "start" : oneLine(stuck.at, 100);
-  const which = runs === 1 ? runId : `such as ${runId}`;
-  // Each failed attempt is written, so how long it goes on like that isn't in the row.
-  const since = stuck.why === "retrying" ? "" : ` for ${ago(nowMs, sinceMs)}`;
-  const { trouble, remedies } = describeStuck(stuck, run, workers);
-  return [`${plural(runs, "run")} at ${at}${since}: ${trouble} (${which})`, ...remedies];
-}
-
-type StuckText = { readonly trouble: string; readonly remedies: readonly string[] };
 
 function describeStuck(
   stuck: StuckRuns,
@@ -149,9 +148,9 @@ function describeStuck(
       const { runId } = stuck;
       const message = run?.error ? `: ${oneLine(run.error.message, 200)}` : "";
       return {
-        trouble: `tried again and again, at attempt ${run?.attempt ?? "?"}${message}`,
+        trouble: `retrying, at attempt ${run?.attempt ?? "?"}${message}`,
         remedies: [
-          `see every attempt with \`flotilla runs show ${runId}\`, or give up with \`flotilla runs cancel ${runId}\``,
+          `see every attempt with \`flotilla runs show ${runId}\`, or cancel it with \`flotilla runs cancel ${runId}\``,
         ],
       };
     }
@@ -167,7 +166,7 @@ function describeSetAside({ runId }: StuckRuns, run: RunView | undefined): Stuck
     trouble: `set aside: ${why}`,
     remedies: [
       "deploy a higher version that can read them, and they go on by themselves",
-      `or mend what is wrong and try again with \`flotilla runs resume ${runId}\`; \`flotilla runs list --set-aside\` has all`,
+      `or fix the cause and retry with \`flotilla runs resume ${runId}\`; \`flotilla runs list --set-aside\` lists all`,
     ],
   };
 }
@@ -186,7 +185,7 @@ function describeNoWorker(
       ...(highest === undefined
         ? []
         : [
-            `or give a run to version ${highest} with \`flotilla runs resume ${runId} --as ${highest}\`, if that can go on with its state`,
+            `or hand a run to version ${highest} with \`flotilla runs resume ${runId} --as ${highest}\`, if that version can read its state`,
           ]),
     ],
   };
@@ -210,20 +209,20 @@ function describeWaiting({ flow, runId }: StuckRuns, run: RunView | undefined): 
   }
   if (doing?.type === "waiting_for_others") {
     return {
-      trouble: "waiting for what they were to run after",
-      remedies: [`see for what with \`flotilla runs show ${runId}\``],
+      trouble: "waiting for dependencies",
+      remedies: [`see which with \`flotilla runs show ${runId}\``],
     };
   }
   if (doing?.type === "waiting_for_room") {
     return {
-      trouble: `waiting for room in ${oneLine(doing.scope ?? "a limit", 100)}`,
-      remedies: ["see what is full with `flotilla limits list`"],
+      trouble: `blocked by the limit of ${oneLine(doing.scope ?? "a scope", 100)}`,
+      remedies: ["see the limits with `flotilla limits list`"],
     };
   }
   return run?.paused
-    ? { trouble: "paused", remedies: [`let them go on with \`flotilla resume ${name}\``] }
+    ? { trouble: "paused", remedies: [`resume them with \`flotilla resume ${name}\``] }
     : {
-        trouble: "ready, and nobody has taken them",
-        remedies: ["see what pods are busy with: `flotilla pods`"],
+        trouble: "ready, but no pod has claimed them",
+        remedies: ["see what keeps pods from claiming with `flotilla pods`"],
       };
 }

@@ -7,13 +7,13 @@ export function flowsCommand(program: Command): void {
     withStore(
       program
         .command("flows [name]")
-        .description("draw flows, with how many runs stand where, and say which are stuck"),
+        .description("draw flows with their open runs, and explain stuck runs"),
     ),
   )
     .addHelpText(
       "after",
       `
-A machine is drawn where a config has it in \`use\`. Without one, the store tells where runs stand.`,
+A flow is drawn where a config has it in \`use\`. Otherwise its open runs are listed by transition.`,
     )
     .action(async (name: string | undefined, flags: FlowsFlags) => {
       const { showFlows } = await import("./flows-show.ts");

@@ -9,11 +9,11 @@ type Flags = StoreFlags & { json?: true };
 export function limitsCommand(program: Command): void {
   const limits = program
     .command("limits")
-    .description("look at limits of keys and tenants, and set them")
+    .description("list and set the limits of keys and tenants")
     .addHelpText(
       "after",
       `
-A limit is of \`tenant/<tenant>\` or of \`key/<name>/<key>\`, in the whole fleet.
+A limit applies to \`tenant/<tenant>\` or \`key/<name>/<key>\`, over the whole fleet.
 
 Examples:
   $ flotilla limits set tenant/acme 5
@@ -23,14 +23,14 @@ Examples:
   const command = (words: string, does: string, options = {}) =>
     withJson(withStore(limits.command(words, options).description(does)));
 
-  const listed = "list limits that were set or that tasks wait for, and tenants";
+  const listed = "list limits that were set or that block tasks, and tenants";
   const listing = command("list", listed, { isDefault: true }).action(list);
   listsByDefault(limits, listing);
-  command("set", "let so many run at once, whatever the code says")
+  command("set", "set how many may run at once, overriding the code")
     .argument("<scope>")
     .argument("<limit>", "1 to 10,000", number("<limit>", limitRange))
     .action(set);
-  command("unset <scope>", "take a limit back; what the code says counts again").action(
+  command("unset <scope>", "remove a limit that was set; the code's applies again").action(
     async (scope: string, flags: Flags) => set(scope, null, flags),
   );
 }
@@ -70,7 +70,7 @@ async function set(scope: string, limit: number | null, flags: Flags): Promise<v
   if (flags.json) return printJson(state);
   print(
     limit === null
-      ? `${oneLine(scope, 200)} is limited by the code alone, if at all`
+      ? `${oneLine(scope, 200)} has no set limit; the code's applies, if there is one`
       : `${limit} of ${oneLine(scope, 200)} may run at once; ${state.running} do`,
   );
 }

@@ -9,11 +9,11 @@ export function migrateCommand(program: Command): void {
       program
         .command("migrate")
         .description(
-          "bring the store's schema up to date, making the file or the tables if there are none",
+          "migrate the store's schema to this release, creating the file or the tables if there are none",
         ),
     ),
   )
-    .option("--dry-run", "print the SQL, and change nothing")
+    .option("--dry-run", "print the SQL without running it")
     .addHelpText(
       "after",
       `

@@ -5,7 +5,7 @@ import { print } from "../output.ts";
 export function openApiCommand(program: Command): void {
   program
     .command("openapi")
-    .description("print what the HTTP server takes and answers, as an OpenAPI 3.1 document")
+    .description("print the OpenAPI 3.1 document of the HTTP API")
     .option("--json", "print it on one line")
     .addHelpText(
       "after",
@@ -15,7 +15,7 @@ Examples:
   $ npx openapi-typescript openapi.json -o flotilla-api.ts`,
     )
     .action(async ({ json }: { json?: true }) => {
-      // Loaded only here: other commands shouldn't wait for it.
+      // Loaded only here, so that other commands start faster.
       const { openApi } = await import("../../server/openapi.ts");
       print(JSON.stringify(openApi({ version: version() }), null, json ? undefined : 2));
     });

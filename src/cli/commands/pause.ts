@@ -11,16 +11,14 @@ type Flags = StoreFlags & { json?: true };
 export function pauseCommands(program: Command): void {
   withJson(
     withStore(
-      program
-        .command("pause [name]")
-        .description("claim no more tasks of a name, or without one no tasks at all"),
+      program.command("pause [name]").description("stop claiming tasks of a name, or all tasks"),
     ),
   )
-    .option("--reason <text>", "why, for others to read")
+    .option("--reason <text>", "the reason, for other operators")
     .addHelpText(
       "after",
       `
-What runs goes on. A name that no pod knows may be paused, too.
+Running tasks go on. A name that no pod knows can be paused, too.
 
 Examples:
   $ flotilla pause mail --reason "the provider is down"
@@ -37,9 +35,7 @@ Examples:
     });
   withJson(
     withStore(
-      program
-        .command("resume [name]")
-        .description("end the pause of a name, or without one that of everything"),
+      program.command("resume [name]").description("end the pause of a name, or of everything"),
     ),
   ).action(async (name: string | undefined, flags: Flags) => {
     const paused = await onStore(flags, async (flotilla) => {

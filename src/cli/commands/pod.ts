@@ -21,7 +21,7 @@ Examples:
       const settings = await loadSettings(flags);
       if (configFile(flags.config) === undefined) {
         printNotice(
-          `there is no config (flotilla.config.ts) in ${process.cwd()}, so nothing is worked on: write one, or pass --config`,
+          `there is no config (flotilla.config.ts) in ${process.cwd()}, so no tasks are run: write one, or pass --config`,
         );
       }
       await runUntilSignal({ settings, flags, work: true, serve: true, live: true });
@@ -44,7 +44,7 @@ Examples:
       if (settings.use.length === 0) {
         throw new FlotillaError(
           "invalid_option",
-          "there is nothing to work on: name the handlers in `use` of flotilla.config.ts, or pass --config",
+          "there are no handlers to run: name them in `use` of flotilla.config.ts, or pass --config",
         );
       }
       await runUntilSignal({ settings, flags, work: true, serve: false, live: false });
@@ -68,7 +68,7 @@ Examples:
     });
 }
 
-/** Loaded only here, so that commands that ask a quick question don't wait for a server's parts. */
+/** Loaded only here, so that short commands don't load the parts of a server. */
 async function runUntilSignal(options: PodCommandOptions): Promise<void> {
   const parts = await import("../run-pod.ts");
   await parts.runUntilSignal(options);

@@ -43,7 +43,7 @@ function text(value: unknown): string {
   return typeof value === "string" || typeof value === "number" ? String(value) : "?";
 }
 
-/** Of flows with their versions, because a pod takes no runs that a later one has advanced. */
+/** Shows flows with their versions, because a pod claims no runs that a later version has advanced. */
 function names({ names: all, flows }: PodInfo["metadata"]): string {
   const versions = new Map(Object.entries(flows ?? {}));
   const named = (name: string) => (versions.has(name) ? `${name} (${versions.get(name)})` : name);

@@ -14,16 +14,28 @@ type RunDetails = {
   readonly signals: readonly OpenSignal[];
   readonly children: RunPage;
   readonly heldUp: readonly string[];
-  /** The pod that has it, where that hasn't been heard of for a while. */
+  /** The pod that runs it, where its last heartbeat is old. */
   readonly silent: PodInfo | undefined;
 };
 
+type Fact = [name: string, value: string];
+
+type Fields = Readonly<Record<string, unknown>>;
+
 const pageEntries = 1_000;
 const maxChildrenShown = 20;
-// For people: pods themselves judge each other by beats, and much sooner.
+const maxIdsShown = 10;
+// For display only: pods judge each other by beats, and much sooner.
 const silentAfterMs = 30_000;
 
-/** All that the store tells of a run. It needs no pod, only the database. */
+const statusStyles = {
+  open: "cyan",
+  completed: "green",
+  failed: "red",
+  cancelled: "gray",
+} as const;
+
+/** Prints everything that the store has of a run. Needs no live pod. */
 export async function printRun(runId: string, flags: StoreFlags & { json?: true }): Promise<void> {
   const details = await onStore(flags, (flotilla) => readDetails(flotilla, runId));
   const { run, history, signals, children, heldUp } = details;
@@ -36,7 +48,7 @@ export async function printRun(runId: string, flags: StoreFlags & { json?: true 
   print("");
   print(history.length === 0 ? paint("dim", "nothing has happened yet") : "history");
   if (history.length > 0) print(historyLines(history));
-  if (signals.length > 0) print("\nsignals that it hasn't used");
+  if (signals.length > 0) print("\nunused signals");
   for (const { signalId, name, atMs } of signals) {
     print(
       `  ${paint("dim", time(atMs))}  ${oneLine(name, 100)}  ${paint("dim", oneLine(signalId, 200))}`,
@@ -51,6 +63,26 @@ export async function printRun(runId: string, flags: StoreFlags & { json?: true 
   ]);
   if (rows.length > 0) print(columns(rows));
   if (children.next !== null) print(paint("dim", `  more: flotilla runs list --parent ${runId}`));
+}
+
+/** What a run does right now, and what blocks it. */
+export function doingText(run: RunView, nowMs: number): string {
+  return [activityText(run, nowMs), ...blockers(run)].filter((each) => each !== "").join(", ");
+}
+
+/** Names the version, because a run needs the version that advanced it or a later one. */
+export function noWorkerText(version: number): string {
+  return version > 0 ? `no worker for version ${version}` : "no worker";
+}
+
+export function paintRunStatus(status: RunView["status"]): string {
+  return paint(statusStyles[status], status);
+}
+
+export function errorText(error: unknown): string {
+  const { code, message, by } = (error ?? {}) as Fields;
+  const whose = by === "user" || by === "system" ? ` by the ${by}` : "";
+  return `${text(code)}${whose}: ${text(message)}`;
 }
 
 async function readDetails(flotilla: Flotilla, runId: string): Promise<RunDetails> {
@@ -84,8 +116,6 @@ async function wholeHistory({ runs }: Flotilla, runId: string): Promise<HistoryE
   }
 }
 
-type Fact = [name: string, value: string];
-
 function facts({ run, history, heldUp, silent }: RunDetails, nowMs: number): Fact[] {
   const { key, parentId, waitsFor, deaths, progress, error, output } = run;
   const startedMs = startOf(run, history);
@@ -100,7 +130,7 @@ function facts({ run, history, heldUp, silent }: RunDetails, nowMs: number): Fac
     ...when(run.doing?.type === "running", ["since", time(sinceOf(run))]),
     ...when(silent !== undefined, [
       "pod",
-      `not heard of for ${ago(nowMs, silent?.lastHeartbeatMs ?? nowMs)}; the run goes on as soon as another pod is up`,
+      `last heartbeat ${ago(nowMs, silent?.lastHeartbeatMs ?? nowMs)} ago; the run goes on as soon as another pod is up`,
     ]),
     ...heldUp.map((why): Fact => ["held up", why]),
     ...when(isOpen && run.intent !== null, ["ends as", String(run.intent)]),
@@ -110,7 +140,7 @@ function facts({ run, history, heldUp, silent }: RunDetails, nowMs: number): Fac
     ["created", time(run.createdAtMs)],
     ["started", startedMs === undefined ? "not yet" : time(startedMs)],
     ["updated", time(run.updatedAtMs)],
-    ...when(deaths > 0, ["deaths", `${deaths} pods have died while they ran this transition`]),
+    ...when(deaths > 0, ["deaths", `${deaths} pods died while they ran this transition`]),
     ...when(parentId !== null, ["parent", String(parentId)]),
     ...when(waitsFor.length > 0, [isOpen ? "waits for" : "waited for", ids(waitsFor)]),
     ["input", json(run.input)],
@@ -125,7 +155,7 @@ function when(is: boolean, fact: Fact): Fact[] {
   return is ? [fact] : [];
 }
 
-/** When its first transition began. That is noted when it has ended; until then the row tells. */
+/** When its first transition began. Its event is stored when it ends; until then the row has the time. */
 function startOf({ doing }: RunView, history: readonly HistoryEntry[]): number | undefined {
   const first = history.find(({ startedAtMs }) => startedAtMs !== null)?.startedAtMs;
   if (first !== undefined && first !== null) return first;
@@ -137,16 +167,12 @@ function sinceOf({ doing }: RunView): number {
   return doing?.type === "running" ? doing.sinceMs : 0;
 }
 
-const maxIdsShown = 10;
-
 function ids(all: readonly string[]): string {
   const more = all.length - maxIdsShown;
   return `${all.slice(0, maxIdsShown).join(" ")}${more > 0 ? ` and ${more} more` : ""}`;
 }
 
-type Fields = Readonly<Record<string, unknown>>;
-
-/** What happened to a run, one line each: when, what, where, which attempt, how long it took, and what came of it. */
+/** The events of a run, one line each: time, type, transition, attempt, duration, and details. */
 function historyLines(history: readonly HistoryEntry[]): string {
   return columns(history.map(toCells));
 }
@@ -211,14 +237,14 @@ function detailTexts(type: string, detail: Fields): string[] {
   }
 }
 
-/** A handoff, an abort: what ends the run earlier than its last transition. */
+/** A handoff or an abort ends the run before its last transition. */
 function ending(detail: Fields): string[] {
   const { type } = (detail["intent"] ?? {}) as Fields;
   return typeof type === "string" && type !== "completed" ? [`the run is ${type}`] : [];
 }
 
 function retried({ retryAtMs }: Fields): string[] {
-  return typeof retryAtMs === "number" ? [`tried again at ${time(retryAtMs)}`] : [];
+  return typeof retryAtMs === "number" ? [`retries at ${time(retryAtMs)}`] : [];
 }
 
 function parkedFor({ waiting, untilMs }: Fields): string[] {
@@ -234,42 +260,15 @@ function reasonOf(intent: unknown): string[] {
   return typeof reason === "string" ? [text(reason)] : [];
 }
 
-export function errorText(error: unknown): string {
-  const { code, message, by } = (error ?? {}) as Fields;
-  const whose = by === "user" || by === "system" ? ` by the ${by}` : "";
-  return `${text(code)}${whose}: ${text(message)}`;
-}
-
 function text(value: unknown): string {
   return oneLine(typeof value === "string" ? value : (JSON.stringify(value) ?? ""), 500);
-}
-
-const statusStyles = {
-  open: "cyan",
-  completed: "green",
-  failed: "red",
-  cancelled: "gray",
-} as const;
-
-export function paintRunStatus(status: RunView["status"]): string {
-  return paint(statusStyles[status], status);
-}
-
-/** What a run does right now, and what keeps it from going on. */
-export function doingText(run: RunView, nowMs: number): string {
-  return [activityText(run, nowMs), ...blockers(run)].filter((each) => each !== "").join(", ");
-}
-
-/** Whoever reads `no worker` of a run that a later version has advanced must know which version is missing. */
-export function noWorkerText(version: number): string {
-  return version > 0 ? `no worker for version ${version}` : "no worker";
 }
 
 function blockers({ noWorker, paused, version, cancelRequested, intent }: RunView): string[] {
   return [
     ...(paused ? ["paused"] : []),
     ...(noWorker ? [noWorkerText(version)] : []),
-    ...(cancelRequested && intent === null ? ["asked to cancel"] : []),
+    ...(cancelRequested && intent === null ? ["cancel requested"] : []),
   ];
 }
 
@@ -282,7 +281,7 @@ function activityText({ doing }: RunView, nowMs: number): string {
     case "ready":
       return "ready to run";
     case "retrying":
-      return `tried again ${until(nowMs, doing.atMs)}`;
+      return `retries ${until(nowMs, doing.atMs)}`;
     case "delayed":
       return `starts ${until(nowMs, doing.untilMs)}`;
     case "sleeping":
@@ -293,11 +292,11 @@ function activityText({ doing }: RunView, nowMs: number): string {
       return `waits for the signal ${oneLine(doing.name, 100)} ${since}${deadline}`;
     }
     case "waiting_for_children":
-      return `waits for its children for ${ago(nowMs, doing.sinceMs)}`;
+      return `has waited for its children for ${ago(nowMs, doing.sinceMs)}`;
     case "waiting_for_others":
-      return "waits for those it runs after";
+      return "waits for its dependencies";
     case "waiting_for_room":
-      return `waits for room${doing.scope === null ? "" : ` in ${oneLine(doing.scope, 100)}`}`;
+      return `blocked by a limit${doing.scope === null ? "" : ` of ${oneLine(doing.scope, 100)}`}`;
     case "set_aside":
       return `set aside by version ${doing.byVersion}: ${oneLine(doing.message, 300)}`;
   }
@@ -311,7 +310,7 @@ function time(atMs: number): string {
   return new Date(atMs).toISOString();
 }
 
-/** How long something took, as people say it. */
+/** A duration, in milliseconds where it is short. */
 function took(ms: number): string {
   if (ms < 10_000) return `${Math.max(0, Math.round(ms))} ms`;
   return ago(ms, 0);

@@ -38,7 +38,7 @@ const statuses = ["open", "pending", "claimed", "completed", "failed", "cancelle
 export function runsCommand(program: Command): void {
   const runs = program
     .command("runs")
-    .description("start runs of flows, look at them, signal, cancel and resume them")
+    .description("start, list, show, signal, cancel and resume runs of flows")
     .addHelpText(
       "after",
       `
@@ -49,7 +49,7 @@ Examples:
   $ flotilla runs signal 01980f6a-3c1e-7a51-8d0c-6d1f1d9a2b7e approve '{"by":"ada"}'
   $ flotilla runs resume 01980f6a-3c1e-7a51-8d0c-6d1f1d9a2b7e
 
-They need no pod: the database of one that was stopped tells as much.`,
+They read the database alone, and work while no pod runs.`,
     );
   const command = (words: string, does: string, options = {}) =>
     withJson(withStore(runs.command(words, options).description(does)));
@@ -57,13 +57,13 @@ They need no pod: the database of one that was stopped tells as much.`,
   const listing = command("list", "list runs, newest first", { isDefault: true })
     .option("--flow <name>", "only runs of this flow")
     .addOption(new Option("--status <status>", "only runs in this state").choices(statuses))
-    .option("--at <transition>", "only runs that stand there")
-    .option("--parent <id>", "only those that this run has started")
-    .option("--set-aside", "only runs that can't be read, and that nobody touches")
+    .option("--at <transition>", "only runs at this transition")
+    .option("--parent <id>", "only runs that this run started")
+    .option("--set-aside", "only runs set aside, because no pod can read them")
     .option("--tenant <tenant>", "only runs of this tenant");
   withPage(listing, 20).action(list);
   listsByDefault(runs, listing);
-  command("show <id>", "show one run: where it stands, its state and its history").action(printRun);
+  command("show <id>", "show one run: its transition, its state and its history").action(printRun);
   withWait(withNewTask(command("start <flow> [json]", "start a run of a flow"), "run"))
     .addOption(
       new Option("--on-duplicate <what>", "what to do where the key is taken").choices([
@@ -73,14 +73,14 @@ They need no pod: the database of one that was stopped tells as much.`,
     )
     .action(start);
   command("cancel <id>", "cancel a run; its finalizers still run").action(cancel);
-  command("signal <id> <name> [json]", "say something to a run that waits for it, or will")
-    .option("--id <id>", "sending the same id again says nothing new")
+  command("signal <id> <name> [json]", "send a signal to a run")
+    .option("--id <id>", "sending the same id again does nothing")
     .action(signal);
-  command("resume <id>", "let a run go on that was set aside, has failed or was cancelled")
+  command("resume <id>", "resume a run that was set aside, failed or cancelled")
     .addOption(
       new Option(
         "--as <version>",
-        "give a run that a later version has advanced to this one",
+        "hand a run that a later version has advanced to this version",
       ).argParser(number("--as", { min: 1, max: 1_000_000_000 })),
     )
     .action(resume);
@@ -120,20 +120,20 @@ async function cancel(runId: string, flags: Flags): Promise<void> {
     throw new FlotillaError("conflict", `run ${runId} has ended already and can't be cancelled`);
   }
   if (flags.json) return printJson({ runId, status });
-  print(`run ${runId} will be cancelled, once its finalizers have run`);
+  print(`run ${runId} will be cancelled once its finalizers have run`);
 }
 
 async function signal(
   runId: string,
   name: string,
-  given: string | undefined,
+  inputText: string | undefined,
   { id, ...flags }: Flags & { id?: string },
 ): Promise<void> {
-  const payload = await parseInput(given);
+  const payload = await parseInput(inputText);
   const options = id === undefined ? {} : { id };
   await onStore(flags, ({ runs }) => runs.signal(runId, name, payload, options));
   if (flags.json) return printJson({ runId, name, status: "sent" });
-  print(`run ${runId} was told ${name}`);
+  print(`sent signal ${name} to run ${runId}`);
 }
 
 async function resume(runId: string, { as, ...flags }: Flags & { as?: number }): Promise<void> {
@@ -144,17 +144,21 @@ async function resume(runId: string, { as, ...flags }: Flags & { as?: number }):
   });
   if (flags.json) return printJson({ runId, status: run?.status ?? "open" });
   const where = run?.at == null ? "" : ` at ${oneLine(run.at, 100)}`;
-  print(`run ${runId} goes on${where}`);
+  print(`run ${runId} resumes${where}`);
 }
 
 type StartFlags = StoreFlags &
   NewTaskFlags &
   WaitFlags & { json?: true; onDuplicate?: "existing" | "reject" };
 
-/** Starts a run. With a config its input is checked here, and it counts in its queue. */
-async function start(name: string, given: string | undefined, flags: StartFlags): Promise<void> {
+/** Starts a run. With a config its input is validated here, and its queue's limit applies. */
+async function start(
+  name: string,
+  inputText: string | undefined,
+  flags: StartFlags,
+): Promise<void> {
   const { json, wait, timeoutMs, config, store, ...rest } = flags;
-  const input = await parseInput(given);
+  const input = await parseInput(inputText);
   const { workables, maxPayloadBytes } = await loadHandlers(config);
   const flow = flowOf(name, workables, json);
   const options: StartOptions = { ...rest, trace: traceOfCaller() };
@@ -174,7 +178,7 @@ async function start(name: string, given: string | undefined, flags: StartFlags)
   await onStore(where, work, { maxPayloadBytes });
 }
 
-/** A name that the config doesn't have is started all the same: its flow may be in another program. */
+/** A name that the config doesn't have is started anyway: its flow may be in another program. */
 function flowOf(name: string, use: readonly Workable[], json: true | undefined): FlowContract {
   const found = use.find((each) => each.name === name);
   if (found && !found.isFlow) {
@@ -186,7 +190,7 @@ function flowOf(name: string, use: readonly Workable[], json: true | undefined):
   const meant = nearest(name, names);
   if (meant !== undefined && !json) {
     const doubt = `the config has no flow "${name}", did you mean "${meant}"?`;
-    process.stderr.write(`flotilla: ${doubt} It is started all the same\n`);
+    process.stderr.write(`flotilla: ${doubt} The run is started anyway\n`);
   }
   return { name, input: undefined, output: undefined, isFlow: true };
 }

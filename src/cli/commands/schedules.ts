@@ -29,10 +29,12 @@ type AddFlags = Flags & {
   concurrencyKey?: string;
 };
 
+const stateStyles = { active: "green", paused: "yellow", ended: "gray", broken: "red" } as const;
+
 export function schedulesCommand(program: Command): void {
   const schedules = program
     .command("schedules")
-    .description("look at schedules, add and remove, pause and fire them")
+    .description("list, show, add, remove, pause, resume and fire schedules")
     .addHelpText(
       "after",
       `
@@ -45,11 +47,11 @@ Examples:
   const command = (words: string, does: string, options = {}) =>
     withJson(withStore(schedules.command(words, options).description(does)));
 
-  const listing = command("list", "list schedules, in order of their ids", { isDefault: true });
+  const listing = command("list", "list schedules, ordered by id", { isDefault: true });
   withPage(listing, 100).action(list);
   listsByDefault(schedules, listing);
   command("show <id>", "show one schedule and its next times").action(show);
-  command("add <id> <name> [json]", "store a schedule, or change what it says")
+  command("add <id> <name> [json]", "create or replace a schedule")
     .option("--pattern <cron>", "when, as cron: minute, hour, day of month, month, day of week")
     .option("--zone <zone>", "the time zone of the pattern, as in Europe/Berlin (default: UTC)")
     .addOption(
@@ -58,7 +60,7 @@ Examples:
       ),
     )
     .addOption(
-      new Option("--missed <policy>", "what becomes of missed times (default: once)").choices(
+      new Option("--missed <policy>", "what to do for missed times (default: once)").choices(
         missedPolicies,
       ),
     )
@@ -72,13 +74,13 @@ Examples:
         number("--attempts", { min: 1, max: 1_000 }),
       ),
     )
-    .option("--tenant <tenant>", "whose tasks they are")
-    .option("--concurrency-key <key>", "what its tasks are counted with, where few may run at once")
+    .option("--tenant <tenant>", "the tenant of its tasks")
+    .option("--concurrency-key <key>", "the key that the concurrency limit of its tasks counts by")
     .action(add);
   command("remove <id>", "remove a schedule; its tasks stay").action(remove);
-  command("pause <id>", "fire no more until it is resumed").action(pause);
-  command("resume <id>", "go on with the next time from now").action(resume);
-  command("fire <id>", "make a task now, besides those of its times").action(fire);
+  command("pause <id>", "pause a schedule until it is resumed").action(pause);
+  command("resume <id>", "resume a schedule, from its next time after now").action(resume);
+  command("fire <id>", "enqueue a task now, in addition to its times").action(fire);
 }
 
 async function list({ json, cursor, limit, ...flags }: ListFlags): Promise<void> {
@@ -135,18 +137,18 @@ async function show(scheduleId: string, flags: Flags): Promise<void> {
 async function add(
   scheduleId: string,
   name: string,
-  given: string | undefined,
+  inputText: string | undefined,
   flags: AddFlags,
 ): Promise<void> {
   const { json, config, store, pattern, zone, everyMs, missed, ...options } = flags;
-  // The config's handler brings the schema, so that a bad payload is refused here.
+  // The config's handler has the schema, so that an invalid payload is refused here.
   const { use, maxPayloadBytes } = await loadHandlers(config);
   const { schedule: declare } = await import("../../schedules/schedule.ts");
   const handler = use.find((each) => each.name === name);
   const task = { ...handler, name } as TaskContract;
   const declared = declare(scheduleId, {
     task,
-    input: parseInput(given),
+    input: parseInput(inputText),
     options,
     ...(pattern !== undefined && { pattern }),
     ...(everyMs !== undefined && { everyMs }),
@@ -177,7 +179,7 @@ async function pause(scheduleId: string, flags: Flags): Promise<void> {
 
 async function resume(scheduleId: string, flags: Flags): Promise<void> {
   const resumed = await onStore(flags, ({ schedules }) => schedules.resume(scheduleId));
-  printSchedule(resumed, flags.json, `schedule ${scheduleId} goes on at ${time(resumed.nextAtMs)}`);
+  printSchedule(resumed, flags.json, `schedule ${scheduleId} resumes at ${time(resumed.nextAtMs)}`);
 }
 
 async function fire(scheduleId: string, flags: Flags): Promise<void> {
@@ -191,10 +193,10 @@ function printSchedule(schedule: Schedule, json: true | undefined, text: string)
   else print(text);
 }
 
-function parseInput(given: string | undefined): unknown {
-  if (given === undefined) return null;
+function parseInput(inputText: string | undefined): unknown {
+  if (inputText === undefined) return null;
   try {
-    return JSON.parse(given);
+    return JSON.parse(inputText);
   } catch (error) {
     throw new FlotillaError(
       "invalid_option",
@@ -203,8 +205,6 @@ function parseInput(given: string | undefined): unknown {
     );
   }
 }
-
-const stateStyles = { active: "green", paused: "yellow", ended: "gray", broken: "red" } as const;
 
 function paintState(state: Schedule["state"]): string {
   return paint(stateStyles[state], state);

@@ -26,16 +26,23 @@ type ListFlags = Flags & ListSessions & { limit: number };
 
 const pageEntries = 200;
 
+const stateStyles = {
+  idle: "gray",
+  catching_up: "cyan",
+  waiting: "yellow",
+  compacting: "yellow",
+} as const;
+
 export function sessionsCommand(program: Command): void {
   const sessions = program
     .command("sessions")
-    .description("look at sessions and what was said in them, stop, archive and remove them")
+    .description("list, show, export, stop, archive and remove sessions")
     .addHelpText(
       "after",
       `
 Examples:
-  $ flotilla sessions list --state catching_up        in which agents answer right now
-  $ flotilla sessions list --state waiting            which wait for a permit of a throttle
+  $ flotilla sessions list --state catching_up        sessions with an answer in progress
+  $ flotilla sessions list --state waiting            sessions that wait for a permit of a throttle
   $ flotilla sessions list --user ada --status active
   $ flotilla sessions show 01980f6a-3c1e-7a51-8d0c-6d1f1d9a2b7e
   $ flotilla sessions export 01980f6a-3c1e-7a51-8d0c-6d1f1d9a2b7e > session.jsonl
@@ -45,17 +52,22 @@ Examples:
   const command = (words: string, does: string, options = {}) =>
     withJson(withUrl(withStore(sessions.command(words, options).description(does)))).option(
       "--tenant <tenant>",
-      `whose sessions (default: ${defaultTenant}, or that of the key or token)`,
+      `the tenant of the sessions (default: ${defaultTenant}, or that of the key or token)`,
     );
 
-  const listing = command("list", "list sessions, the one that something happened in last first", {
+  const listing = command("list", "list sessions, the most recently active first", {
     isDefault: true,
   })
-    .option("--user <user>", "only those that this user takes part in")
-    .option("--agent <name>", "only those that this agent answers in")
-    .addOption(new Option("--status <status>", "only these").choices(["active", "archived"]))
+    .option("--user <user>", "only sessions of this user")
+    .option("--agent <name>", "only sessions of this agent")
     .addOption(
-      new Option("--state <state>", "only those in which this goes on").choices([
+      new Option("--status <status>", "only sessions of this status").choices([
+        "active",
+        "archived",
+      ]),
+    )
+    .addOption(
+      new Option("--state <state>", "only sessions in this state").choices([
         "idle",
         "catching_up",
         "waiting",
@@ -64,7 +76,7 @@ Examples:
     );
   withPage(listing, 20).action(list);
   listsByDefault(sessions, listing);
-  command("show <id>", "show a session and what was said in it last")
+  command("show <id>", "show a session and its last entries")
     .addOption(
       new Option("--last <number>", "how many entries of its log")
         .default(50)
@@ -72,15 +84,17 @@ Examples:
     )
     .action(show);
   command("export <id>", "write a session and all its entries, as lines of JSON").action(write);
-  command("stop <id>", "stop the answer that is being made; what it has said is kept").action(stop);
-  command("archive <id>", "close a session: it can be read, and nothing can be added").action(
+  command("stop <id>", "stop the answer that is being made, and keep what it has so far").action(
+    stop,
+  );
+  command("archive <id>", "archive a session: it can be read, but nothing can be added").action(
     (id: string, flags: Flags) => change(id, flags, "archive", "is archived"),
   );
   command("unarchive <id>", "open an archived session again").action((id: string, flags: Flags) =>
     change(id, flags, "unarchive", "is open again"),
   );
-  command("remove <id>", "delete a session and all that was said in it, for good")
-    .option("--yes", "yes, delete it")
+  command("remove <id>", "delete a session and all its messages for good")
+    .option("--yes", "confirm that it is deleted")
     .action(remove);
 }
 
@@ -109,13 +123,6 @@ function toRow(session: SessionView, nowMs: number): string[] {
     paint("dim", preview === "" ? "" : safeText(`${previewAuthor}: ${preview}`, 60)),
   ];
 }
-
-const stateStyles = {
-  idle: "gray",
-  catching_up: "cyan",
-  waiting: "yellow",
-  compacting: "yellow",
-} as const;
 
 function stateText({ status, state }: SessionView): string {
   const shown = paint(stateStyles[state.state], state.state.replace("_", " "));
@@ -164,7 +171,7 @@ function indented(text: string): string {
     .join("\n");
 }
 
-/** The session on the first line, then an entry on each: what there is when it begins. */
+/** Prints the session, then one line per entry that existed when the export began. */
 async function write(sessionId: string, flags: Flags): Promise<void> {
   await onSessions(flags, async (service, tenant) => {
     const session = await service.get(tenant, sessionId);
@@ -175,7 +182,7 @@ async function write(sessionId: string, flags: Flags): Promise<void> {
   });
 }
 
-/** Entries from one place up to the last that was there at first. */
+/** Entries after `from`, up to the last one that existed at first. */
 async function* pagesOf(
   service: SessionAdmin,
   { tenant, sessionId, lastSeq }: SessionView,
@@ -184,7 +191,7 @@ async function* pagesOf(
   for (let after = from; after < lastSeq;) {
     const limit = Math.min(pageEntries, lastSeq - after);
     const { entries } = await service.entries(tenant, sessionId, { after, limit });
-    // Deleted meanwhile: what was written so far isn't all.
+    // The session was deleted meanwhile, so the output is incomplete.
     if (entries.length === 0) throw missing(sessionId);
     yield entries;
     after = entries.at(-1)!.seq;
@@ -212,7 +219,7 @@ async function remove(sessionId: string, flags: Flags & { yes?: true }): Promise
   if (!flags.yes) {
     throw new FlotillaError(
       "invalid_option",
-      "all that was said in it will be gone for good: say --yes if that is meant",
+      "this deletes the session and all its messages for good: add --yes to confirm",
     );
   }
   await onSessions(flags, (service, tenant) => service.remove(tenant, sessionId));

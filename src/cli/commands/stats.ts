@@ -6,12 +6,16 @@ import { type StoreFlags, withJson, withStore } from "../flags.ts";
 import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";
 import { count } from "../progress.ts";
 
+const heading = ["name", "pending", "claimed", "completed", "failed", "cancelled", ""].map((each) =>
+  paint("dim", each),
+);
+
 export function statsCommand(program: Command): void {
   withJson(
     withStore(
       program
         .command("stats")
-        .description("count tasks by name and state, and say what is held up"),
+        .description("count tasks by name and state, and show what blocks them"),
     ),
   ).action(async ({ json, ...where }: StoreFlags & { json?: true }) => {
     const { stats, depth, paused } = await onStore(where, async (flotilla) => {
@@ -30,16 +34,16 @@ export function statsCommand(program: Command): void {
     for (const { name, sinceMs, reason } of paused) {
       const what = name === allNames ? "everything" : oneLine(name, 200);
       const why = reason === null ? "" : `: ${oneLine(reason, 200)}`;
-      print(paint("yellow", `${what} is paused since ${ago(nowMs, sinceMs)}${why}`));
+      print(paint("yellow", `${what} has been paused for ${ago(nowMs, sinceMs)}${why}`));
     }
 
     function rowOf(name: string): string[] {
       const of = stats.byName[name]!;
       const state = depth.get(name);
       const notes = [
-        ...(state && state.waiting > 0 ? [`${count(state.waiting)} wait for others`] : []),
-        ...(state && state.blocked > 0 ? [`${count(state.blocked)} wait for room`] : []),
-        ...(state && state.oldestMs > 0 ? [`due since ${ago(state.oldestMs, 0)}`] : []),
+        ...(state && state.waiting > 0 ? [`${count(state.waiting)} wait for dependencies`] : []),
+        ...(state && state.blocked > 0 ? [`${count(state.blocked)} blocked by a limit`] : []),
+        ...(state && state.oldestMs > 0 ? [`due for ${ago(state.oldestMs, 0)}`] : []),
         ...(stats.noWorker.includes(name) ? ["no worker"] : []),
       ];
       return [
@@ -50,7 +54,3 @@ export function statsCommand(program: Command): void {
     }
   });
 }
-
-const heading = ["name", "pending", "claimed", "completed", "failed", "cancelled", ""].map((each) =>
-  paint("dim", each),
-);

@@ -29,10 +29,19 @@ type ListFlags = Flags & {
   limit: number;
 };
 
+type PruneFlags = StoreFlags & {
+  json?: true;
+  olderThan: number;
+  status?: keyof Retention;
+  yes?: true;
+};
+
+const maxIdsShown = 10;
+
 export function tasksCommand(program: Command): void {
   const tasks = program
     .command("tasks")
-    .description("look at tasks, cancel them, start them over, delete old ones")
+    .description("list, show, cancel, retry and prune tasks")
     .addHelpText(
       "after",
       `
@@ -62,6 +71,37 @@ Examples:
   pruneCommand(tasks);
 }
 
+export async function printTask(taskId: string, flags: Flags): Promise<void> {
+  const { task, events, heldUp } = await onStore(flags, async (flotilla) => {
+    const found = await flotilla.tasks.get(taskId);
+    const taskEvents = await flotilla.tasks.events(taskId);
+    return {
+      task: found,
+      events: taskEvents,
+      heldUp: found ? await blockedBy(flotilla, found) : [],
+    };
+  });
+  if (!task) {
+    throw new FlotillaError("not_found", `there is no task ${taskId}`, { details: { taskId } });
+  }
+  if (flags.json) return printJson({ task, events, ...(heldUp.length > 0 && { heldUp }) });
+  const known = [...facts(task), ...heldUp.map((why): [string, string] => ["held up", why])];
+  print(columns(known.map(([name, value]) => [paint("dim", name), value])));
+  for (const event of events) print(eventLine(event));
+}
+
+export function eventLine(event: TaskEvent): string {
+  const { atMs, type, attempt, podId, detail } = event;
+  const parts = [
+    paint("dim", time(atMs)),
+    type,
+    ...(attempt === null ? [] : [`attempt ${attempt}`]),
+    ...(podId === null ? [] : [`on ${podId}`]),
+    ...(detail === null ? [] : [json(detail)]),
+  ];
+  return parts.join("  ");
+}
+
 async function list({ json, config, store, ...filter }: ListFlags): Promise<void> {
   const flags = { ...(config && { config }), ...(store && { store }) };
   const page = await onStore(flags, (flotilla) => flotilla.tasks.list(filter));
@@ -75,11 +115,11 @@ async function list({ json, config, store, ...filter }: ListFlags): Promise<void
 
 function noWorker({ flowVersion }: Task): string {
   return flowVersion
-    ? `${noWorkerText(flowVersion)}: no pod that is up has it`
-    : "no worker: no pod that is up has a handler for it";
+    ? `${noWorkerText(flowVersion)}: no live pod has it`
+    : "no worker: no live pod has a handler for it";
 }
 
-/** What a list says of a task: what keeps it waiting before what last went wrong with it. */
+/** The remark of a list: why a task waits, or else its last error. */
 function remarkOn(task: Task): string {
   if (task.status === "pending" && task.paused) return "paused";
   if (task.status === "pending" && task.throttledBy !== null) {
@@ -98,25 +138,6 @@ function toRow(task: Task, nowMs: number): string[] {
     ago(nowMs, task.createdAtMs),
     paint("dim", oneLine(remarkOn(task), 60)),
   ];
-}
-
-export async function printTask(taskId: string, flags: Flags): Promise<void> {
-  const { task, events, heldUp } = await onStore(flags, async (flotilla) => {
-    const found = await flotilla.tasks.get(taskId);
-    const taskEvents = await flotilla.tasks.events(taskId);
-    return {
-      task: found,
-      events: taskEvents,
-      heldUp: found ? await blockedBy(flotilla, found) : [],
-    };
-  });
-  if (!task) {
-    throw new FlotillaError("not_found", `there is no task ${taskId}`, { details: { taskId } });
-  }
-  if (flags.json) return printJson({ task, events, ...(heldUp.length > 0 && { heldUp }) });
-  const known = [...facts(task), ...heldUp.map((why): [string, string] => ["held up", why])];
-  print(columns(known.map(([name, value]) => [paint("dim", name), value])));
-  for (const event of events) print(eventLine(event));
 }
 
 function facts(task: Task): [string, string][] {
@@ -163,18 +184,6 @@ function facts(task: Task): [string, string][] {
   ];
 }
 
-export function eventLine(event: TaskEvent): string {
-  const { atMs, type, attempt, podId, detail } = event;
-  const parts = [
-    paint("dim", time(atMs)),
-    type,
-    ...(attempt === null ? [] : [`attempt ${attempt}`]),
-    ...(podId === null ? [] : [`on ${podId}`]),
-    ...(detail === null ? [] : [json(detail)]),
-  ];
-  return parts.join("  ");
-}
-
 async function cancel(taskId: string, flags: Flags): Promise<void> {
   const status = await onStore(flags, (flotilla) => flotilla.tasks.cancel(taskId));
   if (status === "finished") {
@@ -184,7 +193,7 @@ async function cancel(taskId: string, flags: Flags): Promise<void> {
   print(
     status === "cancelled"
       ? `task ${taskId} is cancelled`
-      : `task ${taskId} is running; its pod will be told within a second`,
+      : `task ${taskId} is running; its pod cancels it within a second`,
   );
 }
 
@@ -193,8 +202,6 @@ async function retry(taskId: string, flags: Flags): Promise<void> {
   if (flags.json) return printJson({ taskId, status: "pending" });
   print(`task ${taskId} starts over`);
 }
-
-const maxIdsShown = 10;
 
 function ids(all: readonly string[]): string {
   const more = all.length - maxIdsShown;
@@ -209,34 +216,27 @@ function time(atMs: number): string {
   return new Date(atMs).toISOString();
 }
 
-type PruneFlags = StoreFlags & {
-  json?: true;
-  olderThan: number;
-  status?: keyof Retention;
-  yes?: true;
-};
-
 function pruneCommand(tasks: Command): void {
   withJson(
     withStore(
       tasks
         .command("prune")
-        .description("delete finished tasks now, which the leader does by and by"),
+        .description("delete old finished tasks now, instead of when their retention ends"),
     ),
   )
     .addOption(
-      new Option("--older-than <days>", "only tasks that ended so many days ago")
+      new Option("--older-than <days>", "only tasks that ended at least so many days ago")
         .makeOptionMandatory()
         .argParser(number("--older-than", { min: 0.001, max: 3_650, whole: false })),
     )
     .addOption(
-      new Option("--status <status>", "only tasks that ended so").choices([
+      new Option("--status <status>", "only tasks of this status").choices([
         "completed",
         "failed",
         "cancelled",
       ]),
     )
-    .option("--yes", "do it")
+    .option("--yes", "confirm that they are deleted")
     .addHelpText(
       "after",
       `
@@ -244,7 +244,7 @@ Examples:
   $ flotilla tasks prune --older-than 30 --yes
   $ flotilla tasks prune --older-than 1 --status completed --yes
 
-How long finished tasks are kept without this is \`retentionMs\` of the config, 7 days unless told.`,
+Without this, finished tasks are kept for \`retentionMs\` of the config, 7 days by default.`,
     )
     .action(prune);
 }
@@ -252,7 +252,7 @@ How long finished tasks are kept without this is \`retentionMs\` of the config, 
 async function prune({ json, olderThan, status, yes, ...where }: PruneFlags): Promise<void> {
   if (!yes) {
     const which = status === undefined ? "finished" : status;
-    const message = `this would delete tasks that are ${which} for ${olderThan} days or longer: say --yes`;
+    const message = `this deletes tasks that have been ${which} for ${olderThan} days or longer: add --yes to confirm`;
     throw new FlotillaError("invalid_option", message);
   }
   const stop = new AbortController();

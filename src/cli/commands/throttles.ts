@@ -22,44 +22,49 @@ type Flags = StoreFlags & { json?: true };
 type KeyFlags = Flags & { key?: string };
 type ListFlags = Flags & { cursor?: string; limit: number; watch?: true };
 
+/** The calls of each throttle at the previous refresh, for the rate. */
+type Earlier = { readonly atMs: number; readonly calls: ReadonlyMap<string, Ended> };
+
+type Ended = { readonly all: number; readonly throttled: number };
+
 const refreshMs = 1_000;
+
+const barChars = 10;
 
 export function throttlesCommand(program: Command): void {
   const throttles = program
     .command("throttles")
-    .description("look at throttles and their limits, and pin them")
+    .description("list and show throttles, and pin their limits")
     .addHelpText(
       "after",
       `
-A throttle learns how many calls a downstream can take at once, for all pods together.
+A throttle learns how many calls a downstream takes at once, from all pods together.
 
 Examples:
-  $ flotilla throttles                       what each may do now, and does
-  $ flotilla throttles --watch               the same, again every second
-  $ flotilla throttles show openai           with what each pod has of it
-  $ flotilla throttles pin openai 10         holds the limit there
-  $ flotilla throttles unpin openai          lets it be learned again`,
+  $ flotilla throttles                       lists them, with calls in flight
+  $ flotilla throttles --watch               refreshes every second
+  $ flotilla throttles show openai           with each pod's share
+  $ flotilla throttles pin openai 10         fixes the limit
+  $ flotilla throttles unpin openai          learns the limit again`,
     );
   const command = (words: string, does: string, options = {}) =>
     withJson(withStore(throttles.command(words, options).description(does)));
-  const key = () => new Option("--key <key>", "which of its limits, where it is keyed");
+  const key = () => new Option("--key <key>", "the key of its limit, where it is keyed");
 
-  const listed = "list throttles with their limits and what goes on now";
+  const listed = "list throttles with their limits and calls in flight";
   const listing = command("list", listed, { isDefault: true }).option(
     "-w, --watch",
-    "look again every second, until it is interrupted",
+    "refresh every second until interrupted",
   );
   withPage(listing, 100).action(list);
   listsByDefault(throttles, listing);
-  command("show <name>", "show one throttle and what each pod has of it")
-    .addOption(key())
-    .action(show);
-  command("pin", "hold a limit where you say, so that nothing is learned; 0 stops all calls")
+  command("show <name>", "show one throttle and each pod's share").addOption(key()).action(show);
+  command("pin", "fix a limit, so that nothing is learned; 0 stops all calls")
     .argument("<name>")
     .argument("<limit>", "0 to 100,000", number("<limit>", { min: 0, max: 100_000 }))
     .addOption(key())
     .action(pin);
-  command("unpin <name>", "let a limit be learned again, from what was known before")
+  command("unpin <name>", "learn a limit again, from where it was before")
     .addOption(key())
     .action(unpin);
 }
@@ -73,7 +78,7 @@ async function list({ json, cursor, limit, watch, ...flags }: ListFlags): Promis
   if (page.next !== null) print(`more: --cursor ${page.next}`);
 }
 
-/** Looks again and again: in place on a terminal, and elsewhere table after table. */
+/** Refreshes the table: in place on a terminal, elsewhere one table after another. */
 async function watchAll(
   { throttles }: Flotilla,
   options: { limit: number; cursor?: string },
@@ -104,7 +109,10 @@ function pause(durationMs: number): Promise<void> {
 async function show(name: string, { key, json, ...flags }: KeyFlags): Promise<void> {
   const throttle = await onStore(flags, ({ throttles }) => throttles.get(name, keyOf(key)));
   if (!throttle) {
-    throw new FlotillaError("not_found", `no pod has used a throttle ${oneLine(name, 200)} yet`);
+    throw new FlotillaError(
+      "not_found",
+      `there is no throttle ${oneLine(name, 200)}: it exists from its first use on`,
+    );
   }
   if (json) return printJson({ throttle });
   for (const line of throttleFacts(throttle, systemClock.now())) print(line);
@@ -132,20 +140,13 @@ function labelOf(name: string, key: string | undefined): string {
   return oneLine(key === undefined ? name : `${name} (${key})`, 200);
 }
 
-/** What was counted of a throttle at an earlier look, to tell how fast it goes. */
-type Earlier = { readonly atMs: number; readonly calls: ReadonlyMap<string, Ended> };
-
-type Ended = { readonly all: number; readonly throttled: number };
-
-const barChars = 10;
-
-/** All throttles with what goes on now; with an earlier look also how fast. */
+/** A table of all throttles; with an earlier count, rates instead of totals. */
 function throttlesTable(
   throttles: readonly ThrottleView[],
   nowMs: number,
   earlier?: Earlier,
 ): string[] {
-  if (throttles.length === 0) return ["no throttles: they are known from their first use on"];
+  if (throttles.length === 0) return ["no throttles: each exists from its first use on"];
   const heading = [
     "throttle",
     "key",
@@ -178,7 +179,7 @@ function throttlesTable(
   return columns([heading.map((each) => paint("dim", each)), ...rows]).split("\n");
 }
 
-/** One throttle, and what each pod has of it. */
+/** One throttle, and each pod's share. */
 function throttleFacts(throttle: ThrottleView, nowMs: number): string[] {
   const { name, key, bound, settings, outcomes, pods } = throttle;
   const { all, throttled } = endedOf(throttle);
@@ -252,12 +253,12 @@ function stateOf({ pinned, settings, breaker, holdMs }: ThrottleView): string {
   return [
     ...((pinned ?? settings.pinned) === null ? [] : [paint("yellow", "pinned")]),
     ...(breaker === "open" ? [paint("red", "open: no calls")] : []),
-    ...(breaker === "half_open" ? [paint("yellow", "half open: trying a few")] : []),
-    ...(holdMs > 0 ? [paint("yellow", `asked to stay away ${msText(holdMs)}`)] : []),
+    ...(breaker === "half_open" ? [paint("yellow", "half open: a few probes")] : []),
+    ...(holdMs > 0 ? [paint("yellow", `on hold for ${msText(holdMs)}`)] : []),
   ].join(", ");
 }
 
-/** As it is called where it is chosen. */
+/** The algorithm's name in the options of a throttle. */
 function presetOf({ algorithm }: ThrottleView["settings"]): string {
   return algorithm === "ceiling" ? "default" : algorithm;
 }

@@ -1,4 +1,4 @@
-/** One thing that was looked at. */
+/** The result of one check. */
 export type Check = {
   readonly name: string;
   readonly verdict: "ok" | "warn" | "fail";

@@ -7,17 +7,17 @@ import { checkPostgres, type ServerLimits } from "./postgres.ts";
 
 const nodeNeeded = [22, 18] as const;
 
-/** Looks at everything that could keep Flotilla from working. Changes nothing. */
+/** Checks everything that could keep Flotilla from working. Changes nothing. */
 export async function runDoctor(
   store: Store,
   durability: Durability,
   limits?: Partial<ServerLimits>,
 ): Promise<Check[]> {
-  const place = locateStore(store);
+  const location = locateStore(store);
   const checks =
-    place.kind === "sqlite"
-      ? await checkSqliteFile(place.path, durability)
-      : await checkPostgres(place.store, durability, limits);
+    location.kind === "sqlite"
+      ? await checkSqliteFile(location.path, durability)
+      : await checkPostgres(location.store, durability, limits);
   return [nodeCheck(), ...checks];
 }
 

@@ -5,11 +5,11 @@ import { type Check, ok, warn } from "./check.ts";
 
 type Pod = { readonly podId: string; readonly ageMs: number; readonly names: readonly string[] };
 
-// By the database's clock, for people. Pods themselves judge each other by beats.
+// By the database's clock, for display. Pods judge each other by beats.
 const silentAfterMs = 30_000;
 const maxNamesShown = 5;
 
-/** Whether somebody is there to do the work, and whether all of it has somebody. */
+/** Whether pods run, whether they have a handler for each task, and whether all claims are theirs. */
 export async function checkFleet(database: Database): Promise<Check[]> {
   const pods = (
     await database.read(sql`
@@ -19,29 +19,33 @@ export async function checkFleet(database: Database): Promise<Check[]> {
   const pending = await database.read(sql`
     select name, count(*) as tasks from ${table("task")}
     where status = 'pending' group by name order by name`);
-  const held = await database.read(sql`
+  const claimed = await database.read(sql`
     select claimed_by, count(*) as tasks from ${table("task")}
     where status = 'claimed' group by claimed_by`);
   const live = pods.filter((pod) => pod.ageMs < silentAfterMs);
-  return [podCheck(pods, live), workerCheck(pending, live), claimCheck(held, live)];
+  return [podCheck(pods, live), workerCheck(pending, live), claimCheck(claimed, live)];
 }
 
 function podCheck(pods: readonly Pod[], live: readonly Pod[]): Check {
   const silent = pods.length - live.length;
   if (live.length === 0) {
-    return warn("pods", `none is running${silent > 0 ? `; ${silent} fell silent` : ""}`);
+    return warn(
+      "pods",
+      `none is running${silent > 0 ? `; ${silent} without a recent heartbeat` : ""}`,
+    );
   }
   const oldest = Math.max(...live.map((pod) => pod.ageMs));
-  const text = `${live.length} running, last heard of ${Math.max(0, oldest)} ms ago or less`;
+  const text = `${live.length} running, last heartbeats at most ${Math.max(0, oldest)} ms ago`;
   return silent === 0
     ? ok("pods", text)
-    : warn("pods", `${text}; ${silent} fell silent and will be marked down`);
+    : warn("pods", `${text}; ${silent} without a recent heartbeat will be marked down`);
 }
 
 function workerCheck(pending: readonly Row[], live: readonly Pod[]): Check {
   const known = new Set(live.flatMap((pod) => pod.names));
   const waiting = pending.filter((row) => !known.has(row["name"]));
-  if (waiting.length === 0) return ok("workers", "every pending task has a pod that knows it");
+  if (waiting.length === 0)
+    return ok("workers", "a running pod has a handler for every pending task");
   const names = waiting
     .slice(0, maxNamesShown)
     .map((row) => `${oneLine(row["name"], 60)} (${row["tasks"]})`);
@@ -52,14 +56,14 @@ function workerCheck(pending: readonly Row[], live: readonly Pod[]): Check {
   );
 }
 
-function claimCheck(held: readonly Row[], live: readonly Pod[]): Check {
+function claimCheck(claimed: readonly Row[], live: readonly Pod[]): Check {
   const ids = new Set(live.map((pod) => pod.podId));
-  const stuck = held.filter((row) => !ids.has(row["claimed_by"]));
+  const stuck = claimed.filter((row) => !ids.has(row["claimed_by"]));
   const tasks = stuck.reduce((sum, row) => sum + Number(row["tasks"]), 0);
-  if (tasks === 0) return ok("claims", "every claimed task is held by a running pod");
+  if (tasks === 0) return ok("claims", "every claimed task belongs to a running pod");
   return warn(
     "claims",
-    `${tasks} tasks are held by pods that aren't running; ${ids.size > 0 ? "they will be recovered within seconds" : "they go on as soon as a pod runs"}`,
+    `${tasks} tasks are claimed by pods that aren't running; ${ids.size > 0 ? "they will be recovered within seconds" : "they go on as soon as a pod runs"}`,
   );
 }
 

@@ -4,11 +4,11 @@ import { type Check, ok, warn } from "./check.ts";
 import { attempt } from "./schema.ts";
 
 export type ActivityLimits = {
-  /** A transaction in which nothing is asked for so long holds up others. */
+  /** A transaction that is idle for so long may block others. */
   readonly idleMs: number;
-  /** What is this old keeps dead rows from being cleared away. */
+  /** A snapshot this old keeps vacuum from removing dead rows. */
   readonly snapshotMs: number;
-  /** As many connections as a pod takes should be left. */
+  /** So many connections should be left: as many as a pod takes. */
   readonly connectionsLeft: number;
 };
 
@@ -18,7 +18,7 @@ export const activityLimits: ActivityLimits = {
   connectionsLeft: 12,
 };
 
-/** What others do on the server that could hold up a queue. */
+/** Checks activity of others on the server that could slow the queue down. */
 export async function checkActivity(
   connection: PlainConnection,
   limits: ActivityLimits,
@@ -30,7 +30,7 @@ export async function checkActivity(
   ];
 }
 
-/** The limit that is reached first: the server's, the database's or the role's. */
+/** Checks the limit that is reached first: the server's, the database's or the role's. */
 async function connectionCheck(
   { ask }: PlainConnection,
   { connectionsLeft }: ActivityLimits,
@@ -55,7 +55,7 @@ async function connectionCheck(
       ) as left_over
     from used`);
   const { server, most: max, left_over: left } = row!;
-  const text = `${server} of ${max} in use, ${left} left for this role here`;
+  const text = `${server} of ${max} in use, ${left} left for this role`;
   return left < connectionsLeft
     ? warn(
         "connections",
@@ -73,14 +73,14 @@ async function idleCheck({ ask }: PlainConnection, { idleMs }: ActivityLimits): 
     [idleMs],
   );
   const [oldest] = rows;
-  if (!oldest) return ok("idle", `no transaction is left open${await blindness({ ask })}`);
+  if (!oldest) return ok("idle", `no transaction is idle${await blindness({ ask })}`);
   return warn(
     "idle",
-    `${rows.length} left open with nothing asked, the oldest for ${ago(oldest["ms"], 0)} by ${whose(oldest)}: it may hold locks that tasks wait for`,
+    `${rows.length} idle in transaction, the oldest for ${ago(oldest["ms"], 0)} by ${whose(oldest)}: it may hold locks that tasks wait for`,
   );
 }
 
-/** Whatever keeps the server from forgetting old versions of rows: queues grow slow with them. */
+/** Finds what keeps the server from removing old row versions, which slow a queue down. */
 async function snapshotCheck(
   { ask }: PlainConnection,
   { snapshotMs }: ActivityLimits,
@@ -104,13 +104,13 @@ async function snapshotCheck(
   if (rows[0]) {
     return warn(
       "snapshots",
-      `${rows.length} transactions are old, the oldest has run for ${ago(rows[0]["ms"], 0)} by ${whose(rows[0])}: dead rows can't be cleared away meanwhile`,
+      `${rows.length} transactions are old, the oldest has run for ${ago(rows[0]["ms"], 0)} by ${whose(rows[0])}: vacuum can't remove dead rows meanwhile`,
     );
   }
   if (slots[0]) {
     return warn(
       "snapshots",
-      `nobody reads the replication slot ${oneLine(String(slots[0]["slot_name"]), 60)}: dead rows or the log pile up behind it; drop it if it isn't needed`,
+      `the replication slot ${oneLine(String(slots[0]["slot_name"]), 60)} has no reader: dead rows or WAL pile up behind it; drop it if it isn't needed`,
     );
   }
   return ok("snapshots", `no transaction is old${await blindness({ ask })}`);
@@ -125,8 +125,8 @@ function whose({ pid, usename, application_name: program }: Record<string, unkno
   return oneLine(`${String(usename)} (${String(pid)}${name})`, 120);
 }
 
-/** A role without privileges sees what its own sessions do. */
+/** A role without privileges sees only its own sessions. */
 async function blindness({ ask }: Pick<PlainConnection, "ask">): Promise<string> {
   const [row] = await ask("select pg_has_role(session_user, 'pg_read_all_stats', 'usage') as sees");
-  return row!["sees"] ? "" : ", of this role's; `grant pg_monitor` to it to see all";
+  return row!["sees"] ? "" : " (of this role's sessions; `grant pg_monitor` to it to see all)";
 }

@@ -11,14 +11,14 @@ import { checkActivity, type ActivityLimits, activityLimits } from "./postgres-a
 import { attempt, isSchemaOutdated, schemaCheck } from "./schema.ts";
 import { checkTables, type TableLimits, tableLimits } from "./tables.ts";
 
-/** Beyond these, something is worth a word. Tests bring them nearer. */
+/** Thresholds of warnings. Tests lower them. */
 export type ServerLimits = ActivityLimits & TableLimits;
 
 const oldestVersion = 14;
-// Due times follow the server's clock, so a second that people can't explain is worth a word.
+// Tasks become due by the server's clock, so a second's difference is confusing.
 const maxClockSkewMs = 1_000;
 
-/** Looks at a Postgres server as one connection without privileges can. */
+/** Checks a Postgres server with one unprivileged connection. */
 export async function checkPostgres(
   store: CheckedStore,
   durability: Durability,
@@ -117,7 +117,7 @@ async function durabilityCheck({ ask }: PlainConnection, durability: Durability)
   if (commits === "off") {
     return warn(
       "durability",
-      "synchronous_commit is off for this role: our own commits wait for the disk, but transactions of yours that tasks are enqueued in don't",
+      "synchronous_commit is off for this role: Flotilla's own commits wait for the disk, but your transactions that enqueue tasks don't",
     );
   }
   return ok(
@@ -130,7 +130,7 @@ async function durabilityCheck({ ask }: PlainConnection, durability: Durability)
 
 async function clockCheck({ ask }: PlainConnection): Promise<Check> {
   let best = { skewMs: 0, unsureMs: Infinity };
-  // The shortest of a few round trips says it best.
+  // The shortest of a few round trips is the most precise.
   for (let tries = 0; tries < 3; tries++) {
     const before = systemClock.now();
     const [row] = await ask("select extract(epoch from clock_timestamp())::float8 * 1000 as ms");
@@ -140,50 +140,53 @@ async function clockCheck({ ask }: PlainConnection): Promise<Check> {
   }
   const skewMs = Math.abs(best.skewMs);
   if (skewMs - best.unsureMs <= maxClockSkewMs) {
-    return ok("clock", "the server's agrees with this machine's");
+    return ok("clock", "the server's clock agrees with this machine's");
   }
   const side = best.skewMs > 0 ? "ahead of" : "behind";
   return warn(
     "clock",
-    `the server's is ${(skewMs / 1_000).toFixed(1)} s ${side} this machine's; tasks are due by the server's`,
+    `the server's clock is ${(skewMs / 1_000).toFixed(1)} s ${side} this machine's; tasks become due by the server's`,
   );
 }
 
 /**
- * Whether something keeps connections between us and the server, and in which mode. A pooler makes
- * up the number of the session's process; one per transaction lets two sessions share a process.
+ * Whether there is a pooler between this process and the server, and in which mode. A pooler invents the
+ * process id of a session; in transaction mode two sessions may share a process.
  */
 async function checkPooler(first: PlainConnection, store: PostgresStore): Promise<Check> {
   const configured = store.pooler;
   const process = await processOf(first);
   if (first.processId === process) {
     return configured === "transaction" || configured === "session"
-      ? warn("pooler", `none, and the store says pooler=${configured}: leave that out`)
-      : ok("pooler", "none, as far as can be told");
+      ? warn("pooler", `none found, but the store has pooler=${configured}: remove it`)
+      : ok("pooler", "none found");
   }
   const second = await openPlain(store);
   try {
     const shared = (await processOf(second)) === process || (await processOf(first)) !== process;
     if (!shared) {
       return configured === "session"
-        ? ok("pooler", "there is one, which keeps sessions as far as can be told")
+        ? ok("pooler", "found one, apparently in session mode")
         : ok(
             "pooler",
-            "there is one, which keeps sessions as far as can be told; with pooler=session in the URL hints would be listened for",
+            "found one, apparently in session mode: add pooler=session to the URL to use notifications",
           );
     }
     if (!(await allowsTransactions(second))) {
       return failed(
         "pooler",
-        "there is one that deals out connections per statement: it must be per transaction or session",
+        "found one in statement mode: it must be in transaction or session mode",
       );
     }
     return configured === "session" || configured === "none"
       ? warn(
           "pooler",
-          `there is one that deals out connections per transaction, and the store says pooler=${configured}: hints get lost`,
+          `found one in transaction mode, but the store has pooler=${configured}: notifications get lost`,
         )
-      : ok("pooler", "there is one, per transaction: new tasks are found by polling, not by hints");
+      : ok(
+          "pooler",
+          "found one in transaction mode: new tasks are found by polling, not by notifications",
+        );
   } finally {
     await second.end();
   }

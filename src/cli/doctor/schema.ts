@@ -9,7 +9,7 @@ export async function schemaCheck(database: Database): Promise<Check> {
   if (state.version === 0) {
     return warn(
       "schema",
-      "there are no tables yet: the first pod makes them, or `flotilla migrate` does",
+      "there are no tables yet: the first pod creates them, or run `flotilla migrate`",
     );
   }
   if (state.pending.length > 0) {
@@ -19,7 +19,7 @@ export async function schemaCheck(database: Database): Promise<Check> {
     );
   }
   return state.version > state.known
-    ? warn("schema", `${state.version} is of a newer release, which this one can work with`)
+    ? warn("schema", `${state.version} is from a newer release that this one is compatible with`)
     : ok("schema", String(state.version));
 }
 
@@ -27,12 +27,12 @@ export async function attempt(name: string, check: () => Promise<Check>): Promis
   try {
     return await check();
   } catch (error) {
-    const advice = hasCode(error, "internal") ? "it can't be read: " : "";
+    const advice = hasCode(error, "internal") ? "cannot be read: " : "";
     return failed(name, advice + messageOf(error));
   }
 }
 
-/** Whether there may be nothing yet to look at. */
+/** Whether the tables that further checks read may be missing. */
 export function isSchemaOutdated(schema: Check): boolean {
   return schema.verdict === "fail" || /older|no tables/.test(schema.message);
 }

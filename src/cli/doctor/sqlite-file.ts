@@ -16,12 +16,12 @@ const mib = 1024 * 1024;
 const gib = 1024 * mib;
 const freeFailBytes = 64 * mib;
 const freeWarnBytes = gib;
-// Checkpoints keep it near 16 MiB; far above that, some reader holds them up.
+// Checkpoints keep it near 16 MiB; far above that, a reader blocks them.
 const walWarnBytes = 128 * mib;
-// Reading more than this takes minutes, which a quick look shouldn't.
+// Reading more than this takes minutes, too long for this command.
 const checkedBytes = 4 * gib;
 
-/** Looks at a SQLite file, from outside and from inside. */
+/** Checks a SQLite file and its contents. */
 export async function checkSqliteFile(path: string, durability: Durability): Promise<Check[]> {
   const file = fileFacts(path);
   const checks = [ok("sqlite", sqliteVersion()), fileCheck(file), spaceCheck(file)];
@@ -77,23 +77,25 @@ function fileCheck({ kind, path, readable, writable, sizeBytes }: FileFacts): Ch
 }
 
 function spaceCheck({ freeBytes }: FileFacts): Check {
-  if (freeBytes === undefined) return failed("disk", "the folder of the file isn't there");
+  if (freeBytes === undefined) return failed("disk", "the folder of the file doesn't exist");
   const text = `${size(freeBytes)} free`;
   if (freeBytes < freeFailBytes) return failed("disk", `${text}: the store will soon be full`);
-  return freeBytes < freeWarnBytes ? warn("disk", `${text}: that isn't much`) : ok("disk", text);
+  return freeBytes < freeWarnBytes
+    ? warn("disk", `${text}: free some space soon`)
+    : ok("disk", text);
 }
 
 async function journalCheck(database: Database): Promise<Check> {
   const mode = await journalMode(database);
   return mode === "wal"
     ? ok("journal", "wal")
-    : warn("journal", `${mode}; the next pod that starts makes it wal`);
+    : warn("journal", `${mode}; the next pod that starts switches it to wal`);
 }
 
 function walCheck({ walBytes }: FileFacts): Check {
   const text = `write-ahead log of ${size(walBytes)}`;
   return walBytes > walWarnBytes
-    ? warn("wal", `${text}: a long-running reader keeps it from being folded back`)
+    ? warn("wal", `${text}: a long-running reader blocks checkpoints`)
     : ok("wal", text);
 }
 

@@ -12,7 +12,32 @@ export type TableLimits = {
 
 export const tableLimits: TableLimits = { deadRows: 10_000, unanalyzedRows: 1_000 };
 
-/** Whether our tables are as they were made, and are kept in shape. */
+/** Conversations and secrets: only pods read these. */
+const secretTables = [
+  "agent",
+  "bus_secret",
+  "bus_message",
+  "message",
+  "session",
+  "session_user",
+  "turn_checkpoint",
+];
+
+/** What programs that aren't pods may write, as docs/postgres.md describes. Only pods write the rest. */
+const writtenByOthers = [
+  "schedule delete",
+  "schedule insert",
+  "schedule update",
+  "task insert",
+  "task update",
+  "task_dependency insert",
+  "task_dependency update",
+];
+
+/** Autovacuum starts at 50 dead rows and a fifth of the live ones. */
+const usualShare = 0.2;
+
+/** Whether the tables have their indexes, are vacuumed, and have no excessive grants. */
 export async function checkTables(
   connection: PlainConnection,
   schema: string,
@@ -41,9 +66,9 @@ async function indexCheck(
   const there = new Set(rows.map((row) => row["name"]));
   const missing = expected.filter(({ name }) => !there.has(name));
   if (missing.length > 0) {
-    // Pods may be at work, and would have to wait for one that is made in the usual way.
+    // `concurrently`, because a plain build would block pods that are at work.
     const remedies = missing.map(({ text }) => text.replace(" index ", " index concurrently "));
-    return failed("indexes", `missing, make them again: ${remedies.join("; ")}`);
+    return failed("indexes", `missing, create them again: ${remedies.join("; ")}`);
   }
   const invalid = rows.filter((row) => !row["valid"]);
   if (invalid.length > 0) {
@@ -55,31 +80,9 @@ async function indexCheck(
   return ok("indexes", `all ${expected.length} are there and valid`);
 }
 
-/** What users and agents say, and what is secret: only pods read these. */
-const secretTables = [
-  "agent",
-  "bus_secret",
-  "bus_message",
-  "message",
-  "session",
-  "session_user",
-  "turn_checkpoint",
-];
-
-/** What programs that aren't pods may write, each with its docs in docs/postgres.md. All else is pods' own. */
-const writtenByOthers = [
-  "schedule delete",
-  "schedule insert",
-  "schedule update",
-  "task insert",
-  "task update",
-  "task_dependency insert",
-  "task_dependency update",
-];
-
 /**
- * A pod says that it is up and takes tasks, which no other program does: a role that may do both is a pod's.
- * Any other role is told from a pod by what it may not do, and is named where it may.
+ * A role that may insert pods and update tasks is a pod's, because no other program needs both. Warns of
+ * any other role that has more privileges than it needs.
  */
 async function roleCheck({ ask }: PlainConnection, schema: string): Promise<Check> {
   const isPod = (role: string) =>
@@ -104,7 +107,7 @@ async function roleCheck({ ask }: PlainConnection, schema: string): Promise<Chec
       group by role.rolname, privilege order by role.rolname, privilege`,
     [schema, secretTables, writtenByOthers],
   );
-  // What is granted on tables to come opens those of a later release, whatever they hold.
+  // Default privileges would also open tables of later releases, whatever they hold.
   const promised = await ask(
     `select coalesce(role.rolname, 'public') as name, owner.rolname as owner,
         lower(each.privilege_type) as privilege, acl.defaclnamespace <> 0 as here
@@ -130,7 +133,7 @@ async function roleCheck({ ask }: PlainConnection, schema: string): Promise<Chec
     })),
   ];
   const [first] = remedies;
-  if (!first) return ok("roles", "conversations and secrets are for pods alone");
+  if (!first) return ok("roles", "only pods can read conversations and secrets");
   const ofFirst = remedies.filter(({ name }) => name === first.name);
   const others = new Set(remedies.map(({ name }) => name)).size - 1;
   const more = others > 0 ? ` (and ${others} more)` : "";
@@ -140,13 +143,10 @@ async function roleCheck({ ask }: PlainConnection, schema: string): Promise<Chec
   );
 }
 
-/** As SQL writes a name that may be any. */
+/** A name as a quoted SQL identifier. */
 function quoted(name: unknown): string {
   return `"${String(name).replaceAll('"', '""')}"`;
 }
-
-/** The server starts to clear a table away at 50 dead rows and a fifth of the live ones. */
-const usualShare = 0.2;
 
 async function vacuumCheck(
   { ask }: PlainConnection,

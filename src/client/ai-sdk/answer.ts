@@ -12,54 +12,53 @@ import { areTransient } from "../../protocol/waiting.ts";
 import type { Session, SessionEvent } from "../session/session.ts";
 import { createChunkReader, type ChunkReader } from "./chunk-reader.ts";
 
-/** What happens in a session from now on, kept until somebody takes it. */
+/** Buffers the events of a session until `drainTo` is called. */
 export type EventBuffer = {
   drainTo(take: (event: SessionEvent) => void): void;
   leave(): void;
 };
 
-/** Listens before something is asked for, so that not a word of the answer is missed. */
-export function bufferEvents(session: Session): EventBuffer {
-  const waiting: SessionEvent[] = [];
-  // That there is no session is old news, which what is asked for proves or disproves.
-  let take = (event: SessionEvent): void => void (event.type !== "gone" && waiting.push(event));
-  const leave = session.on((event) => take(event));
-  take = (event) => void waiting.push(event);
-  return {
-    leave,
-    drainTo(to) {
-      take = to;
-      for (const event of waiting.splice(0)) to(event);
-    },
-  };
-}
-
 export type AnswerOptions = {
   target: AnswerTarget;
-  /** What the reader has of the message already, where the answer goes on with it. */
+  /** The message that the reader has already, where the answer continues it. */
   initial?: UIMessage;
   signal?: AbortSignal | undefined;
-  /** Whether what can't be streamed is shown by other means. */
+  /** Whether `follow` shows what can't be streamed. */
   isSynced: () => boolean;
   clock: Clock;
   onEnd: (end: AnswerEnd) => void;
 };
 
-/** How it ended for its reader; of a turn that may still be running. */
+/** How the stream ended for its reader. The turn may still be running. */
 export type AnswerEnd = {
   readonly type: "stored" | "over" | "restarted" | "detached" | "gone";
   readonly turn?: { readonly epoch: number; readonly attempt: number };
 };
 
-/** How soon after an entry it is known whether somebody is at work on it. */
-const settleMs = 500;
+/** Which answer the stream waits for. */
+type AnswerTarget = {
+  isTurn(turn: TurnState): boolean;
+  /** Of an answer whose turn ended before its state was seen. */
+  isAnswer(entry: Entry): boolean;
+  /** The entry that it answers: where the log reaches it and no turn runs, there is no answer. */
+  readonly seq?: number;
+};
 
-/** What a reader may leave lying before it is taken for dead. */
+type Output = {
+  write(chunk: Chunk): void;
+  isFull(): boolean;
+  close(): void;
+  fail(error: unknown): void;
+};
+
+/** How long after an entry a turn that answers it is known. */
+const settleMs = 500;
+/** How many chunks a reader may leave unread before it counts as dead. */
 const maxWaitingChunks = 100_000;
 
 /**
- * One answer as `useChat` reads it: from `start` with an id that stays, over however many connections,
- * to how it ended. What was said while nobody was connected comes in one piece.
+ * One answer as `useChat` reads it: from a `start` with a stable id, over any number of connections, to
+ * its outcome. What was streamed while there was no connection comes in one piece.
  */
 export function streamAnswer(events: EventBuffer, options: AnswerOptions): ReadableStream<Chunk> {
   let stop: (how: AnswerEnd["type"]) => void = () => {};
@@ -76,23 +75,63 @@ export function streamAnswer(events: EventBuffer, options: AnswerOptions): Reada
   });
 }
 
-type Output = {
-  write(chunk: Chunk): void;
-  isFull(): boolean;
-  close(): void;
-  fail(error: unknown): void;
-};
+/** Listens before an answer is requested, so that none of it is missed. */
+export function bufferEvents(session: Session): EventBuffer {
+  const waiting: SessionEvent[] = [];
+  // Ignore `gone` on subscribing: it is the last known status, and the request will tell the current one.
+  let take = (event: SessionEvent): void => void (event.type !== "gone" && waiting.push(event));
+  const leave = session.on((event) => take(event));
+  take = (event) => void waiting.push(event);
+  return {
+    leave,
+    drainTo(to) {
+      take = to;
+      for (const event of waiting.splice(0)) to(event);
+    },
+  };
+}
+
+/** The answer to an entry. */
+export function answerTo(seq: number): AnswerTarget {
+  return {
+    seq,
+    isTurn: ({ upToSeq }) => upToSeq >= seq,
+    isAnswer: ({ role, upToSeq = 0 }) => role === "assistant" && upToSeq >= seq,
+  };
+}
+
+/** The rest of a message, after the tool results of an entry. */
+export function continuationOf(messageId: string, seq: number): AnswerTarget {
+  return {
+    seq,
+    isTurn: (turn) => turn.messageId === messageId && turn.upToSeq >= seq,
+    isAnswer: (entry) => isAnother(entry, messageId, seq),
+  };
+}
+
+/** A regenerated message. A regeneration has no entry of its own: `after` is the last one before it. */
+export function regenerationOf(messageId: string, after: number): AnswerTarget {
+  return {
+    isTurn: (turn) => turn.messageId === messageId,
+    isAnswer: (entry) => isAnother(entry, messageId, after),
+  };
+}
+
+/** The answer of a running turn. */
+export function answerOfTurn(epoch: number): AnswerTarget {
+  return { isTurn: (turn) => turn.epoch === epoch, isAnswer: (entry) => entry.epoch === epoch };
+}
 
 function pipeAnswer(events: EventBuffer, options: AnswerOptions, output: Output) {
   const { target, initial, signal, isSynced, clock, onEnd } = options;
   let reader: ChunkReader | undefined;
   let turn: { epoch: number; attempt: number } | undefined;
   let state: SessionState = { state: "idle" };
-  /** The entries that are on their way. */
+  /** The last entry of the history that is still arriving. */
   let historySeq = Infinity;
   let lastSeq = 0;
   let hasEnded = false;
-  /** It was told of from its start, though nothing of it has come yet. */
+  /** The turn's chunks were received from its start, though no part has come yet. */
   let hasStart = false;
   let isOver = false;
   let cancelCheck: (() => void) | undefined;
@@ -111,7 +150,7 @@ function pipeAnswer(events: EventBuffer, options: AnswerOptions, output: Output)
     output.close();
     end("detached");
   };
-  /** It began anew, and a reader can't go back: whoever follows the chat shows it from the start. */
+  /** The answer began again, and a reader can't go back: `follow` shows it from the start. */
   const restart = () =>
     isSynced()
       ? end("restarted")
@@ -129,17 +168,17 @@ function pipeAnswer(events: EventBuffer, options: AnswerOptions, output: Output)
 
   const chunks = (event: Extract<SessionEvent, { type: "chunks" }>): void => {
     if (event.epoch !== turn?.epoch || !isTurn(state)) return;
-    // Of another attempt nothing was heard yet.
+    // No chunks of another attempt have been received yet.
     hasStart = event.fromStart || (hasStart && event.attempt === turn.attempt);
     turn = { epoch: event.epoch, attempt: event.attempt };
     if (!reader && hasStart && areTransient(event.chunks)) {
       for (const chunk of event.chunks) write(chunk);
       return;
     }
-    // A reader who has nothing takes it as it comes.
+    // A reader that has nothing takes the chunks as they are.
     const isNew = !reader && !initial;
     const fromStart = event.fromStart || (!reader && hasStart);
-    // What came before was heard when it wasn't known yet whose it is.
+    // Earlier chunks arrived before it was known that this turn is the target.
     if (!reader && !fromStart) return restart();
     const ownReader = begin(state.messageId);
     if (!fromStart || isNew) {
@@ -153,7 +192,7 @@ function pipeAnswer(events: EventBuffer, options: AnswerOptions, output: Output)
       for (const chunk of event.chunks) next.push(chunk);
       const missing = ownReader.catchUpTo(next.message(), next.openIds());
       if (!missing) return restart();
-      // What belongs to no part is passed on as it is.
+      // Chunks that belong to no part are passed on as they are.
       const rest = event.chunks.filter(({ type, transient }) => transient === true || isEnd(type));
       for (const chunk of [...missing, ...rest]) write(chunk);
     }
@@ -162,7 +201,7 @@ function pipeAnswer(events: EventBuffer, options: AnswerOptions, output: Output)
 
   const stored = (entry: Entry): void => {
     const [message] = viewOf([entry]);
-    // Where nothing was said, it isn't the message that it should have gone on with.
+    // An entry without parts doesn't have the id of the message that it should continue.
     const missing = message && begin(initial?.id ?? message.id).catchUpTo(message, new Map());
     for (const chunk of missing ?? []) write(chunk);
     if (!hasEnded) write(endOf(entry));
@@ -176,7 +215,7 @@ function pipeAnswer(events: EventBuffer, options: AnswerOptions, output: Output)
       if (turn.epoch === epoch) return;
     }
     if (lastSeq < historySeq || (!turn && lastSeq < (target.seq ?? Infinity))) return;
-    // Whoever was at it left nothing behind, or there is nobody who answers.
+    // The turn ended without an entry, or no agent answers.
     if (turn ? !isInTurn(state, turn.epoch) : state.state === "idle") end("over");
   };
 
@@ -194,7 +233,7 @@ function pipeAnswer(events: EventBuffer, options: AnswerOptions, output: Output)
         const { entry } = event;
         lastSeq = entry.seq;
         if (turn ? entry.epoch === turn.epoch : target.isAnswer(entry)) return stored(entry);
-        // That somebody is at work on it comes right behind it, though not always with it.
+        // The state of a turn that answers it follows right behind the entry, though not always with it.
         cancelCheck?.();
         if (lastSeq >= historySeq) cancelCheck = clock.after(settleMs, checkTurn);
         return;
@@ -206,7 +245,7 @@ function pipeAnswer(events: EventBuffer, options: AnswerOptions, output: Output)
       case "gone":
         return end("gone", event.error);
       case "away":
-        // What happens meanwhile is known only when it is joined again.
+        // Events are missed until the session is joined again.
         hasStart = false;
         cancelCheck?.();
     }
@@ -237,49 +276,9 @@ function endOf({ outcome, error }: Entry): Chunk {
   return { type: "finish" };
 }
 
-/** Which answer is waited for. */
-type AnswerTarget = {
-  isTurn(turn: TurnState): boolean;
-  /** Of an answer whose turn was over before it could be seen. */
-  isAnswer(entry: Entry): boolean;
-  /** The entry that asks for it: where all is said up to it and nobody is at work, there is no answer. */
-  readonly seq?: number;
-};
-
-/** The answer to what was said there. */
-export function answerTo(seq: number): AnswerTarget {
-  return {
-    seq,
-    isTurn: ({ upToSeq }) => upToSeq >= seq,
-    isAnswer: ({ role, upToSeq = 0 }) => role === "assistant" && upToSeq >= seq,
-  };
-}
-
-/** The rest of a message, after what was decided there. */
-export function continuationOf(messageId: string, seq: number): AnswerTarget {
-  return {
-    seq,
-    isTurn: (turn) => turn.messageId === messageId && turn.upToSeq >= seq,
-    isAnswer: (entry) => isAnother(entry, messageId, seq),
-  };
-}
-
-/** A message made anew. That is asked for without an entry: `after` is the last one before it. */
-export function regenerationOf(messageId: string, after: number): AnswerTarget {
-  return {
-    isTurn: (turn) => turn.messageId === messageId,
-    isAnswer: (entry) => isAnother(entry, messageId, after),
-  };
-}
-
-/** The answer of a turn that goes on. */
-export function answerOfTurn(epoch: number): AnswerTarget {
-  return { isTurn: (turn) => turn.epoch === epoch, isAnswer: (entry) => entry.epoch === epoch };
-}
-
 /**
- * A message that is made once more has its id again. Only where nothing was said, so that there is
- * nothing to take the place of what was there, it has another: then it tells how that ended.
+ * A regenerated message has the same id. Only where it has no parts, so that nothing replaces the old
+ * message, the entry has another id and only tells the outcome.
  */
 function isAnother(entry: Entry, messageId: string, after: number): boolean {
   if (entry.kind !== "message" || entry.role !== "assistant" || entry.seq <= after) return false;

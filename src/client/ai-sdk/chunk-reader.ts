@@ -4,18 +4,18 @@ import type { Part, UIMessage } from "../../protocol/message.ts";
 import { partToChunks } from "../../protocol/to-chunks.ts";
 import { isEqual } from "./tool-decisions.ts";
 
-/** A message as a reader of chunks has it, with the ids under which its texts are still open. */
+/** The message that a reader of chunks has. */
 export type ChunkReaderOptions = {
   readonly messageId: string;
-  /** What the reader had before the first chunk. */
+  /** The message before the first chunk. */
   readonly initial?: UIMessage | undefined;
 };
 
 export type ChunkReader = ReturnType<typeof createChunkReader>;
 
 /**
- * Knows what somebody has who reads a stream of chunks: `useChat` has no way back, so what it was told
- * once must not be told again, and what it must be told is only what is missing.
+ * Tracks the message that a reader of a stream of chunks has. `useChat` can't go back, so a chunk must
+ * not be repeated, and only what is missing may be sent.
  */
 export function createChunkReader({ messageId, initial }: ChunkReaderOptions) {
   const assembler = createAssembler({
@@ -24,7 +24,7 @@ export function createChunkReader({ messageId, initial }: ChunkReaderOptions) {
     maxBytes: Infinity,
     ...(initial && { initial }),
   });
-  /** By the index of their parts. */
+  /** The ids of open texts, by the index of their parts. */
   const openIds = new Map<number, string>();
 
   const trackOpenIds = (chunk: Chunk): void => {
@@ -47,9 +47,9 @@ export function createChunkReader({ messageId, initial }: ChunkReaderOptions) {
     openIds: (): ReadonlyMap<number, string> => openIds,
     message: (): UIMessage => assembler.message(),
     /**
-     * The chunks that bring the reader from what it has to this message, which it has been told then.
-     * Undefined where it has something that the message hasn't: that can't be taken back, and the
-     * reader is of no more use.
+     * Returns the chunks that bring the reader to the wanted message, and applies them. Undefined where
+     * the reader has something that the wanted message lacks: chunks can't take it back, and the reader
+     * is of no more use.
      */
     catchUpTo(wanted: UIMessage, wantedIds: ReadonlyMap<number, string>): Chunk[] | undefined {
       const has = assembler.message();
@@ -68,7 +68,7 @@ export function createChunkReader({ messageId, initial }: ChunkReaderOptions) {
         chunks.push({ type: "message-metadata", messageMetadata: wanted.metadata });
       }
       for (const chunk of chunks) push(chunk);
-      // Chunks can't say everything, such as which of two calls with one id they are about.
+      // Chunks can't express everything, such as which of two calls with one id they belong to.
       return isEqual(assembler.message().parts, wanted.parts) ? chunks : undefined;
     },
   };
@@ -100,11 +100,11 @@ function catchUpText(
   if (openId === undefined) return has === wants ? [] : undefined;
   if (!wants.startsWith(has) || (wantedId !== undefined && wantedId !== openId)) return undefined;
   const chunks = partToChunks({ ...wanted, id: openId, text: wants.slice(has.length) }, openId);
-  // It has begun already.
+  // Drop the start chunk: the part has begun already.
   return chunks.slice(1);
 }
 
-/** Where the input is known, only what became of the call: a stock client takes an input for a new call. */
+/** Where the input is known, only the rest of the call: a stock client takes an input for a new call. */
 function catchUpCall(known: Part, wanted: Part): Chunk[] | undefined {
   if (known["toolCallId"] !== wanted["toolCallId"]) return undefined;
   if (isEqual(known, wanted)) return [];

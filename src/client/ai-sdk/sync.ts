@@ -6,7 +6,7 @@ import { guarded } from "../observable.ts";
 import type { AnswerEnd } from "./answer.ts";
 import { hasDecisions } from "./tool-decisions.ts";
 
-/** What `useChat` returns, or a `Chat` of the AI SDK. */
+/** The result of `useChat`, or a `Chat` of the AI SDK. */
 export type ChatLike<Message extends ChatMessage = ChatMessage> = {
   readonly id: string;
   readonly status: "submitted" | "streaming" | "ready" | "error";
@@ -18,16 +18,16 @@ export type ChatLike<Message extends ChatMessage = ChatMessage> = {
 type EndedAnswer = { readonly epoch: number; readonly attempt: number };
 
 type ChatSync = {
-  /** The turn that was shown to its end here, or that somebody here wants to see no more of. */
+  /** The turn whose answer was shown to its end, or whose stream the page has left. */
   ended: EndedAnswer | undefined;
   update(): void;
 };
 
-/** How soon a chat is looked at again that is busy with something that we don't see. */
+/** How soon a chat is checked again that is busy with something outside this sync. */
 const busyRetryMs = 250;
 const failedRetryMs = 1_000;
 
-/** The chats that are kept like their sessions. */
+/** Keeps chats in sync with their sessions. */
 export function createChatSyncs<Message extends ChatMessage>(
   sessionOf: (chatId: string) => Session,
   clock: Clock,
@@ -40,7 +40,7 @@ export function createChatSyncs<Message extends ChatMessage>(
     answerEnded(chatId: string, { type, turn }: AnswerEnd): void {
       for (const sync of of(chatId)) {
         if (turn && type !== "restarted") sync.ended = turn;
-        // The chat learns of the end of its stream only after us.
+        // The chat sees the end of its stream only after this callback.
         clock.after(0, () => sync.update());
       }
     },
@@ -57,6 +57,39 @@ export function createChatSyncs<Message extends ChatMessage>(
       };
     },
   };
+}
+
+/**
+ * The messages that an idle chat should show; undefined where it does already. Stored messages come
+ * first, the same for all readers. The chat's own unstored ones stay: initial messages of the page in
+ * front, unsent messages behind, and decisions on tool calls that weren't sent yet.
+ */
+export function reconcile(
+  current: readonly UIMessage[],
+  { messages, answer, unsent }: Pick<SessionSnapshot, "messages" | "answer" | "unsent">,
+  { isWatched }: { isWatched: boolean },
+): UIMessage[] | undefined {
+  const local = new Map(current.map((message) => [message.id, message]));
+  const pending = new Set(unsent.map(({ id }) => id));
+  // Of an answer that the page has left, what it has seen stays until the answer is stored.
+  const seenId = isWatched ? undefined : answer?.messageId;
+  const stored = messages
+    .filter(({ id }) => !pending.has(id) && (id !== seenId || local.has(id)))
+    .map((message) => (message.id === seenId ? local.get(message.id)! : message));
+  const known = new Map(stored.map((message) => [message.id, message]));
+  const first = current.findIndex(({ id }) => known.has(id));
+  const isOwn = (message: UIMessage) => !known.has(message.id) && !isStored(message);
+  const before = current.slice(0, first === -1 ? undefined : first).filter(isOwn);
+  const after = first === -1 ? [] : current.slice(first).filter(isOwn);
+  const front = before.filter(({ role }) => role !== "user");
+  const back = [...before, ...after].filter(({ role }) => role === "user");
+  const wanted = stored.map((message) => {
+    const localMessage = local.get(message.id);
+    return localMessage && hasDecisions(localMessage, message) ? localMessage : message;
+  });
+  const all = [...front, ...wanted, ...back];
+  const isSame = all.length === current.length && all.every((each, at) => each === current[at]);
+  return isSame ? undefined : all;
 }
 
 function createChatSync<Message extends ChatMessage>(
@@ -83,7 +116,7 @@ function createChatSync<Message extends ChatMessage>(
       const hasUnseen = hasUnseenAnswer(snapshot, sync.ended);
       const current = chat.messages as unknown as readonly UIMessage[];
       if (reconcile(current, snapshot, { isWatched: hasUnseen })) {
-        // What is shown may be older than what the chat has: something was just typed, perhaps.
+        // Reconcile with the current messages again: the user may just have typed one.
         setMessages(
           chat,
           (current) => reconcile(current, snapshot, { isWatched: hasUnseen }) ?? current,
@@ -108,7 +141,7 @@ function createChatSync<Message extends ChatMessage>(
     try {
       await chat.resumeStream();
     } catch (error) {
-      // What the chat's own callbacks throw, at every try perhaps.
+      // The chat's own callbacks threw, and may throw at every try.
       waitMs = failedRetryMs;
       guarded(() => {
         throw error;
@@ -135,40 +168,7 @@ function hasUnseenAnswer({ state }: SessionSnapshot, ended: EndedAnswer | undefi
   return ended?.epoch !== state.epoch || ended.attempt !== state.attempt;
 }
 
-/**
- * What an idle chat should show, undefined where it does already. What the log has goes first and is the
- * same for everybody; the chat's own that was never stored stays where it is: what the page began
- * with in front, what couldn't be sent behind, and decisions on calls that weren't sent yet.
- */
-export function reconcile(
-  current: readonly UIMessage[],
-  { messages, answer, unsent }: Pick<SessionSnapshot, "messages" | "answer" | "unsent">,
-  { isWatched }: { isWatched: boolean },
-): UIMessage[] | undefined {
-  const local = new Map(current.map((message) => [message.id, message]));
-  const pending = new Set(unsent.map(({ id }) => id));
-  // Of an answer that nobody here wants to watch, what was seen of it stays until it is stored.
-  const seenId = isWatched ? undefined : answer?.messageId;
-  const stored = messages
-    .filter(({ id }) => !pending.has(id) && (id !== seenId || local.has(id)))
-    .map((message) => (message.id === seenId ? local.get(message.id)! : message));
-  const known = new Map(stored.map((message) => [message.id, message]));
-  const first = current.findIndex(({ id }) => known.has(id));
-  const isOwn = (message: UIMessage) => !known.has(message.id) && !isStored(message);
-  const before = current.slice(0, first === -1 ? undefined : first).filter(isOwn);
-  const after = first === -1 ? [] : current.slice(first).filter(isOwn);
-  const front = before.filter(({ role }) => role !== "user");
-  const back = [...before, ...after].filter(({ role }) => role === "user");
-  const wanted = stored.map((message) => {
-    const mine = local.get(message.id);
-    return mine && hasDecisions(mine, message) ? mine : message;
-  });
-  const all = [...front, ...wanted, ...back];
-  const isSame = all.length === current.length && all.every((each, at) => each === current[at]);
-  return isSame ? undefined : all;
-}
-
-/** Messages of a log say where they stand in it. */
+/** Stored messages carry their position in their metadata. */
 function isStored({ metadata }: UIMessage): boolean {
   return typeof metadata === "object" && metadata !== null && "flotilla" in metadata;
 }

@@ -1,30 +1,7 @@
 import type { Json } from "../../base/json.ts";
 import type { Part, ToolResult, UIMessage } from "../../protocol/message.ts";
 
-/**
- * What a user interface says of calls that the log doesn't know yet: outputs of tools that it ran, and
- * what its user has allowed.
- */
-export function decisionsIn(local: UIMessage, stored: UIMessage | undefined): ToolResult[] {
-  return callsOf(local).flatMap((part) => {
-    const known = callsOf(stored).findLast((each) => each["toolCallId"] === part["toolCallId"]);
-    return known && isAhead(part, known) ? [resultOf(part)] : [];
-  });
-}
-
-/** Whether the user interface knows of a call what the log doesn't. */
-export function hasDecisions(local: UIMessage, stored: UIMessage): boolean {
-  return decisionsIn(local, stored).length > 0;
-}
-
-/** The same decisions have the same id, so that saying them twice says them once. */
-export function toolResultId(messageId: string, results: readonly ToolResult[]): string {
-  return `t-${hash(JSON.stringify([messageId, results]))}`;
-}
-
-function callsOf(message: UIMessage | undefined): Part[] {
-  return (message?.parts ?? []).filter(({ toolCallId }) => typeof toolCallId === "string");
-}
+type Fields = { readonly [name: string]: unknown };
 
 const stateOrder: { readonly [state: string]: number } = {
   "input-available": 1,
@@ -33,6 +10,42 @@ const stateOrder: { readonly [state: string]: number } = {
   "output-available": 3,
   "output-error": 3,
 };
+
+/**
+ * The page's decisions on tool calls that aren't in the log yet: outputs of tools that it ran, and
+ * approvals of its user.
+ */
+export function decisionsIn(local: UIMessage, stored: UIMessage | undefined): ToolResult[] {
+  return callsOf(local).flatMap((part) => {
+    const known = callsOf(stored).findLast((each) => each["toolCallId"] === part["toolCallId"]);
+    return known && isAhead(part, known) ? [resultOf(part)] : [];
+  });
+}
+
+/** Whether the page has decisions that aren't in the log yet. */
+export function hasDecisions(local: UIMessage, stored: UIMessage): boolean {
+  return decisionsIn(local, stored).length > 0;
+}
+
+/** The same decisions have the same id, so that sending them twice stores them once. */
+export function toolResultId(messageId: string, results: readonly ToolResult[]): string {
+  return `t-${hash(JSON.stringify([messageId, results]))}`;
+}
+
+/** Whether two JSON values are equal. Undefined counts as absent. */
+export function isEqual(one: unknown, other: unknown): boolean {
+  if (one === other) return true;
+  if (typeof one !== "object" || typeof other !== "object" || !one || !other) return false;
+  if (Array.isArray(one) !== Array.isArray(other)) return false;
+  const [a, b] = [one as Fields, other as Fields];
+  for (const name in a) if (a[name] !== undefined && !isEqual(a[name], b[name])) return false;
+  for (const name in b) if (b[name] !== undefined && a[name] === undefined) return false;
+  return true;
+}
+
+function callsOf(message: UIMessage | undefined): Part[] {
+  return (message?.parts ?? []).filter(({ toolCallId }) => typeof toolCallId === "string");
+}
 
 function isAhead(part: Part, known: Part): boolean {
   const [is, was] = [
@@ -63,7 +76,7 @@ function resultOf(part: Part): ToolResult {
   };
 }
 
-/** 53 bits of a text: enough to tell the decisions on one message apart. */
+/** A 53-bit hash: enough to distinguish the decisions on one message. */
 function hash(text: string): string {
   let [high, low] = [0xdeadbeef, 0x41c6ce57];
   for (let at = 0; at < text.length; at++) {
@@ -73,16 +86,3 @@ function hash(text: string): string {
   }
   return `${(high >>> 0).toString(36)}${(low >>> 0).toString(36)}`;
 }
-
-/** Whether two JSON values say the same. What is undefined counts as absent. */
-export function isEqual(one: unknown, other: unknown): boolean {
-  if (one === other) return true;
-  if (typeof one !== "object" || typeof other !== "object" || !one || !other) return false;
-  if (Array.isArray(one) !== Array.isArray(other)) return false;
-  const [a, b] = [one as Fields, other as Fields];
-  for (const name in a) if (a[name] !== undefined && !isEqual(a[name], b[name])) return false;
-  for (const name in b) if (b[name] !== undefined && a[name] === undefined) return false;
-  return true;
-}
-
-type Fields = { readonly [name: string]: unknown };

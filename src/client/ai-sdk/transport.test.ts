@@ -326,7 +326,7 @@ describe.each([
     await chat.sendMessage({ text: "no, stop", messageId: chat.messages[0]!.id });
     expect([chat.status, chat.error!.message]).toEqual([
       "error",
-      "what was said can't be changed: send the corrected text as a new message",
+      "a stored message can't be changed: send the correction as a new one",
     ]);
   });
 
@@ -336,7 +336,7 @@ describe.each([
     expect(chat.status).toBe("error");
     expect(chat.error).toMatchObject({
       code: "not_found",
-      message: expect.stringContaining("give the transport an `agent`"),
+      message: expect.stringContaining("set `agent` of the transport"),
     });
   });
 

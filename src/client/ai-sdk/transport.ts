@@ -23,26 +23,26 @@ import { type ChatLike, createChatSyncs } from "./sync.ts";
 import { decisionsIn, toolResultId, isEqual } from "./tool-decisions.ts";
 
 export type ChatTransportOptions = ClientOptions & {
-  /** Default: one of its own, made of the other options. */
+  /** Default: a client of its own, created from the other options. */
   client?: Client;
-  /** Who answers in chats that are new: their sessions are made with the first message. */
+  /** The agents of new chats: the first message creates their sessions. */
   agent?: string | readonly string[];
 };
 
-/** What `useChat` takes as its `transport`. A chat's id is the id of its session. */
+/** The `transport` of `useChat`. A chat's id is the id of its session. */
 export type FlotillaTransport<Message extends ChatMessage = ChatMessage> =
   ChatTransport<Message> & {
     readonly resumeStreamIsReplay: true;
     readonly client: Client;
     session(chatId: string): Session;
-    /** Ends the answer that is being made, for everybody who watches it. Detaching doesn't. */
+    /** Ends the answer that is being made, for all its readers. Detaching doesn't. */
     stop(chatId: string): Promise<boolean>;
     /**
-     * Keeps a chat like its session until the returned function is called: its history, what others
-     * say, and answers that others asked for.
+     * Keeps a chat in sync with its session until the returned function is called: its history, messages
+     * of others, and answers that others requested.
      */
     follow(chat: ChatLike<Message>): () => void;
-    /** Ends its connection, unless the client is another's. */
+    /** Closes the client, unless it was passed as an option. */
     close(): void;
   };
 
@@ -53,9 +53,17 @@ type SendOptions<Message extends ChatMessage> = Parameters<
 type Signal = AbortSignal | undefined;
 type AnswerRequest = Pick<AnswerOptions, "target" | "initial">;
 
+type NewSessionOptions = {
+  sessionId: string;
+  agents: readonly string[];
+  clock: Clock;
+  random: Random;
+  signal: AbortSignal | undefined;
+};
+
 /**
- * Puts `useChat` on a session: what is said is stored before it is answered, the answer goes on while
- * nobody watches, and whoever comes back, by whichever tab or connection, sees the same.
+ * Connects `useChat` to a session: a message is stored before it is answered, the answer goes on without
+ * a reader, and every tab and connection shows the same.
  */
 export function createChatTransport<Message extends ChatMessage = ChatMessage>(
   options: ChatTransportOptions = {},
@@ -66,7 +74,7 @@ export function createChatTransport<Message extends ChatMessage = ChatMessage>(
   const chatSyncs = createChatSyncs<Message>((chatId) => client.session(chatId), clock);
   const created = new Set<string>();
 
-  /** A chat that is new has no session until something is said in it. */
+  /** A new chat has no session until its first message. */
   const ensureSession = async (chatId: string, signal: Signal): Promise<void> => {
     if (agent === undefined || created.has(chatId)) return;
     if (client.session(chatId).get().status !== "live") {
@@ -130,7 +138,7 @@ export function createChatTransport<Message extends ChatMessage = ChatMessage>(
     } else if (!isTurn(state) || state.messageId !== messageId) {
       throw new FlotillaError(
         "invalid_input",
-        "there is nothing to go on with: no call of the last answer has got an output or an approval",
+        "nothing to continue: no tool call of the last answer has an output or an approval",
       );
     }
     return { initial: message, target: continuationOf(messageId, seq) };
@@ -148,7 +156,7 @@ export function createChatTransport<Message extends ChatMessage = ChatMessage>(
     return { target: regenerationOf(target.id, lastSeq) };
   };
 
-  /** Listens first, then asks. */
+  /** Subscribes first, then requests. */
   const streamOf = async (
     chatId: string,
     signal: Signal,
@@ -203,31 +211,31 @@ export function createChatTransport<Message extends ChatMessage = ChatMessage>(
 
 function noSessionError(chatId: string, cause: unknown): FlotillaError {
   const message =
-    `there is no session ${chatId}: give the transport an \`agent\`, and it is made with the first ` +
-    "message, or make it by `client.sessions.create`";
+    `there is no session ${chatId}: set \`agent\` of the transport to create it with the first ` +
+    "message, or call `client.sessions.create`";
   return new FlotillaError("not_found", message, { cause });
 }
 
-/** A log keeps what was said: what looks like a correction would be dropped as a repetition. */
+/** A log never changes: an edited message with a stored id would be dropped as a duplicate. */
 function checkUnchanged(message: UIMessage, { messages }: SessionSnapshot): void {
   const stored = messages.find(({ id }) => id === message.id);
   if (!stored || isEqual(stored.parts, message.parts)) return;
   throw new FlotillaError(
     "conflict",
-    "what was said can't be changed: send the corrected text as a new message",
+    "a stored message can't be changed: send the correction as a new one",
   );
 }
 
-/** The answer that is meant: the one named, the one behind the question that is named, or the last. */
+/** The answer to regenerate: the named one, the one after the named question, or the last. */
 function answerAt(messages: readonly UIMessage[], named: string | undefined): UIMessage {
   const at = named === undefined ? -1 : messages.findIndex(({ id }) => id === named);
   const isAnswer = ({ role }: UIMessage) => role === "assistant";
   const answer = at === -1 ? messages.findLast(isAnswer) : messages.slice(at).find(isAnswer);
   if (answer) return answer;
-  throw new FlotillaError("not_found", "there is no answer yet that could be made anew");
+  throw new FlotillaError("not_found", "there is no answer to regenerate yet");
 }
 
-/** Without what we say of a message ourselves. */
+/** Without the metadata that Flotilla adds. */
 function ownMetadata(metadata: unknown): Json | undefined {
   if (typeof metadata !== "object" || metadata === null || Array.isArray(metadata)) {
     return metadata as Json | undefined;
@@ -236,17 +244,9 @@ function ownMetadata(metadata: unknown): Json | undefined {
   return Object.keys(own).length === 0 ? undefined : own;
 }
 
-type NewSessionOptions = {
-  sessionId: string;
-  agents: readonly string[];
-  clock: Clock;
-  random: Random;
-  signal: AbortSignal | undefined;
-};
-
 /**
- * Makes the session of a chat that is new. What is said in it waits for a connection as it does in any
- * other: with its id a session is made once, however often it is asked for.
+ * Creates the session of a new chat. Waits for a connection, as messages do. With its id a session is
+ * created once, however often the request is repeated.
  */
 async function createSession(client: Client, options: NewSessionOptions): Promise<void> {
   const { sessionId, agents, clock, random, signal } = options;
@@ -262,14 +262,14 @@ async function createSession(client: Client, options: NewSessionOptions): Promis
   }
 }
 
-/** Whether there is hope: not where something else answers at that address. */
+/** Whether a retry may help: not where another program answers at that address. */
 function isTransient(error: unknown): error is FlotillaError {
   if (!(error instanceof FlotillaError) || !transientCodePattern.test(error.code)) return false;
   const status = error.details?.["status"];
   return typeof status !== "number" || status >= 500;
 }
 
-/** Waits until all of a session is here, and gives it. Rejects where there is none, unless `orGone`. */
+/** Resolves once a session is live. Rejects where there is none, unless `orGone`. */
 function whenLive(
   session: Session,
   signal: AbortSignal | undefined,
@@ -296,7 +296,7 @@ function whenLive(
   });
 }
 
-/** The same, but a signal that fires first ends the wait: what was asked for may happen all the same. */
+/** The same promise, but a signal that fires first rejects it; the request may still be performed. */
 function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   return new Promise((resolve, reject) => {
     const onAbort = () => reject(abortError());
@@ -306,9 +306,9 @@ function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Pr
   });
 }
 
-/** By its name `useChat` knows that nothing went wrong. */
+/** By its name `useChat` recognises an abort, which is no failure. */
 function abortError(): Error {
-  return new DOMException("the wait was cut short", "AbortError");
+  return new DOMException("the wait was aborted", "AbortError");
 }
 
 function goneError({ sessionId }: Session): FlotillaError {

@@ -12,6 +12,10 @@ import { useClient } from "./provider.ts";
 export type UsedSession = SessionSnapshot &
   Pick<Session, "sessionId" | "send" | "stop" | "regenerate" | "toolResult" | "read">;
 
+export type HookOptions = { client?: Client };
+
+type Readable = Pick<Session, "get" | "read" | "subscribe">;
+
 const idleSession: SessionSnapshot = {
   status: "idle",
   messages: [],
@@ -19,9 +23,19 @@ const idleSession: SessionSnapshot = {
   state: { state: "idle" },
   lastSeq: 0,
 };
-const open = (client: Client, sessionId: string) => client.session(sessionId);
 
-/** A session as it is now, followed while the component is there. */
+const notConnected: ConnectionState = { status: "idle" };
+const noInbox: InboxSnapshot = { status: "idle", sessions: [] };
+const notWatched: WatchedSnapshot<never> = { status: "idle" };
+const nothing: Watched<never> = { get: () => notWatched, subscribe: () => () => {} };
+const open = (client: Client, sessionId: string) => client.session(sessionId);
+const openInbox = (client: Client) => client.inbox();
+const openTask = (client: Client, taskId: string): Watched<TaskView> =>
+  taskId === "" ? nothing : client.tasks.watch(taskId);
+const openRun = (client: Client, runId: string): Watched<RunView> =>
+  runId === "" ? nothing : client.runs.watch(runId);
+
+/** A session's snapshot, followed while the component is mounted. */
 export function useSession(sessionId: string, options: { client?: Client } = {}): UsedSession {
   const client = useClient(options.client);
   const snapshot = useStore(useOpened(open, client, sessionId), idleSession);
@@ -29,7 +43,55 @@ export function useSession(sessionId: string, options: { client?: Client } = {})
   return useMemo(() => ({ ...snapshot, ...verbs }), [snapshot, verbs]);
 }
 
-/** The same functions for as long as the session is the same, so that effects may depend on them. */
+/** The state of the connection. */
+export function useConnection({ client }: HookOptions = {}): ConnectionState {
+  return useStore(useClient(client).connection, notConnected);
+}
+
+/** The user's sessions with unread counts, as they change. */
+export function useInbox({ client: provided }: HookOptions = {}): InboxSnapshot {
+  return useStore(useOpened(openInbox, useClient(provided), ""), noInbox);
+}
+
+/** A task and its progress, as they change. Without an id, nothing is watched. */
+export function useTask(
+  taskId: string | null | undefined,
+  { client: provided }: HookOptions = {},
+): WatchedSnapshot<TaskView> {
+  return useStore(useOpened(openTask, useClient(provided), taskId ?? ""), notWatched);
+}
+
+/** A run of a flow, as it changes. Without an id, nothing is watched. */
+export function useRun(
+  runId: string | null | undefined,
+  { client: provided }: HookOptions = {},
+): WatchedSnapshot<RunView> {
+  return useStore(useOpened(openRun, useClient(provided), runId ?? ""), notWatched);
+}
+
+/** Marks a session as read while its page is visible. */
+export function markReadWhileVisible(session: Readable): () => void {
+  let readSeq = 0;
+  const markRead = () => {
+    const { status, lastSeq } = session.get();
+    if (status !== "live" || lastSeq <= readSeq || !isPageVisible()) return;
+    const before = readSeq;
+    readSeq = lastSeq;
+    // A read mark that is lost is sent again with the next change, at the latest when the session rejoins.
+    session.read(lastSeq).catch(() => {
+      if (readSeq === lastSeq) readSeq = before;
+    });
+  };
+  const stop = session.subscribe(markRead);
+  const stopVisibility = defaultNetwork.onChange(markRead);
+  markRead();
+  return () => {
+    stop();
+    stopVisibility();
+  };
+}
+
+/** Stable functions for as long as the session stays the same, so that effects may depend on them. */
 function methodsOf(client: Client, sessionId: string): Omit<UsedSession, keyof SessionSnapshot> {
   const session = () => client.session(sessionId);
   return {
@@ -42,53 +104,14 @@ function methodsOf(client: Client, sessionId: string): Omit<UsedSession, keyof S
   };
 }
 
-export type HookOptions = { client?: Client };
-
-const notConnected: ConnectionState = { status: "idle" };
-const noInbox: InboxSnapshot = { status: "idle", sessions: [] };
-const notWatched: WatchedSnapshot<never> = { status: "idle" };
-const nothing: Watched<never> = { get: () => notWatched, subscribe: () => () => {} };
-
-const openInbox = (client: Client) => client.inbox();
-const openTask = (client: Client, taskId: string): Watched<TaskView> =>
-  taskId === "" ? nothing : client.tasks.watch(taskId);
-const openRun = (client: Client, runId: string): Watched<RunView> =>
-  runId === "" ? nothing : client.runs.watch(runId);
-
-/** How the connection is doing. */
-export function useConnection({ client }: HookOptions = {}): ConnectionState {
-  return useStore(useClient(client).connection, notConnected);
-}
-
-/** The user's sessions with what is unread, as they change. */
-export function useInbox({ client: provided }: HookOptions = {}): InboxSnapshot {
-  return useStore(useOpened(openInbox, useClient(provided), ""), noInbox);
-}
-
-/** A task as it goes on, its progress among it. Without an id, nothing is looked at. */
-export function useTask(
-  taskId: string | null | undefined,
-  { client: provided }: HookOptions = {},
-): WatchedSnapshot<TaskView> {
-  return useStore(useOpened(openTask, useClient(provided), taskId ?? ""), notWatched);
-}
-
-/** A run of a flow as it goes on. Without an id, nothing is looked at. */
-export function useRun(
-  runId: string | null | undefined,
-  { client: provided }: HookOptions = {},
-): WatchedSnapshot<RunView> {
-  return useStore(useOpened(openRun, useClient(provided), runId ?? ""), notWatched);
-}
-
-/** A store's value. On a server, and while its page is hydrated: what it is at first. */
+/** A store's value. During server rendering and hydration: the initial one. */
 function useStore<Value>(store: Store<Value>, first: Value): Value {
   return useSyncExternalStore(store.subscribe, store.get, () => first);
 }
 
 /**
- * What a client has under an id, as a store that is the same for as long as both are. The client is
- * asked for it only by a page that shows it: a server would keep a handle of every id that it renders.
+ * A client's store for an id, stable for as long as both stay the same. It is opened on its first use in
+ * a page: server rendering would otherwise keep a handle of every id that it renders.
  */
 function useOpened<Value>(
   open: (client: Client, id: string) => Store<Value>,
@@ -100,28 +123,4 @@ function useOpened<Value>(
     const store = () => (opened ??= open(client, id));
     return { get: () => store().get(), subscribe: (listener) => store().subscribe(listener) };
   }, [open, client, id]);
-}
-
-type Readable = Pick<Session, "get" | "read" | "subscribe">;
-
-/** Marks what a session shows as read, while its page is to be seen. */
-export function markReadWhileVisible(session: Readable): () => void {
-  let readSeq = 0;
-  const markRead = () => {
-    const { status, lastSeq } = session.get();
-    if (status !== "live" || lastSeq <= readSeq || !isPageVisible()) return;
-    const before = readSeq;
-    readSeq = lastSeq;
-    // One that is lost is said again with the next change, at the latest when the session is live again.
-    session.read(lastSeq).catch(() => {
-      if (readSeq === lastSeq) readSeq = before;
-    });
-  };
-  const stop = session.subscribe(markRead);
-  const stopVisibility = defaultNetwork.onChange(markRead);
-  markRead();
-  return () => {
-    stop();
-    stopVisibility();
-  };
 }

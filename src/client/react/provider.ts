@@ -4,15 +4,15 @@ import type { Client } from "../client.ts";
 
 const ClientContext = createContext<Client | undefined>(undefined);
 
-/** Gives a client to the hooks below it. */
+/** Provides a client to the hooks below it. */
 export function FlotillaProvider({ client, children }: { client: Client; children?: ReactNode }) {
   return createElement(ClientContext.Provider, { value: client }, children);
 }
 
-/** The client that hooks use: the one that is given, else that of the provider above. */
-export function useClient(given?: Client): Client {
+/** The client of a hook: its option, else that of the provider above. */
+export function useClient(own?: Client): Client {
   const provided = useContext(ClientContext);
-  const client = given ?? provided;
+  const client = own ?? provided;
   if (client) return client;
   throw new FlotillaError(
     "invalid_input",

@@ -5,7 +5,7 @@ import type { FlotillaTransport } from "../ai-sdk/transport.ts";
 import type { ConnectionState } from "../socket/status.ts";
 import { markReadWhileVisible, useConnection } from "./hooks.ts";
 
-/** What this needs of what `useChat` returns. */
+/** The part of `useChat`'s result that this needs. */
 type UsedChat<Message extends ChatMessage> = {
   readonly id: string;
   readonly status: ChatLike["status"];
@@ -16,15 +16,15 @@ type UsedChat<Message extends ChatMessage> = {
 };
 
 export type Shared = {
-  /** Ends the answer that is being made, for everybody who watches it. */
+  /** Ends the answer that is being made, for all its readers. */
   stop(): Promise<void>;
   readonly connection: ConnectionState;
 };
 
 /**
- * Keeps what `useChat` shows like the session behind it: its history, what other tabs and people say,
- * and the answers that they get. What is shown is marked as read. `stop` of the AI SDK only stops
- * watching; this one ends the answer.
+ * Keeps the messages of `useChat` in sync with the session: its history, messages of other tabs and
+ * users, and their answers. Marks what is shown as read. The `stop` of the AI SDK only stops reading;
+ * this one ends the answer.
  */
 export function useSharedChat<Message extends ChatMessage, Chat extends UsedChat<Message>>(
   chat: Chat & UsedChat<Message>,
@@ -55,7 +55,7 @@ export function useSharedChat<Message extends ChatMessage, Chat extends UsedChat
   const stop = useCallback(async () => {
     const stopped = transport.stop(id);
     if (transport.client.connection.get().status !== "open") {
-      // The word goes out when there is a connection again; here it is over at once.
+      // The stop is sent once there is a connection again; locally it takes effect at once.
       stopped.catch(() => {});
       return latest.current.stop();
     }
@@ -63,7 +63,7 @@ export function useSharedChat<Message extends ChatMessage, Chat extends UsedChat
     try {
       wasMade = await stopped;
     } finally {
-      // There was no answer to end, perhaps not yet: then at least nobody waits here.
+      // There was no answer to stop, perhaps not yet: at least end the local wait.
       if (!wasMade) await latest.current.stop();
     }
   }, [id, transport]);

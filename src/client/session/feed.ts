@@ -12,17 +12,17 @@ import { createClientView, type ClientView } from "./view.ts";
 import { createListenerSet, guarded } from "../observable.ts";
 import { createSubscription, type FeedContext, type Subscription } from "../socket/subscription.ts";
 
-/** A session as it is followed: joined on every connection, from the place that it has. */
+/** A followed session: joined on every connection, from its position. */
 export type SessionFeed = {
   readonly subscription: Subscription<SessionSnapshot>;
   readonly view: ClientView;
   readonly position: SessionPosition;
   on(listener: (event: SessionEvent) => void): () => void;
-  /** What has happened behind a place, as somebody hears it who listens only now. */
+  /** The events after a position, as a new listener gets them. */
   replay(after: number): SessionEvent[];
   onLost(): void;
   take(frame: SessionFrame): void;
-  /** Forgets what it knows; where it is followed, it is joined from the first entry on. */
+  /** Forgets its entries; where it is followed, it is joined again from the first entry. */
   forget(): void;
 };
 

@@ -13,7 +13,7 @@ type SessionParts = {
   newId: () => string;
 };
 
-/** The handle that programs have of a session. */
+/** The application's handle of a session. */
 export function openSession(sessionId: string, parts: SessionParts): Session {
   const { feed, queue, newId } = parts;
   const { view, subscription } = feed;
@@ -37,7 +37,7 @@ export function openSession(sessionId: string, parts: SessionParts): Session {
     try {
       const ack = await queue.submit({ type: "send", session: sessionId, message: frame }, signal);
       const { seq = 0, messageId = id, duplicate = false } = ack;
-      // Where it is followed, the entry itself comes in a moment.
+      // Where the session is followed, the entry itself arrives in a moment.
       apply(() => view.stored(id, subscription.isActive ? seq : undefined));
       subscription.revive();
       return { seq, messageId, duplicate };
@@ -50,7 +50,7 @@ export function openSession(sessionId: string, parts: SessionParts): Session {
     }
   };
 
-  /** However often it is asked for, one is on its way at a time. */
+  /** Sends the latest read mark, one at a time however many are requested. */
   const sendRead = async (): Promise<void> => {
     while (readSeq < requestedSeq) {
       const seq = requestedSeq;
@@ -66,7 +66,7 @@ export function openSession(sessionId: string, parts: SessionParts): Session {
     on: feed.on,
     events(options = {}) {
       let reader: AsyncIterableIterator<SessionEvent> | undefined;
-      // It begins with the first `next`, and so may as well be loaded then.
+      // Reading begins with the first `next`, so load the module then.
       const begun = async () => {
         const { readEvents } = await loadLazyModule();
         return (reader ??= readEvents(feed, options, errorFromWire));
@@ -82,7 +82,7 @@ export function openSession(sessionId: string, parts: SessionParts): Session {
     send: (message, options = {}) => handled(send(message, options)),
     stop({ epoch } = {}) {
       const { state } = feed.position;
-      // Named, the turn can be asked for again without ending another one.
+      // Naming the turn makes a repeated stop safe: it can't end a later turn.
       const turn = epoch ?? (isTurn(state) ? state.epoch : undefined);
       const ack = queue.submit({ type: "stop", session: sessionId, epoch: turn });
       return handled(ack.then(({ done = false }) => done));
@@ -99,7 +99,7 @@ export function openSession(sessionId: string, parts: SessionParts): Session {
       requestedSeq = Math.max(requestedSeq, seq);
       reading ??= sendRead().finally(() => {
         reading = undefined;
-        // One that was refused isn't asked for again by the next.
+        // The next call must not repeat one that was refused.
         requestedSeq = readSeq;
       });
       return handled(reading);
@@ -107,7 +107,7 @@ export function openSession(sessionId: string, parts: SessionParts): Session {
   };
 }
 
-/** Who doesn't wait for the outcome isn't ended by it. Who does is told all the same. */
+/** Marks a rejection as handled, so that a caller that ignores the promise isn't ended by it. */
 function handled<T>(promise: Promise<T>): Promise<T> {
   promise.catch(() => {});
   return promise;

@@ -3,26 +3,26 @@ import { type Entry, isTurn, type SessionState } from "../../protocol/message.ts
 import type { SessionEvent } from "./session.ts";
 
 /**
- * What one followed session knows of its place in the log, and of the answer that is being made.
+ * The position of a followed session in its log, and in the answer that is being made.
  *
- * `away`: nothing that comes counts. `joining`: a join was sent, and what comes before its own answer is
- * of an earlier one. `joined`: entries follow from the place that the join named, without a gap.
+ * `away`: frames are ignored. `joining`: a join was sent, and frames before its answer belong to an
+ * earlier one. `joined`: entries follow from the join's position, without a gap.
  */
 export type SessionPosition = {
   readonly phase: "away" | "joining" | "joined";
-  /** The last entry that is here. */
+  /** The last entry that the client has. */
   readonly lastSeq: number;
   readonly lastMessageId?: string | undefined;
-  /** Of the log that the entries here are of. */
+  /** The log that the client's entries are of. */
   readonly incarnation?: string | undefined;
-  /** Of the log that was joined: until the `reset` has come, what is here may be of another. */
+  /** The log that was joined: until a `reset` arrives, the client's entries may be of another. */
   readonly joinedIncarnation?: string | undefined;
   readonly state: SessionState;
-  /** Up to where there was history when it was joined. */
+  /** The last entry of the log when it was joined. */
   readonly historySeq: number;
-  /** The answer that chunks have told of. */
+  /** The answer that the last chunks belong to. */
   readonly answer?: AnswerPosition | undefined;
-  /** Turns up to this one have their entry, so that chunks of theirs are stale. */
+  /** Turns up to this one have their entries, so that chunks of theirs are stale. */
   readonly endedEpoch: number;
 };
 
@@ -32,7 +32,7 @@ export type AnswerPosition = {
   readonly nextIndex: number;
 };
 
-/** Frames that tell what happens in a session. */
+/** Frames that are events of a session. */
 export type PositionFrame = Extract<
   ServerFrame,
   { type: "joined" | "reset" | "entries" | "state" | "chunks" }
@@ -41,7 +41,7 @@ export type PositionFrame = Extract<
 export type PositionUpdate = {
   readonly position: SessionPosition;
   readonly events: readonly SessionEvent[];
-  /** Something is missing: join again from what is there. */
+  /** Something is missing: join again from the position. */
   readonly gap: boolean;
 };
 
@@ -53,15 +53,15 @@ export const initialPosition: SessionPosition = {
   endedEpoch: 0,
 };
 
-/** Whether all that there was when it was joined is here. */
+/** Whether the client has all entries that existed when it joined. */
 export function isCaughtUp({ phase, lastSeq, historySeq }: SessionPosition): boolean {
   return phase === "joined" && lastSeq >= historySeq;
 }
 
-/** Decides what a frame adds to what is known. Frames of other connections must not come here. */
+/** Decides how a frame advances the position. The caller drops frames of other connections. */
 export function applyFrame(position: SessionPosition, frame: PositionFrame): PositionUpdate {
   if (frame.type === "joined") return join(position, frame);
-  // What an earlier join of this connection still brings comes again after the answer to this one.
+  // Frames of an earlier join on this connection come again after the answer to this one.
   if (position.phase !== "joined") return unchanged(position);
   switch (frame.type) {
     case "reset": {
@@ -82,7 +82,7 @@ export function applyFrame(position: SessionPosition, frame: PositionFrame): Pos
     case "chunks":
       return applyChunks(position, frame);
     default:
-      // A newer server may say more.
+      // A newer server may send more types.
       return unchanged(position);
   }
 }
@@ -136,7 +136,7 @@ function applyChunks(
   let { chunks } = frame;
   const { answer } = position;
   const noChange = unchanged(position);
-  // Positive where these are of a later answer than the one that is known.
+  // Positive where the chunks are of a later answer than the known one.
   const ahead = answer ? epoch - answer.epoch || attempt - answer.attempt : 1;
   if (ahead < 0 || epoch <= position.endedEpoch) return noChange;
   const fromStart = index === 0;
@@ -154,7 +154,7 @@ function applyChunks(
   };
 }
 
-/** An answer that isn't made any more is forgotten, once the entry that it became would be here. */
+/** Forgets an answer that isn't being made any more, once its entry would have arrived. */
 function dropVoidAnswer(
   position: SessionPosition,
   events: readonly SessionEvent[],

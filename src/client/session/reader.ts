@@ -3,17 +3,17 @@ import { errorFromWire } from "../http.ts";
 import type { SessionFeed } from "./feed.ts";
 import type { SessionEvent, SessionEventsOptions } from "./session.ts";
 
-// What may wait for a reader, besides what there was when it began.
+// How many events may wait for a reader, besides the replayed ones.
 const maxQueued = 20_000;
 
 /**
- * What there is of a session and then what happens, one after the other. It begins with the first
- * `next`, so that one that nobody reads holds nothing.
+ * Iterates over a session's replayed events, then over new ones. It begins with the first `next`, so that
+ * an iterator that isn't read holds nothing.
  */
 export function readEvents(
   feed: Pick<SessionFeed, "replay" | "on">,
   { signal, after = 0 }: SessionEventsOptions,
-  // Not imported: of a module that both files need, bundlers make a third one, loaded at once as well.
+  // A parameter, because bundlers would put a shared import into a third chunk that is loaded at once.
   makeError: typeof errorFromWire,
 ): AsyncIterableIterator<SessionEvent> {
   let queue: SessionEvent[] = [];
@@ -38,7 +38,7 @@ export function readEvents(
   const push = (event: SessionEvent) => {
     if (event.type === "entry" && event.entry.seq <= after) return;
     if (queue.length - nextIndex >= maxQueued + replayed) {
-      const message = `${maxQueued} events wait to be read: read faster`;
+      const message = `${maxQueued} events are unread: read faster`;
       error = makeError({ code: "overloaded", message, details: { queueMost: maxQueued } });
       return finish();
     }
@@ -52,7 +52,7 @@ export function readEvents(
     stop = feed.on(push);
     signal?.addEventListener("abort", abort);
     if (signal?.aborted) abort();
-    // It was gone already, and that was told before there was anything to leave.
+    // The replay contained `gone`, before `stop` was set.
     else if (isOver) finish();
     for (;;) {
       while (nextIndex < queue.length) yield queue[nextIndex++]!;
@@ -67,7 +67,7 @@ export function readEvents(
   return {
     next: () => events.next(),
     return() {
-      // A generator that waits for an event would end with the next one only.
+      // Wakes the generator, which would otherwise end only with its next event.
       abort();
       return events.return();
     },

@@ -6,59 +6,59 @@ import type { Waiting } from "../../protocol/waiting.ts";
 import type { Store } from "../observable.ts";
 
 /**
- * One session, followed while somebody listens: over whichever connection there is, from the place
- * that it has. What is sent is sent again, with the same id, until it is acked or refused.
+ * One session, followed while there are listeners: over any connection, from its position. A message is
+ * sent again with the same id until it is acked or refused.
  */
 export type Session = Store<SessionSnapshot> & {
   readonly sessionId: string;
   /**
-   * Everything as it comes, for those who build something else of it. Follows while it listens. Who
-   * listens later than others hears at once what they know: `joined`, every entry in order, and of an
-   * answer that is being made its chunks from the start. A session that is gone is joined anew.
+   * Calls back with every event, and follows the session until the returned function is called. A late
+   * listener first gets the known events: `joined`, every entry in order, and the chunks of the current
+   * answer from the start. A session that is gone is joined again.
    */
   on(listener: (event: SessionEvent) => void): () => void;
-  /** The same to iterate over. A reader that is too slow gets `overloaded`, not endless memory. */
+  /** The same events to iterate over. A reader that is too slow gets `overloaded`. */
   events(options?: SessionEventsOptions): AsyncIterableIterator<SessionEvent>;
   /** Resolves once it is stored. */
   send(message: string | readonly Part[], options?: SendOptions): Promise<Sent>;
-  /** Ends the answer that is being made; whether there was one. */
+  /** Ends the answer that is being made; resolves to whether there was one. */
   stop(options?: StopOptions): Promise<boolean>;
-  /** Has an answer made anew, the last one unless told. */
+  /** Regenerates an answer. Default: the last one. */
   regenerate(options?: RegenerateOptions): Promise<{ readonly seq?: number }>;
   toolResult(
     messageId: string,
     results: readonly ToolResult[],
     options?: ToolResultOptions,
   ): Promise<{ readonly seq: number }>;
-  /** Says up to where the user has read. Default: everything that is shown. */
+  /** Marks the session as read by the user up to an entry. Default: the last one. */
   read(seq?: number): Promise<void>;
 };
 
 export type SessionEventsOptions = {
   signal?: AbortSignal;
-  /** Only entries behind this place. Default 0: all. */
+  /** Only entries after this one. Default 0: all. */
   after?: number;
 };
 
 export type SendOptions = {
-  /** Of the message. Sending the same id again stores nothing new. Default: a fresh one. */
+  /** The message's id. Sending the same id again stores nothing new. Default: a fresh one. */
   id?: string;
   metadata?: Json;
-  /** The agent that is asked, where there are several. */
+  /** The agent that answers, where there are several. */
   to?: string;
-  /** Gives up waiting, and sending if it hasn't gone out. What was sent may be stored all the same. */
+  /** Ends the wait, and removes the message where it wasn't sent. A sent one may still be stored. */
   signal?: AbortSignal;
 };
 
 export type Sent = {
   readonly seq: number;
   readonly messageId: string;
-  /** It was stored before, under the same id. */
+  /** It was stored before with the same id. */
   readonly duplicate: boolean;
 };
 
 export type StopOptions = {
-  /** Only this turn. Default: whatever runs. */
+  /** Only this turn. Default: the current one. */
   epoch?: number;
 };
 
@@ -68,24 +68,24 @@ export type ToolResultOptions = { id?: string };
 
 export type SessionSnapshot = {
   /**
-   * `idle`: not followed. `joining`: history is on its way. `live`: all of it is here, and it is
-   * followed. `away`: followed, but the connection is lost. `gone`: deleted, removed, refused.
+   * `idle`: not followed. `joining`: history is arriving. `live`: followed, with all of its history.
+   * `away`: followed, but the connection is lost. `gone`: deleted, removed, or refused.
    */
   readonly status: "idle" | "joining" | "live" | "away" | "gone";
   /**
-   * What is shown: stored messages, in their places those that are made anew or continued, behind them
-   * the answer that is being made, then what was sent here and isn't acked yet. Messages that haven't
-   * changed are the same objects.
+   * The messages to show: stored ones (a regenerated or continued one in its place), then the answer
+   * that is being made, then messages sent here that aren't acked yet. Unchanged messages are the same
+   * objects.
    */
   readonly messages: readonly UIMessage[];
-  /** The answer that is being made, if something of it is known. Also in `messages`. */
+  /** The answer that is being made, once it has begun. Also in `messages`. */
   readonly answer?: LiveAnswer;
-  /** Where the turn stands that is to make it, while it waits for a permit of its agent's throttle. */
+  /** The turn's position in the queue, while it waits for a permit of its agent's throttle. */
   readonly waiting?: Waiting;
-  /** What was sent here and isn't stored yet as far as is known, or was refused. */
+  /** Messages sent here that aren't known to be stored yet, or were refused. */
   readonly unsent: readonly Unsent[];
   readonly state: SessionState;
-  /** The last entry that is here. */
+  /** The last entry that the client has. */
   readonly lastSeq: number;
   readonly incarnation?: string;
   /** Why it is `gone`. */
@@ -107,10 +107,10 @@ export type Unsent = {
   readonly error?: FlotillaError;
 };
 
-/** What happens in a session. Gaps, doubles and what is stale are taken out already. */
+/** An event of a session. Gaps, duplicates and stale events are already removed. */
 export type SessionEvent =
   | { readonly type: "joined"; readonly lastSeq: number; readonly state: SessionState }
-  /** What was known of the session is void; its entries follow from the first. */
+  /** The known entries are void; the log follows from its first entry. */
   | { readonly type: "reset"; readonly reason: "ahead" | "incarnation" | "mismatch" }
   /** Exactly 1…n, each once, in order. */
   | { readonly type: "entry"; readonly entry: Entry }
@@ -119,10 +119,10 @@ export type SessionEvent =
       readonly type: "chunks";
       readonly epoch: number;
       readonly attempt: number;
-      /** What was known of the answer is void: these begin it, from `start`. */
+      /** The known part of the answer is void: these chunks begin it, from `start`. */
       readonly fromStart: boolean;
       readonly chunks: readonly Chunk[];
     }
-  /** The connection is lost, and being made again. */
+  /** The connection is lost, and the client reconnects. */
   | { readonly type: "away" }
   | { readonly type: "gone"; readonly error: FlotillaError };

@@ -7,18 +7,18 @@ import { areTransient, type Waiting, waitingAfter, waitingChunk } from "../../pr
 import { asError } from "../http.ts";
 import type { LiveAnswer, SessionEvent, SessionSnapshot, Unsent } from "./session.ts";
 
-/** What of a session is shown: its entries, the answer that is being made, what isn't stored yet. */
+/** The messages of a session: its entries, the answer that is being made, and unsent messages. */
 export type ClientView = {
   take(event: SessionEvent, state: SessionState): void;
   entries(after: number): readonly Entry[];
   readonly live: AnswerStream | undefined;
-  /** The answer isn't made any more. */
+  /** The answer isn't being made any more. */
   endAnswer(): void;
-  /** Adds what is sent here, or says that it was refused. */
+  /** Adds a message that is being sent, or replaces it with its refusal. */
   unsent(message: Unsent): void;
-  /** It is stored, or given up. With a `seq`, it is shown until that entry is here. */
+  /** The message is stored or abandoned. With a `seq`, it is shown until that entry arrives. */
   stored(id: string, seq?: number): void;
-  /** Forgets the log. What isn't stored yet stays. */
+  /** Forgets the log. Unsent messages stay. */
   clear(): void;
   snapshot(now: SnapshotParts): SessionSnapshot;
 };
@@ -28,10 +28,32 @@ type SnapshotParts = Pick<SessionSnapshot, "status" | "state" | "lastSeq"> & {
   readonly error?: FlotillaError | undefined;
 };
 
-/** Refused messages are kept for people to see, so many of them. */
-const maxRefused = 50;
+type ChunksEvent = Extract<SessionEvent, { type: "chunks" }>;
 
-/** `onLoaded`: more of what is known can be shown. */
+/** The answer that is being made, assembled from its chunks. */
+type AnswerStream = {
+  readonly epoch: number;
+  readonly attempt: number;
+  push(chunks: readonly Chunk[]): void;
+  /** The same object until more chunks arrive. Undefined before it begins, or before the assembler loads. */
+  answer(): LiveAnswer | undefined;
+  /** Its turn's position in the queue, while it waits for a permit. */
+  readonly waiting: Waiting | undefined;
+  /** The chunks so far, from `start` on. */
+  snapshot(): readonly Chunk[];
+};
+
+type LazyModule = typeof import("../lazy.ts");
+
+/** How many refused messages are kept to be shown. */
+const maxRefused = 50;
+// The server bounds answers; this only bounds memory.
+const maxAnswerBytes = 64 * 1024 * 1024;
+
+let makeAssembler: LazyModule["createAssembler"] | undefined;
+let loadingModule: Promise<LazyModule> | undefined;
+
+/** `onLoaded` is called when the assembler is loaded and more can be shown. */
 export function createClientView(onLoaded: () => void): ClientView {
   let view: MessageView = createMessageView();
   let log: Entry[] = [];
@@ -43,7 +65,7 @@ export function createClientView(onLoaded: () => void): ClientView {
   const drop = (id: string) => {
     if (unsent.delete(id)) unsentList = undefined;
   };
-  /** A log that was replaced may be without what was stored: nothing will come for it. */
+  /** Drops acked messages whose entries won't come, because the log was replaced. */
   const dropAcked = (isLost: (seq: number) => boolean) => {
     for (const { id, seq } of unsent.values()) if (seq !== undefined && isLost(seq)) drop(id);
   };
@@ -124,7 +146,7 @@ export function createClientView(onLoaded: () => void): ClientView {
     },
     snapshot({ status, state, lastSeq, incarnation, error }) {
       const answer = live?.answer();
-      // An attempt that was lost can't say that it waits no more.
+      // A lost attempt can't report the end of its wait.
       const isSuperseded =
         live && isTurn(state) && state.epoch === live.epoch && state.attempt > live.attempt;
       const waiting = isSuperseded ? undefined : live?.waiting;
@@ -143,30 +165,10 @@ export function createClientView(onLoaded: () => void): ClientView {
   };
 }
 
-type ChunksEvent = Extract<SessionEvent, { type: "chunks" }>;
-
-/** The answer that is being made, put together from its chunks. */
-type AnswerStream = {
-  readonly epoch: number;
-  readonly attempt: number;
-  push(chunks: readonly Chunk[]): void;
-  /** The same object until more has come. Undefined until it begins, and what puts it together is loaded. */
-  answer(): LiveAnswer | undefined;
-  /** Where its turn stands in line, while it waits for a permit. */
-  readonly waiting: Waiting | undefined;
-  /** What was said so far, from `start` on. */
-  snapshot(): readonly Chunk[];
-};
-
-type LazyModule = typeof import("../lazy.ts");
-
-let makeAssembler: LazyModule["createAssembler"] | undefined;
-let loadingModule: Promise<LazyModule> | undefined;
-
 /**
- * What puts answers together is a third of the whole client, and not needed to follow, to send or to show
- * what is stored; nor is what reads events one by one. So both are loaded beside, as soon as there is a
- * connection. Rejects where that fails, and the next call tries again.
+ * The assembler is a third of the client, and not needed to follow, to send or to show stored messages;
+ * nor is the iterator over events. So both are loaded after the page, once there is a connection.
+ * Rejects where that fails, and the next call tries again.
  */
 export function loadLazyModule(): Promise<LazyModule> {
   loadingModule ??= import("../lazy.ts").then(
@@ -182,10 +184,7 @@ export function loadLazyModule(): Promise<LazyModule> {
   return loadingModule;
 }
 
-// What the server lets through is bounded there; this is against endless memory only.
-const maxAnswerBytes = 64 * 1024 * 1024;
-
-/** `onLoaded`: there is an answer to be shown, where there was none. */
+/** `onLoaded` is called when the answer can be shown. */
 function createAnswerStream(
   { epoch, attempt, chunks }: ChunksEvent,
   messageId: string,
@@ -202,10 +201,10 @@ function createAnswerStream(
     waiting = waitingAfter(waiting, more);
     hasBegun ||= !areTransient(more);
     assembler ??= makeAssembler?.({ messageId, maxBytes: maxAnswerBytes });
-    // As arguments, so many would be too many for some browsers.
+    // Not `buffered.push(...more)`: some browsers limit the number of arguments.
     buffered = [...buffered, ...more];
     if (!assembler) return loadLazyModule().then(onLoad, () => {});
-    // One that is refused has changed nothing: it is a preview, and the entry is what counts.
+    // A chunk that is refused changes nothing: this is a preview, and the entry is authoritative.
     for (const chunk of buffered) assembler.push(chunk);
     buffered = [];
     return undefined;

@@ -8,12 +8,12 @@ import { openSession } from "../session/handle.ts";
 import type { Session } from "../session/session.ts";
 import { createSocket, type Hello, type Socket, type SocketParts } from "./socket.ts";
 
-/** All that goes over the one socket: sessions that are followed, the inbox, what is sent. */
+/** Shares the one socket: followed sessions, the inbox, and what is sent. */
 export type Multiplexer = {
   session(sessionId: string): Session;
   readonly inbox: Inbox;
   readonly connection: Socket["state"];
-  /** The session is there, whatever was known of it before. */
+  /** The session exists, whatever was known of it before. */
   revive(sessionId: string): void;
   reconnect(): void;
   close(error: FlotillaError): void;
@@ -27,7 +27,7 @@ export type MultiplexerParts = Omit<
   maxUnacked: number;
 };
 
-// What was said in sessions that nobody follows any more is kept of so many, to be there at once.
+// How many sessions without listeners keep their entries, so that they can be shown at once.
 const maxIdleKept = 30;
 
 export function createMultiplexer(parts: MultiplexerParts): Multiplexer {
@@ -37,7 +37,7 @@ export function createMultiplexer(parts: MultiplexerParts): Multiplexer {
   let closeError: FlotillaError | undefined;
   let renewal: { ref: string | undefined; resolve(untilMs?: number): void } | undefined;
 
-  /** All that is followed, or may be. */
+  /** The subscriptions of all sessions and of the inbox. */
   const subscriptions = () => [
     ...[...sessions.values()].map(({ feed }) => feed.subscription),
     inbox.subscription,
@@ -55,7 +55,7 @@ export function createMultiplexer(parts: MultiplexerParts): Multiplexer {
     send: (text) => socket.send(text),
     onSize: updateWanted,
     refusal() {
-      // It throws where there is no server to go to: what is asked would wait for good.
+      // `url` throws where there is no server: a frame would wait for ever.
       parts.url();
       return refusal();
     },
@@ -67,7 +67,7 @@ export function createMultiplexer(parts: MultiplexerParts): Multiplexer {
     return status !== "idle" && status !== "connecting" && status !== "open";
   };
   const onActive = () => {
-    // Whoever follows a closed client hears why nothing comes.
+    // A listener that is added to a closed client gets the reason.
     if (closeError) end(closeError);
     updateWanted();
     trimIdle();
@@ -88,16 +88,16 @@ export function createMultiplexer(parts: MultiplexerParts): Multiplexer {
   const end = (error: FlotillaError) => {
     for (const each of subscriptions()) {
       each.end(error);
-      // Those that are let go of just now are waited for no longer.
+      // End those without listeners at once, instead of after their delay.
       each.want();
     }
     queue.rejectAll(error);
     flush();
   };
 
-  /** Whoever it speaks for now must not see, or say, what was another's. */
+  /** Another user must not see, or send, what belongs to the one before. */
   const onIdentityChange = () => {
-    const message = "the client speaks for another user now";
+    const message = "the client's user has changed";
     queue.rejectAll(new FlotillaError("forbidden", message));
     for (const { feed } of sessions.values()) feed.forget();
     inbox.forget();
@@ -119,7 +119,7 @@ export function createMultiplexer(parts: MultiplexerParts): Multiplexer {
     for (const { feed } of sessions.values()) feed.onLost();
     inbox.subscription.onLost();
     flush();
-    // Sent later, it might be sent as somebody else.
+    // Reject now: sent later, the frames might be sent as another user.
     const error = refusal();
     if (error) queue.rejectAll(error);
   };
@@ -127,7 +127,7 @@ export function createMultiplexer(parts: MultiplexerParts): Multiplexer {
   const take = (frame: ServerFrame): void => {
     if ("session" in frame) return sessions.get(frame.session)?.feed.take(frame);
     if (frame.type === "ack" || frame.type === "error") {
-      // Without one, it is about something that the server couldn't read.
+      // An error without a ref answers a frame that the server couldn't parse.
       if (frame.ref === undefined) return;
       if (typeof frame.ref === "number") return queue.take(frame);
       if (frame.ref === renewal?.ref) {

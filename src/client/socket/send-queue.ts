@@ -5,45 +5,96 @@ import type { ClientFrame, ServerFrame } from "../../protocol/frames.ts";
 import { jitteredMs } from "../backoff.ts";
 import { errorFromWire } from "../http.ts";
 
-/** What goes out over the connection: asked-for changes until they are acked, and the rest at once. */
+/** Frames to send: commands until they are acked, other frames once. */
 export type SendQueue = {
-  /** Resolves when it is acked, on whichever connection; rejects when it is refused for good. */
+  /** Resolves when it is acked, on any connection; rejects when it is refused for good. */
   submit(frame: CommandFrame, signal?: AbortSignal): Promise<Ack>;
-  /** Sends ahead of what waits, where there is a connection; the ref, or undefined. */
+  /** Sends before waiting commands, where there is a connection; returns the ref, or undefined. */
   sendOnce(frame: OneShotFrame): string | undefined;
   onOpen(maxFrameBytes: number): void;
   onLost(): void;
-  /** Takes what answers something that was asked. */
+  /** Handles the answer to a command. */
   take(frame: Extract<ServerFrame, { type: "ack" | "error" }>): void;
-  /** Gives up all that waits. */
+  /** Rejects all waiting commands. */
   rejectAll(error: FlotillaError): void;
-  /** How much waits. */
+  /** How many commands wait. */
   readonly size: number;
 };
+
+type Ack = Extract<ServerFrame, { type: "ack" }>;
+
+/** A frame that changes a session, and that is sent until it is acked or refused. */
+type CommandFrame = WithoutRef<
+  Extract<ClientFrame, { type: "send" | "tool_result" | "regenerate" | "stop" | "read" }>
+>;
 
 type OneShotFrame = WithoutRef<
   Extract<ClientFrame, { type: "join" | "leave" | "inbox" | "inbox_leave" | "ping" | "token" }>
 >;
 
+/** A frame before it is sent: undefined fields are left out. */
+type WithoutRef<Frame> = Frame extends unknown ? Loose<Omit<Frame, "ref">> : never;
+type Loose<Frame> = {
+  [Name in keyof Frame]: object extends Pick<Frame, Name> ? Frame[Name] | undefined : Frame[Name];
+};
+
 type SendQueueParts = {
   maxUnacked: number;
   send: (text: string) => void;
-  /** Why nothing can be asked at all, for now. */
+  /** Why no command can be sent at all, for now. */
   refusal: () => FlotillaError | undefined;
-  /** It has become empty, or isn't any more. */
+  /** Called when the queue becomes empty, or no longer is. */
   onSize: () => void;
   clock: Clock;
   random: Random;
 };
 
-// A server takes 64 that aren't acked on a connection, and 100 a second, twice that at once.
+/** Settles a command. */
+type AckPromise = { resolve: (ack: Ack) => void; reject: (error: unknown) => void };
+
+type UnackedFrame = AckPromise & {
+  ref: number;
+  frame: CommandFrame;
+  /** How often it was refused with a transient code. */
+  refusals: number;
+  /** Whether an earlier try may have been stored: its ack was lost, or the refusal didn't tell. */
+  mayBeStored: boolean;
+  isSent: boolean;
+  notBeforeMs: number;
+};
+
+/**
+ * Commands that aren't acked yet, in order. Each session has one in flight at a time: were the first
+ * refused for now and the second accepted, they would be stored in the wrong order.
+ */
+type UnackedFrames = {
+  /** Undefined where there are too many already. */
+  add(frame: CommandFrame, promise: AckPromise): UnackedFrame | undefined;
+  /** The commands to send now on this connection, at most `limit`. */
+  next(nowMs: number, limit: number): readonly UnackedFrame[];
+  /** Removes a command that is acked, refused for good, or abandoned. False where it was removed before. */
+  remove(item: UnackedFrame): boolean;
+  /** Refused for now: sends it again at that time, and nothing of its session before. */
+  retry(item: UnackedFrame, atMs: number, mayBeStored: boolean): void;
+  get(ref: unknown): UnackedFrame | undefined;
+  /** The connection is lost: all commands are sent again on the next. */
+  onLost(): void;
+  /** When the next retry is due; undefined where there is none. */
+  dueMs(): number | undefined;
+  all(): readonly UnackedFrame[];
+  readonly size: number;
+};
+
+// Below the server's limits: 64 unacked on a connection, and 100 a second, twice that at once.
 const maxSent = 48;
 const framesPerSecond = 80;
 const burst = 100;
 
-/** What may be different a moment later. */
+/** Codes of refusals that may change with time. */
 export const transientCodePattern =
   /^(cancelled|closed|not_owner|overloaded|store_.*|timeout|unavailable|unknown_outcome)$/;
+
+const encoder = new TextEncoder();
 
 export function createSendQueue(parts: SendQueueParts): SendQueue {
   const { maxUnacked, send, refusal, onSize, clock, random } = parts;
@@ -62,7 +113,7 @@ export function createSendQueue(parts: SendQueueParts): SendQueue {
     return item;
   };
 
-  /** A refusal says nothing of an earlier try that may have been stored. */
+  /** A refusal says nothing about an earlier try, which may have been stored. */
   const refuse = (item: UnackedFrame, error: FlotillaError) =>
     settle(item).reject(
       item.mayBeStored && !transientCodePattern.test(error.code)
@@ -70,7 +121,7 @@ export function createSendQueue(parts: SendQueueParts): SendQueue {
         : error,
     );
 
-  /** What is asked in one turn goes out in the order that matters: joins first. */
+  /** Deferred, so that the frames of one turn of the event loop go out in order: joins first. */
   const pumpSoon = () => {
     if (isPumping || maxBytes === undefined) return;
     isPumping = true;
@@ -87,7 +138,7 @@ export function createSendQueue(parts: SendQueueParts): SendQueue {
     const nowMs = clock.monotonic();
     budget = Math.min(burst, budget + ((nowMs - refilledMs) * framesPerSecond) / 1_000);
     refilledMs = nowMs;
-    // While more is told than there is room for, no room is left for what is asked.
+    // One-shot frames take the budget first; commands get what is left.
     const texts = oneShots.splice(0, Math.floor(budget));
     budget -= texts.length;
     for (const item of unacked.next(nowMs, Math.floor(budget))) {
@@ -114,7 +165,7 @@ export function createSendQueue(parts: SendQueueParts): SendQueue {
       const ack = Promise.withResolvers<Ack>();
       const item = unacked.add(frame, ack);
       if (!item) {
-        const message = `${maxUnacked} things wait for the server already`;
+        const message = `${maxUnacked} commands wait already`;
         throw new FlotillaError("overloaded", message, { details: { maxUnacked: maxUnacked } });
       }
       const onAbort = () => settle(item).reject(signal?.reason);
@@ -147,7 +198,7 @@ export function createSendQueue(parts: SendQueueParts): SendQueue {
       unacked.onLost();
       for (const item of unacked.all()) {
         const { frame, mayBeStored } = item;
-        // Sent again, it might end a turn that has begun since.
+        // Sent again, a stop without an epoch might end a turn that has begun since.
         if (frame.type !== "stop" || frame.epoch !== undefined || !mayBeStored) continue;
         refuse(item, new FlotillaError("unknown_outcome", "the connection was lost"));
       }
@@ -171,58 +222,7 @@ export function createSendQueue(parts: SendQueueParts): SendQueue {
   };
 }
 
-const encoder = new TextEncoder();
-
-type Ack = Extract<ServerFrame, { type: "ack" }>;
-
-/** A frame that changes a session, and that is sent until it is acked or refused. */
-type CommandFrame = WithoutRef<
-  Extract<ClientFrame, { type: "send" | "tool_result" | "regenerate" | "stop" | "read" }>
->;
-
-/** A frame as it is made here: what is undefined isn't sent. */
-type WithoutRef<Frame> = Frame extends unknown ? Loose<Omit<Frame, "ref">> : never;
-type Loose<Frame> = {
-  [Name in keyof Frame]: object extends Pick<Frame, Name> ? Frame[Name] | undefined : Frame[Name];
-};
-
-/** Settles what was asked. */
-type AckPromise = { resolve: (ack: Ack) => void; reject: (error: unknown) => void };
-
-type UnackedFrame = AckPromise & {
-  ref: number;
-  frame: CommandFrame;
-  /** How often it was refused for now. */
-  refusals: number;
-  /** Whether an earlier try may have been stored: its answer was lost, or didn't say. */
-  mayBeStored: boolean;
-  isSent: boolean;
-  notBeforeMs: number;
-};
-
-/**
- * What was asked and isn't acked yet, in order. Of each session one is on its way at a time: were the
- * first refused for now and the second taken, they would be stored in another order than they were said.
- */
-type UnackedFrames = {
-  /** Undefined where there are too many already. */
-  add(frame: CommandFrame, promise: AckPromise): UnackedFrame | undefined;
-  /** Those that go out now, on this connection, so many at most. */
-  next(nowMs: number, limit: number): readonly UnackedFrame[];
-  /** It is over: acked, refused for good, or given up. False where it was so before. */
-  remove(item: UnackedFrame): boolean;
-  /** Refused for now: again at that time, and nothing of its session before. */
-  retry(item: UnackedFrame, atMs: number, mayBeStored: boolean): void;
-  get(ref: unknown): UnackedFrame | undefined;
-  /** The connection is lost: all that isn't acked goes out again on the next. */
-  onLost(): void;
-  /** When something that was refused for now is due; undefined where nothing is. */
-  dueMs(): number | undefined;
-  all(): readonly UnackedFrame[];
-  readonly size: number;
-};
-
-/** `windowMost`: how many are on their way at once, on one connection. */
+/** `maxSent`: how many are in flight at once, on one connection. */
 function createUnackedFrames({
   maxUnacked,
   maxSent,

@@ -16,10 +16,10 @@ import { createListenerSet, type Store } from "../observable.ts";
 
 export type Hello = Extract<ServerFrame, { type: "hello" }>;
 
-/** The one connection of a client, made again whenever it ends, for as long as anything is wanted. */
+/** The one connection of a client, reopened whenever it ends, for as long as it is wanted. */
 export type Socket = {
   readonly state: Store<ConnectionState>;
-  /** Only where it is open. */
+  /** Sends only where it is open. */
   send(text: string): void;
   want(isWanted: boolean): void;
   reconnect(): void;
@@ -30,7 +30,7 @@ export type SocketParts = {
   url: () => string;
   WebSocket: () => SocketClass;
   credentials: ClientCredentials;
-  /** For whom a program without a token acts. */
+  /** The user that a program without a token acts for. */
   user?: string | undefined;
   tenant?: string | undefined;
   http: Http;
@@ -38,15 +38,15 @@ export type SocketParts = {
   clock: Clock;
   random: Random;
   onOpen: (hello: Hello) => void;
-  /** There is no connection any more, or it couldn't be made. */
+  /** The connection was lost, or couldn't be opened. */
   onLost: () => void;
   onFrames: (frames: readonly ServerFrame[]) => void;
   ping: () => void;
-  /** Sends a new token; gives until when it is good. */
+  /** Sends a new token; resolves to its expiry. */
   renew: (token: string) => Promise<number | undefined>;
 };
 
-/** What a subprotocol can carry. Other keys are exchanged for a ticket. */
+/** The characters of a subprotocol. Other tokens are exchanged for a ticket. */
 const subprotocolSafe = /^[\w!#$%&'*+.^`|~-]+$/;
 
 export function createSocket(parts: SocketParts): Socket {
@@ -77,18 +77,18 @@ export function createSocket(parts: SocketParts): Socket {
     if (hasChanged) listeners.emit();
   };
 
-  /** Sets the one timer for whatever is next. */
+  /** Sets the one timer for the next due time. */
   const scheduleTick = () => {
     cancelTick?.();
     cancelTick = undefined;
     const atMs = dueMs(socketState);
     if (atMs === undefined) return;
     const nowMs = clock.monotonic();
-    // What was due while the machine slept is done at once, and isn't late again.
+    // What became due during sleep is done at once, and doesn't count as late again.
     const waitMs = Math.max(0, atMs - nowMs);
     const wallMs = clock.now() + waitMs;
     cancelTick = clock.after(waitMs, () => {
-      // Some clocks stand still while a machine sleeps, and others don't.
+      // Some clocks stop while a machine sleeps, and others don't.
       const lateMs = Math.max(clock.monotonic() - nowMs - waitMs, clock.now() - wallMs);
       dispatch({ type: "tick", lateMs });
       if (cancelTick === undefined || dueMs(socketState) === atMs) scheduleTick();
@@ -103,12 +103,12 @@ export function createSocket(parts: SocketParts): Socket {
     try {
       old.close(1000);
     } catch {
-      // It never got as far as to be closed.
+      // It was never opened.
     }
   };
 
   const open = async (connection: number): Promise<void> => {
-    // It may have been given up meanwhile, and keeps its number until there is another.
+    // An abandoned connection keeps its number until there is another, so check the phase too.
     const isCurrent = () =>
       socketState.connection === connection && socketState.phase.at === "opening";
     const token = await (socketState.isFresh ? credentials.fresh() : credentials.current());
@@ -116,7 +116,7 @@ export function createSocket(parts: SocketParts): Socket {
     const address = new URL(`${parts.url()}/v1/socket`);
     address.protocol = address.protocol.replace("http", "ws");
     const protocols: string[] = [subprotocol];
-    // A ticket says for whom a key acts, which a subprotocol can't.
+    // A ticket carries the tenant that a key acts for, which a subprotocol can't.
     if (token !== undefined && (!subprotocolSafe.test(token) || parts.tenant !== undefined)) {
       type Ticket = { readonly ticket: string };
       const { ticket } = await parts.http<Ticket>("POST", "/v1/tickets");
@@ -136,7 +136,7 @@ export function createSocket(parts: SocketParts): Socket {
     };
   };
 
-  /** Sockets don't tell why they can't be opened; the same credentials over HTTP do. */
+  /** Sockets don't report why they can't be opened; a request with the same credentials does. */
   const diagnose = (connection: number): Promise<void> =>
     parts.http("GET", "/v1/sessions", { query: { limit: 1 } }).then(
       () => fail(connection, "the socket couldn't be opened"),
@@ -145,7 +145,7 @@ export function createSocket(parts: SocketParts): Socket {
 
   const fail = (connection: number, thrown: unknown): void => {
     const { code: thrownCode, message, details } = asError(thrown);
-    // A server of ours has what was asked for, and says in its own words what it refuses.
+    // Flotilla has this route and sends its own codes, so a bare 400 to 404 is from another program.
     const code = (details?.["status"] as number) < 405 ? "not_found" : thrownCode;
     dispatch({ type: "failed", connection, error: { code, message } });
   };
@@ -157,7 +157,7 @@ export function createSocket(parts: SocketParts): Socket {
       if (socketState.connection !== connection || token === undefined) return;
       expiresAtMs = await parts.renew(token);
     } catch {
-      // Another try follows, and at the worst the connection expires and is made again.
+      // Another try follows; at worst the connection expires and is opened again.
     }
     dispatch({ type: "renewed", connection, expiresInMs: remainingMs(expiresAtMs) });
   };
@@ -180,7 +180,7 @@ export function createSocket(parts: SocketParts): Socket {
       } else dispatch({ type: "heard", connection });
       if (isOpen && connection === socketState.connection) parts.onFrames(frames);
     } catch {
-      // It wasn't what the protocol says: what is missing now comes again on the next connection.
+      // A protocol violation: the next connection brings what is missing.
       drop();
       dispatch({ type: "ended", connection, code: 1002 });
     }

@@ -7,33 +7,33 @@ import { errorFromWire } from "../http.ts";
 import { createListenerSet, type Store } from "../observable.ts";
 import type { SendQueue } from "./send-queue.ts";
 
-/** Something that is followed while anybody listens, over whichever connection there is. */
+/** Something that is followed while it has listeners, over any connection. */
 export type Subscription<Snapshot> = Store<Snapshot> & {
   readonly isActive: boolean;
-  /** Of the join that is under way or was answered on this connection. */
+  /** The ref of the current join on this connection. */
   readonly ref: string | undefined;
-  /** Somebody listens otherwise than by `subscribe`, or nobody does. */
+  /** Listeners other than by `subscribe` were added or removed. */
   want(): void;
   onOpen(): void;
-  /** The connection is lost; whether that is news. */
+  /** The connection is lost; returns whether that changes the status. */
   onLost(): boolean;
-  /** It was refused: for good, or to be joined again later. */
+  /** The join was refused: ends it where that is definite, else joins again later. */
   onRefused(error: FrameError): void;
-  /** Something went wrong: joins again, after a while where that happens often. */
+  /** Joins again after an error, later where that happens often. */
   rejoin(atLeastMs?: number): void;
-  /** It isn't there for this client, and why. One that there isn't is looked for while it is wanted. */
+  /** Ends it with an error. One that is `not_found` is joined again now and then while it is wanted. */
   end(error: FlotillaError): void;
-  /** It was joined, whatever was known of it before. */
+  /** It was joined, so it exists. */
   onFound(): void;
-  /** One that wasn't there seems to be: looks now, unless it is being asked for. */
+  /** One that didn't exist seems to: joins now, unless a join is under way. */
   seek(): void;
-  /** What was known to be gone may be there now. */
+  /** Clears the error and joins: what was gone may exist now. */
   revive(): void;
-  /** Joins from what is known now. */
+  /** Joins from the current position. */
   join(): void;
-  /** Something that is shown has changed. */
+  /** The snapshot has changed. */
   invalidate(): void;
-  /** Tells listeners, if anything has changed. */
+  /** Calls listeners where the snapshot has changed. */
   flush(): void;
 };
 
@@ -41,36 +41,54 @@ type FeedStatus = "idle" | "joining" | "live" | "away" | "gone";
 
 export type FeedContext = {
   queue: Pick<SendQueue, "sendOnce">;
-  /** Whether there is no hope of a connection in a moment. */
+  /** Whether no connection is expected in a moment. */
   isAway: () => boolean;
-  /** It is followed from now on, or no longer. */
+  /** Called when it is followed, or no longer is. */
   onActive: () => void;
-  /** Why nothing is followed any more. */
+  /** The error of a closed client. */
   closed: () => FlotillaError | undefined;
   clock: Clock;
   random: Random;
 };
 
 type SubscriptionParts<Snapshot> = FeedContext & {
-  /** Sends a join; its ref, where there is a connection. */
+  /** Sends a join; returns its ref, where there is a connection. */
   sendJoin: () => string | undefined;
   sendLeave: () => void;
-  /** What comes from now on, until it is joined again, doesn't count. */
+  /** Ignores frames until it is joined again. */
   detach: () => void;
   onGone: (error: FlotillaError) => void;
   isLive: () => boolean;
-  /** Whether anybody listens otherwise than by `subscribe`. */
+  /** Whether there are listeners other than by `subscribe`. */
   hasListeners?: () => boolean;
   snapshot: (status: FeedStatus, error: FlotillaError | undefined) => Snapshot;
 };
 
-/** Whether asking again can't change it. */
-export const isDefinite = (code: string): boolean =>
-  /^(not_found|forbidden|unauthorized|unsupported|invalid_.*)$/.test(code);
+export type SetWanted = (isWanted: boolean) => void;
 
-// What isn't there may be made by somebody else: it is looked for after so long, and later ever less often.
+type DelayedStop = {
+  start: () => void;
+  stop: () => void;
+  /** The error of a closed client: then there is nothing to stop, and no delay. */
+  closed: () => FlotillaError | undefined;
+};
+
+/** When to join again after an error: at once the first time, then ever later. */
+type RejoinTimer = {
+  /** `maxJitterMs`: how much later than `atLeastMs`, at most. */
+  plan(join: () => void, atLeastMs?: number, maxJitterMs?: number): void;
+  cancel(): void;
+  /** Earlier errors don't count for the next one. */
+  forget(): void;
+};
+
+// A missing session may be created elsewhere: it is joined again after so long, then ever less often.
 const missingRejoinMs = 1_000;
 const missingRejoinJitterMs = 9_000;
+// Errors longer ago than this don't count.
+const attemptsResetMs = 30_000;
+// Longer than user interfaces take to unsubscribe and subscribe again.
+const stopDelayMs = 3_000;
 
 export function createSubscription<Snapshot>(
   parts: SubscriptionParts<Snapshot>,
@@ -113,7 +131,7 @@ export function createSubscription<Snapshot>(
     listeners.emit();
   };
   const isMissing = () => error?.code === "not_found";
-  /** While nothing is there to be shown, looking for it changes nothing. */
+  /** While it is gone, a new join doesn't change the snapshot. */
   const invalidateUnlessGone = () => {
     if (!error) invalidate();
   };
@@ -184,7 +202,7 @@ export function createSubscription<Snapshot>(
     rejoin,
     end,
     onFound() {
-      // How long it was looked for says nothing of what goes wrong now that it is there.
+      // The retries of a missing session don't count as failures of one that exists.
       if (error) rejoinTimer.forget();
       error = undefined;
     },
@@ -203,17 +221,28 @@ export function createSubscription<Snapshot>(
   };
 }
 
-/** When to join again after something went wrong: at once the first time, then ever later. */
-type RejoinTimer = {
-  /** `moreMs`: how much later than `atLeastMs`, at most. */
-  plan(join: () => void, atLeastMs?: number, maxJitterMs?: number): void;
-  cancel(): void;
-  /** What went wrong before has nothing to do with what goes wrong next. */
-  forget(): void;
-};
+/** Whether a retry can't change the error. */
+export const isDefinite = (code: string): boolean =>
+  /^(not_found|forbidden|unauthorized|unsupported|invalid_.*)$/.test(code);
 
-// Trouble that is longer ago has nothing to do with what goes wrong now.
-const attemptsResetMs = 30_000;
+/** Starts something with its first listener, and stops it a while after the last one is removed. */
+export function delayedStop(clock: Clock, { start, stop, closed }: DelayedStop): SetWanted {
+  let isStarted = false;
+  let cancel: (() => void) | undefined;
+  return (isWanted) => {
+    cancel?.();
+    cancel = undefined;
+    if (isWanted && !isStarted) {
+      isStarted = true;
+      start();
+    } else if (!isWanted && isStarted && !closed()) {
+      cancel = clock.after(stopDelayMs, () => {
+        isStarted = false;
+        stop();
+      });
+    }
+  };
+}
 
 function createRejoinTimer(clock: Clock, random: Random): RejoinTimer {
   let attempts = 0;
@@ -232,36 +261,5 @@ function createRejoinTimer(clock: Clock, random: Random): RejoinTimer {
     forget() {
       lastMs = -Infinity;
     },
-  };
-}
-
-// Longer than user interfaces take to let go of something and take it up again.
-const stopDelayMs = 3_000;
-
-export type SetWanted = (isWanted: boolean) => void;
-
-type DelayedStop = {
-  start: () => void;
-  stop: () => void;
-  /** Why nothing comes any more: then there is nothing to stop, and nothing to wait for. */
-  closed: () => FlotillaError | undefined;
-};
-
-/** Starts something with the first who wants it, and stops it a while after the last has gone. */
-export function delayedStop(clock: Clock, { start, stop, closed }: DelayedStop): SetWanted {
-  let isStarted = false;
-  let cancel: (() => void) | undefined;
-  return (isWanted) => {
-    cancel?.();
-    cancel = undefined;
-    if (isWanted && !isStarted) {
-      isStarted = true;
-      start();
-    } else if (!isWanted && isStarted && !closed()) {
-      cancel = clock.after(stopDelayMs, () => {
-        isStarted = false;
-        stop();
-      });
-    }
   };
 }

@@ -14,15 +14,15 @@ import {
 } from "./caller-limits.ts";
 
 /**
- * Holds requests to the limits of their callers, from their beginning until their answers are sent and
- * their handlers have ended: one whose client has hung up still costs what it does.
+ * Holds requests to the limits of their callers. A request counts until its answer is sent and its
+ * handler has ended, because a handler whose client has hung up still uses the process.
  */
 export type Admission = {
-  /** For routes that need credentials: finds out who calls. */
+  /** For routes that need credentials: authenticates the caller. */
   readonly known: MiddlewareHandler;
-  /** For what answers anybody. */
+  /** For routes that need no credentials. */
   readonly unknown: MiddlewareHandler;
-  /** For what answers anybody, and tells more to a caller that is known. */
+  /** For routes that need no credentials and answer an authenticated caller with more. */
   readonly either: MiddlewareHandler;
 };
 
@@ -33,8 +33,14 @@ export type AdmissionParts = {
   anonymous?: Pick<AnonymousConnections, "identify"> | undefined;
 };
 
-/** What the request came by; nothing of it where there is no connection. */
+/** Node's side of the request; empty where there is no connection. */
 type NodeMessages = { incoming?: IncomingMessage; outgoing?: ServerResponse };
+
+type Body = Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array>;
+
+// About what a connection takes at once, so that `flushedBytes` grows while the client reads.
+const sliceBytes = 64 * 1024;
+const pullOnly = { highWaterMark: 0 };
 
 export function createRequestAdmission({
   authenticator,
@@ -45,22 +51,22 @@ export function createRequestAdmission({
   const admitting =
     (accountFor: (c: Context) => Promise<Account>): MiddlewareHandler =>
     async (c, next) => {
-      // Listened for at once: the client may leave while it is found out who it is.
+      // Listen before authenticating, because the client may hang up during it.
       const closed = untilClosed(c);
       const account = await accountFor(c);
       const slot = limits.enter(account, outgoingOf(c));
-      c.set("visit", slot);
+      c.set("slot", slot);
       c.set("account", account);
       c.set(
-        "coming",
+        "incomingBody",
         bodies?.open(() => cutConnection(c)),
       );
       try {
         await next();
       } finally {
         void closed.then(slot.leave);
-        // Without a connection the visit ends here, and nothing waits for one to be read.
-        if (!nodeMessagesOf(c).outgoing) c.set("visit", undefined);
+        // Without a connection the slot ends here: there is no reader to wait for.
+        if (!nodeMessagesOf(c).outgoing) c.set("slot", undefined);
       }
     };
 
@@ -80,8 +86,8 @@ export function createRequestAdmission({
       try {
         return await accountOfKnown(c);
       } catch (error) {
-        // What is refused costs something too. It never counts against a credential that is right: many
-        // callers share an address behind a proxy.
+        // A refused request costs something too. It counts against the address, never against the
+        // account of a valid credential: many callers share an address behind a proxy.
         limits.count(accountOfUnknown(c));
         throw error;
       }
@@ -99,66 +105,46 @@ export function createRequestAdmission({
   };
 }
 
-/** Why it isn't known who calls, after `either`; undefined where it is. */
+/** The error of the failed authentication, after `either`; undefined where the caller is known. */
 export function refusalIn(c: Context): FlotillaError | undefined {
   return c.get("refusal") as FlotillaError | undefined;
 }
 
-/** Whose request it is, as text. */
+/** The account of the request, as text. */
 export function accountIn(c: Context): string {
   const { kind, id } = c.get("account") as Account;
   return `${kind} ${id}`;
 }
 
-/** What counts the request's body while it comes. */
+/** Counts the bytes of the request's body while it arrives. */
 export function incomingBodyIn(c: Context): IncomingBody | undefined {
-  return c.get("coming") as IncomingBody | undefined;
+  return c.get("incomingBody") as IncomingBody | undefined;
 }
 
 export function isGone(c: Context): boolean {
   return outgoingOf(c).isClosed;
 }
 
-/** Ends the connection. Its client asks again, or goes on from where it was. */
+/** Ends the connection. Its client repeats the request, or resumes from its position. */
 export function cutConnection(c: Context): void {
   outgoingOf(c).cut();
 }
 
-// As much as a connection takes at once, so that what it has sent shows while its client reads.
-const sliceBytes = 64 * 1024;
-
-type Body = Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array>;
-
-/** The body of an answer of which all bytes are there. Throws `overloaded` where a read is refused for it. */
+/** The body of a complete answer. Throws `overloaded` where a read would leave too many bytes unread. */
 export function bodyOf(c: Context, bytes: Uint8Array<ArrayBuffer>): Body {
   countAnswer(c, bytes.length);
   return slicedBody(bytes);
 }
 
-/** The body of an answer that many share, and that takes no memory of its own. */
+/** The body of an answer whose bytes are shared among requests, and so cost no memory of their own. */
 export function sharedBody(c: Context, bytes: Uint8Array<ArrayBuffer>): Body {
   countAnswer(c, 0);
   return slicedBody(bytes);
 }
 
-function slicedBody(bytes: Uint8Array<ArrayBuffer>): Body {
-  if (bytes.length <= sliceBytes) return bytes;
-  const slices = slicesOf(bytes);
-  return new ReadableStream(
-    {
-      pull(control) {
-        const { value, done } = slices.next();
-        if (done) control.close();
-        else control.enqueue(value);
-      },
-    },
-    pullOnly,
-  );
-}
-
 /**
- * The body of an answer that is read page by page, each once its client has read what was before it.
- * Rejects where the first can't be had, which the status tells then.
+ * The body of an answer that is read page by page, each after its client has read the page before.
+ * Rejects where the first page fails, so that the status can still tell the error.
  */
 export async function pagedBody(
   c: Context,
@@ -185,7 +171,7 @@ export async function pagedBody(
         } catch (error) {
           if (isGone(c)) return;
           onError(error);
-          // An error of the stream would be printed by what answers.
+          // The HTTP adapter would print an error of the stream.
           if (nodeMessagesOf(c).outgoing) cutConnection(c);
           else control.error(error);
         }
@@ -195,18 +181,31 @@ export async function pagedBody(
   );
 }
 
-const pullOnly = { highWaterMark: 0 };
-
-function* slicesOf(bytes: Uint8Array): Iterator<Uint8Array> {
-  for (let at = 0; at < bytes.length; at += sliceBytes) yield bytes.subarray(at, at + sliceBytes);
-}
-
 /**
- * So many bytes of an answer without end wait for its connection. False where it was cut off for too
- * much that isn't read.
+ * Sets how many bytes of an endless answer wait for its connection. Returns false where the answer was
+ * cut off, because its caller leaves too much unread.
  */
 export function countWaiting(c: Context, waitingBytes: number): boolean {
   return slotIn(c)?.stream(waitingBytes) ?? true;
+}
+
+function slicedBody(bytes: Uint8Array<ArrayBuffer>): Body {
+  if (bytes.length <= sliceBytes) return bytes;
+  const slices = slicesOf(bytes);
+  return new ReadableStream(
+    {
+      pull(control) {
+        const { value, done } = slices.next();
+        if (done) control.close();
+        else control.enqueue(value);
+      },
+    },
+    pullOnly,
+  );
+}
+
+function* slicesOf(bytes: Uint8Array): Iterator<Uint8Array> {
+  for (let at = 0; at < bytes.length; at += sliceBytes) yield bytes.subarray(at, at + sliceBytes);
 }
 
 function countAnswer(c: Context, bytes: number): void {
@@ -215,7 +214,7 @@ function countAnswer(c: Context, bytes: number): void {
 }
 
 function slotIn(c: Context): RequestSlot | undefined {
-  return c.get("visit") as RequestSlot | undefined;
+  return c.get("slot") as RequestSlot | undefined;
 }
 
 function nodeMessagesOf(c: Context): NodeMessages {
@@ -233,8 +232,8 @@ function untilClosed(c: Context): Promise<void> {
       resolve();
     };
     outgoing.once("close", closed);
-    // An answer that waits behind others of its connection isn't told when that ends. There may be as
-    // many of them as requests at once.
+    // A pipelined answer emits no `close` when its connection ends, so listen to the socket as well.
+    // There may be as many listeners as requests at once.
     socket.setMaxListeners(0);
     socket.once("close", closed);
   });
@@ -250,7 +249,7 @@ function outgoingOf(c: Context): OutgoingResponse {
       return outgoing?.writableLength ?? 0;
     },
     get flushedBytes() {
-      // What the socket calls written is still with it in part.
+      // `bytesWritten` includes what the socket still buffers.
       return incoming ? incoming.socket.bytesWritten - incoming.socket.writableLength : 0;
     },
     cut: () => void incoming?.socket.destroy(),

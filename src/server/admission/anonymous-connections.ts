@@ -2,16 +2,16 @@ import type { Socket } from "node:net";
 import { addressRange } from "./caller-limits.ts";
 
 /**
- * Connections whose callers have not said who they are. They have limits of their own, so that they can't
- * take the room of callers who have. Where there are too many, the one that has kept silent the longest is
- * ended: a fresh one may be about to say who it is.
+ * Connections whose callers have not authenticated. They have limits of their own, so that they can't
+ * use up the connections of authenticated callers. Above a limit, the oldest of them is ended: a fresh
+ * one may be about to authenticate.
  */
 export type AnonymousConnections = {
   /** Counts a fresh connection. */
   add(socket: Socket): void;
   /**
-   * Its caller is known from now on. A user has so many connections by saying who calls; more of them stay
-   * where they are, or one token would take the room of all callers.
+   * Its caller is authenticated, so it no longer counts as anonymous. A user can identify only
+   * `maxPerUser` connections; further ones stay anonymous, or one token could take all connections.
    */
   identify(socket: Socket, user?: string): void;
   readonly count: number;
@@ -19,11 +19,11 @@ export type AnonymousConnections = {
 
 export type AnonymousOptions = { max: number; maxPerAddress: number; maxPerUser: number };
 
-// A browser opens some at once, and a small server has no room to divide.
+// A browser opens several at once, and a small server can't be divided further.
 const smallestMax = 128;
 const smallestMaxPerAddress = 64;
 
-/** How many there may be where the config doesn't say. */
+/** The default limits, for a server of so many connections. */
 export function defaultAnonymousLimits(
   maxConnections: number,
   max = Math.min(maxConnections, Math.max(smallestMax, Math.ceil(maxConnections / 2))),
@@ -34,7 +34,7 @@ export function defaultAnonymousLimits(
 
 export function createAnonymousConnections(options: AnonymousOptions): AnonymousConnections {
   const { max, maxPerAddress, maxPerUser } = options;
-  /** In the order in which they came, as those of each address are. */
+  /** Oldest first, in all and per address. */
   const all = new Map<Socket, string>();
   const perAddress = createGroups();
   const perUser = createGroups();
@@ -76,7 +76,7 @@ export function createAnonymousConnections(options: AnonymousOptions): Anonymous
   };
 }
 
-/** Sockets by a name that they share. */
+/** Sockets grouped by a name. */
 function createGroups() {
   const groups = new Map<string, Set<Socket>>();
   const none: ReadonlySet<Socket> = new Set();

@@ -6,49 +6,48 @@ import type { Caller } from "../auth/caller.ts";
 import { type TokenBucket, createTokenBucket } from "../../base/token-bucket.ts";
 
 /**
- * What callers may ask of this process: how often, how much at once, and how many bytes of answers they
- * may leave unread. Each caller has an account: a user, a key, or the address of a caller that hasn't
- * said who it is.
+ * Limits per caller on this process: requests per second, requests at once, and bytes of answers left
+ * unread. Each caller has an account: a user, a key, or the address of a caller without credentials.
  *
- * A request that goes over a limit of its caller is refused as `overloaded`. Where the process as a whole
- * holds too much, the caller that holds the most loses its oldest answer, so that a caller that reads its
- * answers is served whatever the others leave unread.
+ * A request above a limit of its caller is refused as `overloaded`. Where the process as a whole holds
+ * too many unread bytes, the caller with the most loses its oldest answer, so that callers that read
+ * their answers are served whatever the others leave unread.
  */
 export type CallerLimits = {
   /** Begins a request, or a socket. */
   enter(account: Account, outgoing: OutgoingResponse, options?: EnterOptions): RequestSlot;
-  /** Counts one more without beginning anything. */
+  /** Counts a request without beginning one. */
   count(account: Account): void;
 };
 
 export type Account = { readonly kind: AccountKind; readonly id: string };
 export type AccountKind = "user" | "key" | "address";
 
-/** The connection of an answer, as far as that answer is concerned. */
+/** The connection of an answer. */
 export type OutgoingResponse = {
   readonly isClosed: boolean;
-  /** What the connection was given and hasn't passed to the network yet. */
+  /** Bytes written to the connection and not yet passed to the network. */
   readonly unflushedBytes: number;
-  /** What it has passed to the network since it was opened, which grows while its client reads. */
+  /** Bytes passed to the network since the connection was opened; grows while its client reads. */
   readonly flushedBytes: number;
   cut(): void;
 };
 
 export type EnterOptions = {
-  /** Whether it counts among the requests of its caller that are under way. Default true. */
+  /** Whether it counts among the caller's requests at once. Default true. */
   isCounted?: boolean;
 };
 
-/** A request or a socket that is under way. */
+/** A request or a socket under way. */
 export type RequestSlot = {
   /**
-   * So many bytes are kept until its answer is sent. Only a read is refused where that is too much: what
-   * was done has to be told.
+   * Holds so many bytes until the answer is sent. Only a read is refused where that is too much: the
+   * caller of a change needs its result.
    */
   answer(bytes: number, options: { isRead: boolean }): void;
   /**
-   * So many bytes of an answer without end wait for the connection to take them. False where it was cut
-   * off, since of its caller's answers it held the most.
+   * Sets how many bytes of an endless answer wait for the connection. Returns false where the answer
+   * was cut off, because it held the most of its caller's answers.
    */
   stream(waitingBytes: number): boolean;
   leave(): void;
@@ -59,56 +58,55 @@ export type LimitOptions = Pick<
   "requestsPerSecond" | "requestsAtOnce" | "unreadBytes" | "unreadBytesPerCaller" | "unreadMs"
 >;
 
-// A program that serves many users calls with one key, and one address may stand for many of them.
-const defaultPerSecond = { user: 100, key: 10_000, address: 1_000 };
-export const defaultAtOnce = { user: 64, key: 1_024, address: 1_024 };
-const defaultUnreadBytes = 256 * 1024 * 1024;
-const defaultUnreadBytesPerCaller = 16 * 1024 * 1024;
-const defaultUnreadMs = 30_000;
-// Callers of the last moments are remembered; of more than these of a kind, those that were heard first
-// are not.
-const maxAccounts = 100_000;
-// How many of the oldest accounts are looked at for one that isn't in use.
-const maxEvictionTries = 16;
-const sweepMs = 1_000;
-const retryAfterMs = 1_000;
-
 type AccountState = {
   readonly bucket: TokenBucket;
   atOnce: number;
   unreadBytes: number;
-  /** Answers that may wait to be read, the oldest first. */
+  /** Answers that may be unread, oldest first. */
   readonly answers: Set<TrackedAnswer>;
 };
 
 type TrackedAnswer = {
   readonly account: AccountState;
   readonly outgoing: OutgoingResponse;
-  /** Of an answer that was made whole: its size, all of which is kept until the end of it is sent. */
+  /** Of a complete answer: its size, all of which is held until its end is sent. */
   wholeBytes: number;
-  /** Of an answer without end: what waits before the connection. */
+  /** Of an endless answer: the bytes that wait for the connection. */
   waitingBytes: number | undefined;
-  /** What is counted of it now, and the most that was. */
+  /** The bytes counted for it now, and the highest count so far. */
   heldBytes: number;
   peakBytes: number;
-  /** What the connection had sent when it was last seen to send, and when that was. */
+  /** The connection's `flushedBytes` when it last grew, and when that was. */
   flushedBytes: number;
   flushedAtMs: number;
   isOver: boolean;
 };
+
+// A program that serves many users calls with one key, and many users may share one address.
+const defaultPerSecond = { user: 100, key: 10_000, address: 1_000 };
+export const defaultAtOnce = { user: 64, key: 1_024, address: 1_024 };
+const defaultUnreadBytes = 256 * 1024 * 1024;
+const defaultUnreadBytesPerCaller = 16 * 1024 * 1024;
+const defaultUnreadMs = 30_000;
+// Accounts kept per kind; above it the least recently used are evicted.
+const maxAccounts = 100_000;
+// How many of the oldest accounts are tried for one that isn't in use.
+const maxEvictionTries = 16;
+const sweepMs = 1_000;
+const retryAfterMs = 1_000;
 
 export function createCallerLimits(clock: Clock, options: LimitOptions = {}): CallerLimits {
   const perSecond = { ...defaultPerSecond, ...options.requestsPerSecond };
   const maxAtOnce = { ...defaultAtOnce, ...options.requestsAtOnce };
   const { unreadBytes = defaultUnreadBytes, unreadMs = defaultUnreadMs } = options;
   const { unreadBytesPerCaller = defaultUnreadBytesPerCaller } = options;
-  /** In the order in which they were last heard. A flood of one kind doesn't push out the others. */
+  /** Least recently used first. A flood of one kind doesn't evict accounts of the others. */
   const accounts: Record<AccountKind, Map<string, AccountState>> = {
     user: new Map(),
     key: new Map(),
     address: new Map(),
   };
-  /** Accounts of which answers may wait to be read. */
+  /** Accounts with answers that may be unread. */
   const holders = new Set<AccountState>();
   let unreadOfAll = 0;
   let cancelSweep: (() => void) | undefined;
@@ -143,7 +141,7 @@ export function createCallerLimits(clock: Clock, options: LimitOptions = {}): Ca
     answer.heldBytes = bytes;
     answer.peakBytes = Math.max(answer.peakBytes, bytes);
   };
-  /** Counts what is held now. Connections don't tell when they have sent something, so it may be less. */
+  /** Updates the count. Connections don't announce what they have sent, so the old count may be high. */
   const measure = (answer: TrackedAnswer): void => {
     const { outgoing, wholeBytes, waitingBytes } = answer;
     if (outgoing.isClosed) setHeld(answer, 0);
@@ -177,7 +175,7 @@ export function createCallerLimits(clock: Clock, options: LimitOptions = {}): Ca
     answer.outgoing.cut();
   };
 
-  /** Whether nothing of it is read. Sockets and the network hold some, so that reads show in leaps. */
+  /** True when none of it is read. Sockets and the network buffer, so reads show in leaps. */
   const isStalled = (answer: TrackedAnswer): boolean => {
     const { outgoing, peakBytes } = answer;
     const { flushedBytes } = outgoing;
@@ -196,7 +194,7 @@ export function createCallerLimits(clock: Clock, options: LimitOptions = {}): Ca
     for (const { answers } of holders) {
       for (const answer of answers) {
         measure(answer);
-        // A stream is watched again with the next that it sends.
+        // The next write of a stream watches it again.
         const isRead = answer.waitingBytes !== undefined && answer.heldBytes === 0;
         if (isRead) unwatch(answer);
         else if (isStalled(answer)) cut(answer);
@@ -204,7 +202,7 @@ export function createCallerLimits(clock: Clock, options: LimitOptions = {}): Ca
     }
   };
 
-  /** Where all callers hold too much: takes from those that hold more than this one. False: there is none. */
+  /** Cuts answers of callers that hold more than this one. False where the space can't be made so. */
   const makeSpace = (own: AccountState, bytes: number): boolean => {
     while (unreadOfAll + bytes > unreadBytes) {
       const largest = largestOf(holders, ({ unreadBytes: held }) => held);
@@ -221,7 +219,7 @@ export function createCallerLimits(clock: Clock, options: LimitOptions = {}): Ca
     }
     return true;
   };
-  /** Whether the caller's answers, with so many bytes more, are too many; one alone never is. */
+  /** Whether the caller's answers and so many more bytes exceed its share; a single answer never does. */
   const exceedsOwnShare = (account: AccountState, bytes: number): boolean => {
     const goesOver = () =>
       account.unreadBytes > 0 && account.unreadBytes + bytes > unreadBytesPerCaller;
@@ -232,9 +230,9 @@ export function createCallerLimits(clock: Clock, options: LimitOptions = {}): Ca
 
   return {
     count: (account) => void countRequest(account),
-    enter(who, outgoing, { isCounted = true } = {}) {
-      const account = countRequest(who);
-      const max = maxAtOnce[who.kind];
+    enter(caller, outgoing, { isCounted = true } = {}) {
+      const account = countRequest(caller);
+      const max = maxAtOnce[caller.kind];
       if (isCounted && account.atOnce >= max)
         throw overloaded(`${max} requests are under way`, { requestsAtOnce: max });
       if (exceedsOwnShare(account, 1)) throw unreadError({ unreadBytesPerCaller });
@@ -286,7 +284,29 @@ export function createCallerLimits(clock: Clock, options: LimitOptions = {}): Ca
   };
 }
 
-/** Forgets the caller that was heard first of those that aren't in use. */
+/** A key counts as one caller, whichever user it acts for. */
+export function accountOf({ kind, tenant, user, keyId }: Caller): Account {
+  if (kind === "user") return { kind, id: `${tenant}\0${user}` };
+  return { kind: "key", id: keyId ?? "" };
+}
+
+/** IPv6 addresses count by their /64, all of which a single caller usually has. */
+export function accountOfAddress(address: string | undefined): Account {
+  return { kind: "address", id: addressRange(address ?? "") };
+}
+
+export function addressRange(address: string): string {
+  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];
+  if (mapped !== undefined || !address.includes(":")) return mapped ?? address;
+  const [before = "", after] = address.split("%")[0]!.split("::");
+  const head = before === "" ? [] : before.split(":");
+  const tail = after === undefined || after === "" ? [] : after.split(":");
+  const zeros = Array.from({ length: Math.max(0, 8 - head.length - tail.length) }, () => "0");
+  const groups = after === undefined ? head : [...head, ...zeros, ...tail];
+  return `${groups.slice(0, 4).join(":")}::/64`;
+}
+
+/** Evicts the least recently used account that isn't in use. */
 function evictIdle(accounts: Map<string, AccountState>): void {
   let tries = 0;
   for (const [id, account] of accounts) {
@@ -307,32 +327,10 @@ function largestOf<Item>(items: Iterable<Item>, bytesOf: (item: Item) => number)
   return largest;
 }
 
-/** A key counts as one caller, whichever user it acts for. */
-export function accountOf({ kind, tenant, user, keyId }: Caller): Account {
-  if (kind === "user") return { kind, id: `${tenant}\0${user}` };
-  return { kind: "key", id: keyId ?? "" };
-}
-
-/** Of IPv6 the first half: a caller with one address has all that share it. */
-export function accountOfAddress(address: string | undefined): Account {
-  return { kind: "address", id: addressRange(address ?? "") };
-}
-
-export function addressRange(address: string): string {
-  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];
-  if (mapped !== undefined || !address.includes(":")) return mapped ?? address;
-  const [before = "", after] = address.split("%")[0]!.split("::");
-  const head = before === "" ? [] : before.split(":");
-  const tail = after === undefined || after === "" ? [] : after.split(":");
-  const zeros = Array.from({ length: Math.max(0, 8 - head.length - tail.length) }, () => "0");
-  const groups = after === undefined ? head : [...head, ...zeros, ...tail];
-  return `${groups.slice(0, 4).join(":")}::/64`;
-}
-
 function unreadError(details: { unreadBytesPerCaller: number } | { unreadBytes: number }) {
   const isOwn = "unreadBytesPerCaller" in details;
-  const whose = isOwn ? "answers to earlier requests" : "too many answers of this server";
-  return overloaded(`${whose} wait to be read`, details);
+  const subject = isOwn ? "answers to earlier requests" : "too many answers of this server";
+  return overloaded(`${subject} wait to be read`, details);
 }
 
 function overloaded(

@@ -1,25 +1,25 @@
 /**
- * What callers are in the middle of sending, bodies of requests and messages of sockets, over all of them:
- * each may be large, and may come as slowly as its caller likes. Where they take too much, the one that has
- * been coming the longest is ended, of which nothing was done yet.
+ * Bodies of requests and messages of sockets that are still arriving, over all callers: each may be
+ * large, and may arrive as slowly as its caller likes. Where they take too much memory, the oldest is
+ * ended; nothing was done for it yet.
  */
 export type IncomingBodies = {
-  /** On a connection, with what ends it. */
+  /** `cut` ends the connection that the body arrives on. */
   open(cut: () => void): IncomingBody;
 };
 
 export type IncomingBody = {
-  /** So many bytes more have come, or less than was thought. */
+  /** Counts so many bytes more; negative where fewer are held than were counted. */
   add(bytes: number): void;
-  /** All of it is there, or it isn't wanted any more. Another may follow. */
+  /** The body is complete or not wanted any more. Another may follow on the same connection. */
   end(): void;
 };
 
-// Far more than callers that send what they have are in the middle of.
+// Far more than well-behaved callers have in flight.
 export const defaultMaxBodyBytes = 256 * 1024 * 1024;
 
 export function createIncomingBodies(maxBytes = defaultMaxBodyBytes): IncomingBodies {
-  /** In the order in which they began. */
+  /** Oldest first. */
   const arriving = new Set<{ bytes: number; cut(): void }>();
   let allBytes = 0;
 
@@ -42,7 +42,7 @@ export function createIncomingBodies(maxBytes = defaultMaxBodyBytes): IncomingBo
           arriving.add(body);
           body.bytes += bytes;
           allBytes += bytes;
-          // One alone has its own limit.
+          // A single body has a limit of its own.
           for (const oldest of arriving) {
             if (allBytes <= maxBytes || arriving.size === 1) return;
             oldest.cut();

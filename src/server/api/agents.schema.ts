@@ -6,11 +6,11 @@ const facts = named(
   z.object({
     during: described(
       z.enum(["queue", "interrupt", "merge"]),
-      "What becomes of a message that comes during a turn.",
+      "What happens to a message that arrives during a turn.",
     ),
     debounceMs: described(
       z.number(),
-      "With `merge`, how long nothing more must be said before it answers.",
+      "With `merge`: how long no message must arrive before it answers.",
     ).optional(),
     attempts: z.int(),
     compaction: z
@@ -29,17 +29,17 @@ const signing = described(
     .array(
       z
         .object({
-          id: described(z.string(), "The start of its SHA-256, to tell it from others."),
+          id: described(z.string(), "The start of its SHA-256, which identifies it."),
           addedAtMs: time(),
           untilMs: described(
             z.int().nullable(),
-            "Until when one that was replaced still signs; null of the one in use.",
+            "Until when a replaced secret still signs; null for the current one.",
           ),
         })
         .readonly(),
     )
     .readonly(),
-  "What signs its requests, the newest first. Secrets themselves are never shown.",
+  "The secrets that sign its requests, newest first. Their values are never shown.",
 );
 
 const agent = named(
@@ -47,16 +47,16 @@ const agent = named(
   z.union([
     z.object({
       name: z.string(),
-      source: described(z.literal("code"), "Live pods have it in code, where it can be changed."),
+      source: described(z.literal("code"), "Declared in the code of live pods; change it there."),
       facts: facts.readonly(),
       shadows: described(
         z.literal(true).optional(),
-        "One of that name is stored too, and isn't used while pods have it in code.",
+        "An agent of that name is stored too; it isn't used while pods declare one in code.",
       ),
     }),
     z.object({
       name: z.string(),
-      source: described(z.literal("stored"), "It was made over HTTP."),
+      source: described(z.literal("stored"), "Created over HTTP."),
       settings: described(
         z.record(z.string(), z.unknown()).readonly(),
         "Its settings. Of headers only the names are shown, with null for their values.",
@@ -72,14 +72,14 @@ const agent = named(
 
 const settings = described(
   z.record(z.string(), z.unknown()),
-  "A `url`, and what else an agent can have: `headers`, `during`, `history`, `compaction` and others. A header whose value is null keeps the value that it has.",
+  "A `url`, and an agent's other settings: `headers`, `during`, `history`, `compaction` and others. A header whose value is null keeps its stored value.",
 );
-const secret = () => described(z.string().max(200).nullable(), "`whsec_…`; null takes it away.");
+const secret = () => described(z.string().max(200).nullable(), "`whsec_…`; null removes it.");
 const written = {
   settings,
   secret: described(
     secret(),
-    "Signs its requests: `whsec_` and 24 to 64 bytes in base64. One that it replaces goes on signing for a while; null takes all away.",
+    "Signs its requests: `whsec_` and 24 to 64 bytes in base64. The secret that it replaces goes on signing for a while; null removes all.",
   ).optional(),
   compactionSecret: described(secret(), "The same for its compactor.").optional(),
   keepOldSecretMs: described(
@@ -87,7 +87,7 @@ const written = {
       .int()
       .min(0)
       .max(30 * 86_400_000),
-    "How long a secret that is replaced still signs. Default: a day.",
+    "How long a replaced secret still signs. Default: a day.",
   ).optional(),
 };
 
@@ -102,7 +102,7 @@ export const agentSpecs = {
     path: "/v1/agents",
     operationId: "listAgents",
     tag,
-    summary: "A page of agents, those in code too, in the order of their names.",
+    summary: "A page of agents, including those in code, ordered by name.",
     query: z.strictObject(paging),
     answers: {
       200: named("AgentPage", z.object({ agents: z.array(agent).readonly(), next })),
@@ -114,7 +114,7 @@ export const agentSpecs = {
     path: "/v1/agents",
     operationId: "createAgent",
     tag,
-    summary: "Make an agent that answers at a URL.",
+    summary: "Create an agent that answers at a URL.",
     body: named("CreateAgentBody", z.strictObject({ name: taskName(), ...written })),
     answers: { 201: agentAnswer },
     errors: [...stored, "overloaded"],
@@ -133,14 +133,14 @@ export const agentSpecs = {
     path: "/v1/agents/{name}",
     operationId: "replaceAgent",
     tag,
-    summary: "Give an agent other settings. Secrets that aren't mentioned stay.",
+    summary: "Replace an agent's settings. Secrets that the body leaves out stay.",
     body: named(
       "ReplaceAgentBody",
       z.strictObject({
         ...written,
         ifRevision: described(
           z.int().min(1),
-          "Refused with `conflict` where it has another.",
+          "Refused with `conflict` where the agent has another revision.",
         ).optional(),
       }),
     ),

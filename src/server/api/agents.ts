@@ -4,10 +4,10 @@ import { route, type Route } from "../route.ts";
 import { agentSpecs } from "./agents.schema.ts";
 import { withoutUndefined } from "./tasks.ts";
 
-// Headers, and what keeps them secret, take more room than most settings.
+// Headers and their encryption take more bytes than most settings.
 const maxBytes = 128 * 1024;
 
-/** Agents: those in code to look at, those that are stored to make and change too. */
+/** Agents: those in code can be read, stored ones can also be created, changed and removed. */
 export function agentRoutes({ flotilla }: { flotilla: Pick<Flotilla, "agents"> }): Route[] {
   const { agents } = flotilla;
   return [

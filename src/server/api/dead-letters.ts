@@ -5,11 +5,11 @@ import { deadLetterSpecs } from "./dead-letters.schema.ts";
 import { withoutUndefined } from "./tasks.ts";
 
 export type DeadLetterRoutes = {
-  /** The leader's where it is in this process, because it has its view already. */
+  /** The leader's where the leader is in this process, because it has the groups in memory. */
   deadLetters: () => DeadLetters;
 };
 
-/** Failed tasks, grouped by their errors; redrives; giving up. Selections are checked where they are used. */
+/** Failed tasks grouped by their errors, redrives, and discards. `deadLetters` validates selections. */
 export function deadLetterRoutes({ deadLetters }: DeadLetterRoutes): Route[] {
   return [
     route(deadLetterSpecs.groups).to(async ({ query }) => {
@@ -24,7 +24,7 @@ export function deadLetterRoutes({ deadLetters }: DeadLetterRoutes): Route[] {
     route(deadLetterSpecs.redrive).to(async ({ body }) => {
       const { maxStep, ...selection } = await body();
       const options = maxStep === undefined ? {} : { maxStep };
-      // What is stored now is done by the leader, bit by bit.
+      // The redrive is only stored now; the leader performs it step by step.
       return {
         status: 202,
         body: await deadLetters().redrive(withoutUndefined(selection), options),

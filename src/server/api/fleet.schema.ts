@@ -12,11 +12,11 @@ const pod = named(
     state: described(
       z
         .object({
-          holds: described(z.int(), "How many tasks it takes on at most, right now."),
+          holds: described(z.int(), "How many tasks it holds at most, right now."),
           reasons: z.array(z.object({ code: z.string(), text: z.string() })).readonly(),
         })
         .nullable(),
-      "Why it claims no more, as it said last.",
+      "Why it claims no more, as of its last heartbeat.",
     ),
     metadata: z.record(z.string(), z.unknown()).readonly(),
   }),
@@ -36,12 +36,12 @@ const depth = named(
     ready: z.int(),
     delayed: z.int(),
     waiting: described(z.int(), "Waits for other tasks."),
-    blocked: described(z.int(), "Waits for room of its key."),
-    alone: described(z.int(), "Must run alone, after pods have died under it."),
+    blocked: described(z.int(), "Blocked by the concurrency limit of its key."),
+    alone: described(z.int(), "Must run alone, because pods have died while they ran it."),
     running: z.int(),
     failed: z.int(),
-    oldestMs: described(z.int(), "How long the task that has been due for longest has waited."),
-    paused: described(z.boolean(), "Nobody claims any: the name is paused, or everything."),
+    oldestMs: described(z.int(), "How long the oldest due task has waited."),
+    paused: described(z.boolean(), "No pod claims any: the name is paused, or everything."),
   }),
 );
 
@@ -72,7 +72,7 @@ const overview = named(
     }),
     sessions: z.object({
       all: count(),
-      busy: described(count(), "Something goes on in them, such as an answer."),
+      busy: described(count(), "Not idle: an answer is being made, for example."),
     }),
     pods: z.object({ up: count(), down: count() }),
     waiting: described(
@@ -80,7 +80,7 @@ const overview = named(
       "A few runs that wait for a signal, among the newest.",
     ),
   }),
-  "What there is in the store, looked at every 2 seconds at most. No number is exact beyond 10,000.",
+  "What the store holds, counted every 2 seconds at most. No number is exact beyond 10,000.",
 );
 
 const health = "health";
@@ -92,17 +92,14 @@ export const fleetSpecs = {
     operationId: "getHome",
     tag: "fleet",
     summary:
-      "What this server is and where to go on; to a browser, as a page. Only an administrator is told the version, the store and what is in it.",
+      "What this server is and its links; as HTML to a browser. Only an administrator gets the version, the store and its counts.",
     answers: {
       200: named(
         "Home",
         z.object({
           name: z.literal("flotilla"),
-          links: described(
-            z.record(z.string(), z.string()),
-            "Paths on this server, by what they are.",
-          ),
-          advice: described(z.string(), "How to be told more.").optional(),
+          links: described(z.record(z.string(), z.string()), "Paths on this server, by name."),
+          advice: described(z.string(), "How to get more.").optional(),
           version: z.string().optional(),
           store: z.enum(["sqlite", "postgres"]).optional(),
           docs: described(
@@ -112,7 +109,7 @@ export const fleetSpecs = {
           overview: overview.optional(),
           trouble: described(
             z.string(),
-            "The code of why the store can't be looked at.",
+            "The error code where the store can't be read.",
           ).optional(),
         }),
       ),
@@ -153,7 +150,7 @@ export const fleetSpecs = {
           byName: z.record(z.string(), byStatus).readonly(),
           noWorker: described(
             z.array(z.string()).readonly(),
-            "Names that no pod which is up works on.",
+            "Names that no live pod has a handler for.",
           ),
         }),
       ),
@@ -204,7 +201,7 @@ export const fleetSpecs = {
     path: "/health/ready",
     operationId: "getReady",
     tag: health,
-    summary: "Whether the store can really be written to.",
+    summary: "Whether the store can be written to.",
     answers: {
       200: named("Ready", z.object({ status: z.literal("ready") })),
       503: named(

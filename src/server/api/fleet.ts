@@ -16,9 +16,9 @@ export type FleetRoutes = {
   log: Logger;
 };
 
-/** The fleet as a whole, this process's health, and what all routes are. */
+/** The fleet as a whole, this process's health, and the OpenAPI document. */
 export function fleetRoutes({ flotilla, metrics, readiness, clock, log }: FleetRoutes): Route[] {
-  // Made when somebody first asks, and the same ever after.
+  // Made on the first request and kept.
   let document: Record<string, unknown> | undefined;
   return [
     route(fleetSpecs.live).to(() => ({ status: 200, body: { status: "live" } })),

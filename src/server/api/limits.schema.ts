@@ -16,9 +16,9 @@ const limit = named(
   z.object({
     scope: described(z.string(), "`tenant/<tenant>` or `key/<name>/<key>`."),
     limit: described(z.int().nullable(), "How many may run at once; null where there is no limit."),
-    byHand: described(z.boolean(), "Set here, so that what the code says doesn't count."),
+    byHand: described(z.boolean(), "Set through this API, which overrides the code."),
     running: z.int(),
-    blocked: described(z.int(), "Tasks that wait for room of this scope."),
+    blocked: described(z.int(), "Tasks blocked by this limit."),
   }),
 );
 const limits = named("Limits", z.object({ limits: z.array(limit), next }));
@@ -52,12 +52,12 @@ export const limitSpecs = {
     path: "/v1/pause",
     operationId: "pause",
     tag,
-    summary: "Keep tasks of a name, or all, from being claimed. What runs goes on.",
+    summary: "Stop tasks of a name, or all, from being claimed. Running tasks go on.",
     body: named(
       "PauseBody",
       z.strictObject({
         name: described(taskName(), "Default: everything.").optional(),
-        reason: described(z.string().max(500), "Why, for people.").optional(),
+        reason: described(z.string().max(500), "The reason, for operators.").optional(),
       }),
     ),
     answers: { 200: pauses },
@@ -81,7 +81,7 @@ export const limitSpecs = {
     path: "/v1/limits",
     operationId: "listLimits",
     tag,
-    summary: "The limits that were set, and those that something waits for; or the one of a scope.",
+    summary: "Limits that were set or that block tasks; or the one of a scope.",
     query: z.strictObject({ scope: z.string().optional(), cursor: paging.cursor }),
     answers: { 200: limits },
     errors: ["invalid_option"],
@@ -92,7 +92,7 @@ export const limitSpecs = {
     operationId: "setLimit",
     tag,
     summary:
-      "Set how many tasks of a scope may run at once, over what the code says; null takes that back.",
+      "Set how many tasks of a scope may run at once, overriding the code; null removes the override.",
     body: named(
       "LimitBody",
       z.strictObject({ scope: z.string(), limit: z.int().min(1).max(10_000).nullable() }),

@@ -29,7 +29,7 @@ const doing = named(
       type: z.literal("waiting_for_signal"),
       name: z.string(),
       sinceMs: time(),
-      untilMs: described(time().nullable(), "Null where it waits for as long as it takes."),
+      untilMs: described(time().nullable(), "Null where it waits without a deadline."),
     }),
     z.object({ type: z.literal("waiting_for_children"), sinceMs: time() }),
     z.object({ type: z.literal("waiting_for_others") }),
@@ -51,7 +51,7 @@ const run = named(
     flow: z.string(),
     version: described(
       z.int(),
-      "The highest version of its flow that has advanced it; 0 before any has.",
+      "The highest version of its flow that has advanced it; 0 before the first.",
     ),
     tenant: z.string(),
     key: z.string().nullable(),
@@ -59,33 +59,33 @@ const run = named(
     input: json(),
     at: described(
       z.string().nullable(),
-      "The transition or finalizer that is next or runs; null before it has begun and once it has ended.",
+      "The current or next transition or finalizer; null before the run begins and after it ends.",
     ),
     state: described(
       z.record(z.string(), z.unknown()).readonly(),
-      "What transitions have returned so far.",
+      "The results of its transitions so far.",
     ),
-    attempt: described(z.int(), "1 on the first try of what it stands at."),
-    deaths: described(z.int(), "Pods that have died while they ran what it stands at."),
+    attempt: described(z.int(), "The attempt at its current transition, from 1."),
+    deaths: described(z.int(), "Pods that died while they ran its current transition."),
     status: z.enum(["open", "completed", "failed", "cancelled"]),
     doing: doing.nullable(),
     noWorker: described(
       z.boolean(),
-      "No pod that is up may take it: none works on its flow, or none in its version or a later one.",
+      "No live pod can run it: none has its flow, or none has its version or a later one.",
     ),
     paused: described(z.boolean(), "Its flow, or everything, is paused."),
     intent: described(
       z.enum(["completed", "failed", "cancelled"]).nullable(),
-      "The ending that its finalizers lead to; null while transitions run.",
+      "The outcome after its finalizers; null while transitions run.",
     ),
-    output: json("What it gives, once it has completed."),
-    error: described(taskError.nullable(), "Why it failed, or what the last attempt failed with."),
-    progress: json("What it said last of how far it is."),
+    output: json("Its output, once it has completed."),
+    error: described(taskError.nullable(), "Why it failed, or the error of the last attempt."),
+    progress: json("The progress that it reported last."),
     cancelRequested: z.boolean(),
-    parentId: described(z.string().nullable(), "The run that has started it."),
+    parentId: described(z.string().nullable(), "The run that started it."),
     waitsFor: described(
       z.array(z.string()).readonly(),
-      "What it waits or has waited for: those that it was to run after, and its children.",
+      "Its dependencies: what it was to run after, and its children.",
     ),
     createdAtMs: time(),
     updatedAtMs: time(),
@@ -104,7 +104,7 @@ const entry = named(
     attempt: z.int().nullable(),
     podId: z.string().nullable(),
     transition: z.string().nullable(),
-    startedAtMs: described(time().nullable(), "When the attempt began that it tells the end of."),
+    startedAtMs: described(time().nullable(), "When the attempt began that this event ends."),
     detail: json(),
   }),
   "Something that happened to a run.",
@@ -113,7 +113,7 @@ const entry = named(
 const signal = named(
   "RunSignal",
   z.object({ seq: z.int(), signalId: z.string(), name: z.string(), atMs: time() }),
-  "Something that was said to a run, and that it hasn't used yet.",
+  "A signal sent to a run that it hasn't used yet.",
 );
 
 const startOptions = named(
@@ -121,7 +121,7 @@ const startOptions = named(
   enqueueOptions.omit({ attempts: true, onDuplicate: true }).extend({
     onDuplicate: described(
       z.enum(["existing", "reject"]),
-      "Where the key is taken. Default `existing`.",
+      "What to do where the key is taken. Default `existing`.",
     ).optional(),
   }),
 );
@@ -130,10 +130,10 @@ const started = named(
   "StartedRun",
   z.object({
     runId: z.string(),
-    created: described(z.boolean(), "False where a run with that key was there already."),
+    created: described(z.boolean(), "False where a run with that key existed already."),
     noWorker: described(
       z.boolean(),
-      "No pod that is up works on runs of this flow: it waits until one does.",
+      "No live pod has this flow: the run waits until one does.",
     ).optional(),
   }),
 );
@@ -155,13 +155,13 @@ const stuck = named(
   z.object({
     flow: z.string(),
     why: z.enum(["set_aside", "no_worker", "retrying", "waiting"]),
-    at: described(z.string().nullable(), "Where they stand; null before they have begun."),
+    at: described(z.string().nullable(), "Their current transition; null before they have begun."),
     version: z.int(),
     runs: z.int(),
     runId: described(z.string(), "The oldest of them."),
     sinceMs: time(),
   }),
-  "Runs that don't get on and may need somebody, counted together where they stand alike.",
+  "Runs that make no progress and may need an operator, counted by transition and version.",
 );
 
 const flow = named(
@@ -181,24 +181,24 @@ const flow = named(
           ),
         })
         .nullable(),
-      "In the order in which parts are run; null where this server doesn't have the flow.",
+      "Its parts in the order in which they run; null where this server doesn't have the flow.",
     ),
     workers: z
       .array(
         z.object({
           version: z.int(),
-          pods: described(z.int(), "How many pods that are up work with this version."),
+          pods: described(z.int(), "How many live pods have this version."),
           lastHeartbeatMs: time(),
         }),
       )
       .readonly(),
     places: described(
       places.readonly(),
-      "How many open runs stand where. Those that haven't begun are under `start`.",
+      "Open runs by their current transition; `start` for those that haven't begun.",
     ),
     openByVersion: described(
       z.record(z.string(), z.int()).readonly(),
-      "Open runs by the version that has advanced them last; 0 before any has.",
+      "Open runs by the version that advanced them last; 0 before the first.",
     ),
     completed: z.int(),
     failed: z.int(),
@@ -224,7 +224,7 @@ export const runSpecs = {
     path: "/v1/runs",
     operationId: "startRun",
     tag,
-    summary: "Start a run of a flow. 200 where one with that key was there already.",
+    summary: "Start a run of a flow. 200 where one with that key existed already.",
     body: named(
       "NewRun",
       z.strictObject({
@@ -246,14 +246,11 @@ export const runSpecs = {
       flow: anyName().optional(),
       status: described(statuses, "`open` is pending or claimed.").optional(),
       tenant: z.string().max(500).optional(),
-      at: described(
-        partName(),
-        "Only those that stand at this transition or finalizer.",
-      ).optional(),
-      parent: described(z.string().max(500), "Only those that this run has started.").optional(),
+      at: described(partName(), "Only those at this transition or finalizer.").optional(),
+      parent: described(z.string().max(500), "Only those that this run started.").optional(),
       setAside: described(
         z.literal("true"),
-        "Only those that can't be read, and that nobody touches.",
+        "Only those set aside, because no pod can read them.",
       ).optional(),
       ...paging,
     }),
@@ -265,7 +262,7 @@ export const runSpecs = {
     path: at,
     operationId: "getRun",
     tag,
-    summary: "Where a run stands. Without `admin`: one of the caller's tenant.",
+    summary: "A run. Without `admin`: one of the caller's tenant.",
     verb: "tasks:read",
     answers: { 200: named("RunShown", z.object({ run })) },
     errors: ["not_found"],
@@ -275,7 +272,7 @@ export const runSpecs = {
     path: `${at}/history`,
     operationId: "getRunHistory",
     tag,
-    summary: "A page of what happened to a run, oldest first.",
+    summary: "A page of a run's events, oldest first.",
     query: eventPaging,
     answers: {
       200: named(
@@ -293,7 +290,7 @@ export const runSpecs = {
     path: `${at}/signals`,
     operationId: "getRunSignals",
     tag,
-    summary: "A page of what was said to a run and not used yet, oldest first.",
+    summary: "A page of the signals that a run hasn't used yet, oldest first.",
     query: eventPaging,
     answers: { 200: named("RunSignals", z.object({ signals: z.array(signal), next: nextAfter })) },
     errors: ["not_found", "invalid_option"],
@@ -303,8 +300,7 @@ export const runSpecs = {
     path: `${at}/signals`,
     operationId: "signalRun",
     tag,
-    summary:
-      "Say something to a run that waits for it, or will. The same id again says nothing new.",
+    summary: "Send a signal to a run. Sending the same id again does nothing.",
     body: named(
       "NewSignal",
       z.strictObject({
@@ -318,7 +314,7 @@ export const runSpecs = {
           "The name of a signal of its flow.",
         ),
         payload: json("What the run gets. Default null.").optional(),
-        id: described(z.string().min(1).max(200), "Default: one of its own.").optional(),
+        id: described(z.string().min(1).max(200), "Default: a fresh one.").optional(),
       }),
     ),
     answers: { 202: named("SignalSent", z.object({ status: z.literal("sent") })) },
@@ -329,7 +325,7 @@ export const runSpecs = {
     path: `${at}/cancel`,
     operationId: "cancelRun",
     tag,
-    summary: "Ask for a run to be cancelled. Its finalizers run first.",
+    summary: "Cancel a run. Its finalizers run first.",
     answers: { 202: named("RunCancelling", z.object({ status: z.literal("cancelling") })) },
     errors: ["not_found", "conflict"],
   }),
@@ -338,14 +334,13 @@ export const runSpecs = {
     path: `${at}/resume`,
     operationId: "resumeRun",
     tag,
-    summary:
-      "Let a run go on that was set aside, has failed or was cancelled, from where it stopped.",
+    summary: "Resume a run that was set aside, failed or cancelled, from where it stopped.",
     body: named(
       "ResumeBody",
       z.strictObject({
         as: described(
           z.int().min(1).max(1_000_000_000),
-          "Gives a run that a later version has advanced to this one.",
+          "Hands a run that a later version has advanced to this version.",
         ).optional(),
       }),
     ),
@@ -364,7 +359,7 @@ export const runSpecs = {
     path: "/v1/flows",
     operationId: "listFlows",
     tag,
-    summary: "Flows, how many runs of each stand where, and which are stuck. Counts the table.",
+    summary: "Flows, their open runs by transition, and stuck runs. Counts the whole table.",
     answers: { 200: named("Flows", z.object({ flows: z.array(flow) })) },
     errors: [],
   }),

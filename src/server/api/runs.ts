@@ -14,13 +14,13 @@ export type RunRoutes = {
   flotilla: Pick<Flotilla, "pods" | "runs" | "tasks">;
   /** Flows whose input is checked before it is stored. */
   contracts?: ReadonlyMap<string, TaskContract> | undefined;
-  /** Those that this program has. */
+  /** The flows of this program. */
   machines?: readonly Machine[] | undefined;
   /** The longest body that is read. */
   maxBytes: number;
 };
 
-/** Runs of flows: starting them, asking about them, talking to them. */
+/** Runs of flows: start, read, signal, cancel and resume them. */
 export function runRoutes(parts: RunRoutes): Route[] {
   const { flotilla, contracts, machines = [], maxBytes } = parts;
   const { runs } = flotilla;
@@ -55,7 +55,7 @@ export function runRoutes(parts: RunRoutes): Route[] {
     }),
     route(runSpecs.get).to(async ({ caller, params: { runId } }) => {
       const run = await runs.get(runId);
-      // One of another tenant is as if it weren't there.
+      // A run of another tenant answers as a missing one does.
       if (run && canSee(caller, run)) return { status: 200, body: { run } };
       throw new FlotillaError("not_found", `there is no run ${runId.slice(0, 80)}`);
     }),

@@ -15,7 +15,7 @@ export type ScheduleRoutes = {
   maxBytes: number;
 };
 
-/** Schedules: what they say, when they come, and whether somebody would run their tasks. */
+/** Schedules: store, read, pause, resume and fire them. */
 export function scheduleRoutes({ flotilla, contracts, maxBytes }: ScheduleRoutes): Route[] {
   const { schedules } = flotilla;
   const withNoWorker = async (schedule: Schedule) => {
@@ -42,7 +42,7 @@ export function scheduleRoutes({ flotilla, contracts, maxBytes }: ScheduleRoutes
     route(scheduleSpecs.put, { maxBytes }).to(async ({ params: { scheduleId }, body }) => {
       const { name, ...rest } = await body();
       const task: TaskContract = { ...contracts?.get(name), name } as TaskContract;
-      // Whether a pattern or an interval was given, and whether it makes sense, is checked there.
+      // `put` checks that there is either a pattern or an interval, and that it is valid.
       const declared = { ...rest, task } as ScheduleOf<TaskContract>;
       return { status: 200, body: await withNoWorker(await schedules.put(scheduleId, declared)) };
     }),

@@ -3,32 +3,32 @@ import type { ErrorCode } from "../../base/errors.ts";
 import type { Verb } from "../../protocol/verbs.ts";
 
 /**
- * What a route takes and answers, said once: requests are checked by it, handlers are held to it by the
- * compiler, and `/v1/openapi.json` is made of it.
+ * What a route takes and answers, declared once: requests are validated against it, the compiler checks
+ * handlers against it, and `/v1/openapi.json` is generated from it.
  */
 export type RouteSpec = {
   readonly method: "get" | "post" | "put" | "delete";
   /** As OpenAPI writes it: `/v1/tasks/{taskId}`. */
   readonly path: string;
-  /** What generated clients call it. */
+  /** Its name in generated clients. */
   readonly operationId: string;
   readonly tag: string;
   readonly summary: string;
   readonly query?: z.ZodObject;
   readonly body?: z.ZodType;
-  /** The body may be left out, as all of it may. */
+  /** The body may be left out where all its fields are optional. */
   readonly bodyOptional?: true;
-  /** What a body may be sent as. Default: JSON. */
+  /** The content types of the body. Default: JSON. */
   readonly bodyTypes?: readonly string[];
-  /** What it answers, by status. */
+  /** The schemas of its answers, by status. */
   readonly answers: Readonly<Record<number, z.ZodType>>;
-  /** What it answers with, where that isn't JSON. */
+  /** The content type of its answer, where that isn't JSON. */
   readonly answerType?: string;
-  /** Codes of its own, besides those that every route may answer. */
+  /** Its own error codes, besides those that every route may answer. */
   readonly errors: readonly ErrorCode[];
-  /** Answers anybody, without a key. */
+  /** Needs no credentials. */
   readonly open?: true;
-  /** What a caller must be allowed. Default `admin`. */
+  /** The permission that a caller needs. Default `admin`. */
   readonly verb?: Verb;
 };
 
@@ -39,10 +39,10 @@ export function spec<const S extends RouteSpec>(declared: S): S {
 
 type Documented = { id?: string; description?: string };
 
-/** What is said of schemas. Not zod's own registry, which belongs to the program that uses us. */
+/** Names and descriptions of schemas. Not zod's global registry, which belongs to the application. */
 export const documented = z.registry<Documented>();
 
-/** Names a schema, so that the document has it once and clients get a type of that name. */
+/** Names a schema, so that the document contains it once and clients get a type of that name. */
 export function named<S extends z.ZodType>(id: string, schema: S, description?: string): S {
   documented.add(schema, { id, ...(description !== undefined && { description }) });
   return schema;
@@ -68,7 +68,7 @@ export function wholeNumber({ min, max }: { min: number; max: number }) {
     .pipe(z.int().min(min).max(max));
 }
 
-/** Pages: how many at most, and where to go on. */
+/** Query parameters of a page. */
 export const paging = {
   cursor: described(z.string().max(1_000), "The `next` of the page before.").optional(),
   limit: described(wholeNumber({ min: 1, max: 1_000 }), "How many at most. Default 50.").optional(),
@@ -79,7 +79,7 @@ export const next = described(
   "The cursor of the page that follows, or null.",
 );
 
-/** Pages of what happened, by numbers. */
+/** Query parameters of a page of events, which are numbered. */
 export const eventPaging = z.strictObject({
   after: described(
     wholeNumber({ min: 0, max: 2 ** 31 - 1 }),
@@ -107,5 +107,5 @@ export const taskName = () =>
         /^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}$/,
         "must be 1 to 200 letters, digits and _ . : / -, and begin with a letter, a digit or _",
       ),
-    "The name of a task: 1 to 200 letters, digits and `_ . : / -`, the first no punctuation but `_`.",
+    "The name of a task: 1 to 200 letters, digits and `_ . : / -`, beginning with a letter, a digit or `_`.",
   );

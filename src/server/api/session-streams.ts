@@ -31,17 +31,19 @@ export type SessionStreamParts = {
   log: Logger;
 };
 
-// Proxies that collect an answer before they pass it on would keep it for ever.
+type InboxCursor = Pick<InboxItem, "activeAtMs" | "sessionId">;
+
+// A proxy that buffers an answer before it passes it on would hold an endless one for ever.
 const unbuffered = { "X-Accel-Buffering": "no" };
 const exportPageEntries = 200;
 
-/** Answers that come bit by bit: what happens in sessions and inboxes, and whole sessions. */
+/** Streamed answers: events of sessions and inboxes, and exports of whole sessions. */
 export function sessionStreamRoutes(parts: SessionStreamParts): Route[] {
   const { sessions, members, streams, pageSemaphore, authenticator, clock, log } = parts;
   return [
     route(sessionSpecs.events).to(async ({ caller, params: { sessionId }, query, context }) => {
       await members.check(caller, sessionId);
-      // What isn't there is said by the status, which can't be taken back once events are sent.
+      // Answer `not_found` by the status, which can't change once events are sent.
       await sessions.get(caller.tenant, sessionId);
       const { lastSeq, ...rest } = query;
       const position = { lastSeq: lastEventId(context) ?? lastSeq ?? 0, ...definedPosition(rest) };
@@ -81,19 +83,19 @@ export function sessionStreamRoutes(parts: SessionStreamParts): Route[] {
       return { status: 200, body, headers: unbuffered };
     }),
     route(sessionSpecs.inbox).to(async ({ caller, query: { user, cursor } }) => {
-      const whose = userOf(actingAs(caller, user));
-      const items = await snapshotOf(sessions, caller, whose);
+      const inboxUser = userOf(actingAs(caller, user));
+      const items = await snapshotOf(sessions, caller, inboxUser);
       return { status: 200, body: inboxPage(items, cursor) };
     }),
     route(sessionSpecs.inboxEvents).to(({ caller, query: { user }, context }) => {
-      const whose = userOf(actingAs(caller, user));
+      const inboxUser = userOf(actingAs(caller, user));
       const body = streams.open(context, (to) => {
         const sink: Sink<InboxEvent> = {
           push: ({ type, ...data }) => to.write({ type, data: JSON.stringify(data) }),
           fail: (error) => endWithError(to, error, log),
           drained: to.drained,
         };
-        const joined = sessions.inbox(caller.tenant, whose, filterInbox(caller, sink));
+        const joined = sessions.inbox(caller.tenant, inboxUser, filterInbox(caller, sink));
         joined.ready.catch(() => {});
         return () => joined.leave();
       });
@@ -116,7 +118,21 @@ export function sessionStreamRoutes(parts: SessionStreamParts): Route[] {
   ];
 }
 
-/** The lines of a session, a page with each call, then undefined. */
+/** A page of an inbox, the most recently active session first. */
+export function inboxPage(items: readonly InboxItem[], cursor?: string) {
+  const after = cursor === undefined ? undefined : parseInboxCursor(cursor);
+  const left = items
+    .toSorted(inboxOrder)
+    .filter((item) => after === undefined || inboxOrder(item, after) > 0);
+  const page = fitPage(left, false);
+  const last = page.items.at(-1);
+  return {
+    sessions: page.items.map((item) => ({ ...item, agents: [...item.agents] })),
+    next: page.hasMore && last ? `${last.activeAtMs}.${last.sessionId}` : null,
+  };
+}
+
+/** Returns one page of a session's export lines per call, then undefined. */
 function linesOf(
   sessions: SessionService,
   session: SessionView,
@@ -126,7 +142,7 @@ function linesOf(
   return async () => {
     const lines: object[] = after === undefined ? [{ session }] : [];
     after ??= 0;
-    // What is added meanwhile isn't part of it, or it might never end.
+    // Entries added during the export aren't part of it, or it might never end.
     const limit = Math.min(exportPageEntries, lastSeq - after);
     if (limit > 0) {
       const { entries } = await sessions.entries(tenant, sessionId, { after, limit });
@@ -161,29 +177,13 @@ function endWithError(to: EventWriter, error: unknown, log: Logger): void {
   to.end();
 }
 
-/** Browsers send it when they come back by themselves. */
+/** Browsers send this header when they reconnect by themselves. */
 function lastEventId(context: Context): number | undefined {
   const header = context.req.header("last-event-id");
   if (header === undefined || header === "") return undefined;
   if (/^\d{1,15}$/.test(header)) return Number(header);
   throw new FlotillaError("invalid_input", "Last-Event-ID must be the id of an event: a number");
 }
-
-/** A page of an inbox, the session that something happened in last first. */
-export function inboxPage(items: readonly InboxItem[], cursor?: string) {
-  const after = cursor === undefined ? undefined : parseInboxCursor(cursor);
-  const left = items
-    .toSorted(inboxOrder)
-    .filter((item) => after === undefined || inboxOrder(item, after) > 0);
-  const page = fitPage(left, false);
-  const last = page.items.at(-1);
-  return {
-    sessions: page.items.map((item) => ({ ...item, agents: [...item.agents] })),
-    next: page.hasMore && last ? `${last.activeAtMs}.${last.sessionId}` : null,
-  };
-}
-
-type InboxCursor = Pick<InboxItem, "activeAtMs" | "sessionId">;
 
 function inboxOrder(one: InboxCursor, other: InboxCursor): number {
   if (one.activeAtMs !== other.activeAtMs) return other.activeAtMs - one.activeAtMs;

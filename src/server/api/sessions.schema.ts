@@ -20,18 +20,18 @@ const state = named(
     z.object({
       state: described(
         z.enum(["catching_up", "waiting"]),
-        "`waiting`: its agent isn't asked before the agent's throttle has a permit.",
+        "`waiting`: the turn waits for a permit of the agent's throttle.",
       ),
       epoch: z.int(),
       attempt: z.int(),
       agent: z.string(),
       messageId: z.string(),
-      upToSeq: described(z.int(), "What was said up to here is being answered."),
+      upToSeq: described(z.int(), "The turn answers the entries up to this one."),
       stopping: z.boolean(),
     }),
     z.object({ state: z.literal("compacting"), epoch: z.int() }),
   ]),
-  "What goes on in a session right now.",
+  "What a session does right now.",
 );
 
 const session = named(
@@ -39,7 +39,10 @@ const session = named(
   z.object({
     sessionId: z.string(),
     tenant: z.string(),
-    agents: described(z.array(z.string()), "Who answers; the first where a message names none."),
+    agents: described(
+      z.array(z.string()),
+      "The agents that answer; the first where a message names none.",
+    ),
     users: z.array(z.string()),
     status: z.enum(["active", "archived"]),
     state,
@@ -61,7 +64,7 @@ const part = () => described(z.unknown(), "A part of a message, as the AI SDK ha
 const entry = named(
   "Entry",
   z.object({
-    seq: described(z.int(), "Its place in the session: 1…n without gaps."),
+    seq: described(z.int(), "Its position in the session: 1…n without gaps."),
     kind: z.enum(["message", "tool_result", "summary", "stop"]),
     role: role(),
     author: z.string(),
@@ -85,7 +88,7 @@ const entry = named(
       z.object({
         epoch: z.int(),
         messageId: z.string(),
-        by: described(z.enum(["user", "key", "program"]), "What its author is."),
+        by: described(z.enum(["user", "key", "program"]), "What kind of caller its author is."),
       }),
       "Of a `stop`: the turn that was stopped, and the message that it made.",
     ).optional(),
@@ -99,7 +102,7 @@ const sent = named(
   z.object({
     seq: z.int(),
     messageId: z.string(),
-    duplicate: described(z.boolean(), "It was stored before, under the same id."),
+    duplicate: described(z.boolean(), "It was stored before with the same id."),
   }),
 );
 
@@ -139,10 +142,10 @@ const found = [
 const stored = [...found, "payload_too_large", "payload_too_deep", "payload_not_storable"] as const;
 
 const done = z.object({ done: z.boolean() });
-const ofUser = described(id(), "Whose, where the caller isn't a user.").optional();
+const ofUser = described(id(), "The user, where the caller isn't one.").optional();
 const lastSeq = described(
   seqText(),
-  "The last entry that the client has. `Last-Event-ID` goes before it. Default 0.",
+  "The last entry that the client has. `Last-Event-ID` overrides it. Default 0.",
 ).optional();
 
 export const sessionSpecs = {
@@ -151,7 +154,7 @@ export const sessionSpecs = {
     path: "/v1/sessions",
     operationId: "createSession",
     tag,
-    summary: "Make a session; again with the same id, get what there is.",
+    summary: "Create a session. With the id of an existing one, return that.",
     verb: "sessions:create",
     body: named(
       "CreateSessionBody",
@@ -170,7 +173,7 @@ export const sessionSpecs = {
     path: "/v1/sessions",
     operationId: "listSessions",
     tag,
-    summary: "Sessions, the one that something happened in last first.",
+    summary: "A page of sessions, the most recently active first.",
     verb: "sessions:read",
     query: z.strictObject({
       user: shortText().optional(),
@@ -187,7 +190,7 @@ export const sessionSpecs = {
     path: at,
     operationId: "getSession",
     tag,
-    summary: "A session as it is now.",
+    summary: "A session.",
     verb: "sessions:read",
     answers: { 200: session },
     errors: found,
@@ -197,7 +200,7 @@ export const sessionSpecs = {
     path: at,
     operationId: "deleteSession",
     tag,
-    summary: "Delete a session and all that was said in it, for good.",
+    summary: "Delete a session and all its messages for good.",
     verb: "sessions:manage",
     answers: { 200: z.object({ status: z.literal("deleted") }) },
     errors: found,
@@ -207,13 +210,16 @@ export const sessionSpecs = {
     path: `${at}/metadata`,
     operationId: "setSessionMetadata",
     tag,
-    summary: "Set what the program keeps with a session. `If-Match` may name the version it had.",
+    summary: "Set a session's metadata. `If-Match` may name the version to replace.",
     verb: "sessions:manage",
     body: named(
       "SessionMetadataBody",
       z.strictObject({
         metadata: json(),
-        ifVersion: described(seq(), "Refused with `conflict` where it has another.").optional(),
+        ifVersion: described(
+          seq(),
+          "Refused with `conflict` where the metadata has another version.",
+        ).optional(),
       }),
     ),
     answers: { 200: z.object({ metadataVersion: z.int() }) },
@@ -224,7 +230,7 @@ export const sessionSpecs = {
     path: `${at}/members`,
     operationId: "changeSessionMembers",
     tag,
-    summary: "Change who takes part.",
+    summary: "Change a session's users and agents.",
     verb: "sessions:manage",
     body: named(
       "SessionMembersBody",
@@ -242,7 +248,7 @@ export const sessionSpecs = {
     path: `${at}/archive`,
     operationId: "archiveSession",
     tag,
-    summary: "Close a session: it can be read, and nothing can be added.",
+    summary: "Archive a session: it can be read, but nothing can be added.",
     verb: "sessions:manage",
     answers: { 200: z.object({ status: z.literal("archived") }) },
     errors: found,
@@ -262,7 +268,7 @@ export const sessionSpecs = {
     path: `${at}/compact`,
     operationId: "compactSession",
     tag,
-    summary: "Have what was said summed up.",
+    summary: "Summarize a session's messages.",
     verb: "sessions:manage",
     answers: { 202: done },
     errors: found,
@@ -303,13 +309,13 @@ export const sessionSpecs = {
       z.strictObject({
         id: id().optional(),
         role: described(role(), "Default `user`. Only a user's message starts a turn.").optional(),
-        author: described(id(), "Who writes, where the caller isn't a user.").optional(),
+        author: described(id(), "The author, where the caller isn't a user.").optional(),
         parts: z.array(part()).max(1_000),
         metadata: json().optional(),
-        to: described(taskName(), "The agent that is asked, where there are several.").optional(),
+        to: described(taskName(), "The agent that answers, where there are several.").optional(),
         tokens: described(
           seq(),
-          "What it takes of a model's context. Default: an estimate.",
+          "The tokens it takes of a model's context. Default: an estimate.",
         ).optional(),
       }),
     ),
@@ -321,13 +327,13 @@ export const sessionSpecs = {
     path: `${at}/tool-results`,
     operationId: "sendToolResults",
     tag,
-    summary: "Say what became of calls in a message: output, error, or leave.",
+    summary: "Send results of a message's tool calls: outputs, errors or approvals.",
     verb: "sessions:write",
     body: named(
       "ToolResultsBody",
       z.strictObject({
         id: id().optional(),
-        author: described(id(), "Who says so, where the caller isn't a user.").optional(),
+        author: described(id(), "The author, where the caller isn't a user.").optional(),
         messageId: id(),
         results: z
           .array(
@@ -348,7 +354,7 @@ export const sessionSpecs = {
     path: `${at}/regenerate`,
     operationId: "regenerateMessage",
     tag,
-    summary: "Have an answer made anew, the last one unless told.",
+    summary: "Regenerate an answer. Default: the last one.",
     verb: "sessions:write",
     body: named(
       "RegenerateBody",
@@ -363,7 +369,7 @@ export const sessionSpecs = {
     path: `${at}/stop`,
     operationId: "stopTurn",
     tag,
-    summary: "Stop the answer that is being made, and keep what there is of it.",
+    summary: "Stop the answer that is being made, and keep what it has so far.",
     verb: "sessions:write",
     query: z.strictObject({
       epoch: described(seqText(), "Only this turn. Default: whatever runs now.").optional(),
@@ -376,7 +382,7 @@ export const sessionSpecs = {
     path: `${at}/read`,
     operationId: "markRead",
     tag,
-    summary: "Say up to where a user has read.",
+    summary: "Mark a session as read by a user up to an entry.",
     verb: "sessions:write",
     body: named("ReadBody", z.strictObject({ seq: seq(), user: ofUser })),
     answers: { 200: z.object({ seq: z.int() }) },
@@ -398,7 +404,7 @@ export const sessionSpecs = {
     path: `${at}/events`,
     operationId: "followSession",
     tag,
-    summary: "What has happened since `lastSeq`, then what happens, as server-sent events.",
+    summary: "Events of a session since `lastSeq` and from now on, as server-sent events.",
     verb: "sessions:read",
     query: z.strictObject({
       lastSeq,
@@ -414,7 +420,7 @@ export const sessionSpecs = {
     path: "/v1/inbox",
     operationId: "getInbox",
     tag,
-    summary: "A page of a user's sessions, with what is unread, the latest active first.",
+    summary: "A page of a user's sessions with unread counts, the most recently active first.",
     verb: "inbox:read",
     query: z.strictObject({ user: ofUser, cursor: paging.cursor }),
     answers: { 200: named("Inbox", z.object({ sessions: z.array(inboxItem), next })) },
@@ -425,7 +431,7 @@ export const sessionSpecs = {
     path: "/v1/inbox/events",
     operationId: "followInbox",
     tag,
-    summary: "The same, then what changes, as server-sent events.",
+    summary: "A user's inbox, then its changes, as server-sent events.",
     verb: "inbox:read",
     query: z.strictObject({ user: ofUser }),
     answers: { 200: z.string() },
@@ -437,7 +443,7 @@ export const sessionSpecs = {
     path: "/v1/tickets",
     operationId: "issueTicket",
     tag,
-    summary: "A ticket to open one socket with, as `/v1/socket?ticket=…`, within 30 seconds.",
+    summary: "Issue a ticket that opens one socket, as `/v1/socket?ticket=…`, within 30 seconds.",
     verb: "sessions:read",
     answers: { 201: named("Ticket", z.object({ ticket: z.string(), expiresAtMs: time() })) },
     errors: ["overloaded"],

@@ -22,14 +22,14 @@ type SessionRoutes = {
   maxBytes: number;
 };
 
-/** Sessions: making them, asking about them, writing in them. */
+/** Sessions: create, read, change and write to them. */
 export function sessionRoutes({ sessions, members, maxBytes }: SessionRoutes): Route[] {
-  /** The tenant and the id, once it is known that the caller may reach it. */
+  /** The tenant and the id, after checking that the caller may use the session. */
   const checkedKey = async (caller: Caller, sessionId: string, options?: CheckOptions) => {
     await members.check(caller, sessionId, options);
     return [caller.tenant, sessionId] as const;
   };
-  /** The same for what is to be stored, which waits for a store that is away. */
+  /** The same for a change, which waits while the store is unreachable. */
   const keyForChange = (caller: Caller, sessionId: string) =>
     checkedKey(caller, sessionId, { patient: true });
 
@@ -153,60 +153,14 @@ export function sessionRoutes({ sessions, members, maxBytes }: SessionRoutes): R
   ];
 }
 
-/** Programs may say for whom they ask; a user is who the token says. */
+/** A program may act for any user; a user acts as the token's user only. */
 export function actingAs(caller: Caller, user: string | undefined): Caller {
   if (user === undefined || user === caller.user) return caller;
   if (caller.kind !== "user") return { ...caller, user };
-  throw new FlotillaError("forbidden", "this token is of another user");
+  throw new FlotillaError("forbidden", "this token belongs to another user");
 }
 
-function stored(sent: Sent) {
-  return { status: sent.duplicate ? 200 : 201, body: sent } as const;
-}
-
-function sessionBody(session: SessionView) {
-  return { ...session, agents: [...session.agents], users: [...session.users] };
-}
-
-/**
- * Whoever makes a session takes part in it, as does whom a program makes it for; naming others as well is
- * a way into their inboxes.
- */
-function withCaller(caller: Caller, users: readonly string[]): readonly string[] {
-  if (caller.kind === "server" && caller.user === undefined) return users;
-  // A program without a name that names others has made its choice.
-  if (caller.kind === "local" && caller.user === undefined && users.length > 0) return users;
-  const own = userOf(caller);
-  const others = users.filter((user) => user !== own);
-  if (caller.kind === "user" && others.length > 0) requireVerb(caller, "sessions:manage");
-  return [own, ...others];
-}
-
-function checkNamed({ sessions }: Caller, sessionId: string | undefined): void {
-  if (!sessions || (sessionId !== undefined && sessions.has(sessionId))) return;
-  throw new FlotillaError("forbidden", "this token is good for the sessions that it names only");
-}
-
-/** An id that is taken gives what is there, which isn't everybody's to see. */
-function checkMember(caller: Caller, { sessionId, users }: SessionView): void {
-  if (may(caller, "sessions:any") || users.includes(userOf(caller))) return;
-  throw new FlotillaError("conflict", `there is a session ${sessionId} already`);
-}
-
-/** Whose sessions are listed: the caller's own, unless it may see those of all. */
-function listedUser(caller: Caller, requested: string | undefined): string | undefined {
-  if (may(caller, "sessions:any")) return requested;
-  return userOf(actingAs(caller, requested));
-}
-
-function versionOf(match: string | undefined): number | undefined {
-  if (match === undefined || match === "*") return undefined;
-  const digits = /^(?:W\/)?"?(\d{1,15})"?$/.exec(match)?.[1];
-  if (digits !== undefined) return Number(digits);
-  throw new FlotillaError("invalid_input", 'If-Match must name a version: If-Match: "3"');
-}
-
-/** A message as its writer may write it: users only as themselves, programs as whom they say. */
+/** A message as its caller may send it: users write as themselves, programs as any author. */
 export function messageFrom(caller: Caller, message: FrameMessage): SendMessage {
   const { role = "user", author, tokens, ...rest } = message;
   if (caller.kind !== "user") {
@@ -221,14 +175,14 @@ export function messageFrom(caller: Caller, message: FrameMessage): SendMessage 
 }
 
 /**
- * The trace that what is asked belongs to, where a program says so. A user's token says nothing of it: it
- * would put answers below any span, and choose which of them are sampled.
+ * The trace that a program's request belongs to. A user's token may not set it: a user could attach
+ * answers to any span, and choose which of them are sampled.
  */
 export function traceFrom<Trace>({ kind }: Caller, trace: Trace | undefined): { trace?: Trace } {
   return kind === "user" || trace === undefined ? {} : { trace };
 }
 
-/** Who stops an answer, as far as the server knows: a key needn't speak for a user. */
+/** The author of a stop; a key acts without a user where it names none. */
 export function stopperOf({ kind, user, keyName }: Caller): Pick<StopTurn, "author" | "by"> {
   if (user !== undefined) return { author: user, by: "user" };
   if (kind === "local") return { author: localUser, by: "user" };
@@ -240,6 +194,52 @@ export function authorOf({ kind, user }: Caller): string {
   if (kind === "local") return localUser;
   throw new FlotillaError(
     "invalid_input",
-    "say who writes: `author`, `Flotilla-User` as a header, or `user` of a client",
+    "the author is missing: set `author`, the header `Flotilla-User`, or `user` of the client",
   );
+}
+
+function stored(sent: Sent) {
+  return { status: sent.duplicate ? 200 : 201, body: sent } as const;
+}
+
+function sessionBody(session: SessionView) {
+  return { ...session, agents: [...session.agents], users: [...session.users] };
+}
+
+/**
+ * The caller that creates a session is a member of it, as is the user a program acts for. A user's token
+ * needs `sessions:manage` to name others, because that puts the session into their inboxes.
+ */
+function withCaller(caller: Caller, users: readonly string[]): readonly string[] {
+  if (caller.kind === "server" && caller.user === undefined) return users;
+  // A local program without a user of its own that names users isn't a member itself.
+  if (caller.kind === "local" && caller.user === undefined && users.length > 0) return users;
+  const own = userOf(caller);
+  const others = users.filter((user) => user !== own);
+  if (caller.kind === "user" && others.length > 0) requireVerb(caller, "sessions:manage");
+  return [own, ...others];
+}
+
+function checkNamed({ sessions }: Caller, sessionId: string | undefined): void {
+  if (!sessions || (sessionId !== undefined && sessions.has(sessionId))) return;
+  throw new FlotillaError("forbidden", "this token only allows the sessions that it names");
+}
+
+/** Creating with an existing id returns that session, which only its members may see. */
+function checkMember(caller: Caller, { sessionId, users }: SessionView): void {
+  if (may(caller, "sessions:any") || users.includes(userOf(caller))) return;
+  throw new FlotillaError("conflict", `there is a session ${sessionId} already`);
+}
+
+/** The user whose sessions are listed: the caller, unless it may see those of all users. */
+function listedUser(caller: Caller, requested: string | undefined): string | undefined {
+  if (may(caller, "sessions:any")) return requested;
+  return userOf(actingAs(caller, requested));
+}
+
+function versionOf(match: string | undefined): number | undefined {
+  if (match === undefined || match === "*") return undefined;
+  const digits = /^(?:W\/)?"?(\d{1,15})"?$/.exec(match)?.[1];
+  if (digits !== undefined) return Number(digits);
+  throw new FlotillaError("invalid_input", 'If-Match must name a version: If-Match: "3"');
 }

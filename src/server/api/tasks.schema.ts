@@ -25,14 +25,14 @@ export const taskError = named(
     stack: z.string().optional(),
     taskId: described(
       z.string(),
-      "With `dependency_failed`: the task that it has waited for in vain.",
+      "With `dependency_failed`: the dependency that failed.",
     ).optional(),
     by: described(
       z.enum(["system", "user"]),
-      "Of a run: whose fault it is, where it said so.",
+      "Of a run: whose fault the error is, where the error says so.",
     ).optional(),
   }),
-  "Why a task failed. The codes are told in docs/errors.md.",
+  "Why a task failed. docs/errors.md lists the codes.",
 );
 
 const taskBase = {
@@ -45,19 +45,19 @@ const taskBase = {
   createdAtMs: time(),
   updatedAtMs: time(),
   runAtMs: time(),
-  scheduledAtMs: described(time().nullable(), "The time of its schedule that it was made for."),
+  scheduledAtMs: described(time().nullable(), "The time of its schedule that it was enqueued for."),
   failures: described(z.int(), "Attempts that have failed so far."),
-  snoozes: described(z.int(), "How often it has asked to be run again later."),
+  snoozes: described(z.int(), "How often it has snoozed."),
   maxAttempts: described(z.int().nullable(), "Null where the handler's own number counts."),
-  deaths: described(z.int(), "Pods that have died while they ran it."),
+  deaths: described(z.int(), "Pods that died while they ran it."),
   claimToken: z.int(),
-  progress: json("What it said last of how far it is."),
+  progress: json("The progress that it reported last."),
   cancelRequested: z.boolean(),
-  scope: described(z.string().nullable(), "The limit by key that it counts among."),
-  waitsFor: described(z.array(z.string()).readonly(), "The tasks that it waits or has waited for."),
+  scope: described(z.string().nullable(), "The scope of its concurrency limit by key."),
+  waitsFor: described(z.array(z.string()).readonly(), "Its dependencies."),
   flowVersion: described(
     z.int().nullable(),
-    "Of a run: the highest version of its flow that has advanced it, 0 before any has. Null of a task.",
+    "Of a run: the highest version of its flow that has advanced it, 0 before the first. Null for a task.",
   ),
 };
 
@@ -70,29 +70,32 @@ export const taskSchema = named(
       error: taskError.nullable(),
       noWorker: described(
         z.boolean(),
-        "No pod that is up works on tasks of this name, or of a run in its version or a later one.",
+        "No live pod has a handler for this name, or, of a run, none has its version or a later one.",
       ),
       paused: described(z.boolean(), "Its name, or everything, is paused."),
-      blockedBy: described(z.string().nullable(), "The limit whose room it waits for."),
+      blockedBy: described(z.string().nullable(), "The concurrency limit that blocks it."),
       throttledBy: described(
         z
           .object({
             name: z.string(),
-            key: described(z.string().nullable(), "Null where the task's input says which."),
-            limit: described(z.int(), "How many calls all pods may have in flight at once."),
+            key: described(
+              z.string().nullable(),
+              "Null where the key depends on the task's input.",
+            ),
+            limit: described(z.int(), "How many calls all pods together may have in flight."),
             inFlight: z.int(),
             waiting: described(
               z.int(),
               "Calls and tasks that wait for a permit; tasks of a name to 10,000.",
             ),
-            ahead: described(z.int(), "How many of those come before the task."),
+            ahead: described(z.int(), "How many of those are ahead of the task."),
             aboutMs: described(
               z.int().nullable(),
-              "About how long it will wait for them, at the rate that was learned, where it is known.",
+              "An estimate of its wait, from the learned rate; null where unknown.",
             ),
           })
           .nullable(),
-        "The throttle whose permits it waits for.",
+        "The throttle that it waits for a permit of.",
       ),
     }),
     z.object({
@@ -134,7 +137,7 @@ export const enqueueOptions = named(
     priority: described(z.int().min(-100).max(100), "Higher runs first. Default 0.").optional(),
     delayMs: described(
       z.int().min(0).max(yearMs),
-      "How long before it may run. Default 0.",
+      "The delay before it may run. Default 0.",
     ).optional(),
     runAt: described(
       runAt,
@@ -144,12 +147,12 @@ export const enqueueOptions = named(
     tenant: described(shortText(), "Whose task it is. Default `default`.").optional(),
     concurrencyKey: described(
       shortText(),
-      "What it is counted with, where only so many run at once.",
+      "The key that its concurrency limit counts by.",
     ).optional(),
     key: described(shortText(), "Names the task, so that it isn't stored twice.").optional(),
     onDuplicate: described(
       z.enum(["existing", "reject", "replace"]),
-      "Where the key is taken. Default `existing`.",
+      "What to do where the key is taken. Default `existing`.",
     ).optional(),
     uniqueWhile: described(
       z.enum(["kept", "unfinished"]),
@@ -165,7 +168,7 @@ export const enqueueOptions = named(
     ).optional(),
     afterFailed: described(
       z.enum(["fail", "run"]),
-      "What if one of them fails. Default `fail`.",
+      "What to do where one of them fails. Default `fail`.",
     ).optional(),
   }),
 );
@@ -183,14 +186,14 @@ const enqueued = named(
   "Enqueued",
   z.object({
     taskId: z.string(),
-    created: described(z.boolean(), "False where a task with that key was there already."),
+    created: described(z.boolean(), "False where a task with that key existed already."),
     replaced: described(
       z.boolean(),
-      "With `onDuplicate: replace`: whether it does this now.",
+      "With `onDuplicate: replace`: whether the existing task was replaced.",
     ).optional(),
     noWorker: described(
       z.boolean(),
-      "No pod that is up works on tasks of this name: it waits until one does.",
+      "No live pod has a handler for this name: the task waits until one does.",
     ).optional(),
   }),
 );
@@ -207,7 +210,7 @@ const rowOutcome = named(
   "RowOutcome",
   z.discriminatedUnion("outcome", [
     z.object({
-      index: described(z.int(), "Its place among the rows, from 0."),
+      index: described(z.int(), "Its index among the rows, from 0."),
       outcome: z.enum(["created", "existing", "replaced"]),
       taskId: z.string(),
     }),
@@ -224,12 +227,12 @@ const rowOutcome = named(
 export const graphRow = named(
   "GraphRow",
   z.strictObject({
-    ref: described(shortText(), "What the others call it, and what its answer is found by."),
+    ref: described(shortText(), "Its name for the other rows' `after`, and its key in the answer."),
     name: taskName(),
     input: json("What its handler gets. Default null.").optional(),
     after: described(
       z.array(shortText()).max(1_000),
-      "Refs of this request, or ids of tasks that are there.",
+      "Refs of this request, or ids of existing tasks.",
     ).optional(),
     options: enqueueOptions.omit({ after: true }).optional(),
   }),
@@ -251,7 +254,7 @@ export const taskSpecs = {
     path: "/v1/tasks",
     operationId: "enqueueTask",
     tag,
-    summary: "Store a task. 200 where one with that key was there already.",
+    summary: "Store a task. 200 where one with that key existed already.",
     body: newTask,
     answers: { 200: enqueued, 201: enqueued },
     errors: [...refusals, "duplicate_key", "not_found"],
@@ -262,7 +265,7 @@ export const taskSpecs = {
     operationId: "enqueueTasks",
     tag,
     summary:
-      "Store each of up to 100,000 tasks, and say what became of it. As NDJSON, one per line, or as an array.",
+      "Store up to 100,000 tasks, each on its own, and return the outcome of each. As NDJSON, one per line, or as an array.",
     body: z.array(newTask),
     bodyTypes: ["application/json", "application/x-ndjson"],
     answers: {
@@ -273,7 +276,7 @@ export const taskSpecs = {
           outcomes: z.array(rowOutcome).readonly(),
           noWorker: described(
             z.array(z.string()),
-            "Names of stored tasks that no pod which is up works on: they wait until one does.",
+            "Names of stored tasks that no live pod has a handler for: they wait until one does.",
           ),
         }),
       ),
@@ -285,7 +288,7 @@ export const taskSpecs = {
     path: "/v1/tasks/graph",
     operationId: "enqueueGraph",
     tag,
-    summary: "Store tasks that may wait for each other, all or none.",
+    summary: "Store tasks that may depend on each other, all or none.",
     body: named("GraphBody", z.strictObject({ tasks: z.array(graphRow).max(10_000) })),
     answers: {
       201: named(
@@ -315,7 +318,7 @@ export const taskSpecs = {
     path: "/v1/tasks/{taskId}",
     operationId: "getTask",
     tag,
-    summary: "A task, and what happened to it. Without `admin`: one of the caller's tenant.",
+    summary: "A task and its events. Without `admin`: one of the caller's tenant.",
     verb: "tasks:read",
     answers: {
       200: named(
@@ -330,7 +333,7 @@ export const taskSpecs = {
     path: "/v1/tasks/{taskId}/events",
     operationId: "getTaskEvents",
     tag,
-    summary: "A page of what happened to a task, oldest first.",
+    summary: "A page of a task's events, oldest first.",
     query: eventPaging,
     answers: {
       200: named("TaskEvents", z.object({ events: z.array(taskEvent), next: nextAfter })),

@@ -19,10 +19,23 @@ type TaskRoutes = {
   maxBytes: number;
 };
 
-// As for other bodies that hold many tasks: it is kept in memory while it is read.
-const maxGraphBytes = 32 * 1024 * 1024;
+type BulkParts = {
+  flotilla: Flotilla;
+  contracts?: ReadonlyMap<string, TaskContract> | undefined;
+  /** The longest row. */
+  maxRowBytes: number;
+};
 
-/** Tasks: storing them, asking about them, acting on them. */
+// The same as for a bulk request: it is held in memory while it is read.
+const maxGraphBytes = 32 * 1024 * 1024;
+// A request and its answer are held in memory. Callers with more rows send several requests.
+const maxBodyBytes = 32 * 1024 * 1024;
+const maxRows = 100_000;
+const ndjsonType = "application/x-ndjson";
+// The largest page.
+const maxEvents = 1_000;
+
+/** Tasks: enqueue, read, cancel and retry them. */
 export function taskRoutes({ flotilla, contracts, maxBytes }: TaskRoutes): Route[] {
   const contractOf = (name: string): TaskContract =>
     contracts?.get(name) ?? { name, input: undefined, output: undefined };
@@ -54,7 +67,7 @@ export function taskRoutes({ flotilla, contracts, maxBytes }: TaskRoutes): Route
     }),
     route(taskSpecs.get).to(async ({ caller, params: { taskId } }) => {
       const task = await flotilla.tasks.get(taskId);
-      // One of another tenant is as if it weren't there.
+      // A task of another tenant answers as a missing one does.
       if (!task || !canSee(caller, task)) throw missing(taskId);
       const read = (page: TaskEventsOptions) => flotilla.tasks.events(taskId, page);
       return { status: 200, body: { task, ...(await eventPage(read)) } };
@@ -62,7 +75,7 @@ export function taskRoutes({ flotilla, contracts, maxBytes }: TaskRoutes): Route
     route(taskSpecs.events).to(async ({ params: { taskId }, query }) => {
       const read = (page: TaskEventsOptions) => flotilla.tasks.events(taskId, page);
       const page = await eventPage(read, query);
-      // Most have events. Of one that has none it is asked whether there is such a task.
+      // Most tasks have events. Check that the task exists only where there are none.
       if (page.events.length === 0 && !(await flotilla.tasks.get(taskId))) throw missing(taskId);
       return { status: 200, body: page };
     }),
@@ -79,66 +92,9 @@ export function taskRoutes({ flotilla, contracts, maxBytes }: TaskRoutes): Route
   ];
 }
 
-// As many as are shown at once at most.
-const maxEvents = 1_000;
-
-/** A page of what happened to a task or a run, and where to go on. */
-export async function eventPage<Event extends { readonly seq: number }>(
-  read: (page: TaskEventsOptions) => Promise<Event[]>,
-  { after = 0, limit = maxEvents }: { after?: number | undefined; limit?: number | undefined } = {},
-): Promise<{ events: Event[]; next: number | null }> {
-  const events = await read({ after, limit });
-  const last = events.at(-1)?.seq;
-  const isWhole = last === undefined || (await read({ after: last, limit: 1 })).length === 0;
-  return { events, next: isWhole ? null : last };
-}
-
 /**
- * Of the names that something was stored under, those that no pod which is up works on. Where the store
- * can't say so, what was stored is still the answer.
- */
-export async function noWorkerAmong(
-  { tasks }: Pick<Flotilla, "tasks">,
-  names: Iterable<string>,
-): Promise<ReadonlySet<string>> {
-  return new Set(await tasks.noWorker([...names]).catch(() => []));
-}
-
-/** The trace that a request belongs to. */
-export function traceOf(c: Context) {
-  return { traceparent: c.req.header("traceparent"), tracestate: c.req.header("tracestate") };
-}
-
-/** Without what wasn't given, as options are. */
-export function withoutUndefined<T extends Record<string, unknown>>(
-  options: T,
-): WithoutUndefined<T> {
-  const entries = Object.entries(options).filter(([, value]) => value !== undefined);
-  return Object.fromEntries(entries) as WithoutUndefined<T>;
-}
-
-type WithoutUndefined<T> = { [Name in keyof T]: Exclude<T[Name], undefined> };
-
-function missing(taskId: string): FlotillaError {
-  return new FlotillaError("not_found", `there is no task ${taskId.slice(0, 80)}`);
-}
-
-// A request is held in memory, and so is its answer. Whoever has more sends it in parts.
-const maxBodyBytes = 32 * 1024 * 1024;
-const maxRows = 100_000;
-
-const ndjsonType = "application/x-ndjson";
-
-type BulkParts = {
-  flotilla: Flotilla;
-  contracts?: ReadonlyMap<string, TaskContract> | undefined;
-  /** What one row may take. */
-  maxRowBytes: number;
-};
-
-/**
- * Takes rows `{ name, input, options }`: one per line as NDJSON, or an array as JSON. It answers with
- * how many there were of each outcome, and with the outcome of each in order.
+ * Takes rows `{ name, input, options }`: one per line as NDJSON, or an array as JSON. Answers with the
+ * count of each outcome, and with the outcome of each row in order.
  */
 export function bulkRoutes(parts: BulkParts): Route[] {
   return [
@@ -170,13 +126,54 @@ export function bulkRoutes(parts: BulkParts): Route[] {
   ];
 }
 
+/** A page of events of a task or a run, and the number to continue after. */
+export async function eventPage<Event extends { readonly seq: number }>(
+  read: (page: TaskEventsOptions) => Promise<Event[]>,
+  { after = 0, limit = maxEvents }: { after?: number | undefined; limit?: number | undefined } = {},
+): Promise<{ events: Event[]; next: number | null }> {
+  const events = await read({ after, limit });
+  const last = events.at(-1)?.seq;
+  const isWhole = last === undefined || (await read({ after: last, limit: 1 })).length === 0;
+  return { events, next: isWhole ? null : last };
+}
+
+/**
+ * Of the names that tasks were stored under, those without a live worker. Empty where the store fails,
+ * because the tasks are stored and the request must succeed.
+ */
+export async function noWorkerAmong(
+  { tasks }: Pick<Flotilla, "tasks">,
+  names: Iterable<string>,
+): Promise<ReadonlySet<string>> {
+  return new Set(await tasks.noWorker([...names]).catch(() => []));
+}
+
+/** The trace that a request belongs to. */
+export function traceOf(c: Context) {
+  return { traceparent: c.req.header("traceparent"), tracestate: c.req.header("tracestate") };
+}
+
+/** Drops undefined options, as `exactOptionalPropertyTypes` demands. */
+export function withoutUndefined<T extends Record<string, unknown>>(
+  options: T,
+): WithoutUndefined<T> {
+  const entries = Object.entries(options).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(entries) as WithoutUndefined<T>;
+}
+
+type WithoutUndefined<T> = { [Name in keyof T]: Exclude<T[Name], undefined> };
+
+function missing(taskId: string): FlotillaError {
+  return new FlotillaError("not_found", `there is no task ${taskId.slice(0, 80)}`);
+}
+
 function publicOutcome(outcome: RowOutcome): RowOutcome {
   if (outcome.outcome !== "rejected") return outcome;
   const { message, details } = publicErrorOf(outcome, outcome.details);
   return { ...outcome, message, ...(outcome.details && { details }) };
 }
 
-/** A row that makes no sense is rejected in its place. */
+/** Yields an error in place of an invalid row, so that only that row is rejected. */
 function* tasksOf(
   rows: readonly (() => JsonRow)[],
   toTask: (row: JsonRow) => EnqueueRow,
@@ -219,7 +216,7 @@ async function rowsOf(c: Context, maxRowBytes: number): Promise<(() => JsonRow)[
   );
 }
 
-/** Each row is held to the same as one task that comes alone. */
+/** Validates a row against the same schema as the body of a single task. */
 function checkedRow(what: string, row: JsonRow): JsonRow {
   validate(what, newTask, row, "body");
   return row;

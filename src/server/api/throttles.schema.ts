@@ -1,36 +1,33 @@
 import { z } from "zod";
 import { named, next, paging, described, spec, time } from "./schema.ts";
 
-// As long as their declarations may be.
+// The maximum of a throttle's declaration.
 const throttleText = () => z.string().max(200);
 
 const pod = named(
   "ThrottlePod",
   z.object({
     podId: z.string(),
-    share: described(z.int(), "How many calls of it may be in flight."),
+    share: described(z.int(), "How many calls this pod may have in flight."),
     inFlight: z.int(),
     waiting: described(
       z.int(),
-      "Calls that wait for a permit, and tasks that aren't claimed for one.",
+      "Calls that wait for a permit, and tasks that aren't claimed for lack of one.",
     ),
     callsWaiting: described(z.int(), "The calls among them."),
     reportedMs: described(
       z.int(),
-      "How long ago it said so; absent where it hasn't lately.",
+      "How long ago it reported; absent where it hasn't lately.",
     ).optional(),
   }),
 );
 
 const outcomes = z.object({
   success: z.int(),
-  throttled: described(z.int(), "Refused for want of capacity, as with 429."),
+  throttled: described(z.int(), "Refused for lack of capacity, as with 429."),
   timeout: z.int(),
   server_error: z.int(),
-  ignored: described(
-    z.int(),
-    "Says nothing of the downstream: a mistake or an abort of the caller's.",
-  ),
+  ignored: described(z.int(), "Not the downstream's fault: a mistake of the caller, or an abort."),
 });
 
 const throttle = named(
@@ -42,43 +39,55 @@ const throttle = named(
     epoch: described(z.int(), "Rises with every change of the bound."),
     pinned: described(
       z.int(),
-      "What it was set to by hand; absent where it is learned.",
+      "The limit it was pinned to; absent where it is learned.",
     ).optional(),
     pinnedAtMs: described(
       z.int(),
       "When it was last pinned or unpinned, in ms since 1970.",
     ).optional(),
-    settings: described(z.record(z.string(), z.unknown()).readonly(), "What its declaration says."),
+    settings: described(
+      z.record(z.string(), z.unknown()).readonly(),
+      "The settings of its declaration.",
+    ),
     breaker: described(
       z.enum(["closed", "half_open", "open"]),
-      "`open` lets no calls through, `half_open` a few to try.",
+      "`open` lets no calls through, `half_open` a few probes.",
     ),
-    holdMs: described(z.number(), "For how long the downstream has asked everybody to stay away."),
+    holdMs: described(
+      z.number(),
+      "How long the downstream still asks for no calls, as with Retry-After.",
+    ),
     refillPerS: described(
       z.number(),
       "Requests or tokens per second, where it has a bucket.",
     ).optional(),
     inFlight: z.int(),
-    waiting: described(z.int(), "As pods count: a task that two pods could have counts twice."),
+    waiting: described(
+      z.int(),
+      "The sum over pods: a task that two pods could claim counts twice.",
+    ),
     callsWaiting: described(z.int(), "The calls among them."),
-    outcomes: described(outcomes.readonly(), "How calls have ended since it is known."),
-    p95Ms: described(z.number(), "Of successful calls of late.").optional(),
+    outcomes: described(
+      outcomes.readonly(),
+      "Calls by outcome, since the throttle was first used.",
+    ),
+    p95Ms: described(z.number(), "The 95th percentile of recent successful calls.").optional(),
     firstTokenP95Ms: described(
       z.number(),
-      "Until the first piece of a streamed answer.",
+      "The 95th percentile until the first chunk of a streamed answer.",
     ).optional(),
     meanMs: described(
       z.number(),
-      "How long successful calls take on average, the latest most of all.",
+      "The average of successful calls, recent ones weighted more.",
     ).optional(),
-    meanCost: described(z.number(), "What they cost on average in the bucket's unit.").optional(),
+    meanCost: described(z.number(), "Their average cost, in the bucket's unit.").optional(),
     pods: z.array(pod).readonly(),
     lastUpdateMs: time(),
   }),
 );
 
 const throttleAnswer = named("ThrottleShown", z.object({ throttle }));
-const key = described(throttleText(), "Which of its limits is meant. Default: that without a key.");
+const key = described(throttleText(), "The key of its limit. Default: the one without a key.");
 const refusals = ["not_found", "invalid_input", "invalid_option", "unsupported"] as const;
 const tag = "throttles";
 
@@ -88,7 +97,7 @@ export const throttleSpecs = {
     path: "/v1/throttles",
     operationId: "listThrottles",
     tag,
-    summary: "A page of throttles as all pods share them, in the order of their names and keys.",
+    summary: "A page of throttles over all pods, ordered by name and key.",
     query: z.strictObject(paging),
     answers: { 200: named("ThrottlePage", z.object({ throttles: z.array(throttle), next })) },
     errors: ["invalid_option"],
@@ -98,7 +107,7 @@ export const throttleSpecs = {
     path: "/v1/throttles/{name}",
     operationId: "getThrottle",
     tag,
-    summary: "One throttle, with what each pod has of it.",
+    summary: "One throttle, with each pod's share.",
     query: z.strictObject({ key: key.optional() }),
     answers: { 200: throttleAnswer },
     errors: ["not_found", "invalid_option"],
@@ -108,8 +117,7 @@ export const throttleSpecs = {
     path: "/v1/throttles/{name}/pin",
     operationId: "pinThrottle",
     tag,
-    summary:
-      "Hold its limit where you say. Nothing is learned until it is unpinned; 0 stops calls.",
+    summary: "Pin a throttle's limit. Nothing is learned until it is unpinned; 0 stops calls.",
     body: named(
       "PinBody",
       z.strictObject({ limit: z.int().min(0).max(100_000), key: key.optional() }),
@@ -122,7 +130,7 @@ export const throttleSpecs = {
     path: "/v1/throttles/{name}/unpin",
     operationId: "unpinThrottle",
     tag,
-    summary: "Let its limit be learned again, from what was known before.",
+    summary: "Unpin a throttle: its limit is learned again, from where it was before.",
     body: named("UnpinBody", z.strictObject({ key: key.optional() })),
     answers: { 200: throttleAnswer },
     errors: [...refusals, "payload_too_large"],

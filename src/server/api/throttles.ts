@@ -4,7 +4,7 @@ import { route, type Route } from "../route.ts";
 import { throttleSpecs } from "./throttles.schema.ts";
 import { withoutUndefined } from "./tasks.ts";
 
-/** What the fleet knows of its throttles, and the limits that are set by hand. */
+/** Throttles: read, pin and unpin them. */
 export function throttleRoutes({ flotilla }: { flotilla: Pick<Flotilla, "throttles"> }): Route[] {
   const { throttles } = flotilla;
   return [

@@ -14,36 +14,59 @@ export type AcceptedCredentials = {
   origins?: readonly string[] | undefined;
 };
 
-/** What of a request says who makes it. */
+/** The parts of a request that carry credentials. */
 export type AuthRequest = {
   header(name: string): string | undefined;
-  /** Of all headers that came, in lower case. */
+  /** The names of all headers, in lower case. */
   headerNames(): Iterable<string>;
-  /** A token that came otherwise than in the header. */
+  /** A token that isn't in the Authorization header. */
   bearer?: string | undefined;
   ticket?: string | undefined;
-  /** Whom a program acts for, where it has no header to say so in. */
+  /** The user that a program acts for, where it can't send the header. */
   user?: string | undefined;
 };
 
 export type Authenticator = {
-  /** Who asks; rejects where that can't be told. */
+  /** Resolves to the caller; rejects where the credentials are missing or invalid. */
   caller(authRequest: AuthRequest): Promise<Caller>;
   readonly tickets: Tickets;
-  /** Settles when tokens can be checked; rejects where they never can, as of keys that are none. */
+  /** Settles when tokens can be verified; rejects where they never can, as with an invalid JWKS. */
   readonly ready: Promise<unknown>;
 };
 
+type Tickets = {
+  issue(caller: Caller): { ticket: string; expiresAtMs: number };
+  /** Returns the caller of a ticket, once. */
+  redeem(ticket: string): Caller | undefined;
+};
+
+/** A key's tenant and permissions. */
+type KeyHolder = {
+  /** Identifies the key without revealing it. */
+  readonly id?: string;
+  readonly name?: string;
+  /** Absent: the key may act for any tenant that a request names. */
+  readonly tenant?: string;
+  readonly verbs: ReadonlySet<Verb>;
+};
+
+const ticketTtlMs = 30_000;
+// More sockets than a user's browser ever opens at once.
+const maxTicketsPerUser = 100;
+// A program passes its tickets on to many users.
+const maxTicketsPerKey = 10_000;
+const maxTickets = 100_000;
+
 /**
- * Tells who calls. With keys or tokens: whoever has one. Without: programs on this machine, and only
- * they.
+ * Authenticates callers. With keys or tokens configured, a caller needs one of them. Without, only
+ * programs on this machine may call.
  */
 export function createAuthenticator(
   { apiKeys, tokens, origins = [] }: AcceptedCredentials,
   { clock, random = systemRandom }: { clock: Clock; random?: Random },
 ): Authenticator {
   const holderOf = createKeyring(apiKeys);
-  // Few servers check tokens, and what does it takes a while to load.
+  // Loaded only where tokens are configured, because the JWT library takes a while to load.
   const verifier =
     tokens && import("./tokens.ts").then((loaded) => loaded.createTokenVerifier(tokens, clock));
   const ready = Promise.resolve(verifier);
@@ -59,7 +82,10 @@ export function createAuthenticator(
       if (ticket !== undefined) {
         const caller = tickets.redeem(ticket);
         if (caller) return caller;
-        throw new FlotillaError("unauthorized", "the ticket was used already, or is too old");
+        throw new FlotillaError(
+          "unauthorized",
+          "the ticket was used already or has expired: get a new one",
+        );
       }
       if (isOpen) {
         checkLocal(authRequest, origins);
@@ -68,17 +94,17 @@ export function createAuthenticator(
       const bearer = bearerOf(authRequest);
       const holder = holderOf(bearer);
       if (holder) return callerOfKey(holder, "server", authRequest);
-      // Three parts with dots between make a token; anything else was meant to be a key.
+      // A JWT has three parts with dots between; anything else was meant as a key.
       if (verifier && bearer.split(".").length === 3) {
         const verify = await verifier;
         return callerOfToken(await verify(bearer), authRequest);
       }
-      throw new FlotillaError("unauthorized", "the key isn't known here");
+      throw new FlotillaError("unauthorized", "unknown API key: send one of server.apiKeys");
     },
   };
 }
 
-/** Finds out who makes a request, for `callerOf`. */
+/** Authenticates a request and stores its caller for `callerOf`. */
 export async function callerIn(c: Context, { caller }: Authenticator): Promise<Caller> {
   const { headers } = c.req.raw;
   const found = await caller({
@@ -102,7 +128,7 @@ function bearerOf({ header, bearer }: AuthRequest): string {
   );
 }
 
-/** A program says in headers for which tenant and user it acts. */
+/** Headers of a program's request name the tenant and user that it acts for. */
 function callerOfKey(
   holder: KeyHolder,
   kind: "server" | "local",
@@ -110,7 +136,7 @@ function callerOfKey(
 ): Caller {
   const { tenant: named, user } = claimedNames(authRequest);
   if (holder.tenant !== undefined && named !== undefined && named !== holder.tenant)
-    throw new FlotillaError("forbidden", "this key is of another tenant");
+    throw new FlotillaError("forbidden", "this key belongs to another tenant");
   return {
     kind,
     tenant: holder.tenant ?? named ?? "default",
@@ -121,11 +147,11 @@ function callerOfKey(
   };
 }
 
-/** A token says itself who it is of; a request that says otherwise is a mistake somewhere. */
+/** A token determines its tenant and user; headers that name others are a mistake of the caller. */
 function callerOfToken(caller: Caller, authRequest: AuthRequest): Caller {
   const { tenant = caller.tenant, user = caller.user } = claimedNames(authRequest);
   if (tenant === caller.tenant && user === caller.user) return caller;
-  throw new FlotillaError("forbidden", "this token is of another tenant or user");
+  throw new FlotillaError("forbidden", "this token belongs to another tenant or user");
 }
 
 function claimedNames({ header, user }: AuthRequest) {
@@ -135,17 +161,7 @@ function claimedNames({ header, user }: AuthRequest) {
   };
 }
 
-/** What a key is good for. */
-type KeyHolder = {
-  /** Tells keys apart, and says nothing of what they are. */
-  readonly id?: string;
-  readonly name?: string;
-  /** Absent: it acts for whichever tenant a request names. */
-  readonly tenant?: string;
-  readonly verbs: ReadonlySet<Verb>;
-};
-
-/** Finds the holder of a key. Only hashes are kept. */
+/** Finds the holder of a key. Keeps only hashes. */
 function createKeyring(apiKeys: readonly ApiKey[]): (presented: string) => KeyHolder | undefined {
   const keys = apiKeys.map((each, at) => ({
     hash: hashOf(each),
@@ -153,7 +169,7 @@ function createKeyring(apiKeys: readonly ApiKey[]): (presented: string) => KeyHo
   }));
   return (presented) => {
     const hashed = hash(presented);
-    // Every key is compared, in full, so that the time taken tells nothing.
+    // Compare every key in full, so that the time taken reveals nothing.
     return keys.filter((each) => timingSafeEqual(each.hash, hashed))[0]?.holder;
   };
 }
@@ -169,7 +185,7 @@ function holderOf(apiKey: ApiKey): KeyHolder {
   const { name, tenant, verbs: chosen, admin } = apiKey;
   const isAdmin = admin ?? (tenant === undefined && chosen === undefined);
   const allowed = isAdmin ? verbs : (chosen ?? sessionVerbs);
-  // An administrator acts for all tenants, so that a key of one can't be one, whatever else it says.
+  // An administrator acts for all tenants, so a key of one tenant never gets `admin`.
   const isOfTenant = tenant !== undefined;
   return {
     ...(name !== undefined && { name }),
@@ -182,27 +198,14 @@ function hash(text: string): Buffer {
   return createHash("sha256").update(text).digest();
 }
 
-type Tickets = {
-  issue(caller: Caller): { ticket: string; expiresAtMs: number };
-  /** Whose ticket it is, once. */
-  redeem(ticket: string): Caller | undefined;
-};
-
-const ticketTtlMs = 30_000;
-// More than a user's browser ever opens sockets with at once.
-const maxTicketsPerUser = 100;
-// A program gives them to many users.
-const maxTicketsPerKey = 10_000;
-const maxTickets = 100_000;
-
 /**
- * Tickets stand for a caller in the address of a socket, for those who can't send headers. A URL ends up
- * in logs, so a ticket is good once, for a moment, and in the process that gave it.
+ * A ticket stands for a caller in the URL of a socket, for clients that can't send headers. URLs end up
+ * in logs, so a ticket is valid once, for a short time, and only in the process that issued it.
  */
 function createTickets(clock: Clock, random: Random): Tickets {
-  /** In the order in which they were given, so the oldest is first. */
+  /** Oldest first. */
   const issued = new Map<string, { caller: Caller; untilMs: number }>();
-  /** How many wait to be used, by whose they are and by which key asked for them. */
+  /** How many unused tickets count against each quota. */
   const openCounts = new Map<string, number>();
 
   const consume = (ticket: string): Caller | undefined => {
@@ -246,9 +249,9 @@ function createTickets(clock: Clock, random: Random): Tickets {
   };
 }
 
-/** What a ticket counts against: its user, and the key that asks for it, whichever users that names. */
+/** The quotas that a ticket counts against: its user, and the key that requests it for any user. */
 function quotasOf({ kind, tenant, user, keyId = "" }: Caller): { owner: string; max: number }[] {
-  // No part holds the character between them: no name may.
+  // NUL separates the parts, because no name contains it.
   const ofUser = { owner: [kind, keyId, tenant, user].join("\0"), max: maxTicketsPerUser };
   const ofKey = { owner: [kind, keyId].join("\0"), max: maxTicketsPerKey };
   if (kind === "user") return [ofUser];

@@ -1,22 +1,27 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { Verb } from "../../protocol/verbs.ts";
 
-/** Who asks, for which tenant, and what they may do. */
+/** Who calls, for which tenant, and with which permissions. */
 export type Caller = {
-  /** A `server` has a key, a `user` a token, and `local` is a program on a machine without credentials. */
+  /** A `server` has a key, a `user` a token; `local` is a program on this machine without credentials. */
   readonly kind: "server" | "user" | "local";
   readonly tenant: string;
-  /** Of a user: who it is. Of the others: whom they act for, where they say so. */
+  /** Of a `user`: itself. Of the others: the user they act for, where they name one. */
   readonly user?: string;
-  /** Which of the keys it is, of a `server`. */
+  /** Of a `server`: identifies its key. */
   readonly keyId?: string;
-  /** What the config calls that key, where it has a name. */
+  /** The key's name in the config, where it has one. */
   readonly keyName?: string;
   readonly verbs: ReadonlySet<Verb>;
-  /** The only sessions that a token is good for, where it names some. */
+  /** The only sessions that a token allows, where it names some. */
   readonly sessions?: ReadonlySet<string>;
   readonly expiresAtMs?: number;
 };
+
+/** The user of a program that names none, on a server without credentials. */
+export const localUser = "local";
+const maxNameChars = 500;
+export const nameRule = `text of 1 to ${maxNameChars} characters`;
 
 export function may(caller: Caller, verb: Verb): boolean {
   return caller.verbs.has(verb) || caller.verbs.has("admin");
@@ -28,45 +33,38 @@ export function requireVerb(caller: Caller, verb: Verb): void {
   throw new FlotillaError("forbidden", `${what} doesn't allow \`${verb}\``, { details: { verb } });
 }
 
-/** Whether a task or run is of a tenant that the caller may look at: an administrator sees all of them. */
+/** Whether a task or run is of a tenant that the caller may read; an administrator may read all. */
 export function canSee(caller: Caller, { tenant }: { readonly tenant: string }): boolean {
   return may(caller, "admin") || caller.tenant === tenant;
 }
 
-/** Who speaks on a server without credentials, where a program doesn't say so. */
-export const localUser = "local";
-
-/** Whose inbox or read mark is meant. */
+/** The user whose inbox or read mark is meant. */
 export function userOf(caller: Caller): string {
   if (caller.user !== undefined) return caller.user;
   if (caller.kind === "local") return localUser;
   throw new FlotillaError(
     "invalid_input",
-    "say for which user: `Flotilla-User: <id>`, or `?user=<id>` where there is such a parameter",
+    "the user is missing: send `Flotilla-User: <id>`, or `?user=<id>` where the route takes it",
   );
 }
 
-/** The same wherever a session isn't the caller's to see, so that nobody learns which ones there are. */
+/** The same error for a missing session and a forbidden one, so that callers can't probe for ids. */
 export function noSession(sessionId: string): FlotillaError {
   return new FlotillaError("not_found", `there is no session ${sessionId.slice(0, 80)}`);
 }
 
-const maxNameChars = 500;
-
 /**
- * What a user or a tenant can be called. Databases refuse some text and change other, and neither may make
- * two names of one.
+ * Whether a user or a tenant may have this name. Databases refuse some text and alter other text, which
+ * could make one name of two.
  */
 export function isName(value: unknown): value is string {
   const fits = typeof value === "string" && value !== "" && value.length <= maxNameChars;
   return fits && !value.includes("\0") && value.isWellFormed();
 }
 
-export const nameRule = `text of 1 to ${maxNameChars} characters`;
-
 /**
- * A name that came in a header. Headers carry little more than ASCII, so whatever is more is
- * percent-encoded, as in an address; bytes as they are could be one text or another.
+ * A name from a header. Headers carry little more than ASCII, so other characters must be
+ * percent-encoded; the encoding of raw bytes would be ambiguous.
  */
 export function nameInHeader(header: string, value: string | undefined): string | undefined {
   if (value === undefined) return undefined;

@@ -3,33 +3,50 @@ import { hasCode } from "../../base/errors.ts";
 import type { InboxEvent, SessionService, Sink } from "../../sessions/service.ts";
 import { type Caller, may, noSession } from "./caller.ts";
 
-/** Who may reach which session. */
+/** Which users may use which session. */
 export type Members = {
-  /** Nothing where the caller may, known from a moment ago; else a promise that rejects with `not_found`. */
+  /** Undefined where a cached read allows the caller; else a read that may reject with `not_found`. */
   check(caller: Caller, sessionId: string, options?: CheckOptions): Promise<void> | undefined;
-  /** The same, asked anew where that was longer ago than `forMs`. */
+  /** The same, with a cached read that is at most `forMs` old. */
   checkAgain(caller: Caller, sessionId: string, forMs: number): Promise<void> | undefined;
-  /** What is known of a session has changed: whoever watches is called. */
+  /** The members of a session may have changed: drops the cached read and calls its watchers. */
   forget(tenant: string, sessionId: string): void;
-  /** Calls back when somebody may have been removed. The function that is returned ends it. */
+  /** Calls back when a member may have been removed. The returned function ends it. */
   watch(tenant: string, sessionId: string, callback: () => void): () => void;
 };
 
 export type CheckOptions = {
-  /** Waits for a store that is away, for what is to be stored and waits for it then. */
+  /** Wait while the store is unreachable, as the change that follows does. */
   patient?: boolean;
 };
 
-// Whoever was removed elsewhere may go on writing for as long.
-const cachedForMs = 5_000;
-const maxCached = 10_000;
+/** Watches whether a subscriber of a session is still a member of it. */
+export type MembershipWatch = {
+  /** Call it on every event. Reads only now and then. */
+  recheck(): void;
+  stop(): void;
+};
+
+type MembershipWatchParts = {
+  members: Members;
+  clock: Clock;
+  /** The current caller: a token may have been renewed. */
+  caller: () => Caller;
+  sessionId: string;
+  onRemoved: (error: unknown) => void;
+};
 
 type CachedMembers = { readonly users: ReadonlySet<string>; readonly atMs: number };
 
+// A user that was removed through another server may go on writing for this long.
+const cachedForMs = 5_000;
+const maxCached = 10_000;
+// A user that was removed through another server may follow for this long, and get one event more.
+const recheckMs = 30_000;
+
 /**
- * Remembers for a moment who takes part in sessions, so that not every message asks. That somebody does
- * is believed for that long; that somebody doesn't is asked again each time, since they may have just
- * been added.
+ * Caches the members of sessions for a short time, so that not every message reads them. A cached yes is
+ * believed; a cached no is read again each time, because the user may just have been added.
  */
 export function createMembers(sessions: Pick<SessionService, "get">, clock: Clock): Members {
   const cached = new Map<string, CachedMembers>();
@@ -62,7 +79,7 @@ export function createMembers(sessions: Pick<SessionService, "get">, clock: Cloc
     const { tenant, user } = caller;
     if (caller.sessions && !caller.sessions.has(sessionId))
       return Promise.reject(noSession(sessionId));
-    // What there isn't is for the service to say.
+    // A missing session is reported by the service.
     if (may(caller, "sessions:any")) return undefined;
     const key = keyOf(tenant, sessionId);
     const found = cached.get(key);
@@ -97,42 +114,13 @@ export function createMembers(sessions: Pick<SessionService, "get">, clock: Cloc
   };
 }
 
-/** A read doesn't wait for what a write waits for. */
-function readKey(key: string, patient = false): string {
-  return `${key}\0${patient ? "patient" : ""}`;
-}
-
-/** Neither part holds the character between them: nobody's name may. */
-function keyOf(tenant: string, sessionId: string): string {
-  return `${tenant}\0${sessionId}`;
-}
-
-/** Looks whether somebody who follows a session still takes part in it. */
-export type MembershipWatch = {
-  /** To be called when something happens. Asks only now and then. */
-  recheck(): void;
-  stop(): void;
-};
-
-type MembershipWatchParts = {
-  members: Members;
-  clock: Clock;
-  /** As it is now: a token may have been renewed. */
-  caller: () => Caller;
-  sessionId: string;
-  onRemoved: (error: unknown) => void;
-};
-
-// Whoever was removed by way of another server may see what happens for as long, and one thing more.
-const recheckMs = 30_000;
-
 export function watchMembership(parts: MembershipWatchParts): MembershipWatch {
   const { members, clock, caller, sessionId, onRemoved } = parts;
   let checkedAtMs = clock.monotonic();
   const check = (forMs: number) => {
     checkedAtMs = clock.monotonic();
     members.checkAgain(caller(), sessionId, forMs)?.catch((error: unknown) => {
-      // Trouble with looking isn't a reason to end what was allowed.
+      // A failed read isn't a reason to end what was allowed.
       if (hasCode(error, "not_found")) onRemoved(error);
     });
   };
@@ -144,7 +132,7 @@ export function watchMembership(parts: MembershipWatchParts): MembershipWatch {
   };
 }
 
-/** An inbox as its reader may see it: a token that names the sessions it is good for shows those only. */
+/** An inbox as its reader may see it: a token that names sessions shows only those. */
 export function filterInbox({ sessions: named }: Caller, sink: Sink<InboxEvent>): Sink<InboxEvent> {
   if (!named) return sink;
   return {
@@ -159,4 +147,14 @@ export function filterInbox({ sessions: named }: Caller, sink: Sink<InboxEvent>)
       return isNothing || sink.push({ ...event, sessions });
     },
   };
+}
+
+/** Patient and impatient reads aren't shared, because an impatient caller must not wait. */
+function readKey(key: string, patient = false): string {
+  return `${key}\0${patient ? "patient" : ""}`;
+}
+
+/** NUL separates the parts, because no name contains it. */
+function keyOf(tenant: string, sessionId: string): string {
+  return `${tenant}\0${sessionId}`;
 }

@@ -2,10 +2,28 @@ import type { MiddlewareHandler } from "hono";
 import { FlotillaError } from "../../base/errors.ts";
 import type { ServerConfig } from "../../runtime/server-config.ts";
 
+type HeaderSource = {
+  header(name: string): string | undefined;
+  /** In lower case. */
+  headerNames(): Iterable<string>;
+};
+
+// Headers that proxies add. A forwarded request may come from anywhere.
+const forwarding = /^(?:forwarded|via|x-real-ip)$|^x-forwarded/;
+// How long a browser caches a preflight.
+const preflightMaxAgeSeconds = 600;
+const allowedHeaders = [
+  "Authorization",
+  "Content-Type",
+  "If-Match",
+  "Last-Event-ID",
+  "Flotilla-Tenant",
+  "Flotilla-User",
+];
+
 /**
- * Lets in programs on this machine, where nobody else can listen in. A web page that somebody has open
- * is on this machine too, so it must not get in by a foreign name that points here (DNS rebinding) nor
- * by a request across sites.
+ * Allows programs on this machine. A web page in a local browser runs on this machine too, so it must
+ * not call under a foreign name that resolves here (DNS rebinding), nor across sites.
  */
 export function checkLocal(
   { header, headerNames }: HeaderSource,
@@ -16,13 +34,7 @@ export function checkLocal(
   checkSite(header, origins);
 }
 
-type HeaderSource = {
-  header(name: string): string | undefined;
-  /** In lower case. */
-  headerNames(): Iterable<string>;
-};
-
-/** Refuses to listen where strangers could call without a key. */
+/** Refuses to listen where other machines could call without credentials. */
 export function checkListenHost(
   host: string,
   { apiKeys = [], tokens }: Pick<ServerConfig, "apiKeys" | "tokens">,
@@ -34,20 +46,50 @@ export function checkListenHost(
   );
 }
 
+/**
+ * Allows pages of the configured origins to call, with their token in a header. Cookies aren't used, so
+ * no page can act with another user's credentials.
+ */
+export function allowOrigins(origins: readonly string[]): MiddlewareHandler {
+  return async (c, next) => {
+    const origin = c.req.header("origin");
+    if (origin === undefined || !origins.includes(origin)) return next();
+    const isPreflight = c.req.method === "OPTIONS" && c.req.header("access-control-request-method");
+    if (isPreflight) c.res = new Response(null, { status: 204 });
+    else await next();
+    c.header("Access-Control-Allow-Origin", origin);
+    c.header("Vary", "Origin", { append: true });
+    if (!isPreflight) return;
+    c.header("Access-Control-Allow-Methods", "GET, POST, PUT, DELETE");
+    c.header("Access-Control-Allow-Headers", allowedHeaders.join(", "));
+    c.header("Access-Control-Max-Age", String(preflightMaxAgeSeconds));
+  };
+}
+
+/**
+ * Whether a web page may open a socket: one of this server, or of a configured origin. Programs that
+ * aren't pages send no origin, and need credentials like every caller.
+ */
+export function isOriginAllowed(
+  origin: string | undefined,
+  host: string | undefined,
+  origins: readonly string[],
+): boolean {
+  if (origin === undefined || origins.includes(origin)) return true;
+  return origin === `http://${host}` || origin === `https://${host}`;
+}
+
 function isLoopback(host: string): boolean {
   const name = host.toLowerCase().replace(/^\[(.*)\]$/, "$1");
   return name === "localhost" || name === "::1" || /^127(?:\.\d{1,3}){3}$/.test(name);
 }
-
-// What proxies add to a request that they pass on, which may have come from anywhere.
-const forwarding = /^(?:forwarded|via|x-real-ip)$|^x-forwarded/;
 
 function checkDirect(names: Iterable<string>): void {
   const found = [...names].find((name) => forwarding.test(name));
   if (found === undefined) return;
   throw new FlotillaError(
     "forbidden",
-    `this server has no keys and takes no requests that a proxy passes on (\`${found.slice(0, 80)}\`): configure server.apiKeys`,
+    `this server has no keys and refuses requests that a proxy forwards (\`${found.slice(0, 80)}\`): configure server.apiKeys`,
   );
 }
 
@@ -74,48 +116,4 @@ function checkSite(header: HeaderSource["header"], origins: readonly string[]): 
 
 function withoutPort(host: string): string {
   return host.replace(/:\d*$/, "");
-}
-
-// How long a browser needn't ask again.
-const preflightMaxAgeSeconds = 600;
-const allowedHeaders = [
-  "Authorization",
-  "Content-Type",
-  "If-Match",
-  "Last-Event-ID",
-  "Flotilla-Tenant",
-  "Flotilla-User",
-];
-
-/**
- * Lets pages of the sites that are named call, with their token in a header. Cookies play no part, so no
- * page can use what somebody else's browser has.
- */
-export function allowOrigins(origins: readonly string[]): MiddlewareHandler {
-  return async (c, next) => {
-    const origin = c.req.header("origin");
-    if (origin === undefined || !origins.includes(origin)) return next();
-    const isPreflight = c.req.method === "OPTIONS" && c.req.header("access-control-request-method");
-    if (isPreflight) c.res = new Response(null, { status: 204 });
-    else await next();
-    c.header("Access-Control-Allow-Origin", origin);
-    c.header("Vary", "Origin", { append: true });
-    if (!isPreflight) return;
-    c.header("Access-Control-Allow-Methods", "GET, POST, PUT, DELETE");
-    c.header("Access-Control-Allow-Headers", allowedHeaders.join(", "));
-    c.header("Access-Control-Max-Age", String(preflightMaxAgeSeconds));
-  };
-}
-
-/**
- * Whether a web page may open a socket here: one of this server itself, or of a site that is configured.
- * Programs that aren't pages send no origin, and must bring credentials like everybody else.
- */
-export function isOriginAllowed(
-  origin: string | undefined,
-  host: string | undefined,
-  origins: readonly string[],
-): boolean {
-  if (origin === undefined || origins.includes(origin)) return true;
-  return origin === `http://${host}` || origin === `https://${host}`;
 }

@@ -82,7 +82,7 @@ describe("a server without keys, where the system doesn't tell users apart", () 
     const log = { ...silentLogger, warn };
     await using started = await startTestServer({ server, peers: { uid: 1_000, read }, log });
     const { status } = await fetch(`${started.url}/health/live`);
-    return { status, said: said.filter((line) => line.includes("doesn't tell whose processes")) };
+    return { status, said: said.filter((line) => line.includes("cannot check which user calls")) };
   };
 
   test("says so when it starts, and answers", async () => {

@@ -2,7 +2,7 @@ import { readFile } from "node:fs/promises";
 import { endianness } from "node:os";
 import process from "node:process";
 
-/** Both ends of a connection, as a socket of Node names them. */
+/** Both ends of a connection, as Node's sockets name them. */
 export type SocketEnds = {
   readonly remoteAddress?: string | undefined;
   readonly remotePort?: number | undefined;
@@ -11,9 +11,9 @@ export type SocketEnds = {
 };
 
 /**
- * Whose process is at the other end of a connection over loopback: the same user's or the
- * administrator's (`same`), that of any `other`, or `unknown` where the kernel's table can't be read now,
- * as for want of file descriptors.
+ * Which user's process is at the other end of a loopback connection: `same` for this user or root,
+ * `other` for any other user, `unknown` where the kernel's table can't be read now, such as for lack of
+ * file descriptors.
  */
 export type PeerCheck = (ends: SocketEnds) => Promise<"same" | "other" | "unknown">;
 
@@ -28,19 +28,20 @@ const tables = [
   { form: "ipv6", path: "/proc/net/tcp6" },
 ] as const;
 
-// The kernel lists connections bit by bit, so that one look may miss a line while others come and go.
+// The kernel lists connections piecemeal, so one read may miss a line while connections come and go.
 const maxReads = 5;
+const rootUid = 0;
 
 /**
  * Linux lists every connection with its user. Undefined where there is no such table when the server
- * starts, as on other systems: a table that can't be read later is trouble, and lets no caller in.
+ * starts, as on other systems. A table that can't be read later is an error, and lets no caller in.
  */
 export async function openPeerCheck({
   uid = process.getuid?.(),
   read = (path) => readFile(path, "latin1"),
 }: PeerCheckOptions = {}): Promise<PeerCheck | undefined> {
   if (uid === undefined) return undefined;
-  // A machine without IPv6 has the first table alone.
+  // A machine without IPv6 has only the first table.
   const tried = await Promise.allSettled(tables.map(({ path }) => read(path)));
   const readable = tables
     .filter((_, at) => tried[at]!.status === "fulfilled")
@@ -52,13 +53,13 @@ export async function openPeerCheck({
   return async (ends) => {
     const peer = procAddress(ends.remoteAddress, ends.remotePort);
     const own = procAddress(ends.localAddress, ends.localPort);
-    // A connection that has ended already has no addresses any more.
+    // A connection that has ended has no addresses any more.
     if (!peer || !own) return "other";
     try {
       for (let reads = 0; reads < maxReads; reads++) {
         for (const { form, readUsers } of readable) {
           if (peer[form] === undefined || own[form] === undefined) continue;
-          // The caller's end of the connection, which is another line than this server's end.
+          // The line of the caller's end; this server's end of the connection has a line of its own.
           const user = (await readUsers()).get(`${peer[form]} ${own[form]}`);
           if (user !== undefined) return user === uid || user === rootUid ? "same" : "other";
         }
@@ -70,11 +71,9 @@ export async function openPeerCheck({
   };
 }
 
-const rootUid = 0;
-
 /**
- * One call for all that ask before it begins, and the next after its end: what it finds is never older
- * than the question.
+ * Shares one call among all requests made before it begins; later requests share the next one. So a
+ * result is never older than its request.
  */
 function coalesced<Found>(act: () => Promise<Found>): () => Promise<Found> {
   let last: Promise<unknown> = Promise.resolve();
@@ -90,12 +89,12 @@ function coalesced<Found>(act: () => Promise<Found>): () => Promise<Found> {
   };
 }
 
-/** The user of each socket by its ends, this side's first, without those that no process has any more. */
+/** The user of each socket by its ends, local first, without sockets that no process holds any more. */
 function usersIn(table: string): Map<string, number> {
   const users = new Map<string, number>();
   for (const line of table.split("\n").slice(1)) {
     const [, local, remote, , , , , uid, , inode] = line.trim().split(/ +/);
-    // The kernel shows a socket without a process as the administrator's.
+    // The kernel shows a socket without a process as root's.
     if (inode !== undefined && inode !== "0") users.set(`${local} ${remote}`, Number(uid));
   }
   return users;
@@ -119,7 +118,7 @@ function procAddress(
   };
 }
 
-/** Words of 32 bits that are in the order of the network, in that of this machine. */
+/** Converts 32-bit words from network order to this machine's byte order. */
 function procWords(values: readonly number[]): string {
   return values.map((word) => hex(endianness() === "LE" ? swapped(word) : word, 8)).join("");
 }

@@ -15,12 +15,21 @@ import { type Caller, isName, nameRule } from "./caller.ts";
 
 export type TokenVerifier = (token: string) => Promise<Caller>;
 
-// Clocks of two machines differ by a little, and a token may be used in the second it is made.
+// Clocks of two machines differ a little, and a token may be used in the second it is issued.
 const toleranceSeconds = 5;
 const maxTokenChars = 16_384;
 const maxSessions = 1_000;
+// The last second of a Date. JSON can also hold larger numbers, such as 1e400.
+const lastSecond = 8.64e12;
 
-/** Checks tokens of users. Which algorithm is right is for us to say, never for the token. */
+/** No JWKS arrived, or something else in its place, such as an error page. */
+const keysMissing = new Set([
+  errors.JOSEError.code,
+  errors.JWKSInvalid.code,
+  errors.JWKSTimeout.code,
+]);
+
+/** Verifies users' tokens. The config decides which algorithms are valid, never the token. */
 export function createTokenVerifier(config: TokenConfig, clock: Clock): TokenVerifier {
   const { secret, issuer, audience } = config;
   const byDefault = secret === undefined ? ["RS256", "ES256", "EdDSA"] : ["HS256"];
@@ -68,9 +77,6 @@ function callerOf(payload: JWTPayload, claims: TokenConfig["claims"] = {}): Call
   };
 }
 
-// The last second that a date can be. JSON also has numbers above all numbers, such as 1e400.
-const lastSecond = 8.64e12;
-
 function expiryMs(exp: number): number {
   if (exp <= lastSecond) return exp * 1_000;
   throw refusal("the token's claim exp must be the second at which it expires");
@@ -79,12 +85,12 @@ function expiryMs(exp: number): number {
 function verbsOf(payload: JWTPayload, claim: string = "verbs"): readonly Verb[] {
   const claimed = payload[claim];
   if (claimed !== undefined) return knownVerbs(claimed);
-  // A scope is often about other things alone, and then says nothing of us.
+  // A scope without any of our verbs is about other services, so it limits nothing here.
   const scoped = knownVerbs(payload["scope"]);
   return scoped.length > 0 ? scoped : usualVerbs;
 }
 
-/** Words that aren't verbs mean something to others. No user's token makes an administrator. */
+/** Ignores words of other services. A user's token is never an administrator's. */
 function knownVerbs(claimed: unknown): Verb[] {
   const words: unknown[] =
     typeof claimed === "string" ? claimed.split(" ") : Array.isArray(claimed) ? claimed : [];
@@ -102,30 +108,23 @@ function idsOf(claim: string, value: unknown): string[] {
   throw refusal(`the token's claim ${claim} must be a list of at most ${maxSessions} ids`);
 }
 
-/** No keys came, or something else in their place: an error page, or one that says to come back. */
-const keysMissing = new Set([
-  errors.JOSEError.code,
-  errors.JWKSInvalid.code,
-  errors.JWKSTimeout.code,
-]);
-
 function toAuthError(error: unknown): unknown {
   if (error instanceof FlotillaError) return error;
   if (error instanceof errors.JWTExpired) return refusal("the token has expired: get a new one");
   if (error instanceof errors.JWTClaimValidationFailed && error.reason === "missing")
     return refusal(
       error.claim === "exp"
-        ? "the token has no end: give it a claim exp, the second at which it expires"
-        : `the token has no claim ${error.claim}, which must be there`,
+        ? "the token has no claim exp: set it to the second at which the token expires"
+        : `the token has no claim ${error.claim}, which is required`,
     );
   if (error instanceof errors.JWTClaimValidationFailed)
-    return refusal(`the token's claim ${error.claim} isn't what it must be here`);
-  // Whoever calls can't help that, and shouldn't throw its token away.
+    return refusal(`the token's claim ${error.claim} isn't accepted here`);
+  // Not the caller's fault: `unauthorized` would make it discard a valid token.
   if (!(error instanceof errors.JOSEError) || keysMissing.has(error.code))
-    return new FlotillaError("timeout", "the keys that tokens are checked with can't be had now", {
+    return new FlotillaError("timeout", "cannot fetch the JWKS right now: try again", {
       cause: error,
     });
-  return refusal("the token isn't one that is known here");
+  return refusal("the token is invalid: its signature, algorithm or format isn't accepted");
 }
 
 function refusal(message: string): FlotillaError {

@@ -13,11 +13,13 @@ import { createOverview, type OverviewParts } from "./overview.ts";
 import { type Home, homePage, pageHeaders } from "./page.ts";
 
 type HomeRoutes = OverviewParts & {
-  /** Where pages are served, such as `/chat`. */
+  /** The paths of pages, such as `/chat`. */
   pagePaths: readonly string[];
 };
 
-/** The front door: what this server is. Programs get it as JSON, browsers as a page. */
+const first = "quickstart.md";
+
+/** The route `/`: what this server is. Programs get JSON, browsers a page. */
 export function homeRoutes({ pagePaths, ...parts }: HomeRoutes): Route[] {
   const overview = createOverview(parts);
   const open = {
@@ -50,7 +52,7 @@ export function homeRoutes({ pagePaths, ...parts }: HomeRoutes): Route[] {
       spec: fleetSpecs.home,
       async handle(c) {
         const refusal = refusalIn(c);
-        // A key that is wrong is a mistake, which a program wants to be told.
+        // A program that sends a wrong key needs the error, not the public answer.
         if (refusal && c.req.header("authorization") !== undefined) throw refusal;
         const home = await homeFor(callerOf(c), refusal);
         const type = accepts(c, {
@@ -69,16 +71,14 @@ export function homeRoutes({ pagePaths, ...parts }: HomeRoutes): Route[] {
     route(fleetSpecs.docs).to(async ({ params: { page } }) => {
       const file = found.get(page);
       if (!file) throw new FlotillaError("not_found", `there is no page ${page.slice(0, 80)}`);
-      // As plain text, since browsers don't show Markdown but store it.
+      // As plain text, because browsers download Markdown instead of showing it.
       const headers = { "Content-Type": "text/plain; charset=utf-8" };
       return { status: 200, body: await readFile(file, "utf8"), headers };
     }),
   ];
 }
 
-const first = "quickstart.md";
-
-/** The pages of the docs that came with the package, by their names; none where a bundler left them out. */
+/** The docs in the package, by file name; none where a bundler left them out. */
 export function findDocs(folder = packageFile("docs/")): ReadonlyMap<string, URL> {
   const names = namesIn(folder).filter((name) => name.endsWith(".md"));
   const ordered = names.toSorted(

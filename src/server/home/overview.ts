@@ -5,14 +5,14 @@ import type { Machine } from "../../flows/machine.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import { createScrapeCache } from "../metrics/scrape-cache.ts";
 
-/** What there is in the store, at a cost that doesn't grow with it: no number is exact beyond 10,000. */
+/** Counts of the store, at a cost that doesn't grow with it: no number is exact beyond 10,000. */
 export type Overview = {
   readonly tasks: Readonly<Record<(typeof taskStates)[number], number>>;
-  /** Of the flows that this program knows. */
+  /** Of this program's flows. */
   readonly runs: Readonly<Record<(typeof runStates)[number], number>>;
   readonly sessions: { readonly all: number; readonly busy: number };
   readonly pods: { readonly up: number; readonly down: number };
-  /** Runs that go on when a person says something to them. */
+  /** Runs that wait for a signal, such as a person's approval. */
   readonly waiting: readonly WaitingRun[];
 };
 
@@ -51,12 +51,12 @@ const runStates = [
   "set_aside",
 ] as const;
 
-// Where there are more, the others are found by `flotilla runs`.
+// `flotilla runs` finds the rest.
 const maxFlowsRead = 20;
 const maxRunsRead = 50;
 const maxWaitingShown = 5;
 
-/** Looks at the store when a page is asked for, once for all who ask, and not again for a while. */
+/** Reads the store when the page is requested: once for concurrent requests, and then cached. */
 export function createOverview(
   parts: OverviewParts,
 ): () => Promise<Overview | { trouble: string }> {
@@ -67,7 +67,7 @@ export function createOverview(
       last = await readOverview(parts);
     } catch (error) {
       const trouble = error instanceof FlotillaError ? error.code : "internal";
-      log.warn({ code: trouble, error: messageOf(error) }, "looking at the store for / failed");
+      log.warn({ code: trouble, error: messageOf(error) }, "overview for / failed");
       last = { trouble };
     }
   });
@@ -97,7 +97,7 @@ async function readOverview({ flotilla, machines = [] }: OverviewParts): Promise
   };
 }
 
-/** Among the newest of each flow, so that those that have ended long ago cost nothing. */
+/** Reads only the newest runs of each flow, so that old ones cost nothing. */
 async function waitingRuns({ runs }: Flotilla, flows: readonly string[]): Promise<WaitingRun[]> {
   const pages = await Promise.all(flows.map((flow) => runs.list({ flow, limit: maxRunsRead })));
   const found = pages.flatMap((page) =>

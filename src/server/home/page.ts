@@ -21,7 +21,7 @@ th { text-align: left; font-weight: 600; vertical-align: top; width: 6rem } th, 
 code { background: var(--card); border-radius: 4px; padding: .1rem .3rem; font-size: .875rem; overflow-wrap: anywhere }
 `;
 
-/** The page holds no script and may load nothing, not even from this server. */
+/** The page has no script and may load nothing, not even from this server. */
 const policy = [
   "default-src 'none'",
   `style-src 'sha256-${createHash("sha256").update(style).digest("base64")}'`,
@@ -48,7 +48,7 @@ const linkTexts: Readonly<Record<string, string>> = {
   api: "the API, as OpenAPI",
 };
 
-/** What a server is, for people. What is put into the text is escaped by `html`. */
+/** The home page. `html` escapes all interpolated text. */
 export async function homePage(home: Home, origin: string): Promise<string> {
   const { version, store, links, docs, advice, overview, trouble } = home;
   const about = [version && `version ${version}`, store && `on ${stores[store]}`].filter(Boolean);
@@ -67,10 +67,10 @@ export async function homePage(home: Home, origin: string): Promise<string> {
             <h1>Flotilla</h1>
             <p class="soft">${about.join(", ")}</p>
             ${advice === undefined ? "" : html`<p>To see more: ${advice}</p>`}
-            ${trouble === undefined ? "" : html`<p>The store can't be looked at: ${trouble}</p>`}
+            ${trouble === undefined ? "" : html`<p>The store can't be read: ${trouble}</p>`}
             ${overview === undefined ? "" : countsOf(overview)}
             ${overview === undefined ? "" : signalsOf(overview.waiting, origin)}
-            <h2>Where to go</h2>
+            <h2>Links</h2>
             <ul>
               ${Object.entries(links).map(
                 ([name, path]) => html`<li><a href="${path}">${linkTexts[name] ?? name}</a></li>`,
@@ -96,9 +96,7 @@ function countsOf({ tasks, runs, sessions, pods }: Overview) {
           </tr>`,
       )}
     </table>
-    <p class="soft">
-      Reload to look again. Tasks that have completed or were cancelled aren't counted.
-    </p>`;
+    <p class="soft">Reload to refresh. Completed and cancelled tasks aren't counted.</p>`;
 }
 
 function docsOf(docs: Readonly<Record<string, string>>) {
@@ -112,7 +110,7 @@ function docsOf(docs: Readonly<Record<string, string>>) {
     </ul>`;
 }
 
-/** Only what there is. */
+/** Leaves out counts of 0. */
 function countsText(counts: Readonly<Record<string, number>>): string {
   const some = Object.entries(counts).filter(([, count]) => count > 0);
   const texts = some.map(([state, count]) => `${count} ${state.replaceAll("_", " ")}`);
@@ -121,7 +119,7 @@ function countsText(counts: Readonly<Record<string, number>>): string {
 
 function signalsOf(waiting: readonly WaitingRun[], origin: string) {
   if (waiting.length === 0) return "";
-  return html`<h2>Wait for a person</h2>
+  return html`<h2>Waiting for a signal</h2>
     <ul>
       ${waiting.map(
         ({ runId, flow, signal }) =>
@@ -131,7 +129,7 @@ function signalsOf(waiting: readonly WaitingRun[], origin: string) {
           </li>`,
       )}
     </ul>
-    <p class="soft">A <code>"payload"</code> says more, where the flow takes one.</p>`;
+    <p class="soft">Add a <code>"payload"</code> where the flow takes one.</p>`;
 }
 
 function sending(url: string, name: string): string {

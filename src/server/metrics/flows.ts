@@ -5,13 +5,13 @@ import type { WorkerEvent } from "../../tasks/run/events.ts";
 import { createScrapeCache } from "./scrape-cache.ts";
 import type { Instruments, ScrapeParts } from "./metrics.ts";
 
-/** What is needed of a flow to know its series before anything has happened. */
+/** The parts of a flow that create its series before anything has happened. */
 export type MetricsFlow = Pick<Machine, "name"> & {
   readonly parts: readonly { readonly name: string }[];
   readonly finalizers: readonly { readonly name: string }[];
 };
 
-// A transition may be a call of a millisecond, or wait for somebody who is on holiday.
+// A transition may take a millisecond, or wait days for a signal.
 const transitionSeconds = [0.001, 0.005, 0.025, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3_600, 86_400];
 const runSeconds = [0.01, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3_600, 21_600, 86_400, 604_800];
 const outcomes = ["completed", "retry", "failed"] as const;
@@ -23,42 +23,40 @@ type FlowEvent = Extract<
   { type: "transition" | "run_begun" | "run_ended" | "run_set_aside" }
 >;
 
-/** What becomes of runs on this pod, and what all runs in the store do. Labels are names that flows declare. */
+/** Transitions and runs on this pod, and open runs in the store. Labels are names that flows declare. */
 export function createFlowMetrics(make: Instruments, flows: readonly MetricsFlow[]) {
   const transitions = make.counter(
     "flotilla_transitions_total",
-    "What became of transitions and finalizers on this pod, once that was stored: one for each attempt, and one for each wait that began or ended. `lost` alone isn't stored: another pod had the run by then",
+    "Transitions and finalizers on this pod by stored outcome: one per attempt, and one per wait that began or ended. Only `lost` isn't stored, because another pod has the run",
     ["flow", "transition", "outcome"],
   );
   const took = make.histogram(
     "flotilla_transition_duration_seconds",
-    "How long transitions took until what became of them was stored; of a wait that ended, how long it was",
+    "Time until a transition's outcome was stored; for a wait that ended, its length",
     transitionSeconds,
     ["flow", "transition", "outcome"],
   );
-  const begun = make.counter(
-    "flotilla_runs_begun_total",
-    "Runs that were written for the first time, by this pod",
-    ["flow"],
-  );
+  const begun = make.counter("flotilla_runs_begun_total", "Runs first written by this pod", [
+    "flow",
+  ]);
   const ended = make.counter("flotilla_runs_ended_total", "Runs that ended on this pod", [
     "flow",
     "status",
   ]);
   const lasted = make.histogram(
     "flotilla_run_duration_seconds",
-    "From the start of a run until its ending was stored, by the store's clock",
+    "From the start of a run until its outcome was stored, by the store's clock",
     runSeconds,
     ["flow", "status"],
   );
   const setAside = make.counter(
     "flotilla_runs_set_aside_total",
-    "Runs that this pod couldn't read and has set aside, for people to look at",
+    "Runs that this pod couldn't read and has set aside for an operator",
     ["flow", "reason"],
   );
   const open = make.gauge(
     "flotilla_runs_open",
-    "Runs in the store that haven't ended, by flow and by what they do. Counted among the first 10,000 rows of each state and no further, at most every 2 seconds",
+    "Open runs in the store, by flow and by what they do. Counted up to 10,000 rows per state, at most every 2 seconds",
     ["flow", "doing"],
   );
 
@@ -107,9 +105,9 @@ export function createFlowMetrics(make: Instruments, flows: readonly MetricsFlow
       try {
         show((await read?.(names)) ?? new Map());
       } catch (error) {
-        // What can't be had is missing, rather than wrong.
+        // Missing series are better than wrong ones.
         open.reset();
-        log.warn({ error: messageOf(error) }, "looking at runs for /metrics failed");
+        log.warn({ error: messageOf(error) }, "reading runs for /metrics failed");
       }
     }),
   };

@@ -13,7 +13,7 @@ import { createFlowMetrics, type MetricsFlow } from "./flows.ts";
 import { createThrottleMetrics } from "./throttles.ts";
 import type { SocketEvent } from "../socket/sockets.ts";
 
-/** What `/metrics` says, gathered from what a pod and its store tell, and from a look at the queue. */
+/** The content of `/metrics`: events of the pod and its store, and counts read from the store. */
 export type Metrics = {
   readonly registry: Registry;
   readonly contentType: string;
@@ -23,7 +23,7 @@ export type Metrics = {
   collect(parts: ScrapeParts): Promise<string>;
 };
 
-/** Whom to ask when somebody scrapes. */
+/** What a scrape reads. */
 export type ScrapeParts = {
   depth: () => Promise<Depth>;
   /** What the fleet knows of its throttles. */
@@ -43,9 +43,9 @@ export type MetricsOptions = {
   /** The pod of this process, once it has started. */
   pod?: () => MetricsPod | undefined;
   slots?: number;
-  /** The tasks that this program knows: the only names that become labels. */
+  /** This program's tasks: the only names that become labels. */
   names?: readonly string[];
-  /** The flows that it knows. */
+  /** This program's flows. */
   flows?: readonly MetricsFlow[];
   clock?: Clock;
 };
@@ -68,14 +68,14 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
   );
   const took = make.histogram(
     "flotilla_task_duration_seconds",
-    "How long attempts took, from claim to stored ending",
+    "How long attempts took, from claim to stored outcome",
     taskSeconds,
     ["name"],
   );
   const claimed = make.counter("flotilla_tasks_claimed_total", "Tasks that this pod has claimed");
   const claims = make.histogram(
     "flotilla_claim_duration_seconds",
-    "How long claim calls took that were answered",
+    "How long answered claim calls took",
     claimSeconds,
   );
   const claimFailures = make.counter(
@@ -85,23 +85,23 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
   );
   const contention = make.counter(
     "flotilla_contention_total",
-    "Reads and writes that others were in the way of, by cause: a lock that was held (busy), a transaction that the database undid (deadlock, serialization), two notes at once (race)",
+    "Reads and writes that conflicted with others, by cause: a held lock (busy), a transaction that the database rolled back (deadlock, serialization), two events of one task at once (race)",
     ["cause"],
   );
   const backoff = make.histogram(
     "flotilla_backoff_wait_seconds",
-    "How long something waited before it was tried again, once per retry: a claim after a failed one, a write that is sent again, the store itself while others were in the way",
+    "Wait before each retry, by what is retried: a failed claim, a write, a call of the store that conflicted with others",
     waitSeconds,
     ["what"],
   );
   const storeErrors = make.counter(
     "flotilla_store_errors_total",
-    "Reads and writes that the store refused or whose outcome isn't known, by error code",
+    "Reads and writes that failed or whose outcome is unknown, by error code",
     ["code"],
   );
   const forged = make.counter(
     "flotilla_forged_notifications_total",
-    "Notifications that claimed to be from a pod, weren't signed by one, and were dropped",
+    "Notifications that were dropped because no pod had signed them",
   );
   const lag = make.histogram(
     "flotilla_heartbeat_lag_seconds",
@@ -118,50 +118,50 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
   );
   const detection = make.histogram(
     "flotilla_leader_detection_seconds",
-    "From the last beat of a leader that fell silent or left until this pod saw that another leads",
+    "From the last heartbeat of a leader that died or left until this pod saw its successor",
     silenceSeconds,
   );
   const recovery = make.histogram(
     "flotilla_recovery_latency_seconds",
-    "From the last beat of a pod that died until this pod gave its tasks back, once per dead pod",
+    "From the last heartbeat of a dead pod until this pod released its tasks, once per dead pod",
     silenceSeconds,
   );
   const recovered = make.counter(
     "flotilla_tasks_recovered_total",
-    "Tasks that this pod took back from pods that had fallen silent",
+    "Tasks that this pod recovered from dead pods",
   );
   const fired = make.counter(
     "flotilla_schedules_fired_total",
-    "Tasks that this pod, leading, has made of schedules whose time had come",
+    "Tasks that this pod, as the leader, enqueued for schedules",
   );
   const missed = make.counter(
     "flotilla_schedules_missed_total",
-    "Times of schedules that got no task of their own, counted up to a hundred for a schedule at once",
+    "Times of schedules without a task of their own, counted up to a hundred per schedule at once",
   );
   const firingLag = make.histogram(
     "flotilla_schedule_lag_seconds",
-    "From the time of a schedule until this pod had stored its task, by the store's clock",
+    "From a schedule's time until this pod had stored its task, by the store's clock",
     lagSeconds,
   );
   const running = make.gauge("flotilla_tasks_running", "Tasks that run on this pod now");
   make.gauge("flotilla_slots", "Tasks that this pod could run at once").set(slots);
   const holds = make.gauge(
     "flotilla_capacity",
-    "Tasks that this pod takes on at most right now, after its target and what lowers it",
+    "Tasks that this pod holds at most right now, after all reductions of its target",
   );
   const heldBack = make.gauge(
     "flotilla_held_back",
-    "1 for each reason why this pod claims no more than it does",
+    "1 for each reason that currently limits this pod's claims",
     ["reason"],
   );
-  const leads = make.gauge("flotilla_is_leader", "1 on the pod that takes itself for the leader");
+  const leads = make.gauge("flotilla_is_leader", "1 where this pod considers itself the leader");
   const depth = createDepthGauges(make, names);
   const throttles = createThrottleMetrics(make, registry);
   const runs = createFlowMetrics(make, flows);
   const sessions = createSessionMetrics(make);
   let lastBeatMs: number | undefined;
 
-  // A series that is missing until the first trouble can't be told from one that nobody scrapes.
+  // Begin with zeros: a missing series looks the same as one that isn't scraped.
   for (const cause of ["busy", "deadlock", "serialization", "race"]) contention.inc({ cause }, 0);
   for (const what of ["claim", "write", "store"]) backoff.zero({ what });
 
@@ -194,7 +194,7 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
           break;
         case "store_error":
           storeErrors.inc({ code: event.code });
-          // It gave up waiting for somebody else's lock.
+          // The call gave up waiting for a lock of another connection.
           if (event.code === "store_busy") contention.inc({ cause: "busy" });
           break;
         case "recovered":
@@ -214,7 +214,7 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
           beatFailures.inc();
           break;
         case "leading":
-          // Who leads is asked for at each scrape, since the first one comes before the pod is known.
+          // `collect` reads the leader, because the first event comes before the pod is known.
           if (event.silentMs !== undefined) detection.observe(event.silentMs / 1_000);
           break;
         case "transition":
@@ -233,7 +233,7 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
           return sessions.observe(event);
         case "share":
         case "bound":
-          // As are limits of throttles.
+          // `collect` reads the limits of throttles.
           break;
       }
     },
@@ -255,7 +255,7 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
   };
 }
 
-/** The three kinds of instruments, registered as they are made. */
+/** Makes and registers instruments. */
 export type Instruments = ReturnType<typeof instrumentsOf>;
 
 function instrumentsOf(registry: Registry) {

@@ -1,10 +1,10 @@
 import type { Clock } from "../../base/clock.ts";
 
-// However often somebody scrapes, the store is asked for no more than a twentieth of the time.
+// However often `/metrics` is scraped, reads take at most a twentieth of the time.
 const ageFactor = 20;
 const minAgeMs = 2_000;
 
-/** Asks the store when somebody scrapes, once for all who do, and not again for a while. */
+/** Reads when it is scraped: once for concurrent scrapes, and then not again for a while. */
 export function createScrapeCache<Parts extends { clock: Clock }>(
   read: (parts: Parts) => Promise<void>,
 ) {

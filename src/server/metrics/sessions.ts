@@ -13,10 +13,10 @@ type SessionMetricEvent =
 const seconds = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
 const commitSeconds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 5];
 
-/** What is counted of sessions on a pod. Labels are agents' names, never sessions. */
+/** Metrics of sessions on this pod. Labels are names of agents, never of sessions. */
 export function createSessionMetrics(make: Instruments) {
   const running = make.gauge("flotilla_turns_running", "Answers being made now.", ["agent"]);
-  const turns = make.counter("flotilla_turns_total", "Answers that ended, by how.", [
+  const turns = make.counter("flotilla_turns_total", "Answers that ended, by outcome.", [
     "agent",
     "outcome",
   ]);
@@ -29,7 +29,9 @@ export function createSessionMetrics(make: Instruments) {
   const whole = make.histogram("flotilla_turn_seconds", "How long answers took.", seconds, [
     "agent",
   ]);
-  const chunks = make.counter("flotilla_turn_chunks_total", "Chunks that agents gave.", ["agent"]);
+  const chunks = make.counter("flotilla_turn_chunks_total", "Chunks that agents returned.", [
+    "agent",
+  ]);
   const records = make.counter("flotilla_session_records_total", "Records committed to logs.");
   const entries = make.counter("flotilla_session_entries_total", "Entries committed to logs.");
   const commits = make.histogram(
@@ -40,37 +42,40 @@ export function createSessionMetrics(make: Instruments) {
   const owned = make.gauge("flotilla_session_logs_owned", "Logs that this pod owns.");
   const lost = make.counter(
     "flotilla_session_logs_lost_total",
-    "Logs that another pod has taken from this one.",
+    "Logs whose ownership another pod took from this one.",
   );
   const waiting = make.gauge(
     "flotilla_turns_waiting",
-    "Answers and summaries that wait on this pod for others to end, as sessions.maxTurns says.",
+    "Answers and summaries on this pod that wait because of sessions.maxTurns.",
   );
-  const sockets = make.gauge("flotilla_sockets", "Sockets that are open.");
+  const sockets = make.gauge("flotilla_sockets", "Open sockets.");
   const cut = make.counter(
     "flotilla_sockets_cut_total",
-    "Sockets that were ended because of their clients: slow (they didn't read), silent (they answered no pings), too_many (they sent too much).",
+    "Sockets cut because of their clients: slow (didn't read), silent (answered no pings), too_many (sent too many frames).",
     ["reason"],
   );
-  const followed = make.gauge("flotilla_sessions_followed", "Sessions that somebody follows here.");
+  const followed = make.gauge(
+    "flotilla_sessions_followed",
+    "Sessions with subscribers on this pod.",
+  );
   const subscribers = make.gauge(
     "flotilla_session_subscribers",
-    "Those who follow sessions here, each counted once for every session.",
+    "Subscriptions to sessions on this pod.",
   );
   const ring = make.gauge(
     "flotilla_session_ring_bytes",
-    "What is kept in memory of the newest entries of sessions that are followed.",
+    "Memory for the newest entries of sessions with subscribers.",
   );
   const coldReads = make.gauge(
     "flotilla_session_cold_reads",
-    "Reads of the journal for those who join: under_way, and waiting for these.",
+    "Reads of the journal for new subscribers: under_way, and waiting.",
     ["state"],
   );
-  // A series that is missing until the first trouble can't be told from one that nobody scrapes.
+  // Begin with zeros: a missing series looks the same as one that isn't scraped.
   for (const reason of ["slow", "silent", "too_many"]) cut.inc({ reason }, 0);
 
   return {
-    /** What is asked for when somebody scrapes. */
+    /** Sets the gauges of a scrape. */
     show(load: SessionLoad | undefined): void {
       waiting.set(load?.turnsWaiting ?? 0);
       followed.set(load?.feeds ?? 0);

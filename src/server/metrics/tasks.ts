@@ -3,20 +3,20 @@ import type { Depth } from "../../tasks/inspect/depth.ts";
 import { createScrapeCache } from "./scrape-cache.ts";
 import type { Instruments, ScrapeParts } from "./metrics.ts";
 
-// Names come from callers too, and every name is a series that the scraper keeps for long.
+// Callers choose names too, and every name is a series that the scraper keeps for long.
 const otherNames = "other";
 const states = ["ready", "delayed", "waiting", "blocked", "alone", "running", "failed"] as const;
 
-/** What the queue looks like, asked of the store when somebody scrapes. */
+/** The depth of the queue, read from the store at a scrape. */
 export function createDepthGauges(make: Instruments, names: readonly string[]) {
   const depth = make.gauge(
     "flotilla_queue_depth",
-    "Tasks in the store by task and state: ready to be claimed, delayed until their time, waiting for other tasks, blocked by a limit, waiting to run alone, running, failed. Counted up to 10,000 per task and state and no further, at most every 2 seconds; tasks that this program doesn't know are `other`",
+    "Tasks in the store by task and state: ready to be claimed, delayed until their time, waiting for other tasks, blocked by a limit, waiting to run alone, running, failed. Counted up to 10,000 per task and state, at most every 2 seconds; tasks of other programs are `other`",
     ["name", "state"],
   );
   const oldest = make.gauge(
     "flotilla_queue_oldest_seconds",
-    "How long the task that has been due for longest has waited, by task, judged by the 100 oldest of each priority; 0 where none is due",
+    "How long the oldest due task has waited, by task, among the 100 oldest of each priority; 0 where none is due",
     ["name"],
   );
   const known = new Set(names);
@@ -41,10 +41,10 @@ export function createDepthGauges(make: Instruments, names: readonly string[]) {
     try {
       show(await read());
     } catch (error) {
-      // What can't be had is missing, rather than wrong; the rest is still worth having.
+      // Missing series are better than wrong ones; the others are still served.
       depth.reset();
       oldest.reset();
-      log.warn({ error: messageOf(error) }, "looking at the queue for /metrics failed");
+      log.warn({ error: messageOf(error) }, "reading the queue for /metrics failed");
     }
   });
 }

@@ -8,29 +8,32 @@ import type { Instruments, ScrapeParts } from "./metrics.ts";
 
 const labelNames = ["throttle", "key"];
 const breakerStates = ["closed", "half_open", "open"] as const;
-// Keys come from callers, and each is a series that the scraper keeps for long.
+// Callers choose keys, and each is a series that the scraper keeps for long.
 const maxLabels = 100;
 const others = { throttle: "other", key: "other" };
+// Ends of the limiter's own buckets, so that each count is exact: 8 ms to 9 minutes.
+const perDoubling = 8;
+const ends = Array.from({ length: 17 }, (_, at) => 3 + at);
 
 type Labels = { readonly throttle: string; readonly key: string };
 
-/** What the throttles of this pod do, and what the fleet knows of all. */
+/** Throttles of this pod, and of the fleet. */
 export function createThrottleMetrics(make: Instruments, registry: Registry) {
   const pod = gaugesOf(make, "flotilla_throttle", "this pod");
   const fleet = gaugesOf(make, "flotilla_fleet_throttle", "all pods together, as they reported");
   const braked = make.gauge(
     "flotilla_throttle_braked",
-    "1 where this pod stays below its share by itself, because calls were throttled",
+    "1 where this pod stays below its share because calls were throttled",
     labelNames,
   );
   const pinned = make.gauge(
     "flotilla_fleet_throttle_pinned",
-    "1 where the limit was set by hand or by its options, so that nothing is learned",
+    "1 where the limit is pinned, by an operator or by its options",
     labelNames,
   );
   const p95 = make.gauge(
     "flotilla_fleet_throttle_p95_seconds",
-    "The 95th percentile of what successful calls of all pods took lately",
+    "The 95th percentile of recent successful calls of all pods",
     labelNames,
   );
   const durations = registerDurations(registry);
@@ -55,12 +58,12 @@ export function createThrottleMetrics(make: Instruments, registry: Registry) {
       showFleet((await read?.()) ?? []);
     } catch (error) {
       showFleet([]);
-      log.warn({ error: messageOf(error) }, "looking at throttles for /metrics failed");
+      log.warn({ error: messageOf(error) }, "reading throttles for /metrics failed");
     }
   });
 
   return {
-    /** Takes what the pod itself knows, which costs no question to the store. */
+    /** Sets the gauges of this pod, without reading the store. */
     showPod(snapshots: readonly LimiterSnapshot[]): void {
       pod.reset();
       braked.reset();
@@ -82,26 +85,26 @@ type ThrottleFigures = Pick<
   "limit" | "inFlight" | "waiting" | "breaker" | "outcomes"
 >;
 
-/** What is shown alike of one pod and of the fleet. */
-function gaugesOf(make: Instruments, prefix: string, whose: string) {
+/** The gauges that this pod and the fleet share. */
+function gaugesOf(make: Instruments, prefix: string, scope: string) {
   const limit = make.gauge(
     `${prefix}_limit`,
-    `Calls that may be in flight at once, by ${whose}`,
+    `Calls that may be in flight at once, by ${scope}`,
     labelNames,
   );
-  const inFlight = make.gauge(`${prefix}_in_flight`, `Calls in flight, by ${whose}`, labelNames);
+  const inFlight = make.gauge(`${prefix}_in_flight`, `Calls in flight, by ${scope}`, labelNames);
   const waiting = make.gauge(
     `${prefix}_waiting`,
-    `Calls that wait for a permit and tasks that aren't claimed for want of one, by ${whose}`,
+    `Calls that wait for a permit and tasks that aren't claimed for lack of one, by ${scope}`,
     labelNames,
   );
-  const calls = make.counter(`${prefix}_calls_total`, `Calls that have ended, by ${whose}`, [
+  const calls = make.counter(`${prefix}_calls_total`, `Calls that have ended, by ${scope}`, [
     ...labelNames,
     "outcome",
   ]);
   const breaker = make.gauge(
     `${prefix}_breaker`,
-    `1 for the state of the circuit breaker, for ${whose}`,
+    `1 for the state of the circuit breaker, for ${scope}`,
     [...labelNames, "state"],
   );
   return {
@@ -122,7 +125,7 @@ function gaugesOf(make: Instruments, prefix: string, whose: string) {
   };
 }
 
-/** The first so many throttles and keys have labels of their own, for ever; the rest are `other`. */
+/** Gives the first `maxLabels` throttles and keys labels of their own, for ever; the rest are `other`. */
 function createLabels() {
   const known = new Map<string, Labels>();
   return ({ name, key }: { name: string; key: string }): Labels => {
@@ -137,13 +140,9 @@ function createLabels() {
 
 type Durations = { readonly counts: Histogram; readonly sumMs: number };
 
-// Ends of the buckets that calls are counted in, so that each count is exact: 8 ms to 9 minutes.
-const perDoubling = 8;
-const ends = Array.from({ length: 17 }, (_, at) => 3 + at);
-
 /**
- * A histogram of durations that were counted elsewhere, since the client library's own wants to be told
- * of each.
+ * A histogram of durations that limiters have already counted. The client library's own histogram would
+ * have to observe each duration.
  */
 function registerDurations(registry: Registry) {
   const name = "flotilla_throttle_call_duration_seconds";

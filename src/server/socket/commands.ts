@@ -10,75 +10,18 @@ export type CommandFrame = Extract<
   { type: "send" | "tool_result" | "regenerate" | "stop" | "read" }
 >;
 
-/** What its ack says. */
+/** The content of its ack. */
 type CommandResult = Omit<Extract<ServerFrame, { type: "ack" }>, "type" | "ref">;
 
-/** Does what a frame asks, as whoever has sent it. Resolves once it is stored. */
-export async function executeCommand(
-  sessions: SessionService,
-  who: Caller,
-  frame: CommandFrame,
-): Promise<CommandResult> {
-  const { tenant } = who;
-  const { session } = frame;
-  switch (frame.type) {
-    case "send":
-      return resultOf(
-        await sessions.send(tenant, session, {
-          ...messageFrom(who, frame.message),
-          ...traceFrom(who, frame.trace),
-        }),
-      );
-    case "tool_result": {
-      const { messageId, results } = frame;
-      const result = {
-        author: authorOf(who),
-        messageId,
-        results,
-        ...idOf(frame),
-        ...traceFrom(who, frame.trace),
-      };
-      return resultOf(await sessions.toolResult(tenant, session, result));
-    }
-    case "regenerate": {
-      const { messageId } = frame;
-      const options = {
-        ...idOf(frame),
-        ...(messageId !== undefined && { messageId }),
-        ...traceFrom(who, frame.trace),
-      };
-      return resultOf(await sessions.regenerate(tenant, session, options));
-    }
-    case "stop": {
-      const { epoch } = frame;
-      const options = { ...stopperOf(who), ...(epoch !== undefined && { epoch }) };
-      return { done: await sessions.stop(tenant, session, options) };
-    }
-    case "read": {
-      const { seq } = frame;
-      await sessions.read(tenant, session, { user: userOf(who), seq });
-      return { seq };
-    }
-  }
-}
-
-function resultOf({ seq, messageId, duplicate }: Sent): CommandResult {
-  return { seq, messageId, ...(duplicate && { duplicate }) };
-}
-
-function idOf({ id }: { readonly id?: string }): { id?: string } {
-  return id === undefined ? {} : { id };
-}
-
 /**
- * Begins what is asked of a key in the order of asking. What has begun goes on side by side: whoever it
- * is asked of keeps the order from there.
+ * Starts the commands of each key in order. Started commands run concurrently: the session service keeps
+ * their order from there.
  */
 export type CommandQueue = {
   /**
-   * `check` comes first, and what follows waits for it where it takes time; with `alone`, it waits for
-   * `act` as well. Neither rejects: they say themselves what went wrong, and `check` then gives false.
-   * Throws `overloaded` where too much is under way.
+   * Runs `check`, then `act`. Later commands of the key wait for `check`, and with `alone` for `act` as
+   * well. Neither rejects: they report errors themselves, and `check` then resolves to false. Throws
+   * `overloaded` where too many commands are under way.
    */
   add(key: string, command: QueuedCommand): void;
   close(): void;
@@ -91,8 +34,57 @@ type QueuedCommand = {
   readonly alone: boolean;
 };
 
+/** Executes a frame as its caller. Resolves once it is stored. */
+export async function executeCommand(
+  sessions: SessionService,
+  caller: Caller,
+  frame: CommandFrame,
+): Promise<CommandResult> {
+  const { tenant } = caller;
+  const { session } = frame;
+  switch (frame.type) {
+    case "send":
+      return resultOf(
+        await sessions.send(tenant, session, {
+          ...messageFrom(caller, frame.message),
+          ...traceFrom(caller, frame.trace),
+        }),
+      );
+    case "tool_result": {
+      const { messageId, results } = frame;
+      const result = {
+        author: authorOf(caller),
+        messageId,
+        results,
+        ...idOf(frame),
+        ...traceFrom(caller, frame.trace),
+      };
+      return resultOf(await sessions.toolResult(tenant, session, result));
+    }
+    case "regenerate": {
+      const { messageId } = frame;
+      const options = {
+        ...idOf(frame),
+        ...(messageId !== undefined && { messageId }),
+        ...traceFrom(caller, frame.trace),
+      };
+      return resultOf(await sessions.regenerate(tenant, session, options));
+    }
+    case "stop": {
+      const { epoch } = frame;
+      const options = { ...stopperOf(caller), ...(epoch !== undefined && { epoch }) };
+      return { done: await sessions.stop(tenant, session, options) };
+    }
+    case "read": {
+      const { seq } = frame;
+      await sessions.read(tenant, session, { user: userOf(caller), seq });
+      return { seq };
+    }
+  }
+}
+
 export function createCommandQueue({ maxInFlight }: { maxInFlight: number }): CommandQueue {
-  /** What the next of each key has to wait for. */
+  /** The promise that the next command of each key waits for. */
   const tails = new Map<string, Promise<void>>();
   let inFlight = 0;
   let closed = false;
@@ -107,7 +99,7 @@ export function createCommandQueue({ maxInFlight }: { maxInFlight: number }): Co
       if (inFlight >= maxInFlight) {
         throw new FlotillaError(
           "overloaded",
-          `${maxInFlight} things are under way on this connection: wait for their answers`,
+          `${maxInFlight} commands are under way on this connection: wait for their acks`,
           { details: { most: maxInFlight }, retryAfterMs: 100 },
         );
       }
@@ -129,4 +121,12 @@ export function createCommandQueue({ maxInFlight }: { maxInFlight: number }): Co
       closed = true;
     },
   };
+}
+
+function resultOf({ seq, messageId, duplicate }: Sent): CommandResult {
+  return { seq, messageId, ...(duplicate && { duplicate }) };
+}
+
+function idOf({ id }: { readonly id?: string }): { id?: string } {
+  return id === undefined ? {} : { id };
 }

@@ -26,33 +26,35 @@ export type SocketConnectionParts = {
   later: (callback: () => void) => void;
   maxFrameBytes: number;
   bufferBytes: number;
-  /** What the client may send. Default 100. */
+  /** The client's limit. Default 100. */
   framesPerSecond?: number | undefined;
   clock: Clock;
   log: Logger;
-  /** A connection was ended because of its client. */
+  /** Called when a connection is cut because of its client. */
   onCut: (why: CutReason) => void;
-  /** Has what the connection holds counted. False where it was ended for it. */
+  /** Updates the unread bytes of the connection. Returns false where it was cut for them. */
   count?: (() => boolean) | undefined;
 };
 
-/** It read too slowly, answered no pings, or sent too much. */
+/** The client read too slowly, answered no pings, or sent too many frames. */
 export type CutReason = "slow" | "silent" | "too_many";
 
 export type SocketConnection = {
-  /** Pings the client, or gives it up where it has answered none of the last pings. */
+  /** Pings the client, or ends the connection where the last pings weren't answered. */
   ping(): void;
   close(code: number, reason: string): void;
 };
 
 const defaultFramesPerSecond = 100;
-// A client that goes on after so many refusals isn't listening.
+// A client that goes on after so many refusals ignores them.
 const maxRefusals = 200;
 const maxBatchFrames = 200;
 const maxInFlight = 64;
 const maxPingsMissed = 2;
+// Well within the maximum of a timer.
+const recheckMs = 3_600_000;
 
-/** One client: what it sends is checked and done, what concerns it is sent. */
+/** One client's connection: validates and executes its frames, and sends it events. */
 export function createSocketConnection(
   socket: WebSocket,
   initialCaller: Caller,
@@ -64,7 +66,7 @@ export function createSocketConnection(
   let inbox: (Joined & { readonly ref: Ref }) | undefined;
   let pingsMissed = 0;
   let refusals = 0;
-  /** Ended by this side: what comes after that isn't heeded. */
+  /** Closed by this side: frames that still arrive are ignored. */
   let isOver = false;
 
   const close = (code: number, reason: string) => {
@@ -93,15 +95,15 @@ export function createSocketConnection(
   const push = (frame: ServerFrame) => sendBuffer.push(encodeFrame(frame));
   const fail = (ref: Ref | undefined, error: unknown) => push(errorFrame(ref, error, log));
 
-  /** Changes a session, after everything that was asked of it before on this connection. */
+  /** Executes a command after earlier ones of the same session on this connection. */
   const queueCommand = (frame: CommandFrame) => {
-    const who = caller;
+    const sender = caller;
     const { ref, session } = frame;
-    requireVerb(who, "sessions:write");
+    requireVerb(sender, "sessions:write");
     commands ??= createCommandQueue({ maxInFlight });
     commands.add(session, {
       check() {
-        const checking = members.check(who, session, { patient: true });
+        const checking = members.check(sender, session, { patient: true });
         return checking?.then(
           () => true,
           (error: unknown) => (fail(ref, error), false),
@@ -109,12 +111,12 @@ export function createSocketConnection(
       },
       async act() {
         try {
-          push({ type: "ack", ref, ...(await executeCommand(sessions, who, frame)) });
+          push({ type: "ack", ref, ...(await executeCommand(sessions, sender, frame)) });
         } catch (error) {
           fail(ref, error);
         }
       },
-      // These look something up before they are asked for.
+      // These read the session before they change it.
       alone: frame.type === "tool_result" || frame.type === "regenerate",
     });
   };
@@ -124,15 +126,18 @@ export function createSocketConnection(
       if (caller.expiresAtMs === undefined)
         throw new FlotillaError(
           "conflict",
-          "this connection was opened without a token that expires, and needs no other",
+          "this connection was opened without an expiring token and needs no new one",
         );
       const headers = { header: () => undefined, headerNames: () => [] };
       const next = await parts.authenticator.caller({ bearer: token, ...headers });
-      // Nobody would end what is set up for a connection that has gone meanwhile.
+      // Nothing would stop the timers below for a connection that has closed meanwhile.
       if (socket.readyState !== socket.OPEN) return;
       const { kind, tenant, user } = caller;
       if (next.kind !== kind || next.tenant !== tenant || next.user !== user)
-        throw new FlotillaError("forbidden", "a connection stays with its tenant and user");
+        throw new FlotillaError(
+          "forbidden",
+          "the new token is of another tenant or user: open another connection",
+        );
       const seesOther = !hasSameView(caller, next);
       caller = next;
       stopExpiry();
@@ -150,7 +155,7 @@ export function createSocketConnection(
     requireVerb(caller, "inbox:read");
     inbox = { ref, ...joinInbox({ sessions, caller, ref, sendBuffer, log }) };
   };
-  /** A new token may show other sessions, or none: those who follow are told all anew, or why not. */
+  /** A new token may allow other sessions, or none. So send the inbox again, or an error. */
   const reopenInbox = () => {
     if (!inbox) return;
     const { ref, leave } = inbox;
@@ -192,11 +197,11 @@ export function createSocketConnection(
     }
   };
 
-  /** Whether one more is too many; who goes on regardless is cut off. */
+  /** Whether this frame exceeds the rate. A client that goes on regardless is cut off. */
   const isTooMany = (ref: Ref | undefined): boolean => {
     const retryAfterMs = bucket.take();
     if (retryAfterMs === 0) {
-      // One that is let through now and then doesn't make up for all that were too many.
+      // An accepted frame makes up for one refusal only.
       refusals = Math.max(0, refusals - 1);
       return false;
     }
@@ -234,7 +239,7 @@ export function createSocketConnection(
     if (!Array.isArray(value)) return receive(value);
     if (value.length === 0 || value.length > maxBatchFrames) {
       if (isTooMany(undefined)) return;
-      const message = `1 to ${maxBatchFrames} frames come in one message`;
+      const message = `a message holds 1 to ${maxBatchFrames} frames`;
       return void fail(undefined, new FlotillaError("invalid_input", message));
     }
     for (const each of value as unknown[]) if (!isOver) receive(each);
@@ -242,18 +247,18 @@ export function createSocketConnection(
 
   socket.on("message", (data: RawData, isBinary: boolean) => {
     pingsMissed = 0;
-    // What all clients sent by this turn of the event loop is asked for together, and stored so.
+    // Defer to the end of this turn of the event loop, so that frames of all clients are stored together.
     if (socket.readyState === socket.OPEN) parts.later(() => read(data, isBinary));
   });
-  // Answered by hand: pongs that nobody reads would pile up where they are answered unseen.
+  // Not answered by the library: pongs to a client that doesn't read would pile up unbounded.
   socket.on("ping", (data: Buffer) => {
     if (!isTooMany(undefined) && socket.bufferedAmount < parts.bufferBytes) socket.pong(data);
   });
   socket.on("pong", () => (pingsMissed = 0));
-  // The close that follows says all that is needed.
+  // `close` follows, and handles it.
   socket.on("error", () => {});
   socket.once("close", () => {
-    // What was to be read in a moment would join for nobody.
+    // A deferred `read` would join a session for a closed connection.
     isOver = true;
     sendBuffer.close();
     commands?.close();
@@ -284,17 +289,13 @@ export function createSocketConnection(
   };
 }
 
-function isExpired({ expiresAtMs }: Caller, clock: Clock): boolean {
-  return expiresAtMs !== undefined && clock.now() >= expiresAtMs;
-}
-
-/** Calls back when the caller's token has expired; never where it has no end. */
+/** Calls back when the caller's token expires; never where the caller has no expiry. */
 export function onExpiry(clock: Clock, { expiresAtMs }: Caller, callback: () => void): () => void {
   if (expiresAtMs === undefined) return () => {};
   let cancel: () => void;
   const check = () => {
     const leftMs = expiresAtMs - clock.now();
-    // A timer can't be set for longer than some weeks, and clocks are corrected: so look again.
+    // A timer can't be set for longer than some weeks, and clocks are corrected: so check again.
     if (leftMs <= 0) callback();
     else cancel = clock.after(Math.min(leftMs, recheckMs), check);
   };
@@ -302,4 +303,6 @@ export function onExpiry(clock: Clock, { expiresAtMs }: Caller, callback: () => 
   return () => cancel();
 }
 
-const recheckMs = 3_600_000;
+function isExpired({ expiresAtMs }: Caller, clock: Clock): boolean {
+  return expiresAtMs !== undefined && clock.now() >= expiresAtMs;
+}

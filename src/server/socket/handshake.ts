@@ -7,14 +7,13 @@ import type { AuthRequest } from "../auth/authenticate.ts";
 import { retryAfterHeader, statusOf } from "../errors.ts";
 import { frameErrorOf } from "./send-buffer.ts";
 
-/** Where sockets are opened. */
+/** The path of sockets. */
 export const socketPath = "/v1/socket";
-
 const bearerProtocol = "bearer.";
 
 /**
- * Who opens a socket. Browsers can send no headers with it, so their token comes as a subprotocol
- * (`flotilla.v1, bearer.<token>`), or is exchanged for a ticket that may be in the address.
+ * The credentials of a request for a socket. Browsers can't send headers with it, so their token comes as
+ * a subprotocol (`flotilla.v1, bearer.<token>`), or as a ticket in the URL.
  */
 export function authRequestOf(request: IncomingMessage): AuthRequest {
   const { headers, url = "" } = request;
@@ -26,7 +25,7 @@ export function authRequestOf(request: IncomingMessage): AuthRequest {
   if (offered.length > 0 && offered[0] !== "" && !offered.includes(subprotocol)) {
     throw new FlotillaError(
       "unsupported",
-      `none of the subprotocols is spoken here: offer \`${subprotocol}\``,
+      `none of the subprotocols is supported: offer \`${subprotocol}\``,
     );
   }
   const bearer = offered.find((each) => each.startsWith(bearerProtocol));
@@ -35,7 +34,7 @@ export function authRequestOf(request: IncomingMessage): AuthRequest {
     if (!query.has(name)) continue;
     throw new FlotillaError(
       "invalid_option",
-      `a credential must not be in the address (\`${name}\`), where logs keep it: send it as the subprotocol \`${bearerProtocol}<token>\`, or get a ticket`,
+      `credentials must not be in the URL (\`${name}\`), which logs keep: send them as the subprotocol \`${bearerProtocol}<token>\`, or get a ticket`,
     );
   }
   return {
@@ -51,12 +50,7 @@ export function pathOf(url = ""): string {
   return url.split("?")[0]!;
 }
 
-function queryOf(url: string): URLSearchParams {
-  const at = url.indexOf("?");
-  return new URLSearchParams(at < 0 ? "" : url.slice(at + 1));
-}
-
-/** Answers as any route would, and ends the connection. */
+/** Answers with the error as a route would, and ends the connection. */
 export function refuseUpgrade(socket: Duplex, thrown: unknown, log: Logger): void {
   const error = frameErrorOf(thrown, log);
   const { code, message, details } = error;
@@ -72,4 +66,9 @@ export function refuseUpgrade(socket: Duplex, thrown: unknown, log: Logger): voi
     ...(status === 503 ? [`Retry-After: ${retryAfterHeader(error)}`] : []),
   ];
   socket.end(`${lines.join("\r\n")}\r\n\r\n${body}`, () => socket.destroy());
+}
+
+function queryOf(url: string): URLSearchParams {
+  const at = url.indexOf("?");
+  return new URLSearchParams(at < 0 ? "" : url.slice(at + 1));
 }

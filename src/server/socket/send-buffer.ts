@@ -6,31 +6,38 @@ import type { Entry } from "../../protocol/message.ts";
 import type { FeedEvent } from "../../sessions/service.ts";
 import { isOverloadCode, publicErrorOf, statusOf } from "../errors.ts";
 
-/** What waits to be sent to one client. */
+/** Frames that wait to be sent to one client. */
 export type SendBuffer = {
-  /** False where the client reads too slowly; `onFull` was called then, and nothing more is taken. */
+  /** Returns false where the client reads too slowly; `onFull` was called then, and the buffer is closed. */
   push(frame: EncodedFrame): boolean;
-  /** Resolves when little is left to be read. */
+  /** Resolves when little is left to be sent. */
   drained(): Promise<void>;
-  /** Sends what there is at once, before the connection ends. */
+  /** Sends all frames at once, before the connection ends. */
   flush(): void;
   close(): void;
 };
 
 type SendBufferParts = {
   socket: WebSocket;
-  /** What may wait, here and in the socket. One frame alone may be larger. */
+  /** The most that may wait, here and in the socket. A single frame may be larger. */
   maxBytes: number;
   /** Calls back at the end of this turn of the event loop. */
   later: (callback: () => void) => void;
   onFull: () => void;
-  /** Has what the socket holds counted. False where the socket was ended for it. */
+  /** Updates the unread bytes of the socket. Returns false where it was cut for them. */
   count?: (() => boolean) | undefined;
 };
 
-const asText = { binary: false };
+/** A frame as text, and as the bytes of a message of its own, encoded once for all its receivers. */
+type EncodedFrame = { readonly text: string; bytes?: Buffer };
 
-/** Sends what came up in one turn of the event loop as one message. */
+type SharedEvent = Exclude<FeedEvent, { type: "joined" | "deleted" }>;
+
+const asText = { binary: false };
+const encodedEvents = new WeakMap<SharedEvent, { session: string; prepared: EncodedFrame }>();
+const encodedEntries = new WeakMap<Entry, string>();
+
+/** Sends the frames of one turn of the event loop as one message. */
 export function createSendBuffer(parts: SendBufferParts): SendBuffer {
   const { socket, maxBytes, later, onFull, count = () => true } = parts;
   let waiting: EncodedFrame[] = [];
@@ -62,15 +69,15 @@ export function createSendBuffer(parts: SendBufferParts): SendBuffer {
     waitingChars = 0;
     if (batch.length === 1) socket.send(asMessage(batch[0]!), asText, resolveDrained);
     else socket.send(`[${batch.map((frame) => frame.text).join(",")}]`, resolveDrained);
-    // What is pushed in one turn of the event loop is with the socket at its end.
+    // Count now that the socket has all frames of this turn of the event loop.
     if (!count()) close();
   };
 
   return {
     push(frame) {
       if (closed) return false;
-      // A page that is larger than the room is taken behind the little that may wait, such as the answer
-      // to the join that asked for it: cut off there, the client would come back for the same for ever.
+      // A page larger than the buffer is accepted behind the little that may wait, such as the answer to
+      // its join. Cut off there, the client would reconnect and request the same page for ever.
       if (!hasDrained() && bufferedChars() + frame.text.length > maxBytes) {
         close();
         onFull();
@@ -87,24 +94,11 @@ export function createSendBuffer(parts: SendBufferParts): SendBuffer {
   };
 }
 
-/** A frame as text, and alone in a message as bytes, made once for all who get it. */
-type EncodedFrame = { readonly text: string; bytes?: Buffer };
-
 export function encodeFrame(frame: ServerFrame): EncodedFrame {
   return { text: JSON.stringify(frame) };
 }
 
-/** The message that holds only this frame. */
-function asMessage(prepared: EncodedFrame): Buffer {
-  return (prepared.bytes ??= Buffer.from(`[${prepared.text}]`));
-}
-
-type SharedEvent = Exclude<FeedEvent, { type: "joined" | "deleted" }>;
-
-const encodedEvents = new WeakMap<SharedEvent, { session: string; prepared: EncodedFrame }>();
-const encodedEntries = new WeakMap<Entry, string>();
-
-/** What happened in a session, for whoever follows it: the same event is written out once. */
+/** Encodes an event of a session once for all its subscribers. */
 export function encodeEvent(session: string, event: SharedEvent): EncodedFrame {
   const found = encodedEvents.get(event);
   if (found?.session === session) return found.prepared;
@@ -113,29 +107,14 @@ export function encodeEvent(session: string, event: SharedEvent): EncodedFrame {
   return prepared;
 }
 
-function eventText(session: string, event: SharedEvent): string {
-  const id = JSON.stringify(session);
-  if (event.type === "entries")
-    return `{"type":"entries","session":${id},"entries":[${event.entries.map(entryText).join(",")}]}`;
-  const { type, ...rest } = event;
-  return JSON.stringify({ type, session, ...rest });
-}
-
-/** An entry never changes, so neither does its text. */
-function entryText(entry: Entry): string {
-  let text = encodedEntries.get(entry);
-  if (text === undefined) encodedEntries.set(entry, (text = JSON.stringify(entry)));
-  return text;
-}
-
-/** An error as clients may see it. What wasn't thrown on purpose is logged, and not shown. */
+/** An error as clients may see it. An unexpected error is logged, and its message isn't shown. */
 export function frameErrorOf(thrown: unknown, log: Logger): FrameError {
   const isOurs = thrown instanceof FlotillaError;
   const code = isOurs ? thrown.code : "internal";
-  // A server that stops refuses what is still coming in, and its clients go elsewhere.
-  if (isOverloadCode(code)) log.debug({ code }, "a socket's frame was refused for too much");
+  // A stopping server refuses frames, and its clients reconnect elsewhere.
+  if (isOverloadCode(code)) log.debug({ code }, "socket frame refused by a limit");
   else if (statusOf(code) >= 500 && code !== "closed")
-    log.error({ code, error: messageOf(thrown) }, "a socket's frame failed");
+    log.error({ code, error: messageOf(thrown) }, "socket frame failed");
   const error = isOurs ? thrown : new FlotillaError("internal", messageOf(thrown));
   const { details, retryAfterMs } = error;
   return {
@@ -147,4 +126,24 @@ export function frameErrorOf(thrown: unknown, log: Logger): FrameError {
 
 export function errorFrame(ref: Ref | undefined, thrown: unknown, log: Logger): ServerFrame {
   return { type: "error", ...(ref !== undefined && { ref }), ...frameErrorOf(thrown, log) };
+}
+
+/** The message that holds only this frame. */
+function asMessage(prepared: EncodedFrame): Buffer {
+  return (prepared.bytes ??= Buffer.from(`[${prepared.text}]`));
+}
+
+function eventText(session: string, event: SharedEvent): string {
+  const id = JSON.stringify(session);
+  if (event.type === "entries")
+    return `{"type":"entries","session":${id},"entries":[${event.entries.map(entryText).join(",")}]}`;
+  const { type, ...rest } = event;
+  return JSON.stringify({ type, session, ...rest });
+}
+
+/** An entry never changes, so its text is cached. */
+function entryText(entry: Entry): string {
+  let text = encodedEntries.get(entry);
+  if (text === undefined) encodedEntries.set(entry, (text = JSON.stringify(entry)));
+  return text;
 }

@@ -26,36 +26,43 @@ import {
 import { authRequestOf, pathOf, refuseUpgrade, socketPath } from "./handshake.ts";
 
 export type Sockets = {
-  /** Makes a socket of a request that asks for one, or refuses it. */
+  /** Upgrades a request to a socket, or refuses it. */
   upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void;
-  /** How many there are. */
+  /** How many are open. */
   readonly count: number;
-  /** Tells all that the server goes, and waits a moment for them to leave. */
+  /** Closes all with `goingAway`, and waits a moment for them to close. */
   close(): Promise<void>;
 };
 
 type SocketParts = Omit<SocketConnectionParts, "later" | "onCut" | "count"> & {
   origins: readonly string[];
   limits?: CallerLimits;
-  /** What callers are in the middle of sending. */
+  /** Counts messages that are still arriving. */
   bodies?: IncomingBodies | undefined;
-  /** Told when the caller of a connection is known. */
+  /** Called when the caller of a connection is authenticated. */
   anonymous?: Pick<AnonymousConnections, "identify"> | undefined;
   onEvent?: (event: SocketEvent) => void;
 };
 
 export type SocketEvent =
-  /** One more or less, and how many there are now. */
+  /** A socket was opened or closed; `open` is how many there are now. */
   | { readonly type: "sockets"; readonly open: number }
   | { readonly type: "socket_cut"; readonly why: CutReason };
 
+/** Pings every connection once per interval, in groups, with one timer for all. */
+type Pings = {
+  /** The returned function ends it. */
+  add(connection: { ping(): void }): () => void;
+};
+
 const pingEveryMs = 20_000;
+const pingTurns = 20;
 const closeTimeoutMs = 2_000;
-// For a client that is cut off to read why.
+// Time for a client that is cut off to read the reason.
 const closeHandshakeMs = 5_000;
-// A message may come in pieces, but not in endlessly many that hold nothing.
+// A message may come in fragments, but not in endlessly many empty ones.
 const maxFragments = 1_024;
-// Of a ping or a pong of a client: two bytes, and four that mask what follows.
+// The head of a client's ping or pong: two bytes, and four for the mask.
 const controlHeadBytes = 6;
 
 /** The WebSocket side of the server. */
@@ -99,7 +106,7 @@ export function createSockets(parts: SocketParts): Sockets {
   ): Promise<Caller> => {
     try {
       const caller = await authenticator.caller(authRequest);
-      // A user's sockets are bounded as requests are.
+      // Without the user, because `limits` bounds a user's sockets already.
       parts.anonymous?.identify(request.socket);
       return caller;
     } catch (error) {
@@ -108,7 +115,7 @@ export function createSockets(parts: SocketParts): Sockets {
     }
   };
 
-  /** A user's sockets are counted among the user's requests; a program's may be those of all its users. */
+  /** A user's sockets count as requests at once; a program's may serve all its users, and don't. */
   const enterLimits = (caller: Caller, { socket }: IncomingMessage): RequestSlot => {
     const sending = {
       get isClosed() {
@@ -129,7 +136,7 @@ export function createSockets(parts: SocketParts): Sockets {
   };
 
   const upgrade = async (request: IncomingMessage, socket: Duplex, head: Buffer) => {
-    // Nobody listens for errors of a socket between the request and the answer.
+    // No other listener for errors is attached until the socket is upgraded.
     const ignore = () => socket.destroy();
     socket.on("error", ignore);
     try {
@@ -163,16 +170,16 @@ export function createSockets(parts: SocketParts): Sockets {
     }
   };
 
-  /** Counts the message that a client is in the middle of sending, which is kept until its end. */
+  /** Counts the bytes of a message until its end, because the library holds them until then. */
   const countMessages = (socket: Duplex, opened: WebSocket, bodies: IncomingBodies) => {
     const body = bodies.open(() => {
       onCut("slow");
       socket.destroy();
     });
-    // Before what reads the same bytes, and ends the message that they end.
+    // First, because the library's own listener ends the message that these bytes end.
     socket.prependListener("data", (data: Buffer) => body.add(data.length));
     opened.on("message", body.end);
-    // These come in the middle of a message too, and aren't part of it.
+    // Control frames may come within a message, and aren't part of it.
     const leaveOut = (data: Buffer) => body.add(-(controlHeadBytes + data.length));
     opened.on("ping", leaveOut);
     opened.on("pong", leaveOut);
@@ -201,14 +208,6 @@ export function createSockets(parts: SocketParts): Sockets {
   };
 }
 
-/** Pings every connection once per interval, a part of them at a time, on one timer for all. */
-type Pings = {
-  /** The function that is returned ends it. */
-  add(connection: { ping(): void }): () => void;
-};
-
-const pingTurns = 20;
-
 function createPings(clock: Clock, everyMs: number): Pings {
   const groups = Array.from({ length: pingTurns }, () => new Set<{ ping(): void }>());
   let added = 0;
@@ -224,12 +223,12 @@ function createPings(clock: Clock, everyMs: number): Pings {
 
   return {
     add(connection) {
-      const mine = groups[added++ % pingTurns]!;
-      mine.add(connection);
+      const group = groups[added++ % pingTurns]!;
+      group.add(connection);
       count++;
       cancel ??= clock.after(everyMs / pingTurns, tick);
       return () => {
-        if (!mine.delete(connection) || --count > 0) return;
+        if (!group.delete(connection) || --count > 0) return;
         cancel?.();
         cancel = undefined;
       };
@@ -238,8 +237,8 @@ function createPings(clock: Clock, everyMs: number): Pings {
 }
 
 /**
- * Calls back at the end of this turn of the event loop, all that were asked for at once. Thousands of
- * connections that got something in one turn share one callback.
+ * Runs all callbacks at the end of this turn of the event loop, with one `setImmediate` for thousands of
+ * connections.
  */
 function createDeferral(): (callback: () => void) => void {
   let waiting: (() => void)[] = [];

@@ -30,9 +30,9 @@ type Join = Extract<ClientFrame, { type: "join" }>;
 type Subscriptions = {
   join(frame: Join): void;
   leave(session: string, ref: Ref): void;
-  /** The caller may have become another: what it may not follow any more is ended. */
+  /** The caller's token was renewed: ends the subscriptions that it no longer allows. */
   checkAgain(): void;
-  /** Leaves all, since the connection has ended. */
+  /** Leaves all, because the connection has ended. */
   close(): void;
 };
 
@@ -66,12 +66,15 @@ export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
     subscription.membership?.stop();
   };
 
-  /** Whoever asked for it hears that there won't be an answer. */
+  /** Answers a join that is still waiting with an error. */
   const abandon = (session: string, subscription: Subscription) => {
     const { ref, isJoined } = subscription;
     drop(session, subscription);
     if (isJoined) return;
-    const error = new FlotillaError("cancelled", "it was left or joined anew before it was joined");
+    const error = new FlotillaError(
+      "cancelled",
+      "the session was left or joined again before this join was answered",
+    );
     sendBuffer.push(encodeFrame(errorFrame(ref, error, log)));
   };
 
@@ -140,10 +143,10 @@ export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
           });
           const sink = sinkOf(session, subscription);
           const joined = sessions.join(caller.tenant, session, position, sink);
-          // What goes wrong comes through the sink.
+          // The sink gets the error.
           joined.ready.catch(() => {});
           subscription.joined = joined;
-          // It may have ended while it began.
+          // The sink may have ended the subscription during `join`.
           if (subscription.isLeft) drop(session, subscription);
         } catch (error) {
           fail(session, subscription, error);
@@ -165,7 +168,7 @@ export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
         if (isForbidden) fail(session, subscription, noSession(session));
         else
           members.check(caller, session)?.catch((error: unknown) => {
-            // Trouble with looking isn't a reason to end what was allowed.
+            // A failed read isn't a reason to end what was allowed.
             if (hasCode(error, "not_found")) fail(session, subscription, error);
           });
       }
@@ -184,7 +187,7 @@ type InboxParts = {
   log: Logger;
 };
 
-/** Sends a user's inbox and what changes in it, until left. */
+/** Sends a user's inbox and its changes, until it is left. */
 export function joinInbox({ sessions, caller, ref, sendBuffer, log }: InboxParts): Joined {
   let isLeft = false;
   const sink: Sink<InboxEvent> = {
@@ -196,7 +199,7 @@ export function joinInbox({ sessions, caller, ref, sendBuffer, log }: InboxParts
     drained: sendBuffer.drained,
   };
   const joined = sessions.inbox(caller.tenant, userOf(caller), filterInbox(caller, sink));
-  // What goes wrong comes through the sink.
+  // The sink gets the error.
   joined.ready.catch(() => {});
   return {
     ready: joined.ready,
@@ -207,7 +210,7 @@ export function joinInbox({ sessions, caller, ref, sendBuffer, log }: InboxParts
   };
 }
 
-/** Whether two callers may see the same in an inbox. */
+/** Whether two callers see the same inbox. */
 export function hasSameView(one: Caller, other: Caller): boolean {
   const [a, b] = [one.sessions, other.sessions];
   const isSame = !a || !b ? a === b : a.size === b.size && [...a].every((each) => b.has(each));
