@@ -230,7 +230,7 @@ describe("a promise that a handler leaves behind and that rejects", () => {
     await vi.waitFor(() => expect(errors).toHaveLength(1));
     expect(errors[0]).toEqual([
       expect.objectContaining({ task: enqueued.taskId, name: "careless", error: "left behind" }),
-      "a promise that a handler left behind was rejected",
+      "unhandled rejection in a handler or agent",
     ]);
     expect(await pod.waitFor(await pod.enqueue(greet, null))).toBe("hello");
   });
@@ -249,7 +249,7 @@ describe("a promise that a handler leaves behind and that rejects", () => {
     await vi.waitFor(() => expect(errors).toHaveLength(1));
     expect(errors[0]).toEqual([
       expect.objectContaining({ session: "first", agent: "careless", error: "left behind" }),
-      "a promise that an agent left behind was rejected",
+      "unhandled rejection in a handler or agent",
     ]);
     expect(textOf(await chat.ask("two"))).toBe("hello");
   });

@@ -1,20 +1,41 @@
 import { FlotillaError, hasCode } from "./errors.ts";
 
 export type BatcherOptions = {
-  /** No batch is larger. Default 500. */
+  /** The largest batch. Default 500. */
   maxItems?: number;
-  /** Batches under way at once. Two let one be prepared while the other is committed. Default 2. */
+  /** Batches in flight at once. Two let one be prepared while the other is committed. Default 2. */
   inFlight?: number;
-  /** More than this at once are sent in as many parts as may be under way, so that one is worked on while another is stored. */
+  /**
+   * More items than this are sent in as many parts as may be in flight, so that one is processed
+   * while another is stored.
+   */
   splitAbove?: number;
-  /** Items that may wait. More are refused, since memory isn't endless. Default 100,000. */
+  /** The most items that may wait; more are rejected to bound memory. Default 100,000. */
   maxWaiting?: number;
 };
 
+/** Takes an item, and calls back once with its result. The callbacks must not throw. */
+export type Put<Item, Result> = (
+  item: Item,
+  resolve: (result: Result) => void,
+  reject: (error: unknown) => void,
+) => void;
+
+// If the store itself fails, halves would fail too.
+const storeWideCodes = [
+  "closed",
+  "store_busy",
+  "store_corrupt",
+  "store_full",
+  "store_read_only",
+  "store_unavailable",
+  "unknown_outcome",
+] as const;
+
 /**
- * Collects what arrives while the last write is under way, and sends it as one. Nothing waits on a
- * timer to fill a batch. A batch that is refused is split in halves, so that only the guilty part
- * fails; one whose outcome is unknown is not sent again here, because that is for `send` to resolve.
+ * Collects items that arrive during a write, and sends them as one batch. Nothing waits on a timer
+ * to fill a batch. A refused batch is split in halves, so that only the faulty part fails. A batch
+ * with an unknown outcome is not sent again here, because `send` must resolve that.
  */
 export function batcher<Item, Result>(
   send: (items: Item[]) => Promise<Result[]>,
@@ -24,14 +45,9 @@ export function batcher<Item, Result>(
   return (item) => new Promise((resolve, reject) => put(item, resolve, reject));
 }
 
-/** Takes an item, and calls back once with what became of it. What is called back must not throw. */
-export type Put<Item, Result> = (
-  item: Item,
-  resolve: (result: Result) => void,
-  reject: (error: unknown) => void,
-) => void;
-
-/** The same for those who send so much that a promise for each would be felt. */
+/**
+ * Like `batcher`, for callers with so many items that a promise for each would be too expensive.
+ */
 export function callbackBatcher<Item, Result>(
   send: (items: Item[]) => Promise<Result[]>,
   {
@@ -84,7 +100,8 @@ export function callbackBatcher<Item, Result>(
       try {
         batch[at]!.resolve(results[at]!);
       } catch (error) {
-        // The others are told all the same. This is a bug, so nobody handles it.
+        // The other callbacks are called anyway. This is a bug, so it surfaces as an unhandled
+        // rejection.
         void Promise.reject(error);
       }
     }
@@ -101,14 +118,3 @@ export function callbackBatcher<Item, Result>(
     queueMicrotask(flush);
   };
 }
-
-// Where the store itself is the trouble, halves would fare no better.
-const storeWideCodes = [
-  "closed",
-  "store_busy",
-  "store_corrupt",
-  "store_full",
-  "store_read_only",
-  "store_unavailable",
-  "unknown_outcome",
-] as const;

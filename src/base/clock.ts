@@ -1,16 +1,16 @@
 import { FlotillaError } from "./errors.ts";
 
-/** All that the program knows of time. Tests and simulations bring their own. */
+/** The program's only source of time. Tests and simulations have their own. */
 export type Clock = {
-  /** Milliseconds since 1970. For people and due times, never to decide who is alive. */
+  /** Milliseconds since 1970. For display and due times, never to decide which pod is alive. */
   now(): number;
-  /** Milliseconds that only ever rise. For durations. */
+  /** Milliseconds that only grow. For durations. */
   monotonic(): number;
   /** Calls back once, unless cancelled by the function it returns. */
   after(delayMs: number, callback: () => void): () => void;
 };
 
-// Node fires a timer with a larger delay at once instead of late.
+// Node fires a timer with a larger delay at once.
 const maxTimerMs = 2 ** 31 - 1;
 
 export const systemClock: Clock = {
@@ -22,17 +22,17 @@ export const systemClock: Clock = {
   },
 };
 
-/** The same on the system's clock, but a process that has nothing else to do ends without it. */
+/** Like `systemClock.after`, but the timer does not keep the process alive. */
 export function afterUnref(delayMs: number, callback: () => void): () => void {
   const timer = setTimeout(callback, delayMs);
   timer.unref();
   return () => clearTimeout(timer);
 }
 
-/** Waits, or rejects with `cancelled` when the signal fires first. */
+/** Waits, or rejects with `cancelled` when the signal aborts first. */
 export function sleep(clock: Clock, delayMs: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
-    const stopped = () => reject(new FlotillaError("cancelled", "the wait was cut short"));
+    const stopped = () => reject(new FlotillaError("cancelled", "the wait was aborted"));
     if (signal?.aborted) return stopped();
     const onAbort = () => {
       cancel();

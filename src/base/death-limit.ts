@@ -1,9 +1,12 @@
 /**
- * After this many deaths of pods under it, a piece of work is failed: a task, a transition of a run, a
- * turn. Work that ends its process, by a crash or by blocking it until it is ended, would take one pod
- * after the other with it.
+ * After this many deaths of pods under it, a piece of work fails: a task, a transition of a run, a
+ * turn. Work that ends its process, by a crash or by blocking it, would otherwise take down one pod
+ * after the other.
  */
 export const deathLimit = 4;
 
-/** After this many, a task runs only on a pod that has no other, and a turn begins with no other beside it. */
+/**
+ * After this many, a task runs only on a pod without other tasks, and a turn starts only without
+ * another suspect beside it.
+ */
 export const aloneAfterDeaths = 2;

@@ -69,12 +69,12 @@ export class FlotillaError extends Error {
   }
 }
 
-/** Thrown by a handler: fail the task now, whatever attempts are left. */
+/** Thrown by a handler: fail the task now, regardless of remaining attempts. */
 export function abort(message: string, options?: ErrorOptions): FlotillaError {
   return new FlotillaError("aborted", message, options);
 }
 
-/** Thrown by a handler: try again, but not before `delayMs` have passed. */
+/** Thrown by a handler: retry, but not before `delayMs` have passed. */
 export function retryAfter(
   delayMs: number,
   message: string,
@@ -84,8 +84,8 @@ export function retryAfter(
 }
 
 /**
- * Thrown by a handler: there is nothing to do yet, run me again in `delayMs`. It isn't an attempt, so a
- * handler may snooze without end; `snoozes` tells it how often it has.
+ * Thrown by a handler: there is nothing to do yet, run again in `delayMs`. It is not an attempt, so
+ * a handler may snooze without end; `snoozes` holds the count.
  */
 export function snooze(delayMs: number, why = "nothing to do yet"): FlotillaError {
   if (typeof delayMs !== "number" || !(delayMs <= yearMs)) {
@@ -94,7 +94,7 @@ export function snooze(delayMs: number, why = "nothing to do yet"): FlotillaErro
       `snooze: delayMs must be a number up to ${yearMs}, not ${String(delayMs)}`,
     );
   }
-  // A moment that was worked out may have passed meanwhile: then it is at once.
+  // A computed moment may be in the past by now: then run at once.
   const snoozeMs = Math.max(0, Math.ceil(delayMs));
   return new FlotillaError("snoozed", why, { details: { snoozeMs } });
 }
@@ -103,7 +103,7 @@ export function hasCode(error: unknown, ...codes: ErrorCode[]): error is Flotill
   return error instanceof FlotillaError && codes.includes(error.code);
 }
 
-/** The message of anything that can be thrown, bounded, because handlers throw everything. */
+/** The message of anything that can be thrown, bounded, because handlers may throw anything. */
 export function messageOf(thrown: unknown, maxChars = 4_000): string {
   let text: string;
   try {

@@ -1,15 +1,16 @@
 import type { Clock } from "./clock.ts";
 import type { Random } from "./random.ts";
 
-/** Makes ids that sort by the time they were made. */
+/** Makes ids that sort by their creation time. */
 export type Ids = { next(): string };
 
 const hex = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
 const counterLimit = 0x1000;
+const pair = (bits: number) => hex[bits & 0xff]!;
 
 /**
  * UUIDv7: 48 bits of milliseconds, a 12-bit counter so that ids of one millisecond keep their
- * order, 62 bits of chance. A clock that steps back doesn't take the order back with it.
+ * order, 62 random bits. The order holds even if the clock steps back.
  */
 export function uuidv7(clock: Pick<Clock, "now">, random: Random): Ids {
   let lastMs = 0;
@@ -39,5 +40,3 @@ export function uuidv7(clock: Pick<Clock, "now">, random: Random): Ids {
     },
   };
 }
-
-const pair = (bits: number) => hex[bits & 0xff]!;

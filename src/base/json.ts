@@ -1,19 +1,54 @@
 import { FlotillaError, messageOf } from "./errors.ts";
 
+/** Any value that JSON can carry. */
+export type Json =
+  | string
+  | number
+  | boolean
+  | null
+  | readonly Json[]
+  | { readonly [key: string]: Json | undefined };
+
+/** A type after a round trip through JSON: a `Date` comes back as a string. */
+export type Jsonify<T> = [Json] extends [T]
+  ? Json
+  : T extends string | number | boolean | null
+    ? T
+    : T extends { toJSON(): infer Written }
+      ? Jsonify<Written>
+      : T extends undefined | void
+        ? null
+        : T extends (...args: never[]) => unknown
+          ? never
+          : T extends readonly unknown[]
+            ? { [Index in keyof T]: Jsonify<T[Index]> }
+            : T extends object
+              ? { [Key in keyof T as T[Key] extends Dropped ? never : Key]: JsonifyField<T[Key]> }
+              : never;
+
+type Dropped = symbol | ((...args: never[]) => unknown);
+
+// A missing field stays missing, while a bare `undefined` becomes null.
+type JsonifyField<T> = T extends undefined ? undefined : Jsonify<T>;
+
 type JsonLimits = {
-  /** What the text may take as UTF-8. Default 256 KiB. */
+  /** The largest text as UTF-8. Default 256 KiB. */
   maxBytes?: number;
-  /** How deep arrays and objects may nest. Default 64. */
+  /** The deepest nesting of arrays and objects. Default 64. */
   maxDepth?: number;
 };
 
 export const defaultMaxBytes = 256 * 1024;
 export const defaultMaxDepth = 64;
 
+// `JSON.stringify` writes exactly these characters as escapes; an even run of backslashes before
+// the `u` is an escaped backslash followed by a plain `u`.
+const unstorable = /(?<!\\)(?:\\\\)*\\u(?:0000|d[89a-f][0-9a-f]{2})/;
+
 /**
- * A value as JSON text that every database stores and gives back unchanged. Refused are values over
- * the limits, and text with U+0000 or half a surrogate pair, which Postgres rejects: one such value
- * in a batch would make the whole batch fail, for ever.
+ * A value as JSON text that every database stores and returns unchanged. Values over the limits are
+ * refused, and so is text with U+0000 or a lone surrogate, which Postgres rejects: one such value
+ * in a batch would make the whole batch fail, forever.
  */
 export function encodeJson(what: string, value: unknown, limits: JsonLimits = {}): string {
   const { maxBytes = defaultMaxBytes, maxDepth = defaultMaxDepth } = limits;
@@ -26,9 +61,10 @@ export function encodeJson(what: string, value: unknown, limits: JsonLimits = {}
   }
   text ??= "null";
   if (text.length * 3 > maxBytes) checkSize(what, text, maxBytes);
-  // A level takes two characters at least, so short texts can't be deep.
+  // A level takes two characters at least, so short texts cannot be deep.
   if (text.length > maxDepth * 2 && depthOf(text) > maxDepth) throw tooDeep(what, maxDepth);
-  // After the text has shown that there is no circle, and that what is walked is no more than it holds.
+  // After `JSON.stringify` has proved that there is no cycle, and the size check has bounded the
+  // walk.
   const lost = whatIsLost(value);
   if (lost !== undefined) throw notStorable(what, lost);
   if (text.includes("\\u") && unstorable.test(text)) {
@@ -39,10 +75,6 @@ export function encodeJson(what: string, value: unknown, limits: JsonLimits = {}
   }
   return text;
 }
-
-// `JSON.stringify` writes exactly these characters as escapes; an even run of backslashes before
-// the `u` is an escaped backslash followed by a plain `u`.
-const unstorable = /(?<!\\)(?:\\\\)*\\u(?:0000|d[89a-f][0-9a-f]{2})/;
 
 function checkSize(what: string, text: string, maxBytes: number): void {
   const bytes = new TextEncoder().encode(text).length;
@@ -64,7 +96,7 @@ function notStorable(what: string, { kind, path }: Lost): FlotillaError {
   );
 }
 
-/** The first thing of which JSON would keep nothing, and not say so. */
+/** The first value that JSON would drop silently. */
 function whatIsLost(value: unknown, path = ""): Lost | undefined {
   if (typeof value === "function") return { kind: "a function", path };
   if (typeof value !== "object" || value === null) return undefined;
@@ -102,34 +134,3 @@ function depthOf(text: string): number {
   }
   return deepest;
 }
-
-/** Any value that JSON can carry. */
-export type Json =
-  | string
-  | number
-  | boolean
-  | null
-  | readonly Json[]
-  | { readonly [key: string]: Json | undefined };
-
-/** What is left of a type after a trip through JSON: a `Date` comes back as a string. */
-export type Jsonify<T> = [Json] extends [T]
-  ? Json
-  : T extends string | number | boolean | null
-    ? T
-    : T extends { toJSON(): infer Written }
-      ? Jsonify<Written>
-      : T extends undefined | void
-        ? null
-        : T extends (...args: never[]) => unknown
-          ? never
-          : T extends readonly unknown[]
-            ? { [Index in keyof T]: Jsonify<T[Index]> }
-            : T extends object
-              ? { [Key in keyof T as T[Key] extends Dropped ? never : Key]: JsonifyField<T[Key]> }
-              : never;
-
-type Dropped = symbol | ((...args: never[]) => unknown);
-
-// A missing field stays missing, where a bare `undefined` becomes null.
-type JsonifyField<T> = T extends undefined ? undefined : Jsonify<T>;

@@ -8,8 +8,8 @@ const lineFeed = 0x0a;
 const carriageReturn = 0x0d;
 
 /**
- * Cuts bytes into lines of text, whatever pieces they come in. Lines are cut as bytes and read when
- * they are whole, so that no character is ever read in halves.
+ * Splits bytes into lines of text, in whatever chunks they arrive. Lines are split as bytes and
+ * decoded when they are complete, so that no character is decoded in halves.
  */
 export function createLines({ maxLineBytes, returns }: LinesOptions) {
   const decoder = new TextDecoder();
@@ -18,7 +18,9 @@ export function createLines({ maxLineBytes, returns }: LinesOptions) {
   let afterReturn = false;
   let first = true;
 
-  /** Keeps bytes until the end of their line comes. The room doubles, so each byte is moved few times. */
+  /**
+   * Keeps bytes until their line ends. The buffer doubles, so each byte is moved only a few times.
+   */
   function hold(bytes: Uint8Array): void {
     if (length + bytes.length > held.length) {
       const larger = new Uint8Array(Math.max(held.length * 2, length + bytes.length));
@@ -30,7 +32,7 @@ export function createLines({ maxLineBytes, returns }: LinesOptions) {
   }
 
   function text(bytes: Uint8Array): string {
-    // A byte order mark may begin the first line, and the decoder would take it off every one.
+    // A byte order mark may begin the first line, and the decoder would remove it from every line.
     const line = first ? decoder.decode(bytes) : keeping.decode(bytes);
     first = false;
     return line;
@@ -46,7 +48,7 @@ export function createLines({ maxLineBytes, returns }: LinesOptions) {
   }
 
   return {
-    /** The lines that are whole now. `tooLong` where the one behind them is over the limit. */
+    /** Returns the complete lines. `tooLong` is true if the next one exceeds the limit. */
     push(bytes: Uint8Array): { lines: string[]; tooLong: boolean } {
       const lines: string[] = [];
       let start = 0;
@@ -66,7 +68,7 @@ export function createLines({ maxLineBytes, returns }: LinesOptions) {
       hold(bytes.subarray(start));
       return { lines, tooLong: false };
     },
-    /** A last line that nothing ended. */
+    /** The last line, if no line end followed. */
     end(): string[] {
       return length === 0 ? [] : [lineOf(new Uint8Array())];
     },

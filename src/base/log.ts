@@ -1,4 +1,4 @@
-/** What we ask of a logger; a pino logger fits as it is. */
+/** The logger interface; a pino logger fits as it is. */
 export type Logger = {
   debug(fields: object, message: string): void;
   info(fields: object, message: string): void;
@@ -15,7 +15,7 @@ export const silentLogger: Logger = {
   error: nothing,
 };
 
-/** A logger whose every line carries these fields. */
+/** A logger that adds these fields to every line. */
 export function withFields(log: Logger, fields: object): Logger {
   return {
     debug: (more, message) => log.debug({ ...fields, ...more }, message),

@@ -1,9 +1,11 @@
 import { FlotillaError } from "./errors.ts";
 
-/** Options that are given in another place, and how. */
+/** Options that belong in another place, and how to pass them there. */
 export type Elsewhere = { readonly options: readonly string[]; readonly how: string };
 
-/** Refuses options that don't exist, and says which one was probably meant. */
+export type NumberRange = { readonly min: number; readonly max: number; readonly whole?: boolean };
+
+/** Throws on unknown options, and suggests the one that was probably meant. */
 export function checkOptions(
   what: string,
   given: Readonly<Record<string, unknown>>,
@@ -31,12 +33,66 @@ export function checkOptions(
   }
 }
 
+/** Throws unless the value is a number in range. */
+export function checkNumber(what: string, value: unknown, range: NumberRange): number {
+  const { min, max, whole = true } = range;
+  if (
+    typeof value === "number" &&
+    value >= min &&
+    value <= max &&
+    (!whole || Number.isInteger(value))
+  ) {
+    return value;
+  }
+  const kind = whole ? "a whole number" : "a number";
+  throw new FlotillaError(
+    "invalid_option",
+    `${what} must be ${kind} from ${min} to ${max}, not ${display(value)}`,
+  );
+}
+
+/**
+ * Throws unless the value is text within the limit that can be stored: Postgres refuses U+0000 and
+ * lone surrogates.
+ */
+export function checkText(what: string, value: unknown, { max }: { max: number }): string {
+  const fits = typeof value === "string" && value !== "" && value.length <= max;
+  if (fits && !value.includes("\u0000") && value.isWellFormed()) return value;
+  throw new FlotillaError(
+    "invalid_option",
+    `${what} must be 1 to ${max} characters of text that databases can store`,
+  );
+}
+
+/** Throws unless the value is one of those allowed. */
+export function checkChoice(what: string, value: unknown, allowed: readonly string[]): void {
+  if (allowed.some((each) => each === value)) return;
+  throw new FlotillaError(
+    "invalid_option",
+    `${what} must be one of ${allowed.join(", ")}, not ${display(value)}`,
+  );
+}
+
+/** The known name within an edit distance of a third of its letters. */
+export function nearest(name: string, known: readonly string[]): string | undefined {
+  let best: string | undefined;
+  let bestDistance = Infinity;
+  for (const candidate of known) {
+    const edits = distance(name.toLowerCase(), candidate.toLowerCase());
+    if (edits < bestDistance && edits <= Math.max(1, Math.ceil(candidate.length / 3))) {
+      best = candidate;
+      bestDistance = edits;
+    }
+  }
+  return best;
+}
+
 /** The option that is probably meant by a name. */
 function meantBy(name: string, known: readonly string[]): string | undefined {
   return nearest(name, known) ?? otherWords[name]?.find((each) => known.includes(each));
 }
 
-/** What other queues call what is ours, by their word. */
+/** Names of options in other queues, and ours for them. */
 const otherWords: Readonly<Record<string, readonly string[]>> = withoutPrototype({
   concurrency: ["slots"],
   cron: ["pattern"],
@@ -72,61 +128,8 @@ function withoutPrototype<Value>(given: Record<string, Value>): Record<string, V
   return Object.assign(Object.create(null) as Record<string, Value>, given);
 }
 
-export type NumberRange = { readonly min: number; readonly max: number; readonly whole?: boolean };
-
-/** Refuses numbers out of range, and what isn't a number at all. */
-export function checkNumber(what: string, value: unknown, range: NumberRange): number {
-  const { min, max, whole = true } = range;
-  if (
-    typeof value === "number" &&
-    value >= min &&
-    value <= max &&
-    (!whole || Number.isInteger(value))
-  ) {
-    return value;
-  }
-  const kind = whole ? "a whole number" : "a number";
-  throw new FlotillaError(
-    "invalid_option",
-    `${what} must be ${kind} from ${min} to ${max}, not ${display(value)}`,
-  );
-}
-
-/** Refuses what isn't text, is too long, or couldn't be stored: Postgres refuses U+0000 and half a pair. */
-export function checkText(what: string, value: unknown, { max }: { max: number }): string {
-  const fits = typeof value === "string" && value !== "" && value.length <= max;
-  if (fits && !value.includes("\u0000") && value.isWellFormed()) return value;
-  throw new FlotillaError(
-    "invalid_option",
-    `${what} must be 1 to ${max} characters of text that databases can store`,
-  );
-}
-
-/** Refuses a word that isn't among those that are allowed. */
-export function checkChoice(what: string, value: unknown, allowed: readonly string[]): void {
-  if (allowed.some((each) => each === value)) return;
-  throw new FlotillaError(
-    "invalid_option",
-    `${what} must be one of ${allowed.join(", ")}, not ${display(value)}`,
-  );
-}
-
 function display(value: unknown): string {
   return typeof value === "string" ? JSON.stringify(value.slice(0, 40)) : String(value);
-}
-
-/** The known name that is at most a third of its letters away. */
-export function nearest(name: string, known: readonly string[]): string | undefined {
-  let best: string | undefined;
-  let bestDistance = Infinity;
-  for (const candidate of known) {
-    const edits = distance(name.toLowerCase(), candidate.toLowerCase());
-    if (edits < bestDistance && edits <= Math.max(1, Math.ceil(candidate.length / 3))) {
-      best = candidate;
-      bestDistance = edits;
-    }
-  }
-  return best;
 }
 
 // Levenshtein, with the last row only. Names are short; the bound keeps hostile ones cheap.

@@ -1,13 +1,13 @@
-/** What a page of a list takes at most as JSON, in bytes. An item that alone takes more comes alone. */
+/** The largest page of a list as JSON, in bytes. An item that is larger comes alone. */
 export const maxPageBytes = 1024 * 1024;
 
-// For what stands around the items, and beside each where a route adds something to it.
+// For the JSON around the items, and for fields that a route adds to each.
 const aroundBytes = 4 * 1024;
 const besideBytes = 32;
 
 export type FittedPage<Item> = { readonly items: Item[]; readonly hasMore: boolean };
 
-/** The first of these items that fit into a page, one in any case. `hasMore`: there are others after them. */
+/** The first items that fit into a page, at least one. `hasMore` is true if others follow. */
 export function fitPage<Item>(items: Item[], hasMore: boolean): FittedPage<Item> {
   let bytes = aroundBytes;
   for (const [at, item] of items.entries()) {
@@ -17,7 +17,7 @@ export function fitPage<Item>(items: Item[], hasMore: boolean): FittedPage<Item>
   return { items, hasMore };
 }
 
-/** The page of items that follow a cursor, in the order of their keys. */
+/** The page of items after a cursor, in the order of their keys. */
 export function pageAfter<Item>(
   items: readonly Item[],
   keyOf: (item: Item) => string,

@@ -1,10 +1,10 @@
-/** All that the program knows of chance. */
+/** The program's only source of randomness. */
 export type Random = {
   /** An integer in [0, 2^32). */
   uint32(): number;
 };
 
-// One call into the system fills many numbers, since ids are made by the hundred thousand.
+// One system call fills many numbers, because ids are made by the hundred thousand.
 const pool = new Uint32Array(1_024);
 let used = pool.length;
 

@@ -1,6 +1,8 @@
 import { type ErrorCode, FlotillaError } from "./errors.ts";
 
-/** What we need of a Standard Schema (zod, valibot, arktype …): https://standardschema.dev */
+/**
+ * The part of a Standard Schema (zod, valibot, arktype …) that is used: https://standardschema.dev
+ */
 export type Schema<Input = unknown, Output = Input> = {
   readonly "~standard": {
     readonly version: 1;
@@ -21,7 +23,10 @@ type Issue = {
 
 const maxIssuesShown = 5;
 
-/** The checked value, or an error that says what was wrong where. A promise only if the schema gives one. */
+/**
+ * Returns the checked value, or throws what is wrong and where. A promise only if the schema
+ * returns one.
+ */
 export function check<Output>(
   schema: Schema<unknown, Output> | undefined,
   value: unknown,
@@ -42,7 +47,7 @@ export function check<Output>(
   return checked instanceof Promise ? checked.then(judge) : judge(checked);
 }
 
-/** Refuses what is no schema where it is declared, so that nobody meets it when the first value comes. */
+/** Throws at the declaration if the value is not a schema, and not only with the first input. */
 export function checkSchema(what: string, schema: unknown): void {
   if (schema === undefined) return;
   const { "~standard": standard } = (schema ?? {}) as Partial<Schema>;

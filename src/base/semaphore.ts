@@ -2,17 +2,17 @@ import type { Clock } from "./clock.ts";
 import { FlotillaError } from "./errors.ts";
 
 /**
- * Does what is asked of it, at most so much at once, in the order in which it was asked. A thousand
- * clients that come back together then wait for each other, not everybody else for them; and as every
- * page of a long history queues anew, short ones aren't held up by it.
+ * Runs at most `max` actions at once, in the order of the calls. A thousand clients that reconnect
+ * together then wait for each other and do not delay other work. Every page of a long history
+ * queues again, so it does not delay short ones.
  */
 export type Semaphore = {
   /**
-   * Rejects with `store_busy` where its turn doesn't come in time. Lines take turns, so that a long one
-   * holds up the others by one each time. Without a name it's one line.
+   * Rejects with `store_busy` if its turn does not come in time. Lines take turns, so that a long
+   * one delays the others by one action each time. Without a name there is one line.
    */
   run<Answer>(act: () => Promise<Answer>, line?: string): Promise<Answer>;
-  /** Rejects what waits with this error. What is under way goes on. */
+  /** Rejects all waiting actions with this error. Running ones continue. */
   refuse(error: unknown): void;
   readonly underWay: number;
   readonly waiting: number;
@@ -20,14 +20,14 @@ export type Semaphore = {
 
 export type SemaphoreOptions = {
   readonly clock: Pick<Clock, "after">;
-  /** How long anything waits for its turn. */
+  /** How long an action waits for its turn. */
   readonly waitMs: number;
 };
 
 type Waiting = { begin(): void; refuse(error: unknown): void };
 
 export function createSemaphore(max: number, { clock, waitMs }: SemaphoreOptions): Semaphore {
-  /** Those in which something waits, in the order of their turns. */
+  /** Lines with waiting actions, in the order of their turns. */
   const lines = new Map<string, Set<Waiting>>();
   let waiting = 0;
   let underWay = 0;
@@ -59,7 +59,7 @@ export function createSemaphore(max: number, { clock, waitMs }: SemaphoreOptions
 
   const releaseSlot = () => {
     const [first] = lines;
-    // What waits takes the place over, so that nothing comes in between.
+    // A waiting action takes over the slot, so that no new one comes in between.
     if (!first) return void underWay--;
     const [name, line] = first;
     lines.delete(name);
@@ -90,6 +90,6 @@ export function createSemaphore(max: number, { clock, waitMs }: SemaphoreOptions
 }
 
 function tooMany(waitMs: number): FlotillaError {
-  const message = `so much is read at once that this waited for ${waitMs} ms: try again`;
+  const message = `too many reads at once: this one waited ${waitMs} ms for its turn; try again`;
   return new FlotillaError("store_busy", message, { details: { waitMs } });
 }

@@ -2,7 +2,7 @@ import type { Clock } from "./clock.ts";
 
 type Timer = Pick<Clock, "after">;
 
-/** Waits for a promise, but not longer than this: undefined where it is late. A failure is passed on. */
+/** Waits for a promise up to a limit: undefined if it is late. A rejection is passed on. */
 export function settledWithin<Value>(
   clock: Timer,
   limitMs: number,
@@ -14,7 +14,7 @@ export function settledWithin<Value>(
   return promise;
 }
 
-/** Waits for a promise, and fails with this error where it is late. */
+/** Waits for a promise up to a limit, and rejects with `late()` if it is late. */
 export function withTimeout<Value>(
   clock: Timer,
   limitMs: number,

@@ -1,11 +1,12 @@
 import type { Clock } from "./clock.ts";
 
-/** How often something may be done: `burst` at once, and `perSecond` in the long run. */
+/** A rate limit: `burst` at once, and `perSecond` in the long run. */
 export type TokenBucket = {
-  /** 0 where it may be done now, otherwise for how long to wait. */
+  /** Takes a token and returns 0, or returns how long to wait. */
   take(): number;
 };
 
+/** Creates a full bucket. */
 export function createTokenBucket(
   clock: Pick<Clock, "monotonic">,
   { perSecond, burst }: { perSecond: number; burst: number },

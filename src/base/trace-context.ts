@@ -1,7 +1,7 @@
 /**
- * The W3C trace context, as one text that a task's row can carry: `traceparent`, followed by a space
- * and `tracestate` where there is any. Rows and headers are made by anybody, so whatever isn't valid
- * reads as none at all: a trace is never worth a failed task.
+ * The W3C trace context, as one text that a task's row can carry: `traceparent`, followed by a
+ * space and `tracestate` if there is any. Rows and headers may come from any program, so an invalid
+ * context is ignored: a trace is never worth a failed task.
  */
 export type TraceContext = {
   readonly traceId: string;
@@ -10,16 +10,16 @@ export type TraceContext = {
   readonly state: string | undefined;
 };
 
-/** The same as two headers, which is how it travels between programs. */
+/** The same as two headers, as sent between programs. */
 export type TraceHeaders = {
   readonly traceparent?: string | undefined;
   readonly tracestate?: string | undefined;
 };
 
-// A later version may add fields behind these four, which we don't pass on.
+// A later version may add fields after these four, which are not passed on.
 const parentPattern = /^([\da-f]{2})-([\da-f]{32})-([\da-f]{16})-([\da-f]{2})(-.*)?$/;
 const maxParentChars = 200;
-// What the standard asks everybody to pass on; more of it is dropped, as it allows.
+// The length that the standard requires to be passed on; longer ones are dropped, as it allows.
 const maxStateChars = 512;
 const statePattern = /^[\u0020-\u007e]+$/;
 

@@ -1,6 +1,6 @@
 /**
- * The text without the characters at its end that are among these. A regular expression such as `/x+$/`
- * would look at every run of them anew from each of its places, which takes minutes for a long one.
+ * The text without trailing characters that match. A regular expression such as `/x+$/` would scan
+ * each run again from every position, which takes minutes for a long one.
  */
 export function trimEnd(text: string, isTrimmed: (character: string) => boolean): string {
   let end = text.length;

@@ -1,21 +1,22 @@
 import type { Json } from "../base/json.ts";
 
 /**
- * Letters between pods, and from programs that are none. A letter may be lost, late or come twice;
- * those of one sender to one address come in the order in which they were sent. Whoever needs an answer
- * asks again with the same id. Every implementation passes the suite in `contract/bus.ts`.
+ * Messages between pods, and from other programs. An envelope may be lost, late or duplicated;
+ * those of one sender to one address arrive in the order in which they were sent. A caller that
+ * needs an answer repeats the request with the same id. Every implementation passes the suite in
+ * `contract/bus.ts`.
  */
 export type Bus = {
-  /** Where letters to this process go: its pod's id, or an address that expires with the process. */
+  /** The address of this process: its pod's id, or one that expires with the process. */
   readonly address: string;
-  /** Sends a letter that nobody answers. Never throws: it is lost where it can't be sent. */
+  /** Sends a message without an answer. Never throws: a message that cannot be sent is lost. */
   send(to: string, topic: string, body: Json): void;
   /**
-   * Asks and waits for the answer. Rejects with `timeout` where none came, and with the error that the
-   * other side has thrown, if it is one of ours.
+   * Sends a request and waits for the answer. Rejects with `timeout` if none came, and with the
+   * other side's error if that is a `FlotillaError`.
    */
   request(to: string, topic: string, body: Json, options: { timeoutMs: number }): Promise<Json>;
-  /** What is done with letters on a topic. What it gives, or throws, goes back to whoever asked. */
+  /** Registers the handler of a topic. Its result, or its error, is sent back to the requester. */
   serve(topic: string, handle: (body: Json, from: string) => Promise<Json> | Json): () => void;
   close(): Promise<void>;
 };

@@ -15,22 +15,22 @@ export type EndpointParts = {
   address: string;
   clock: Clock;
   log: Logger;
-  /** Takes a letter to another address. It may be lost, and must not throw. */
+  /** Sends an envelope to another address. It may be lost, and must not throw. */
   transmit: (to: string, text: string) => void;
 };
 
 export type Endpoint = Omit<Bus, "close"> & {
-  /** A letter has come, or several in an array. Never throws. */
+  /** Handles an envelope, or several in an array. Never throws. */
   receive(from: string, text: string): void;
-  /** Whoever waits for an answer is told that none will come. */
+  /** Rejects all pending requests. */
   close(): void;
 };
 
 type Handle = Parameters<Bus["serve"]>[1];
 
 /**
- * One process's end of the bus, whatever carries the letters: it calls those who serve a topic, sends
- * back what they give, and matches answers to those who wait. Letters to oneself stay here.
+ * One process's end of the bus, independent of the transport: it calls the handler of a topic,
+ * sends back the result, and matches answers to requests. Envelopes to the own address stay here.
  */
 export function createEndpoint({ address, clock, log, transmit }: EndpointParts): Endpoint {
   const handlers = new Map<string, Handle>();
@@ -41,7 +41,7 @@ export function createEndpoint({ address, clock, log, transmit }: EndpointParts)
   const dispatch = (to: string, text: string) => {
     if (closed) return;
     if (to !== address) return transmit(to, text);
-    // Not at once: whoever sends is never called back before it goes on, here as anywhere.
+    // Asynchronous, so that a sender is never called back before it continues.
     queueMicrotask(() => receive(address, text));
   };
 
@@ -60,16 +60,13 @@ export function createEndpoint({ address, clock, log, transmit }: EndpointParts)
     const serving = handlers.get(envelope.topic);
     try {
       if (!serving) {
-        throw new FlotillaError("unsupported", `nobody at ${address} serves ${envelope.topic}`);
+        throw new FlotillaError("unsupported", `${address} has no handler for ${envelope.topic}`);
       }
       const body = await serving(envelope.body, from);
       if (ask !== undefined) answer(from, { answers: ask, body });
     } catch (error) {
       if (!(error instanceof FlotillaError)) {
-        log.error(
-          { topic: envelope.topic, error: messageOf(error) },
-          "a letter couldn't be handled",
-        );
+        log.error({ topic: envelope.topic, error: messageOf(error) }, "bus handler failed");
       }
       if (ask !== undefined) answer(from, { answers: ask, error: sentError(error) });
     }
@@ -80,9 +77,9 @@ export function createEndpoint({ address, clock, log, transmit }: EndpointParts)
   };
 
   const take = (from: string, envelope: Envelope | undefined) => {
-    if (!envelope) return log.warn({ from }, "something that is no letter was dropped");
+    if (!envelope) return log.warn({ from }, "invalid envelope dropped");
     if ("topic" in envelope) return void handle(from, envelope);
-    // An answer that nobody waits for any more is late, or comes the second time.
+    // An answer without a request is late or a duplicate.
     const settle = waiting.get(envelope.answers);
     if ("error" in envelope) settle?.({ error: receivedError(envelope.error) });
     else settle?.({ body: envelope.body });
@@ -95,7 +92,7 @@ export function createEndpoint({ address, clock, log, transmit }: EndpointParts)
       try {
         dispatch(to, encodeEnvelope({ topic, body }));
       } catch (error) {
-        log.error({ topic, error: messageOf(error) }, "a letter couldn't be sent");
+        log.error({ topic, error: messageOf(error) }, "envelope could not be sent");
       }
     },
     request: (to, topic, body, { timeoutMs }) =>
@@ -118,7 +115,7 @@ export function createEndpoint({ address, clock, log, transmit }: EndpointParts)
       }),
     serve(topic, handle) {
       if (handlers.has(topic)) {
-        throw new FlotillaError("conflict", `the topic ${topic} is served already`);
+        throw new FlotillaError("conflict", `the topic ${topic} has a handler already`);
       }
       handlers.set(topic, handle);
       return () => {

@@ -1,11 +1,11 @@
 import { errorCodes, FlotillaError, messageOf } from "../base/errors.ts";
 import type { Json } from "../base/json.ts";
 
-/** What travels between two processes, as one JSON text. */
+/** A message between two processes, as one JSON text. */
 export type Envelope =
-  /** Nobody answers it. */
+  /** A message without an answer. */
   | { readonly topic: string; readonly body: Json }
-  /** Whoever asked knows the answer by the number. */
+  /** A request; the answer carries its number. */
   | { readonly topic: string; readonly body: Json; readonly ask: number }
   | { readonly answers: number; readonly body: Json }
   | { readonly answers: number; readonly error: SentError };
@@ -16,25 +16,88 @@ type SentError = {
   readonly details?: Json;
 };
 
+/** Envelopes of one sender to one address, in one row. */
+export type EnvelopeRow = {
+  readonly address: string;
+  readonly sender: string;
+  /** Grows with every row of a sender. */
+  readonly seq: number;
+  /** A JSON array of envelopes, in order. */
+  readonly body: string;
+};
+
+/**
+ * A row as the payload of a notification, with the `seq` of the sender's previous row for that
+ * address.
+ */
+type NotifiedRow = Pick<EnvelopeRow, "sender" | "seq" | "body"> & { readonly after: number };
+
+const form = /^(\d+) (\d+) ("[^\n]*")\n/;
+
 export function encodeEnvelope(envelope: Envelope): string {
   try {
-    // A body that is undefined would be left out, and its reader would take that for none.
+    // An undefined body would be left out, and the envelope would be invalid.
     const sent = "body" in envelope ? { ...envelope, body: envelope.body ?? null } : envelope;
     return JSON.stringify(sent);
   } catch (error) {
-    throw new FlotillaError("payload_not_storable", `a letter isn't JSON: ${messageOf(error)}`);
+    throw new FlotillaError("payload_not_storable", `a message isn't JSON: ${messageOf(error)}`);
   }
 }
 
 /**
- * One letter, or several in an array. Anybody who reaches the store can leave something there; what is
- * no letter is undefined.
+ * Decodes one envelope, or several in an array. Any program that reaches the store can insert rows,
+ * so an invalid envelope is undefined.
  */
 export function decodeEnvelopes(text: string): (Envelope | undefined)[] {
   try {
     return [JSON.parse(text) as unknown].flat().map(asEnvelope);
   } catch {
     return [undefined];
+  }
+}
+
+/**
+ * An error in its wire form. An unexpected error is a bug on the other side, and only its message
+ * is sent.
+ */
+export function sentError(thrown: unknown): SentError {
+  const message = messageOf(thrown);
+  if (!(thrown instanceof FlotillaError)) return { code: "internal", message };
+  const { code, details } = thrown;
+  try {
+    const plain = details && (JSON.parse(JSON.stringify(details)) as Json);
+    return { code, message, ...(plain !== undefined && { details: plain }) };
+  } catch {
+    // Details are optional, and the error matters more.
+    return { code, message };
+  }
+}
+
+/** Restores an error. A newer release may send codes that this one does not know. */
+export function receivedError({ code, message, details }: SentError): FlotillaError {
+  const known = errorCodes.find((each) => each === code) ?? "internal";
+  const facts = details as Readonly<Record<string, unknown>> | undefined;
+  return new FlotillaError(known, message, facts && { details: facts });
+}
+
+export function encodeNotification({ sender, seq, after, body }: NotifiedRow): string {
+  return `${seq} ${after} ${JSON.stringify(sender)}\n${body}`;
+}
+
+/** Undefined if it cannot be decoded: then the receiver reads the rows. */
+export function decodeNotification(text: string): NotifiedRow | undefined {
+  const found = form.exec(text);
+  if (!found) return undefined;
+  const [head, seq, after, sender] = found;
+  try {
+    return {
+      seq: Number(seq),
+      after: Number(after),
+      sender: String(JSON.parse(sender!)),
+      body: text.slice(head.length),
+    };
+  } catch {
+    return undefined;
   }
 }
 
@@ -53,61 +116,4 @@ function isSentError(error: unknown): error is SentError {
   if (typeof error !== "object" || error === null) return false;
   const { code, message } = error as Record<string, unknown>;
   return typeof code === "string" && typeof message === "string";
-}
-
-/** What was thrown as it travels. What isn't ours is a bug over there, and only its message is told. */
-export function sentError(thrown: unknown): SentError {
-  const message = messageOf(thrown);
-  if (!(thrown instanceof FlotillaError)) return { code: "internal", message };
-  const { code, details } = thrown;
-  try {
-    const plain = details && (JSON.parse(JSON.stringify(details)) as Json);
-    return { code, message, ...(plain !== undefined && { details: plain }) };
-  } catch {
-    // Details are for programs, and the error is worth more than they are.
-    return { code, message };
-  }
-}
-
-/** The same error on this side. A newer release may know codes that this one doesn't. */
-export function receivedError({ code, message, details }: SentError): FlotillaError {
-  const known = errorCodes.find((each) => each === code) ?? "internal";
-  const facts = details as Readonly<Record<string, unknown>> | undefined;
-  return new FlotillaError(known, message, facts && { details: facts });
-}
-
-/** Letters of one sender to one address, in one row. */
-export type EnvelopeRow = {
-  readonly address: string;
-  readonly sender: string;
-  /** Rises with every row of a sender. */
-  readonly seq: number;
-  /** A JSON array of letters, in order. */
-  readonly body: string;
-};
-
-/** A row as it comes along with a hint, and the number of the row that its sender left there before it. */
-type NotifiedRow = Pick<EnvelopeRow, "sender" | "seq" | "body"> & { readonly after: number };
-
-export function encodeNotification({ sender, seq, after, body }: NotifiedRow): string {
-  return `${seq} ${after} ${JSON.stringify(sender)}\n${body}`;
-}
-
-const form = /^(\d+) (\d+) ("[^\n]*")\n/;
-
-/** Undefined where it can't be read: then there is something to look for. */
-export function decodeNotification(text: string): NotifiedRow | undefined {
-  const found = form.exec(text);
-  if (!found) return undefined;
-  const [head, seq, after, sender] = found;
-  try {
-    return {
-      seq: Number(seq),
-      after: Number(after),
-      sender: String(JSON.parse(sender!)),
-      body: text.slice(head.length),
-    };
-  } catch {
-    return undefined;
-  }
 }

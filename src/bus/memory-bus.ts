@@ -3,26 +3,30 @@ import { type Logger, silentLogger } from "../base/log.ts";
 import type { Bus } from "./bus.ts";
 import { createEndpoint } from "./endpoint.ts";
 
-/** Where several pods of one process write to each other. */
+/** Connects several pods of one process. */
 export type MemoryBus = {
-  /** Whoever connected under this address before gets no more letters. */
+  /** Replaces an earlier connection of this address, which receives nothing any more. */
   connect(address: string, options?: { clock?: Clock; log?: Logger }): Bus;
 };
 
 /**
- * Brings one letter there: calls `arrive`, later or at once, or says that it is lost. A letter that is
- * overtaken comes along with the one that overtakes it, so that order holds whatever the delays are.
+ * Delivers one envelope: calls `arrive`, later or at once, or returns `lost`. An envelope that is
+ * overtaken arrives together with the one that overtakes it, so that the order holds for any
+ * delays.
  */
 export type Carry = (
   envelope: { readonly from: string; readonly to: string; readonly text: string },
   arrive: () => void,
 ) => "lost" | void;
 
+/** Envelopes of one sender to one address that have not arrived yet, in order. */
+type Route = { lastSent: number; inFlight: { readonly number: number; readonly text: string }[] };
+
 const atOnce: Carry = (_letter, arrive) => queueMicrotask(arrive);
 
 /**
- * Letters within one process: for tests, and for simulations, which carry them as they please. They
- * travel as text, so that nobody shares an object with anybody.
+ * A bus within one process: for tests, and for simulations, which control the delivery. Envelopes
+ * travel as text, so that no object is shared.
  */
 export function createMemoryBus({ carry = atOnce }: { carry?: Carry } = {}): MemoryBus {
   const receivers = new Map<string, (from: string, text: string) => void>();
@@ -73,6 +77,3 @@ export function createMemoryBus({ carry = atOnce }: { carry?: Carry } = {}): Mem
     },
   };
 }
-
-/** Letters of one sender to one address that haven't arrived yet, in order. */
-type Route = { lastSent: number; inFlight: { readonly number: number; readonly text: string }[] };

@@ -9,14 +9,14 @@ export type ReceiverParts = {
   database: Database;
   clock: Clock;
   log: Logger;
-  /** How long letters lie where no hint came. */
+  /** How long envelopes stay unread without a notification. */
   pollMs: number;
-  /** Gets the letters of one row, and must not throw. */
+  /** Called with the envelopes of one row. Must not throw. */
   receive: (from: string, text: string) => void;
 };
 
 export type Receiver = {
-  /** Something was sent from here, which may be for nobody. */
+  /** Called when an envelope was sent from here, which may have no receiver. */
   noteActivity(): void;
   close(): Promise<void>;
 };
@@ -24,24 +24,24 @@ export type Receiver = {
 // A full read is followed by the next at once.
 const rowsPerRead = 100;
 const maxSenders = 10_000;
-// What was handed over and couldn't be taken out yet.
+// The most delivered rows that are not deleted yet.
 const maxDelivered = 1_000;
 const pruneEveryMs = 10_000;
-// Letters that were sent or left here are old enough by then, and have been looked for.
+// By then all envelopes sent from or to here are old enough, and have been read or pruned.
 const pruneForMs = 90_000;
-// What was handed over is taken out with the next look, after this time at the latest.
+// Delivered rows are deleted with the next poll, after this time at the latest.
 const tidyMs = 100;
 const lossy = { channels: [], lossy: true };
 
 /**
- * Reads the letters at an address: first they are handed over and then taken out, together with the
- * next look, so that an answer of the store that is lost loses no letter. What is found again is known
- * by its number. Reading only is also what a look costs that finds nothing.
+ * Reads the envelopes of an address. Rows are delivered first and deleted with the next poll, so
+ * that a lost answer of the store loses no envelope. A row that is read again is recognised by its
+ * `seq`. A poll that finds nothing costs only a read.
  */
 export function createReceiver(parts: ReceiverParts): Receiver {
   const { address, database, clock, log, pollMs, receive } = parts;
   const seen = new Map<string, number>();
-  /** Handed over, and to be taken out. */
+  /** Delivered rows, to be deleted. */
   const delivered: Pick<EnvelopeRow, "sender" | "seq">[] = [];
   let polling: Promise<void> | undefined;
   let again = false;
@@ -51,7 +51,7 @@ export function createReceiver(parts: ReceiverParts): Receiver {
   let prunedMs = clock.monotonic();
   let cancelPoll = () => {};
 
-  /** Letters that come along with the hint needn't be looked for, if none is missing before them. */
+  /** Rows that come with a notification need not be read, if none is missing before them. */
   const onNotified = (_whose?: "own", payload?: string) => {
     const row = payload === undefined ? undefined : decodeNotification(payload);
     if (closed) return;
@@ -62,7 +62,7 @@ export function createReceiver(parts: ReceiverParts): Receiver {
   };
 
   const deliver = ({ sender, seq, body }: Pick<EnvelopeRow, "sender" | "seq" | "body">) => {
-    // What isn't noted here is found by a later look, known by its number, and noted then.
+    // A row beyond the bound is read again later, recognised by its `seq`, and deleted then.
     if (delivered.length < maxDelivered) delivered.push({ sender, seq });
     if (seq <= (seen.get(sender) ?? 0)) return;
     activeMs = clock.monotonic();
@@ -91,8 +91,8 @@ export function createReceiver(parts: ReceiverParts): Receiver {
         if (!closed) await prune();
       } catch (error) {
         failed = true;
-        // Whatever it was, the next look shows whether it has passed.
-        log.debug({ error: String(error) }, "letters couldn't be read");
+        // The next poll shows whether the error has passed.
+        log.debug({ error: String(error) }, "reading envelopes failed");
       }
     } while (again && !closed);
     polling = undefined;
@@ -115,13 +115,13 @@ export function createReceiver(parts: ReceiverParts): Receiver {
   };
 
   const readRows = async (): Promise<readonly Row[]> => {
-    const look = readEnvelopes(address, rowsPerRead);
-    if (delivered.length === 0) return database.read(look);
-    const [, found] = await database.write([deleteEnvelopes(address, delivered), look], lossy);
+    const reading = readEnvelopes(address, rowsPerRead);
+    if (delivered.length === 0) return database.read(reading);
+    const [, found] = await database.write([deleteEnvelopes(address, delivered), reading], lossy);
     return found!;
   };
 
-  /** Those who were silent longest are forgotten first. */
+  /** The senders that were silent the longest are evicted first. */
   const remember = (sender: string, seq: number) => {
     seen.delete(sender);
     seen.set(sender, seq);
@@ -146,7 +146,7 @@ export function createReceiver(parts: ReceiverParts): Receiver {
       stop();
       cancelPoll();
       await polling;
-      // Rows that are left behind are pruned, so that nobody waits for a store that doesn't answer.
+      // Rows that are left are pruned later, so do not wait for a store that does not answer.
       if (delivered.length > 0 && !failed) {
         await database.write([deleteEnvelopes(address, delivered)], lossy).catch(() => {});
       }

@@ -12,32 +12,39 @@ export type SenderParts = {
   database: Database;
   clock: Clock;
   random: Random;
-  /** Characters that may wait to be written. */
+  /** The most characters that may wait to be written. */
   maxWaiting: number;
-  /** So many letters will not get there. */
+  /** Called with the number of dropped envelopes. */
   onLost: (envelopes: number, why: DropReason) => void;
 };
 
-/** `full`: too much waits already. `unsent`: the store didn't take it in time. */
+/** `full`: too much waits already. `unsent`: the store did not take it in time. */
 export type DropReason = "full" | "unsent";
 
 export type Sender = {
   send(to: string, text: string): void;
-  /** Resolves when everything that waits has been written, or is lost. */
+  /** Resolves when everything that waits has been written or dropped. */
   close(): Promise<void>;
 };
 
-// Letters for one address share a row up to this size, and rows one write.
+// Envelopes for one address share a row up to this size, and rows share a write.
 const maxRowChars = 256 * 1024;
 const maxWriteChars = 2 * 1024 * 1024;
-// Whoever waits for an answer has given up by then, or asks again.
+// By then a requester has timed out, or has sent the request again.
 const resendForMs = 5_000;
 const resendWhenClosingMs = 500;
 const maxAddresses = 10_000;
 
+const transientCodes = [
+  "store_busy",
+  "store_full",
+  "store_unavailable",
+  "unknown_outcome",
+] as const;
+
 /**
- * Writes letters: what arrives while the last write is under way goes as one with the next. One at a
- * time, because those of two writes could be read in the wrong order.
+ * Writes envelopes: all that arrive during a write go into the next one. One write at a time,
+ * because the rows of two could be read in the wrong order.
  */
 export function createSender(parts: SenderParts): Sender {
   const { address, database, clock, random, maxWaiting, onLost } = parts;
@@ -46,7 +53,10 @@ export function createSender(parts: SenderParts): Sender {
   let lastSeq = 0;
   /** The last row for each address. */
   const sent = new Map<string, number>();
-  /** The last row for an address that isn't among them any more: any other may have had one by then. */
+  /**
+   * The highest `seq` among evicted addresses: an address that is not in `sent` may have had a row
+   * up to this.
+   */
   let forgotten = 0;
   let writing: Promise<void> | undefined;
   let closing = false;
@@ -54,14 +64,14 @@ export function createSender(parts: SenderParts): Sender {
   const drain = async (): Promise<void> => {
     await afterMicrotasks();
     while (waiting.length > 0) {
-      const { rows, envelopes: letters } = nextRows();
+      const { rows, envelopes } = nextRows();
       const stored = await write(rows);
-      if (!stored) onLost(letters, "unsent");
+      if (!stored) onLost(envelopes, "unsent");
     }
     writing = undefined;
   };
 
-  /** As much of what waits as one write takes: one row for each address, or few. */
+  /** As many envelopes as one write takes, as one row or a few per address. */
   const nextRows = (): { rows: EnvelopeRow[]; envelopes: number } => {
     const open = new Map<string, { text: string }>();
     const packed: { to: string; pack: { text: string } }[] = [];
@@ -89,7 +99,7 @@ export function createSender(parts: SenderParts): Sender {
     return { rows, envelopes };
   };
 
-  /** Whom to tell, and what, where one row is all that somebody gets. */
+  /** The channels to notify, with the row as payload if an address gets only one. */
   const notificationsOf = (rows: readonly EnvelopeRow[]) => {
     const payloads = new Map<string, string>();
     for (const row of rows) {
@@ -109,7 +119,7 @@ export function createSender(parts: SenderParts): Sender {
     return { channels: [...payloads.keys()], payloads };
   };
 
-  /** Sends the same rows until they are stored: those that were read already are known by their number. */
+  /** Sends the same rows until they are stored: the receiver recognises duplicates by `seq`. */
   const write = async (rows: readonly EnvelopeRow[]): Promise<boolean> => {
     const { channels, payloads } = notificationsOf(rows);
     const startedMs = clock.monotonic();
@@ -143,16 +153,9 @@ export function createSender(parts: SenderParts): Sender {
 }
 
 /**
- * Resolves when all has happened that follows from what happens now. So what is told of a commit and
- * the answers to those who asked for it, some promises later, go along in one write.
+ * Resolves after all pending microtasks. So the notifications of a commit and the answers to its
+ * requesters, some promises later, go into one write.
  */
 function afterMicrotasks(): Promise<void> {
   return Promise.resolve().then(() => new Promise((resolve) => process.nextTick(resolve)));
 }
-
-const transientCodes = [
-  "store_busy",
-  "store_full",
-  "store_unavailable",
-  "unknown_outcome",
-] as const;

@@ -3,7 +3,7 @@ import { isAmong, limit, now, rowAddress, rows, sql, type Statement, table } fro
 
 const busMessages = table("bus_message");
 
-/** Leaves letters. Sent again, it changes nothing, unless they were taken meanwhile. */
+/** Inserts envelopes. Repeating it changes nothing, unless they were deleted meanwhile. */
 export function insertEnvelopes(envelopes: readonly EnvelopeRow[]): Statement {
   const fresh = rows(
     { address: "text", sender: "text", seq: "integer", body: "text" },
@@ -15,7 +15,7 @@ export function insertEnvelopes(envelopes: readonly EnvelopeRow[]): Statement {
     on conflict do nothing`;
 }
 
-/** What lies at an address. */
+/** The envelopes of an address. */
 export function readEnvelopes(address: string, count: number): Statement {
   return sql`
     select sender, seq, body from ${busMessages}
@@ -23,7 +23,7 @@ export function readEnvelopes(address: string, count: number): Statement {
     order by sender, seq ${limit(count)}`;
 }
 
-/** Takes out what has been read. */
+/** Deletes envelopes that have been read. */
 export function deleteEnvelopes(
   address: string,
   read: readonly Pick<EnvelopeRow, "sender" | "seq">[],
@@ -38,10 +38,10 @@ export function deleteEnvelopes(
       and (sender, seq) in (select done.sender, done.seq from ${done} done)`;
 }
 
-/** Letters that nobody has taken for a minute: whoever they were for is gone. */
+/** Envelopes that were not read for a minute have lost their receiver. */
 export const envelopesKeptMs = 60_000;
 
-/** Deletes letters that nobody takes, so many at most. For whoever keeps house. */
+/** Deletes up to `count` envelopes without a receiver. */
 export function pruneEnvelopes(count = 1_000): Statement {
   return sql`
     delete from ${busMessages}

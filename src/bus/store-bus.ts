@@ -11,21 +11,24 @@ import { pruneEnvelopes } from "./sql.ts";
 const maxWaitingChars = 16 * 1024 * 1024;
 
 export type StoreBusOptions = {
-  /** Nobody else's, and new with every start: letters are numbered from one. */
+  /** Unique, and new with every start, because envelopes are numbered from one. */
   address: string;
   database: Database;
   clock: Clock;
   random: Random;
   log?: Logger;
-  /** How long letters lie where no hint came. Default 1,000. */
+  /** How long envelopes stay unread without a notification. Default 1,000. */
   pollMs?: number;
-  /** Characters that may wait to be written; what would be more is lost. Default 16 Mi. */
+  /**
+   * The most characters that may wait to be written; envelopes beyond that are dropped. Default 16
+   * Mi.
+   */
   maxWaiting?: number;
-  /** So many letters will not get there. */
+  /** Called with the number of dropped envelopes. */
   onLost?: (envelopes: number, why: DropReason) => void;
 };
 
-/** A bus on the store that everybody shares anyway: letters are rows, and whoever they are for takes them out. */
+/** A bus on the shared store: envelopes are rows, and the receiver deletes them. */
 export function createStoreBus(options: StoreBusOptions): Bus {
   const { address, database, clock, random, log = silentLogger } = options;
   const { pollMs = 1_000, maxWaiting = maxWaitingChars, onLost = () => {} } = options;

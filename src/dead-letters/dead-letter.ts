@@ -10,19 +10,19 @@ export type DeadLetter = {
   readonly group: string;
   readonly code: string;
   readonly message: string;
-  /** Attempts that have failed, and pods that have died under it. */
+  /** Failed attempts, and pods that died while they ran it. */
   readonly failures: number;
   readonly deaths: number;
   readonly failedAtMs: number;
-  /** The redrive that has started it over last. */
+  /** The last redrive that restarted it. */
   readonly redriveId: string | null;
-  /** What it is known by: a task that was started over and has failed again has another. */
+  /** Identifies this failure: a task that was restarted and failed again has another token. */
   readonly token: number;
 };
 
 const maxMessageChars = 1_000;
 
-/** A failed row of the store as the view keeps it. */
+/** Converts a failed task's row. */
 export function deadLetterOf(row: Row): DeadLetter {
   const { code, message } = storedErrorOf(row["error"]);
   const name = row["name"] as string;
@@ -41,7 +41,7 @@ export function deadLetterOf(row: Row): DeadLetter {
   };
 }
 
-/** A row that was written by hand may hold anything where an error belongs, or nothing. */
+/** A row that was written by hand may hold anything in place of an error. */
 export function storedErrorOf(text: unknown): { code: string; message: string } {
   if (typeof text !== "string") return { code: "internal", message: "no error was stored" };
   let parsed: unknown;

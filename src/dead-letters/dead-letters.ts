@@ -32,13 +32,13 @@ export type GroupsOptions = {
   name?: string;
   /** 1 to 1,000. Default 50. */
   limit?: number;
-  /** Told how many failed tasks were read so far, where they have to be read first. */
+  /** Called with the number of failed tasks read so far, if they have to be read first. */
   onProgress?: (tasks: number) => void;
 };
 
 export type DeadLettersOptions = Pick<GroupsOptions, "limit" | "name" | "onProgress"> & {
   group?: string;
-  /** The `next` of the page before. */
+  /** The `next` of the previous page. */
   cursor?: string;
 };
 
@@ -47,14 +47,14 @@ export type DeadLetterPage = { readonly tasks: DeadLetter[]; readonly next: stri
 export type RedrivesOptions = {
   /** 1 to 1,000. Default 20. */
   limit?: number;
-  /** The `next` of the page before. */
+  /** The `next` of the previous page. */
   cursor?: string;
 };
 
 export type RedrivePage = { readonly redrives: Redrive[]; readonly next: string | null };
 
 export type RedriveOptions = {
-  /** How large its steps may become: 1 to 1,000. Default 256. */
+  /** The largest size of its steps: 1 to 1,000. Default 256. */
   maxStep?: number;
 };
 
@@ -65,7 +65,7 @@ export type FollowOptions = {
 
 export type DiscardOptions = { onProgress?: (discarded: number) => void };
 
-/** Failed tasks: what went wrong with how many, starting them over, giving them up. */
+/** Failed tasks: groups by error, restarting them, discarding them. */
 export type DeadLetters = {
   /** Failed tasks grouped by their errors, the largest group first. */
   groups(options?: GroupsOptions): Promise<ErrorGroups>;
@@ -73,18 +73,19 @@ export type DeadLetters = {
   list(options?: DeadLettersOptions): Promise<DeadLetterPage>;
   /** How many failed tasks a selection has. */
   count(selection: Selection, options?: Pick<GroupsOptions, "onProgress">): Promise<number>;
-  /** Stores that failed tasks are to be started over, one first, then more and more at a time. */
+  /** Starts a redrive, which restarts failed tasks: one first, then more and more at a time. */
   redrive(selection: Selection, options?: RedriveOptions): Promise<Redrive>;
   /** A page of redrives, newest first. */
   redrives(options?: RedrivesOptions): Promise<RedrivePage>;
   getRedrive(redriveId: string): Promise<Redrive | undefined>;
   /** Resolves once a redrive has ended. */
   followRedrive(redriveId: string, options?: FollowOptions): Promise<Redrive>;
-  /** A redrive that runs takes no more tasks. Those that it has taken go on. */
+  /** Stops a running redrive from taking more tasks. Tasks that it has taken continue. */
   cancelRedrive(redriveId: string): Promise<Redrive>;
   /**
-   * Gives failed tasks up: they are `cancelled`, with their errors. Where the store refuses after some were
-   * given up, it rejects with `unknown_outcome`, and `details.discarded` says how many at least.
+   * Discards failed tasks: they become `cancelled`, with their errors kept. If the store refuses
+   * after some were discarded, it rejects with `unknown_outcome`, and `details.discarded` is their
+   * least number.
    */
   discard(selection: Selection, options?: DiscardOptions): Promise<{ discarded: number }>;
 };
@@ -94,9 +95,9 @@ export type DeadLettersParts = {
   clock: Clock;
   random: Random;
   ids: Ids;
-  /** The view that this pod keeps if it leads. */
+  /** The index that this pod keeps while it leads. */
   leaderIndex?: () => SyncedIndex | undefined;
-  /** Where a view of its own is kept. Default: in memory. */
+  /** Where its own index is kept. Default: in memory. */
   views?: IndexFiles;
 };
 
@@ -104,6 +105,7 @@ const defaultMaxStep = 256;
 const tasksPerDiscard = 250;
 const followPollMs = 250;
 
+/** Creates the operations on failed tasks. */
 export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { close(): void } {
   const { database, clock, random, ids } = parts;
   const { views: indexFiles = indexesInMemory } = parts;
@@ -111,7 +113,7 @@ export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { clos
   let refreshing: Promise<unknown> = Promise.resolve();
   let closed = false;
 
-  /** The leader's view as it is, or one that is made to be as the store is now. */
+  /** The leader's index, or an own one that is brought in sync with the store. */
   const readIndex = async (
     onProgress?: (tasks: number) => void,
     leaders = true,
@@ -119,7 +121,7 @@ export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { clos
     const synced = leaders ? parts.leaderIndex?.() : undefined;
     if (synced && (await caughtUp(synced))) return synced;
     if (closed) throw new FlotillaError("closed", "the connection was closed");
-    // One after the other, because a walk keeps its place in the view that it walks for.
+    // One after the other, because a walk keeps its position in the index.
     const refreshed = refreshing.then(() => refresh(onProgress));
     refreshing = refreshed.catch(() => {});
     return refreshed;
@@ -137,7 +139,7 @@ export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { clos
     }
   };
 
-  /** Whether the leader's view could be brought up to date. It is gone if another pod leads by then. */
+  /** Whether the leader's index could be updated. It is gone if another pod leads by then. */
   const caughtUp = async (synced: SyncedIndex): Promise<boolean> => {
     const isThere = () => parts.leaderIndex?.() === synced;
     try {
@@ -168,7 +170,7 @@ export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { clos
       checkNumber("limit", limit, { min: 1, max: 1_000 });
       const { index } = await readIndex(onProgress);
       const found = index.groups({ limit, ...(name !== undefined && { name }) });
-      // There is no next page: `count` says how many there are, and the largest come first.
+      // There is no next page: `count` is the total, and the largest groups come first.
       return { ...found, groups: fitPage([...found.groups], false).items };
     },
 
@@ -248,7 +250,7 @@ export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { clos
       const checked = checkSelection(selection);
       checkOptions("discard", options, ["onProgress"]);
       if (checked.taskId !== undefined) await mustBeFailed(database, checked.taskId);
-      // Not the leader's, which may be a little behind: what is given up now should be all there is.
+      // Not the leader's index, which may lag behind: a discard should cover all failed tasks.
       const { index } = await readIndex(undefined, false);
       const [latest] = index.page(checked, undefined, 1);
       const picking = { untilMs: latest?.failedAtMs ?? 0 };
@@ -262,7 +264,7 @@ export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { clos
           },
         );
         discarded += Number(tables[2]![0]!["discarded"]);
-        // Those that weren't failed any more are as good as gone from here too.
+        // Drops also those that were no longer failed.
         index.drop(deadLetters.map((each) => each.taskId));
         options.onProgress?.(discarded);
       }
@@ -278,7 +280,7 @@ export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { clos
   };
 }
 
-/** One task can be asked about at once, and whoever names it wants to know. */
+/** A single task can be checked at once, and its caller expects an error. */
 async function mustBeFailed(database: Database, taskId: string): Promise<void> {
   const [row] = await database.read(getTask(taskId));
   if (!row) {
@@ -287,16 +289,19 @@ async function mustBeFailed(database: Database, taskId: string): Promise<void> {
   if (row["status"] === "failed") return;
   throw new FlotillaError(
     "conflict",
-    `task ${taskId} is ${row["status"]}: only failed tasks can be started over or given up here`,
+    `task ${taskId} is ${row["status"]}: only failed tasks can be redriven or discarded`,
     { details: { taskId, status: row["status"] } },
   );
 }
 
-/** A refusal says that nothing was done, which isn't so where earlier transactions gave tasks up. */
+/**
+ * An error of the store means that nothing was done, which is not true after earlier transactions
+ * have discarded tasks.
+ */
 function partlyDiscarded(discarded: number, cause: unknown): FlotillaError {
   return new FlotillaError(
     "unknown_outcome",
-    `${discarded} failed tasks were given up, perhaps more, before the store said: ${messageOf(cause)}`,
+    `${discarded} failed tasks, perhaps more, were discarded before the store failed: ${messageOf(cause)}`,
     { cause, details: { discarded } },
   );
 }

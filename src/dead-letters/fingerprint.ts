@@ -2,10 +2,10 @@ import crypto from "node:crypto";
 import { trimEnd } from "../base/trim-end.ts";
 
 /**
- * Which errors are one and the same to a person: those of one task name with the same code, and
- * messages that differ only in what varies from task to task. A group's id begins with the version of
- * these rules, because people write ids down and redrives are stored by them. A release that changes
- * the rules counts the version up.
+ * Which errors are the same for an operator: those of one task name with the same code, and
+ * messages that differ only in what varies from task to task. A group's id begins with the version
+ * of these rules, because operators write ids down and redrives are stored by them. A release that
+ * changes the rules must raise the version.
  */
 export const fingerprintVersion = 1;
 
@@ -15,23 +15,26 @@ export type GroupedError = {
   readonly message: string;
 };
 
-/** The id of the group that an error of a task belongs to, such as `g1-0f3b…`. */
+/** The id of the group of a task's error, such as `g1-0f3b…`. */
 export function errorGroupOf({ name, code, message }: GroupedError): string {
   const text = JSON.stringify([name, code, shapeOf(message)]);
   return `g${fingerprintVersion}-${crypto.hash("sha256", text, "hex").slice(0, 16)}`;
 }
 
-/** The version of the rules that a group's id was made by; undefined where it isn't such an id. */
+/** The version of the rules that made a group's id; undefined for other text. */
 export function groupVersion(text: string): number | undefined {
   const [, version] = /^g(\d{1,6})-[0-9a-f]{16}$/.exec(text) ?? [];
   return version === undefined ? undefined : Number(version);
 }
 
-// Long messages are mostly quotations of what went wrong, and their beginning says what it was.
+// Long messages mostly quote data, and their beginning says what happened.
 const maxReadChars = 2_000;
 const maxShapeChars = 300;
 
-/** A message without what varies: URLs' paths and queries, quoted parts, ids, hex, numbers. */
+/**
+ * A message without the parts that vary: paths and queries of URLs, quoted parts, ids, hex,
+ * numbers.
+ */
 export function shapeOf(message: string): string {
   const named = message
     .slice(0, maxReadChars)
@@ -52,7 +55,7 @@ const uuid = /(?<![\p{L}\p{Nd}])[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![\
 const word = /[\p{L}\p{Nd}_]+/gu;
 const time = /\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d{1,9})?(?:Z|[-+]\d\d:?\d\d)?/gu;
 const exponent = /(?<![\p{L}\p{Nd}_])(\d+(?:\.\d+)?)e[-+]?\d+(?![\p{L}\p{Nd}_])/giu;
-// With a unit or without: 3 s, 3.5s and -1,200 ms.
+// With or without a unit: 3 s, 3.5s and -1,200 ms.
 const joinedNumbers = /(?:(?<![\p{L}\p{Nd}_>])[-+])?(?<![\p{L}\p{Nd}_])N(?:[.,:]N)*/gu;
 
 const closing: Readonly<Record<string, string>> = {
@@ -64,8 +67,8 @@ const closing: Readonly<Record<string, string>> = {
 };
 
 /**
- * Says `<text>` for each quotation that ends in its line. An apostrophe within a word opens none, nor
- * closes one. Where the next mark of a kind is, is looked for once, so that marks that are never closed
+ * Replaces each quotation that ends on its line with `<text>`. An apostrophe within a word neither
+ * opens nor closes one. The next mark of each kind is searched only once, so that unclosed marks
  * cost no more than other characters.
  */
 export function withoutQuotations(text: string): string {
@@ -93,7 +96,7 @@ export function withoutQuotations(text: string): string {
   return shown + text.slice(shownTo);
 }
 
-/** Who was called, and how: not what for. */
+/** The host of a URL, without path and query. */
 function siteOf(rest: string): string {
   const [beforeQuery = ""] = rest.split(/[?#]/, 1);
   const [authority = "", ...path] = beforeQuery.split("/");
@@ -105,7 +108,9 @@ function siteOf(rest: string): string {
   );
 }
 
-/** An id is told from a word by its digits: several runs of them, hex, or one in something long. */
+/**
+ * An id differs from a word by its digits: several runs of them, hex, or one run in a long word.
+ */
 function wordShape(text: string): string {
   const runs = text.match(/\p{Nd}+/gu)?.length ?? 0;
   if (runs === 0) return text;

@@ -4,36 +4,37 @@ import { messageOf } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { openIndex, type DeadLetterIndex } from "./index.ts";
 
-/** Where views of failed tasks are kept. */
+/** Opens indexes of failed tasks, in memory or in files. */
 export type IndexFiles = {
-  /** A view, in a file if there may be many tasks and there is a folder for one. */
+  /** Opens an index, in a file if there may be many tasks and there is a folder. */
   open(size: "few" | "many"): Promise<DeadLetterIndex>;
-  /** Whether a view that has grown would rather be in a file. */
+  /** True if an index in memory has grown enough to be moved to a file. */
   outgrown(index: DeadLetterIndex): boolean;
   /**
-   * Throws a view away if it was its own file that failed, and gives whether that was so. Nothing is in
-   * it that the store doesn't have.
+   * Discards an index if its own file caused the error, and returns whether it did. The store has
+   * everything that was in it.
    */
   discard(index: DeadLetterIndex, error: unknown): boolean;
 };
 
-/** So many are read from the store anew sooner than a file is worth having. */
+/** Below this number, reading from the store again is cheaper than a file. */
 const maxTasksInMemory = 1_000;
-// Processes with the same folder have a file each, and whoever starts later takes over one that is free.
+// Processes with the same folder have a file each, and a later process takes over a free one.
 const maxFiles = 4;
+const busy = 5;
 
 /**
- * Keeps views in files of a folder on this machine, so that a leader that comes back, or a command that is
- * run again, compares what it has with the store instead of reading every error anew. A file belongs to
- * one process at a time by SQLite's own lock. One that can't be used is removed, and where none can be
- * had the view is in memory, and says the same.
+ * Keeps indexes in files of a folder on this machine, so that a returning leader, or a repeated
+ * command, compares its index with the store instead of reading every error again. SQLite's own
+ * lock gives a file to one process at a time. A file that cannot be used is removed. If there is
+ * none, the index is in memory, with the same content.
  */
 export function indexFilesIn(
   findFolder: () => Promise<string | undefined>,
   log: Logger = silentLogger,
 ): IndexFiles {
   let folder: string | undefined;
-  /** Once a file has failed, this process needs none. */
+  /** After a file has failed, this process uses none. */
   let usesFiles = true;
 
   const openFile = (path: string): DeadLetterIndex | undefined => {
@@ -57,7 +58,7 @@ export function indexFilesIn(
 
   const giveUp = (error: unknown) => {
     usesFiles = false;
-    log.warn({ folder, error: messageOf(error) }, "the view of failed tasks is kept in memory");
+    log.warn({ folder, error: messageOf(error) }, "dead-letter index kept in memory");
   };
 
   return {
@@ -89,7 +90,7 @@ function closeAnyhow(index: DeadLetterIndex): void {
   try {
     index.close();
   } catch {
-    // What has failed may fail once more. It is gone all the same.
+    // A failed index may fail again on close. It is discarded anyway.
   }
 }
 
@@ -97,12 +98,10 @@ function remove(path: string): void {
   for (const end of ["", "-wal", "-shm", "-journal"]) rmSync(`${path}${end}`, { force: true });
 }
 
-// Errors of the store have codes of ours, so these are the view's.
+// Errors of the store have our codes, so an SQLite error comes from the index.
 function isOfSqlite(error: unknown): boolean {
   return error instanceof Error && "code" in error && error.code === "ERR_SQLITE_ERROR";
 }
-
-const busy = 5;
 
 function isHeld(error: unknown): boolean {
   return error instanceof Error && "errcode" in error && error.errcode === busy;

@@ -3,41 +3,41 @@ import { beforeAll, failedAfter, failedSince, failedTasks, type FailedCursor } f
 import { deadLetterOf } from "./dead-letter.ts";
 import type { FailedTask, DeadLetterIndex } from "./index.ts";
 
-// A page is what is asked for at once, so that neither the store nor this thread is busy for long.
+// A page is read at once, so that neither the store nor this thread is busy for long.
 export const tasksPerPage = 1_000;
 const tasksPerFetch = 250;
-// How much later than another a transaction may commit that began before it.
+// How much later a transaction may commit than one that began after it.
 export const overlapMs = 60_000;
 
 const afterAll: FailedCursor = { atMs: Number.MAX_SAFE_INTEGER, taskId: "\u{10ffff}" };
 
 /**
- * Keeps a view like the store. Tasks that have failed lately are looked for where the last look has
- * ended; a walk over all of them, page by page and again and again, forgets what isn't failed any more
- * and finds what the first could have missed.
+ * Keeps an index in sync with the store. Recent failures are read from where the last read ended. A
+ * repeated walk over all failed tasks, page by page, drops those that are no longer failed and
+ * finds those that the first read could have missed.
  */
 export function createIndexSync(database: Database, index: DeadLetterIndex) {
   let sinceMs = 0;
   let storeMs = 0;
-  /** Where a look that has come to its limit goes on. */
+  /** Where a read that reached its limit continues. */
   let readTo: FailedCursor | undefined;
   let walkedTo = beforeAll;
   let complete = false;
-  /** What it has was left by an earlier process: some of it may not be failed any more. */
+  /** True if an earlier process left the index: some of its tasks may no longer be failed. */
   let stale = index.tasks > 0;
   let staleSinceMs: number | undefined;
 
   const learn = async (taskIds: readonly string[]): Promise<void> => {
     for (let at = 0; at < taskIds.length; at += tasksPerFetch) {
-      const asked = taskIds.slice(at, at + tasksPerFetch);
-      const deadLetters = (await database.read(failedTasks(asked))).map(deadLetterOf);
+      const part = taskIds.slice(at, at + tasksPerFetch);
+      const deadLetters = (await database.read(failedTasks(part))).map(deadLetterOf);
       const failed = new Set(deadLetters.map((each) => each.taskId));
-      index.drop(asked.filter((taskId) => !failed.has(taskId)));
+      index.drop(part.filter((taskId) => !failed.has(taskId)));
       index.put(deadLetters);
     }
   };
 
-  /** Looks for what has failed lately. Gives whether it has come to the end. */
+  /** Reads recent failures. Returns whether it reached the end. */
   const readRecent = async (pages: number): Promise<boolean> => {
     if (stale) return catchUp(pages);
     for (let page = 0; page < pages; page++) {
@@ -48,7 +48,8 @@ export function createIndexSync(database: Database, index: DeadLetterIndex) {
       const rows = await database.read(statement);
       const failed = rows.map(toSeen);
       await learn(index.unknown(failed));
-      // Without rows the store's time isn't known, and looking again from there costs nothing.
+      // Without rows the store's time is unknown, and reading from the old position again costs
+      // nothing.
       if (rows.length > 0) storeMs = Number(rows.at(-1)!["now"]);
       if (rows.length < tasksPerPage) {
         sinceMs = storeMs;
@@ -60,11 +61,11 @@ export function createIndexSync(database: Database, index: DeadLetterIndex) {
     return false;
   };
 
-  /** The first walk of a view that was left behind, which makes it as the store is. */
+  /** The first walk of an index that was left behind, which brings it in sync with the store. */
   const catchUp = async (pages: number): Promise<boolean> => {
     for (let page = 0; page < pages; page++) {
       if (!(await walk())) continue;
-      // What has failed since the walk began is looked for from there.
+      // Failures since the walk began are read from there.
       sinceMs = staleSinceMs ?? 0;
       stale = false;
       return (complete = true);
@@ -72,7 +73,7 @@ export function createIndexSync(database: Database, index: DeadLetterIndex) {
     return false;
   };
 
-  /** Goes on with the walk by a page. Gives whether it has come to the end, to begin anew. */
+  /** Continues the walk by a page. Returns whether it reached the end and starts over. */
   const walk = async (): Promise<boolean> => {
     const rows = await database.read(failedAfter(walkedTo, tasksPerPage));
     if (rows.length > 0) staleSinceMs ??= Number(rows[0]!["now"]);
@@ -85,15 +86,15 @@ export function createIndexSync(database: Database, index: DeadLetterIndex) {
   };
 
   return {
-    /** Whether everything that had failed when it began is in the view. */
+    /** True if everything that had failed when it began is in the index. */
     get complete() {
       return complete;
     },
     look: readRecent,
     walk,
-    /** Brings tasks up to date that the view has, or may have. */
+    /** Updates tasks that the index has, or may have. */
     learn,
-    /** Makes the view as the store is now. */
+    /** Brings the index in sync with the store now. */
     async refresh(onProgress?: (tasks: number) => void): Promise<void> {
       walkedTo = beforeAll;
       while (!(await walk())) onProgress?.(index.tasks);

@@ -6,13 +6,13 @@ import type { Picking, Selection } from "./redrive.ts";
 import type { FailedCursor } from "./sql.ts";
 
 /**
- * Failed tasks in an SQLite database of this process, in memory or in a file, grouped by their errors,
- * for people who want to know what goes wrong. It says nothing that the store doesn't: whoever builds it
- * has the same rows.
+ * An index of failed tasks in an SQLite database of this process, in memory or in a file, grouped
+ * by their errors. It holds nothing that the store does not: any process that builds it gets the
+ * same rows.
  */
 export type DeadLetterIndex = ReturnType<typeof openIndex>;
 
-/** A failed task as a walk sees it. */
+/** The fields of a failed task that a walk reads. */
 export type FailedTask = {
   readonly taskId: string;
   readonly token: number;
@@ -20,9 +20,30 @@ export type FailedTask = {
   readonly redriveId: string | null;
 };
 
+export type ErrorGroup = {
+  readonly group: string;
+  readonly name: string;
+  readonly code: string;
+  /** The message of the latest. */
+  readonly message: string;
+  readonly tasks: number;
+  readonly firstAtMs: number;
+  readonly lastAtMs: number;
+  /** Some of its tasks, the latest first. */
+  readonly taskIds: readonly string[];
+};
+
+/** The largest groups, and the total number of groups and tasks. */
+export type ErrorGroups = {
+  readonly groups: readonly ErrorGroup[];
+  readonly count: number;
+  readonly tasks: number;
+};
+
 const maxSamples = 5;
 
-// Whoever changes the table counts this up. Groups made by other rules are no good either.
+// Must grow when the table changes. It includes the fingerprint version, because groups of other
+// rules are useless too.
 const version = 1_000 + fingerprintVersion;
 
 const schema = `
@@ -43,7 +64,7 @@ const schema = `
   create index failed_group on failed (group_id, failed_at, task_id);
   create index failed_name on failed (name, failed_at, task_id);`;
 
-/** Opens a view: a new one in memory, or what an earlier process has left in a file. */
+/** Opens an index: a new one in memory, or what an earlier process has left in a file. */
 export function openIndex(path?: string) {
   const db = path === undefined ? new DatabaseSync(":memory:") : openFile(path);
   if (Number(db.prepare("pragma user_version").get()!["user_version"]) !== version) {
@@ -83,7 +104,7 @@ export function openIndex(path?: string) {
   };
 
   return {
-    /** The file that it is in, if it is in one. */
+    /** Its file, if it has one. */
     path,
 
     get tasks(): number {
@@ -114,7 +135,7 @@ export function openIndex(path?: string) {
 
     drop,
 
-    /** Those of the given tasks that the view doesn't have, or not as they are. */
+    /** Those of the given tasks that are missing in the index or outdated. */
     unknown(page: readonly FailedTask[]): string[] {
       const rows = known.all(JSON.stringify(page.map((each) => each.taskId)));
       const have = new Map(rows.map((row) => [row["task_id"], row]));
@@ -130,14 +151,14 @@ export function openIndex(path?: string) {
         .map((each) => each.taskId);
     },
 
-    /** Forgets what isn't among the failed tasks that the store has from one place to another. */
+    /** Drops tasks between two cursors that are not among the given failed tasks of the store. */
     keepOnly(page: readonly FailedTask[], after: FailedCursor, upTo: FailedCursor): void {
       const failedIds = new Set(page.map((each) => each.taskId));
       const had = between.all(after.atMs, after.taskId, upTo.atMs, upTo.taskId);
       drop(had.map((row) => row["task_id"] as string).filter((taskId) => !failedIds.has(taskId)));
     },
 
-    /** The groups, the largest first. Counted once for all who ask until something changes. */
+    /** The groups, the largest first. Cached until something changes. */
     groups({ name, limit }: { name?: string; limit: number }): ErrorGroups {
       const key = JSON.stringify([name, limit]);
       const cached = groupsOf.get(key);
@@ -165,7 +186,7 @@ export function openIndex(path?: string) {
       return found;
     },
 
-    /** A page of failed tasks, the latest first, before a place. */
+    /** A page of failed tasks before a cursor, the latest first. */
     page(selection: Selection, before: FailedCursor | undefined, most: number): DeadLetter[] {
       const { where, values } = conditionOf(selection, {});
       const earlier = before ? "and (failed_at, task_id) < (?, ?)" : "";
@@ -178,7 +199,7 @@ export function openIndex(path?: string) {
         .map(toDeadLetter);
     },
 
-    /** The first that have failed of what may be picked. */
+    /** The tasks that failed first among those that may be picked. */
     pick(selection: Selection, picking: Picking, most: number): DeadLetter[] {
       const { where, values } = conditionOf(selection, picking);
       return db
@@ -199,7 +220,10 @@ export function openIndex(path?: string) {
   };
 }
 
-/** Held by this process alone. A power cut loses what was written last, and never spoils the rest. */
+/**
+ * Opens a file for this process alone. A power cut loses the last writes, and never damages the
+ * rest.
+ */
 function openFile(path: string): DatabaseSync {
   makePrivate(path);
   const db = new DatabaseSync(path, { timeout: 0 });
@@ -215,27 +239,7 @@ function openFile(path: string): DatabaseSync {
   }
 }
 
-export type ErrorGroup = {
-  readonly group: string;
-  readonly name: string;
-  readonly code: string;
-  /** The message of the latest. */
-  readonly message: string;
-  readonly tasks: number;
-  readonly firstAtMs: number;
-  readonly lastAtMs: number;
-  /** Some of its tasks, the latest first. */
-  readonly taskIds: readonly string[];
-};
-
-/** The largest groups, and how many groups and tasks there are in all. */
-export type ErrorGroups = {
-  readonly groups: readonly ErrorGroup[];
-  readonly count: number;
-  readonly tasks: number;
-};
-
-/** What a selection means as a condition on the view's rows. */
+/** A selection as a condition on the index's rows. */
 function conditionOf(selection: Selection, { untilMs, notOf = [] }: Picking) {
   const { group, taskId, name } = selection;
   const conditions: [string, string | number][] = [

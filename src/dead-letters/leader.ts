@@ -36,28 +36,35 @@ export type DeadLetterLeaderOptions = {
   random: Random;
   ids: Ids;
   log?: Logger;
-  /** Where the view is kept. Default: in memory. */
+  /** Where the index is kept. Default: in memory. */
   views?: IndexFiles;
-  /** Told after tasks were started over, so that a pod in this process needn't wait for a hint. */
+  /**
+   * Called after tasks were restarted, so that a pod in this process claims without waiting for a
+   * notification.
+   */
   onTaken?: () => void;
 };
 
-/** What is kept of a leader's view. */
+/** An index and its synchronisation with the store. */
 export type SyncedIndex = {
   readonly index: DeadLetterIndex;
   readonly sync: ReturnType<typeof createIndexSync>;
 };
 
-// Nobody is in a hurry to see a failure grouped, and an idle leader should ask for little.
+// Grouping failures is not urgent, and an idle leader should query little.
 const syncEveryMs = 5_000;
-// A pass learns of so many failures at most; with a hundred thousand there are a dozen passes to do.
+// The most pages of failures that a pass reads; a hundred thousand failures take a dozen passes.
 const syncPages = 10;
-// What the view has may have changed since it was looked at, so it is looked at once more when taken.
+// A task in the index may have changed since it was read, so it is read once more before it is
+// taken.
 const pickRounds = 5;
 const redrivesKeptMs = 30 * 24 * 60 * 60_000;
 const pruneEveryMs = 10 * 60_000;
 
-/** What a leader does about failed tasks, once per beat: it keeps its view of them, and goes on with redrives. */
+/**
+ * The leader's work on failed tasks, once per beat: it keeps its index in sync, and advances
+ * redrives.
+ */
 export function createDeadLetterLeader(options: DeadLetterLeaderOptions) {
   const { database, clock, random, ids, log = silentLogger, onTaken = () => {} } = options;
   const { views: indexFiles = indexesInMemory } = options;
@@ -70,9 +77,9 @@ export function createDeadLetterLeader(options: DeadLetterLeaderOptions) {
     return (kept ??= await openSyncedIndex(database, indexFiles));
   };
 
-  const syncIndex = async ({ index, sync: following }: SyncedIndex): Promise<void> => {
-    await following.look(syncPages);
-    if (index.tasks > 0 && following.complete) await following.walk();
+  const syncIndex = async ({ index, sync }: SyncedIndex): Promise<void> => {
+    await sync.look(syncPages);
+    if (index.tasks > 0 && sync.complete) await sync.walk();
     if (clock.monotonic() - prunedMs < pruneEveryMs) return;
     prunedMs = clock.monotonic();
     await database.write([pruneRedrives(redrivesKeptMs)]);
@@ -81,22 +88,22 @@ export function createDeadLetterLeader(options: DeadLetterLeaderOptions) {
   const send = (statements: Parameters<typeof writeUntilKnown>[1], hint = false) =>
     writeUntilKnown(database, statements, { clock, random, ...untilKnown, hint });
 
-  /** Failed tasks that were so a moment ago, and how many are left beside them. */
+  /** Picks tasks that had failed a moment ago, and counts the rest. */
   const pick = async (
-    { index, sync: following }: SyncedIndex,
+    { index, sync }: SyncedIndex,
     { selection }: StoredRedrive,
     picking: Picking,
     size: number,
-  ): Promise<{ letters: DeadLetter[]; remaining: number }> => {
-    let letters: DeadLetter[] = [];
+  ): Promise<{ deadLetters: DeadLetter[]; remaining: number }> => {
+    let deadLetters: DeadLetter[] = [];
     for (let round = 0; round < pickRounds; round++) {
       const picked = index.pick(selection, picking, size);
-      const same = picked.every((each, at) => each.taskId === letters[at]?.taskId);
-      letters = picked;
+      const same = picked.every((each, at) => each.taskId === deadLetters[at]?.taskId);
+      deadLetters = picked;
       if (same && round > 0) break;
-      await following.learn(picked.map((each) => each.taskId));
+      await sync.learn(picked.map((each) => each.taskId));
     }
-    return { letters, remaining: index.count(selection, picking) - letters.length };
+    return { deadLetters, remaining: index.count(selection, picking) - deadLetters.length };
   };
 
   const advance = async (
@@ -105,7 +112,7 @@ export function createDeadLetterLeader(options: DeadLetterLeaderOptions) {
     synced: SyncedIndex,
   ): Promise<void> => {
     const { group } = redrive.selection;
-    // Another release has made that group by rules of its own, and will go on with it.
+    // Another release has made that group by its own rules, and will continue the redrive.
     if (group !== undefined && groupVersion(group) !== fingerprintVersion) return;
     const step = await readStep(database, redrive);
     const decision = decideRedrive(redrive, step);
@@ -124,12 +131,7 @@ export function createDeadLetterLeader(options: DeadLetterLeaderOptions) {
           untilMs: redrive.createdAtMs,
           notOf: open.map((each) => each.redriveId),
         };
-        const { letters: deadLetters, remaining } = await pick(
-          synced,
-          redrive,
-          picking,
-          decision.size,
-        );
+        const { deadLetters, remaining } = await pick(synced, redrive, picking, decision.size);
         if (deadLetters.length === 0) {
           if (synced.sync.complete) await send([endRedrive(write, "done")]);
           return;
@@ -141,38 +143,41 @@ export function createDeadLetterLeader(options: DeadLetterLeaderOptions) {
     }
   };
 
-  /** Somebody may hold a task that one of them takes: the others needn't wait for that. */
-  const advanceUnlessBusy: typeof advance = async (redrive, open, here) => {
+  /**
+   * Another transaction may hold a task that one redrive takes: the other redrives do not wait for
+   * it.
+   */
+  const advanceUnlessBusy: typeof advance = async (redrive, open, synced) => {
     try {
-      await advance(redrive, open, here);
+      await advance(redrive, open, synced);
     } catch (error) {
       if (!hasCode(error, "store_busy")) throw error;
       const fields = { redrive: redrive.redriveId, error: messageOf(error) };
-      log.warn(fields, "a redrive goes on with the next pass");
+      log.warn(fields, "redrive blocked by a lock, retrying with the next pass");
     }
   };
 
   const logStop = ({ redriveId }: StoredRedrive, { code, message }: RedriveReason) =>
-    log.warn({ redrive: redriveId, reason: code }, `a redrive stops: ${message}`);
+    log.warn({ redrive: redriveId, reason: code, error: message }, "redrive stopped");
 
-  /** Does a bounded piece of the work. Nothing that it leaves undone is lost. */
+  /** Does a bounded part of the work. The next pass does the rest. */
   const pass = async (): Promise<void> => {
     try {
       const open = (await database.read(openRedrives())).map(toStoredRedrive);
       const due = clock.monotonic() - syncedMs >= syncEveryMs;
       if (open.length === 0 && !due && kept?.sync.complete) return;
-      const here = await openOnce();
+      const synced = await openOnce();
       syncedMs = clock.monotonic();
-      await syncIndex(here);
-      for (const redrive of open) await advanceUnlessBusy(redrive, open, here);
+      await syncIndex(synced);
+      for (const redrive of open) await advanceUnlessBusy(redrive, open, synced);
     } catch (error) {
-      // The next pass begins another.
+      // The next pass opens a new index.
       if (kept && indexFiles.discard(kept.index, error)) kept = undefined;
-      log.warn({ error: messageOf(error) }, "a pass over failed tasks didn't come to its end");
+      log.warn({ error: messageOf(error) }, "dead-letter pass failed");
     }
   };
 
-  /** Forgets the view: another pod leads, or nobody. */
+  /** Drops the index, because this pod does not lead. */
   const forget = (): void => {
     kept?.index.close();
     kept = undefined;
@@ -185,7 +190,7 @@ export function createDeadLetterLeader(options: DeadLetterLeaderOptions) {
     pass,
     rest: forget,
 
-    /** Called at every beat. A pass that takes longer than a beat isn't joined by another. */
+    /** Called at every beat. A new pass starts only after the last one has ended. */
     beat(leads: boolean): void {
       if (passing) return;
       if (!leads) return forget();
@@ -199,14 +204,16 @@ export function createDeadLetterLeader(options: DeadLetterLeaderOptions) {
       forget();
     },
 
-    /** The view, once everything is in it. */
+    /** The index, once it is complete. */
     get kept(): SyncedIndex | undefined {
       return kept?.sync.complete ? kept : undefined;
     },
   };
 }
 
-/** Opens a view, in a file where there is more to keep than is read in a moment, and follows the store with it. */
+/**
+ * Opens an index, in a file if there are many failed tasks, and its synchronisation with the store.
+ */
 export async function openSyncedIndex(
   database: Database,
   indexFiles: IndexFiles,
@@ -216,7 +223,7 @@ export async function openSyncedIndex(
   return { index, sync: createIndexSync(database, index) };
 }
 
-/** What has become of the tasks of a redrive's present step. */
+/** Counts the tasks of a redrive's current step by outcome. */
 export async function readStep(database: Database, redrive: StoredRedrive): Promise<StepCounts> {
   if (redrive.stepTaken === 0) return countStep(0, []);
   return countStep(redrive.stepTaken, (await database.read(stepTasks(redrive))).map(toStepTask));

@@ -4,9 +4,9 @@ import type { Row } from "../store/database.ts";
 import { fingerprintVersion, groupVersion } from "./fingerprint.ts";
 
 /**
- * A redrive starts failed tasks over: one first, then in steps of twice as many, each when the one
- * before has ended well. What it decides is a row of the store that is changed only by whoever has
- * seen its last revision, so any leader can go on with it, and two do what one would.
+ * A redrive restarts failed tasks: one first, then in steps of twice as many, each when the one
+ * before has ended well. Its state is a row that is changed only by a writer that has read its last
+ * revision, so any leader can continue it, and two leaders do what one would.
  *
  *   running ── the error comes back, too many others, cancelled ──▶ stopping ── all ended ──▶ stopped,
  *      └───── nothing is left ──▶ done                                                      cancelled
@@ -16,7 +16,7 @@ export type RedriveState = "running" | "stopping" | "done" | "stopped" | "cancel
 export type RedriveReason = {
   readonly code: "same_error" | "other_errors" | "cancelled";
   readonly message: string;
-  /** A task that speaks for it. */
+  /** A task with that error. */
   readonly taskId?: string;
 };
 
@@ -24,16 +24,16 @@ export type Redrive = {
   readonly redriveId: string;
   readonly selection: Selection;
   readonly state: RedriveState;
-  /** Why it takes no more. */
+  /** Why it takes no more tasks. */
   readonly reason: RedriveReason | null;
-  /** The number of its present step, and how many tasks that was to take. */
+  /** The number of its current step, and that step's planned size. */
   readonly step: number;
   readonly stepSize: number;
   readonly maxStep: number;
-  /** Tasks that it has started over, and what became of them. */
+  /** Tasks that it has restarted, and their outcomes. */
   readonly taken: number;
   readonly succeeded: number;
-  /** Failed again, with the error that they had before. */
+  /** Failed again, with the same error. */
   readonly failed: number;
   /** Failed again, with another error. */
   readonly failedOtherwise: number;
@@ -41,13 +41,13 @@ export type Redrive = {
   readonly gone: number;
   /** Not ended yet. */
   readonly open: number;
-  /** How many were left when it last looked; null before it has. */
+  /** How many were left at the last count; null before the first. */
   readonly remaining: number | null;
   readonly createdAtMs: number;
   readonly updatedAtMs: number;
 };
 
-/** What became of the tasks of one step. */
+/** The tasks of one step, by outcome. */
 export type StepCounts = {
   readonly taken: number;
   readonly open: number;
@@ -55,9 +55,40 @@ export type StepCounts = {
   readonly failed: number;
   readonly failedOtherwise: number;
   readonly gone: number;
-  /** The first that failed again as before, and the first that failed otherwise. */
+  /** The first that failed with the same error, and the first that failed with another. */
   readonly again?: FailedAgain;
   readonly otherwise?: FailedAgain;
+};
+
+/** The failed tasks to restart or discard: a group, one task, all of a name, or all. */
+export type Selection = {
+  readonly group?: string;
+  readonly taskId?: string;
+  readonly name?: string;
+  readonly all?: true;
+};
+
+/** Further conditions on the tasks of a selection. */
+export type Picking = {
+  /** Only tasks that had failed by then. */
+  readonly untilMs?: number;
+  /** Not tasks that one of these redrives has restarted. */
+  readonly notOf?: readonly string[];
+};
+
+/** A task of the current step, and the groups of its error before and now. */
+export type StepTask = {
+  readonly taskId: string;
+  readonly status: string;
+  readonly before?: string;
+  readonly now?: string;
+  readonly message?: string;
+};
+
+/** A redrive's row, without the counts of its current step. */
+export type StoredRedrive = Omit<Redrive, "open"> & {
+  readonly revision: number;
+  readonly stepTaken: number;
 };
 
 type FailedAgain = { readonly taskId: string; readonly message: string };
@@ -68,10 +99,14 @@ type RedriveDecision =
   | { readonly type: "stop"; readonly reason: RedriveReason }
   | { readonly type: "end"; readonly state: "stopped" | "cancelled" };
 
-/** Other errors may be bad luck; in more than this share of a step they aren't. */
+/** A few other errors are tolerated, up to this share of a step. */
 const otherErrorsShare = 0.2;
 
-/** Decides; never does. What a redrive does next, given its row and the tasks of its present step. */
+// The selection is stored with its redrive.
+const maxValueChars = 500;
+const kinds = ["group", "taskId", "name", "all"] as const;
+
+/** Pure. Decides what a redrive does next, given its row and the tasks of its current step. */
 export function decideRedrive(redrive: StoredRedrive, step: StepCounts): RedriveDecision {
   if (redrive.state === "stopping") {
     if (step.open > 0) return { type: "wait" };
@@ -86,28 +121,12 @@ export function decideRedrive(redrive: StoredRedrive, step: StepCounts): Redrive
     return { type: "stop", reason: reasonOf("other_errors", message, step.otherwise) };
   }
   if (step.open > 0) return { type: "wait" };
-  // A step that took nothing has shown nothing either.
+  // A step that took no tasks has shown nothing, so the size stays.
   const size = redrive.step === 0 ? 1 : redrive.stepSize * (step.taken > 0 ? 2 : 1);
   return { type: "take", size: Math.min(size, redrive.maxStep) };
 }
 
-function reasonOf(
-  code: RedriveReason["code"],
-  message: string,
-  example: FailedAgain | undefined,
-): RedriveReason {
-  return { code, message, ...(example && { taskId: example.taskId }) };
-}
-
-/** A task of the present step, and the group that its error belonged to before and belongs to now. */
-export type StepTask = {
-  readonly taskId: string;
-  readonly status: string;
-  readonly before?: string;
-  readonly now?: string;
-  readonly message?: string;
-};
-
+/** Counts the tasks of a step by outcome. */
 export function countStep(taken: number, tasks: readonly StepTask[]): StepCounts {
   const of = (...statuses: string[]) => tasks.filter((each) => statuses.includes(each.status));
   const failed = of("failed");
@@ -125,16 +144,6 @@ export function countStep(taken: number, tasks: readonly StepTask[]): StepCounts
     ...(otherwise[0] && { otherwise: exampleOf(otherwise[0]) }),
   };
 }
-
-function exampleOf({ taskId, message = "" }: StepTask): FailedAgain {
-  return { taskId, message };
-}
-
-/** A row as it is stored: without what only the tasks of the present step can tell. */
-export type StoredRedrive = Omit<Redrive, "open"> & {
-  readonly revision: number;
-  readonly stepTaken: number;
-};
 
 export function toStoredRedrive(row: Row): StoredRedrive {
   const number = (column: string) => Number(row[column] ?? 0);
@@ -159,7 +168,7 @@ export function toStoredRedrive(row: Row): StoredRedrive {
   };
 }
 
-/** A redrive as people see it: with what has become of its present step so far. */
+/** A redrive in its public form: with the counts of its current step so far. */
 export function withStep(stored: StoredRedrive, step: StepCounts): Redrive {
   const { revision: _, stepTaken: __, ...redrive } = stored;
   return {
@@ -176,27 +185,9 @@ export function hasEnded({ state }: Pick<Redrive, "state">): boolean {
   return state !== "running" && state !== "stopping";
 }
 
-/** What is to be started over or given up: a group, one task, all of a name, or all. */
-export type Selection = {
-  readonly group?: string;
-  readonly taskId?: string;
-  readonly name?: string;
-  readonly all?: true;
-};
-
-/** What of a selection may be picked. */
-export type Picking = {
-  /** Only what had failed by then. */
-  readonly untilMs?: number;
-  /** Not what one of these redrives has started over. */
-  readonly notOf?: readonly string[];
-};
-
-// A redrive is kept with what it was asked for.
-const maxValueChars = 500;
-const kinds = ["group", "taskId", "name", "all"] as const;
-
-/** Refuses a selection that doesn't say exactly one thing: what is started over or given up must be meant. */
+/**
+ * Throws unless the selection has exactly one kind, because a restart or discard must be intended.
+ */
 export function checkSelection(given: Selection): Selection {
   checkOptions("selection", given, kinds);
   const named = kinds.filter((kind) => given[kind] !== undefined);
@@ -204,7 +195,7 @@ export function checkSelection(given: Selection): Selection {
   if (kind === undefined || named.length > 1) {
     throw new FlotillaError(
       "invalid_option",
-      `name one of ${kinds.join(", ")}: ${named.length === 0 ? "none was" : `${named.join(" and ")} were`} given`,
+      `give exactly one of ${kinds.join(", ")}: ${named.length === 0 ? "none was" : `${named.join(" and ")} were`} given`,
     );
   }
   if (kind === "all") {
@@ -218,14 +209,26 @@ export function checkSelection(given: Selection): Selection {
   if (value.length > maxValueChars) {
     throw new FlotillaError(
       "invalid_option",
-      `${kind} must be ${maxValueChars} characters at most, as those of tasks are`,
+      `${kind} must have at most ${maxValueChars} characters`,
     );
   }
   if (kind === "group" && groupVersion(value) !== fingerprintVersion) {
     throw new FlotillaError(
       "invalid_option",
-      `${JSON.stringify(value.slice(0, 40))} is no group of this release: \`groups\` lists those there are`,
+      `${JSON.stringify(value.slice(0, 40))} is no group of this release: list the groups with \`groups\``,
     );
   }
   return { [kind]: value };
+}
+
+function reasonOf(
+  code: RedriveReason["code"],
+  message: string,
+  example: FailedAgain | undefined,
+): RedriveReason {
+  return { code, message, ...(example && { taskId: example.taskId }) };
+}
+
+function exampleOf({ taskId, message = "" }: StepTask): FailedAgain {
+  return { taskId, message };
 }

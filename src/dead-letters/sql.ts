@@ -15,15 +15,27 @@ import type { DeadLetter } from "./dead-letter.ts";
 import type { RedriveReason, Selection, StepCounts, StoredRedrive } from "./redrive.ts";
 
 const tasks = table("task");
+const events = table("task_event");
+const redrives = table("redrive");
 
-/** Where a walk over failed tasks is: they are gone through in the order in which they failed. */
+/** The position of a walk over failed tasks, in the order in which they failed. */
 export type FailedCursor = { readonly atMs: number; readonly taskId: string };
 
 export const beforeAll: FailedCursor = { atMs: -1, taskId: "" };
 
-// Only what tells whether a view has the row already: errors are long.
+// Only the columns that show whether an index has the row already: errors are long.
 const seen = sql`task_id, claim_token, last_update, redrive_id, ${now} as now`;
 const inOrder = sql`order by last_update, task_id`;
+
+/** A write of the leader: it counts only if the row is unchanged since it was read. */
+type RedriveWrite = {
+  readonly redrive: StoredRedrive;
+  readonly step: StepCounts;
+  readonly writeId: string;
+};
+
+const isOpen = sql`state in ('running', 'stopping')`;
+export const maxOpenRedrives = 50;
 
 /** The next failed tasks of a walk. */
 export function failedAfter({ atMs, taskId }: FailedCursor, count: number): Statement {
@@ -33,14 +45,15 @@ export function failedAfter({ atMs, taskId }: FailedCursor, count: number): Stat
     ${inOrder} ${limit(count)}`;
 }
 
-/** A row where a thousand tasks have failed. */
+/** Returns a row if at least a thousand tasks have failed. */
 export function manyFailed(): Statement {
   return sql`select task_id from ${tasks} where status = 'failed' ${inOrder} limit 1 offset 999`;
 }
 
 /**
- * The tasks that have failed since. It looks back further by the overlap, because a transaction may
- * commit later than one that began after it; and if the store's clock was set back, it begins there.
+ * The tasks that failed since a time. It starts earlier by the overlap, because a transaction may
+ * commit later than one that began after it; if the store's clock was set back, it starts from the
+ * clock.
  */
 export function failedSince(sinceMs: number, overlapMs: number, count: number): Statement {
   return sql`
@@ -50,15 +63,7 @@ export function failedSince(sinceMs: number, overlapMs: number, count: number): 
     ${inOrder} ${limit(count)}`;
 }
 
-/**
- * The condition that a task which is named has failed. It is said so that no planner takes the index of
- * failed tasks for a way to it: that leads by all of them, for every name.
- */
-function hasFailed(task: Statement): Statement {
-  return sql`coalesce(${task}.status, '') = 'failed'`;
-}
-
-/** What a view keeps of failed tasks. */
+/** The columns of failed tasks that an index keeps. */
 export function failedTasks(taskIds: readonly string[]): Statement {
   const wanted = rows(
     { task_id: "text" },
@@ -70,13 +75,7 @@ export function failedTasks(taskIds: readonly string[]): Statement {
     where ${isAmong(sql`select task_id from ${wanted} wanted`, sql`task_id`)} and ${hasFailed(sql`task`)}`;
 }
 
-const events = table("task_event");
-const redrives = table("redrive");
-
-const isOpen = sql`state in ('running', 'stopping')`;
-export const maxOpenRedrives = 50;
-
-/** Stores a redrive, unless too many are open. Its id makes sending it again harmless. */
+/** Stores a redrive, unless too many are open. Its id makes a repeated send harmless. */
 export function insertRedrive(
   redriveId: string,
   selection: Selection,
@@ -99,7 +98,7 @@ export function getRedrive(redriveId: string): Statement {
   return sql`select * from ${redrives} where redrive_id = ${redriveId}`;
 }
 
-/** Newest first: those behind the one that is named, or all. */
+/** Redrives, newest first: those after the cursor, or all. */
 export function listRedrives(count: number, cursor?: string): Statement {
   const behind = cursor === undefined ? sql`` : sql`where redrive_id < ${cursor}`;
   return sql`select * from ${redrives} ${behind} order by redrive_id desc ${limit(count)}`;
@@ -109,7 +108,9 @@ export function openRedrives(): Statement {
   return sql`select * from ${redrives} where ${isOpen} order by created_at, redrive_id ${limit(maxOpenRedrives)}`;
 }
 
-/** The tasks of a redrive's present step, with the group that each was taken for if it has failed. */
+/**
+ * The tasks of a redrive's current step, with the group that each was taken for if it has failed.
+ */
 export function stepTasks({
   redriveId,
   step,
@@ -125,14 +126,9 @@ export function stepTasks({
     order by task_id`;
 }
 
-/** A write of the leader's: it counts only if nobody has changed the row since it was seen. */
-type RedriveWrite = {
-  readonly redrive: StoredRedrive;
-  readonly step: StepCounts;
-  readonly writeId: string;
-};
-
-/** Ends the present step, adding what became of it, and begins the next with tasks that are still failed. */
+/**
+ * Ends the current step, adds its counts, and starts the next one with tasks that are still failed.
+ */
 export function takeStep(
   { redrive, step, writeId }: RedriveWrite,
   deadLetters: readonly DeadLetter[],
@@ -153,7 +149,7 @@ export function takeStep(
   );
   // Only the writer that has just changed the redrive's row takes tasks, and only once.
   const ours = sql`redrive_id = ${redriveId} and last_write = ${writeId} and step_taken is null`;
-  // A task belongs to one redrive for as long as that isn't over.
+  // A task belongs to one redrive until that has ended.
   const free = (task: Statement) => sql`
     ${hasFailed(task)} and ${task}.claim_token = wanted.token
     and exists (select 1 from ${redrives} where ${ours})
@@ -185,7 +181,7 @@ export function takeStep(
   ];
 }
 
-/** Takes no more. What was taken goes on. */
+/** Stops taking tasks. Tasks that were taken continue. */
 export function stopRedrive(
   { redrive, writeId }: Pick<RedriveWrite, "redrive" | "writeId">,
   reason: RedriveReason,
@@ -197,7 +193,7 @@ export function stopRedrive(
     where redrive_id = ${redrive.redriveId} and revision = ${redrive.revision} and state = 'running'`;
 }
 
-/** The same by somebody who hasn't seen it. */
+/** Like `stopRedrive`, for callers that have not read the row. */
 export function cancelRedrive(redriveId: string, reason: RedriveReason): Statement[] {
   return [
     sql`
@@ -221,13 +217,6 @@ export function endRedrive(
       and state = ${redrive.state}`;
 }
 
-function stepOver(step: StepCounts): Statement {
-  return sql`
-    revision = revision + 1, step = step + 1, last_update = ${now},
-    succeeded = succeeded + ${step.succeeded}, failed = failed + ${step.failed},
-    failed_otherwise = failed_otherwise + ${step.failedOtherwise}, gone = gone + ${step.gone}`;
-}
-
 /** Deletes redrives that ended long ago. */
 export function pruneRedrives(olderThanMs: number): Statement {
   return sql`
@@ -235,8 +224,8 @@ export function pruneRedrives(olderThanMs: number): Statement {
 }
 
 /**
- * Gives failed tasks up: they have ended for good, with their errors kept. Nobody waits for them any
- * more, since who did was told when they failed.
+ * Discards failed tasks: they have ended for good, with their errors kept. No dependent waits for
+ * them any more, because dependents were woken when they failed.
  */
 export function discardTasks(deadLetters: readonly DeadLetter[], writeId: string): Statement[] {
   const wanted = rows(
@@ -262,4 +251,19 @@ export function discardTasks(deadLetters: readonly DeadLetter[], writeId: string
       join ${events} event on event.task_id = wanted.task_id
       where event.type = 'discarded' and event.detail = ${JSON.stringify({ writeId })}`,
   ];
+}
+
+/**
+ * The condition that a task with a known id has failed. It is written so that no planner uses the
+ * index of failed tasks for it, which would scan all of them for every id.
+ */
+function hasFailed(task: Statement): Statement {
+  return sql`coalesce(${task}.status, '') = 'failed'`;
+}
+
+function stepOver(step: StepCounts): Statement {
+  return sql`
+    revision = revision + 1, step = step + 1, last_update = ${now},
+    succeeded = succeeded + ${step.succeeded}, failed = failed + ${step.failed},
+    failed_otherwise = failed_otherwise + ${step.failedOtherwise}, gone = gone + ${step.gone}`;
 }

@@ -10,7 +10,7 @@ import type { Observation } from "./liveness.ts";
 
 type ThreadData = Pick<HeartbeatOptions, "podId" | "heartbeatMs" | "stallBeats" | "metadata"> & {
   store: Store;
-  /** The password is a function's, which lives on the main thread. */
+  /** True if the password is a function, which lives on the main thread. */
   asksPassword: boolean;
   pulse: SharedArrayBuffer;
 };
@@ -21,7 +21,7 @@ type ThreadOrder = "stop" | { password: string } | { refused: string };
 const aliveSlot = 0;
 const abandonedSlot = 1;
 
-/** Writes what the heartbeat reads. Made by the main thread. */
+/** The main thread's side of the memory that the heartbeat thread reads. */
 export type PulseWriter = {
   readonly memory: SharedArrayBuffer;
   reportAlive(): void;
@@ -38,7 +38,7 @@ export function createPulse(): PulseWriter {
   };
 }
 
-/** Starts the heartbeat on a thread of its own, with a connection of its own. */
+/** Starts the heartbeat on its own thread, with its own connection. */
 export function startHeartbeatThread(
   options: Omit<HeartbeatOptions, "database" | "clock" | "pulse" | "onStall"> & {
     store: Store;
@@ -61,8 +61,8 @@ export function startHeartbeatThread(
   const start = () => {
     const worker = new Worker(threadFile("heartbeat-thread"), {
       workerData: data,
-      // Flags of the program, such as --input-type, may make no sense for a file of ours. Node 22
-      // would say in each thread that its SQLite is experimental.
+      // Flags of the program, such as --input-type, may not fit this file. Node 22 would warn in
+      // each thread that its SQLite is experimental.
       execArgv: ["--disable-warning=ExperimentalWarning"],
     });
     worker.on("message", (message: ThreadMessage) => {
@@ -71,7 +71,7 @@ export function startHeartbeatThread(
       else void sendPassword(worker, password!);
     });
     worker.on("error", (error) => options.onError(`the heartbeat thread died: ${error.message}`));
-    // A pod without a heart looks dead to the others, so a thread that died is replaced.
+    // A pod without a heartbeat looks dead to the others, so a thread that died is replaced.
     worker.once("exit", () => {
       if (!stopped) cancelRestart = systemClock.after(heartbeatMs, () => (running = start()));
     });
@@ -103,8 +103,8 @@ async function sendPassword(
   worker.postMessage(order);
 }
 
-// Not awaited: `require` of the package loads this file too, and takes no module that waits. What is
-// thrown ends the thread all the same.
+// Not awaited: `require` of the package loads this file too, and rejects modules with a top-level
+// await. An error still ends the thread.
 if (parentPort && isThreadData(workerData)) void beatOnThisThread(parentPort, workerData);
 
 function isThreadData(data: unknown): data is ThreadData {
@@ -142,7 +142,8 @@ async function beatOnThisThread(
     onBeat: (seen) => post({ seen }),
     onError: (error) => post({ error }),
     onStall: () => {
-      // Written here and now: a thread's `process.stderr` goes through the main thread, which is stuck.
+      // Written synchronously: a thread's `process.stderr` goes through the main thread, which is
+      // blocked.
       writeSync(
         2,
         `flotilla: the event loop of pod ${data.podId} has been blocked for ${data.stallBeats} heartbeats; ending the process so that its tasks go on elsewhere\n`,

@@ -4,11 +4,11 @@ import type { Database } from "../store/database.ts";
 import type { Observation } from "./liveness.ts";
 import { beat, readPods, toPodSeen } from "./sql.ts";
 
-/** What the main thread and the heartbeat share: numbers in memory that both can see. */
+/** Numbers in memory that the main thread and the heartbeat share. */
 export type Pulse = {
-  /** Rises while the main thread runs. */
+  /** Grows while the main thread runs. */
   aliveCount(): number;
-  /** The last claim call that was given up. */
+  /** The last abandoned claim call. */
   abandonedUpTo(): number;
 };
 
@@ -18,10 +18,10 @@ export type HeartbeatOptions = {
   clock: Clock;
   pulse: Pulse;
   heartbeatMs: number;
-  /** Told after every committed beat, with what it saw. */
+  /** Called after every committed beat, with the pods that it read. */
   onBeat: (seen: Observation) => void;
   onError: (message: string) => void;
-  /** The main thread hasn't breathed for this many beats: end the process. */
+  /** After this many beats without a sign of the main thread, `onStall` ends the process. */
   stallBeats: number;
   onStall: () => void;
   metadata?: Readonly<Record<string, unknown>>;
@@ -30,8 +30,8 @@ export type HeartbeatOptions = {
 export type Heartbeat = { stop(): Promise<void> };
 
 /**
- * Raises this pod's beat once per `heartbeatMs`. Runs on a thread of its own with a connection of
- * its own, so that neither a busy event loop nor a full pool makes a healthy pod look dead.
+ * Raises this pod's beat once per `heartbeatMs`. Runs on its own thread with its own connection, so
+ * that neither a busy event loop nor a full pool makes a healthy pod look dead.
  */
 export function startHeartbeat(options: HeartbeatOptions): Heartbeat {
   const { podId, database, clock, pulse, heartbeatMs, stallBeats } = options;
@@ -44,7 +44,8 @@ export function startHeartbeat(options: HeartbeatOptions): Heartbeat {
 
   const once = async (): Promise<void> => {
     const aliveCount = pulse.aliveCount();
-    // Counted in beats and not in time, so that a process that was paused isn't killed on waking.
+    // Counted in beats and not in time, so that a process that was paused is not killed when it
+    // resumes.
     stalledBeats = aliveCount === lastAliveCount ? stalledBeats + 1 : 0;
     lastAliveCount = aliveCount;
     if (stalledBeats >= stallBeats) {

@@ -1,18 +1,18 @@
 /**
- * Who is alive, and who leads, judged by beats alone.
+ * Which pods are alive, and which one leads, judged by beats alone.
  *
- * A pod is silent when its `beat` hasn't changed for the limit on the observer's own monotonic
+ * A pod is silent when its `beat` has not changed for the limit on the observer's own monotonic
  * clock, counting only time between consecutive committed beats of the observer. After a gap in
- * those (the observer was paused, or could read but not write) every count starts anew. So neither
- * a clock step nor an outage makes everybody look dead at once.
+ * those (the observer was paused, or could read but not write) every count starts over. So neither
+ * a clock step nor an outage makes all pods look dead at once.
  */
 export type PodSeen = {
   readonly podId: string;
   readonly birthMs: number;
   readonly status: "up" | "down";
-  /** Rises with every heartbeat. */
+  /** Grows with every heartbeat. */
   readonly beat: number;
-  /** Rises with every recovery pass that the pod finished as leader. */
+  /** Grows with every recovery pass that the pod finished as leader. */
   readonly passes: number;
 };
 
@@ -20,9 +20,9 @@ export type Observation = {
   /** The observer's monotonic time at which its own beat was committed. */
   readonly atMs: number;
   readonly pods: readonly PodSeen[];
-  /** Whether pods have reported on throttles, from which the leader learns. */
+  /** Whether there are throttle reports of pods, from which the leader learns. */
   readonly hasThrottleReports?: boolean;
-  /** Whether there are logs of sessions, which somebody has to own. */
+  /** Whether there are session logs, which need an owner. */
   readonly hasSessions?: boolean;
 };
 
@@ -35,7 +35,7 @@ export type LivenessLimits = {
 export type WatchedPod = PodSeen & {
   /** Counted time since the beat last changed. */
   readonly silentMs: number;
-  /** Counted time since a pass was last finished. */
+  /** Counted time since the last finished pass. */
   readonly idleMs: number;
 };
 
@@ -46,7 +46,7 @@ export type Liveness = {
 
 export const emptyLiveness: Liveness = { lastBeatMs: undefined, pods: new Map() };
 
-/** Pure: what the observer knows after one more committed beat of its own. */
+/** Pure. The observer's state after one more committed beat of its own. */
 export function observe(before: Liveness, seen: Observation, limits: LivenessLimits): Liveness {
   const elapsedMs = before.lastBeatMs === undefined ? 0 : seen.atMs - before.lastBeatMs;
   const gap = elapsedMs > limits.gapMs;
@@ -64,23 +64,25 @@ export function observe(before: Liveness, seen: Observation, limits: LivenessLim
   return { lastBeatMs: seen.atMs, pods };
 }
 
-/** The pods that must be taken for dead, with the beat they stopped at. */
+/** The pods that must be considered dead, with the beat they stopped at. */
 export function silentPods(liveness: Liveness, limits: LivenessLimits): WatchedPod[] {
   return [...liveness.pods.values()].filter((pod) => pod.silentMs >= limits.deadAfterMs);
 }
 
 /**
- * How long a pod that led had been silent when it was seen to lead no more. Undefined where it still
- * beats, so that nothing had to be detected.
+ * How long a former leader had been silent when it was found not to lead any more. Undefined if it
+ * still beats, so that nothing had to be detected.
  */
 export function silenceOf(podId: string, before: Liveness, after: Liveness): number | undefined {
   const known = before.pods.get(podId);
-  const seen = after.pods.get(podId);
-  if (seen?.status === "up") return seen.silentMs > 0 ? seen.silentMs : undefined;
+  const current = after.pods.get(podId);
+  if (current?.status === "up") return current.silentMs > 0 ? current.silentMs : undefined;
   return known && known.silentMs + (after.lastBeatMs ?? 0) - (before.lastBeatMs ?? 0);
 }
 
-/** The oldest pod, by birth then id, that isn't silent and has finished a recovery pass lately. */
+/**
+ * The oldest pod, by birth then id, that is not silent and has recently finished a recovery pass.
+ */
 export function leaderOf(
   liveness: Liveness,
   limits: LivenessLimits,
@@ -91,7 +93,7 @@ export function leaderOf(
       (pod) =>
         pod.status === "up" &&
         pod.silentMs < limits.deadAfterMs &&
-        // A pod whose heart beats while its main thread is stuck leads nobody anywhere.
+        // A pod that beats while its main thread is stuck cannot lead.
         (pod.podId === self || pod.idleMs < limits.deadAfterMs),
     )
     .toSorted(byAge)[0]?.podId;

@@ -4,11 +4,13 @@ import type { PodSeen } from "./liveness.ts";
 
 const podHealth = table("pod");
 
+// No pod has this beat, so a pod that returns is seen to have changed.
+const unknownBeat = -1;
+
 /**
- * One heartbeat, the `count`-th of its process. An upsert, so that a live pod that was marked down or
- * pruned comes back; then with the floor it had, so that a claim it has given up still can't land,
- * and with a beat and a number of its pauses that it never had before, so that neither is taken for
- * unchanged.
+ * One heartbeat, the `count`-th of its process. An upsert, so that a live pod that was marked down
+ * or pruned comes back. It then keeps its floor, so that an abandoned claim still cannot land, and
+ * gets a beat and a pause number that it never had before, so that neither looks unchanged.
  */
 export function beat(podId: string, metadata: string, abandonedUpTo: number, count = 1): Statement {
   return sql`
@@ -19,11 +21,12 @@ export function beat(podId: string, metadata: string, abandonedUpTo: number, cou
 }
 
 /**
- * Every pod that is up or still holds claims, also those whose row is gone. Who holds some is found by
- * stepping along the index from one pod to the next: a planner that takes everything for claimed would
- * read the table else, with every beat. Backwards, because a pod's last claims come last, and what it
- * claimed before is in the way until it is cleaned up. With them comes whether pods have anything to say
- * about throttles, so that whoever leads needn't ask, and whether there were ever sessions.
+ * All pods that are up or still hold claims, including those without a row. Holders are found by
+ * stepping along the index from one pod to the next: a planner that expects most tasks to be
+ * claimed would otherwise read the table with every beat. Backwards, because a pod's newest claims
+ * come last, and its older entries are in the way until they are vacuumed. The rows also say
+ * whether there are throttle reports, so that the leader need not query for them, and whether there
+ * were ever sessions.
  */
 export function readPods(): Statement {
   const tasks = table("task");
@@ -44,9 +47,6 @@ export function readPods(): Statement {
     where pod_id is not null and pod_id not in (select pod_id from ${podHealth})`;
 }
 
-// No pod has this beat, so one that comes back is seen to have moved.
-const unknownBeat = -1;
-
 export function toPodSeen(row: Row): PodSeen {
   return {
     podId: row["pod_id"],
@@ -58,8 +58,8 @@ export function toPodSeen(row: Row): PodSeen {
 }
 
 /**
- * Marks pods down, unless they have beaten since. A row that somebody holds is left for the next
- * pass, because recovery must not wait for whoever that is.
+ * Marks pods down, unless they have sent a beat since. A locked row is left for the next pass,
+ * because recovery must not wait for another transaction.
  */
 export function markDown(pods: readonly PodSeen[]): Statement {
   const silent = rows(
@@ -75,27 +75,29 @@ export function markDown(pods: readonly PodSeen[]): Statement {
       ${forUpdateSkipLocked})`;
 }
 
-/** Whether a pod waits for work. Those who bring some call out only if one does. */
+/** Sets whether a pod is idle. Commits notify only if a pod is. */
 export function updateIdle(podId: string, idle: boolean): Statement {
   return sql`update ${podHealth} set waiting = ${idle ? 1 : 0} where pod_id = ${podId}`;
 }
 
-/** What a pod says of itself: how much it takes on, and why no more. */
+/** Stores a pod's state: its capacity, and why it claims no more. */
 export function updatePodState(podId: string, state: string): Statement {
   return sql`update ${podHealth} set state = ${state} where pod_id = ${podId}`;
 }
 
-/** A pod that leaves says so itself. */
+/** Marks a pod down that leaves by itself. */
 export function markLeft(podId: string): Statement {
   return sql`update ${podHealth} set status = 'down', last_heartbeat = ${now} where pod_id = ${podId}`;
 }
 
-/** Tells the others that this leader has finished a pass. */
+/** Records that this leader has finished a pass. */
 export function finishPass(podId: string): Statement {
   return sql`update ${podHealth} set passes = passes + 1 where pod_id = ${podId}`;
 }
 
-/** Forgets pods that have been down for long. Their claims, if any, are those of an unknown pod. */
+/**
+ * Deletes pods that have been down for long. Their claims, if any, then belong to an unknown pod.
+ */
 export function prunePods(olderThanMs: number): Statement {
   return sql`
     delete from ${podHealth} where pod_id in (
@@ -103,12 +105,12 @@ export function prunePods(olderThanMs: number): Statement {
       where status = 'down' and last_heartbeat < ${now} - ${olderThanMs} ${forUpdateSkipLocked})`;
 }
 
-/** What every pod has said of itself. */
+/** The metadata of all pods. */
 export function knownPods(): Statement {
   return sql`select pod_id, metadata from ${podHealth}`;
 }
 
-/** What pods that are up say of themselves. */
+/** The metadata of live pods. */
 export function livePods(): Statement {
   return sql`select pod_id, metadata from ${podHealth} where status = 'up'`;
 }

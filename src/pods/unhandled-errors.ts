@@ -3,17 +3,17 @@ import process from "node:process";
 import { messageOf } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 
-/** What some code of a user belongs to, also after that has ended. */
+/** The task or turn that user code belongs to, even after that has ended. */
 export type Origin = {
   readonly by: "handler" | "agent";
-  /** The task, or the turn. */
+  /** Log fields of the task, or of the turn. */
   readonly fields: Readonly<Record<string, unknown>>;
   readonly log: Logger;
 };
 
 const origins = new AsyncLocalStorage<Origin>();
 
-/** Runs a handler or an agent so that promises it leaves behind are known to be its. */
+/** Runs a handler or an agent so that its unhandled rejections can be attributed to it. */
 export function runWithOrigin<Result>(origin: Origin, run: () => Result): Result {
   return origins.run(origin, run);
 }
@@ -21,9 +21,9 @@ export function runWithOrigin<Result>(origin: Origin, run: () => Result): Result
 let watchers = 0;
 
 /**
- * A promise that a handler or an agent leaves behind and that rejects is logged with its task or its turn,
- * while a pod watches. Node would end the process, and with it all other work of the pod. What is
- * neither's is left to Node, or to the program's own listener. Gives what ends the watch.
+ * Logs unhandled rejections of handlers and agents with their task or turn, while a pod runs. Node
+ * would end the process, and with it all other work of the pod. Other rejections are left to Node,
+ * or to the program's own listener. Returns a function that stops it.
  */
 export function watchUnhandledRejections(): () => void {
   if (watchers++ === 0) process.on("unhandledRejection", onRejection);
@@ -38,14 +38,14 @@ export function watchUnhandledRejections(): () => void {
 function onRejection(reason: unknown): void {
   const origin = origins.getStore();
   if (origin === undefined) {
-    // Without a listener Node would have thrown it, as an uncaught exception.
+    // Without a listener Node would have thrown it as an uncaught exception.
     if (process.listenerCount("unhandledRejection") === 1) throw reason;
     return;
   }
   const { by, fields, log } = origin;
   const stack = reason instanceof Error ? reason.stack : undefined;
   log.error(
-    { ...fields, error: messageOf(reason), ...(stack && { stack }) },
-    `a promise that ${by === "agent" ? "an agent" : "a handler"} left behind was rejected`,
+    { ...fields, by, error: messageOf(reason), ...(stack && { stack }) },
+    "unhandled rejection in a handler or agent",
   );
 }

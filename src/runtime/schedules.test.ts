@@ -68,7 +68,7 @@ describe("schedules of a config", () => {
 
 describe("what is refused in a config", () => {
   test.each([
-    [[everyMinute, everyMinute], `two with the id "beep"`],
+    [[everyMinute, everyMinute], `two have the id "beep"`],
     [[{ pattern: "* * * * *" }], "made by `schedule(…)`"],
     ["beep", "must be an array"],
     [Array.from({ length: 1_001 }, () => everyMinute), "1000 at most"],

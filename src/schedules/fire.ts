@@ -14,9 +14,11 @@ export type FiringOptions = {
   database: Database;
   clock: Clock;
   ids: Ids;
-  /** Between two passes; what falls due meanwhile gets a timer. */
+  /** The time between two passes; schedules that fall due in between get a timer. */
   everyMs: number;
-  /** Whether this pod takes itself for the leader. It may be wrong: then another has fired first. */
+  /**
+   * Whether this pod believes it is the leader. It may be wrong: then another pod has fired first.
+   */
   leads: () => boolean;
   log?: Logger;
   onFired?: (fired: Fired) => void;
@@ -28,22 +30,25 @@ export type Fired = {
   readonly tasks: number;
   /** Times that got no task, counted up to a hundred. */
   readonly skipped: number;
-  /** How late the last of its tasks is; undefined where there is none. */
+  /** How late the last of its tasks is; undefined if there is none. */
   readonly lagMs: number | undefined;
 };
 
 export type Firing = {
-  /** Fires what is due, if this pod leads. Passes never run side by side: this may be one under way. */
+  /**
+   * Fires due schedules, if this pod leads. Passes never run concurrently: this may return the one
+   * in progress.
+   */
   pass(): Promise<void>;
-  /** Resolves when the pass that is under way, if any, is done; none follows. */
+  /** Resolves when the pass in progress, if any, is done; none follows. */
   stop(): Promise<void>;
 };
 
 const maxDue = 100;
-// What is due beyond this waits for the next pass.
+// Schedules that are due beyond this wait for the next pass.
 const maxReads = 20;
 const maxMovesPerWrite = 50;
-// One write's payloads; a single schedule may always fire.
+// The payloads of one write; a single schedule may always fire.
 const maxCharsPerWrite = 8 * 1024 * 1024;
 
 type PlannedMove = {
@@ -53,9 +58,9 @@ type PlannedMove = {
 };
 
 /**
- * Makes the tasks of schedules whose time has come. The row alone says what, and the store's clock
- * says when. Reads what is due, decides, and commits each decision only where the row is still as it
- * was read: two leaders, or one that wakes up late, fire no more than one would.
+ * Creates the tasks of schedules whose time has come. The row alone determines what, and the
+ * store's clock when. It reads due rows, decides, and commits each decision only if the row is
+ * unchanged. So two leaders, or a late one, fire no more than one would.
  */
 export function createFiring(options: FiringOptions): Firing {
   const { podId, database, clock, ids, everyMs, leads, log = silentLogger } = options;
@@ -64,7 +69,7 @@ export function createFiring(options: FiringOptions): Firing {
   let cancelTimer = () => {};
   let stopped = false;
 
-  /** A move that the store refuses is refused alone; the others of its batch are made. */
+  /** A move that the store refuses fails alone; the others of its batch are made. */
   const commit = batcher(
     async (moves: ScheduleMove[]): Promise<boolean[]> => {
       const ordered = moves.toSorted((a, b) => (a.scheduleId < b.scheduleId ? -1 : 1));
@@ -86,14 +91,14 @@ export function createFiring(options: FiringOptions): Firing {
     const { scheduleId, tasks, error } = move;
     const startedMs = clock.monotonic();
     const made = await commit(move);
-    // Somebody else was first, or what it says was changed: the next look shows it.
+    // Another pod was first, or the schedule was changed: the next read shows it.
     if (!made) return false;
     if (error !== null) {
-      log.error({ pod: podId, schedule: scheduleId, error }, "a schedule can't be fired");
+      log.error({ pod: podId, schedule: scheduleId, error }, "schedule is broken, not fired");
       return true;
     }
     if (skipped > 0) {
-      log.warn({ pod: podId, schedule: scheduleId, skipped }, "times of a schedule were missed");
+      log.warn({ pod: podId, schedule: scheduleId, skipped }, "schedule times missed");
     }
     if (tasks.length === 0 && skipped === 0) return true;
     const tookMs = clock.monotonic() - startedMs;
@@ -102,7 +107,7 @@ export function createFiring(options: FiringOptions): Firing {
     return true;
   };
 
-  /** Gives whether there may be more that is due. */
+  /** Returns whether more schedules may be due. */
   const fireDue = async (): Promise<boolean> => {
     const rows = await database.read(readDue(everyMs, maxDue));
     if (rows.length === 0) return false;
@@ -112,10 +117,14 @@ export function createFiring(options: FiringOptions): Firing {
     const decided = due.map((row) => planMove(row, nowMs, ids));
     let moved = 0;
     for (const part of inParts(decided)) {
-      const done = await Promise.allSettled(part.map((seen) => carryOut(seen, nowMs)));
+      const done = await Promise.allSettled(part.map((planned) => carryOut(planned, nowMs)));
       for (const each of done) {
         if (each.status === "fulfilled") moved += each.value ? 1 : 0;
-        else log.warn({ pod: podId, error: messageOf(each.reason) }, "a schedule wasn't fired");
+        else
+          log.warn(
+            { pod: podId, error: messageOf(each.reason) },
+            "schedule not fired, retrying with the next pass",
+          );
       }
     }
     const coming = rows.slice(due.length).map((row) => Number(row["next_at"]));
@@ -136,7 +145,7 @@ export function createFiring(options: FiringOptions): Firing {
       while (leads() && !stopped && reads++ < maxReads && (await fireDue()));
     } catch (error) {
       // The next pass finds all of it again.
-      log.warn({ pod: podId, error: messageOf(error) }, "looking for due schedules failed");
+      log.warn({ pod: podId, error: messageOf(error) }, "reading due schedules failed");
     }
   };
 
@@ -158,7 +167,12 @@ export function createFiring(options: FiringOptions): Firing {
   };
 }
 
-/** What to write about a row that is due. What is wrong with it is written too, and stops it. */
+/** The key of a time's task: readable, and it prevents a second task if the time is fired again. */
+export function scheduleKeyOf(scheduleId: string, atMs: number): string {
+  return `schedule/${scheduleId}/${new Date(atMs).toISOString()}`;
+}
+
+/** Decides the write for a due row. An invalid row gets its error stored, which stops it. */
 function planMove(row: Row, nowMs: number, ids: Ids): PlannedMove {
   const scheduleId: string = row["schedule_id"];
   const seenAtMs = Number(row["next_at"]);
@@ -199,22 +213,17 @@ function planMove(row: Row, nowMs: number, ids: Ids): PlannedMove {
   }
 }
 
-/** Names the task of a time, for people, and so that a time that is fired again makes no second one. */
-export function scheduleKeyOf(scheduleId: string, atMs: number): string {
-  return `schedule/${scheduleId}/${new Date(atMs).toISOString()}`;
-}
-
 function inParts(all: readonly PlannedMove[]): PlannedMove[][] {
   const parts: PlannedMove[][] = [];
   let chars = maxCharsPerWrite;
-  for (const seen of all) {
-    const { tasks } = seen.move;
+  for (const planned of all) {
+    const { tasks } = planned.move;
     chars += (tasks[0]?.payload.length ?? 0) * tasks.length;
     if (chars > maxCharsPerWrite || parts.length === 0) {
       parts.push([]);
       chars = (tasks[0]?.payload.length ?? 0) * tasks.length;
     }
-    parts.at(-1)!.push(seen);
+    parts.at(-1)!.push(planned);
   }
   return parts;
 }

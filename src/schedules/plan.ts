@@ -1,12 +1,12 @@
 import { yearMs } from "../base/durations.ts";
 import type { Times } from "./times.ts";
 
-/** What becomes of times that came while nobody fired. */
+/** What to do about times that came while no pod fired. */
 export type Missed = "skip" | "once" | "all";
 
 export const missedPolicies: readonly Missed[] = ["skip", "once", "all"];
 
-/** An interval shorter than the leader's passes couldn't be kept. */
+/** An interval shorter than the leader's passes could not be kept. */
 export const everyRange = { min: 1_000, max: yearMs };
 
 /** What to do about a schedule now. */
@@ -19,23 +19,23 @@ export type Plan = {
 };
 
 export type Due = {
-  /** The next time as the row says it; 0 where it isn't worked out, null where there is none. */
+  /** The row's next time; 0 if it is not computed yet, null if there is none. */
   readonly nextAtMs: number | null;
   readonly afterMs: number;
   readonly missed: Missed;
-  /** No more than so many tasks, though more times were missed. */
+  /** The most tasks to create, even if more times were missed. */
   readonly most?: number;
 };
 
-/** So many times are fired, and counted, for one schedule at once. */
+/** The most times of one schedule that are fired, and counted, at once. */
 export const maxTimes = 100;
-// Somebody has to take over from a leader that dies, and no time should be lost by that.
+// Another pod has to take over from a leader that dies, and no time should be lost by that.
 const graceMs = 60_000;
 
 /**
- * Decides; never does. A time is missed if another one has come since, or if it is a minute late and
- * so not merely waiting for its leader. `skip` fires the last time unless it was missed too, `once`
- * fires the last time however late, and `all` fires them one by one, the oldest hundred at most.
+ * Pure. A time is missed if another one has come since, or if it is more than a minute late and so
+ * not merely waiting for a leader. `skip` fires the last time unless it was missed too, `once`
+ * fires the last time however late, and `all` fires them one by one, at most the oldest hundred.
  */
 export function planOf(times: Times, row: Due, nowMs: number): Plan {
   const first = row.nextAtMs === 0 ? times.next(row.afterMs) : row.nextAtMs;

@@ -6,21 +6,21 @@ import type { NewTask } from "../tasks/sql/enqueue.ts";
 import type { Missed } from "./plan.ts";
 import { everyMsOf, nextTime } from "./times.ts";
 
-/** What is said of each task that a schedule makes. */
+/** The stored options of each task that a schedule creates. */
 export type TaskOptions = {
   readonly priority?: number;
   readonly attempts?: number;
   readonly tenant?: string;
-  /** The limit by key that its tasks fall under, as a scope. */
+  /** The scope of the limit by key that its tasks count against. */
   readonly group?: string;
 };
 
-/** A schedule, as it is stored. */
+/** A schedule in its public form. */
 export type Schedule = {
   readonly scheduleId: string;
-  /** The name of the task that it makes. */
+  /** The name of the task that it creates. */
   readonly name: string;
-  /** When, as a cron pattern in a time zone; both null where it comes every so many milliseconds. */
+  /** A cron pattern in a time zone; both null if the schedule has an interval. */
   readonly pattern: string | null;
   readonly zone: string | null;
   readonly everyMs: number | null;
@@ -28,14 +28,14 @@ export type Schedule = {
   readonly options: TaskOptions;
   readonly missed: Missed;
   /**
-   * `ended`: its pattern has no time any more. `broken`: it can't be fired, and `error` says why; what
-   * is put in its place goes on.
+   * `ended`: its pattern has no more times. `broken`: it cannot be fired, and `error` says why;
+   * storing a new definition repairs it.
    */
   readonly state: "active" | "paused" | "ended" | "broken";
-  /** Rises with every change of what it says. */
+  /** Grows with every change of its definition. */
   readonly revision: number;
   readonly nextAtMs: number | null;
-  /** The last time that was fired, and the task that it made. */
+  /** The last time that was fired, and the task that it created. */
   readonly lastAtMs: number | null;
   readonly lastTaskId: string | null;
   readonly error: string | null;
@@ -43,6 +43,10 @@ export type Schedule = {
   readonly updatedAtMs: number;
 };
 
+/** A time of a schedule, and the key of its task. */
+type Timed = { readonly atMs: number; readonly key: string };
+
+/** Converts a row of `schedule` to its public form. */
 export function toSchedule(row: Row): Schedule {
   const { error, nextAtMs } = whatComes(row);
   const paused = Number(row["paused"]) === 1;
@@ -64,30 +68,9 @@ export function toSchedule(row: Row): Schedule {
   };
 }
 
-function whenOf(pattern: string, zone: string): Pick<Schedule, "pattern" | "zone" | "everyMs"> {
-  const everyMs = everyMsOf(pattern);
-  return everyMs === null ? { pattern, zone, everyMs } : { pattern: null, zone: null, everyMs };
-}
-
-/** A schedule whose next time the leader hasn't worked out yet shows it all the same. */
-function whatComes(row: Row): { error: string | null; nextAtMs: number | null } {
-  const stored = numberOrNull(row["next_at"]);
-  if (row["error"] !== null) return { error: row["error"], nextAtMs: null };
-  if (stored !== 0) return { error: null, nextAtMs: stored };
-  try {
-    const nextAtMs = nextTime(row["pattern"], row["zone"], Number(row["after_at"]));
-    return { error: null, nextAtMs };
-  } catch (error) {
-    return { error: error instanceof Error ? error.message : String(error), nextAtMs: null };
-  }
-}
-
-/** A time of a schedule, and what its task is named by. */
-type Timed = { readonly atMs: number; readonly key: string };
-
 /**
- * The task of one time of a schedule, or of none of them, from its row alone; throws what is wrong
- * with the row.
+ * Creates the task of one time of a schedule, or of none of them, from its row alone; throws if the
+ * row is invalid.
  */
 export function taskOf(row: Row): (taskId: string, time?: Timed) => NewTask {
   const payload: string = row["payload"];
@@ -113,6 +96,24 @@ export function taskOf(row: Row): (taskId: string, time?: Timed) => NewTask {
     ...(time && { scheduledAtMs: time.atMs }),
     ...(gated && { group, gated }),
   });
+}
+
+function whenOf(pattern: string, zone: string): Pick<Schedule, "pattern" | "zone" | "everyMs"> {
+  const everyMs = everyMsOf(pattern);
+  return everyMs === null ? { pattern, zone, everyMs } : { pattern: null, zone: null, everyMs };
+}
+
+/** Computes the next time of a schedule if the leader has not done so yet. */
+function whatComes(row: Row): { error: string | null; nextAtMs: number | null } {
+  const stored = numberOrNull(row["next_at"]);
+  if (row["error"] !== null) return { error: row["error"], nextAtMs: null };
+  if (stored !== 0) return { error: null, nextAtMs: stored };
+  try {
+    const nextAtMs = nextTime(row["pattern"], row["zone"], Number(row["after_at"]));
+    return { error: null, nextAtMs };
+  } catch (error) {
+    return { error: error instanceof Error ? error.message : String(error), nextAtMs: null };
+  }
 }
 
 function mustParse(what: string, text: string): unknown {

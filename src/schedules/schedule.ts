@@ -9,7 +9,7 @@ import type { TaskOptions } from "./rows.ts";
 import type { Definition } from "./sql.ts";
 import { everyPatternOf, timesOf } from "./times.ts";
 
-/** What the tasks of a schedule may be told; their key and their time are the schedule's. */
+/** The options of a schedule's tasks; the schedule itself sets their key and time. */
 export type ScheduledOptions = Pick<
   EnqueueOptions,
   Extract<keyof EnqueueOptions, (typeof optionNames)[number]>
@@ -17,14 +17,17 @@ export type ScheduledOptions = Pick<
 
 type When =
   | {
-      /** Cron: minute, hour, day of month, month, day of week; with seconds before or years after. */
+      /**
+       * Cron: minute, hour, day of month, month, day of week; optionally with seconds before or
+       * years after.
+       */
       pattern: string;
-      /** The time zone that the pattern is in, as in `Europe/Berlin`. Default `UTC`. */
+      /** The time zone of the pattern, such as `Europe/Berlin`. Default `UTC`. */
       zone?: string;
       everyMs?: undefined;
     }
   | {
-      /** Every so many milliseconds, counted from 1970: 300,000 is at :00, :05, :10. */
+      /** An interval in milliseconds, counted from 1970: 300,000 is at :00, :05, :10. */
       everyMs: number;
       pattern?: undefined;
       zone?: undefined;
@@ -32,8 +35,8 @@ type When =
 
 type Further = {
   /**
-   * What becomes of times that nobody fired, as no pod was there: `once` (default) makes one task for
-   * all of them, `skip` none, `all` one each, the oldest hundred at most.
+   * What to do about times that were not fired because no pod was up: `once` (default) creates one
+   * task for all of them, `skip` none, `all` one each, at most the oldest hundred.
    */
   missed?: Missed;
   options?: ScheduledOptions;
@@ -41,13 +44,13 @@ type Further = {
 
 type Given<Input> = null extends Input ? { input?: Input } : { input: Input };
 
-/** Which task, with what, and when. */
+/** The task, its input, and its times. */
 export type ScheduleOf<T extends TaskContract> = { task: T } & Given<InputOf<T>> & When & Further;
 
-/** The same for a task whose contract isn't at hand. */
+/** Like `ScheduleOf`, for a task whose contract is not available. */
 export type ScheduleOfName = { name: string; input?: unknown } & When & Further;
 
-/** A schedule that was declared. It is stored by `schedules.put`, or by a pod that has it in its config. */
+/** A declared schedule. It is stored by `schedules.put`, or by a pod that has it in its config. */
 export type ScheduleDeclaration = {
   readonly scheduleId: string;
   readonly task: TaskContract | string;
@@ -62,7 +65,9 @@ const optionNames = ["priority", "attempts", "tenant", "concurrencyKey"] as cons
 const scheduleNames = ["task", "name", "input", "pattern", "zone", "everyMs", "missed", "options"];
 const idPattern = /^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}$/;
 
-/** Declares a schedule: `schedule("nightly", { task: report, input, pattern: "0 3 * * *", zone })`. */
+/**
+ * Declares a schedule: `schedule("nightly", { task: report, input, pattern: "0 3 * * *", zone })`.
+ */
 export function schedule<T extends TaskContract>(
   scheduleId: string,
   given: ScheduleOf<T>,
@@ -134,7 +139,7 @@ function checkedPattern(
   return text;
 }
 
-/** Checks the input as enqueueing would, and gives what is stored. */
+/** Checks the input as an enqueue would, and returns the stored definition. */
 export async function definitionOf(
   declared: ScheduleDeclaration,
   parts: { ids: Ids; maxPayloadBytes: number },

@@ -35,30 +35,33 @@ import { timesOf } from "./times.ts";
 export type SchedulePage = { readonly schedules: Schedule[]; readonly next: string | null };
 
 export type ScheduleListOptions = {
-  /** The `next` of the page before. */
+  /** The `next` of the previous page. */
   cursor?: string;
   /** 1 to 1,000. Default 100. */
   limit?: number;
 };
 
-/** What can be done with schedules, by producers, pods, servers and the command line. */
+/** The operations on schedules, for producers, pods, servers and the command line. */
 export type Schedules = {
-  /** Stores what a schedule says. What says so already is left alone; what is paused stays paused. */
+  /**
+   * Stores a schedule's definition. An equal definition is left unchanged; a paused schedule stays
+   * paused.
+   */
   put(declared: ScheduleDeclaration): Promise<Schedule>;
   put<T extends TaskContract>(scheduleId: string, given: ScheduleOf<T>): Promise<Schedule>;
   put(scheduleId: string, given: ScheduleOfName): Promise<Schedule>;
   get(scheduleId: string): Promise<Schedule | undefined>;
-  /** A page, in order of their ids. */
+  /** A page, ordered by id. */
   list(options?: ScheduleListOptions): Promise<SchedulePage>;
-  /** Its next times, in milliseconds since 1970: 5 of them, or as many as were asked for. */
+  /** Its next times, in milliseconds since 1970: 5 by default. */
   upcoming(scheduleId: string, count?: number): Promise<number[]>;
-  /** Fires no more until it is resumed. */
+  /** Stops firing until it is resumed. */
   pause(scheduleId: string): Promise<Schedule>;
-  /** Goes on with the next time from now; those of the pause are passed over. */
+  /** Continues with the next time from now; times during the pause are skipped. */
   resume(scheduleId: string): Promise<Schedule>;
-  /** Makes a task now, besides those of its times. */
+  /** Creates a task now, in addition to those of its times. */
   fire(scheduleId: string): Promise<{ readonly taskId: string }>;
-  /** Gives whether there was one. The tasks that it has made stay. */
+  /** Returns whether it existed. The tasks that it has created stay. */
   remove(scheduleId: string): Promise<boolean>;
 };
 
@@ -68,14 +71,28 @@ export type SchedulesParts = {
   random: Random;
   ids: Ids;
   maxPayloadBytes?: number;
-  /** Told after a task was stored here, so that a pod in this process needn't wait for a hint. */
+  /**
+   * Called after a task was stored here, so that a pod in this process claims without waiting for a
+   * notification.
+   */
   onEnqueued?: () => void;
 };
 
-const upcomingRange = { min: 1, max: 100 };
-// They come with their pods, which all bring the same.
-const maxDeclared = 1_000;
+export type PutOptions = Pick<RetryOptions, "limitMs" | "codes"> & {
+  /**
+   * True for a pod's declared schedules. After a lost answer, a missing one is stored again, and a
+   * different one was changed since and is left alone. Otherwise both cases throw
+   * `unknown_outcome`.
+   */
+  declares?: boolean;
+};
 
+const upcomingRange = { min: 1, max: 100 };
+// Every pod stores its declared schedules when it starts.
+const maxDeclared = 1_000;
+const definitionColumns = ["name", "pattern", "zone", "payload", "options", "missed"] as const;
+
+/** Creates the operations on schedules. */
 export function createSchedules(parts: SchedulesParts): Schedules {
   const { database, clock, random, ids, onEnqueued } = parts;
 
@@ -88,7 +105,7 @@ export function createSchedules(parts: SchedulesParts): Schedules {
     return row ?? missing(scheduleId);
   };
 
-  /** Pauses or resumes what is there, unless it was changed since it was looked at. */
+  /** Pauses or resumes a schedule, unless it was changed since it was read. */
   const change = async (
     scheduleId: string,
     paused: 0 | 1,
@@ -138,7 +155,7 @@ export function createSchedules(parts: SchedulesParts): Schedules {
       const { nextAtMs, state } = toSchedule(row);
       const times = timesOf(row["pattern"], row["zone"]);
       const upcoming: number[] = [];
-      // While it is paused these are the times that it would have if it were resumed now.
+      // While it is paused, these are the times that it would have if it were resumed now.
       let next = state === "paused" ? times.next(Number(row["now_at"])) : nextAtMs;
       while (next !== null && upcoming.length < count) {
         upcoming.push(next);
@@ -163,22 +180,13 @@ export function createSchedules(parts: SchedulesParts): Schedules {
       const [row] = await database.read(getSchedules([scheduleId]));
       if (!row) return false;
       const { tables, repeated } = await send(removeSchedule(toSchedule(row)));
-      // It was there, and an earlier send may have removed it.
+      // It existed, and an earlier send may have removed it.
       return tables[0]!.length > 0 || repeated;
     },
   };
 }
 
-export type PutOptions = Pick<RetryOptions, "limitMs" | "codes"> & {
-  /**
-   * A pod brings what its code declares: where an answer was lost, one that isn't there is made again, and
-   * one that says something else was changed since and is left alone. Without it, both are told as
-   * `unknown_outcome`.
-   */
-  declares?: boolean;
-};
-
-/** Stores what several schedules say, in one transaction and in one order. */
+/** Stores the definitions of several schedules, in one transaction and in one order. */
 export async function putAll(
   declared: readonly ScheduleDeclaration[],
   parts: SchedulesParts,
@@ -192,21 +200,22 @@ export async function putAll(
   const ordered = definitions.toSorted((a, b) => (a.scheduleId < b.scheduleId ? -1 : 1));
   const wanted = getSchedules(ordered.map(({ scheduleId }) => scheduleId));
   const options = { clock, random, ...retryOptions };
-  // A pod that starts waits for a store that is busy or away; a caller hears of it.
+  // A starting pod waits for a busy or unavailable store; other callers get the error.
   const readStored = async () =>
     declares
       ? (await writeUntilKnown(database, [wanted], options)).tables[0]!
       : await database.read(wanted);
   for (;;) {
     const seen = byId(await readStored());
-    const putting = (those: readonly Definition[]) => [
-      ...those.map((each) => {
+    const putting = (definitions: readonly Definition[]) => [
+      ...definitions.map((each) => {
         const row = seen.get(each.scheduleId);
         return putSchedule(each, row && toSchedule(row));
       }),
       wanted,
     ];
-    // One that wasn't there and isn't there now may have been made, and removed since.
+    // A schedule that did not exist before and does not now may have been created, and removed
+    // since.
     const again = () =>
       putting(declares ? ordered : ordered.filter(({ scheduleId }) => seen.has(scheduleId)));
     const { tables, repeated } = await writeUntilKnown(database, putting(ordered), {
@@ -229,17 +238,7 @@ export async function putAll(
   }
 }
 
-function byId(rows: readonly Row[]): Map<string, Row> {
-  return new Map(rows.map((row) => [row["schedule_id"] as string, row]));
-}
-
-const definitionColumns = ["name", "pattern", "zone", "payload", "options", "missed"] as const;
-
-function isDefinedAs(row: Row, given: Definition): boolean {
-  return definitionColumns.every((each) => row[each] === given[each]);
-}
-
-/** Refuses what a config can't mean. */
+/** Throws unless the value is a list of declared schedules with unique ids. */
 export function checkSchedules(declared: unknown): asserts declared is ScheduleDeclaration[] {
   if (!Array.isArray(declared) || declared.length > maxDeclared) {
     throw new FlotillaError(
@@ -253,10 +252,18 @@ export function checkSchedules(declared: unknown): asserts declared is ScheduleD
       throw new FlotillaError("invalid_option", "schedules: each must be made by `schedule(…)`");
     }
     if (seen.has(each.scheduleId)) {
-      throw new FlotillaError("invalid_option", `schedules: two with the id "${each.scheduleId}"`);
+      throw new FlotillaError("invalid_option", `schedules: two have the id "${each.scheduleId}"`);
     }
     seen.add(each.scheduleId);
   }
+}
+
+function byId(rows: readonly Row[]): Map<string, Row> {
+  return new Map(rows.map((row) => [row["schedule_id"] as string, row]));
+}
+
+function isDefinedAs(row: Row, given: Definition): boolean {
+  return definitionColumns.every((each) => row[each] === given[each]);
 }
 
 function missing(scheduleId: string): never {

@@ -18,24 +18,13 @@ import {
 const schedules = table("schedule");
 const tasks = table("task");
 
-/** When a row was changed: later with each change, also within a millisecond, so that it tells two apart. */
-const changedAt = sql`case when ${schedules}.last_update < ${now} then ${now}
-  else ${schedules}.last_update + 1 end`;
-
-/** What is due, and what will be within a moment, with the store's time. Found by an index. */
-export function readDue(aheadMs: number, count: number): Statement {
-  return sql`
-    select schedule_id, name, pattern, zone, payload, options, missed, revision, after_at, next_at,
-      ${now} as now_at
-    from ${schedules} where paused = 0 and next_at <= ${now} + ${aheadMs}
-    order by next_at ${limit(count)}`;
-}
-
-/** Moves a schedule on from where it was seen, and makes the tasks of the times that were passed. */
+/**
+ * Moves a schedule on from the state that was read, and creates the tasks of the times that passed.
+ */
 export type ScheduleMove = {
   readonly scheduleId: string;
   readonly seen: { readonly nextAtMs: number; readonly revision: number };
-  /** No other move's, ever. */
+  /** Unique for every move. */
   readonly mark: string;
   readonly afterMs: number;
   readonly nextAtMs: number | null;
@@ -45,10 +34,44 @@ export type ScheduleMove = {
   readonly tasks: readonly NewTask[];
 };
 
+/** The stored definition of a schedule. */
+export type Definition = {
+  readonly scheduleId: string;
+  readonly name: string;
+  readonly pattern: string;
+  readonly zone: string;
+  readonly payload: string;
+  readonly options: string;
+  readonly missed: string;
+};
+
+/** A schedule as it was read, so that a repeated send does not overwrite a later change. */
+export type SeenSchedule = {
+  readonly scheduleId: string;
+  readonly createdAtMs: number;
+  readonly updatedAtMs: number;
+};
+
 /**
- * A compare-and-set: moved is what still is as it was seen. Whoever comes second, or late, changes
- * nothing. A row that somebody else holds is left for the next pass, because one transaction that
- * idles must not keep all other schedules from being fired.
+ * When a row was changed: it grows with each change, even within a millisecond, so that two changes
+ * differ.
+ */
+const changedAt = sql`case when ${schedules}.last_update < ${now} then ${now}
+  else ${schedules}.last_update + 1 end`;
+
+/** The schedules that are due now or within `aheadMs`, with the store's time. Uses an index. */
+export function readDue(aheadMs: number, count: number): Statement {
+  return sql`
+    select schedule_id, name, pattern, zone, payload, options, missed, revision, after_at, next_at,
+      ${now} as now_at
+    from ${schedules} where paused = 0 and next_at <= ${now} + ${aheadMs}
+    order by next_at ${limit(count)}`;
+}
+
+/**
+ * A compare-and-set: only rows that are unchanged since the read are moved. A second or late writer
+ * changes nothing. A locked row is left for the next pass, because one idle transaction must not
+ * keep all other schedules from being fired.
  */
 export function moveSchedules(moves: readonly ScheduleMove[]): Statement {
   const moved = rows(
@@ -95,7 +118,7 @@ export function moveSchedules(moves: readonly ScheduleMove[]): Statement {
     })}`;
 }
 
-/** The tasks of those moves that were made in this transaction. */
+/** Inserts the tasks of those moves that this transaction has made. */
 export function insertFired(moves: readonly ScheduleMove[]): Statement {
   const marks = rows(
     { task_id: "text", schedule_id: "text", mark: "text" },
@@ -112,21 +135,10 @@ export function insertFired(moves: readonly ScheduleMove[]): Statement {
   );
 }
 
-/** What a schedule says, as it is stored. */
-export type Definition = {
-  readonly scheduleId: string;
-  readonly name: string;
-  readonly pattern: string;
-  readonly zone: string;
-  readonly payload: string;
-  readonly options: string;
-  readonly missed: string;
-};
-
 /**
- * Stores what a schedule says in place of what was seen, unless the row says so already: then nothing
- * changes, however many send it and however often. Another pattern or zone begins anew, from now; a
- * schedule that was paused stays so.
+ * Stores a definition in place of the one that was read, unless the row is equal already: then
+ * nothing changes, however often it is sent. A different pattern or zone starts over, from now; a
+ * paused schedule stays paused.
  */
 export function putSchedule(given: Definition, seen: SeenSchedule | undefined): Statement {
   const { scheduleId, name, pattern, zone, payload, options, missed } = given;
@@ -171,37 +183,20 @@ export function listSchedules(after: string, count: number): Statement {
     order by schedule_id`;
 }
 
-/** A schedule as it was read, so that what is sent again doesn't change what is there by then. */
-export type SeenSchedule = {
-  readonly scheduleId: string;
-  readonly createdAtMs: number;
-  readonly updatedAtMs: number;
-};
-
-/** It is the same schedule, whatever it says by now. */
-function isSame({ scheduleId, createdAtMs }: SeenSchedule): Statement {
-  return sql`schedule_id = ${scheduleId} and created_at = ${createdAtMs}`;
-}
-
-/** It is the same, and is as it was seen, but for having been fired. */
-function isUnchanged(seen: SeenSchedule): Statement {
-  return sql`${isSame(seen)} and last_update = ${seen.updatedAtMs}`;
-}
-
 export function pauseSchedule(seen: SeenSchedule): Statement {
   return sql`
     update ${schedules} set paused = 1, last_update = ${changedAt}
     where ${isUnchanged(seen)} and paused = 0`;
 }
 
-/** What came while it was paused is passed over: it goes on from now. */
+/** Times during the pause are skipped: it continues from now. */
 export function resumeSchedule(seen: SeenSchedule): Statement {
   return sql`
     update ${schedules} set paused = 0, after_at = ${now}, next_at = 0, last_update = ${changedAt}
     where ${isUnchanged(seen)} and paused = 1`;
 }
 
-/** The first answer has the row if it was there to be removed. */
+/** The first answer has the row if it existed. */
 export function removeSchedule(seen: SeenSchedule): Statement[] {
   return [
     sql`select schedule_id from ${schedules} where ${isSame(seen)} ${lockForUpdate}`,
@@ -209,11 +204,27 @@ export function removeSchedule(seen: SeenSchedule): Statement[] {
   ];
 }
 
-/** Makes a task of what a schedule says, while it says so. The last answer has its row if it is there. */
+/**
+ * Creates a task from a schedule, if the schedule is unchanged. The last answer has the task's row
+ * if it is stored.
+ */
 export function fireSchedule(seen: SeenSchedule, task: NewTask): Statement[] {
   return [
     sql`select schedule_id from ${schedules} where ${isUnchanged(seen)} ${lockForUpdate}`,
     insertTasks([task], sql`exists (select 1 from ${schedules} where ${isUnchanged(seen)})`),
     sql`select task_id from ${tasks} where task_id = ${task.taskId}`,
   ];
+}
+
+/** The condition that it is the same schedule, whatever its definition is by now. */
+function isSame({ scheduleId, createdAtMs }: SeenSchedule): Statement {
+  return sql`schedule_id = ${scheduleId} and created_at = ${createdAtMs}`;
+}
+
+/**
+ * The condition that it is the same schedule and unchanged since the read, except for having been
+ * fired.
+ */
+function isUnchanged(seen: SeenSchedule): Statement {
+  return sql`${isSame(seen)} and last_update = ${seen.updatedAtMs}`;
 }

@@ -3,16 +3,16 @@ import { FlotillaError, messageOf } from "../base/errors.ts";
 import { everyRange } from "./plan.ts";
 
 /**
- * When a pattern's times are. Pure: a pattern and a zone give the same times to whoever asks, so that
- * any leader goes on where another has stopped.
+ * The times of a pattern. Pure: a pattern and a zone always give the same times, so that any leader
+ * can continue where another has stopped.
  *
- * A pattern is cron (five fields; a sixth before them for seconds, a seventh after them for years), a
- * nickname such as `@daily`, or `@every 300000`: that many milliseconds, counted from 1970.
+ * A pattern is cron (five fields; a sixth before them for seconds, a seventh after them for years),
+ * a nickname such as `@daily`, or `@every 300000`: that many milliseconds, counted from 1970.
  */
 export type Times = {
-  /** The first time after this one; null where there is none. */
+  /** The first time after this one; null if there is none. */
   next(afterMs: number): number | null;
-  /** The last time up to this one; null where there is none. */
+  /** The last time up to this one; null if there is none. */
   last(untilMs: number): number | null;
 };
 
@@ -26,12 +26,12 @@ export function everyPatternOf(everyMs: number): string {
   return `@every ${everyMs}`;
 }
 
-/** The first time of a pattern after a moment; null where there is none. */
+/** The first time of a pattern after a moment; null if there is none. */
 export function nextTime(pattern: string, zone: string, afterMs: number): number | null {
   return timesOf(pattern, zone).next(afterMs);
 }
 
-/** The times of a pattern in a zone, or an error that says what is wrong with them and where. */
+/** Parses a pattern in a zone; throws what is wrong and in which field. */
 export function timesOf(pattern: string, zone: string): Times {
   checkZone(zone);
   if (typeof pattern !== "string" || pattern.length > maxPatternChars) {
@@ -45,7 +45,7 @@ export function timesOf(pattern: string, zone: string): Times {
   return cronTimes(text, zone);
 }
 
-/** The interval that a pattern stands for; null where it stands for none. */
+/** The interval of an `@every` pattern; null for other patterns. */
 export function everyMsOf(pattern: string): number | null {
   const everyMs = Number(everyPattern.exec(pattern.trim())?.[1] ?? Number.NaN);
   return everyMs >= everyRange.min && everyMs <= everyRange.max ? everyMs : null;
@@ -66,11 +66,11 @@ function cronTimes(text: string, zone: string): Times {
   return {
     next(afterMs) {
       const found = cron.nextRun(new Date(afterMs))?.getTime() ?? null;
-      // Whoever asks for the next time again and again must get on, or he would never come to an end.
+      // Each next time must be later. Otherwise a caller's loop over times would never end.
       if (found === null || found > afterMs) return found;
       throw new FlotillaError("internal", `${text} in ${zone}: ${found} isn't after ${afterMs}`);
     },
-    // It gives what comes before a moment, and times are whole seconds.
+    // `previousRuns` returns times strictly before a moment, and times are whole seconds.
     last: (untilMs) => {
       const secondMs = Math.floor(untilMs / 1_000) * 1_000;
       return cron.previousRuns(1, new Date(secondMs + 1_000))[0]?.getTime() ?? null;
@@ -93,12 +93,12 @@ function parse(text: string, zone: string): Cron {
   }
 }
 
-/** No function is given to it, so it sets no timer: it only knows times. */
+/** Without a function, croner sets no timer: it only computes times. */
 function cronOf(text: string, zone: string): Cron {
   return new Cron(text, { paused: true, timezone: zone });
 }
 
-/** The first field that is refused though all others are `*`. */
+/** The first field that is refused if all others are `*`. */
 function invalidField(fields: readonly string[], zone: string): FlotillaError | undefined {
   const names = fields.length === 5 ? fieldNames.slice(1, 6) : fieldNames.slice(0, fields.length);
   for (const [at, value] of fields.entries()) {

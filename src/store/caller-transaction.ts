@@ -6,7 +6,7 @@ import { type Dialect, type Query, renderAll, type Value } from "./sql.ts";
 import { sqliteDialect } from "./sqlite/dialect.ts";
 
 export function sqliteTransaction(handle: unknown): CallerTransaction {
-  // The caller's SQLite may be older than ours, so the spelling that every version knows is used.
+  // The caller's SQLite may be older than ours, so use the form that every version supports.
   return callerTransaction(handle, { dialect: sqliteDialect({ jsonbEach: false }) });
 }
 
@@ -22,9 +22,8 @@ export function postgresTransaction(
 }
 
 /**
- * The caller's own connection as a place to write: what is written there commits or vanishes with
- * the rest of the caller's transaction. `notify` tells others of new work, where there is such a
- * thing, when the caller commits.
+ * Writes on the caller's own connection: they commit or roll back with the rest of the caller's
+ * transaction. `notify` notifies idle pods, if the database can, when the caller commits.
  */
 function callerTransaction(
   handle: unknown,
@@ -50,7 +49,7 @@ function callerTransaction(
 
 type Send = (query: Query) => Promise<unknown[]>;
 
-/** What is asked of each kind of handle is the least that it is known by. */
+/** Recognises each kind of handle by the fewest methods that identify it. */
 function senderOf(handle: unknown): Send {
   if (typeof handle === "object" && handle !== null) {
     if (has(handle, "prepare")) return sqliteSender(handle);
@@ -70,19 +69,19 @@ function has<Name extends string>(handle: object, name: Name): handle is Handle<
 
 type Handle<Name extends string> = Record<Name, (...given: any[]) => any>;
 
-/** `node:sqlite` and `better-sqlite3`, which are called alike. */
+/** `node:sqlite` and `better-sqlite3`, which have the same methods. */
 function sqliteSender(handle: Handle<"prepare">): Send {
   return async ({ text, values }) => handle.prepare(text).all(...(values as Value[]));
 }
 
-/** A client of `pg`. A pool would run each statement on a connection of its choice. */
+/** A client of `pg`. A pool would run each statement on any of its connections. */
 function pgSender(handle: Handle<"query">): Send {
   if (has(handle, "connect") && "totalCount" in handle) {
     throw notATransaction("the pool of pg", "the client that you began the transaction on");
   }
   const isIdle = () => has(handle, "getTransactionStatus") && handle.getTransactionStatus() === "I";
   return async ({ text, values }) => {
-    // A `begin` may be on its way yet; once something that was sent after it is answered, it isn't.
+    // A `begin` may still be in flight. Once a later query is answered, it is not.
     if (isIdle()) await handle.query("");
     if (isIdle()) {
       throw notATransaction("a client of pg without a transaction", "it after you sent `begin`");
@@ -91,7 +90,7 @@ function pgSender(handle: Handle<"query">): Send {
   };
 }
 
-/** A transaction of Kysely, without the plugins that would rename what comes back. */
+/** A transaction of Kysely, without the plugins that would rename result columns. */
 function kyselySender(handle: Handle<"executeQuery">): Send {
   if (!("isTransaction" in handle) || handle.isTransaction !== true) {
     throw notATransaction("Kysely itself", "the `trx` of its transaction()");
@@ -110,7 +109,7 @@ function kyselySender(handle: Handle<"executeQuery">): Send {
     );
 }
 
-/** A transaction of Drizzle. It takes whatever can say which text and values it is. */
+/** A transaction of Drizzle. It accepts any object that returns a text and values. */
 function drizzleSender(handle: Handle<"execute">): Send {
   if (!has(handle, "rollback")) {
     throw notATransaction("Drizzle itself", "the `tx` of its transaction()");
@@ -132,7 +131,7 @@ function notATransaction(what: string, instead: string): FlotillaError {
   );
 }
 
-/** Some wrap what the driver said in an error that quotes the whole statement. */
+/** Some libraries wrap the driver's error in one that quotes the whole statement. */
 function reasonOf(error: unknown): string {
   const cause = error instanceof Error ? error.cause : undefined;
   return messageOf(cause instanceof Error ? cause : error);

@@ -13,92 +13,103 @@ export type Row = Readonly<Record<string, any>>;
 export type Database = {
   /** Reads one statement, without waiting for writes. */
   read(statement: Statement, options?: ReadOptions): Promise<Row[]>;
-  /** Commits statements together or not at all, and gives the rows that each returned. */
+  /** Commits statements in one transaction, and returns the rows of each. */
   write(statements: readonly Statement[], options?: WriteOptions): Promise<Row[][]>;
   /**
-   * Calls back when somebody may have committed something. A hint: calls can be late, lost or vain.
-   * It says `own` only where nobody but this object can have committed since the last hint.
-   * With an address it is called for letters to that address, which those who look for work aren't
-   * told of where the store can tell the two apart. It may bring what `letters` gave with the write.
+   * Calls the listener when a transaction may have committed. Calls can be late, lost or
+   * unnecessary. `whose` is `own` only if no other process can have committed since the last call.
+   * With a channel, the listener is called for envelopes to that address, and subscribers without a
+   * channel are not, if the store can distinguish the two. The call may carry the `payloads` of the
+   * write.
    */
   subscribe(listener: Listener, channel?: string): () => void;
-  /** True where hints cost those who send them, so that those who wait for one must say so. */
+  /**
+   * True if a notification is expensive for its sender, so that only pods that are marked idle are
+   * notified.
+   */
   readonly notifiesOnlyIdle?: boolean;
-  /** The same store in a transaction of the caller's, on a connection of the caller's. */
+  /** The same store in a transaction of the caller, on the caller's connection. */
   within(handle: unknown): CallerTransaction;
   close(): Promise<void>;
-  /** For whoever sends a write again, to say so to those who count. */
+  /** Called by code that retries a write, for metrics. */
   report?(event: StoreEvent): void;
 };
 
 type ReadOptions = {
   /**
-   * It may be one of very many, and large: it waits for others like it, and no other read or write does
-   * for any of them.
+   * For reads that may be many and large: they wait for each other, and no other read or write
+   * waits for them.
    */
   cold?: boolean;
 };
 
-/** The same database for what clients ask to see, whose number nothing here bounds. */
-export function coldReads(database: Database): Database {
-  return { ...database, read: (statement) => database.read(statement, { cold: true }) };
-}
-
 export type Listener = (whose?: "own", payload?: string) => void;
 
 export type WriteOptions = {
-  /** There is something new to claim: those who subscribe elsewhere should be told with the commit. */
+  /**
+   * The write makes tasks ready to claim: subscribers in other processes are notified with the
+   * commit.
+   */
   hint?: boolean;
-  /** Letters were written or taken: whoever listens at these addresses should be told, and nobody else. */
+  /**
+   * Envelopes were written or deleted: listeners of these addresses are notified, and no others.
+   */
   channels?: readonly string[];
-  /** What was left at an address: told along with the hint, where the store can carry it. */
+  /** The envelopes of each address, sent with the notification if the store can carry them. */
   payloads?: ReadonlyMap<string, string>;
-  /** A power cut may take it back, so it needn't wait for the disk where the store can do without. */
+  /**
+   * A power cut may lose the write, so it does not wait for the disk if the store supports that.
+   */
   lossy?: boolean;
 };
 
 export type Durability = "full" | "relaxed";
 
-/** What is written here is stored when, and only when, the caller commits. */
+/** Writes are stored if and only if the caller commits. */
 export type CallerTransaction = {
   write(statements: readonly Statement[], options?: Pick<WriteOptions, "hint">): Promise<Row[][]>;
 };
 
-/** What a store tells those who count: what it refused, and what it had to wait for. */
+/** Events of a store, for metrics: errors and waits. */
 export type StoreEvent =
-  /** A read or a write was refused, or its outcome isn't known. */
+  /** A read or a write was refused, or its outcome is unknown. */
   | { readonly type: "store_error"; readonly code: ErrorCode }
-  /** Somebody else was in the way. The store tries again by itself after the wait. */
+  /** Another transaction was in the way. The store retries by itself after the wait. */
   | { readonly type: "contended"; readonly cause: ContentionCause; readonly waitMs: number }
-  /** A write that was refused, or whose outcome isn't known, is sent again after the wait. */
+  /** A write that was refused, or whose outcome is unknown, is sent again after the wait. */
   | { readonly type: "resent"; readonly waitMs: number }
-  /** A notification that claims to bring letters isn't signed by a pod, and was dropped. */
+  /** A notification's payload was not signed by a pod, and was dropped. */
   | { readonly type: "forged" };
 
 /**
- * `busy`: a lock that another held. `deadlock`, `serialization`: the database undid one of two
- * transactions. `race`: two notes about one task were made at the same time.
+ * `busy`: another transaction held a lock. `deadlock`, `serialization`: the database undid one of
+ * two transactions. `race`: two events of one task were recorded at the same time.
  */
 export type ContentionCause = "busy" | "deadlock" | "serialization" | "race";
 
 export type OnStoreEvent = (event: StoreEvent) => void;
 
-/** A listener that throws must not take a write with it. */
+/** The same database for reads on behalf of clients, whose number is not bounded. */
+export function coldReads(database: Database): Database {
+  return { ...database, read: (statement) => database.read(statement, { cold: true }) };
+}
+
+/** A listener that throws must not fail a write. */
 export function withoutThrowing(onEvent: OnStoreEvent): OnStoreEvent {
   return (event) => {
     try {
       onEvent(event);
     } catch {
-      // It is told for counting only, and the write is worth more than the count.
+      // Events are only for metrics, and the write matters more.
     }
   };
 }
 
-/** A database that tells of everything it refuses. */
+/** A database that reports every error. */
 export function observed(database: Database, onEvent: OnStoreEvent): Database {
   const reportError = (error: unknown): never => {
     const code = error instanceof FlotillaError ? error.code : "internal";
-    // To be refused after a close is what a close is for.
+    // Errors after a close are expected.
     if (code !== "closed") onEvent({ type: "store_error", code });
     throw error;
   };
@@ -110,7 +121,7 @@ export function observed(database: Database, onEvent: OnStoreEvent): Database {
   };
 }
 
-/** A write that changes nothing anybody reads: if it commits, the store can really be written. */
+/** A write without effect: if it commits, the store is writable. */
 export function writeProbe(): Statement {
   return sql`
     insert into ${table("probe")} (id, at) values (1, ${now})

@@ -16,12 +16,15 @@ import {
 } from "./sql.ts";
 
 export type MigrateOptions = {
-  /** `auto` brings the schema up to date, `check` refuses to start on an older one. Default `auto`. */
+  /** `auto` migrates the schema, `check` refuses to start on an older one. Default `auto`. */
   mode?: "auto" | "check";
   log?: Logger;
   /** For tests of upgrades. */
   migrations?: readonly Migration[];
-  /** How long to keep trying while others hold what a migration has to lock. Default 60,000. */
+  /**
+   * How long to retry while other transactions hold the locks that a migration needs. Default
+   * 60,000.
+   */
   patienceMs?: number;
 };
 
@@ -33,7 +36,9 @@ export type SchemaState = {
   readonly pending: readonly Migration[];
 };
 
-/** Where the schema of this database stands, without changing anything. */
+const maxNamesShown = 5;
+
+/** Reads the schema's version, without changing anything. */
 export async function schemaState(
   database: Database,
   migrations: readonly Migration[] = ours,
@@ -51,9 +56,9 @@ export async function schemaState(
 }
 
 /**
- * Brings the schema up to date. Each migration is one transaction that begins by taking its number,
- * so any number of pods may try at once and each migration is applied by one of them. In an empty
- * store all of them are one transaction: a failure leaves it as empty as it was.
+ * Migrates the schema. Each migration is one transaction that begins by taking its number, so any
+ * number of pods may try at once and one of them applies it. In an empty store all migrations are
+ * one transaction: a failure leaves it empty.
  */
 export async function migrate(
   database: Database,
@@ -72,14 +77,12 @@ export async function migrate(
   for (let tries = 1; state.pending.length > 0; tries++) {
     const id = state.version + 1;
     const next = state.pending[0]!;
-    const together = state.version === 0 ? state.pending : [next];
+    const batch = state.version === 0 ? state.pending : [next];
     try {
-      await database.write(together.flatMap((each, at) => migrationStatements(id + at, each)));
-      together.forEach(({ name }, at) =>
-        log?.info({ version: id + at, name }, "migrated the schema"),
-      );
+      await database.write(batch.flatMap((each, at) => migrationStatements(id + at, each)));
+      batch.forEach(({ name }, at) => log?.info({ version: id + at, name }, "migrated the schema"));
     } catch (error) {
-      // Another pod took this number first or is about to, or the migration itself is at fault.
+      // Another pod took this number first or is about to, or the migration itself fails.
       const after = await schemaState(database, migrations);
       if (after.version < id) {
         if (!hasCode(error, "store_busy", "unknown_outcome")) throw error;
@@ -93,7 +96,7 @@ export async function migrate(
   return state;
 }
 
-/** Where the schema stands, where what is there is ours. */
+/** Reads the schema's version, and throws if the tables are not ours. */
 export async function stateOfOurs(
   database: Database,
   migrations: readonly Migration[] = ours,
@@ -102,7 +105,7 @@ export async function stateOfOurs(
   try {
     state = await schemaState(database, migrations);
   } catch (error) {
-    // Another's table under the name of ours is a reason why ours can't be read.
+    // A foreign table with the name of ours can be the reason why ours cannot be read.
     if (hasCode(error, "internal")) await refuseForeign(database);
     throw error;
   }
@@ -110,9 +113,38 @@ export async function stateOfOurs(
   return state;
 }
 
-const maxNamesShown = 5;
+/** The statements of one migration, for one transaction. */
+export function migrationStatements(id: number, migration: Migration): Statement[] {
+  return [
+    sql`${migrationLock}`,
+    sql`${createSchema}`,
+    sql`create table if not exists ${table("migration")} (
+      id integer primary key, name text not null, needs integer not null, applied_at bigint not null
+    )`,
+    sql`insert into ${table("migration")} (id, name, needs, applied_at)
+      values (${id}, ${migration.name}, ${migration.needs}, ${now})`,
+    ...migration.statements,
+  ];
+}
 
-/** Our tables have plain names, which must not get mixed up with those of others. */
+/**
+ * Throws if the schema is too new for this release. A newer schema that declares itself compatible
+ * is accepted.
+ */
+export function refuseNewer(state: SchemaState, log?: Logger): void {
+  const { version, known, needs } = state;
+  if (version <= known) return;
+  if (needs > known) {
+    throw new FlotillaError(
+      "store_newer",
+      `the database has schema ${version}, this release knows ${known} and can't work with it: update flotilla`,
+      { details: { version, known } },
+    );
+  }
+  log?.warn({ version, known }, "database schema is newer than this release");
+}
+
+/** Our tables have plain names, which must not collide with those of another program. */
 async function refuseForeign(database: Database): Promise<void> {
   const found = await database.read(sql`${foreignTables}`);
   if (found.length === 0) return;
@@ -134,20 +166,6 @@ function outOfPatience(id: number, migration: Migration, error: unknown): unknow
   );
 }
 
-/** What one migration runs, in one transaction. */
-export function migrationStatements(id: number, migration: Migration): Statement[] {
-  return [
-    sql`${migrationLock}`,
-    sql`${createSchema}`,
-    sql`create table if not exists ${table("migration")} (
-      id integer primary key, name text not null, needs integer not null, applied_at bigint not null
-    )`,
-    sql`insert into ${table("migration")} (id, name, needs, applied_at)
-      values (${id}, ${migration.name}, ${migration.needs}, ${now})`,
-    ...migration.statements,
-  ];
-}
-
 /** Before the first release tables had other names, and none of them can be used. */
 function refuseUnreleased(first: Row | undefined, [release]: readonly Migration[]): void {
   if (first === undefined || first["name"] === release?.name) return;
@@ -156,18 +174,4 @@ function refuseUnreleased(first: Row | undefined, [release]: readonly Migration[
     "the database was made by Flotilla before its first release, and can't be upgraded: name another file, database or schema, or drop the tables of this one",
     { details: { found: String(first["name"]) } },
   );
-}
-
-/** A newer schema is worked with where its makers say that this release can. */
-export function refuseNewer(state: SchemaState, log?: Logger): void {
-  const { version, known, needs } = state;
-  if (version <= known) return;
-  if (needs > known) {
-    throw new FlotillaError(
-      "store_newer",
-      `the database has schema ${version}, this release knows ${known} and can't work with it: update flotilla`,
-      { details: { version, known } },
-    );
-  }
-  log?.warn({ version, known }, "the database is of a newer release; working with what is known");
 }

@@ -11,7 +11,7 @@ export type MigrationPlan = SchemaState & {
   readonly statements: readonly string[];
 };
 
-/** What bringing the schema up to date would do. Changes nothing, and makes no file. */
+/** What `migrate` would do. Changes nothing, and creates no file. */
 export async function planMigrations(store: Store): Promise<MigrationPlan> {
   const location = locateStore(store);
   const state = await stateOf(location);
@@ -41,7 +41,7 @@ async function stateOf(location: StoreLocation): Promise<SchemaState> {
   }
 }
 
-/** A statement with its values in place, for people to read. What is run binds them instead. */
+/** A statement with its values inlined, for display. The real one binds them. */
 function asText(statement: Statement, dialect: Dialect): string {
   const { text, values } = render(statement, {
     ...dialect,

@@ -1,13 +1,14 @@
 import type { Listener } from "./database.ts";
 
-/** Those who wait for letters, by their address. */
+/** Listeners for envelopes, by address. */
 export type ChannelListeners = {
   add(address: string, listener: Listener): () => void;
-  /** Tells those at these addresses; without any, everybody. */
+  /** Calls the listeners of these addresses; without addresses, all of them. */
   notify(addresses?: readonly string[]): void;
   clear(): void;
 };
 
+/** Creates an empty set of listeners. */
 export function channelListeners(): ChannelListeners {
   const entries = new Set<{ readonly address: string; readonly listener: Listener }>();
   return {

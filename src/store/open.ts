@@ -19,20 +19,32 @@ import {
 } from "./postgres/config.ts";
 import { postgresTransaction, sqliteTransaction } from "./caller-transaction.ts";
 
-/** Where a store is: a URL or path, or for Postgres also options. */
+/** The location of a store: a URL or path, or options for Postgres. */
 export type Store = string | PostgresStore;
 
 export type StoreOptions = {
-  /** `full` (default): a power cut loses nothing acked. `relaxed`: it may lose the last moments. */
+  /**
+   * `full` (default): a power cut loses nothing that was acknowledged. `relaxed`: it may lose the
+   * last moments.
+   */
   durability?: Durability;
-  /** Whether the schema is brought up to date on opening (`auto`, default) or only checked. */
+  /** Whether opening migrates the schema (`auto`, default) or only checks it. */
   migrate?: MigrateOptions["mode"];
-  /** Whether a missing file is made. Default: where the schema may be brought up to date too. */
+  /** Whether a missing file is created. Default: if `migrate` is `auto`. */
   create?: boolean;
   log?: Logger;
-  /** Told when the store refuses something, or has to wait for others; metrics are made of it. */
+  /** Called when the store refuses a call or waits for a lock; used for metrics. */
   onEvent?: OnStoreEvent;
 };
+
+type PostgresLocation = { readonly kind: "postgres"; readonly store: CheckedStore };
+export type StoreLocation = { readonly kind: "sqlite"; readonly path: string } | PostgresLocation;
+
+export type StoreKind = StoreLocation["kind"];
+
+// On an overloaded machine, shorter timeouts would only cause more work.
+const beatAnswerMs = 2_000;
+const beatConnectMs = 5_000;
 
 /** Opens a store, ready to use. */
 export async function openStore(store: Store, options: StoreOptions = {}): Promise<Database> {
@@ -45,6 +57,83 @@ export async function openStore(store: Store, options: StoreOptions = {}): Promi
     throw error;
   }
   return options.onEvent ? observed(database, withoutThrowing(options.onEvent)) : database;
+}
+
+/** Throws if the value cannot be a store; whether it exists shows on opening. */
+export function checkedStore(store: unknown): void {
+  if (typeof store === "string") return;
+  if (typeof store !== "object" || store === null) {
+    throw new FlotillaError(
+      "invalid_option",
+      `store must be a URL, a path or options for Postgres, not ${typeof store}`,
+    );
+  }
+  checkStore(store);
+}
+
+/** A store in a form that can be sent to another thread. */
+export function storeForThread(store: Store): ThreadStore<Store> {
+  return typeof store === "string" ? { store } : postgresForThread(locateStore(store).store);
+}
+
+/**
+ * The same store for a heartbeat: on the calling thread, with its own connection. Losing a beat in
+ * a power cut does no harm, so it does not wait for the disk. Its timeouts are shorter than
+ * others', because a beat that is stuck must be sent again before its pod is believed dead.
+ */
+export async function openForHeartbeat(
+  { store, password }: ThreadStore<Store>,
+  { heartbeatMs }: { heartbeatMs: number },
+): Promise<Database> {
+  const location = locateStore(store);
+  if (location.kind === "sqlite") {
+    const { reconnectingInline } = await import("./sqlite/inline.ts");
+    return reconnectingInline({ path: location.path, durability: "relaxed" });
+  }
+  const { openPostgres } = await import("./postgres/postgres.ts");
+  return openPostgres({
+    ...location.store,
+    ...heartbeatTimeouts(location.store, heartbeatMs),
+    durability: "relaxed",
+    connections: 1,
+    ...(password && { password }),
+  });
+}
+
+/** A caller's transaction on a store, which need not be open. */
+export function transactionOn(store: Store, handle: unknown): CallerTransaction {
+  const location = locateStore(store);
+  return location.kind === "sqlite"
+    ? sqliteTransaction(handle)
+    : postgresTransaction(handle, location.store);
+}
+
+/** Parses a store: `sqlite:<file>`, a plain path, `postgres://…`, or options for Postgres. */
+export function locateStore(store: PostgresStore): PostgresLocation;
+export function locateStore(store: Store): StoreLocation;
+export function locateStore(store: Store): StoreLocation {
+  if (typeof store !== "string") return { kind: "postgres", store: checkStore(store) };
+  const url = store;
+  const scheme = /^([a-z][a-z0-9+.-]*):/i.exec(url)?.[1]?.toLowerCase();
+  if (scheme === "postgres" || scheme === "postgresql") {
+    return { kind: "postgres", store: checkStore(url) };
+  }
+  const path = scheme ? url.slice(scheme.length + 1).replace(/^\/\//, "") : url;
+  const isFile = scheme === undefined || scheme === "sqlite" || scheme === "file";
+  // A store in memory could not be shared by its threads.
+  if (isFile && path !== "" && path !== ":memory:" && !path.includes("?")) {
+    return { kind: "sqlite", path };
+  }
+  throw new FlotillaError(
+    "unsupported",
+    `the store ${JSON.stringify(withoutSecrets(url))} isn't supported: use sqlite:<file> or postgres://…`,
+  );
+}
+
+/** A printable store: the part between `//` and the last `@` may be a password. */
+export function withoutSecrets(store: Store): string {
+  const url = typeof store === "string" ? store : (store.url ?? "a pool of Postgres");
+  return url.replace(/\/\/.*@/, "//…@").replace(/\?.*$/, "?…");
 }
 
 async function openUnmigrated(store: Store, options: StoreOptions): Promise<Database> {
@@ -60,52 +149,7 @@ async function openUnmigrated(store: Store, options: StoreOptions): Promise<Data
   return openPostgres({ ...location.store, durability, ...(log && { log }), ...events });
 }
 
-/** Refuses what can't be a store; where it is and whether it is there shows on opening. */
-export function checkedStore(store: unknown): void {
-  if (typeof store === "string") return;
-  if (typeof store !== "object" || store === null) {
-    throw new FlotillaError(
-      "invalid_option",
-      `store must be a URL, a path or options for Postgres, not ${typeof store}`,
-    );
-  }
-  checkStore(store);
-}
-
-/** A store as it can be sent to another thread. */
-export function storeForThread(store: Store): ThreadStore<Store> {
-  return typeof store === "string" ? { store } : postgresForThread(locateStore(store).store);
-}
-
-/**
- * The same store for a heartbeat: on the calling thread, with one connection of its own. A beat that
- * a power cut takes back is no loss, so it needn't wait for the disk. And it waits for nothing as long
- * as others do: a beat that is stuck must be sent again before its pod is taken for dead.
- */
-export async function openForHeartbeat(
-  { store, password }: ThreadStore<Store>,
-  { heartbeatMs }: { heartbeatMs: number },
-): Promise<Database> {
-  const location = locateStore(store);
-  if (location.kind === "sqlite") {
-    const { reconnectingInline: lastingInline } = await import("./sqlite/inline.ts");
-    return lastingInline({ path: location.path, durability: "relaxed" });
-  }
-  const { openPostgres } = await import("./postgres/postgres.ts");
-  return openPostgres({
-    ...location.store,
-    ...heartbeatTimeouts(location.store, heartbeatMs),
-    durability: "relaxed",
-    connections: 1,
-    ...(password && { password }),
-  });
-}
-
-// On a machine that is short of breath, giving up too soon would only make more work.
-const beatAnswerMs = 2_000;
-const beatConnectMs = 5_000;
-
-/** The server gives up a lock before we do, because its word is better than silence. */
+/** The server's lock timeout comes before ours, because its answer is better than none. */
 function heartbeatTimeouts(store: CheckedStore, heartbeatMs: number): PostgresTimeouts {
   const within = (maxMs: number, ms = maxMs) => Math.min(ms, maxMs);
   const answerMs = Math.max(beatAnswerMs, 3 * heartbeatMs);
@@ -114,45 +158,4 @@ function heartbeatTimeouts(store: CheckedStore, heartbeatMs: number): PostgresTi
     answerTimeoutMs: within(answerMs, store.answerTimeoutMs),
     lockTimeoutMs: within(Math.ceil(0.75 * answerMs), store.lockTimeoutMs),
   };
-}
-
-/** A caller's transaction on a store, which needn't be open for it. */
-export function transactionOn(store: Store, handle: unknown): CallerTransaction {
-  const location = locateStore(store);
-  return location.kind === "sqlite"
-    ? sqliteTransaction(handle)
-    : postgresTransaction(handle, location.store);
-}
-
-type PostgresLocation = { readonly kind: "postgres"; readonly store: CheckedStore };
-export type StoreLocation = { readonly kind: "sqlite"; readonly path: string } | PostgresLocation;
-
-export type StoreKind = StoreLocation["kind"];
-
-/** What a store is: `sqlite:<file>`, a plain path, `postgres://…`, or Postgres by options. */
-export function locateStore(store: PostgresStore): PostgresLocation;
-export function locateStore(store: Store): StoreLocation;
-export function locateStore(store: Store): StoreLocation {
-  if (typeof store !== "string") return { kind: "postgres", store: checkStore(store) };
-  const url = store;
-  const scheme = /^([a-z][a-z0-9+.-]*):/i.exec(url)?.[1]?.toLowerCase();
-  if (scheme === "postgres" || scheme === "postgresql") {
-    return { kind: "postgres", store: checkStore(url) };
-  }
-  const path = scheme ? url.slice(scheme.length + 1).replace(/^\/\//, "") : url;
-  const isFile = scheme === undefined || scheme === "sqlite" || scheme === "file";
-  // A store in memory couldn't be shared by its threads.
-  if (isFile && path !== "" && path !== ":memory:" && !path.includes("?")) {
-    return { kind: "sqlite", path };
-  }
-  throw new FlotillaError(
-    "unsupported",
-    `the store ${JSON.stringify(withoutSecrets(url))} isn't supported: use sqlite:<file> or postgres://…`,
-  );
-}
-
-/** A store as it can be printed: what stands between `//` and the last `@` may be a password. */
-export function withoutSecrets(store: Store): string {
-  const url = typeof store === "string" ? store : (store.url ?? "a pool of Postgres");
-  return url.replace(/\/\/.*@/, "//…@").replace(/\?.*$/, "?…");
 }

@@ -1,22 +1,25 @@
 import type { Row } from "./database.ts";
 import { limit, sql, type Statement } from "./sql.ts";
 
-/** A part of a list: at most so many rows, and so many bytes unless its first row alone takes more. */
+/**
+ * A page of a list: at most `limit` rows, and at most `maxBytes` unless the first row alone is
+ * larger.
+ */
 export type PageRequest = {
-  /** What the list is ordered by, which no two rows share. */
+  /** The unique key that the list is ordered by. */
   readonly key: Statement;
   readonly order: "asc" | "desc";
   /** `from …`, with the conditions. */
   readonly from: Statement;
-  /** What a row takes. */
+  /** The size of a row. */
   readonly bytes: Statement;
   readonly limit: number;
   readonly maxBytes: number;
 };
 
 /**
- * Finds the rows of a page by their keys and lengths alone, so that what doesn't fit is never read.
- * `found` is a column for `hasMore`.
+ * Finds the rows of a page by their keys and lengths only, so that rows that do not fit are never
+ * read. `found` is a column for `hasMore`.
  */
 export function pageQuery(request: PageRequest): {
   begin: Statement;
@@ -40,12 +43,12 @@ export function pageQuery(request: PageRequest): {
   };
 }
 
-/** Whether the list goes on after the rows of a page. */
+/** True if the list continues after the rows of a page. */
 export function hasMore(rows: readonly Row[]): boolean {
   return rows.length < Number(rows[0]?.["found"] ?? 0);
 }
 
-/** What a text takes, nothing where it is null. */
+/** The size of a text column; 0 if it is null. */
 export function columnBytes(column: Statement): Statement {
   return sql`coalesce(octet_length(${column}), 0)`;
 }

@@ -11,17 +11,17 @@ export type RetryOptions = {
   /** Gives up after this long. Without it, never. */
   limitMs?: number;
   signal?: AbortSignal;
-  /** Which refusals are worth sending again. Default: those that pass. */
+  /** The error codes that are retried. Default: transient ones. */
   codes?: readonly ErrorCode[];
-  /** Whether the write makes something new to claim. */
+  /** Whether the write makes tasks ready to claim. */
   hint?: boolean;
-  /** What is sent instead once an earlier send may have been stored. Default: the very same. */
+  /** The statements to send once an earlier send may have landed. Default: the same ones. */
   again?: () => readonly Statement[];
-  /** Told before a send is made again. */
+  /** Called before each retry. */
   onFailed?: () => void;
 };
 
-/** Troubles that pass: the store was busy or away, or its answer was lost. */
+/** Transient errors: the store was busy or unavailable, or its answer was lost. */
 export const transientCodes: readonly ErrorCode[] = [
   "store_busy",
   "store_full",
@@ -30,8 +30,9 @@ export const transientCodes: readonly ErrorCode[] = [
 ];
 
 /**
- * For writes that nobody else will make while this pod lives: a claim that was given up, an attempt
- * that has ended. Whatever ails the store, somebody may mend it.
+ * For writes that only this pod can make while it lives: the release of an abandoned claim, the
+ * outcome of an attempt. These retry permanent errors too, because an operator may repair the
+ * store.
  */
 export const untilStoreRecovers: readonly ErrorCode[] = [
   ...transientCodes,
@@ -40,13 +41,13 @@ export const untilStoreRecovers: readonly ErrorCode[] = [
   "store_read_only",
 ];
 
-/** For callers that wait: only what isn't known is sent again, everything else they want to hear. */
+/** For callers that wait: only unknown outcomes are retried, and all other errors are thrown. */
 export const untilKnown = { limitMs: 30_000, codes: ["unknown_outcome"] } as const;
 
 /**
  * Sends the same statements until their outcome is known. Only for writes that may be repeated
- * because they carry their own condition: an id that is taken, a token that has passed. Says whether
- * an earlier send may have been stored, and the answer is therefore that of `again`.
+ * because they carry their own condition: an id that is taken, a token that has passed. `repeated`
+ * is true if an earlier send may have landed, so that the answer is that of `again`.
  */
 export async function writeUntilKnown(
   database: Database,

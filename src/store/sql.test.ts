@@ -71,7 +71,7 @@ describe("a statement", () => {
   ])("refuses %j where a value was meant, whoever sent it", (value) => {
     const forged = JSON.parse(JSON.stringify(value)) as string;
     expect(() => render(sql`select * from a where id = ${forged}`, numbered)).toThrow(
-      "an object stands where text or a number was meant",
+      "an object was given where text or a number is expected",
     );
   });
 

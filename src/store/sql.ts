@@ -33,11 +33,11 @@ export type Columns = Readonly<Record<string, ColumnType>>;
 
 export type ColumnType = "integer" | "text";
 
-// What is spelled out carries this mark, which no JSON can: an object that a caller passes on where an
-// id was meant must never become part of a statement's text.
+// Parts of a statement's text carry this mark, which no JSON can: an object that a caller passes in
+// place of an id must never become part of the text.
 const ours = Symbol("ours");
 
-/** The words that databases spell differently; the constants below say what each is for. */
+/** The words that databases spell differently; see the constants below. */
 export type WordName =
   | "hold_pod"
   | "hold_rows"
@@ -66,7 +66,7 @@ type Word = { readonly [ours]: true } & (
   | { readonly roomy: TableName }
 );
 
-/** A query in the same transaction whose rows are those that the statement it goes with has changed. */
+/** A query in the same transaction that returns the rows which its statement has changed. */
 export type Companion = { readonly before: Statement } | { readonly after: Statement };
 
 export type Statement = {
@@ -85,46 +85,54 @@ export function sql(
 /** The store's time in milliseconds since 1970: the database's clock, or the test's. */
 export const now: Word = { [ours]: true, word: "now" };
 
-/** The same as the default of a column. */
+/** `now` as the default of a column. */
 export const defaultNow: Word = { [ours]: true, word: "starting_now" };
 
-/** The type of columns that are looked up and sorted: text by its bytes, not by a language's rules. */
+/**
+ * The type of columns that are looked up and sorted: text in byte order, not by a language's rules.
+ */
 export const keyText: Word = { [ours]: true, word: "key_text" };
 
-/** Before `table`: what is in it may be lost with the server, and costs less. */
+/** Before `table`: its rows may be lost with the server, and cost less. */
 export const unlogged: Word = { [ours]: true, word: "fleeting" };
 
-/** Where a row lies right now: good for one statement, and the shortest way to it. */
+/** The physical address of a row: valid for one statement, and the fastest access. */
 export const rowAddress: Word = { [ours]: true, word: "row_address" };
 
-/** A fresh id, for rows that people insert by hand. */
+/** A fresh id, for rows that are inserted by hand. */
 export const newId: Word = { [ours]: true, word: "new_id" };
 
-/** Locks what a query found for this transaction, where the database needs that, skipping what others lock. */
+/**
+ * Locks the rows of a query for this transaction, if the database needs that, and skips locked
+ * ones.
+ */
 export const forUpdateSkipLocked: Word = { [ours]: true, word: "take_rows" };
 
-/** Ends a query on `task`, whose rows this transaction changes next: nobody may change them before. */
+/** Ends a query on `task` and locks its rows, which this transaction changes next. */
 export const forUpdateOfTask: Word = { [ours]: true, word: "hold_task" };
 
-/** The same, but passes over tasks that somebody else holds. */
+/** Like `forUpdateOfTask`, but skips locked tasks. */
 export const forUpdateOfTaskSkipLocked: Word = { [ours]: true, word: "take_task" };
 
-/** Ends a query on rows that nobody else may change or lock until this transaction ends. */
+/** Ends a query and locks its rows until this transaction ends. */
 export const lockForUpdate: Word = { [ours]: true, word: "hold_rows" };
 
-/** Ends a query on a pod's row that must stay as it is until this transaction ends; its beat may rise. */
+/**
+ * Ends a query on a pod's row that must not change until this transaction ends, except for its
+ * heartbeat.
+ */
 export const forKeyShare: Word = { [ours]: true, word: "hold_pod" };
 
-/** Ends a query on a pod's row that waits for all who hold it, and keeps them off. */
+/** Ends a query on a pod's row: waits for all transactions that hold it, and blocks new ones. */
 export const forUpdate: Word = { [ours]: true, word: "seize_pod" };
 
-/** Makes the place that our tables live in, where there must be one. A statement of its own. */
+/** Creates the schema of our tables, if the database needs one. A separate statement. */
 export const createSchema: Word = { [ours]: true, word: "home" };
 
-/** Finds what others have made where our tables are to live, before ours are there. A query of its own. */
+/** Finds foreign objects in the place of our tables, before ours exist. A separate query. */
 export const foreignTables: Word = { [ours]: true, word: "foreign" };
 
-/** Keeps others from migrating until this transaction ends. A statement of its own. */
+/** Keeps other processes from migrating until this transaction ends. A separate statement. */
 export const migrationLock: Word = { [ours]: true, word: "migration_lock" };
 
 /** A table by its plain name; the dialect adds its schema or prefix. */
@@ -132,7 +140,7 @@ export function table(name: TableName): Word {
   return { [ours]: true, table: name };
 }
 
-/** Leaves room beside the rows of a table, for their next versions. A statement of its own. */
+/** Leaves space beside the rows of a table, for their next versions. A separate statement. */
 export function leaveSpace(name: TableName): Word {
   return { [ours]: true, roomy: name };
 }
@@ -142,43 +150,43 @@ export function index(name: string): Word {
   return { [ours]: true, index: name };
 }
 
-/** Drops an index, which databases with schemas find by the name of its own. A statement of its own. */
+/** Drops an index, which databases with schemas find by its schema. A separate statement. */
 export function dropIndex(name: string): Word {
   return { [ours]: true, droppedIndex: name };
 }
 
-/** Many rows as one bound value, to be used where a table can stand. */
+/** Many rows as one bound value, usable in place of a table. */
 export function rows(columns: Columns, values: readonly (readonly Value[])[]): Word {
   return { [ours]: true, rows: values, columns };
 }
 
 /**
- * The condition that a row lies at one of the addresses that a query finds, or that a column is one of
- * what it finds. Said so that no planner makes a join of it: those go through the whole table where
- * they believe that little of it matters.
+ * The condition that a row's address, or a column, is among the results of a query. It is written
+ * so that no planner turns it into a join, which would scan the whole table if the statistics are
+ * off.
  */
 export function isAmong(found: Statement, column: Statement = sql`${rowAddress}`): Word {
   return { [ours]: true, found, column };
 }
 
 /**
- * Ends a change whose rows are wanted. Where the database can't give them back by itself, a companion
- * is asked: before the change where its condition says exactly which rows it will touch, and then it
- * must lock them; or after it where the change leaves a mark that is no other's.
+ * Ends a change whose rows are needed. If the database cannot return them, a companion query does.
+ * It runs before the change if its condition matches exactly the rows to change, which it must
+ * lock; or after it, if the change leaves a unique mark.
  */
 export function returning(columns: Statement, companion: Companion): Word {
   return { [ours]: true, returning: columns, companion };
 }
 
 /**
- * At most so many rows. The cast is there because SQLite plans a statement anew at every run in
- * which a bare bound value is the limit, and planning costs more than the statement.
+ * At most `count` rows. The cast is there because SQLite plans a statement again at every run if a
+ * bare bound value is the limit, and planning costs more than the statement.
  */
 export function limit(count: number): Statement {
   return sql`limit cast(${count} as integer)`;
 }
 
-/** Statements side by side, with a separator between them. */
+/** Joins statements with a separator. */
 export function join(statements: readonly Statement[], separator: string): Statement {
   const strings = ["", ...statements.slice(1).map(() => separator), ""];
   return { [ours]: true, strings: statements.length === 0 ? [""] : strings, parts: statements };
@@ -187,13 +195,13 @@ export function join(statements: readonly Statement[], separator: string): State
 /** How one kind of database spells what differs. */
 export type Dialect = {
   readonly words: Readonly<Record<WordName, string>>;
-  /** Whether a change can give its rows back. */
+  /** Whether a change can return its rows. */
   readonly returning: boolean;
   readonly table: (name: string) => string;
   readonly index: (name: string) => string;
   readonly dropIndex: (name: string) => string;
   readonly placeholder: (position: number) => string;
-  /** A condition on where a row lies, given the text of a query that finds addresses. */
+  /** A condition on a column, given the text of a query that finds its values. */
   readonly among: (column: string, found: string) => string;
   readonly leaveSpace: (table: string) => string;
   /** A derived table made of bound values. */
@@ -204,6 +212,7 @@ export type RowValues = readonly (readonly Value[])[];
 
 export type Query = { readonly text: string; readonly values: Value[] };
 
+/** Renders a statement for one kind of database. */
 export function render(statement: Statement, dialect: Dialect): Query {
   const values: Value[] = [];
   const bind = (value: Value) => dialect.placeholder(values.push(value));
@@ -217,7 +226,10 @@ export function render(statement: Statement, dialect: Dialect): Query {
   const spell = (part: Value | Statement | Word): string => {
     if (part === null || typeof part !== "object") return bind(part);
     if (part[ours] !== true) {
-      throw new FlotillaError("invalid_input", "an object stands where text or a number was meant");
+      throw new FlotillaError(
+        "invalid_input",
+        "an object was given where text or a number is expected",
+      );
     }
     if ("strings" in part) return write(part);
     if ("table" in part) return dialect.table(part.table);
@@ -232,9 +244,13 @@ export function render(statement: Statement, dialect: Dialect): Query {
   return { text: write(statement), values };
 }
 
-/** The queries of one transaction, and for each of its statements the place of the query that answers it. */
+/**
+ * The queries of one transaction, and for each of its statements the index of the query that
+ * answers it.
+ */
 export type Queries = { readonly queries: Query[]; readonly answerAt: readonly number[] };
 
+/** Renders the statements of a transaction, with their companions if the database needs them. */
 export function renderAll(statements: readonly Statement[], dialect: Dialect): Queries {
   const queries: Query[] = [];
   const add = (statement: Statement) => queries.push(render(statement, dialect)) - 1;

@@ -15,9 +15,9 @@ import {
 } from "./sql/dependencies.ts";
 
 export type DependencyOptions = {
-  /** Tasks that must have ended before this one runs, by their ids or as `enqueue` gave them. */
+  /** Tasks that must have ended before this one runs, by id or as returned by `enqueue`. */
   after?: readonly DependencyRef[];
-  /** What if one of them fails or is cancelled: this one fails too, or runs all the same. Default fail. */
+  /** If one of them fails or is cancelled, this task fails too, or runs anyway. Default `fail`. */
   afterFailed?: "fail" | "run";
 };
 
@@ -26,11 +26,11 @@ export type DependencyRef = string | { readonly taskId: string };
 export const dependencyOptionNames = ["after", "afterFailed"] as const;
 
 const maxDependencies = 1_000;
-// More would make one transaction too long, and travel as too long a text.
+// More would make one transaction too long, and its text too large.
 const maxDependenciesPerCall = 100_000;
 const maxIdChars = 500;
 
-/** What a new task waits for, checked. */
+/** Checks the dependencies of a new task. */
 export function checkDependencies(
   options: DependencyOptions & { onDuplicate?: string },
 ): Pick<NewTask, "after" | "waits"> {
@@ -40,19 +40,19 @@ export function checkDependencies(
     if (options.afterFailed === undefined) return {};
     throw new FlotillaError(
       "invalid_option",
-      "afterFailed needs `after`: there is nothing to fail",
+      "afterFailed needs `after`: give the tasks to wait for",
     );
   }
   if (!Array.isArray(after) || after.length > maxDependencies) {
     throw new FlotillaError(
       "invalid_option",
-      `after must be a list of ${maxDependencies} tasks at most, by their ids or as enqueue gave them`,
+      `after must be a list of at most ${maxDependencies} tasks: ids, or what enqueue returned`,
     );
   }
   if (options.onDuplicate === "replace") {
     throw new FlotillaError(
       "invalid_option",
-      "a task that may replace another can't wait: what is there already waits for what it was given",
+      "after can't be combined with `onDuplicate: replace`, because the existing task keeps its own dependencies",
     );
   }
   if (after.length === 0) return {};
@@ -65,17 +65,20 @@ export function dependencyIdOf(dependency: DependencyRef): string {
   if (typeof id === "string" && id.length > 0 && id.length <= maxIdChars) {
     if (id.isWellFormed() && !id.includes("\u0000")) return id;
   }
-  throw new FlotillaError("invalid_option", "after: one of them is no task's id");
+  throw new FlotillaError(
+    "invalid_option",
+    "after: each entry must be a task's id, or what enqueue returned",
+  );
 }
 
 export type DependencyWrites = {
-  /** Nothing is stored unless all that is to be waited for is there. */
+  /** A condition of the insert: all dependencies exist. */
   readonly when: Statement;
-  /** What follows the insert. The answer of the last says what isn't there. */
+  /** The statements after the insert. The last one returns the missing dependencies. */
   readonly statements: readonly Statement[];
 };
 
-/** What goes along with new tasks that wait for others; undefined where none does. */
+/** The writes for new tasks with dependencies; undefined if none has any. */
 export function dependencyWritesOf(
   newTasks: readonly NewTask[],
   together: readonly NewTask[] = newTasks,
@@ -91,11 +94,11 @@ export function dependencyWritesOf(
   if (dependencies.length > maxDependenciesPerCall) {
     throw new FlotillaError(
       "payload_too_large",
-      `${dependencies.length} waits in one call are more than ${maxDependenciesPerCall}: send them in parts`,
+      `${dependencies.length} dependencies in one call are more than ${maxDependenciesPerCall}: send them in parts`,
     );
   }
   const others = new Set(
-    dependencies.map(({ dependencyId: awaitedId }) => awaitedId).filter((id) => !own.has(id)),
+    dependencies.map(({ dependencyId }) => dependencyId).filter((id) => !own.has(id)),
   );
   return {
     when: dependenciesExist([...others]),
@@ -103,7 +106,7 @@ export function dependencyWritesOf(
   };
 }
 
-/** A task with a key may be one that is there already, under another id. */
+/** A task with a key may exist already, under another id. */
 function keyHolderOf(task: NewTask | undefined): Dependency["holds"] {
   if (!task || task.key === null) return undefined;
   return { tenant: task.tenant, name: task.name, key: task.key };
@@ -117,13 +120,13 @@ export function missingDependencyError(rows: readonly Row[]): FlotillaError {
   return new FlotillaError("not_found", message, { details: { taskId: taskIds[0], taskIds } });
 }
 
-/** Tasks as people see them, with what each waits for. */
+/** Tasks in their public form, with their dependencies. */
 export async function toTasks(database: Database, rows: readonly Row[]): Promise<Task[]> {
   const dependencies = await readDependencies(database, rows);
   return rows.map((row) => toTask(row, dependencies.get(row["task_id"])));
 }
 
-/** What each of these waits for, or has waited for, by their ids. */
+/** The dependencies of these tasks, open or ended, by task id. */
 export async function readDependencies(
   database: Database,
   rows: readonly Row[],
@@ -134,18 +137,18 @@ export async function readDependencies(
   const found = await database.read(
     dependenciesOf(dependents.map((row) => row["task_id"] as string)),
   );
-  for (const { dependent_id: waiter, dependency_id: awaited } of found) {
-    dependencies.set(waiter, [...(dependencies.get(waiter) ?? []), awaited]);
+  for (const { dependent_id: dependentId, dependency_id: dependencyId } of found) {
+    dependencies.set(dependentId, [...(dependencies.get(dependentId) ?? []), dependencyId]);
   }
   return dependencies;
 }
 
-/** The tasks that one waits for, in the order that was given. */
+/** The dependencies of a task, in the given order. */
 export async function readParents(database: Database, taskId: string): Promise<Task[]> {
   return toTasks(database, await database.read(getParents(taskId)));
 }
 
-/** How a task ends that won't run, because one that it waits for hasn't completed. */
+/** The outcome of a task that does not run, because a dependency has not completed. */
 export async function dependencyFailedOutcome(
   database: Database,
   taskId: string,
@@ -153,10 +156,11 @@ export async function dependencyFailedOutcome(
   try {
     const parents = await readParents(database, taskId);
     const culprit = parents.find(({ status }) => status === "failed" || status === "cancelled");
-    // It may have been started over since. What has failed stays so until it is started over itself.
+    // The dependency may have been restarted since. The failed dependent stays failed until it is
+    // restarted itself.
     const message = culprit
-      ? `task ${culprit.taskId} (${culprit.name}), which it waits for, ${culprit.status === "failed" ? "has failed" : "was cancelled"}`
-      : "a task that it waits for had failed, and has been started over since";
+      ? `its dependency ${culprit.taskId} (${culprit.name}) ${culprit.status === "failed" ? "has failed" : "was cancelled"}`
+      : "a dependency had failed, and has been started over since";
     const error = {
       code: "dependency_failed",
       message,
@@ -164,7 +168,7 @@ export async function dependencyFailedOutcome(
     };
     return { type: "unmet", error };
   } catch {
-    // The store didn't say which. It is given back, to be asked again.
+    // The store did not answer. The task is released and tried again.
     return { type: "interrupted" };
   }
 }

@@ -4,16 +4,16 @@ import type { Row } from "../store/database.ts";
 import { parked } from "./sql/task-state.ts";
 import type { HeldByThrottle } from "./inspect/blocked-by.ts";
 
-/** Why a task failed, as it is stored. */
+/** Why a task failed, as stored. */
 export type TaskError = {
   readonly code: string;
   readonly message: string;
   readonly stack?: string;
-  /** With `dependency_failed`: the task that it has waited for in vain. */
+  /** With `dependency_failed`: the dependency that did not complete. */
   readonly taskId?: string;
 };
 
-/** A task as people see it: one row of `task`. */
+/** A task in its public form: one row of `task`. */
 export type Task = {
   readonly taskId: string;
   readonly tenant: string;
@@ -24,39 +24,42 @@ export type Task = {
   readonly createdAtMs: number;
   readonly updatedAtMs: number;
   readonly runAtMs: number;
-  /** The time of its schedule that it was made for; null where no schedule's time has made it. */
+  /** The schedule's time that it was created for; null if no schedule created it. */
   readonly scheduledAtMs: number | null;
   /** Attempts that have failed so far. */
   readonly failures: number;
-  /** How often it has asked to be run again later. */
+  /** How often it has snoozed itself. */
   readonly snoozes: number;
-  /** Null where the handler's own number counts. */
+  /** Null if the handler's own number applies. */
   readonly maxAttempts: number | null;
-  /** Pods that have died while they ran it. */
+  /** Pods that died while they ran it. */
   readonly deaths: number;
   readonly claimToken: number;
   readonly progress: Json;
   readonly cancelRequested: boolean;
-  /** The limit by key that it counts among, as `limits` knows it; null where there is none. */
+  /** The scope of its limit by key, as in `limits`; null if it has none. */
   readonly scope: string | null;
-  /** The tasks that it waits for, or has waited for, in the order that was given. */
+  /** Its dependencies, open or ended, in the given order. */
   readonly waitsFor: readonly string[];
-  /** Of a run: the highest version of its flow that has advanced it, 0 before any has. Null of a task. */
+  /**
+   * For a run: the highest version of its flow that has advanced it, 0 before the first. Null for a
+   * task.
+   */
   readonly flowVersion: number | null;
 } & (
   | {
       readonly status: "pending";
       readonly error: TaskError | null;
       /**
-       * No pod that is up works on tasks of this name, or of a run in its version or a later one, so it
-       * waits until one does.
+       * True if no live pod handles this name or, for a run, this version or a later one. It waits
+       * until one does.
        */
       readonly noWorker: boolean;
-      /** Its name, or everything, is paused, so nobody claims it. */
+      /** True if this name or all names are paused, so that no pod claims it. */
       readonly paused: boolean;
-      /** The limit whose room it waits for; null where none was found to hold it up. */
+      /** The concurrency limit that it is blocked by; null if there is none. */
       readonly blockedBy: string | null;
-      /** The throttle whose permits it waits for; null where none is known to hold it up. */
+      /** The throttle whose permits it waits for; null if none is known. */
       readonly throttledBy: HeldByThrottle | null;
     }
   | { readonly status: "claimed"; readonly claimedBy: string; readonly error: TaskError | null }
@@ -67,8 +70,54 @@ export type Task = {
 
 export type TaskStatus = Task["status"];
 
+/**
+ * A task that this pod has claimed: what an attempt needs, and the fencing values of its writes.
+ */
+export type Claim = {
+  readonly taskId: string;
+  readonly name: string;
+  readonly payload: string;
+  readonly token: number;
+  readonly wake: number;
+  readonly failures: number;
+  readonly snoozes: number;
+  readonly maxAttempts: number | null;
+  readonly deaths: number;
+  /** Present if the task is limited: with the scope of its key, if it has one. */
+  readonly gate?: { readonly group: string | null } | undefined;
+  /** True if the task had dependents when it was claimed. */
+  readonly hasDependents?: boolean | undefined;
+  /** True if a dependency failed or was cancelled, so that the task must not run. */
+  readonly doomed?: boolean | undefined;
+  /** The schedule's time that it was created for. */
+  readonly scheduledAtMs?: number | undefined;
+  /** The stored trace context of its enqueue; may hold anything. */
+  readonly trace: string | null;
+  /** Present if it may be a run of a flow. */
+  readonly run?: ClaimedRun | undefined;
+};
+
+/** The columns of a run. */
+export type ClaimedRun = {
+  /** Null if the row is a task. */
+  readonly version: number | null;
+  readonly cursor: string | null;
+  readonly state: string | null;
+  readonly intent: string | null;
+  readonly waiting: string | null;
+  readonly stoppedAt: string | null;
+  /** How often its drivers have written it. */
+  readonly seq: number;
+  readonly cancelRequested: boolean;
+  readonly tenant: string;
+  readonly createdAtMs: number;
+  /** When it was claimed, by the store's clock. */
+  readonly claimedAtMs: number;
+};
+
 export const taskStatuses = ["pending", "claimed", "completed", "failed", "cancelled"] as const;
 
+/** Converts a row of `task` to its public form. */
 export function toTask(row: Row, waitsFor: readonly string[] = []): Task {
   const base = {
     taskId: row["task_id"],
@@ -117,15 +166,7 @@ export function toTask(row: Row, waitsFor: readonly string[] = []): Task {
   }
 }
 
-/** What the row itself says of why a task waits. Who works on it, and what is paused, others know. */
-function blockedState(row: Row) {
-  // What it is blocked by stays noted when it goes on.
-  const blockedBy: string | null =
-    Number(row["parked"]) === parked.blocked ? row["blocked_by"] : null;
-  return { noWorker: false, paused: false, blockedBy, throttledBy: null };
-}
-
-/** A row inserted by hand may hold anything; looking at it must still work. */
+/** A row inserted by hand may hold invalid JSON; inspecting it must still work. */
 export function lenientJson(text: unknown): Json {
   if (typeof text !== "string") return (text ?? null) as Json;
   try {
@@ -135,50 +176,7 @@ export function lenientJson(text: unknown): Json {
   }
 }
 
-/** A task that this pod has claimed: what the run needs, and the fences it writes with. */
-export type Claim = {
-  readonly taskId: string;
-  readonly name: string;
-  readonly payload: string;
-  readonly token: number;
-  readonly wake: number;
-  readonly failures: number;
-  readonly snoozes: number;
-  readonly maxAttempts: number | null;
-  readonly deaths: number;
-  /** Present where it went through a gate: with the scope of its key, if it has one. */
-  readonly gate?: { readonly group: string | null } | undefined;
-  /** Whether others were waiting for it when it was claimed. */
-  readonly hasDependents?: boolean | undefined;
-  /** Whether a task that it waits for has failed or was cancelled, so that it mustn't run. */
-  readonly doomed?: boolean | undefined;
-  /** The time of its schedule that it was made for. */
-  readonly scheduledAtMs?: number | undefined;
-  /** The trace that it was enqueued in, as it is stored: anything may stand there. */
-  readonly trace: string | null;
-  /** Present where it may be a run of a flow. */
-  readonly run?: ClaimedRun | undefined;
-};
-
-/** What the row of a run says besides. */
-export type ClaimedRun = {
-  /** Null where it is no run. */
-  readonly version: number | null;
-  readonly cursor: string | null;
-  readonly state: string | null;
-  readonly intent: string | null;
-  readonly waiting: string | null;
-  readonly stoppedAt: string | null;
-  /** How often it was written by whoever ran it. */
-  readonly seq: number;
-  readonly cancelRequested: boolean;
-  readonly tenant: string;
-  readonly createdAtMs: number;
-  /** When it was claimed, in the store's time. */
-  readonly claimedAtMs: number;
-};
-
-// All have the same shape, and what is rare is null in the row where it isn't there.
+// All claims have the same shape; rare columns are null in the row.
 export function toClaim(row: Row): Claim {
   return {
     taskId: row["task_id"],
@@ -198,6 +196,17 @@ export function toClaim(row: Row): Claim {
     trace: row["trace"],
     run: row["run_seq"] === undefined ? undefined : toClaimedRun(row),
   };
+}
+
+/**
+ * What the row itself shows of why a task waits. Workers, pauses and throttles are added by
+ * `markWaiting`.
+ */
+function blockedState(row: Row) {
+  // `blocked_by` keeps its value after the task is unblocked.
+  const blockedBy: string | null =
+    Number(row["parked"]) === parked.blocked ? row["blocked_by"] : null;
+  return { noWorker: false, paused: false, blockedBy, throttledBy: null };
 }
 
 function toClaimedRun(row: Row): ClaimedRun {

@@ -10,52 +10,55 @@ import { checkConcurrency, type Concurrency, type NamedQueue } from "./concurren
 import type { Task, TaskError } from "./rows.ts";
 import type { FlowDriver } from "./run/attempt.ts";
 
-/** What a handler gets. */
+/** What a handler is called with. */
 export type TaskContext<Input> = {
   readonly input: Input;
   readonly taskId: string;
   readonly name: string;
-  /** 1 on the first try. */
+  /** 1 for the first attempt. */
   readonly attempt: number;
-  /** How often it has thrown `snooze`, which isn't counted as an attempt. */
+  /** How often it has thrown `snooze`, which does not count as an attempt. */
   readonly snoozes: number;
-  /** The time of its schedule that it was made for, however late it runs; else undefined. */
+  /**
+   * The schedule's time that it was created for, however late it runs; undefined without a
+   * schedule.
+   */
   readonly scheduledAtMs: number | undefined;
-  /** Rises with every claim; give it to systems that can refuse an older one. */
+  /** Grows with every claim. Pass it to systems that can reject writes with an older token. */
   readonly token: number;
-  /** Fires on timeout, cancel, shutdown, and when another pod has the task. */
+  /** Aborts on timeout, cancel, shutdown, and when another pod has the task. */
   readonly signal: AbortSignal;
-  /** Shows others how far the task is. The newest value wins; it is stored a few times a second. */
+  /** Publishes the task's progress. The newest value wins; it is stored a few times a second. */
   readonly progress: (value: Json) => void;
-  /** The tasks that this one was enqueued after, as they stand now, in the order that was given. */
+  /** The tasks that this one was enqueued after, as they are now, in the given order. */
   readonly parents: () => Promise<Task[]>;
-  /** What was saved last, by this attempt or one before it; null where nothing was. */
+  /** The last saved progress, of this attempt or an earlier one; null if there is none. */
   readonly lastProgress: () => Promise<Json>;
   /**
-   * Completes the task in a transaction of yours on the same database, and gives the result back:
-   * what you write there and the completion are committed together or not at all. Where another pod
-   * has the task by now it throws, so that you roll back. What you return afterwards isn't stored.
+   * Completes the task in your own transaction on the same database, and returns the result: your
+   * writes and the completion commit together or not at all. It throws if another pod has the task
+   * by now, so that you roll back. What the handler returns afterwards is not stored.
    */
   readonly complete: <Result>(tx: unknown, result: Result) => Promise<Result>;
   readonly log: Logger;
 };
 
 export type HandleOptions<Input = any> = {
-  /** How often the task is tried before it is failed. Default 3. */
+  /** How many attempts the task gets before it fails. Default 3. */
   attempts?: number;
-  /** How long one attempt may take before its signal fires. Default 15 minutes. */
+  /** How long one attempt may take before its signal aborts. Default 15 minutes. */
   timeoutMs?: number;
   backoff?: Backoff;
-  /** How many of this task one pod runs at once. Default: as many as it has room for. */
+  /** How many of this task one pod runs at once. Default: up to the pod's capacity. */
   slots?: number;
   /**
-   * `local`: every progress is kept on this machine at once, and in the store every five seconds, for
-   * tasks that save often and go on from there. Default `store`: a few times a second.
+   * `local`: every value is saved on this machine at once, and in the store every five seconds, for
+   * tasks that save often and resume from it. Default `store`: a few times a second.
    */
   progress?: "store" | "local";
   /**
-   * The throttle of the downstream that it calls: a task is claimed only when there is a permit, and its
-   * first call has it.
+   * The throttle of the downstream that it calls: a task is claimed only when a permit is free, and
+   * its first call uses that permit.
    */
   throttle?: ThrottleOfHandler<Input>;
   /** Runs after the task has failed for good, as a task of its own: `<name>:failed`. */
@@ -64,9 +67,11 @@ export type HandleOptions<Input = any> = {
 
 type ContractOptions<Input, Parsed, Returned, Output> = {
   input?: Schema<Input, Parsed>;
-  /** Checks what the handler returns; its output form is what is stored. */
+  /** Checks what the handler returns; its output form is stored. */
   output?: Schema<Returned, Output>;
-  /** How many run at once in the whole fleet, by a key made of the input. Default: no limit. */
+  /**
+   * How many run at once in the whole fleet, by a key derived from the input. Default: no limit.
+   */
   concurrency?: Concurrency<Input>;
 };
 
@@ -78,18 +83,18 @@ export type TaskContract<Input = any, Parsed = any, Output = any> = {
   readonly concurrency?: Concurrency;
   /** The named queue whose limit it counts against, together with others. */
   readonly queue?: NamedQueue | undefined;
-  /** Whether it is a flow, and what is stored of it a run. */
+  /** True for a flow, whose stored rows are runs. */
   readonly isFlow?: true;
 };
 
-/** The same of a flow, which is started and not enqueued. */
+/** The contract of a flow, which is started and not enqueued. */
 export type FlowContract<Input = any, Parsed = any, Output = any> = TaskContract<
   Input,
   Parsed,
   Output
 > & { readonly isFlow: true };
 
-/** A contract together with the code that does it. Goes into `use`. */
+/** A contract together with its code. Goes into `use`. */
 export type TaskHandler<Input = any, Parsed = any, Output = any> = TaskContract<
   Input,
   Parsed,
@@ -103,10 +108,10 @@ export type TaskHandler<Input = any, Parsed = any, Output = any> = TaskContract<
     readonly progress?: "store" | "local";
   };
   readonly throttle?: TaskThrottle;
-  /** The handler of what follows where it fails for good. */
+  /** The handler of the follow-up after it fails for good. */
   readonly onFailure?: TaskHandler;
   readonly run: (context: TaskContext<Parsed>) => unknown;
-  /** Of a flow: its version, and what drives its runs in place of `run`. */
+  /** For a flow: its version, and the driver of its runs in place of `run`. */
   readonly flow?: { readonly version: number; readonly drive: FlowDriver };
 };
 
@@ -122,12 +127,42 @@ type HandlerFunction<Parsed, Returned> = (
   context: TaskContext<Parsed>,
 ) => Returned | Promise<Returned>;
 
+export type InputOf<T extends TaskContract> =
+  T extends TaskContract<infer Input, any, any> ? Input : never;
+
+/** What `waitFor` returns: the handler's value after a round trip through JSON. */
+export type ResultOf<T extends TaskContract> =
+  T extends TaskContract<any, any, infer Output> ? Jsonify<Output> : never;
+
+/** The input of the `onFailure` function: which task has failed, and why. */
+export type TaskFailure<Input = unknown> = {
+  readonly taskId: string;
+  readonly name: string;
+  /** The enqueued input, as stored. */
+  readonly input: Jsonify<Input>;
+  readonly error: TaskError;
+  /** Attempts that failed, without deaths of pods. */
+  readonly attempts: number;
+};
+
 export const handleDefaults = { attempts: 3, timeoutMs: 15 * 60_000 };
 
 const maxNameChars = 200;
 const namePattern = /^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}$/;
 
-/** Names a task. `task(name, options)` is the contract; with a function it is the handler too. */
+const handleOptions = [
+  "attempts",
+  "timeoutMs",
+  "backoff",
+  "slots",
+  "progress",
+  "throttle",
+  "onFailure",
+];
+
+/**
+ * Declares a task. `task(name, options)` is the contract; with a function it is the handler too.
+ */
 export function task<Input = Json, Parsed = Input, Returned = unknown, Output = Returned>(
   name: string,
   options?: ContractOptions<Input, Parsed, Returned, Output>,
@@ -179,15 +214,10 @@ export function checkTaskName(name: unknown): asserts name is string {
   );
 }
 
-const handleOptions = [
-  "attempts",
-  "timeoutMs",
-  "backoff",
-  "slots",
-  "progress",
-  "throttle",
-  "onFailure",
-];
+/** The name of the follow-up task of a name. */
+export function followUpName(name: string): string {
+  return `${name}:failed`;
+}
 
 function withHandler(
   contract: TaskContract,
@@ -223,7 +253,7 @@ function withHandler(
   return { ...handler, onFailure: followUpHandler(contract.name, onFailure) };
 }
 
-/** What follows a failure is tried as often as any task that says nothing of it. */
+/** A follow-up has the default options of a task. */
 function followUpHandler(name: string, onFailure: HandlerFunction<any, unknown>): TaskHandler {
   const following = followUpName(name);
   if (following.length > maxNameChars) {
@@ -236,27 +266,4 @@ function followUpHandler(name: string, onFailure: HandlerFunction<any, unknown>)
     throw new FlotillaError("invalid_option", `task "${name}": onFailure must be a function`);
   }
   return withHandler({ name: following, input: undefined, output: undefined }, {}, onFailure);
-}
-
-export type InputOf<T extends TaskContract> =
-  T extends TaskContract<infer Input, any, any> ? Input : never;
-
-/** What `waitFor` gives: the handler's value after a trip through JSON. */
-export type ResultOf<T extends TaskContract> =
-  T extends TaskContract<any, any, infer Output> ? Jsonify<Output> : never;
-
-/** What the function of `onFailure` gets as its input: which task has failed, and why. */
-export type TaskFailure<Input = unknown> = {
-  readonly taskId: string;
-  readonly name: string;
-  /** What was enqueued, as it is stored. */
-  readonly input: Jsonify<Input>;
-  readonly error: TaskError;
-  /** Attempts that failed. Deaths of pods aren't among them. */
-  readonly attempts: number;
-};
-
-/** The task that runs after one of this name has failed. */
-export function followUpName(name: string): string {
-  return `${name}:failed`;
 }

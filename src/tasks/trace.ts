@@ -24,13 +24,25 @@ import type { Enqueued } from "./enqueue/options.ts";
 import type { Claim, TaskError } from "./rows.ts";
 
 /**
- * Spans from enqueue to run, for OpenTelemetry. The enqueue's context is stored with the task, and
- * every run of it is a child of that: after a retry, on another pod, after a crash. Where the program
- * has registered no SDK nothing is made, stored or allocated here.
+ * OpenTelemetry spans from enqueue to attempt. The context of the enqueue is stored with the task,
+ * and every attempt is its child: after a retry, on another pod, after a crash. If the program has
+ * registered no SDK, nothing is created, stored or allocated here.
  */
 const tracerName = "flotilla";
 
-/** The tracer of the SDK that is registered; undefined where there is none. */
+export type EnqueueSpan = {
+  readonly name: string;
+  /** Tasks are enqueued, runs of flows are started. */
+  readonly verb?: "enqueue" | "start";
+  /** How many tasks a call for many enqueues. */
+  readonly batch?: number;
+  /** The caller's context, used if no span is active here. */
+  readonly given: TraceHeaders | undefined;
+};
+
+export type AttemptSpan = Span;
+
+/** The tracer of the registered SDK; undefined if there is none. */
 export function activeTracer(): Tracer | undefined {
   const provider: TracerProvider & Delegating = trace.getTracerProvider();
   return provider.getDelegateTracer
@@ -38,32 +50,25 @@ export function activeTracer(): Tracer | undefined {
     : provider.getTracer(tracerName);
 }
 
-// What the API gives stands in for an SDK that may come later, and knows whether one has.
+// The API returns a proxy for an SDK that may be registered later; the proxy knows whether one is.
 type Delegating = { getDelegateTracer?: (name: string) => Tracer | undefined };
 
-/** What is stored where nobody traces: the caller's context, so that the run can belong to it. */
+/**
+ * The stored context if the program does not trace: the caller's, so that attempts can belong to
+ * it.
+ */
 export function givenTrace(given: TraceHeaders | undefined): string | null {
   const parsed = given && contextOfHeaders(given);
   return parsed === undefined ? null : textOfContext(parsed);
 }
 
-/** The context of the span that is active in the caller, else the given one. */
+/** The context of the active span, else the given one. */
 export function activeTrace(given: TraceHeaders | undefined): string | null {
   const active = quietly(() => trace.getSpanContext(context.active()));
   if (active === undefined || !isSpanContextValid(active)) return givenTrace(given);
   const { traceId, spanId, traceFlags, traceState } = active;
   return textOfContext({ traceId, spanId, flags: traceFlags, state: traceState?.serialize() });
 }
-
-export type EnqueueSpan = {
-  readonly name: string;
-  /** Tasks are enqueued, runs of flows are started. */
-  readonly verb?: "enqueue" | "start";
-  /** How many tasks one call brings, if it is a call for many. */
-  readonly batch?: number;
-  /** The caller's context, which counts where no span is active here. */
-  readonly given: TraceHeaders | undefined;
-};
 
 /** Stores tasks within a span, whose context goes into their rows. */
 export async function tracedEnqueue<Answer>(
@@ -104,9 +109,7 @@ export async function tracedEnqueue<Answer>(
   }
 }
 
-export type AttemptSpan = Span;
-
-/** The span of one attempt, a child of the enqueue's, wherever that was. */
+/** The span of one attempt, a child of the enqueue's span. */
 export function startAttemptSpan(claim: Claim, podId: string): AttemptSpan | undefined {
   const tracer = activeTracer();
   if (tracer === undefined) return undefined;
@@ -126,13 +129,13 @@ export function startAttemptSpan(claim: Claim, podId: string): AttemptSpan | und
           "flotilla.task.token": claim.token,
         },
       },
-      // Never what happens to be active: a claim may have been woken by anybody's request.
+      // Never the active context: any request may have woken the claim.
       remoteContext(ROOT_CONTEXT, contextOfText(claim.trace)),
     ),
   );
 }
 
-/** Runs a handler with its span active, so that the spans it makes are children of it. */
+/** Runs a handler with its span active, so that the handler's spans become children. */
 export function inSpan<Result>(span: AttemptSpan, run: () => Result): Result {
   const outcome: { result?: { readonly value: Result } | { readonly thrown: unknown } } = {};
   quietly(() =>
@@ -150,7 +153,7 @@ export function inSpan<Result>(span: AttemptSpan, run: () => Result): Result {
   return result.value;
 }
 
-/** Ends the span of an attempt once it is known what became of it, with its error as it is stored. */
+/** Ends the span of an attempt with its outcome and stored error. */
 export function endAttemptSpan(span: AttemptSpan, outcome: string, error: string | null): void {
   quietly(() => {
     if (span.isRecording()) {
@@ -161,7 +164,7 @@ export function endAttemptSpan(span: AttemptSpan, outcome: string, error: string
   });
 }
 
-/** The trace that an attempt belongs to, for its logs. */
+/** The trace id of an attempt, for its logs. */
 export function traceIdOf(
   span: AttemptSpan | undefined,
   carried: string | null,
@@ -174,7 +177,7 @@ export function messaging(name: string) {
   return { "messaging.system.name": "flotilla", "messaging.destination.name": name };
 }
 
-/** Notes an error with a span, as it is stored. */
+/** Records a stored error on a span. */
 export function failSpan(span: Span, { code, message, stack }: TaskError): void {
   if (!span.isRecording()) return;
   span.setAttribute("error.type", code);
@@ -182,15 +185,7 @@ export function failSpan(span: Span, { code, message, stack }: TaskError): void 
   span.setStatus({ code: SpanStatusCode.ERROR, message });
 }
 
-function noteEnqueued(span: Span, { taskId, created }: Enqueued): void {
-  quietly(() => {
-    if (!span.isRecording()) return;
-    span.setAttribute("messaging.message.id", taskId);
-    span.setAttribute("flotilla.task.created", created);
-  });
-}
-
-/** A part of somebody's SDK that throws must cost a span, never a task. */
+/** An SDK that throws may cost a span, never a task. */
 export function quietly<Result>(action: () => Result): Result | undefined {
   try {
     return action();
@@ -200,13 +195,13 @@ export function quietly<Result>(action: () => Result): Result | undefined {
   }
 }
 
-/** The context of a span, as it is stored. */
+/** The context of a span, as stored. */
 export function spanText(span: Span): string {
   const { traceId, spanId, traceFlags, traceState } = span.spanContext();
   return textOfContext({ traceId, spanId, flags: traceFlags, state: traceState?.serialize() });
 }
 
-/** A context whose span is in another program. */
+/** A context whose parent span is in another process. */
 export function remoteContext(base: Context, from: TraceContext | undefined): Context {
   if (from === undefined) return base;
   const { traceId, spanId, flags, state } = from;
@@ -216,6 +211,14 @@ export function remoteContext(base: Context, from: TraceContext | undefined): Co
     traceFlags: flags,
     isRemote: true,
     ...(state !== undefined && { traceState: createTraceState(state) }),
+  });
+}
+
+function noteEnqueued(span: Span, { taskId, created }: Enqueued): void {
+  quietly(() => {
+    if (!span.isRecording()) return;
+    span.setAttribute("messaging.message.id", taskId);
+    span.setAttribute("flotilla.task.created", created);
   });
 }
 

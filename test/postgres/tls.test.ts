@@ -89,7 +89,7 @@ describe("a Postgres store over TLS", () => {
     [
       "an authority that isn't the server's",
       () => `${url}?sslmode=verify-full&sslrootcert=${made.stranger}`,
-      /nobody we trust has signed its certificate: name the authority/,
+      /its certificate isn't signed by a trusted authority: name the authority/,
     ],
     ["no authority", () => ({ url, ssl: true }), /name the authority with `sslrootcert=<file>`/],
     [

@@ -25,7 +25,7 @@ export const gateMutations: readonly Mutation[] = [
   },
   {
     name: "throttle gate: a look whose answer was lost is the last",
-    edits: [probe("      // The next poll looks again.\n", "      stopped = true;\n")],
+    edits: [probe("      // The next poll counts again.\n", "      stopped = true;\n")],
   },
   {
     name: "throttle gate: nobody looks behind it when it is polled",

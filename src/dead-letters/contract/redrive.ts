@@ -364,7 +364,7 @@ export function redriveContract(kind: StoreKind): void {
     });
 
     test.each([
-      [{}, "name one of group, taskId, name, all: none was given"],
+      [{}, "give exactly one of group, taskId, name, all: none was given"],
       [{ all: true, name: "a" }, "name and all were given"],
       [{ all: false }, "all must be true"],
       [{ name: 5 }, "name must be text"],

@@ -205,7 +205,7 @@ describe("runs over HTTP", () => {
   test("attempts of a run are refused where tasks are enqueued, too", async () => {
     const body = { name: "order", input: book, options: { attempts: 3 } };
     const refused = await ask("POST", "/v1/tasks", body);
-    expect(refused.body.error.message).toContain("attempts are those of its transitions");
+    expect(refused.body.error.message).toContain("give `attempts` to its transitions instead");
     const bulk = await ask("POST", "/v1/tasks/bulk", [{ name: "order", input: book }]);
     const [{ taskId }] = bulk.body.outcomes;
     expect(await ask("GET", `/v1/runs/${taskId}`)).toMatchObject({ status: 200 });

@@ -115,7 +115,7 @@ export function migrateContract(kind: StoreKind): void {
       };
       const state = await migrate(database, { migrations: [first], log });
       expect(state).toMatchObject({ version: 2, known: 1, pending: [] });
-      expect(warned[0]).toContain("newer release");
+      expect(warned[0]).toContain("newer than this release");
     });
 
     test("of a newer release that breaks with ours are refused, whatever the mode", async () => {

@@ -8,47 +8,67 @@ import {
   type NumberRange,
 } from "../../base/options.ts";
 
-/** A Postgres store by options, where a URL can't say it all. */
+/** A Postgres store by options, for what a URL cannot express. */
 export type PostgresStore = PostgresTimeouts & {
-  /** As `pg` takes it. Not needed beside a `pool`. */
+  /** As `pg` takes it. Not needed with a `pool`. */
   url?: string;
   /**
-   * A pool of your own, which is used for everything but the heartbeat and listening: those need
-   * connections of their own, and open them with `url` or, without one, as the pool would.
+   * A pool of your own, used for everything except the heartbeat and listening. Those need
+   * connections of their own, opened with `url` or, without one, with the pool's options.
    */
   pool?: PostgresPool;
-  /** Instead of one in the URL. A function is asked whenever a connection is opened. */
+  /** Replaces the password in the URL. A function is called for every new connection. */
   password?: string | (() => string | Promise<string>);
-  /** Instead of `sslmode` and the rest in the URL; what `tls.connect` takes, such as `{ ca }`. */
+  /**
+   * Replaces `sslmode` and the other TLS parameters in the URL; what `tls.connect` takes, such as
+   * `{ ca }`.
+   */
   ssl?: boolean | ConnectionOptions;
-  /** The schema that our tables live in. Default `flotilla`. */
+  /** The schema of Flotilla's tables. Default `flotilla`. */
   schema?: string;
   /** Connections for writes, and as many for reads. Default 4. Two more are for cold reads. */
   connections?: number;
-  /** What keeps connections between us and the server. Found out by itself where it isn't said. */
+  /** The kind of pooler before the server. Detected if not given. */
   pooler?: Pooler;
 };
 
 export type PostgresTimeouts = {
-  /** For a connection to be opened or to become free. Default 10,000. */
+  /** Time limit for opening a connection or waiting for a free one. Default 10,000. */
   connectTimeoutMs?: number;
-  /** After which the server cancels a statement. Default 30,000. */
+  /** The server cancels a statement after this time. Default 30,000. */
   statementTimeoutMs?: number;
-  /** How long the server lets a statement wait for a lock. Default 10,000. */
+  /** How long a statement may wait for a lock. Default 10,000. */
   lockTimeoutMs?: number;
-  /** After which the server ends a transaction in which nothing is asked. Default 60,000. */
+  /** The server ends an idle transaction after this time. Default 60,000. */
   idleInTransactionTimeoutMs?: number;
-  /** After which a connection that doesn't answer counts as broken. Default 45,000. */
+  /** A connection without an answer for this long counts as broken. Default 45,000. */
   answerTimeoutMs?: number;
 };
 
 type Pooler = (typeof poolers)[number];
 
-/** A pool of `pg`, as far as we use it. */
+/** The part of a pool of `pg` that Flotilla uses. */
 export type PostgresPool = {
   connect(): Promise<{ release(error?: Error | boolean): void }>;
   on(event: "error", listener: (error: Error) => void): unknown;
   readonly options?: object;
+};
+
+/** A validated store, with Flotilla's parameters removed from the URL. */
+export type CheckedStore = PostgresStore & { readonly schema: string };
+
+/** A store that can be sent to another thread, and the password function, which cannot. */
+export type ThreadStore<Sent = PostgresStore> = {
+  readonly store: Sent;
+  readonly password?: () => string | Promise<string>;
+};
+
+type PoolOptions = Pick<PostgresStore, "password" | "ssl"> & {
+  connectionString?: string;
+  host?: string;
+  port?: number;
+  user?: string;
+  database?: string;
 };
 
 const poolers = ["none", "session", "transaction"] as const;
@@ -59,7 +79,7 @@ export const defaultTimeouts: Readonly<Required<PostgresTimeouts>> = {
   statementTimeoutMs: 30_000,
   lockTimeoutMs: 10_000,
   idleInTransactionTimeoutMs: 60_000,
-  // A socket whose other end is gone says nothing; this is how long we believe in it.
+  // A socket whose peer is gone stays silent; after this time it counts as broken.
   answerTimeoutMs: 45_000,
 };
 
@@ -69,11 +89,11 @@ const numbers: Readonly<Record<string, NumberRange>> = {
 };
 const words = ["schema", "pooler"];
 const others = ["url", "pool", "password", "ssl"];
+const ours = [...words, ...Object.keys(numbers)];
+const tlsParameters = ["ssl", "sslmode", "sslcert", "sslkey", "sslrootcert"];
+const schemaPattern = /^[a-z_][a-z0-9_]{0,50}$/;
 
-/** A store whose options make sense, with what the URL says about them taken out of it. */
-export type CheckedStore = PostgresStore & { readonly schema: string };
-
-/** Checks a store by URL or by options; what an option says counts more than the URL. */
+/** Validates a store by URL or by options; options override the URL. */
 export function checkStore(given: string | PostgresStore): CheckedStore {
   const store = typeof given === "string" ? { url: given } : given;
   if (isPool(store)) {
@@ -108,24 +128,63 @@ export function checkStore(given: string | PostgresStore): CheckedStore {
   return { ...checked, schema };
 }
 
-const ours = [...words, ...Object.keys(numbers)];
-const tlsParameters = ["ssl", "sslmode", "sslcert", "sslkey", "sslrootcert"];
+/** The same store on connections of our own, opened with the options of the caller's pool. */
+export function withoutPool({ pool, ...store }: PostgresStore): PostgresStore & { url: string } {
+  if (store.url !== undefined || !pool) return { url: "", ...store };
+  const options = (pool.options ?? {}) as PoolOptions;
+  const { connectionString: url, password, ssl } = options;
+  if (url === undefined) {
+    return {
+      url: urlOf(options),
+      ...(password !== undefined && { password }),
+      ...(ssl !== undefined && { ssl }),
+      ...store,
+    };
+  }
+  // As in the driver, the URL overrides the options beside it.
+  const silent = ssl !== undefined && !/[?&]ssl/.test(url);
+  return { url, ...(silent && { ssl }), ...store };
+}
+
+/** Separates what can be sent to the heartbeat thread from the password function. */
+export function forThread(given: PostgresStore): ThreadStore {
+  const { password, ssl, ...store } = withoutPool(given);
+  // The driver makes the key non-enumerable, so a copy would lose it.
+  const key = typeof ssl === "object" ? ssl.key : undefined;
+  const plain: PostgresStore = {
+    ...store,
+    ...(typeof password === "string" && { password }),
+    ...(ssl !== undefined && {
+      ssl: typeof ssl === "object" ? { ...ssl, ...(key !== undefined && { key }) } : ssl,
+    }),
+  };
+  try {
+    structuredClone(plain);
+  } catch (error) {
+    throw new FlotillaError(
+      "invalid_option",
+      "store: the heartbeat runs on a thread of its own, where functions and objects of `ssl` can't go: give `ca`, `cert` and `key` as text; beside a `pool`, give `url` and such an `ssl` too",
+      { cause: error },
+    );
+  }
+  return { store: plain, ...(typeof password === "function" && { password }) };
+}
 
 /** The options of ours that a URL names. */
 function fromUrl(url = ""): Record<string, string | number> {
   const found: Record<string, string | number> = {};
   for (const [name, value] of parametersOf(url)) {
     if (words.includes(name)) found[name] = value;
-    // What is no number stays a text, which is refused with the rest.
+    // Anything but a number stays text, and is refused with the other values.
     else if (name in numbers) found[name] = /^\d+$/.test(value) ? Number(value) : value;
     else refuseTypo(name);
   }
   return found;
 }
 
-/** What isn't ours is the driver's, which takes no notice of what it doesn't know. */
+/** Other parameters are the driver's, which ignores unknown ones. */
 function refuseTypo(name: string): void {
-  // Its own that resemble ours are written like this_one.
+  // The driver's parameters that resemble ours contain an underscore.
   const meant = name.includes("_") ? undefined : nearest(name, ours);
   if (meant === undefined) return;
   throw new FlotillaError(
@@ -134,7 +193,7 @@ function refuseTypo(name: string): void {
   );
 }
 
-/** The URL without what is ours, which the driver wouldn't know. */
+/** The URL without our parameters, which the driver would not know. */
 function plainUrl(url: string, withoutTls: boolean): string {
   const [place, query] = split(url);
   if (query === undefined) return url;
@@ -163,9 +222,7 @@ function withoutUndefined(store: PostgresStore): PostgresStore {
   return Object.fromEntries(Object.entries(store).filter(([, value]) => value !== undefined));
 }
 
-const schemaPattern = /^[a-z_][a-z0-9_]{0,50}$/;
-
-/** The one name that goes into a statement's text, so it is held to a pattern. */
+/** The schema is the only name that goes into a statement's text, so it must match a pattern. */
 function checkSchema(schema: string): void {
   if (typeof schema === "string" && schemaPattern.test(schema)) return;
   throw new FlotillaError(
@@ -174,66 +231,11 @@ function checkSchema(schema: string): void {
   );
 }
 
-type PoolOptions = Pick<PostgresStore, "password" | "ssl"> & {
-  connectionString?: string;
-  host?: string;
-  port?: number;
-  user?: string;
-  database?: string;
-};
-
-/** The same store on connections of our own, opened as a caller's pool opens its. */
-export function withoutPool({ pool, ...store }: PostgresStore): PostgresStore & { url: string } {
-  if (store.url !== undefined || !pool) return { url: "", ...store };
-  const options = (pool.options ?? {}) as PoolOptions;
-  const { connectionString: url, password, ssl } = options;
-  if (url === undefined) {
-    return {
-      url: urlOf(options),
-      ...(password !== undefined && { password }),
-      ...(ssl !== undefined && { ssl }),
-      ...store,
-    };
-  }
-  // As the driver does: what the URL says counts more than the options beside it.
-  const silent = ssl !== undefined && !/[?&]ssl/.test(url);
-  return { url, ...(silent && { ssl }), ...store };
-}
-
-/** What isn't said stays out, so that the driver looks for it in the environment. */
+/** Leaves out what is not given, so that the driver reads it from the environment. */
 function urlOf({ host, port, user, database }: PoolOptions): string {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries({ host, port, user })) {
     if (value !== undefined) query.set(name, String(value));
   }
   return `postgres:///${encodeURIComponent(database ?? "")}?${query.toString()}`;
-}
-
-/** A store that can be sent to another thread, and what can't: a function that knows the password. */
-export type ThreadStore<Sent = PostgresStore> = {
-  readonly store: Sent;
-  readonly password?: () => string | Promise<string>;
-};
-
-export function forThread(given: PostgresStore): ThreadStore {
-  const { password, ssl, ...store } = withoutPool(given);
-  // The driver hides a key from whoever copies the rest.
-  const key = typeof ssl === "object" ? ssl.key : undefined;
-  const plain: PostgresStore = {
-    ...store,
-    ...(typeof password === "string" && { password }),
-    ...(ssl !== undefined && {
-      ssl: typeof ssl === "object" ? { ...ssl, ...(key !== undefined && { key }) } : ssl,
-    }),
-  };
-  try {
-    structuredClone(plain);
-  } catch (error) {
-    throw new FlotillaError(
-      "invalid_option",
-      "store: the heartbeat runs on a thread of its own, where functions and objects of `ssl` can't go: give `ca`, `cert` and `key` as text; beside a `pool`, give `url` and such an `ssl` too",
-      { cause: error },
-    );
-  }
-  return { store: plain, ...(typeof password === "function" && { password }) };
 }

@@ -18,18 +18,18 @@ import {
 import { isStalePlan, preparedElsewhere, refusesSettings, postgresError } from "./errors.ts";
 import { type TransactOptions, transact } from "./transaction.ts";
 
-/** The ways to the server, and what is known about what stands in between. */
+/** The connections to the server, and what was detected about poolers in between. */
 export type Connections = {
-  /** Runs queries together or not at all. */
+  /** Runs queries in one transaction. */
   run(kind: Kind, queries: readonly Query[]): Promise<Row[][]>;
-  /** Rejects cold reads that wait for their turn. What is under way goes on. */
+  /** Rejects cold reads that wait for a connection. Reads in progress continue. */
   refuseWaiting(error: unknown): void;
-  /** A client to listen on that has yet to connect, or undefined where no hint would arrive. */
+  /** A client to listen on that is not connected yet; undefined if no notification would arrive. */
   listener(): Promise<pg.Client | undefined>;
   end(): Promise<void>;
 };
 
-/** What has connections of its own: `cold` is `ReadOptions`' word. */
+/** The kinds that have connections of their own; `cold` as in `ReadOptions`. */
 type Kind = "read" | "write" | "cold";
 
 type Parts = {
@@ -42,24 +42,25 @@ type Parts = {
 type Pools = Readonly<Record<Kind, pg.Pool>>;
 
 const defaultConnections = 4;
-// Pages of what was said, for clients that can wait a moment: enough that one long page isn't all.
+// For pages of sessions' messages, whose clients can wait a moment: two, so that one long page does
+// not block the others.
 const maxColdConnections = 2;
-// As many as a pool of `pg` has unless told.
+// The default of a pool of `pg`.
 const defaultPoolMax = 10;
 
-// Each time something is learnt that makes the next try different.
+// Each failed try detects something that makes the next one different.
 const maxTries = 4;
 
-// What was planned for an empty table is a disaster for a full one, and a queue may go from the one to
-// the other in a second, long before the server looks at it again. To plan all our statements anew
-// takes a few milliseconds.
+// A plan for an empty table is very slow on a full one, and a queue may grow from empty to full in
+// a second, long before the server analyzes it again. Planning all statements again takes a few
+// milliseconds.
 const plansKeptMs = 2_000;
 
 /**
- * A direct connection has its settings and prepared statements in the session. A pooler that deals
- * out connections per transaction gives no session to rely on: settings then travel with each
- * transaction, in the same round trip, and statements go without a name where the pooler doesn't
- * keep track of them. Which it is shows with the first connection, and in what is refused later.
+ * A direct connection has its settings and prepared statements in the session. A transaction pooler
+ * provides no session to rely on. Then the settings are sent with each transaction, in the same
+ * round trip, and statements are unnamed if the pooler does not track prepared ones. The first
+ * connection shows which it is, and so do later refusals.
  */
 export function openConnections(parts: Parts): Connections {
   const { driver, store, durability, clock, log } = parts;
@@ -83,7 +84,7 @@ export function openConnections(parts: Parts): Connections {
     answerTimeoutMs,
   });
 
-  /** Whether what this connection has planned is too old. */
+  /** True if the plans of this connection are too old. */
   const isStale = (client: pg.PoolClient): boolean => {
     if (prepared === undefined) return false;
     const nowMs = clock.monotonic();
@@ -99,7 +100,7 @@ export function openConnections(parts: Parts): Connections {
     } catch (error) {
       if (!refusesSettings(error)) throw postgresError(error, { sent: false });
       if (begin === undefined) {
-        log.info({}, "something between us and the database takes no settings; sending them along");
+        log.info({}, "pooler refuses session settings, sending them with each transaction");
         begin = perTransaction;
         retired.push(pools);
         pools = openPools(parts, "plain");
@@ -112,12 +113,14 @@ export function openConnections(parts: Parts): Connections {
     }
   };
 
-  /** Whether an answer that says that nothing was done also says how it would be done. */
+  /**
+   * Adapts to an error that says that nothing was done. Returns true if another try can succeed.
+   */
   const learn = (error: unknown): boolean => {
     const cause = error instanceof FlotillaError ? error.cause : error;
     if (prepared !== undefined && preparedElsewhere(cause)) {
       prepared = undefined;
-      log.info({}, "a pooler doesn't know prepared statements; sending them whole");
+      log.info({}, "pooler lacks prepared statements, sending unnamed ones");
       return true;
     }
     if (prepared !== undefined && isStalePlan(cause)) {
@@ -136,7 +139,7 @@ export function openConnections(parts: Parts): Connections {
       prepared: undefined,
     });
     const { pid, mark } = rows![0]!;
-    // A pooler makes up the number by which a session can be cancelled.
+    // A pooler invents the process id that a session is cancelled by.
     pooled = processId !== undefined && processId !== pid;
     if (mark !== "on") begin = perTransaction;
   };
@@ -149,9 +152,9 @@ export function openConnections(parts: Parts): Connections {
     }));
   };
 
-  // In a line of our own, since a pool of the caller's is one for all kinds, which cold reads mustn't take
-  // all of. They wait there for as long as for a connection, so that those behind others that a silent
-  // server holds up are told no later than these.
+  // A semaphore of our own, because a caller's pool serves all kinds and cold reads must not use
+  // all of it. They wait as long as for a connection, so that with a silent server waiting reads
+  // fail no later than the ones in progress.
   const cold = createSemaphore(coldConnections(store), { clock, waitMs: connectTimeoutMs });
   const ask = async (kind: Kind, queries: readonly Query[]): Promise<Row[][]> => {
     for (let tries = 1; ; tries++) {
@@ -164,8 +167,7 @@ export function openConnections(parts: Parts): Connections {
     }
   };
 
-  const onError = (error: Error) =>
-    log.warn({ error: error.message }, "a database connection broke");
+  const onError = (error: Error) => log.warn({ error: error.message }, "database connection broke");
   store.pool?.on("error", onError);
 
   return {
@@ -203,16 +205,16 @@ function openPools({ driver, store, durability, log }: Parts, how: "session" | "
       max,
       allowExitOnIdle: true,
     });
-    // Without listeners, a connection that breaks would end the process, idle or not.
-    made.on("error", (error) => log.warn({ error: error.message }, "a database connection broke"));
-    // Its end may come in the same piece as its beginning, before anybody has got to use it.
+    // Without listeners, a broken connection would end the process, idle or not.
+    made.on("error", (error) => log.warn({ error: error.message }, "database connection broke"));
+    // The connection may end in the same packet as it begins, before its first use.
     made.on("connect", (client) => client.on("error", () => {}));
     return made;
   };
   return { read: open(), write: open(), cold: open(coldConnections(store)) };
 }
 
-/** Of a pool of the caller's, one at least is left for the rest, where it has more than one. */
+/** Leaves at least one connection of a caller's pool for other work, if it has more than one. */
 function coldConnections({ pool, connections = defaultConnections }: PostgresStore): number {
   if (!pool) return Math.min(connections, maxColdConnections);
   const { max = defaultPoolMax } = (pool.options ?? {}) as { max?: number };

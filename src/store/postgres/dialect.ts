@@ -2,38 +2,39 @@ import type { Dialect, RowValues } from "../sql.ts";
 
 const now = "floor(extract(epoch from statement_timestamp()) * 1000)::bigint";
 
-// A language's order costs far more per comparison, and may change with the operating system, which
-// would break every index on it.
+// A language's collation costs far more per comparison, and may change with the operating system,
+// which would break every index on it.
 const byBytes = 'collate "C"';
+const special = /["\\]/g;
 
-/** What Postgres has and a lesser database may have to do without. */
+/** Features of Postgres that a lesser database may lack. */
 export type Feature = "notify" | "returning" | "skip locked";
 
 export type PostgresDialectOptions = { schema: string; without?: readonly Feature[] };
 
-/** Rows travel as one array per column, which the server unpacks faster than JSON. */
+/** Rows are sent as one array per column, which the server unpacks faster than JSON. */
 export function postgresDialect({ schema, without = [] }: PostgresDialectOptions): Dialect {
   return {
     words: {
-      // As a query of its own it is worked out once, and not for every row.
+      // As a subquery it is evaluated once, and not for every row.
       now: `(select ${now})`,
       starting_now: now,
       key_text: `text ${byBytes}`,
       fleeting: "unlogged",
       row_address: "ctid",
       new_id: newId(),
-      // `create schema if not exists` needs a right on the database even where the schema exists.
+      // `create schema if not exists` needs a privilege on the database even if the schema exists.
       home: `do $$ begin if to_regnamespace('${schema}') is null then create schema ${schema}; end if; end $$`,
       foreign: foreignIn(schema),
       migration_lock: `select pg_advisory_xact_lock(hashtext('${schema} migrations'))`,
-      // Without the skipping, claims wait for each other instead.
+      // Without skipping, claims wait for each other instead.
       take_rows: without.includes("skip locked") ? "for update" : "for update skip locked",
       hold_task: "for update of task",
       hold_rows: "for update",
       take_task: without.includes("skip locked")
         ? "for update of task"
         : "for update of task skip locked",
-      // A beat changes no key, so it waits for neither of these claims.
+      // A heartbeat changes no key, so it waits for neither of these locks.
       hold_pod: "for key share",
       seize_pod: "for update",
     },
@@ -42,7 +43,7 @@ export function postgresDialect({ schema, without = [] }: PostgresDialectOptions
     index: (name) => name,
     dropIndex: (name) => `drop index ${schema}.${name}`,
     placeholder: (position) => `$${position}`,
-    // A task has three versions in its life. Side by side they take fewer pages than far apart.
+    // A task has three row versions in its life. Side by side they take fewer pages than far apart.
     leaveSpace: (table) => `alter table ${table} set (fillfactor = 50)`,
     among: (column, found) => `${column} = any(array(${found}))`,
     rows: (values, columns, bind) => {
@@ -59,7 +60,7 @@ export function postgresDialect({ schema, without = [] }: PostgresDialectOptions
   };
 }
 
-/** What extensions have put there has names of its own, and is left to them. */
+/** Objects that belong to extensions are ignored. */
 function foreignIn(schema: string): string {
   const kept = (catalog: string, its: string) =>
     `${its}namespace = to_regnamespace('${schema}') and not exists (
@@ -80,9 +81,9 @@ function foreignIn(schema: string): string {
     order by name`;
 }
 
-const special = /["\\]/g;
-
-/** One column of many rows as the server reads arrays. The driver can do that too, in thrice the time. */
+/**
+ * One column of many rows as an array literal. The driver can do that too, in three times the time.
+ */
 function arrayText(rows: RowValues, at: number): string {
   let text = "{";
   for (let row = 0; row < rows.length; row++) {
@@ -94,7 +95,7 @@ function arrayText(rows: RowValues, at: number): string {
   return `${text}}`;
 }
 
-/** A UUIDv7 as ours are, so that rows inserted by hand sort by their age too. */
+/** A UUIDv7 like ours, so that rows inserted by hand sort by age too. */
 function newId(): string {
   const time = `lpad(to_hex(${now}), 12, '0')`;
   return `substr(${time}, 1, 8) || '-' || substr(${time}, 9, 4) || '-7' || substr(gen_random_uuid()::text, 16, 3) || '-a' || substr(gen_random_uuid()::text, 16, 3) || '-' || substr(gen_random_uuid()::text, 25, 12)`;

@@ -3,6 +3,11 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { Durability } from "../database.ts";
 import { defaultTimeouts, type PostgresStore, type PostgresTimeouts } from "./config.ts";
 
+const bigintOid = 20;
+
+// A setting without meaning to the server: if it is missing, a pooler has dropped our settings.
+export const sessionMark = "flotilla.session";
+
 export async function loadDriver(): Promise<typeof pg> {
   try {
     const { default: driver } = await import("pg");
@@ -14,9 +19,7 @@ export async function loadDriver(): Promise<typeof pg> {
   }
 }
 
-const bigintOid = 20;
-
-/** Counters and times are far below 2^53, so they come as numbers and not as text. */
+/** Counters and times are far below 2^53, so they are parsed as numbers and not as text. */
 export function plainNumbers(driver: typeof pg): pg.CustomTypesConfig {
   return {
     getTypeParser: ((oid: number, format?: "text") =>
@@ -25,14 +28,14 @@ export function plainNumbers(driver: typeof pg): pg.CustomTypesConfig {
 }
 
 export function timeoutsOf(store: PostgresTimeouts): Required<PostgresTimeouts> {
-  const given = Object.keys(defaultTimeouts).map((name) => [
+  const entries = Object.keys(defaultTimeouts).map((name) => [
     name,
     store[name as keyof PostgresTimeouts] ?? defaultTimeouts[name as keyof PostgresTimeouts],
   ]);
-  return Object.fromEntries(given) as Required<PostgresTimeouts>;
+  return Object.fromEntries(entries) as Required<PostgresTimeouts>;
 }
 
-/** What every connection of ours is opened with, whatever is between it and the server. */
+/** The options of every connection, regardless of poolers. */
 export function connectionConfig(store: PostgresStore): pg.ClientConfig {
   const { connectTimeoutMs, answerTimeoutMs } = timeoutsOf(store);
   return {
@@ -46,31 +49,29 @@ export function connectionConfig(store: PostgresStore): pg.ClientConfig {
   };
 }
 
-/** The driver's client; with a password of the store's own, that instead of the URL's. */
+/** The driver's client class; if the store has a password option, it replaces the URL's. */
 export function clientClass(driver: typeof pg, { password }: PostgresStore): typeof pg.Client {
   if (password === undefined) return driver.Client;
   return class extends driver.Client {
     constructor(config?: string | pg.ClientConfig) {
       super(config);
-      // The driver lays what a URL says, also an empty password, over the other options.
+      // The driver lets the URL override the other options, even with an empty password.
       this.password = password as string;
     }
   };
 }
 
-// A setting that means nothing to the server: where it is missing, ours were left out on the way.
-export const sessionMark = "flotilla.session";
-
-/** The settings that a session of ours is begun with. */
+/** The settings of a session. */
 export function startUpConfig(store: PostgresTimeouts, durability: Durability): pg.ClientConfig {
   const { statementTimeoutMs, lockTimeoutMs, idleInTransactionTimeoutMs } = timeoutsOf(store);
   const settings = [
     `-c synchronous_commit=${synchronousCommit(durability)}`,
     `-c default_transaction_isolation=read\\ committed`,
-    // With a limit that is bound, every claim would be planned anew, which takes longer than it.
+    // With a bound limit, every claim would be planned again, which takes longer than the claim.
     "-c plan_cache_mode=force_generic_plan",
-    // Of a transaction that was cut in the middle, the server holds the locks until it knows that nothing
-    // more comes. None of the timeouts counts then, and by itself it asks only after two hours.
+    // After a connection breaks within a transaction, the server keeps its locks until it detects
+    // the break. No timeout applies meanwhile, and by default the server probes only after two
+    // hours.
     "-c tcp_keepalives_idle=5",
     "-c tcp_keepalives_interval=2",
     "-c tcp_keepalives_count=3",
@@ -84,7 +85,7 @@ export function startUpConfig(store: PostgresTimeouts, durability: Durability): 
   };
 }
 
-/** Begins a transaction with the same settings, where the session doesn't have them. */
+/** Begins a transaction with the same settings, for sessions that do not have them. */
 export function beginWithSettings(store: PostgresTimeouts, durability: Durability): string[] {
   const { statementTimeoutMs, lockTimeoutMs, idleInTransactionTimeoutMs } = timeoutsOf(store);
   return [

@@ -1,6 +1,6 @@
 import { type ErrorCode, FlotillaError, messageOf } from "../../base/errors.ts";
 
-/** Answers of the server that are definite: it says that nothing was done. */
+/** Definite answers of the server: nothing was done. */
 const definite: Readonly<Record<string, { code: ErrorCode; advice: string }>> = {
   "25006": { code: "store_read_only", advice: "it is read-only: connect to the primary" },
   "28000": { code: "store_unavailable", advice: "it refuses this user: check the URL" },
@@ -10,8 +10,14 @@ const definite: Readonly<Record<string, { code: ErrorCode; advice: string }>> = 
     advice: "that database doesn't exist: create it, or check the URL",
   },
   "3F000": { code: "store_outdated", advice: "its schema is missing: run `flotilla migrate`" },
-  "40001": { code: "store_busy", advice: "others kept coming in between" },
-  "40P01": { code: "store_busy", advice: "it and others kept waiting for each other" },
+  "40001": {
+    code: "store_busy",
+    advice: "it conflicted with other transactions again and again: try again",
+  },
+  "40P01": {
+    code: "store_busy",
+    advice: "it deadlocked with other transactions again and again: try again",
+  },
   "42501": {
     code: "store_read_only",
     advice:
@@ -23,20 +29,26 @@ const definite: Readonly<Record<string, { code: ErrorCode; advice: string }>> = 
     code: "store_unavailable",
     advice: "it has no connection left: raise max_connections or use a pooler",
   },
-  "55P03": { code: "store_busy", advice: "a lock couldn't be had in time" },
+  "55P03": { code: "store_busy", advice: "a lock wasn't granted in time" },
   "57014": { code: "store_busy", advice: "the statement took too long and was cancelled" },
 };
 
-/** The same for whole classes of answers, by their first two digits: troubles that pass or are mended. */
+/**
+ * Like `definite`, for whole classes of errors by their first two digits. These are transient, or
+ * an operator can fix them.
+ */
 const definiteByClass: typeof definite = {
-  "53": { code: "store_unavailable", advice: "it is short of something that it needs" },
-  "58": { code: "store_unavailable", advice: "the machine that it runs on is in trouble" },
+  "53": {
+    code: "store_unavailable",
+    advice: "it is short of memory, connections or another resource",
+  },
+  "58": { code: "store_unavailable", advice: "its machine reported an error" },
 };
 
 const unknownAuthority =
-  "nobody we trust has signed its certificate: name the authority with `sslrootcert=<file>` in the URL or `ssl: { ca }`";
+  "its certificate isn't signed by a trusted authority: name the authority with `sslrootcert=<file>` in the URL or `ssl: { ca }`";
 
-/** Why no connection came about, by the code that Node gives. */
+/** Why a connection failed, by Node's error code. */
 const unreachable: Readonly<Record<string, string>> = {
   SELF_SIGNED_CERT_IN_CHAIN: unknownAuthority,
   DEPTH_ZERO_SELF_SIGNED_CERT: unknownAuthority,
@@ -50,7 +62,7 @@ const unreachable: Readonly<Record<string, string>> = {
   ENOENT: "a file or socket that the URL names isn't there",
 };
 
-/** Two transactions that couldn't both be: the one that was undone may simply be made again. */
+/** Conflicts of two transactions: the one that was undone can be retried. */
 const undone = ["40001", "40P01"];
 
 export function sqlState(error: unknown): string | undefined {
@@ -62,48 +74,51 @@ export function wasUndone(error: unknown): boolean {
   return undone.includes(sqlState(error) ?? "") || isEventRace(error);
 }
 
-/** What made a transaction undo itself, for those who count. */
+/** Why a transaction was undone, for metrics. */
 export function undoneBy(error: unknown): "deadlock" | "serialization" | "race" {
   const state = sqlState(error);
   if (state === "40P01") return "deadlock";
   return state === "40001" ? "serialization" : "race";
 }
 
-/** Two notes about one task that were made at the same time: the later gets the next number. */
+/** Two events of one task were recorded at the same time: the later one gets the next number. */
 function isEventRace(error: unknown): boolean {
   const constraint = error instanceof Error && "constraint" in error ? error.constraint : undefined;
   return sqlState(error) === "23505" && constraint === "task_event_pkey";
 }
 
-/** A pooler moved us to a connection where the statement isn't prepared, or is by somebody else. */
+/**
+ * A pooler switched to a connection where the statement is not prepared, or is prepared by another
+ * process.
+ */
 export function preparedElsewhere(error: unknown): boolean {
   return ["26000", "42P05"].includes(sqlState(error) ?? "");
 }
 
-/** The tables were changed under a prepared statement. */
+/** The tables changed after a statement was prepared. */
 export function isStalePlan(error: unknown): boolean {
   const routine = error instanceof Error && "routine" in error ? error.routine : undefined;
   return sqlState(error) === "0A000" && routine === "RevalidateCachedQuery";
 }
 
-/** The server, or this connection to it, takes no writes. */
+/** The server, or this connection, is read-only. */
 export function isReadOnly(error: unknown): boolean {
   return sqlState(error) === "25006";
 }
 
-/** What answered knows none of the settings that a session may begin with: a pooler. */
+/** A pooler refused the startup settings of a session. */
 export function refusesSettings(error: unknown): boolean {
   return sqlState(error) === "08P01" && /startup parameter/.test(messageOf(error));
 }
 
-/** Something that the server said, and not what became of the connection to it. */
+/** True for an error that the server sent, and not one of the connection. */
 export function isSpoken(error: unknown): boolean {
   return error instanceof Error && "severity" in error && error.severity !== undefined;
 }
 
 /**
- * The driver's error in our words. `sent` says whether the server may have got the statement: then
- * it is definite where the server has `refused` it, and everything else leaves the outcome unknown.
+ * Converts the driver's error. `sent` says whether the server may have received the statement. Then
+ * the error is definite only if the server has `refused` it; otherwise the outcome is unknown.
  */
 export function postgresError(
   error: unknown,

@@ -6,14 +6,15 @@ import { postgresDialect } from "./dialect.ts";
 import { clientClass, connectionConfig, loadDriver, plainNumbers } from "./driver.ts";
 import { postgresError } from "./errors.ts";
 
-/** One connection as it comes, with none of our settings: what shows on it is the server's own. */
+/** One connection without our settings: it shows the server's own. */
 export type PlainConnection = {
-  /** By which the session can be cancelled. The server's process, if nothing is in between. */
+  /** The id to cancel the session by. The server's process id, if there is no pooler. */
   readonly processId: number | undefined;
   ask(text: string, values?: unknown[]): Promise<Row[]>;
   end(): Promise<void>;
 };
 
+/** Connects without our settings. */
 export async function openPlain(store: PostgresStore): Promise<PlainConnection> {
   const driver = await loadDriver();
   const own = withoutPool(store);
@@ -42,7 +43,7 @@ export async function openPlain(store: PostgresStore): Promise<PlainConnection> 
   }
 }
 
-/** Whether the schema that a URL names holds our tables; false where the server can't be asked. */
+/** True if the schema that a URL names holds our tables; false if the server cannot be reached. */
 export async function holdsOurs(url: string): Promise<boolean> {
   try {
     const store = checkStore(url);
@@ -57,14 +58,14 @@ export async function holdsOurs(url: string): Promise<boolean> {
       await end();
     }
   } catch {
-    // Whatever keeps the server from answering is met again by the caller, which says so.
+    // The caller runs into the same error again and reports it.
     return false;
   }
 }
 
 export type ExpectedIndex = { readonly name: string; readonly text: string };
 
-/** The indexes that migrations up to a version have made, with what makes each of them again. */
+/** The indexes that migrations up to a version have created, with the statement for each. */
 export function expectedIndexes(schema: string, version: number): ExpectedIndex[] {
   const dialect = postgresDialect({ schema });
   const expected = new Map<string, ExpectedIndex>();

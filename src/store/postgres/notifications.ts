@@ -7,28 +7,37 @@ import { systemRandom } from "../../base/random.ts";
 import type { Listener, WriteOptions } from "../database.ts";
 import type { Query } from "../sql.ts";
 
-// A dead socket says nothing; asking now and then shows it. Polling makes up for what is missed.
+// A dead socket stays silent; a query now and then detects it. Polling covers what is missed.
 const checkMs = 30_000;
-// Whoever waits for one task after the other shouldn't connect for each.
+// A caller that waits for one task after another should not connect for each.
 const lingerMs = 2_000;
-// A server that is out of reach says no goodbye, and nobody should wait for it.
+// An unreachable server does not confirm a close, and the caller should not wait for it.
 const closeTimeoutMs = 1_000;
+const signatureChars = 22;
+// The server refuses 8,000 bytes and more. A receiver that gets no payload reads the rows.
+const maxEnvelopeBytes = 7_999 - signatureChars;
+
+/**
+ * What is needed to derive the channel of an address and to sign payloads. Without a secret,
+ * notifications are sent without payloads.
+ */
+export type ChannelKey = { readonly schema: string; readonly secret: string | undefined };
 
 type NotificationParts = {
   schema: string;
   channelKey: () => Promise<ChannelKey>;
-  /** A client that has yet to connect, or undefined where no hint would arrive. */
+  /** A client that is not connected yet; undefined if no notification would arrive. */
   open: () => Promise<pg.Client | undefined>;
   log: Logger;
-  /** A notification brought what no pod has signed. */
+  /** Called when a notification's payload was not signed by a pod. */
   onForged: () => void;
 };
 
 /**
- * Listens for hints on a connection of its own, for as long as somebody subscribes, and only to what
- * somebody wants to hear: letters are many where tasks are few. Only an accelerator: behind a pooler
- * that deals out connections per transaction nothing would arrive, so there nobody listens, and polling
- * has to do.
+ * Listens for notifications on a connection of its own, while there are subscribers, and only on
+ * channels that they want: envelopes may be many where tasks are few. This is only an accelerator:
+ * behind a transaction pooler nothing would arrive, so there it does not listen, and polling finds
+ * new work.
  */
 export function listenForNotifications({
   schema,
@@ -38,9 +47,9 @@ export function listenForNotifications({
   onForged,
 }: NotificationParts) {
   const taskListeners = new Set<Listener>();
-  /** Those who wait for letters, by their address. */
+  /** Listeners for envelopes, by address. */
   const channelListeners = new Map<string, Set<Listener>>();
-  /** The channels that the present connection listens to, and who is told of what comes there. */
+  /** The channels that the current connection listens on, with their listeners. */
   let listening = new Map<string, Set<Listener>>();
   let tuneChain = Promise.resolve();
   let secret: string | undefined;
@@ -63,34 +72,36 @@ export function listenForNotifications({
   const wanted = (key: ChannelKey | undefined) => {
     const channels = new Map<string, Set<Listener>>();
     if (taskListeners.size > 0) channels.set(taskChannel(schema), taskListeners);
-    for (const [address, there] of key ? channelListeners : [])
-      channels.set(addressChannel(key!, address), there);
+    for (const [address, listeners] of key ? channelListeners : [])
+      channels.set(addressChannel(key!, address), listeners);
     return channels;
   };
 
-  /** Listens to what is wanted and isn't heard yet, and no longer to what isn't wanted, one by one. */
+  /** Listens on wanted channels and unlistens the others, one by one. */
   const tune = (tuned: pg.Client): Promise<void> =>
     (tuneChain = tuneChain.then(() => retune(tuned)));
   const retune = async (tuned: pg.Client): Promise<void> => {
     let key: ChannelKey | undefined;
     while (client === tuned) {
-      // Somebody may have come for letters while another channel was tuned to.
+      // A listener for envelopes may have been added while another channel was set up.
       if (channelListeners.size > 0 && !key) {
         key = await channelKey();
         secret = key.secret;
         continue;
       }
       const channels = wanted(key);
-      const over = [...listening.keys()].find((name) => listening.get(name) !== channels.get(name));
+      const unwanted = [...listening.keys()].find(
+        (name) => listening.get(name) !== channels.get(name),
+      );
       const missing = [...channels].find(([name]) => !listening.has(name));
-      if (over !== undefined) {
-        listening.delete(over);
-        await tuned.query(`unlisten ${over}`);
+      if (unwanted !== undefined) {
+        listening.delete(unwanted);
+        await tuned.query(`unlisten ${unwanted}`);
       } else if (missing !== undefined) {
         const [name, listeners] = missing;
         listening.set(name, listeners);
         await tuned.query(`listen ${name}`);
-        // Something may have been committed while nobody listened.
+        // A transaction may have committed before this connection listened.
         if (client === tuned) notify(name);
       } else return;
     }
@@ -105,7 +116,7 @@ export function listenForNotifications({
       if (isClosed()) return;
       if (!made) {
         state = "pointless";
-        log.info({}, "no hints come through the pooler in between; new tasks are found by polling");
+        log.info({}, "no notifications through the pooler, polling instead");
         return;
       }
       const opened = made;
@@ -121,13 +132,13 @@ export function listenForNotifications({
       if (client !== opened) return;
       failures = 0;
       state = "listening";
-      // Somebody may have come for the other meanwhile.
+      // Another channel may have been added meanwhile.
       await tune(opened);
       if (client !== opened) return;
       if (subscribers() === 0) linger();
       else check(opened);
     } catch (error) {
-      log.debug({ error: String(error) }, "listening for hints failed; polling meanwhile");
+      log.debug({ error: String(error) }, "listening for notifications failed, polling meanwhile");
       again(made);
     }
   };
@@ -142,17 +153,17 @@ export function listenForNotifications({
     cancel = systemClock.after(contentionMs(++failures, systemRandom), () => void start());
   };
 
-  const check = (asked: pg.Client) => {
+  const check = (checked: pg.Client) => {
     cancel();
     cancel = afterUnref(checkMs, () => {
-      asked.query("select 1").then(
-        () => state === "listening" && client === asked && subscribers() > 0 && check(asked),
-        () => again(asked),
+      checked.query("select 1").then(
+        () => state === "listening" && client === checked && subscribers() > 0 && check(checked),
+        () => again(checked),
       );
     });
   };
 
-  /** Nobody subscribes: the process may end now, and the connection is closed before long. */
+  /** Without subscribers the process may end, and the connection is closed soon. */
   const linger = () => {
     cancel();
     setRef(client, false);
@@ -177,10 +188,10 @@ export function listenForNotifications({
       taskListeners.add(listener);
       return () => taskListeners.delete(listener);
     }
-    const there = channelListeners.get(channel) ?? new Set();
-    channelListeners.set(channel, there.add(listener));
+    const listeners = channelListeners.get(channel) ?? new Set();
+    channelListeners.set(channel, listeners.add(listener));
     return () => {
-      if (there.delete(listener) && there.size === 0) channelListeners.delete(channel);
+      if (listeners.delete(listener) && listeners.size === 0) channelListeners.delete(channel);
     };
   };
 
@@ -214,34 +225,12 @@ export function listenForNotifications({
   };
 }
 
-/** Ends a connection, and waits for that only so long. */
-function endWithin(client: pg.Client): Promise<void> {
-  setRef(client, false);
-  let cancel = () => {};
-  const longEnough = new Promise<void>((resolve) => {
-    cancel = afterUnref(closeTimeoutMs, resolve);
-  });
-  const ended = client.end().catch(() => {});
-  return Promise.race([ended, longEnough]).finally(cancel);
-}
-
-/** Whether a connection keeps the process from ending. The driver's types don't know of this. */
-function setRef(client: pg.Client | undefined, needed: boolean): void {
-  const socket = client as { ref?: () => void; unref?: () => void } | undefined;
-  if (needed) socket?.ref?.();
-  else socket?.unref?.();
-}
-
 export const taskChannel = (schema: string) => `${schema}_hint`;
-/** Everybody hears only what is for them; names of channels are short, and addresses may be long. */
+/**
+ * The channel of one address. Channel names are short and addresses may be long, so it is a hash.
+ */
 export const addressChannel = (key: ChannelKey, address: string) =>
   `flotilla_mail_${crypto.hash("sha256", JSON.stringify([key.schema, key.secret, address]), "hex").slice(0, 32)}`;
-
-/**
- * What it takes to know the channel of an address, and to sign what is sent there. Without a secret, the pod at
- * the address is told that there are letters, and gets none.
- */
-export type ChannelKey = { readonly schema: string; readonly secret: string | undefined };
 
 export function secretTableQuery(schema: string): Query {
   return { text: `select to_regclass($1)::text as there`, values: [`${schema}.bus_secret`] };
@@ -252,8 +241,8 @@ export function secretQuery(schema: string): Query {
 }
 
 /**
- * Tells those who listen, once the transaction that it is sent in has committed, if any of them waits:
- * transactions that tell something commit one after the other, in all databases of the server.
+ * Notifies listeners when the transaction commits, if any pod is idle: transactions with a
+ * notification commit one after the other, over all databases of the server.
  */
 export function notifyQuery(schema: string): Query {
   const text = `select pg_notify($1, '')
@@ -262,9 +251,9 @@ export function notifyQuery(schema: string): Query {
 }
 
 /**
- * Tells those at these addresses that there are letters, and brings them along where they are short.
- * Where it is lossy, the transaction that it is sent in is answered before it is on the disk. All in one
- * statement: each costs as much as a letter.
+ * Notifies these addresses of new envelopes, with the envelopes as payload if they are short. A
+ * `lossy` transaction is answered before it is on disk. All in one statement, because each costs as
+ * much as an envelope.
  */
 export function notifyChannelsQuery(
   key: ChannelKey,
@@ -290,13 +279,27 @@ export function notifyChannelsQuery(
   };
 }
 
-const signatureChars = 22;
-// The server refuses 8,000 bytes and more. Whoever hears of letters without them looks for them.
-const maxEnvelopeBytes = 7_999 - signatureChars;
+/** Ends a connection, and waits for that only for a limited time. */
+function endWithin(client: pg.Client): Promise<void> {
+  setRef(client, false);
+  let cancel = () => {};
+  const longEnough = new Promise<void>((resolve) => {
+    cancel = afterUnref(closeTimeoutMs, resolve);
+  });
+  const ended = client.end().catch(() => {});
+  return Promise.race([ended, longEnough]).finally(cancel);
+}
+
+/** Sets whether a connection keeps the process alive. The driver's types lack this. */
+function setRef(client: pg.Client | undefined, needed: boolean): void {
+  const socket = client as { ref?: () => void; unref?: () => void } | undefined;
+  if (needed) socket?.ref?.();
+  else socket?.unref?.();
+}
 
 /**
- * A role that may only connect can notify any channel whose name it learns, so letters are signed with what only
- * pods may read. A plain hint carries nothing.
+ * A role that may only connect can notify any channel whose name it learns, so payloads are signed
+ * with a secret that only pods can read. A plain notification has no payload.
  */
 function signPayload({ secret }: ChannelKey, channel: string, payload: string): string {
   if (secret === undefined || payload === "" || Buffer.byteLength(payload) > maxEnvelopeBytes)
@@ -304,12 +307,14 @@ function signPayload({ secret }: ChannelKey, channel: string, payload: string): 
   return signatureOf(secret, channel, payload) + payload;
 }
 
-/** The letters that a notification brings; undefined where no pod signed them for this channel. */
+/** The payload of a notification; undefined if no pod signed it for this channel. */
 function verifyPayload(secret: string, channel: string, payload: string): string | undefined {
   const body = payload.slice(signatureChars);
-  const given = Buffer.from(payload.slice(0, signatureChars));
-  const right = Buffer.from(signatureOf(secret, channel, body));
-  return given.length === right.length && crypto.timingSafeEqual(given, right) ? body : undefined;
+  const signature = Buffer.from(payload.slice(0, signatureChars));
+  const expected = Buffer.from(signatureOf(secret, channel, body));
+  return signature.length === expected.length && crypto.timingSafeEqual(signature, expected)
+    ? body
+    : undefined;
 }
 
 function signatureOf(secret: string, channel: string, payload: string): string {

@@ -22,11 +22,11 @@ import { checkStore, type PostgresStore } from "./config.ts";
 
 export type PostgresOptions = PostgresStore & {
   durability?: Durability;
-  /** What to do without, to stand in for a lesser database in tests. */
+  /** Features to do without, to simulate a lesser database in tests. */
   without?: readonly Feature[];
   clock?: Clock;
   log?: Logger;
-  /** Told of transactions that were undone for another's sake and made again. */
+  /** Called when a transaction was undone because of another one and is retried. */
   onEvent?: OnStoreEvent;
 };
 
@@ -45,7 +45,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
   let secret: string | undefined;
   const channelKey = async (): Promise<ChannelKey> => {
     if (secret !== undefined) return { schema, secret };
-    // A store that has yet to get its tables has none, and nobody has letters there.
+    // A store without tables has no secret yet, and no listeners for envelopes.
     const [found] = await connections.run("read", [secretTableQuery(schema)]);
     if (found![0]!["there"] === null) return { schema, secret };
     const [rows] = await connections.run("read", [secretQuery(schema)]);
@@ -61,7 +61,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
   let closing: Promise<unknown> | undefined;
   const underWay = new Set<Promise<unknown>>();
 
-  /** What was asked before a close is finished, but for cold reads that wait; what comes after is refused. */
+  /** Calls made before a close are finished, except waiting cold reads; later ones are rejected. */
   const guarded = <Answer>(ask: () => Promise<Answer>): Promise<Answer> => {
     if (closing) return Promise.reject(closedError());
     const answer = ask();
@@ -106,12 +106,12 @@ function closedError(): FlotillaError {
   return new FlotillaError("closed", "the database was closed");
 }
 
-/** Idle connections don't keep the process running, so it might end before they have been closed. */
+/** Idle connections do not keep the process alive, so it might end before they are closed. */
 function awake<Answer>(closing: Promise<Answer>): Promise<Answer> {
   return closing.finally(systemClock.after(Infinity, () => {}));
 }
 
-/** A transaction that was undone for another's sake is made again. */
+/** Retries a transaction that was undone because of another one. */
 async function retryUndone<Answer>(
   ask: () => Promise<Answer>,
   onEvent: OnStoreEvent = () => {},

@@ -7,72 +7,13 @@ import { isReadOnly, isSpoken, postgresError } from "./errors.ts";
 
 export type TransactOptions = BatchOptions & {
   readonly driver: typeof pg;
-  /** What begins a transaction where the session doesn't have our settings. */
+  /** The statements that begin a transaction, if the session does not have our settings. */
   readonly begin: readonly string[] | undefined;
-  /** Part of the names of prepared statements; undefined where they can't have any. */
+  /** Part of the names of prepared statements; undefined if statements must be unnamed. */
   readonly prepared: number | undefined;
-  /** Whether the connection is to forget how it has planned its statements. */
+  /** Whether the connection should discard its plans. */
   readonly replan?: boolean;
 };
-
-const ignored = () => {};
-
-/** Runs queries together or not at all, and gives the connection back. */
-export async function transact(
-  client: pg.PoolClient,
-  queries: readonly Query[],
-  options: TransactOptions,
-): Promise<Row[][]> {
-  const { driver, begin = [], prepared, replan = false } = options;
-  const preface = replan ? [...begin, "discard plans"] : begin;
-  const before = preface.map((text): Step => ({ text, values: [] }));
-  const after: Step[] = begin.length > 0 ? [{ text: "commit", values: [] }] : [];
-  const steps = queries.map((query) => stepOf(query, prepared));
-  // Without a listener, a connection that breaks would end the process.
-  client.on("error", ignored);
-  const outcome = await sendBatch(driver, client, [...before, ...steps, ...after], options);
-  if ("results" in outcome) {
-    client.off("error", ignored);
-    client.release();
-    const tables = outcome.results.map((result) => result.rows as Row[]);
-    return tables.slice(before.length, before.length + queries.length);
-  }
-  const failure = postgresError(outcome.error, { sent: true, refused: outcome.refused });
-  // One that takes no writes may lead to a server that was the primary once.
-  let usable = outcome.refused && !isReadOnly(outcome.error);
-  // What we have begun ourselves is open yet, though nothing of it can be stored any more.
-  if (usable && begin.length > 0) {
-    usable = "results" in (await sendBatch(driver, client, [rollback], options));
-  }
-  // A connection in an unknown state isn't given to anybody else, and may have more to complain of.
-  if (usable) client.off("error", ignored);
-  client.release(!usable);
-  throw failure;
-}
-
-const rollback: Step = { text: "rollback", values: [] };
-
-const names = new Map<string, string>();
-const namesKept = 500;
-const planned = /^\s*(select|insert|update|delete|with)/;
-
-/**
- * Statements keep their plan on the connection, under a name that follows from their text alone:
- * behind a pooler, others may have prepared theirs on the same connection.
- */
-function stepOf({ text, values }: Query, prepared: number | undefined): Step {
-  const name = prepared === undefined || !planned.test(text) ? undefined : nameOf(text);
-  return { text, values, ...(name !== undefined && { name: `flotilla_${prepared}_${name}` }) };
-}
-
-function nameOf(text: string): string | undefined {
-  let name = names.get(text);
-  if (name === undefined && names.size < namesKept) {
-    name = crypto.hash("sha256", text, "base64url").slice(0, 22);
-    names.set(text, name);
-  }
-  return name;
-}
 
 /** One statement of a batch. With a name, the server keeps its plan on the connection. */
 type Step = {
@@ -83,7 +24,7 @@ type Step = {
 
 type BatchOptions = { types: pg.CustomTypesConfig; answerTimeoutMs: number };
 
-/** What the driver's connection understands, as far as it is used here. */
+/** The part of the driver's connection that is used here. */
 type Wire = {
   stream: { cork?(): void; uncork?(): void };
   parse(message: { text: string; name: string }): void;
@@ -100,20 +41,62 @@ type Wire = {
 };
 type WireEvent = "parseComplete" | "readyForQuery" | "end";
 
-const asText = (value: string | number | null) => (value === null ? null : String(value));
-
-/** Which statements each connection has kept. */
-const kept = new WeakMap<Wire, Set<string>>();
-
 type BatchOutcome =
   | { readonly results: readonly pg.QueryResult[] }
-  /** It was refused if the server goes on after the error. Otherwise it may have been done. */
+  /**
+   * `refused` is true if the server continues after the error. Otherwise the batch may have been
+   * committed.
+   */
   | { readonly error: unknown; readonly refused: boolean };
 
+const ignored = () => {};
+const rollback: Step = { text: "rollback", values: [] };
+
+const names = new Map<string, string>();
+const namesKept = 500;
+const planned = /^\s*(select|insert|update|delete|with)/;
+const asText = (value: string | number | null) => (value === null ? null : String(value));
+
+/** The prepared statements of each connection. */
+const kept = new WeakMap<Wire, Set<string>>();
+
+/** Runs queries in one transaction, and releases the connection. */
+export async function transact(
+  client: pg.PoolClient,
+  queries: readonly Query[],
+  options: TransactOptions,
+): Promise<Row[][]> {
+  const { driver, begin = [], prepared, replan = false } = options;
+  const preface = replan ? [...begin, "discard plans"] : begin;
+  const before = preface.map((text): Step => ({ text, values: [] }));
+  const after: Step[] = begin.length > 0 ? [{ text: "commit", values: [] }] : [];
+  const steps = queries.map((query) => stepOf(query, prepared));
+  // Without a listener, a broken connection would end the process.
+  client.on("error", ignored);
+  const outcome = await sendBatch(driver, client, [...before, ...steps, ...after], options);
+  if ("results" in outcome) {
+    client.off("error", ignored);
+    client.release();
+    const tables = outcome.results.map((result) => result.rows as Row[]);
+    return tables.slice(before.length, before.length + queries.length);
+  }
+  const failure = postgresError(outcome.error, { sent: true, refused: outcome.refused });
+  // A read-only connection may lead to a former primary, so it is closed.
+  let usable = outcome.refused && !isReadOnly(outcome.error);
+  // The transaction that we began is still open, though it can only be rolled back.
+  if (usable && begin.length > 0) {
+    usable = "results" in (await sendBatch(driver, client, [rollback], options));
+  }
+  // A connection in an unknown state is not reused, and may emit more errors.
+  if (usable) client.off("error", ignored);
+  client.release(!usable);
+  throw failure;
+}
+
 /**
- * Sends statements with one end mark behind the last of them, and gives their results. The server
- * takes what comes before an end mark for one transaction, which it commits when it gets there and
- * undoes if any of it fails. So a transaction takes one round trip, without `begin` and `commit`.
+ * Sends statements with one sync message after the last, and returns their results. The server
+ * treats everything before a sync as one transaction, commits it at the sync, and rolls it back if
+ * any part fails. So a transaction takes one round trip, without `begin` and `commit`.
  */
 export function sendBatch(
   driver: typeof pg,
@@ -124,7 +107,7 @@ export function sendBatch(
   return new Promise((resolve) => {
     let wire: Wire | undefined;
     let names = new Set<string>();
-    /** The names of what is to be parsed, of which the server takes one after the other. */
+    /** The names that are being parsed, in the order in which the server confirms them. */
     const parsing: string[] = [];
     const onParsed = () => void names.add(parsing.shift()!);
     const submit = (given: Wire): void => {
@@ -145,7 +128,7 @@ export function sendBatch(
       wire.stream.uncork?.();
       if (parsing.length > 0) wire.on("parseComplete", onParsed);
     };
-    // The driver's own query collects the results of many statements already.
+    // The driver's own query already collects the results of several statements.
     const query = new driver.Query({ text: "", types } as pg.QueryConfig);
     Object.assign(query, {
       submit,
@@ -163,9 +146,27 @@ export function sendBatch(
 }
 
 /**
- * Whether the server is ready for more after it has spoken of an error, which it is only where it has
- * undone everything up to the end mark. Its words don't say that: they may be of any language, and
- * some poolers call it an error, too, when they have lost the server and hang up.
+ * Statements keep their plan on the connection, under a name that follows from their text alone:
+ * behind a pooler, another process may have prepared the same statement on the connection.
+ */
+function stepOf({ text, values }: Query, prepared: number | undefined): Step {
+  const name = prepared === undefined || !planned.test(text) ? undefined : nameOf(text);
+  return { text, values, ...(name !== undefined && { name: `flotilla_${prepared}_${name}` }) };
+}
+
+function nameOf(text: string): string | undefined {
+  let name = names.get(text);
+  if (name === undefined && names.size < namesKept) {
+    name = crypto.hash("sha256", text, "base64url").slice(0, 22);
+    names.set(text, name);
+  }
+  return name;
+}
+
+/**
+ * True if the server is ready for more after an error, which it is only if it has rolled back
+ * everything up to the sync. The error message does not show that: it may be in any language, and
+ * some poolers also report an error when they have lost the server and disconnect.
  */
 function goesOn(wire: Wire, limitMs: number): Promise<boolean> {
   return new Promise((resolve) => {

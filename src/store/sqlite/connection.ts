@@ -7,24 +7,26 @@ import { isBusy, isTooWide, sqliteError } from "./errors.ts";
 import { DatabaseSync, type StatementSync } from "./driver.ts";
 import { makePrivate } from "./private-file.ts";
 
-/** The rows of one statement, as arrays because they may cross threads by the thousand. */
+/** The rows of one statement, as arrays because thousands may cross threads. */
 export type Table = { readonly columns: readonly string[]; readonly rows: readonly Value[][] };
 
 export type CommitOutcome = { readonly tables: Table[] } | { readonly error: unknown };
 
-/** One synchronous connection to one file. Lives on a thread of its own, or in tests inline. */
+/** One synchronous connection to one file. Lives on a thread of its own, or inline in tests. */
 export type SqliteConnection = {
   readonly dialect: Dialect;
-  /** Whether this SQLite unpacks rows the faster way. */
+  /** True if this SQLite has `jsonb_each`, which unpacks rows faster. */
   readonly jsonbEach: boolean;
   read(query: Query): Table;
-  /** One commit for all; a request that fails takes none of the others with it. */
+  /** One commit for all requests; a request that fails does not affect the others. */
   commit(requests: readonly (readonly Query[])[]): CommitOutcome[];
-  /** Makes those who watch the file look again, if anything was committed since the last time. */
+  /**
+   * Touches the log, so that watchers check again, if anything was committed since the last call.
+   */
   touchLog(): void;
-  /** Whether anybody else has committed since this was last asked; true where that can't be known. */
+  /** True if another connection has committed since the last call, or if that is unknown. */
   othersCommitted(): boolean;
-  /** How long it had to wait for others since this was last asked; undefined where it hadn't. */
+  /** How long it waited for locks since the last call; undefined if it did not. */
   contendedMs(): number | undefined;
   close(): void;
 };
@@ -34,7 +36,9 @@ export type ConnectionOptions = {
   path: string;
   durability?: Durability;
   readOnly?: boolean;
-  /** Whether a missing file is made. Default false: a wrong path must not become an empty store. */
+  /**
+   * Whether a missing file is created. Default false: a wrong path must not become an empty store.
+   */
   create?: boolean;
   /** Replaces the database's clock, for tests. */
   nowMs?: () => number;
@@ -45,10 +49,12 @@ export type ConnectionOptions = {
 // How long a write waits for other processes' writes before it is refused.
 const busyLimitMs = 30_000;
 const statementsKept = 200;
-// A write-ahead log of 16 MiB at most between checkpoints: larger ones make reads slow.
+// A write-ahead log of at most 16 MiB between checkpoints: a larger one makes reads slow.
 const checkpointPages = 4_000;
 const cacheKib = 32_768;
+const pause = new Int32Array(new SharedArrayBuffer(4));
 
+/** Opens a connection, and fails early if the file is missing, damaged or not writable. */
 export function openConnection(options: ConnectionOptions): SqliteConnection {
   const { path, durability = "full", readOnly = false, create = false, nowMs } = options;
   const { functions = {} } = options;
@@ -65,8 +71,8 @@ export function openConnection(options: ConnectionOptions): SqliteConnection {
   let waitedMs: number | undefined;
   const waiting = <Result>(action: () => Result): Result =>
     waitForOthers(action, (ms) => (waitedMs = (waitedMs ?? 0) + ms));
-  // Integers that a number can't hold make a whole statement fail, and with it every claim that meets
-  // such a row. Reading them is slower, so it begins with the first one that is met.
+  // An integer that a number cannot hold makes the whole statement fail, and with it every claim
+  // that reads such a row. Reading BigInts is slower, so it begins with the first such integer.
   let wide = false;
   const widened = (error: unknown): boolean => {
     if (wide || !isTooWide(error)) return false;
@@ -114,7 +120,7 @@ export function openConnection(options: ConnectionOptions): SqliteConnection {
   const totalChanges = () =>
     Number((prepare("select total_changes()").get() as unknown as [number])[0]);
 
-  // It moves with every commit but those of this very connection.
+  // It changes with every commit except those of this connection.
   let version: unknown;
   const dataVersion = (): unknown =>
     (prepare("pragma data_version").get() as unknown as [unknown])[0];
@@ -125,7 +131,7 @@ export function openConnection(options: ConnectionOptions): SqliteConnection {
 
   const begin = () => waiting(() => db.exec("begin immediate"));
 
-  const together = (requests: readonly (readonly Query[])[]): CommitOutcome[] => {
+  const commitTogether = (requests: readonly (readonly Query[])[]): CommitOutcome[] => {
     try {
       const outcomes = requests.map((queries) => ({ tables: queries.map(run) }));
       waiting(() => db.exec("commit"));
@@ -144,7 +150,7 @@ export function openConnection(options: ConnectionOptions): SqliteConnection {
       db.exec(`pragma wal_autocheckpoint = ${checkpointPages}`);
     }
     db.exec(`pragma cache_size = -${cacheKib}; pragma temp_store = memory`);
-    // Touches the file, so that a damaged one is found here and not in the middle of work.
+    // Reads the file, so that a damaged one is detected here and not in the middle of work.
     waiting(() => db.prepare("select count(*) from sqlite_schema").get());
   } catch (error) {
     db.close();
@@ -168,15 +174,15 @@ export function openConnection(options: ConnectionOptions): SqliteConnection {
         return requests.map(() => ({ error: sqliteError(error, path) }));
       }
       try {
-        return together(requests);
+        return commitTogether(requests);
       } catch (error) {
         if (!widened(error) && requests.length === 1) return [{ error: sqliteError(error, path) }];
       }
-      // Somebody's part was refused: each gets a transaction of its own, so that fates aren't shared.
+      // One request was refused: each gets its own transaction, so that they do not fail together.
       return requests.map((request) => {
         try {
           begin();
-          return together([request])[0]!;
+          return commitTogether([request])[0]!;
         } catch (error) {
           return { error: sqliteError(error, path) };
         }
@@ -187,12 +193,12 @@ export function openConnection(options: ConnectionOptions): SqliteConnection {
       const changes = totalChanges();
       if (changes === touchedAt) return;
       touchedAt = changes;
-      // The log is written before its commit can be seen, so whoever watches has looked too early.
+      // The log is written before its commit is visible, so watchers have checked too early.
       const at = new Date();
       try {
         utimesSync(`${path}-wal`, at, at);
       } catch {
-        // Then they look a little later by themselves.
+        // Watchers check again a little later by themselves.
       }
     },
     othersCommitted() {
@@ -261,9 +267,7 @@ function hasJsonbEach(db: DatabaseSync): boolean {
   return major > 3 || (major === 3 && minor >= 51);
 }
 
-const pause = new Int32Array(new SharedArrayBuffer(4));
-
-/** Another process's lock is a reason to wait, not an error. The waits are short and spread by chance. */
+/** Waits for another process's lock instead of failing. The waits are short and random. */
 function waitForOthers<Result>(action: () => Result, onWaited: (ms: number) => void): Result {
   const startedMs = performance.now();
   const deadline = startedMs + busyLimitMs;

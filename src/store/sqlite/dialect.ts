@@ -1,21 +1,21 @@
 import type { Dialect } from "../sql.ts";
 
 /**
- * The present moment in words that SQLite knows since long before 3.42: a column's default is worked
- * out by the SQLite of the program that inserts, which may be a distribution's.
+ * The current time in functions that SQLite has had since long before 3.42: a column's default is
+ * evaluated by the SQLite of the inserting program, which may be a distribution's.
  */
 export const systemNow = "cast(round((julianday('now') - 2440587.5) * 86400000) as integer)";
 
 const chance = (digits: number) => `substr(lower(hex(randomblob(8))), 1, ${digits})`;
 
-/** A UUIDv7 as ours are, so that rows inserted by hand sort by their age too. */
+/** A UUIDv7 like ours, so that rows inserted by hand sort by age too. */
 function newId(now: string): string {
   return `printf('%08x-%04x-7', ${now} >> 16, ${now} & 65535) || ${chance(3)} || '-a' || ${chance(3)} || '-' || ${chance(12)}`;
 }
 
 /**
- * SQLite keeps one writer at a time, so there is never a locked row to skip.
- * `jsonb_each` parses its argument once instead of once per column, and exists since 3.51.
+ * SQLite has one writer at a time, so there is never a locked row to skip. `jsonb_each` parses its
+ * argument once instead of once per column, and exists since 3.51.
  */
 export function sqliteDialect(options: { now?: string; jsonbEach: boolean }): Dialect {
   const each = options.jsonbEach ? "jsonb_each" : "json_each";
@@ -28,9 +28,9 @@ export function sqliteDialect(options: { now?: string; jsonbEach: boolean }): Di
       fleeting: "",
       row_address: "rowid",
       new_id: newId(now),
-      // A file is place enough, and its one writer is a lock already.
+      // A file needs no schema, and its one writer is a lock already.
       home: "select 1",
-      // A file may be shared with tables of other names: the prefix is what is ours.
+      // A file may be shared with tables of other names: ours have the prefix.
       foreign: `select 'this SQLite file' as place, name from sqlite_schema
         where name like 'flotilla\\_%' escape '\\' and type <> 'index'
           and not exists (select 1 from pragma_table_info('flotilla_migration') where name = 'needs')
@@ -48,7 +48,7 @@ export function sqliteDialect(options: { now?: string; jsonbEach: boolean }): Di
     index: (name) => `flotilla_${name}`,
     dropIndex: (name) => `drop index flotilla_${name}`,
     placeholder: () => "?",
-    // Rows are changed where they are.
+    // Rows are updated in place.
     leaveSpace: () => "select 1",
     among: (column, found) => `${column} in (${found})`,
     rows: (values, columns, bind) => {

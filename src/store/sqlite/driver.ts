@@ -4,10 +4,13 @@ import { FlotillaError } from "../../base/errors.ts";
 
 export type { StatementSync } from "node:sqlite";
 
-/** As `engines` of package.json and the command say. */
+/** Must match `engines` in package.json and the command. */
 const needed = [22, 18] as const;
 
-/** An older Node is refused by name: without this it would fail on whatever it doesn't have. */
+/**
+ * Refuses an older Node with a clear message. Without this it would fail on the first missing
+ * feature.
+ */
 function checkNode(version: string): void {
   const [major = 0, minor = 0] = version.split(".").map(Number);
   if (major > needed[0] || (major === needed[0] && minor >= needed[1])) return;
@@ -20,9 +23,10 @@ function checkNode(version: string): void {
 checkNode(process.versions.node);
 
 /**
- * The SQLite that comes with Node. An `import` of it fails on a Node that has none before any code
- * runs, and so before it can be said which Node is needed. So does an `import` by name of what a built-in
- * module of an older Node lacks, such as `hash` of `node:crypto`: that is `crypto.hash` wherever it is used.
+ * Node's own SQLite. On a Node without it, an `import` fails before any code runs, and so before
+ * the needed version can be reported. The same holds for an `import` by name of something that a
+ * built-in module of an older Node lacks, such as `hash` of `node:crypto`: that is why
+ * `crypto.hash` is used everywhere.
  */
 export const { DatabaseSync } = process.getBuiltinModule("node:sqlite");
 export type DatabaseSync = SqliteDatabase;

@@ -22,34 +22,20 @@ const codes: Readonly<Record<number, { code: ErrorCode; advice: string }>> = {
   },
 };
 
-/** The primary result code that SQLite gave, if this error comes from it. */
-function sqliteCode(error: unknown): number | undefined {
-  const code = error instanceof Error && "errcode" in error ? error.errcode : undefined;
-  return typeof code === "number" ? code & 0xff : undefined;
-}
+// The size of the shared memory file beside the database.
+const minFreeBytes = 64 * 1024;
 
 export function isBusy(error: unknown): boolean {
   const code = sqliteCode(error);
   return code === 5 || code === 6;
 }
 
-/** Whether Node refused to read an integer because a number can't hold it. */
+/** True if Node refused to read an integer because a number cannot hold it. */
 export function isTooWide(error: unknown): boolean {
   return error instanceof Error && "code" in error && error.code === "ERR_OUT_OF_RANGE";
 }
 
-// The shared memory beside the file takes this much.
-const minFreeBytes = 64 * 1024;
-
-/** SQLite's code, made more precise where its trouble was with the files beside the database. */
-function meaning(error: unknown, path: string): number | undefined {
-  const code = sqliteCode(error);
-  if (code === 10 && (freeBytes(dirname(path)) ?? Infinity) < minFreeBytes) return 13;
-  if (code === 14 && existsSync(path)) return 8;
-  return code;
-}
-
-/** SQLite's error in our words, with what to do about it. */
+/** Converts SQLite's error, with what to do about it. */
 export function sqliteError(error: unknown, path: string): FlotillaError {
   if (error instanceof FlotillaError) return error;
   const known = codes[meaning(error, path) ?? -1];
@@ -59,12 +45,12 @@ export function sqliteError(error: unknown, path: string): FlotillaError {
     });
   }
   const message = messageOf(error);
-  // SQLite has no code of its own for this; the words are as old as SQLite.
+  // SQLite has no code for this; the wording is as old as SQLite.
   const code = message.startsWith("no such table: flotilla_") ? "store_outdated" : "internal";
   return new FlotillaError(code, `the database file ${path}: ${message}`, { cause: error });
 }
 
-/** What is left on the disk that holds a folder, or undefined where there is no such folder. */
+/** The free space on a folder's disk; undefined if there is no such folder. */
 export function freeBytes(folder: string): number | undefined {
   try {
     const { bavail, bsize } = statfsSync(folder);
@@ -72,4 +58,18 @@ export function freeBytes(folder: string): number | undefined {
   } catch {
     return undefined;
   }
+}
+
+/** SQLite's primary result code, if this error comes from it. */
+function sqliteCode(error: unknown): number | undefined {
+  const code = error instanceof Error && "errcode" in error ? error.errcode : undefined;
+  return typeof code === "number" ? code & 0xff : undefined;
+}
+
+/** SQLite's code, made more precise if the files beside the database caused the error. */
+function meaning(error: unknown, path: string): number | undefined {
+  const code = sqliteCode(error);
+  if (code === 10 && (freeBytes(dirname(path)) ?? Infinity) < minFreeBytes) return 13;
+  if (code === 14 && existsSync(path)) return 8;
+  return code;
 }

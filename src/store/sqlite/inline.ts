@@ -10,8 +10,8 @@ import {
 } from "./connection.ts";
 
 /**
- * A database on the caller's own thread: for tests and simulations, which need every step in hand,
- * and for threads that have nothing else to do.
+ * A database on the caller's own thread: for tests and simulations, which control every step, and
+ * for threads that have nothing else to do.
  */
 export function inlineDatabase(connection: SqliteConnection): Database {
   const listeners = new Set<() => void>();
@@ -53,12 +53,12 @@ export function inlineDatabase(connection: SqliteConnection): Database {
   };
 }
 
-/** A store in memory whose time is the given clock's. It is gone when it is closed. */
+/** A store in memory that uses the given clock. It is gone when it is closed. */
 export function memoryDatabase(clock: { now(): number }): Database {
   return inlineDatabase(openConnection({ path: ":memory:", nowMs: () => clock.now() }));
 }
 
-/** An inline database whose connection is replaced when it has failed, so that a passing trouble passes. */
+/** An inline database that reconnects after a failure, so that transient errors pass. */
 export function reconnectingInline(options: ConnectionOptions): Database {
   const connect = () => inlineDatabase(openConnection(options));
   let current = connect();

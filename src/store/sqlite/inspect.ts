@@ -7,19 +7,20 @@ import { freeBytes } from "./errors.ts";
 import { inlineDatabase } from "./inline.ts";
 import { DatabaseSync } from "./driver.ts";
 
-/** What can be told of a database file from outside, without opening it. */
+/** Facts about a database file, found without opening it. */
 export type FileFacts = {
   readonly path: string;
   readonly kind: "file" | "missing" | "other";
   readonly readable: boolean;
-  /** Whether both the file and its folder, which holds the write-ahead log, can be written. */
+  /** True if both the file and its folder, which holds the write-ahead log, can be written. */
   readonly writable: boolean;
   readonly sizeBytes: number;
   readonly walBytes: number;
-  /** What is left on its disk, or undefined where its folder is missing. */
+  /** The free space on its disk; undefined if its folder is missing. */
   readonly freeBytes: number | undefined;
 };
 
+/** Inspects a database file from outside. */
 export function fileFacts(path: string): FileFacts {
   const full = resolve(path);
   const stat = statSync(full, { throwIfNoEntry: false });
@@ -35,18 +36,18 @@ export function fileFacts(path: string): FileFacts {
   };
 }
 
-/** The file as it is: nothing is made, migrated or set. */
+/** Opens the file as it is: nothing is created, migrated or set. */
 export function openReadOnly(path: string): Database {
   return inlineDatabase(openConnection({ path, readOnly: true }));
 }
 
-/** How the file keeps its journal, which stays with the file whoever opens it. */
+/** The journal mode, which is stored in the file. */
 export async function journalMode(database: Database): Promise<string> {
   const [row] = await database.read(sql`pragma journal_mode`);
   return String(row?.["journal_mode"]);
 }
 
-/** What SQLite finds wrong with the file, or undefined. Reads all of it. */
+/** The first damage that SQLite finds in the file, or undefined. Reads the whole file. */
 export async function findDamage(database: Database): Promise<string | undefined> {
   const [row] = await database.read(sql`pragma quick_check(1)`);
   const found = String(row?.["quick_check"]);

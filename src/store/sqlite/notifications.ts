@@ -3,15 +3,27 @@ import { channelListeners } from "../notifications.ts";
 import { DatabaseSync, type StatementSync } from "./driver.ts";
 import type { Commits } from "./thread.ts";
 
+// A commit that is not visible this long after it was written is found by the next poll.
+const lastCheckMs = 64;
+// One commit changes the log in many small steps, and checking at each would be expensive.
+const missGapMs = 0.2;
+
+// A process that commits continuously learns of other commits with each of its own, so the file
+// need not be checked too.
+const ownGapMs = 3;
+
 /**
- * Tells when any process has committed to the file. The write-ahead log's change is the signal; it
- * comes before the commit can be seen, so `data_version` is asked until it has moved. Our own
- * connections touch the log once more after their commits, which spares the wait for that. Where
- * files can't be watched this stays silent, and polling has to do.
+ * Calls listeners when any process has committed to the file. A change of the write-ahead log is
+ * the signal. It comes before the commit is visible, so `data_version` is polled until it changes.
+ * Our own connections touch the log once more after their commits, which avoids that wait. If files
+ * cannot be watched, no call is made, and polling finds new work.
  */
 export function watchCommits(
   path: string,
-  /** How long there is no need to look, because others tell. Asked at every change. */
+  /**
+   * How long a check is unnecessary, because the writer thread reports commits. Called at every
+   * change.
+   */
   holdMs: () => number = () => 0,
 ): {
   subscribe(listener: () => void): () => void;
@@ -29,7 +41,7 @@ export function watchCommits(
     try {
       return watching?.ask.get()?.["data_version"];
     } catch {
-      // Busy for a moment; the next look will tell.
+      // Busy for a moment; the next check finds it.
       return seen;
     }
   };
@@ -41,7 +53,7 @@ export function watchCommits(
     if (current !== seen) {
       seen = current;
       for (const listener of listeners) listener();
-      // Under load commits come by the thousand: one look a millisecond is enough.
+      // Under load there are thousands of commits: one check per millisecond is enough.
       again(1, lastCheckMs);
     } else if (delayMs < lastCheckMs) again(delayMs, delayMs * 2);
   };
@@ -57,7 +69,7 @@ export function watchCommits(
     }
     clearTimeout(timer);
     if (performance.now() >= notBeforeMs) check(1);
-    // Too early; the doubling starts anew, because this commit has yet to be seen.
+    // Too early; the doubling starts over, because this commit is not visible yet.
     else again(1, 2);
   };
 
@@ -98,33 +110,26 @@ export function watchCommits(
   };
 }
 
-// A commit that can't be seen this long after it was written waits for the next poll.
-const lastCheckMs = 64;
-// One commit changes the log in many small steps, and a look at each of them would be dear.
-const missGapMs = 0.2;
-
-// Whoever commits on and on is told of others with every commit, so the file needn't be looked at too.
-const ownGapMs = 3;
-
 /**
- * Tells our own commits from those of others. The thread that writes knows which are others', and says so
- * with every answer; it is asked where the file has changed and this process may have done that.
+ * Distinguishes our own commits from those of other processes. The writer thread knows which are
+ * others', and reports that with every answer. It is asked if the file has changed and this process
+ * may have caused that.
  */
 export function createCommitNotifications() {
   type Listener = (whose?: "own") => void;
   const listeners = new Set<Listener>();
   const channels = channelListeners();
-  /** Whether a write of ours was under way since the last change of the file. */
+  /** True if a write of ours was in progress since the last change of the file. */
   let wrote = false;
   let underWay = 0;
-  /** When the thread last answered a write, or was given one after a pause. */
+  /** When the thread last answered a write, or was sent one after a pause. */
   let busyMs = -Infinity;
-  /** Listeners were told of others' commits, which the thread has yet to see. */
+  /** Listeners were called for others' commits that the thread has not seen yet. */
   let notified = false;
 
   const notify = (whose?: "own") => {
     for (const listener of listeners) listener(whose);
-    // Which of our own writes carry letters is known, and whom they are for. Of others' it isn't.
+    // Our own writes name the addresses of their envelopes. Those of others are unknown.
     if (whose !== "own") channels.notify();
   };
 
@@ -135,23 +140,24 @@ export function createCommitNotifications() {
       listeners.add(listener);
       return () => listeners.delete(listener);
     },
-    /** Somebody has committed. Asks the thread where it can't be told who. */
+    /** The file has changed. Asks the thread whose commit it was. */
     changed(askThread: () => void): void {
       const surelyOthers = !wrote;
       wrote = false;
       notified = surelyOthers;
-      // Asked before anybody is told: what a listener then writes can't have seen less than this.
+      // The thread is asked before listeners are called, so that a listener's own write is not
+      // mistaken for this change.
       askThread();
       if (surelyOthers) notify();
     },
-    /** What the thread has seen by now. */
+    /** Handles a report of the thread. */
     seen({ own, others }: Commits): void {
       const known = notified && !wrote;
       notified = false;
       if (others && !known) notify();
       else if (own && !others) notify("own");
     },
-    /** For how long the thread will tell by itself, unless somebody else keeps it waiting. */
+    /** How long the thread will report by itself, unless another process blocks it. */
     holdMs: (): number => busyMs + ownGapMs - performance.now(),
     around<Answer>(write: Promise<Answer>): Promise<Answer> {
       wrote = true;

@@ -11,8 +11,8 @@ import { createThreadClient } from "./thread-client.ts";
 const coldWaitMs = 30_000;
 
 /**
- * One SQLite file, shared by any number of processes: a thread that writes, a thread that reads, and
- * a watch on the write-ahead log that tells when any process has committed.
+ * One SQLite file, shared by any number of processes: a thread that writes, a thread that reads,
+ * and a watch on the write-ahead log that reports commits of any process.
  */
 export async function openSqlite(
   options: ConnectionOptions,
@@ -30,11 +30,11 @@ export async function openSqlite(
   const { dialect } = writer;
   const askThread = () =>
     void writer.request({ look: true }).catch(() => {
-      // Not knowing is no reason to keep quiet.
+      // If the thread fails, assume that others have committed.
       notifications.seen({ own: false, others: true });
     });
-  // One thread reads, in the order of asking: with one cold read in its queue at a time, no other read
-  // waits for more than that.
+  // One thread reads, in the order of calls: with one cold read in its queue at a time, no other
+  // read waits for more than that.
   const cold = createSemaphore(1, { clock: systemClock, waitMs: coldWaitMs });
   let watching = false;
   let closing: Promise<void> | undefined;
@@ -62,8 +62,8 @@ export async function openSqlite(
       notifications.close();
       commits.close();
       cold.refuse(closedError());
-      // One after the other: of two that close at once neither is the last, and the last one is who
-      // puts the log into the file, so that the file alone is the whole store.
+      // One after the other: of two that close at once neither is the last, and the last one
+      // checkpoints the log into the file, so that the file alone is the whole store.
       return (closing ??= reader.close().then(() => writer.close()));
     },
   };

@@ -6,7 +6,7 @@ import type { ConnectionOptions, Table } from "./connection.ts";
 import { sqliteDialect } from "./dialect.ts";
 import type { Commits, ThreadHello, ThreadReply, ThreadRequest } from "./thread.ts";
 
-/** The main thread's end of a database thread, whichever thread that is at the time. */
+/** The main thread's client of a database thread, which may be restarted. */
 export type ThreadClient = {
   readonly dialect: Dialect;
   request(request: ThreadCall): Promise<Table[]>;
@@ -14,7 +14,7 @@ export type ThreadClient = {
 };
 
 type Thread = ThreadClient & {
-  /** False once the thread has died, with or without having been asked to. */
+  /** False once the thread has died, whether or not it was asked to. */
   readonly alive: boolean;
 };
 
@@ -25,16 +25,19 @@ type ThreadCall = ThreadRequest extends infer Each
   : never;
 
 export type ThreadListeners = {
-  /** The thread had to wait for others so long. */
+  /** The thread waited this long for locks. */
   onContended?: (waitMs: number) => void;
-  /** It has committed, or was asked to look. */
+  /** The thread has committed, or was asked to look. */
   onCommits?: (commits: Commits) => void;
 };
 
-// With what the thread adds to it, it is also how many share a commit.
+// Together with `maxSharedCommit` of the thread, this bounds how many share a commit.
 const maxSentTogether = 128;
 
-/** A thread that is started anew when it has died. What it was doing then has an unknown outcome. */
+/**
+ * A client whose thread is restarted after it has died. Requests in progress then have an unknown
+ * outcome.
+ */
 export async function createThreadClient(
   options: ConnectionOptions,
   listeners: ThreadListeners = {},
@@ -54,7 +57,7 @@ export async function createThreadClient(
     },
     async close() {
       closed = true;
-      // One that is being started would be nobody's, and hold the file.
+      // A thread that is starting would be left without an owner, and hold the file.
       await starting?.catch(() => {});
       await current.close();
     },
@@ -67,8 +70,8 @@ async function startThread(
 ): Promise<Thread> {
   const worker = new Worker(threadFile("sqlite-thread"), {
     workerData: options,
-    // Flags of the program, such as --input-type, may make no sense for a file of ours. Node 22
-    // would say in each thread that its SQLite is experimental.
+    // Flags of the program, such as --input-type, may not fit this file. Node 22 would warn in each
+    // thread that its SQLite is experimental.
     execArgv: ["--disable-warning=ExperimentalWarning"],
   });
   const waiting = new Map<
@@ -95,21 +98,21 @@ async function startThread(
 
   worker.on("message", (replies: ThreadReply[]) => {
     for (const reply of replies) {
-      const asked = waiting.get(reply.id);
+      const pending = waiting.get(reply.id);
       waiting.delete(reply.id);
       if (reply.contendedMs !== undefined) onContended?.(reply.contendedMs);
       if (reply.commits !== undefined) onCommits?.(reply.commits);
       if (reply.error) {
         const { code, message, options: rest } = reply.error;
-        asked?.reject(new FlotillaError(code, message, rest));
-      } else asked?.resolve(reply.tables ?? []);
+        pending?.reject(new FlotillaError(code, message, rest));
+      } else pending?.resolve(reply.tables ?? []);
     }
     // A program that only enqueues should end by itself when its work is done.
     if (waiting.size === 0) worker.unref();
   });
   const fail = (error: FlotillaError) => {
     gone = error;
-    for (const asked of waiting.values()) asked.reject(error);
+    for (const pending of waiting.values()) pending.reject(error);
     waiting.clear();
   };
   worker.on("error", (error) =>
@@ -119,16 +122,16 @@ async function startThread(
   worker.unref();
 
   const send = () => {
-    const together = unsent;
+    const batch = unsent;
     unsent = [];
-    for (let from = 0; from < together.length; from += maxSentTogether)
-      worker.postMessage(together.slice(from, from + maxSentTogether));
+    for (let from = 0; from < batch.length; from += maxSentTogether)
+      worker.postMessage(batch.slice(from, from + maxSentTogether));
   };
   const ask = (request: ThreadCall): Promise<Table[]> => {
     if (gone) return Promise.reject(gone);
     const id = ++lastId;
     if (waiting.size === 0) worker.ref();
-    // What is asked in one breath arrives together, and its writes share a commit.
+    // Requests of the same tick arrive together, and their writes share a commit.
     if (unsent.push({ id, ...request } as ThreadRequest) === 1) queueMicrotask(send);
     return new Promise((resolve, reject) => waiting.set(id, { resolve, reject }));
   };

@@ -9,13 +9,13 @@ import {
 } from "./connection.ts";
 
 /**
- * The thread that holds a connection, so that an fsync never stops the event loop. Whatever has
- * arrived while the last commit was under way shares the next one.
+ * The thread that holds a connection, so that an fsync never blocks the event loop. All requests
+ * that arrive during a commit share the next one.
  */
 export type ThreadRequest = { id: number } & (
   | { read: Query }
   | { write: readonly Query[] }
-  /** Asks for nothing but what every answer to a write says too: whether others have committed. */
+  /** Only asks whether others have committed, which every answer to a write says too. */
   | { look: true }
   | { close: true }
 );
@@ -24,20 +24,21 @@ export type ThreadReply = {
   id: number;
   tables?: Table[];
   error?: { code: FlotillaError["code"]; message: string; options: FlotillaErrorOptions };
-  /** How long the connection had to wait for others, on one reply of those that waited together. */
+  /** How long the connection waited for locks; set on one reply of a batch. */
   contendedMs?: number;
-  /** On one reply of those to a commit or a look. */
+  /** Set on one reply of a batch with a commit or a look. */
   commits?: Commits;
 };
 
-/** Who has committed since this was last said. */
+/** Who has committed since the last report. */
 export type Commits = { readonly own: boolean; readonly others: boolean };
 
 export type ThreadHello =
   | { ready: { jsonbEach: boolean } }
   | { failed: NonNullable<ThreadReply["error"]> };
 
-// Bounds how long the first caller of a commit waits for the last. No more is added from here on.
+// Bounds how long the first caller of a commit waits for the last. No requests are added beyond
+// this.
 const maxSharedCommit = 256;
 
 const port = parentPort;
@@ -106,7 +107,7 @@ function read(connection: SqliteConnection, query: Query): Omit<ThreadReply, "id
   }
 }
 
-/** Errors lose their class between threads, so what matters of them travels as data. */
+/** Errors lose their class between threads, so their fields are sent as data. */
 function portable(error: unknown): NonNullable<ThreadReply["error"]> {
   if (!(error instanceof FlotillaError)) {
     return { code: "internal", message: messageOf(error), options: {} };

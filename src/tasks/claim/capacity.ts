@@ -4,15 +4,81 @@ import type { SharedNameLimit } from "../sql/claim.ts";
 import type { TaskHandler } from "../task.ts";
 
 /**
- * How much a pod takes on. A pod with 100 slots and a target of 0.8 holds 80 tasks at most, so that
- * there is always room for what it must do besides.
+ * How many tasks a pod holds. A pod with 100 slots and a target of 0.8 holds at most 80 tasks,
+ * which leaves room for its other work.
  */
 export type Capacity = {
   /** How many tasks this pod could run at once. */
   readonly slots: number;
-  /** The share of them that is used. */
+  /** The share of the slots to use. */
   readonly target: number;
 };
+
+export type AdaptiveCapacity = {
+  /** The capacity right now. */
+  readonly capacity: Capacity;
+  /** What lowers the capacity; undefined while nothing does. */
+  readonly overload: Overload | undefined;
+  stop(): void;
+};
+
+export type AdaptiveCapacityParts = {
+  capacity: Capacity;
+  clock: Clock;
+  /** Reads the process's pressure. Without it the capacity is constant. */
+  pressure?: { read: () => Pressure; limits: PressureLimits } | undefined;
+  /** Called when the capacity has changed. */
+  onChange: () => void;
+};
+
+/** The event-loop lag and memory use of a pod's process. */
+export type Pressure = {
+  /** Mean event-loop lag of the last second, weighted by time: one long block counts most. */
+  readonly lateMs: number;
+  /** The used share of the memory that the process may have, 0 to 1. */
+  readonly memory: number;
+};
+
+/** The pressure above which a pod lowers its capacity. */
+export type PressureLimits = {
+  /** The highest event-loop lag. Default 200. */
+  readonly eventLoopMs: number;
+  /** The highest share of used memory. Default 0.9. */
+  readonly memory: number;
+};
+
+/** The last pressure above a limit, and whether it has passed. */
+export type Overload = { readonly pressure: Pressure; readonly hasPassed: boolean };
+
+export type NameSlots = {
+  /** True if any name has slots of its own. If none has, nothing is counted. */
+  readonly any: boolean;
+  /** How many more tasks of each such name may be claimed. */
+  readonly free: ReadonlyMap<string, number> | undefined;
+  /** Names that use all their slots. */
+  readonly full: readonly string[];
+  acquire(name: string): void;
+  /** Compares what a claim brought with what it requested. Returns true if more tasks may fit. */
+  settleClaim(
+    requested: ReadonlyMap<string, number>,
+    claims: readonly { readonly name: string }[],
+  ): boolean;
+  /** Returns true if more tasks of this name may be ready and now have a free slot. */
+  release(name: string): boolean;
+};
+
+// A claim is one transaction; with more rows it would block other pods for too long.
+const maxClaimed = 500;
+const pressurePollMs = 1_000;
+
+// The capacity grows again only well below the limit. Otherwise it would oscillate around it.
+const calmLoopRatio = 0.5;
+const calmMemoryMargin = 0.05;
+// Each reading halves the share at most and raises it by a twentieth, because too many tasks are
+// worse than too few.
+const maxDecrease = 0.5;
+const increaseStep = 0.05;
+const minShare = 0.01;
 
 export function capacityOf({ slots, target }: Capacity): number {
   return Math.max(1, Math.floor(slots * target));
@@ -23,37 +89,15 @@ export function freeSlots(capacity: Capacity, held: number): number {
 }
 
 /**
- * How many to ask for in one call: at most half of what fits, so that the next claim is under way
- * while these run.
+ * How many tasks to claim in one call: at most half of the capacity, so that the next claim is in
+ * flight while these run.
  */
 export function claimLimit(capacity: Capacity, held: number): number {
   const half = Math.ceil(capacityOf(capacity) / 2);
   return Math.min(freeSlots(capacity, held), half, maxClaimed);
 }
 
-// A claim is one transaction; more rows than this would make everybody else wait.
-const maxClaimed = 500;
-
-export type AdaptiveCapacity = {
-  /** How much this pod takes on right now. */
-  readonly capacity: Capacity;
-  /** What lowers it; undefined while nothing does. */
-  readonly overload: Overload | undefined;
-  stop(): void;
-};
-
-export type AdaptiveCapacityParts = {
-  capacity: Capacity;
-  clock: Clock;
-  /** Looks at the process; without it the capacity is what it is. */
-  pressure?: { read: () => Pressure; limits: PressureLimits } | undefined;
-  /** Told when there is more or less room than before. */
-  onChange: () => void;
-};
-
-const pressurePollMs = 1_000;
-
-/** A pod's capacity, looked at anew every second where pressure counts. */
+/** A pod's capacity. With `pressure` it is adapted once a second. */
 export function createAdaptiveCapacity({
   capacity,
   clock,
@@ -90,41 +134,14 @@ export function createAdaptiveCapacity({
   };
 }
 
-/** How hard a pod's process has it. */
-export type Pressure = {
-  /** How late the event loop is, for what happens at any moment of the last second. */
-  readonly lateMs: number;
-  /** The share of the memory that it may have which is in use, 0 to 1. */
-  readonly memory: number;
-};
-
-/** Above which a pod takes on less. */
-export type PressureLimits = {
-  /** How late its event loop may be. Default 200. */
-  readonly eventLoopMs: number;
-  /** The share of its memory that may be in use. Default 0.9. */
-  readonly memory: number;
-};
-
-/** What has lowered a pod's capacity, as it was seen last, and whether that is over. */
-export type Overload = { readonly pressure: Pressure; readonly hasPassed: boolean };
-
-// It must be well below the limit before more is taken on again, or it would go up and down with it.
-const calmLoopRatio = 0.5;
-const calmMemoryMargin = 0.05;
-// Down by half at the most with every look, and up in twenty: too much is worse than too little.
-const maxDecrease = 0.5;
-const increaseStep = 0.05;
-const minShare = 0.01;
-
 /**
- * Decides; never does. Which share of its usual target a pod goes by, given the share so far: less
- * while something is above its limit, the more so the further above; more once all is well below.
+ * Pure. Returns the next share of the usual target. The share falls while a value is above its
+ * limit, faster the further above; it grows once all values are well below.
  */
 export function nextShare(share: number, pressure: Pressure, limits: PressureLimits): number {
   const load = Math.max(
     pressure.lateMs / limits.eventLoopMs,
-    // What counts is how much of the room above the limit is gone.
+    // For memory, the load is the used part of the headroom above the limit.
     1 + (pressure.memory - limits.memory) / (1 - limits.memory),
   );
   if (load > 1) return Math.max(minShare, share * Math.max(maxDecrease, 1 / load));
@@ -133,23 +150,6 @@ export function nextShare(share: number, pressure: Pressure, limits: PressureLim
     pressure.memory <= limits.memory - calmMemoryMargin;
   return calm ? Math.min(1, share + increaseStep) : share;
 }
-
-export type NameSlots = {
-  /** Whether any name has slots of its own. Where none has, nothing is counted. */
-  readonly any: boolean;
-  /** How many more of each such name may be claimed. */
-  readonly free: ReadonlyMap<string, number> | undefined;
-  /** Names of which as many run as may. */
-  readonly full: readonly string[];
-  acquire(name: string): void;
-  /** Takes what a claim has brought of what it asked for. Gives whether there may be more that fits. */
-  settleClaim(
-    requested: ReadonlyMap<string, number>,
-    claims: readonly { readonly name: string }[],
-  ): boolean;
-  /** Gives whether others of its name may be waiting, for which there is room now. */
-  release(name: string): boolean;
-};
 
 const noNameSlots: NameSlots = {
   any: false,
@@ -160,14 +160,14 @@ const noNameSlots: NameSlots = {
   release: () => false,
 };
 
-/** Counts what runs of names that have slots of their own on each pod. */
+/** Counts running tasks of names that have slots of their own on each pod. */
 export function createNameSlots(handlers: ReadonlyMap<string, TaskHandler>): NameSlots {
   const free = new Map<string, number>();
   for (const [name, { options }] of handlers) {
     if (options.slots !== undefined) free.set(name, options.slots);
   }
   if (free.size === 0) return noNameSlots;
-  /** Names of which the last claim brought all that it asked for, so that there are probably more. */
+  /** Names of which the last claim brought all that it requested, so more are probably ready. */
   const namesWithMore = new Set<string>();
   const adjust = (name: string, by: number) => {
     const before = free.get(name);
@@ -182,11 +182,11 @@ export function createNameSlots(handlers: ReadonlyMap<string, TaskHandler>): Nam
     acquire: (name) => adjust(name, -1),
     settleClaim(requested, claims) {
       for (const [name, most] of requested) {
-        const came = claims.filter((claim) => claim.name === name).length;
-        if (came >= most) namesWithMore.add(name);
+        const claimed = claims.filter((claim) => claim.name === name).length;
+        if (claimed >= most) namesWithMore.add(name);
         else namesWithMore.delete(name);
       }
-      // Some of what runs may have ended while the claim was under way.
+      // Attempts may have ended while the claim was in flight.
       return [...namesWithMore].some((name) => free.get(name)! > 0);
     },
     release(name) {
@@ -196,7 +196,7 @@ export function createNameSlots(handlers: ReadonlyMap<string, TaskHandler>): Nam
   };
 }
 
-/** How many a claim may ask for, given how many the pod has room for and how many names it knows. */
+/** The limit of a claim, given the pod's free slots and the number of names it handles. */
 export function limitByNameSlots(limit: number, { free }: NameSlots, names: number): number {
   if (free === undefined || free.size < names) return limit;
   let left = 0;
@@ -204,7 +204,7 @@ export function limitByNameSlots(limit: number, { free }: NameSlots, names: numb
   return Math.min(limit, left);
 }
 
-/** What may be claimed of each name where two have a say in it. */
+/** The smaller limit for each name. */
 export function minByName(
   one: ReadonlyMap<string, number> | undefined,
   other: ReadonlyMap<string, number>,
@@ -215,7 +215,9 @@ export function minByName(
   return both;
 }
 
-/** The first rows of each name, as many as there is room for, also of several names together. */
+/**
+ * The first rows of each name, within the limits by name and the limits shared by several names.
+ */
 export function limitRowsByName<Each extends Row>(
   rows: readonly Each[],
   maxByName: ReadonlyMap<string, number> | undefined,

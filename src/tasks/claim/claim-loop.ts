@@ -20,24 +20,24 @@ import type { ClaimCalls } from "./claim.ts";
 import type { ThrottleGate } from "./throttle-gate.ts";
 
 type ClaimLoop = {
-  /** There may be something to claim. */
+  /** Tasks may be ready to claim. */
   wake(): void;
-  /** There may be room for what is known to wait. */
+  /** Slots may be free for tasks that are known to be ready. */
   tryClaim(): void;
-  /** An attempt has ended; a `look` comes once its ending is on its way. */
+  /** An attempt has ended. The worker calls `tryClaim` once the outcome is being stored. */
   attemptEnded(claim: Claim): void;
-  /** The task that waited for this pod to be empty has gone elsewhere. */
+  /** The task that waited for this pod to drain has gone elsewhere. */
   dropReserved(): void;
-  /** A task that must run alone and waits for this pod to be empty. */
+  /** A task that must run alone and waits for this pod to drain. */
   readonly reserved: string | undefined;
   readonly runsAlone: boolean;
-  /** Such a task runs, or is being claimed. */
+  /** A task that must run alone is running or being claimed. */
   readonly hasSuspect: boolean;
-  /** Everything that this pod knows is paused. */
+  /** All names that this pod handles are paused. */
   readonly paused: boolean;
-  /** Whether the last claim failed. */
+  /** True if the last claim failed. */
   readonly failing: boolean;
-  /** How many claim calls are under way. */
+  /** How many claim calls are in flight. */
   readonly inFlight: number;
   stop(): void;
 };
@@ -47,7 +47,7 @@ type ClaimLoopParts = {
   database: Database;
   clock: Clock;
   random: Random;
-  /** How many names there are handlers for. */
+  /** How many names have handlers. */
   names: number;
   pollMs: number;
   claimCalls: ClaimCalls;
@@ -57,20 +57,29 @@ type ClaimLoopParts = {
   outbox: Outbox | undefined;
   report: Pick<AttemptReports, "claimed" | "claimFailed">;
   running: { readonly size: number };
-  /** Attempts whose ending isn't stored yet: what runs, and what has just ended. */
+  /** Attempts whose outcome is not stored yet: running ones, and ones that have just ended. */
   unfinished: ReadonlySet<TaskAttempt>;
-  /** Takes on what has come, unless a newer claim of the same task runs here. */
+  /** Accepts a claim, unless a newer claim of the same task runs here. */
   accept: (claim: Claim, nowMs: number) => TaskAttempt | undefined;
   start: (attempt: TaskAttempt) => void;
-  /** Whether a turn that pods were lost under has just begun on this pod. Default: none has. */
+  /** Whether a session turn that pods died under has just begun on this pod. Default: never. */
   hasSuspectTurn?: (() => boolean) | undefined;
-  /** Told after each claim. */
+  /** Called after each claim. */
   onAnswered: () => void;
 };
 
+// A notification comes with every commit of any process; claims that find nothing are limited to
+// this rate.
+const emptyClaimsPerSecond = 50;
+
+// Otherwise a pod that is busy only for a moment would write with every task.
+const busyForMs = 1_000;
+// A transaction that read the idle pods before this write may commit a little later.
+const pollAgainMs = 100;
+
 /**
- * Decides when to claim and how much, and takes the answers. One claim call is under way at a time, or
- * two while there is a backlog.
+ * Decides when to claim and how much, and starts what the claims bring. One claim call is in flight
+ * at a time, or two while there is a backlog.
  */
 export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
   const {
@@ -87,12 +96,12 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
   const { running, unfinished } = parts;
   const backoff = claimBackoff(parts);
   let stopped = false;
-  /** Claim calls under way, and how many tasks they may bring. */
+  /** Claim calls in flight, and how many tasks they may bring. */
   let inFlight = 0;
   let requested = 0;
-  /** The last claim was full, so another would probably be, too. */
+  /** The last claim was full, so the next one probably is too. */
   let backlog = false;
-  /** The last claim was full or somebody hinted, so there is probably something to claim. */
+  /** The last claim was full or a notification came, so tasks are probably ready. */
   let mayHaveMore = true;
   let reserved: string | undefined;
   let runsAlone = false;
@@ -107,7 +116,7 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
   const idleAnnouncer = announceIdle({ ...parts, onIdle: wake });
   const wakeIn = (delayMs: number) => {
     cancelWake?.();
-    // A claim that was under way when the pod was stopped mustn't keep its process alive.
+    // A claim that is in flight when the pod stops must not keep the process alive.
     if (!stopped) cancelWake = clock.after(delayMs, wake);
   };
 
@@ -123,12 +132,12 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
     const backoffMs = backoff.waitMs();
     if (backoffMs > 0) return wakeIn(backoffMs);
     if (reserved !== undefined && unfinished.size > 0) return;
-    // Of two that may end this pod, only one should be to blame. The next poll looks again.
+    // If the pod dies, only one suspect should be blamed. So wait for the next poll.
     if (reserved !== undefined && parts.hasSuspectTurn?.()) return;
     if (throttleGate !== undefined && reserved === undefined && limit > 0) {
       throttleGate.poll(limit);
       limit = throttleGate.claimable(limit);
-      // Nothing comes of asking until there is a permit, and that is told.
+      // Claims bring nothing until there is a permit, and the throttle gate calls `onPermits` then.
       if (limit === 0) {
         mayHaveMore = false;
         idleAnnouncer.set(true);
@@ -137,10 +146,11 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
     if (limit > 0) void claim(limit);
   };
 
-  // The store would wait for us else, while we read one answer and run what it brought. A claim of a
-  // few tasks wouldn't be worth its transaction, so this is for pods that are at least half empty.
+  // Keep a second claim in flight, so that the store works while this pod starts what the first one
+  // brought. A claim of a few tasks is not worth its transaction, so this is for pods that are at
+  // least half empty.
   const tryClaimBeside = () => {
-    // What is limited by name is counted when it has come, so then one claim waits for the other.
+    // Tasks limited by name are counted when they arrive, so their claims run one after the other.
     if (!backlog || inFlight > 1 || slots.any || throttleGate !== undefined) return;
     const half = claimLimit(adaptiveCapacity.capacity, 0);
     if (running.size + requested > capacityOf(adaptiveCapacity.capacity) - half) return;
@@ -155,12 +165,13 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
     const alone = reserved;
     claimsAlone = alone !== undefined;
     reserved = undefined;
-    // Nothing may come beside what must run alone.
+    // No task may be claimed beside one that must run alone.
     if (alone !== undefined) backlog = false;
     const startedMs = clock.monotonic();
     const permits = throttleGate?.reserve(alone === undefined ? limit : 0);
     try {
-      // A pod that is taken for dead can lose a task again as soon as it has claimed it.
+      // A pod that is believed dead can lose a task right after claiming it, so exclude tasks that
+      // it still holds.
       const held = [...unfinished]
         .map((attempt) => attempt.claim.taskId)
         .concat(outbox?.leftOver ?? []);
@@ -189,7 +200,7 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
       }
       if (length === limit || alone !== undefined || reserved !== undefined) mayHaveMore = true;
       else if (length === 0) backoff.foundNothing();
-      // The next claim goes out before these run, so that the store works while they do.
+      // The next claim goes out before these tasks run, so that the store works meanwhile.
       const nowMs = clock.monotonic();
       const started: TaskAttempt[] = [];
       for (const each of claimed.claims) {
@@ -256,20 +267,20 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
 }
 
 type ClaimBackoff = {
-  /** How long the next claim has to wait yet. */
+  /** How long until the next claim is allowed. */
   waitMs(): number;
-  /** Whether the last claim failed. */
+  /** True if the last claim failed. */
   readonly failing: boolean;
   succeeded(): void;
-  /** Gives how long the next claim has to wait for it. */
+  /** Returns how long the next claim has to wait. */
   failed(): number;
   foundNothing(): void;
 };
 
-// Hints come with every commit of anybody; claims that find nothing are kept to this many a second.
-const emptyClaimsPerSecond = 50;
-
-/** How soon a pod may claim again: after failures it waits longer each time, in vain it only claims so often. */
+/**
+ * Limits how soon a pod claims again: after failures with growing delays, and after empty claims by
+ * a rate.
+ */
 export function claimBackoff({ clock, random }: { clock: Clock; random: Random }): ClaimBackoff {
   let notBeforeMs = 0;
   let failures = 0;
@@ -299,20 +310,15 @@ export function claimBackoff({ clock, random }: { clock: Clock; random: Random }
 }
 
 export type IdleAnnouncer = {
-  /** Whether this pod would claim more if there were more. */
+  /** Sets whether this pod would claim more tasks if there were any. */
   set(idle: boolean): void;
   stop(): void;
 };
 
-// A pod that is busy for a moment only would otherwise write with every task.
-const busyForMs = 1_000;
-// Who has looked before we said that we wait may commit a little later.
-const pollAgainMs = 100;
-
 /**
- * Says in the store whether this pod waits for work, where hints cost those who send them: nobody
- * calls out to pods that are all busy. What was committed before this was known to everybody nobody
- * will be told of, so `onWaiting` is called for another look, twice.
+ * Stores whether this pod is idle, on databases where a notification is expensive for its sender:
+ * transactions notify only idle pods. Commits made before the announcement was visible send no
+ * notification. So `onIdle` is called for another poll, twice.
  */
 export function announceIdle(parts: {
   podId: string;
@@ -320,7 +326,7 @@ export function announceIdle(parts: {
   clock: Clock;
   onIdle: () => void;
 }): IdleAnnouncer {
-  const { podId, database, clock, onIdle: onWaiting } = parts;
+  const { podId, database, clock, onIdle } = parts;
   let wanted = false;
   let stored = false;
   let writing = false;
@@ -335,28 +341,28 @@ export function announceIdle(parts: {
       act();
     });
   };
-  const write = async (waiting: boolean): Promise<void> => {
+  const write = async (idle: boolean): Promise<void> => {
     writing = true;
     try {
-      await database.write([updateIdle(podId, waiting)]);
-      stored = waiting;
+      await database.write([updateIdle(podId, idle)]);
+      stored = idle;
     } catch {
-      // Whether it was stored isn't known, and polling does meanwhile.
+      // It is unknown whether the write landed. Polling covers that meanwhile.
     }
     writing = false;
     if (stopped) return;
     if (wanted !== stored) return writeLater(busyForMs, () => void write(wanted));
-    if (!waiting) return;
-    // On a timer of its own: the first look makes the pod busy, which sets the other.
+    if (!idle) return;
+    // On a timer of its own: the first poll makes the pod busy, which resets the other timer.
     cancelPoll?.();
-    cancelPoll = clock.after(pollAgainMs, onWaiting);
-    onWaiting();
+    cancelPoll = clock.after(pollAgainMs, onIdle);
+    onIdle();
   };
 
   return {
-    set(waiting) {
-      if (waiting === wanted || !database.notifiesOnlyIdle) return;
-      wanted = waiting;
+    set(idle) {
+      if (idle === wanted || !database.notifiesOnlyIdle) return;
+      wanted = idle;
       if (writing || stopped || wanted === stored) return;
       if (wanted) void write(true);
       else writeLater(busyForMs, () => (wanted ? undefined : void write(false)));

@@ -26,26 +26,26 @@ import {
 } from "../sql/claim.ts";
 
 export type ClaimCalls = {
-  /** Claims up to `limit` tasks but none that is held, or the one that was reserved. */
+  /** Claims up to `limit` tasks and none that is held, or the task that was reserved. */
   claim(
     limit: number,
     reserved: string | undefined,
     held: readonly string[],
-    /** Names of which no more than so many may be claimed. */
+    /** The most tasks of each name to claim. */
     maxByName?: ReadonlyMap<string, number>,
     sharedLimits?: readonly SharedNameLimit[],
   ): Promise<ClaimBatch>;
-  /** Those of its names that are paused, as far as it knows. */
+  /** The pod's names that are paused, as last read. */
   readonly pausedNames: readonly string[];
 };
 
 export type ClaimBatch = {
   readonly claims: readonly Claim[];
-  /** How long until another claim should be made, if one is foreseen. */
+  /** How long until the next claim is useful, if that is known. */
   readonly nextDueMs: number | undefined;
-  /** A task that must run alone and is now meant for this pod. */
+  /** A task that must run alone and is now reserved for this pod. */
   readonly reserved: string | undefined;
-  /** Whether nothing was asked for, because all that this pod knows is paused. */
+  /** True if no claim was made, because all names of this pod are paused. */
   readonly paused?: boolean;
 };
 
@@ -56,38 +56,40 @@ export type ClaimCallsParts = {
   random: Random;
   names: readonly string[];
   flows?: FlowVersions | undefined;
-  /** How many of a key of a name may run at once, as far as the code says. */
+  /** The concurrency limit per key of a name, as declared in code. */
   limitOf?: LimitOf;
-  /** Told of calls that were given up, for the heartbeat's upsert. */
+  /**
+   * Called with the number of an abandoned claim call; the heartbeat stores it as the pod's floor.
+   */
   onAbandoned: (call: number) => void;
-  /** Counts what must be over before the pod may leave. */
+  /** Called with releases that must settle before the pod may leave. */
   onReleasing: (release: Promise<void>) => void;
   signal: AbortSignal;
   log: Logger;
 };
 
 const claimTimeoutMs = 10_000;
-// Every sixteenth claim takes the oldest first, so that low priorities move too.
+// Every 16th claim takes the oldest tasks first, so that low priorities progress too.
 const oldestEvery = 16;
 
-/** Makes claim calls, and takes back those whose answer never came. */
+/** Makes claim calls, and releases the tasks of calls whose answer never came. */
 export function createClaimCalls(parts: ClaimCallsParts): ClaimCalls {
   const { podId, database, clock, random, names, flows, onAbandoned, signal, log } = parts;
   let lastCall = 0;
-  /** The newest call that was given up. An older one may be given up after it. */
+  /** The newest abandoned call. An older call may be abandoned after it. */
   let abandonedUpTo = 0;
-  /** When something that waits for its time is due, as far as the last look has shown. */
+  /** When the next parked task is due, as last read. */
   let dueMs = -Infinity;
   let anyAlone = true;
   let anyLimited = false;
-  /** What is paused; undefined where it has to be looked at. */
+  /** The pauses as last read; undefined if they must be read again. */
   let pauses: KnownPauses | undefined;
   const limitedClaims = createLimitedClaims(parts);
-  /** Where the last claim ended, while there is more to claim than anybody takes at once. */
+  /** Where the last claim ended in the order of tasks, while there is a backlog. */
   let frontier: Frontier | undefined;
 
-  // Whether the claim landed isn't known: whatever it took, or may still take, is given back. An older
-  // call that is under way keeps what it has taken, or finds that it may take nothing any more.
+  // It is unknown whether the claim landed, so all that it took or may still take is released. An
+  // older call in flight keeps what it has taken, or its claim is refused.
   const abandonCall = async (call: number): Promise<void> => {
     abandonedUpTo = Math.max(abandonedUpTo, call);
     onAbandoned(abandonedUpTo);
@@ -96,7 +98,7 @@ export function createClaimCalls(parts: ClaimCallsParts): ClaimCalls {
       await writeUntilKnown(database, releaseCall(podId, call), retryOptions);
     } catch (error) {
       const fields = { pod: podId, call, error: messageOf(error) };
-      log.error(fields, "a claim that was given up is left to recovery");
+      log.error(fields, "releasing an abandoned claim failed, left to recovery");
     }
   };
 
@@ -105,8 +107,12 @@ export function createClaimCalls(parts: ClaimCallsParts): ClaimCalls {
       const rows = await withClaimTimeout(clock, database.read(levelsInUse(open)));
       return rows.map((row) => ({ name: row["name"], priority: Number(row["priority"]) }));
     } catch (error) {
-      // It steps over everything claimed that couldn't be cleaned up yet. The usual claim needn't.
-      log.debug({ pod: podId, error: messageOf(error) }, "claiming by priority: no levels came");
+      // Reading the priorities steps over claimed rows that are not vacuumed yet and may time out.
+      // The usual claim does not.
+      log.debug(
+        { pod: podId, error: messageOf(error) },
+        "claim by age skipped: priorities could not be read",
+      );
       return [];
     }
   };
@@ -117,8 +123,11 @@ export function createClaimCalls(parts: ClaimCallsParts): ClaimCalls {
     try {
       return await withClaimTimeout(clock, limitedClaims.prepare(call));
     } catch (error) {
-      // What is behind no gate needn't wait for that.
-      log.debug({ pod: podId, error: messageOf(error) }, "claiming without the gates: no look");
+      // Tasks without a concurrency limit need not wait for that.
+      log.debug(
+        { pod: podId, error: messageOf(error) },
+        "claim of limited tasks skipped: candidates could not be read",
+      );
       return undefined;
     }
   };
@@ -128,14 +137,14 @@ export function createClaimCalls(parts: ClaimCallsParts): ClaimCalls {
       const open = pauses ? unpaused(names, pauses) : names;
       return names.filter((name) => !open.includes(name));
     },
-    async claim(limit, reserved, held, most, together) {
+    async claim(limit, reserved, held, maxByName, sharedLimits) {
       pauses ??= await withClaimTimeout(clock, readPauses(database, podId));
       const open = unpaused(names, pauses);
       if (open.length === 0) {
         pauses = undefined;
         return { claims: [], nextDueMs: undefined, reserved: undefined, paused: true };
       }
-      const known = pauses.number;
+      const knownNumber = pauses.number;
       const call = {
         podId,
         call: ++lastCall,
@@ -143,9 +152,9 @@ export function createClaimCalls(parts: ClaimCallsParts): ClaimCalls {
         ...(flows && { flows }),
         limit,
         held,
-        pauses: known,
-        ...(most && { most }),
-        ...(together && { together }),
+        pauses: knownNumber,
+        ...(maxByName && { most: maxByName }),
+        ...(sharedLimits && { together: sharedLimits }),
       };
       const levels =
         call.call % oldestEvery === 0 && reserved === undefined ? await levelsOf(open) : [];
@@ -174,7 +183,7 @@ export function createClaimCalls(parts: ClaimCallsParts): ClaimCalls {
         ]);
         const tables = (await withClaimTimeout(clock, written)).slice(unparking.length);
         const [taken, ahead, marked] = tables.slice(claimingLimited.length);
-        const { wait_ms: waitMs, alone, limited: gated, pauses: nowKnown } = ahead![0]!;
+        const { wait_ms: waitMs, alone, limited, pauses: currentNumber } = ahead![0]!;
         const nextDueMs = waitMs === null ? undefined : Math.max(0, Number(waitMs));
         const passed = pass?.applyTables(tables);
         const plain = taken!.filter((row) => !passed?.ids.has(row["task_id"] as string));
@@ -183,18 +192,19 @@ export function createClaimCalls(parts: ClaimCallsParts): ClaimCalls {
         limitedClaims.setUnlimitedBacklog(plain.length > 0 && !cameShort);
         if (inOrder && cameShort) frontier = undefined;
         else if (inOrder && plain.length > 0) frontier = frontierOf(plain);
-        const pausesChanged = nowKnown !== null && Number(nowKnown) !== known;
+        const pausesChanged = currentNumber !== null && Number(currentNumber) !== knownNumber;
         if (pausesChanged) pauses = undefined;
-        // What must run alone, is at a gate, or came back before the place that this claim began at, is
-        // for the next; so is what it didn't take because it didn't know of a pause.
+        // The next claim takes what this one could not: tasks that must run alone, limited tasks,
+        // tasks released before this claim's frontier, and tasks skipped because of an unknown
+        // pause.
         const again =
           pausesChanged ||
           (!anyAlone && Boolean(alone)) ||
-          (!anyLimited && Boolean(gated)) ||
-          (cameShort && (continuesFrontier || (passed?.moved === true && Boolean(gated))));
+          (!anyLimited && Boolean(limited)) ||
+          (cameShort && (continuesFrontier || (passed?.moved === true && Boolean(limited))));
         dueMs = clock.monotonic() + (nextDueMs ?? Infinity);
         anyAlone = Boolean(alone);
-        anyLimited = Boolean(gated);
+        anyLimited = Boolean(limited);
         limitedClaims.rememberReserved(marked?.[0]);
         return {
           claims: claimed.map(toClaim),
@@ -209,7 +219,7 @@ export function createClaimCalls(parts: ClaimCallsParts): ClaimCalls {
   };
 }
 
-/** The answer, unless it takes too long: then it is unknown, and dropped if it still comes. */
+/** Rejects with `unknown_outcome` after the timeout and ignores a later answer. */
 function withClaimTimeout<Answer>(clock: Clock, answer: Promise<Answer>): Promise<Answer> {
   const late = `the store took longer than ${claimTimeoutMs} ms`;
   return withTimeout(

@@ -19,40 +19,46 @@ import type { AttemptOutcome } from "../finish/outcome.ts";
 import { handleDefaults, type TaskHandler } from "../task.ts";
 import { dependencyFailedOutcome } from "../dependencies.ts";
 
-/** A task that is the caller's to do, until it says how that ended or loses it. */
+/** A task that the caller holds until it reports an outcome or loses the claim. */
 export type ClaimedTask = {
   readonly taskId: string;
   readonly name: string;
   readonly input: Json;
-  /** 1 on the first try. */
+  /** 1 for the first attempt. */
   readonly attempt: number;
-  /** Rises with every claim; give it to systems that can refuse an older one. */
+  /** Grows with every claim. Pass it to systems that can reject writes with an older token. */
   readonly token: number;
-  /** Fires when the task was lost or is to be cancelled. */
+  /** Aborts when the claim is lost or the task is to be cancelled. */
   readonly signal: AbortSignal;
 };
 
-/** Whether what was said of a claim counts, or another pod has the task by now. */
+/** `stored` if the outcome was stored, `lost` if another pod has the task by now. */
 export type ClaimResult = "stored" | "lost";
 
 export type LostReason = "claim_lost" | "cancel";
 
-/** Claiming for those who bring their own loop: the same statements and the same fences as a pod's. */
+/**
+ * Claims for callers with a loop of their own, with the same statements and the same fencing as a
+ * pod.
+ */
 export type Claimer = {
   readonly podId: string;
-  /** Up to so many tasks that are due, none where there are none. Rejects while the store is away. */
+  /** Claims up to `limit` due tasks; may return none. Rejects while the store is unavailable. */
   claim(limit: number): Promise<ClaimedTask[]>;
-  /** It is done. Resolves when that is stored, however long the store is away. */
+  /** Completes the task. Resolves when that is stored, however long the store is unavailable. */
   complete(claim: ClaimedTask, result?: unknown): Promise<ClaimResult>;
-  /** An attempt has failed: it is counted, and the task is tried again later, or failed for good. */
+  /** Counts a failed attempt. The task is retried later or fails for good. */
   fail(claim: ClaimedTask, error: unknown): Promise<ClaimResult>;
-  /** Gives it back for anybody to claim, uncounted. One that was cancelled ends as such. */
+  /**
+   * Releases the task for any pod to claim, without counting the attempt. A task that was cancelled
+   * ends as cancelled.
+   */
   release(claim: ClaimedTask): Promise<ClaimResult>;
-  /** Gives it back for anybody to claim after a while, uncounted. */
+  /** Releases the task for any pod to claim after a delay, without counting the attempt. */
   reschedule(claim: ClaimedTask, delayMs: number): Promise<ClaimResult>;
-  /** What was claimed and hasn't ended. */
+  /** Claims without an outcome yet. */
   readonly held: readonly ClaimedTask[];
-  /** Gives back what is held, and says goodbye. */
+  /** Releases all held claims and leaves the fleet. */
   stop(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 };
@@ -64,24 +70,25 @@ export type ClaimerParts = {
   random: Random;
   ids: Ids;
   names: readonly string[];
-  /** How often a task is tried that doesn't say so itself. Default 3. */
+  /** How many attempts a task gets that sets no number itself. Default 3. */
   attempts?: number;
   backoff?: Backoff;
   pollMs?: number;
   maxResultBytes?: number;
-  /** Told once when a task that is held went to another pod, or is to be cancelled. */
+  /** Called once when a held task went to another pod, or is to be cancelled. */
   onLost?: (claim: ClaimedTask, reason: LostReason) => void;
-  /** How many of a key of a name may run at once, as far as the code says. */
+  /** The concurrency limit per key of a name, as declared in code. */
   limitOf?: (name: string) => number | undefined;
   onAbandoned?: (call: number) => void;
   log?: Logger;
 };
 
-type HeldClaim = { readonly run: TaskAttempt; readonly task: ClaimedTask };
+type HeldClaim = { readonly attempt: TaskAttempt; readonly task: ClaimedTask };
 
 const maxClaimLimit = 1_000;
 const maxCalls = 4;
 
+/** Creates a claimer, which also polls for lost and cancelled claims. */
 export function createClaimer(parts: ClaimerParts): Claimer {
   const { podId, database, clock, names, log = silentLogger, pollMs = 1_000 } = parts;
   const { attempts = handleDefaults.attempts, backoff = {}, onLost = () => {} } = parts;
@@ -110,7 +117,7 @@ export function createClaimer(parts: ClaimerParts): Claimer {
   let stopped: Promise<void> | undefined;
   let cancelPoll = () => {};
 
-  const runsAlone = () => [...held.values()].some(({ run: attempt }) => isAlone(attempt.claim));
+  const runsAlone = () => [...held.values()].some(({ attempt }) => isAlone(attempt.claim));
 
   const claimNow = async (limit: number): Promise<ClaimedTask[]> => {
     if (stopped) throw new FlotillaError("closed", "the claimer was stopped");
@@ -119,14 +126,14 @@ export function createClaimer(parts: ClaimerParts): Claimer {
       if (runsAlone() || (reserved !== undefined && held.size > 0)) break;
       const alone = reserved;
       reserved = undefined;
-      const ids = [...held.values()].map(({ run: attempt }) => attempt.claim.taskId);
-      const most = alone === undefined ? limit - claimedTasks.length : 1;
-      const claimed = await claimCalls.claim(most, alone, ids).catch((error: unknown) => {
+      const ids = [...held.values()].map(({ attempt }) => attempt.claim.taskId);
+      const count = alone === undefined ? limit - claimedTasks.length : 1;
+      const claimed = await claimCalls.claim(count, alone, ids).catch((error: unknown) => {
         if (claimedTasks.length === 0) throw error;
       });
       reserved = claimed?.reserved;
       claimedTasks.push(...(claimed?.claims ?? []).flatMap((claim) => hold(claim) ?? []));
-      // What is behind a gate, or came back meanwhile, comes with another call.
+      // Limited tasks, and tasks that were released meanwhile, need another call.
       if (claimed?.nextDueMs !== 0) break;
     }
     return claimedTasks;
@@ -136,7 +143,7 @@ export function createClaimer(parts: ClaimerParts): Claimer {
     const attempt = startAttempt(claim, handlerOf(claim.name), clock.monotonic());
     attempt.controller = new AbortController();
     if (claim.doomed) {
-      // What it waits for hasn't completed: nobody is to run it.
+      // A dependency did not complete, so the task must not run.
       const outcome = dependencyFailedOutcome(database, claim.taskId);
       void outcome.then((unmet) => conclude(attempt, unmet)).catch(() => {});
       return undefined;
@@ -158,7 +165,7 @@ export function createClaimer(parts: ClaimerParts): Claimer {
       token: claim.token,
       signal: attempt.controller.signal,
     };
-    held.set(task, { run: attempt, task });
+    held.set(task, { attempt, task });
     return task;
   };
 
@@ -171,23 +178,26 @@ export function createClaimer(parts: ClaimerParts): Claimer {
   });
 
   const finishClaim = async (claim: ClaimedTask, outcome: AttemptOutcome): Promise<ClaimResult> => {
-    const found = held.get(claim);
-    if (!found) {
+    const heldClaim = held.get(claim);
+    if (!heldClaim) {
       const what = `the claim of task ${claim?.taskId} isn't held here: it has ended already`;
       throw new FlotillaError("conflict", what);
     }
-    found.run.ended = true;
+    heldClaim.attempt.ended = true;
     held.delete(claim);
-    const cancelled = found.run.stopReason === "cancel" && outcome.type !== "returned";
-    const { finished } = await conclude(found.run, cancelled ? { type: "cancelled" } : outcome);
+    const cancelled = heldClaim.attempt.stopReason === "cancel" && outcome.type !== "returned";
+    const { finished } = await conclude(
+      heldClaim.attempt,
+      cancelled ? { type: "cancelled" } : outcome,
+    );
     return finished.type === "lost" ? "lost" : "stored";
   };
 
   const pollHeld = async (): Promise<void> => {
-    const attempts = [...held.values()].map(({ run: attempt }) => attempt);
-    const { stops } = await readHeldClaims(database, { runs: attempts, podId });
-    for (const { run: attempt, reason } of stops) {
-      const task = [...held.values()].find((each) => each.run === attempt)?.task;
+    const attempts = [...held.values()].map(({ attempt }) => attempt);
+    const { stops } = await readHeldClaims(database, { attempts, podId });
+    for (const { attempt, reason } of stops) {
+      const task = [...held.values()].find((each) => each.attempt === attempt)?.task;
       if (!task || (reason !== "claim_lost" && reason !== "cancel")) continue;
       stopAttempt(attempt, reason);
       onLost(task, reason);
@@ -198,7 +208,7 @@ export function createClaimer(parts: ClaimerParts): Claimer {
     cancelPoll = clock.after(pollMs, () => {
       pollHeld()
         .catch((error: unknown) => {
-          log.debug({ pod: podId, error: messageOf(error) }, "looking at held tasks failed");
+          log.debug({ pod: podId, error: messageOf(error) }, "reading held claims failed");
         })
         .finally(() => (stopped ? undefined : poll()));
     });
@@ -210,7 +220,7 @@ export function createClaimer(parts: ClaimerParts): Claimer {
     await calls.catch(() => {});
     const releases = [...held.keys()].map((claim) => finishClaim(claim, { type: "interrupted" }));
     await Promise.all([...releases, ...releasing]).catch((error: unknown) => {
-      log.error({ pod: podId, error: messageOf(error) }, "claims couldn't be given back");
+      log.error({ pod: podId, error: messageOf(error) }, "releasing claims failed");
     });
     givingUp.abort();
   };
@@ -219,7 +229,8 @@ export function createClaimer(parts: ClaimerParts): Claimer {
     podId,
     claim(limit) {
       checkNumber("limit", limit, { min: 1, max: maxClaimLimit });
-      // One call at a time: the number of a call that was given up is a floor for all before it.
+      // One call at a time, because the number of an abandoned call is a floor for all earlier
+      // ones.
       const call = calls.then(
         () => claimNow(limit),
         () => claimNow(limit),

@@ -20,12 +20,12 @@ import {
 import { checkTaskName } from "../task.ts";
 
 export type PauseOptions = {
-  /** Why, for people. At most 500 characters. */
+  /** Why, as text for operators. At most 500 characters. */
   reason?: string;
 };
 
 export type Paused = {
-  /** A task's name, or `*` where everything is paused. */
+  /** A task's name, or `*` for the pause of all names. */
   readonly name: string;
   readonly sinceMs: number;
   readonly reason: string | null;
@@ -33,31 +33,49 @@ export type Paused = {
 
 export type Pauses = {
   /**
-   * Keeps tasks of a name, or without one all tasks, from being claimed. Once it has resolved nobody
-   * claims one; what runs goes on. A name that nobody knows may be paused too.
+   * Stops claims of tasks of a name, or of all tasks without a name. Once it has resolved, no pod
+   * claims such a task; running attempts continue. A name without tasks or handlers can be paused
+   * too.
    */
   pause(name?: string, options?: PauseOptions): Promise<void>;
-  /** Ends that pause. Without a name it ends the pause of everything; paused names stay so. */
+  /**
+   * Ends that pause. Without a name it ends the pause of all names; names that were paused one by
+   * one stay paused.
+   */
   resume(name?: string): Promise<void>;
   paused(): Promise<Paused[]>;
+};
+
+/** The pauses as a pod last read them. */
+export type KnownPauses = {
+  /** The number of the pause state, which a claim must carry. */
+  readonly number: number;
+  readonly names: ReadonlySet<string>;
 };
 
 const writeTimeoutMs = 30_000;
 const maxReasonChars = 500;
 
+// No pod row has this number, so a pod without a row claims nothing.
+const unknownNumber = -1;
+
+/** Creates the operations on pauses. */
 export function createPauses(parts: {
   database: Database;
   clock: Clock;
   random: Random;
-  /** Told after a pause was ended, so that a pod in this process needn't wait for a hint. */
+  /**
+   * Called after a pause has ended, so that a pod in this process claims without waiting for a
+   * notification.
+   */
   onEnqueued?: () => void;
 }): Pauses {
   const { database, onEnqueued } = parts;
   const retryOptions = { ...parts, limitMs: writeTimeoutMs, codes: transientCodes };
 
   /**
-   * A number whose answer is lost is never used, so another does as well. Everything else is sent again
-   * with the number that it was sent with first: a send that lands late can't undo what was done since.
+   * A number whose answer is lost is never used, so a retry takes a new one. All later writes are
+   * retried with the same number, so a write that lands late cannot undo a newer pause or resume.
    */
   const takePauseNumber = async (asking: readonly Statement[]): Promise<number | undefined> => {
     const { tables } = await writeUntilKnown(database, asking, retryOptions);
@@ -76,7 +94,7 @@ export function createPauses(parts: {
         [putPause(name, reason, number!), notifyPods()],
         retryOptions,
       );
-      // Whoever began to claim before that was stored is a pod that was known by now.
+      // A pod that began a claim before the pause was stored has a row by now.
       const { tables } = await writeUntilKnown(database, [podIds()], retryOptions);
       await Promise.all(
         tables[0]!.map((row) =>
@@ -105,6 +123,21 @@ export function createPauses(parts: {
   };
 }
 
+export async function readPauses(database: Database, podId: string): Promise<KnownPauses> {
+  const found = await database.read(selectPauses(podId));
+  const names = found.map((row) => row["name"] as string | null);
+  return {
+    number: found.length === 0 ? unknownNumber : Number(found[0]!["pauses"]),
+    names: new Set(names.filter((name) => name !== null)),
+  };
+}
+
+/** Returns the names that are not paused. */
+export function unpaused(names: readonly string[], pauses: KnownPauses): readonly string[] {
+  if (pauses.names.size === 0) return names;
+  return pauses.names.has(allNames) ? [] : names.filter((name) => !pauses.names.has(name));
+}
+
 function checkReason(reason: unknown): string | null {
   if (reason === undefined) return null;
   if (typeof reason === "string" && reason.length <= maxReasonChars && isStorable(reason)) {
@@ -116,29 +149,4 @@ function checkReason(reason: unknown): string | null {
 
 function isStorable(text: string): boolean {
   return text.isWellFormed() && !text.includes("\u0000");
-}
-
-/** What a pod knows of pauses. */
-export type KnownPauses = {
-  /** The number to claim with. */
-  readonly number: number;
-  readonly names: ReadonlySet<string>;
-};
-
-// No pod has this number, so one that isn't known claims nothing, as it would anyway.
-const unknownNumber = -1;
-
-export async function readPauses(database: Database, podId: string): Promise<KnownPauses> {
-  const found = await database.read(selectPauses(podId));
-  const names = found.map((row) => row["name"] as string | null);
-  return {
-    number: found.length === 0 ? unknownNumber : Number(found[0]!["pauses"]),
-    names: new Set(names.filter((name) => name !== null)),
-  };
-}
-
-/** Those of its names that a pod may claim. */
-export function unpaused(names: readonly string[], pauses: KnownPauses): readonly string[] {
-  if (pauses.names.size === 0) return names;
-  return pauses.names.has(allNames) ? [] : names.filter((name) => !pauses.names.has(name));
 }

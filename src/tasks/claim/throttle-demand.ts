@@ -12,21 +12,28 @@ import { countReady, nextDue } from "../sql/inspect.ts";
 import type { TaskHandler } from "../task.ts";
 import type { TaskThrottle } from "./throttle.ts";
 
-/** The names whose tasks wait for the same permits, with the same priority. */
+/** Names whose tasks need the same permits, with the same priority. */
 export type ThrottleDemand = {
   readonly throttle: TaskThrottle;
   readonly names: string[];
-  /** What its tasks ask for, as far as that is known before they are claimed. */
+  /** The acquire options of its tasks, as far as they are known before the claim. */
   readonly acquireOptions: AcquireOptions;
-  /** Whether others wait for the same permits who are less urgent. */
+  /** True if less urgent demands need the same permits. */
   readonly hasLessUrgent: boolean;
-  /** Whether others wait for the same permits who are more urgent. */
+  /** True if more urgent demands need the same permits. */
   readonly hasMoreUrgent: boolean;
-  /** How many of its tasks are believed to wait. */
+  /** How many of its tasks are blocked, as last counted. */
   waiting: number;
 };
 
-/** The lines of a pod's handlers, the most urgent first. Those with keys of the input are apart. */
+// Notifications arrive as often as tasks do.
+const minPollGapMs = 50;
+const maxCounted = 200;
+
+/**
+ * The demands of a pod's handlers, the most urgent first. Demands whose key depends on the input
+ * are listed separately.
+ */
 export function demandsOf(handlers: Iterable<TaskHandler>): {
   fixed: ThrottleDemand[];
   byInput: ThrottleDemand[];
@@ -61,16 +68,7 @@ export function demandsOf(handlers: Iterable<TaskHandler>): {
   return { fixed: [...fixed.values()], byInput: [...byInput.values()] };
 }
 
-function rankOf({ priority = "batch" }: TaskThrottle): number {
-  return priorities.indexOf(priority satisfies Priority);
-}
-
-function isBefore(one: TaskThrottle, other: TaskThrottle): boolean {
-  const same = one.declared.name === other.declared.name && one.key === other.key;
-  return same && rankOf(one) < rankOf(other);
-}
-
-/** Finds limiters, and hears of room in each of them. */
+/** Finds limiters and subscribes to their free permits. */
 export function createLimiters(throttles: ThrottleRegistry, onPermits: () => void) {
   const subscribed = new WeakSet<Limiter>();
   let stopped = false;
@@ -85,7 +83,7 @@ export function createLimiters(throttles: ThrottleRegistry, onPermits: () => voi
       return limiter;
     },
     keep: throttles.keep,
-    /** All that are known of a throttle, whatever their key. */
+    /** All known limiters of a throttle, for any key. */
     allOf: ({ declared }: TaskThrottle): Limiter[] => throttles.allOf(declared.name),
     stop(): void {
       stopped = true;
@@ -94,13 +92,9 @@ export function createLimiters(throttles: ThrottleRegistry, onPermits: () => voi
   };
 }
 
-// Hints come as fast as tasks do.
-const minPollGapMs = 50;
-const maxCounted = 200;
-
 /**
- * Counts what waits at gates that are shut: no claim asks for it, and unless somebody says that it is
- * there, this pod is given no permits to claim it with.
+ * Counts the tasks behind throttles without permits. No claim asks for them, and without a count
+ * this pod is granted no permits to claim them with.
  */
 export function createDemandPoll(parts: {
   database: Database;
@@ -108,7 +102,7 @@ export function createDemandPoll(parts: {
   pollMs: number;
   demands: readonly ThrottleDemand[];
   hasPermits: (demand: ThrottleDemand) => boolean;
-  /** Told what has been counted. */
+  /** Called for each demand that was counted. */
   onCounted: (demand: ThrottleDemand) => void;
 }) {
   const { database, clock, pollMs, demands, hasPermits } = parts;
@@ -122,7 +116,8 @@ export function createDemandPoll(parts: {
     busy = true;
     countedMs = clock.monotonic();
     try {
-      // What has become due is found by claims, and there may be none.
+      // Due tasks are normally unparked by claims, and there may be none while everything is
+      // blocked.
       const names = which.flatMap((demand) => demand.names);
       const statements = [unparkDue(), countReady(names, maxCount), nextDue()];
       const [, counted, due] = await database.write(statements);
@@ -135,7 +130,7 @@ export function createDemandPoll(parts: {
         parts.onCounted(demand);
       }
     } catch {
-      // The next poll looks again.
+      // The next poll counts again.
     } finally {
       busy = false;
       if (notified && !stopped) pollIn(minPollGapMs, maxCount);
@@ -148,9 +143,12 @@ export function createDemandPoll(parts: {
     cancelLater = clock.after(delayMs, () => poll(maxCount));
   };
 
-  /** Some are looked at whenever something may have come, others to know how many wait by now. */
+  /**
+   * Counts demands without known tasks whenever tasks may have arrived, and the others once in a
+   * while to refresh their number.
+   */
   const poll = (maxCount: number): void => {
-    // What comes while it is counted may have come too late to be counted.
+    // A task that arrives during a count may be missed by it, so count again.
     if (busy) notified = true;
     if (stopped || busy) return;
     cancelLater?.();
@@ -168,10 +166,19 @@ export function createDemandPoll(parts: {
   };
 
   return {
-    look: poll,
+    poll,
     stop(): void {
       stopped = true;
       cancelLater?.();
     },
   };
+}
+
+function rankOf({ priority = "batch" }: TaskThrottle): number {
+  return priorities.indexOf(priority satisfies Priority);
+}
+
+function isBefore(one: TaskThrottle, other: TaskThrottle): boolean {
+  const same = one.declared.name === other.declared.name && one.key === other.key;
+  return same && rankOf(one) < rankOf(other);
 }

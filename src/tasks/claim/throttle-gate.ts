@@ -15,36 +15,25 @@ import {
 } from "./throttle-demand.ts";
 import { estimateOf, throttleKeyOf, priorityOf } from "./throttle.ts";
 
-/** What one claim may bring of throttled names, and the permits that are kept for it. */
-type ReservedPermits = {
-  /** How many of each throttled name may come. */
-  readonly maxByName: ReadonlyMap<string, number>;
-  readonly sharedLimits: readonly SharedNameLimit[];
-  /** Gives a task that came its permit, or says why it can't run now. */
-  assign(attempt: TaskAttempt): void;
-  /** Gives back what is left. True where there are probably more tasks, and permits for them. */
-  settle(how: "answered" | "failed"): boolean;
-};
-
-// As among calls that wait: a steady stream of urgent tasks slows the others down and never stops them.
-const othersEvery = 16;
-
-/** Why tasks of some names aren't claimed. */
+/** Names whose tasks are not claimed, because their throttle has no free permits. */
 export type BlockedDemand = {
   readonly names: readonly string[];
   readonly throttle: string;
   readonly key: string;
   readonly limit: number;
-  /** About how long it will be so, where time alone decides it: how much waits is more than a pod knows. */
+  /**
+   * About how long this will last, if it depends on time alone. Undefined when it depends on other
+   * tasks, because a pod does not know how many are ahead.
+   */
   readonly aboutMs?: number;
 };
 
 export type ThrottleGate = {
-  /** How many of so many tasks there may be permits for; all of them where some name needs none. */
+  /** How many of `limit` tasks could get permits; `limit` if some name needs none. */
   claimable(limit: number): number;
-  /** Keeps permits for a claim of so many tasks. */
+  /** Reserves permits for a claim of up to `limit` tasks. */
   reserve(limit: number): ReservedPermits;
-  /** Somebody may wait at a gate that is shut: looks whether it is so. */
+  /** Counts the tasks that are blocked by a throttle without permits. */
   poll(maxCount: number): void;
   readonly blocked: readonly BlockedDemand[];
   stop(): void;
@@ -56,13 +45,41 @@ type ThrottleGateParts = {
   database: Database;
   clock: Clock;
   pollMs: number;
-  /** Told when something that waits at a gate may be claimed. */
+  /** Called when blocked tasks may be claimed. */
   onPermits: () => void;
 };
 
+/** The permits reserved for one claim, and the limits by name that follow from them. */
+type ReservedPermits = {
+  /** The most tasks of each throttled name that the claim may bring. */
+  readonly maxByName: ReadonlyMap<string, number>;
+  readonly sharedLimits: readonly SharedNameLimit[];
+  /** Assigns a permit to a claimed task, or records why the task cannot run now. */
+  assign(attempt: TaskAttempt): void;
+  /** Returns unused permits. True when more tasks and permits for them are probably available. */
+  settle(how: "answered" | "failed"): boolean;
+};
+
+// Every 16th turn goes to less urgent demand, as in a limiter's wait queue, so that a steady stream
+// of urgent tasks slows the others down but never stops them.
+const othersEvery = 16;
+
+// A share of the limit arrives within a second, and no call duration is known before the first call
+// ends.
+const defaultDelayMs = 500;
+// Each further task waits a little longer. Otherwise all would return at once, ahead of tasks whose
+// permits are free.
+const delayStepMs = 20;
+const minDelayMs = 50;
+// The fleet may learn of free permits meanwhile, and a deferred task is not woken for that.
+const maxDelayMs = 10_000;
+// A task that is due again is not claimed at that very moment.
+const recheckMs = 1_000;
+
 /**
- * The gate before the claim: tasks of throttled names are claimed only as far as there are permits, and
- * come with theirs. What waits behind it counts as demand. Undefined where no handler has a throttle.
+ * Limits claims by throttles: tasks of throttled names are claimed only while there are permits,
+ * and each claimed task holds one. Blocked tasks count as demand. Undefined when no handler has a
+ * throttle.
  */
 export function createThrottleGate(parts: ThrottleGateParts): ThrottleGate | undefined {
   const { handlers, throttles, clock, onPermits } = parts;
@@ -76,7 +93,10 @@ export function createThrottleGate(parts: ThrottleGateParts): ThrottleGate | und
   const deferred = createDeferred(clock);
   let cancelWake: (() => void) | undefined;
   let stopped = false;
-  /** How many urgent tasks have passed since one that isn't had its turn, and how many such turns there were. */
+  /**
+   * How many urgent tasks have been claimed since the last turn of a less urgent demand, and how
+   * many such turns there were.
+   */
   let urgentPassed = 0;
   let fairTurns = 0;
 
@@ -85,20 +105,21 @@ export function createThrottleGate(parts: ThrottleGateParts): ThrottleGate | und
 
   for (const demand of fixed) limiters.keep(limiterOf(demand));
 
-  /** Says how many wait for permits, of all lines that wait for the same. */
+  /** Sets how many tasks wait for permits of this limiter, over all demands that share it. */
   const reportDemand = (limiter: Limiter): void => {
-    // A claim may end after that, and nobody here will claim what waits.
+    // A claim may end after the stop, and this pod will not claim the blocked tasks.
     if (stopped) return;
     const own = fixed.filter((demand) => limiterOf(demand) === limiter);
     const waiting = own.reduce((sum, demand) => sum + demand.waiting, 0);
     limiter.setBlockedTasks(waiting + deferred.count(limiter));
   };
 
-  // Whoever is before others takes only what is known to wait, or they would never have a turn.
+  // A more urgent demand takes only permits for tasks that were counted. Otherwise less urgent
+  // demands would never get one.
   const wantedBy = (demand: ThrottleDemand, limit: number) =>
     demand.hasLessUrgent ? Math.min(demand.waiting, limit) : limit;
 
-  /** Who goes first this once, though others are more urgent. */
+  /** Returns the less urgent demand whose turn it is, if it is time for one. */
   const nextInTurn = (limit: number): ThrottleDemand | undefined => {
     if (limit === 0 || urgentPassed < othersEvery - 1) return undefined;
     const others = fixed.filter((demand) => demand.hasMoreUrgent && demand.waiting > 0);
@@ -128,7 +149,10 @@ export function createThrottleGate(parts: ThrottleGateParts): ThrottleGate | und
     },
   });
 
-  /** A hold ends, a bucket fills, and a task that was put off is due, without anybody saying so. */
+  /**
+   * Wakes the loop when a hold ends, a bucket refills or a deferred task is due. None of these
+   * calls `onPermits`.
+   */
   const scheduleWake = (): void => {
     cancelWake?.();
     cancelWake = undefined;
@@ -153,21 +177,23 @@ export function createThrottleGate(parts: ThrottleGateParts): ThrottleGate | und
       const own = handler.throttle!;
       const limiter = limiters.of(throttle, throttleKeyOf(own, claim.name, claim.payload));
       const priority = priorityOf(own, claim);
-      const asked = { priority, estimate: estimateOf(own, claim.name, claim.payload) };
-      const permit = isReserved ? limiter.useReserved(asked) : limiter.tryAcquire(asked);
+      const acquireOptions = { priority, estimate: estimateOf(own, claim.name, claim.payload) };
+      const permit = isReserved
+        ? limiter.useReserved(acquireOptions)
+        : limiter.tryAcquire(acquireOptions);
       if (permit) {
-        // Until its handler makes a call, nobody but the handler is to blame for how long it takes.
+        // Until the handler makes a call, its duration says nothing about the throttled service.
         permit.late = "ignored";
         attempt.throttled = { limiter, permit, priority, handedOver: false };
         deferred.resolved(demand);
         return;
       }
-      const delayMs = deferred.defer(limiter, demand, asked);
+      const delayMs = deferred.defer(limiter, demand, acquireOptions);
       attempt.throttled = { refused: { type: "interrupted", delayMs } };
       reportDemand(limiter);
     } catch (thrown) {
       if (isReserved) limiterOf(demand).returnReserved(1);
-      // So many keys are in use that there is no room for this one yet, which is no fault of the task.
+      // The throttle tracks too many keys to add this one now, which is not the task's fault.
       attempt.throttled = hasCode(thrown, "throttle_full")
         ? { refused: { type: "interrupted", delayMs: deferred.deferUnknownKey(demand) } }
         : { refused: { type: "threw", thrown } };
@@ -183,10 +209,10 @@ export function createThrottleGate(parts: ThrottleGateParts): ThrottleGate | und
     },
 
     reserve(limit) {
-      const most = new Map<string, number>();
-      const together: SharedNameLimit[] = [];
+      const maxByName = new Map<string, number>();
+      const sharedLimits: SharedNameLimit[] = [];
       const reserved = new Map<ThrottleDemand, number>();
-      const came = new Map<ThrottleDemand, number>();
+      const claimedOf = new Map<ThrottleDemand, number>();
       const first = nextInTurn(limit);
       const early = first ? limiterOf(first).setAside(1, first.acquireOptions) : 0;
       if (early > 0) {
@@ -195,24 +221,24 @@ export function createThrottleGate(parts: ThrottleGateParts): ThrottleGate | und
       }
       for (const demand of demands) {
         const isFixed = typeof demand.throttle.key === "string";
-        const given = demand === first ? early : 0;
+        const taken = demand === first ? early : 0;
         const open = isFixed
-          ? given +
-            limiterOf(demand).setAside(wantedBy(demand, limit) - given, demand.acquireOptions)
+          ? taken +
+            limiterOf(demand).setAside(wantedBy(demand, limit) - taken, demand.acquireOptions)
           : permitsFor(demand, limit);
         if (isFixed) reserved.set(demand, open);
-        for (const name of demand.names) most.set(name, open);
-        if (demand.names.length > 1) together.push({ names: demand.names, max: open });
+        for (const name of demand.names) maxByName.set(name, open);
+        if (demand.names.length > 1) sharedLimits.push({ names: demand.names, max: open });
       }
-      const asked = new Map(reserved);
+      const requested = new Map(reserved);
       return {
-        maxByName: most,
-        sharedLimits: together,
+        maxByName,
+        sharedLimits,
         assign(attempt) {
           const demand = demandOf.get(attempt.claim.name);
-          // What waits for others in vain makes no call.
+          // A task whose dependency failed never runs, so it needs no permit.
           if (demand === undefined || attempt.claim.doomed) return;
-          came.set(demand, (came.get(demand) ?? 0) + 1);
+          claimedOf.set(demand, (claimedOf.get(demand) ?? 0) + 1);
           const left = reserved.get(demand) ?? 0;
           if (left > 0) reserved.set(demand, left - 1);
           assign(attempt, demand, left > 0);
@@ -220,17 +246,18 @@ export function createThrottleGate(parts: ThrottleGateParts): ThrottleGate | und
         settle(how) {
           let again = false;
           for (const demand of byInput) {
-            const isFull = came.has(demand) && came.get(demand)! >= most.get(demand.names[0]!)!;
+            const isFull =
+              claimedOf.has(demand) && claimedOf.get(demand)! >= maxByName.get(demand.names[0]!)!;
             again ||= how === "answered" && isFull && permitsFor(demand, 1) > 0;
           }
           for (const demand of fixed) {
-            const count = asked.get(demand)!;
-            const got = came.get(demand) ?? 0;
+            const count = requested.get(demand)!;
+            const claimed = claimedOf.get(demand) ?? 0;
             const limiter = limiterOf(demand);
-            if (demand.hasLessUrgent) urgentPassed += got;
+            if (demand.hasLessUrgent) urgentPassed += claimed;
             if (how === "answered" && count > 0) {
-              const isFull = got >= count;
-              demand.waiting = isFull ? Math.max(1, demand.waiting - got) : 0;
+              const isFull = claimed >= count;
+              demand.waiting = isFull ? Math.max(1, demand.waiting - claimed) : 0;
               reportDemand(limiter);
               again ||= isFull && limiter.roomFor(1, demand.acquireOptions) > 0;
             }
@@ -243,10 +270,10 @@ export function createThrottleGate(parts: ThrottleGateParts): ThrottleGate | und
       };
     },
 
-    poll(most) {
+    poll(maxCount) {
       for (const limiter of deferred.limiters()) reportDemand(limiter);
       scheduleWake();
-      demandPoll.look(most);
+      demandPoll.poll(maxCount);
     },
 
     get blocked() {
@@ -275,26 +302,15 @@ export function createThrottleGate(parts: ThrottleGateParts): ThrottleGate | und
   };
 }
 
-// A share comes within a second, and nobody knows how long calls take before the first has ended.
-const defaultDelayMs = 500;
-// Then each waits a little longer than the one before: they would come back all at once else, ahead of
-// others whose permits are free.
-const delayStepMs = 20;
-const minDelayMs = 50;
-// What the fleet learns meanwhile may be that there is room, and a task that is put off doesn't hear of it.
-const maxDelayMs = 10_000;
-// One that is due again isn't claimed in the same moment.
-const recheckMs = 1_000;
-
 /**
- * Tasks that were claimed and given back because there was no permit for them, as happens where only
- * their input says which permit they need. They still wait for it, so they are counted.
+ * Tasks that were claimed and released again because no permit was free. This happens when only the
+ * input determines the throttle's key. They still wait for a permit, so they count as demand.
  */
 export function createDeferred(clock: Clock) {
   const untilMs = new Map<Limiter, number[]>();
   const tryFromMs = new Map<ThrottleDemand, number>();
   return {
-    /** How long such a task should be put off. */
+    /** Records a deferred task and returns its delay. */
     defer(limiter: Limiter, demand: ThrottleDemand, acquireOptions: AcquireOptions): number {
       const known = untilMs.get(limiter) ?? [];
       const waitMs =
@@ -307,13 +323,13 @@ export function createDeferred(clock: Clock) {
       return delayMs;
     },
 
-    /** The same where there is no limiter for its key. */
+    /** Like `defer`, for a key without a limiter. */
     deferUnknownKey(demand: ThrottleDemand): number {
       tryFromMs.set(demand, clock.monotonic() + recheckMs);
       return recheckMs;
     },
 
-    /** How many of those wait for permits of this limiter. */
+    /** How many deferred tasks wait for permits of this limiter. */
     count(limiter: Limiter): number {
       const known = untilMs.get(limiter);
       if (known === undefined) return 0;
@@ -324,19 +340,19 @@ export function createDeferred(clock: Clock) {
       return left.length;
     },
 
-    /** Whether one may be claimed to see whose permit it needs. */
+    /** True when a task may be claimed to find out which key it needs. */
     mayTry: (demand: ThrottleDemand): boolean => clock.monotonic() >= (tryFromMs.get(demand) ?? 0),
 
-    /** How long it is until one may; undefined where it may now. */
+    /** How long until `mayTry` becomes true; undefined if it is true now. */
     tryInMs(demand: ThrottleDemand): number | undefined {
       const inMs = (tryFromMs.get(demand) ?? 0) - clock.monotonic();
       return inMs > 0 ? inMs : undefined;
     },
 
-    /** One has found its permit, so another may, too. */
+    /** A task got its permit, so the next may be tried at once. */
     resolved: (demand: ThrottleDemand): void => void tryFromMs.delete(demand),
 
-    /** Those of which some may wait. */
+    /** Limiters that deferred tasks may wait for. */
     limiters: (): Limiter[] => [...untilMs.keys()],
   };
 }

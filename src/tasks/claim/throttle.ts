@@ -12,20 +12,22 @@ import type { AttemptOutcome } from "../finish/outcome.ts";
 import type { Claim } from "../rows.ts";
 import type { TaskAttempt } from "../run/attempt.ts";
 
-/** The throttle that a handler's calls are made under, so that its tasks wait for permits unclaimed. */
+/** The throttle of a handler's calls. Tasks that wait for its permits stay unclaimed. */
 export type ThrottleOfHandler<Input = any> =
   | (Throttle & { readonly use?: undefined })
   | {
       readonly use: Throttle;
-      /** Which of its limits a task counts against, made of the input as it was stored. */
+      /** Derives the throttle's key from the stored input. */
       readonly key?: (input: Jsonify<Input>) => string;
-      /** Of all its calls. `batch` by default, and `retry` after an attempt has failed. */
+      /** Priority of all its calls. Default `batch`, and `retry` after a failed attempt. */
       readonly priority?: Priority;
-      /** What its first call will probably cost in the bucket's unit. Default: what the throttle says. */
+      /**
+       * Expected cost of its first call in the bucket's unit. Default: the throttle's own estimate.
+       */
       readonly estimate?: number | ((input: Jsonify<Input>) => number);
     };
 
-/** The same, checked. */
+/** A handler's throttle after validation. */
 export type TaskThrottle = {
   readonly declared: ThrottleDeclaration;
   readonly key: string | ((input: unknown) => string);
@@ -33,18 +35,32 @@ export type TaskThrottle = {
   readonly estimate: number | ((input: unknown) => number) | undefined;
 };
 
+/**
+ * What a task of a throttled name was claimed with: a permit, or the reason why it cannot run now.
+ */
+export type Throttled =
+  | {
+      readonly limiter: Limiter;
+      readonly permit: HeldPermit;
+      readonly priority: Priority | undefined;
+      /** True once the handler owns the permit and releases it. */
+      handedOver: boolean;
+    }
+  | { readonly refused: AttemptOutcome };
+
 const estimateRange = { min: 0, max: 1e9, whole: false } as const;
 
-export function checkThrottle(what: string, given: ThrottleOfHandler): TaskThrottle {
-  if (isThrottle(given)) {
-    return { ...declarationOf(given), priority: undefined, estimate: undefined };
+/** Validates the `throttle` of a handler. */
+export function checkThrottle(what: string, throttle: ThrottleOfHandler): TaskThrottle {
+  if (isThrottle(throttle)) {
+    return { ...declarationOf(throttle), priority: undefined, estimate: undefined };
   }
-  checkOptions(`${what}: throttle`, given, ["use", "key", "priority", "estimate"]);
-  const { use, key, priority, estimate } = given;
+  checkOptions(`${what}: throttle`, throttle, ["use", "key", "priority", "estimate"]);
+  const { use, key, priority, estimate } = throttle;
   if (!isThrottle(use)) {
     throw new FlotillaError(
       "invalid_option",
-      `${what}: throttle.use must be what \`throttle(name, options)\` gives`,
+      `${what}: throttle.use must be what \`throttle(name, options)\` returns`,
     );
   }
   if (key !== undefined && typeof key !== "function") {
@@ -58,16 +74,12 @@ export function checkThrottle(what: string, given: ThrottleOfHandler): TaskThrot
     checkNumber(`${what}: throttle.estimate`, estimate, estimateRange);
   }
   const found = declarationOf(use);
-  // What is stored came from whoever could enqueue such an input.
+  // The functions take `unknown`, because stored input may come from any enqueuer.
   const ofInput = { key: key ?? found.key, estimate } as Pick<TaskThrottle, "key" | "estimate">;
   return { declared: found.declared, ...ofInput, priority };
 }
 
-function isThrottle(given: unknown): given is Throttle {
-  return typeof (given as Throttle | undefined)?.fetchWith === "function";
-}
-
-/** Which key of its throttle a task counts against. */
+/** The throttle key that a task counts against. */
 export function throttleKeyOf(
   { declared, key }: TaskThrottle,
   taskName: string,
@@ -80,7 +92,7 @@ export function throttleKeyOf(
   );
 }
 
-/** What its first call will probably cost. */
+/** The expected cost of a task's first call. */
 export function estimateOf(
   { estimate }: TaskThrottle,
   taskName: string,
@@ -91,38 +103,7 @@ export function estimateOf(
   return checkNumber(what, evaluate(what, estimate, inputOf(taskName, payload)), estimateRange);
 }
 
-function evaluate<Made>(what: string, make: (input: unknown) => Made, input: unknown): Made {
-  try {
-    return make(input);
-  } catch (error) {
-    throw new FlotillaError("invalid_option", `${what} couldn't be made: ${messageOf(error)}`, {
-      cause: error,
-    });
-  }
-}
-
-function inputOf(taskName: string, payload: string): unknown {
-  try {
-    return JSON.parse(payload);
-  } catch (error) {
-    throw new FlotillaError("invalid_input", `the stored payload of "${taskName}" isn't JSON`, {
-      cause: error,
-    });
-  }
-}
-
-/** What a task of a throttled name was claimed with: its permit, or why it can't run now. */
-export type Throttled =
-  | {
-      readonly limiter: Limiter;
-      readonly permit: HeldPermit;
-      readonly priority: Priority | undefined;
-      /** Whether the permit has become its handler's, which gives it back. */
-      handedOver: boolean;
-    }
-  | { readonly refused: AttemptOutcome };
-
-/** How urgent the calls of an attempt are. */
+/** The priority of an attempt's calls. */
 export function priorityOf(
   throttle: Pick<TaskThrottle, "priority"> | undefined,
   { failures }: Pick<Claim, "failures">,
@@ -131,8 +112,8 @@ export function priorityOf(
 }
 
 /**
- * Whose permits a handler's calls use, and with which priority, where that isn't plain anyway: to say it
- * costs more than a short task.
+ * The throttle scope of a handler's calls. Undefined where it equals the process default, because
+ * entering a scope costs more than a short task.
  */
 export function throttleScopeOf(
   attempt: TaskAttempt,
@@ -148,12 +129,36 @@ export function throttleScopeOf(
   return { throttles, priority: priorityOf(handler.throttle, claim) };
 }
 
-/** Whether it was claimed in vain, because there was no permit for it. */
+/** True if the task was claimed but got no permit. */
 export function isRefused({ throttled }: TaskAttempt): boolean {
   return throttled !== undefined && "refused" in throttled;
 }
 
-/** Gives back the permit of a task that has ended without its handler having been called. */
+/** Releases the permit of a task that ended before its handler was called. */
 export function releasePermit(throttled: Throttled): void {
   if ("permit" in throttled && !throttled.handedOver) throttled.permit.release("ignored");
+}
+
+function isThrottle(given: unknown): given is Throttle {
+  return typeof (given as Throttle | undefined)?.fetchWith === "function";
+}
+
+function evaluate<Made>(what: string, make: (input: unknown) => Made, input: unknown): Made {
+  try {
+    return make(input);
+  } catch (error) {
+    throw new FlotillaError("invalid_option", `${what} threw: ${messageOf(error)}`, {
+      cause: error,
+    });
+  }
+}
+
+function inputOf(taskName: string, payload: string): unknown {
+  try {
+    return JSON.parse(payload);
+  } catch (error) {
+    throw new FlotillaError("invalid_input", `the stored payload of "${taskName}" isn't JSON`, {
+      cause: error,
+    });
+  }
 }

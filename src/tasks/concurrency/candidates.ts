@@ -10,14 +10,14 @@ import {
   claimLimited,
 } from "../sql/concurrency.ts";
 
-/** How many of a key run at once where nothing says otherwise. */
+/** The limit of a key when neither the code nor the store sets one. */
 export const defaultKeyLimit = 1;
 
-/** How the going round the tenants stands. */
+/** The position of the round-robin over tenants. */
 export type TenantRound = {
   /** The tenant that was served last. */
   readonly after: string;
-  /** Whether all that have something ready fit into one look. */
+  /** True if all tenants with ready tasks fit into one read. */
   readonly few: boolean;
 };
 
@@ -25,173 +25,44 @@ export const firstRound: TenantRound = { after: "", few: true };
 
 type CandidateRound = {
   readonly candidates: readonly Candidate[];
-  /** How the round stands if none of them is served. */
+  /** The position if none of the candidates is claimed. */
   readonly round: TenantRound;
 };
 
 type CandidateOptions = {
   names: readonly string[];
-  /** Those of the names that are flows: what only a later version may claim isn't tried. */
+  /** The names that are flows. Runs that only a later version may claim are skipped. */
   flows?: FlowVersions | undefined;
   round: TenantRound;
-  /** Names of which no more than so many are to be claimed. */
+  /** The most tasks of each name to claim. */
   most?: ReadonlyMap<string, number> | undefined;
-  /** Names of which no more than so many are to be claimed together. */
+  /** The most tasks of several names together to claim. */
   together?: readonly SharedNameLimit[] | undefined;
-  /** How many are to be claimed at most. */
+  /** The most tasks to claim. */
   limit: number;
-  /** Only what has this priority or a lower one. */
+  /** Only tasks of this priority or a lower one. */
   fromPriority: number;
-  /** Tasks that this pod still runs, though they may have been given back. */
+  /** Tasks that this pod still runs, though they may have been released. */
   held: readonly string[];
-  /** What the code says of the keys of a name. */
+  /** The limit per key of a name, as declared in code. */
   limitOf: LimitOf;
-  /** Many at once, because the last ones were only set aside. */
+  /** Read many, because the last candidates were only marked blocked. */
   wide?: boolean;
 };
 
 export type LimitOf = (name: string) => number | undefined;
 
-// One look steps from tenant to tenant, and asks for the first tasks of each.
-const maxPairs = 64;
-const maxReads = 4;
-// A claim holds the scopes of all that it tries, and others wait for those.
-const maxCandidates = 400;
-
-/** Looks for what to try: the tenants that have something ready and room, in turn, and their first tasks. */
-export async function readCandidates(
-  database: Database,
-  options: CandidateOptions,
-): Promise<CandidateRound> {
-  const { names, flows, limit, fromPriority } = options;
-  const { pairs, round } = await readPairs(database, names, options.round);
-  if (pairs.length === 0) return { candidates: [], round };
-  const tenants = new Set(pairs.map(({ tenant }) => tenant)).size;
-  const wanted = options.wide === true ? maxCandidates : Math.min(maxCandidates, limit * 2);
-  const count = Math.ceil(wanted / tenants);
-  const rows = await database.read(selectCandidates(pairs, { count, fromPriority, flows }));
-  const held = new Set(options.held);
-  const free = rows.filter((row) => !held.has(row["task_id"] as string));
-  const turns = interleaveTenants(free, options.round.after);
-  const inTurn = limitRowsByName(turns, options.most, options.together).slice(0, maxCandidates);
-  return { candidates: inTurn.map((row) => toCandidate(row, options.limitOf)), round };
-}
-
-async function readPairs(
-  database: Database,
-  names: readonly string[],
-  round: TenantRound,
-): Promise<{ pairs: NameAndTenant[]; round: TenantRound }> {
-  const count = Math.max(2, Math.floor(maxPairs / names.length));
-  const pairs = new Map<string, NameAndTenant>();
-  let { few } = round;
-  let from = few ? "" : round.after;
-  let wrapped = few;
-  for (let looks = 0; looks < maxReads && pairs.size < maxPairs; looks++) {
-    const page = completePage(await database.read(limitedPairs(names, from, count)), count);
-    for (const pair of page.pairs) pairs.set(JSON.stringify(pair), pair);
-    if (from === "") few = page.next === undefined;
-    if (few) break;
-    // From the last on to the first again, and no further than where it began.
-    if (page.next === undefined) wrapped = true;
-    from = page.next ?? "";
-    if (wrapped && byBytes(from, round.after) >= 0) break;
-  }
-  const found = [...pairs.values()].slice(0, maxPairs);
-  return { pairs: found, round: { after: few ? round.after : from, few } };
-}
-
-/**
- * What one look has found, as far as it is complete: where a name has more tenants than were asked for,
- * those of other names that come after are left for the next look, or they would always come first.
- */
-function completePage(
-  rows: readonly Row[],
-  count: number,
-): { pairs: NameAndTenant[]; next: string | undefined } {
-  const ofName = new Map<string, string[]>();
-  for (const row of rows) {
-    const tenants = ofName.get(row["name"]) ?? [];
-    tenants.push(row["tenant"]);
-    ofName.set(row["name"], tenants);
-  }
-  const cut = [...ofName.values()].filter((tenants) => tenants.length >= count);
-  const lasts = cut.map((tenants) => tenants.toSorted(byBytes).at(-1)!);
-  const next = lasts.toSorted(byBytes)[0];
-  const pairs = rows
-    .filter((row) => next === undefined || byBytes(row["tenant"], next) <= 0)
-    .filter((row) => !isTrue(row["is_full"]))
-    .map((row): NameAndTenant => ({ name: row["name"], tenant: row["tenant"] }));
-  return { pairs, next };
-}
-
-/**
- * One task of each tenant, then the second of each, and so on, beginning with the tenant after the one
- * that was served last. Within a tenant by priority, then age.
- */
-function interleaveTenants<Each extends Row>(rows: readonly Each[], after: string): Each[] {
-  const ofTenant = new Map<string, Each[]>();
-  for (const row of rows) {
-    const own = ofTenant.get(row["tenant"]) ?? [];
-    own.push(row);
-    ofTenant.set(row["tenant"], own);
-  }
-  const tenants = [...ofTenant.keys()].toSorted((one, other) => {
-    const [first, second] = [byBytes(one, after) > 0, byBytes(other, after) > 0];
-    return first === second ? byBytes(one, other) : first ? -1 : 1;
-  });
-  const queues = tenants.map((tenant) => ofTenant.get(tenant)!.toSorted(byAge));
-  const longest = Math.max(0, ...queues.map((queue) => queue.length));
-  const turns = Array.from({ length: longest }, (_, nth) => queues.map((queue) => queue[nth]));
-  return turns.flat().filter((row) => row !== undefined);
-}
-
-/** The tenant whose turn came last among those that were claimed. */
-export function servedLast(
-  candidates: readonly Candidate[],
-  ids: ReadonlySet<string>,
-): string | undefined {
-  return candidates.findLast(({ taskId }) => ids.has(taskId))?.tenant;
-}
-
-function toCandidate(row: Row, limitOf: LimitOf): Candidate {
-  const stored = Number(row["stored_limit"] ?? 0);
-  const usual = stored > 0 ? stored : defaultKeyLimit;
-  return {
-    taskId: row["task_id"],
-    tenant: row["tenant"],
-    group: row["concurrency_key"],
-    groupLimit: limitOf(row["name"]) ?? usual,
-  };
-}
-
-function byAge(one: Row, other: Row): number {
-  const priorities = Number(other["priority"]) - Number(one["priority"]);
-  const ages = Number(one["created_at"]) - Number(other["created_at"]);
-  return priorities || ages || byBytes(one["task_id"], other["task_id"]);
-}
-
-// As the databases sort, which isn't quite as JavaScript does.
-function byBytes(one: string, other: string): number {
-  return Buffer.compare(Buffer.from(one), Buffer.from(other));
-}
-
-/** SQLite has no booleans. */
-function isTrue(value: unknown): boolean {
-  return value === true || Number(value) === 1;
-}
-
-/** The part of a claim that goes through the gates. */
+/** The statements of a claim that take limited tasks. */
 type LimitedClaim = {
   readonly statements: ReturnType<typeof claimLimited>["statements"];
-  /** Takes its answers, and remembers whose turn is next. */
+  /** Reads their results and advances the round-robin. */
   applyTables(tables: readonly Row[][]): LimitedResult;
 };
 
 type LimitedResult = {
   readonly rows: readonly Row[];
   readonly ids: ReadonlySet<string>;
-  /** Whether anything went through the gates or was set aside, so that others may be in front now. */
+  /** True if tasks were claimed or marked blocked, so that other tasks may be first now. */
   readonly moved: boolean;
 };
 
@@ -201,20 +72,28 @@ type LimitedClaimsParts = {
   limitOf?: LimitOf;
 };
 
+// One read steps from tenant to tenant, and the next one reads the first tasks of each.
+const maxPairs = 64;
+const maxReads = 4;
+// A claim locks the scopes of all its candidates, and other claims wait for these locks.
+const maxCandidates = 400;
 const minPriority = -100;
 const maxPriority = 100;
-// Every sixteenth look begins anywhere in the order of priorities, so that low ones move too.
+// Every 16th read starts at a random priority, so that low ones progress too.
 const randomPriorityEvery = 16;
 const maxReservedRows = 16;
 
-/** Decides what a claim tries behind the gates, and how much of it is left for what is behind none. */
+/**
+ * Chooses the limited tasks that a claim tries, and how much of the claim is left for unlimited
+ * tasks.
+ */
 export function createLimitedClaims(parts: LimitedClaimsParts) {
   const { database, random, limitOf = () => undefined } = parts;
   let round = firstRound;
   let widen = false;
   let unlimitedWaits = false;
   let reads = 0;
-  /** Tasks that must run alone and were marked for this pod. */
+  /** Tasks that must run alone and are reserved for this pod. */
   const reservedRows = new Map<string, Row>();
 
   const limitedClaimOf = (
@@ -238,13 +117,13 @@ export function createLimitedClaims(parts: LimitedClaimsParts) {
   };
 
   return {
-    /** What is ready behind the gates, as part of a claim; undefined where there is nothing to try. */
+    /** Prepares the limited part of a claim; undefined if there are no candidates. */
     async prepare(call: ClaimCall): Promise<LimitedClaim | undefined> {
       reads++;
-      // Where others wait behind no gate, half of what this pod has free is theirs.
+      // If unlimited tasks have a backlog, they get half of this pod's free slots.
       const turn = reads % 2;
-      const most = unlimitedWaits ? Math.floor((call.limit + turn) / 2) : call.limit;
-      if (most === 0) return undefined;
+      const limit = unlimitedWaits ? Math.floor((call.limit + turn) / 2) : call.limit;
+      if (limit === 0) return undefined;
       const anywhere = reads % randomPriorityEvery === 0;
       const tries = await readCandidates(database, {
         names: call.names,
@@ -253,16 +132,16 @@ export function createLimitedClaims(parts: LimitedClaimsParts) {
         together: call.together,
         held: call.held ?? [],
         round,
-        limit: most,
+        limit,
         fromPriority: anywhere ? between(random, minPriority, maxPriority) : maxPriority,
         limitOf,
         wide: widen,
       });
       ({ round } = tries);
       if (tries.candidates.length === 0) return undefined;
-      return limitedClaimOf({ ...call, limit: most }, tries.candidates, false);
+      return limitedClaimOf({ ...call, limit }, tries.candidates, false);
     },
-    /** The task that this pod has emptied itself for, if that is behind a gate. */
+    /** Prepares the claim of the task that this pod has drained for, if that task is limited. */
     prepareAlone(call: ClaimCall, taskId: string): LimitedClaim | undefined {
       const row = reservedRows.get(taskId);
       if (row === undefined || !call.names.includes(row["name"])) return undefined;
@@ -270,15 +149,141 @@ export function createLimitedClaims(parts: LimitedClaimsParts) {
       const groupLimit = limitOf(row["name"]) ?? defaultKeyLimit;
       return limitedClaimOf(call, [{ taskId, tenant, group, groupLimit }], true);
     },
-    /** Remembers the gate of a task that was marked for this pod. */
+    /** Remembers the scope of a task that is reserved for this pod. */
     rememberReserved(row: Row | undefined): void {
       if (row === undefined || Number(row["limited"]) !== 1) return;
       if (reservedRows.size >= maxReservedRows) reservedRows.clear();
       reservedRows.set(row["task_id"], row);
     },
-    /** Whether there is a backlog behind no gate. */
+    /** Sets whether unlimited tasks have a backlog. */
     setUnlimitedBacklog(full: boolean): void {
       unlimitedWaits = full;
     },
   };
+}
+
+/**
+ * Reads candidates for a claim: tenants with ready tasks and free slots, in turn, and their first
+ * tasks.
+ */
+export async function readCandidates(
+  database: Database,
+  options: CandidateOptions,
+): Promise<CandidateRound> {
+  const { names, flows, limit, fromPriority } = options;
+  const { pairs, round } = await readPairs(database, names, options.round);
+  if (pairs.length === 0) return { candidates: [], round };
+  const tenants = new Set(pairs.map(({ tenant }) => tenant)).size;
+  const wanted = options.wide === true ? maxCandidates : Math.min(maxCandidates, limit * 2);
+  const count = Math.ceil(wanted / tenants);
+  const rows = await database.read(selectCandidates(pairs, { count, fromPriority, flows }));
+  const held = new Set(options.held);
+  const free = rows.filter((row) => !held.has(row["task_id"] as string));
+  const turns = interleaveTenants(free, options.round.after);
+  const inTurn = limitRowsByName(turns, options.most, options.together).slice(0, maxCandidates);
+  return { candidates: inTurn.map((row) => toCandidate(row, options.limitOf)), round };
+}
+
+/** The tenant of the last claimed candidate. */
+export function servedLast(
+  candidates: readonly Candidate[],
+  ids: ReadonlySet<string>,
+): string | undefined {
+  return candidates.findLast(({ taskId }) => ids.has(taskId))?.tenant;
+}
+
+async function readPairs(
+  database: Database,
+  names: readonly string[],
+  round: TenantRound,
+): Promise<{ pairs: NameAndTenant[]; round: TenantRound }> {
+  const count = Math.max(2, Math.floor(maxPairs / names.length));
+  const pairs = new Map<string, NameAndTenant>();
+  let { few } = round;
+  let from = few ? "" : round.after;
+  let wrapped = few;
+  for (let reads = 0; reads < maxReads && pairs.size < maxPairs; reads++) {
+    const page = completePage(await database.read(limitedPairs(names, from, count)), count);
+    for (const pair of page.pairs) pairs.set(JSON.stringify(pair), pair);
+    if (from === "") few = page.next === undefined;
+    if (few) break;
+    // Wrap around at the end, and stop where the round began.
+    if (page.next === undefined) wrapped = true;
+    from = page.next ?? "";
+    if (wrapped && byBytes(from, round.after) >= 0) break;
+  }
+  const found = [...pairs.values()].slice(0, maxPairs);
+  return { pairs: found, round: { after: few ? round.after : from, few } };
+}
+
+/**
+ * The complete part of one page. If a name has more tenants than were read, later tenants of other
+ * names are left for the next page. Otherwise those would always come first.
+ */
+function completePage(
+  rows: readonly Row[],
+  count: number,
+): { pairs: NameAndTenant[]; next: string | undefined } {
+  const ofName = new Map<string, string[]>();
+  for (const row of rows) {
+    const tenants = ofName.get(row["name"]) ?? [];
+    tenants.push(row["tenant"]);
+    ofName.set(row["name"], tenants);
+  }
+  const cut = [...ofName.values()].filter((tenants) => tenants.length >= count);
+  const lasts = cut.map((tenants) => tenants.toSorted(byBytes).at(-1)!);
+  const next = lasts.toSorted(byBytes)[0];
+  const pairs = rows
+    .filter((row) => next === undefined || byBytes(row["tenant"], next) <= 0)
+    .filter((row) => !isTrue(row["is_full"]))
+    .map((row): NameAndTenant => ({ name: row["name"], tenant: row["tenant"] }));
+  return { pairs, next };
+}
+
+/**
+ * One task of each tenant, then the second of each, and so on, starting with the tenant after the
+ * one served last. Within a tenant by priority, then age.
+ */
+function interleaveTenants<Each extends Row>(rows: readonly Each[], after: string): Each[] {
+  const ofTenant = new Map<string, Each[]>();
+  for (const row of rows) {
+    const own = ofTenant.get(row["tenant"]) ?? [];
+    own.push(row);
+    ofTenant.set(row["tenant"], own);
+  }
+  const tenants = [...ofTenant.keys()].toSorted((one, other) => {
+    const [first, second] = [byBytes(one, after) > 0, byBytes(other, after) > 0];
+    return first === second ? byBytes(one, other) : first ? -1 : 1;
+  });
+  const queues = tenants.map((tenant) => ofTenant.get(tenant)!.toSorted(byAge));
+  const longest = Math.max(0, ...queues.map((queue) => queue.length));
+  const turns = Array.from({ length: longest }, (_, nth) => queues.map((queue) => queue[nth]));
+  return turns.flat().filter((row) => row !== undefined);
+}
+
+function toCandidate(row: Row, limitOf: LimitOf): Candidate {
+  const stored = Number(row["stored_limit"] ?? 0);
+  const usual = stored > 0 ? stored : defaultKeyLimit;
+  return {
+    taskId: row["task_id"],
+    tenant: row["tenant"],
+    group: row["concurrency_key"],
+    groupLimit: limitOf(row["name"]) ?? usual,
+  };
+}
+
+function byAge(one: Row, other: Row): number {
+  const priorities = Number(other["priority"]) - Number(one["priority"]);
+  const ages = Number(one["created_at"]) - Number(other["created_at"]);
+  return priorities || ages || byBytes(one["task_id"], other["task_id"]);
+}
+
+// The databases' byte order, which differs from JavaScript's string order.
+function byBytes(one: string, other: string): number {
+  return Buffer.compare(Buffer.from(one), Buffer.from(other));
+}
+
+/** SQLite has no booleans. */
+function isTrue(value: unknown): boolean {
+  return value === true || Number(value) === 1;
 }

@@ -11,16 +11,16 @@ import { keyScope, queueScope, tenantOf } from "../sql/task-state.ts";
 export { allNames } from "../sql/limits.ts";
 export { tenantScope } from "../sql/task-state.ts";
 
-/** How a limit stands. */
+/** A concurrency limit and its current use. */
 export type LimitState = {
   /** `key/<name>/<key>`, `queue/<queue>` or `tenant/<tenant>`. */
   readonly scope: string;
-  /** How many may run at once; null where there is no limit. */
+  /** How many may run at once; null if there is no limit. */
   readonly limit: number | null;
-  /** Set by `limits.set`, so that what the code says doesn't count. */
+  /** Set by `limits.set`, which overrides the limit declared in code. */
   readonly byHand: boolean;
   readonly running: number;
-  /** Tasks that wait for room of this scope. A tenant's wait at the gate instead. */
+  /** Tasks blocked by this scope. Tasks of a tenant at its limit are not blocked but stay ready. */
   readonly blocked: number;
 };
 
@@ -28,36 +28,72 @@ export type TenantState = {
   readonly tenant: string;
   readonly limit: number | null;
   readonly running: number;
-  /** Tasks that could run if there were room and somebody free. */
+  /** Tasks that would run if the tenant had a free slot and a pod had capacity. */
   readonly ready: number;
-  /** Tasks that wait for room of their key. */
+  /** Tasks that wait for a free slot of their key. */
   readonly blocked: number;
 };
 
 export type Limits = {
   /**
-   * Sets how many tasks of a scope may run at once in the whole fleet, over what the code says; null
-   * takes that back. What runs goes on, also where it is more than the new limit. Where an answer is lost
-   * it is set again, also over what was set in between.
+   * Sets how many tasks of a scope may run at once in the whole fleet, over the limit declared in
+   * code; null removes the override. Running tasks continue, even above the new limit. If an answer
+   * is lost, the write is repeated and may overwrite a limit set in between.
    */
   set(scope: string, limit: number | null): Promise<void>;
   get(scope: string): Promise<LimitState>;
-  /** The limits that were set, and those that something waits for. 1,000 at most. */
+  /** The limits that were set, and those with blocked tasks. 1,000 at most. */
   list(): Promise<LimitState[]>;
-  /** Tenants that have a limit, or tasks that run or wait. */
+  /** Tenants that have a limit, or running or waiting tasks. */
   tenants(): Promise<TenantState[]>;
 };
 
-// A transaction shouldn't free more at once; the leader sees to the rest.
+/** How many tasks may run at once in the whole fleet. */
+export type Concurrency<Input = any> = {
+  /** 1 to 10,000. */
+  readonly limit: number;
+  /**
+   * Derives the key from the input; tasks with equal keys count together. Without it, all tasks of
+   * the name do.
+   */
+  readonly key?: (input: Input) => string;
+};
+
+/** A named queue: runs of all flows that name it count together. */
+export type NamedQueue = {
+  readonly name: string;
+  /** How many may run at once in the whole fleet: 1 to 10,000. */
+  readonly limit: number;
+};
+
+type LimitedTask = {
+  readonly name: string;
+  readonly concurrency: Concurrency | undefined;
+  readonly queue?: NamedQueue | undefined;
+  readonly input: unknown;
+  /** The caller's key, which replaces the one derived from the input. */
+  readonly concurrencyKey: string | undefined;
+  readonly tenant: string;
+};
+
+// A transaction should not unblock more at once; the leader unblocks the rest.
 const maxUnblocked = 500;
 const scopePattern =
   /^(key\/[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}\/.{0,500}|queue\/[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}|tenant\/.{1,500})$/su;
 
+// A claim counts running tasks, so a limit that is never reached would only cost.
+export const limitRange = { min: 1, max: 10_000 } as const;
+const maxKeyChars = 500;
+
+/** Creates the operations on concurrency limits. */
 export function createLimits(parts: {
   database: Database;
   clock: Clock;
   random: Random;
-  /** Told after a limit was changed, so that a pod in this process needn't wait for a hint. */
+  /**
+   * Called after a limit has changed, so that a pod in this process claims without waiting for a
+   * notification.
+   */
   onEnqueued?: () => void;
 }): Limits {
   const { database, onEnqueued } = parts;
@@ -72,7 +108,8 @@ export function createLimits(parts: {
       checkScope(scope);
       if (limit !== null) checkNumber(`the limit of ${scope}`, limit, limitRange);
       const change = limit === null ? dropLimit(scope) : putLimit(scope, limit);
-      // Without one, those that wait try again, and whoever claims them says how many may run.
+      // Without an override, blocked tasks are tried again, and the claiming pod applies the limit
+      // declared in code.
       const unblocking = (limit === null ? unblockUnchecked : unblock)([scope], maxUnblocked);
       const statements = [lockLimits([scope]), change, unblocking];
       await writeUntilKnown(database, statements, { ...parts, ...untilKnown, hint: true });
@@ -93,18 +130,45 @@ export function createLimits(parts: {
   };
 }
 
+/** Validates the `concurrency` of a contract. */
+export function checkConcurrency(what: string, concurrency: Concurrency): Concurrency {
+  checkOptions(`${what}: concurrency`, concurrency, ["limit", "key"]);
+  checkNumber(`${what}: concurrency.limit`, concurrency.limit, limitRange);
+  if (concurrency.key === undefined || typeof concurrency.key === "function") return concurrency;
+  throw new FlotillaError(
+    "invalid_option",
+    `${what}: concurrency.key must be a function that makes a key of the input`,
+  );
+}
+
+/** The concurrency scope of a task: its key, its tenant, or both; undefined if it has none. */
+export function concurrencyScopeOf(
+  task: LimitedTask,
+): { group: string | null; gated: true } | undefined {
+  const { name, concurrency, queue, concurrencyKey, tenant } = task;
+  if (concurrencyKey !== undefined) {
+    checkText("concurrencyKey", concurrencyKey, { max: maxKeyChars });
+    return { group: keyScope(name, concurrencyKey), gated: true };
+  }
+  // A flow in a queue counts against the queue's limit, together with all others of the queue.
+  if (queue !== undefined) return { group: queueScope(queue.name), gated: true };
+  if (concurrency !== undefined)
+    return { group: keyScope(name, concurrencyKeyOf(task)), gated: true };
+  return tenant === "default" ? undefined : { group: null, gated: true };
+}
+
 function checkScope(scope: unknown): asserts scope is string {
   const isText = typeof scope === "string" && scope.isWellFormed() && !scope.includes("\u0000");
   if (!isText || !scopePattern.test(scope)) {
     throw new FlotillaError(
       "invalid_option",
-      `a limit is of \`tenant/<tenant>\`, \`queue/<queue>\` or \`key/<name>/<key>\`, not ${JSON.stringify(scope)?.slice(0, 80)}`,
+      `a limit's scope must be \`tenant/<tenant>\`, \`queue/<queue>\` or \`key/<name>/<key>\`, not ${JSON.stringify(scope)?.slice(0, 80)}`,
     );
   }
   if (tenantOf(scope) === "default") {
     throw new FlotillaError(
       "invalid_option",
-      "the tenant `default` has no limit: it is whose tasks are nobody's. Give tasks a tenant",
+      "the tenant `default` can't have a limit, because it stands for tasks without a tenant: give tasks a tenant",
     );
   }
 }
@@ -130,61 +194,6 @@ function toTenants(counts: readonly Row[]): TenantState[] {
     byTenant.set(tenant, of);
   }
   return [...byTenant.values()].toSorted((one, other) => (one.tenant < other.tenant ? -1 : 1));
-}
-
-/** How many tasks may run at once in the whole fleet. */
-export type Concurrency<Input = any> = {
-  /** 1 to 10,000. */
-  readonly limit: number;
-  /** What is counted together, made of the input. Without it, all tasks of the name. */
-  readonly key?: (input: Input) => string;
-};
-
-/** A queue by its name: runs of all flows that name it count together. */
-export type NamedQueue = {
-  readonly name: string;
-  /** How many may run at once in the whole fleet: 1 to 10,000. */
-  readonly limit: number;
-};
-
-// Whoever claims counts what runs, so a limit that is out of all reach would only be a cost.
-export const limitRange = { min: 1, max: 10_000 } as const;
-const maxKeyChars = 500;
-
-export function checkConcurrency(what: string, given: Concurrency): Concurrency {
-  checkOptions(`${what}: concurrency`, given, ["limit", "key"]);
-  checkNumber(`${what}: concurrency.limit`, given.limit, limitRange);
-  if (given.key === undefined || typeof given.key === "function") return given;
-  throw new FlotillaError(
-    "invalid_option",
-    `${what}: concurrency.key must be a function that makes a key of the input`,
-  );
-}
-
-type LimitedTask = {
-  readonly name: string;
-  readonly concurrency: Concurrency | undefined;
-  readonly queue?: NamedQueue | undefined;
-  readonly input: unknown;
-  /** What the caller says instead of what the contract makes of the input. */
-  readonly concurrencyKey: string | undefined;
-  readonly tenant: string;
-};
-
-/** The gate that a task has to go through: for a key, for whose it is, or for both; undefined if none. */
-export function concurrencyScopeOf(
-  task: LimitedTask,
-): { group: string | null; gated: true } | undefined {
-  const { name, concurrency, queue, concurrencyKey, tenant } = task;
-  if (concurrencyKey !== undefined) {
-    checkText("concurrencyKey", concurrencyKey, { max: maxKeyChars });
-    return { group: keyScope(name, concurrencyKey), gated: true };
-  }
-  // A flow of a queue has the queue's limit as its own too, and counts among all of the queue.
-  if (queue !== undefined) return { group: queueScope(queue.name), gated: true };
-  if (concurrency !== undefined)
-    return { group: keyScope(name, concurrencyKeyOf(task)), gated: true };
-  return tenant === "default" ? undefined : { group: null, gated: true };
 }
 
 function concurrencyKeyOf({ name, concurrency, input }: LimitedTask): string {

@@ -5,17 +5,17 @@ import { writeUntilKnown, untilKnown } from "../../store/retry.ts";
 import { lockLimits, unblock } from "../sql/concurrency.ts";
 import { blockedScopes, dropUnneeded, unneededLimits } from "../sql/limits.ts";
 
-// A pass looks at so many scopes and goes on from there with the next.
+// A pass reads this many scopes, and the next pass continues after them.
 const scopesPerPass = 200;
 const scopesPerStatement = 128;
 const maxUnblocked = 500;
 const limitsPerPass = 1_000;
-// Limits that the code has brought are few bytes each: between two walks over them it rests.
+// Limits declared in code are a few bytes each, so pruning pauses between two walks over them.
 const restPasses = 60;
 
 /**
- * Lets another of a key go on where one has ended otherwise than by a finish. If it can't be stored, or
- * nobody lives to do it, the leader sees to it.
+ * Unblocks one task of a scope after a task ended otherwise than by a finish. If the write fails or
+ * the process dies, the leader unblocks it.
  */
 export async function unblockScope(
   parts: { database: Database; clock: Clock; random: Random },
@@ -29,10 +29,10 @@ export async function unblockScope(
 }
 
 /**
- * The leader's care for limits. Whoever makes room lets others go on, in the same write; but a limit
- * can be raised, and a task that was let go on can be cancelled or fail with its pod before it runs.
- * Then there is room, and tasks that wait for some, and nobody to see it. And limits of keys that
- * nothing is counted by any more are forgotten.
+ * The leader's upkeep of concurrency limits. A finish unblocks tasks in its own write. But a limit
+ * can be raised, and an unblocked task can be cancelled, or fail with its pod, before it runs. Then
+ * slots are free and tasks stay blocked, so the leader unblocks them. It also deletes unused limits
+ * of keys.
  */
 export function createUnblocker({ database }: { database: Database }) {
   let unblockedTo = "";
@@ -44,14 +44,14 @@ export function createUnblocker({ database }: { database: Database }) {
     unblockedTo = rows.length < scopesPerPass ? "" : (rows.at(-1)!["scope"] as string);
     const slots = rows.map((row) => ({
       scope: row["scope"] as string,
-      // Where there is no limit there is all the room in the world.
+      // Without a limit the number of free slots is unbounded.
       freeSlots: row["room"] === null ? maxUnblocked : Number(row["room"]),
     }));
-    const open = slots.filter(({ freeSlots: room }) => room > 0);
+    const open = slots.filter(({ freeSlots }) => freeSlots > 0);
     for (let at = 0; at < open.length; at += scopesPerStatement) {
       const part = open.slice(at, at + scopesPerStatement);
       const scopes = part.map(({ scope }) => scope);
-      const count = Math.min(maxUnblocked, Math.max(...part.map(({ freeSlots: room }) => room)));
+      const count = Math.min(maxUnblocked, Math.max(...part.map(({ freeSlots }) => freeSlots)));
       await database.write([lockLimits(scopes), unblock(scopes, count)], { hint: true });
     }
     return open.length;
@@ -70,7 +70,7 @@ export function createUnblocker({ database }: { database: Database }) {
   };
 
   return {
-    /** Gives in how many scopes there was room that nobody took. */
+    /** Returns how many scopes had free slots and blocked tasks. */
     async pass(): Promise<number> {
       const freed = await unblockPass();
       await prune();

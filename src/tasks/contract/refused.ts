@@ -60,7 +60,7 @@ export function refusedContract(kind: StoreKind): void {
       });
       expect(await queue.ended(taskId)).toMatchObject({
         status: "failed",
-        error: { message: "the store refused the ending; the pod's log says why" },
+        error: { message: "the store refused the outcome; the pod's log says why" },
       });
     });
 

@@ -5,16 +5,16 @@ import type { NewTask } from "../sql/enqueue.ts";
 import { isInsertFailure, type InsertResult } from "./insert.ts";
 import type { InputOf, TaskContract } from "../task.ts";
 
-/** One of many tasks, with options of its own: of a contract, or by its name. */
+/** A task with options of its own, given by contract or by name. */
 export type EnqueueRow<T extends TaskContract = TaskContract> =
   | { readonly task: T; readonly input: InputOf<T>; readonly options?: RowOptions }
   | { readonly task: string; readonly input?: unknown; readonly options?: RowOptions };
 
 export type RowOptions = Omit<EnqueueOptions, "tx">;
 
-/** What became of one row. */
+/** The result of one row. */
 export type RowOutcome = {
-  /** Its place among the rows, from 0. */
+  /** Its index among the rows, from 0. */
   readonly index: number;
 } & (
   | { readonly outcome: "created" | "existing" | "replaced"; readonly taskId: string }
@@ -26,7 +26,7 @@ export type RowOutcome = {
     }
 );
 
-/** How many rows there were so far, and of which outcome. */
+/** How many rows were processed so far, by outcome. */
 export type EachCounts = {
   readonly rows: number;
   readonly created: number;
@@ -36,25 +36,28 @@ export type EachCounts = {
 };
 
 export type EnqueueEachOptions = {
-  /** A transaction of the caller's that all of them go into. */
+  /** A transaction of the caller that stores all rows. */
   tx?: unknown;
-  /** Stops before the next transaction; what was stored by then stays. */
+  /** Stops before the next transaction; rows stored by then stay. */
   signal?: AbortSignal;
-  /** Told after every transaction. */
+  /** Called after every transaction. */
   onProgress?: (counts: EachCounts) => void;
-  /** Given each outcome in order, which is waited for. Then none is kept, so memory stays bounded. */
+  /**
+   * Called with each outcome in order and awaited. Then no outcome is kept, so memory stays
+   * bounded.
+   */
   onOutcome?: (outcome: RowOutcome) => unknown;
 };
 
 export type EachResult = EachCounts & {
-  /** In the order of the rows. Empty where `onOutcome` was given them. */
+  /** In the order of the rows. Empty if `onOutcome` was given. */
   readonly outcomes: readonly RowOutcome[];
 };
 
-/** Rows, as they come. An error in place of a row is its rejection, so that a reader can go on. */
+/** A stream of rows. An error in place of a row rejects that row, so that a reader can continue. */
 export type EnqueueRows = Iterable<EnqueueRow | Error> | AsyncIterable<EnqueueRow | Error>;
 
-/** Nothing to object to rows of several contracts that come in turn, if each input fits its own. */
+/** Accepts rows of mixed contracts if each input fits its own contract. */
 export type CheckedRows<Rows> = Rows extends Iterable<infer Row> | AsyncIterable<infer Row>
   ? [Misfit<Row>] extends [never]
     ? unknown
@@ -72,19 +75,26 @@ type Misfit<Row> = Row extends {
 
 export type EachParts = {
   prepare: (row: EnqueueRow) => NewTask | Promise<NewTask>;
-  /** Stores tasks in one transaction, each that can be. Who holds keys that are taken may take another. */
+  /**
+   * Stores tasks in one transaction, as many as possible. Finding the holders of taken keys may take another.
+   */
   insert: (newTasks: readonly NewTask[]) => Promise<InsertResult[]>;
-  /** Whether a transaction that was refused can be made again in parts. */
+  /** True if a refused transaction can be repeated in parts. */
   splits: boolean;
 };
 
-// What a transaction holds: enough to make its cost small for each, and soon over for everybody else.
+// Large enough to make the cost per row small, and short enough not to block other transactions.
 const maxChunkRows = 1_000;
 const maxChunkChars = 4 * 1024 * 1024;
 
-type Prepared = { readonly index: number; readonly news: NewTask };
+type Prepared = { readonly index: number; readonly newTask: NewTask };
 
-/** Stores any number of tasks, each on its own account, in transactions of bounded size. */
+const storeCodes: readonly ErrorCode[] = ["closed", "overloaded", "unknown_outcome"];
+
+// An error thrown by a row's getter or schema rejects the row.
+const invalid = { code: "invalid_input", details: undefined } as const;
+
+/** Stores any number of tasks, each with its own outcome, in transactions of bounded size. */
 export async function enqueueEach(
   rows: EnqueueRows,
   options: EnqueueEachOptions,
@@ -104,11 +114,11 @@ export async function enqueueEach(
     unsent = [];
     chars = 0;
     const stored = await insertRows(
-      chunk.filter((each) => "news" in each),
+      chunk.filter((each) => "newTask" in each),
       parts,
     );
     for (const each of chunk) {
-      const outcome = "news" in each ? stored.get(each.index)! : each;
+      const outcome = "newTask" in each ? stored.get(each.index)! : each;
       counts.rows++;
       counts[outcome.outcome]++;
       if (onOutcome) await onOutcome(outcome);
@@ -124,16 +134,16 @@ export async function enqueueEach(
         if (signal?.aborted) throw stopped();
         const each = await prepareRow(index++, row, parts);
         unsent.push(each);
-        if ("news" in each) chars += each.news.payload.length;
+        if ("newTask" in each) chars += each.newTask.payload.length;
         if (unsent.length >= maxChunkRows || chars >= maxChunkChars) await flush();
       }
     } finally {
-      // Also where the rows ended in an error: those that came before it are as good as any.
+      // Also if the iteration threw: the rows before the error are valid.
       if (!signal?.aborted) await flush();
     }
     if (unsent.length > 0) throw stopped();
   } catch (error) {
-    // Whoever goes on needs to know from where.
+    // The caller needs the counts to continue from there.
     throw withCounts(error, counts);
   }
   return { ...counts, outcomes: kept };
@@ -149,7 +159,7 @@ function checkRows(rows: unknown): void {
   }
   throw new FlotillaError(
     "invalid_option",
-    "enqueueEach takes an array of rows, or anything else that can be iterated",
+    "enqueueEach takes an array of rows, or another iterable or async iterable",
   );
 }
 
@@ -162,17 +172,21 @@ async function prepareRow(
     if (row instanceof Error) throw row;
     checkOptions("a row", row, ["task", "input", "options"]);
     if (row.options && "tx" in row.options) {
-      throw new FlotillaError("invalid_option", "tx is for all rows: give it beside them");
+      throw new FlotillaError(
+        "invalid_option",
+        "tx applies to all rows: give it in the options of enqueueEach",
+      );
     }
-    return { index, news: await prepare(row) };
+    return { index, newTask: await prepare(row) };
   } catch (error) {
     return rejected(index, error);
   }
 }
 
 /**
- * Where the store refuses a row, only that one is rejected. Where the store itself is the trouble, all are,
- * but for those that it has stored by then: then the others are rejected with that trouble.
+ * If the store refuses one row, only that row is rejected. If the store itself fails, the call
+ * throws; but once some rows are stored, the remaining ones are rejected with the store's error
+ * instead.
  */
 async function insertRows(
   rows: readonly Prepared[],
@@ -180,7 +194,7 @@ async function insertRows(
 ): Promise<Map<number, RowOutcome>> {
   if (rows.length === 0) return new Map();
   try {
-    const stored = await parts.insert(rows.map(({ news: newTask }) => newTask));
+    const stored = await parts.insert(rows.map(({ newTask }) => newTask));
     return new Map(rows.map((row, at) => [row.index, outcomeOf(row, stored[at]!)]));
   } catch (error) {
     if (!isRowError(error, parts)) throw error;
@@ -197,18 +211,16 @@ async function insertRows(
   }
 }
 
-/** Whether it is for one of the rows that all were refused, and not for the store. */
+/** True if one of the rows caused the refusal, and not the store. */
 function isRowError(error: unknown, { splits }: EachParts): boolean {
   if (!(error instanceof FlotillaError)) return false;
   const { code } = error;
   if (code.startsWith("store_") || storeCodes.includes(code)) return false;
-  // What a database has refused has ended the caller's transaction with it.
+  // A statement that the database refused has aborted the caller's transaction.
   return splits || code !== "internal";
 }
 
-const storeCodes: readonly ErrorCode[] = ["closed", "overloaded", "unknown_outcome"];
-
-function outcomeOf({ index, news: newTask }: Prepared, result: InsertResult): RowOutcome {
+function outcomeOf({ index, newTask }: Prepared, result: InsertResult): RowOutcome {
   if (isInsertFailure(result)) return notInserted(index, result.error);
   const { taskId, created, replaced } = result;
   if (created) return { index, outcome: "created", taskId };
@@ -218,7 +230,7 @@ function outcomeOf({ index, news: newTask }: Prepared, result: InsertResult): Ro
   return { index, outcome: "existing", taskId };
 }
 
-/** A row that the store has refused, or didn't answer about, while it has stored others. */
+/** A row that the store refused, or gave no answer for, while it stored others. */
 function notInserted(index: number, error: unknown): RowOutcome {
   return rejected(index, error, { code: "internal", details: undefined });
 }
@@ -237,9 +249,6 @@ function rejected(
     ...(details && { details }),
   };
 }
-
-// What a row's getter or a schema throws is the row's fault.
-const invalid = { code: "invalid_input", details: undefined } as const;
 
 function withCounts(error: unknown, counts: EachCounts): unknown {
   if (!(error instanceof FlotillaError)) return error;

@@ -32,13 +32,16 @@ type EnqueueParts = {
   random: Random;
   ids: Ids;
   maxPayloadBytes: number;
-  /** Told after tasks were stored here, so that a pod in this process needn't wait for a hint. */
+  /**
+   * Called after tasks were stored here, so that a pod in this process claims without waiting for a
+   * notification.
+   */
   onEnqueued?: () => void;
-  /** Told of the names of what was stored here. */
+  /** Called with the names of stored tasks. */
   onNames?: (names: ReadonlySet<string>) => void;
 };
 
-/** What brings tasks in: one by one or many at once, traced where the program traces. */
+/** Enqueues tasks: one, many, or a graph. Traced if the program traces. */
 export function createEnqueue(parts: EnqueueParts) {
   const { database, onEnqueued } = parts;
   const insert = createInsert(parts);
@@ -57,7 +60,8 @@ export function createEnqueue(parts: EnqueueParts) {
       });
       return unlessRejected(newTask, enqueued!);
     }
-    // One that waits isn't stored where what it waits for is missing, which mustn't concern others.
+    // A dependent task is refused if a dependency is missing, which must not fail other callers'
+    // tasks in the batch.
     const [stored] = newTask.after ? await insert.all([newTask]) : [await insert.one(newTask)];
     const enqueued = unlessRejected(newTask, stored!);
     onEnqueued?.();
@@ -102,8 +106,8 @@ export function createEnqueue(parts: EnqueueParts) {
       const dependencies = after.map(
         (each) => (typeof each === "string" && idsByRef.get(each)) || each,
       );
-      const given = { ...options, ...(dependencies.length > 0 && { after: dependencies }) };
-      const prepared = prepareTask(task, input, given, parts, trace);
+      const rowOptions = { ...options, ...(dependencies.length > 0 && { after: dependencies }) };
+      const prepared = prepareTask(task, input, rowOptions, parts, trace);
       const made = prepared instanceof Promise ? await prepared : prepared;
       idsByRef.set(ref, made.taskId);
       newTasks.push(made);
@@ -126,7 +130,7 @@ export function createEnqueue(parts: EnqueueParts) {
 
   return {
     enqueueEach: createEnqueueEach(parts, insert),
-    /** The answer's type follows from the rows; `Tasks` says how. */
+    /** `Tasks` derives the answer's type from the rows. */
     async enqueueGraph(rows: readonly GraphRow[], options: GraphOptions = {}): Promise<any> {
       checkOptions("enqueueGraph", options, ["tx", "trace"]);
       checkBulk(rows.length);
@@ -170,13 +174,13 @@ function nameOf(task: TaskContract | string): string {
   return typeof task === "string" ? task : task.name;
 }
 
-/** A task whose key must be free is refused where it wasn't. */
+/** Throws if the key of a task with `onDuplicate: "reject"` was taken. */
 function unlessRejected(newTask: NewTask, enqueued: Enqueued): Enqueued {
   if (enqueued.created || newTask.policy?.onDuplicate !== "reject") return enqueued;
   throw duplicateKey(newTask, enqueued.taskId);
 }
 
-/** Brings in any number of tasks, each on its own account, with a span for every transaction. */
+/** Enqueues any number of tasks, each with its own outcome, with a span per transaction. */
 function createEnqueueEach(parts: EnqueueParts, insert: ReturnType<typeof createInsert>) {
   const { database, onEnqueued } = parts;
   const prepare = ({ task, input, options = {} }: EnqueueRow) =>

@@ -5,13 +5,13 @@ import type { Enqueued, EnqueueOptions } from "./options.ts";
 import type { InputOf, TaskContract } from "../task.ts";
 import type { DependencyRef } from "../dependencies.ts";
 
-/** One task of several that are stored together and may wait for each other. */
+/** One of several tasks that are stored together and may depend on each other. */
 export type GraphRow = {
-  /** What the others call it, and what its answer is found by. */
+  /** Names the row for other rows' `after` and for the answer. */
   readonly ref: string;
   readonly task: TaskContract | string;
   readonly input: unknown;
-  /** The refs of tasks in the same call, or ids of tasks that are there already. */
+  /** Refs of tasks in the same call, or ids of stored tasks. */
   readonly after?: readonly DependencyRef[];
   readonly options?: Omit<EnqueueOptions, "after" | "tx" | "trace">;
 };
@@ -25,7 +25,7 @@ export type TypedRows<Rows extends readonly GraphRow[]> = {
     : unknown;
 };
 
-/** What became of each, by its ref. */
+/** The result of each row, by its ref. */
 export type GraphEnqueued<Rows extends readonly GraphRow[]> = {
   readonly [Row in Rows[number] as Row["ref"]]: Enqueued & {
     readonly contract?: Row["task"] extends TaskContract ? Row["task"] : TaskContract;
@@ -33,8 +33,8 @@ export type GraphEnqueued<Rows extends readonly GraphRow[]> = {
 };
 
 /**
- * The rows, each behind those that it waits for: their ids rise in that order, as they do for tasks that
- * are stored one by one.
+ * Sorts the rows so that each follows its dependencies. Their ids then grow in that order, as they
+ * do for tasks stored one by one.
  */
 export function inDependencyOrder(rows: readonly GraphRow[]): GraphRow[] {
   const byRef = new Map<string, GraphRow>();
@@ -55,7 +55,7 @@ export function inDependencyOrder(rows: readonly GraphRow[]): GraphRow[] {
   return ordered;
 }
 
-/** Goes along what a row waits for, to the end first, without calling itself: chains may be long. */
+/** Depth-first walk over the dependencies of a row. Iterative, because chains may be long. */
 function walk(
   from: string,
   byRef: ReadonlyMap<string, GraphRow>,
@@ -94,12 +94,12 @@ function cycle(refs: readonly string[]): FlotillaError {
   const listed = path.length > 12 ? [...path.slice(0, 11), "…", path[0]!] : path;
   return new FlotillaError(
     "dependency_cycle",
-    `enqueueGraph: these tasks would wait for each other for ever: ${listed.join(" after ")}`,
+    `enqueueGraph: these tasks depend on each other in a cycle: ${listed.join(" after ")}`,
     { details: { cycle: path } },
   );
 }
 
-/** Two rows of one key would be one task, and might wait for itself. */
+/** Two rows with the same key would be one task, which could depend on itself. */
 export function checkKeys(rows: readonly GraphRow[]): void {
   const seen = new Map<string, string>();
   for (const { ref, task, options } of rows) {
@@ -110,7 +110,7 @@ export function checkKeys(rows: readonly GraphRow[]): void {
     if (other !== undefined) {
       throw new FlotillaError(
         "invalid_option",
-        `enqueueGraph: the rows "${other}" and "${ref}" have the same key, and would be one task`,
+        `enqueueGraph: the rows "${other}" and "${ref}" have the same key and would be one task: give them different keys`,
       );
     }
     seen.set(id, ref);

@@ -25,7 +25,24 @@ import {
 } from "../sql/enqueue.ts";
 import { duplicateKey, type Enqueued, inRounds, keyId, lastOfEachKey } from "./options.ts";
 
-/** The way in for new tasks: what arrives while a write is under way goes into the next one. */
+/** The result of a task, or the error of the write. */
+export type InsertResult = Enqueued | InsertFailure;
+type InsertFailure = { readonly error: unknown };
+
+type Send = (
+  statements: readonly Statement[],
+  options: {
+    /** The statements to send once an earlier send may have landed. Default: the same ones. */
+    again?: () => readonly Statement[];
+    /** True if an earlier write of the same call has stored a task. */
+    begun: boolean;
+  },
+) => Promise<{ tables: Row[][]; repeated: boolean }>;
+
+// Each try is lost when the holder of a key is deleted right after the conflict.
+const maxTries = 10;
+
+/** Inserts new tasks. Tasks that arrive during a write go into the next one. */
 export function createInsert(parts: { database: Database; clock: Clock; random: Random }) {
   const { database, clock, random } = parts;
 
@@ -34,12 +51,13 @@ export function createInsert(parts: { database: Database; clock: Clock; random: 
     { whole }: { whole: boolean },
   ): Promise<InsertResult[]> =>
     insertAll(newTasks, { whole }, (statements, { again, begun }) =>
-      // The ids are made before the first send, so sending again can't make a second task.
+      // The ids are made before the first send, so a repeated send cannot create a second task.
       writeUntilKnown(database, statements, {
         clock,
         random,
         ...untilKnown,
-        // The caller gets one answer for all of them, and a refusal of the rest would be none.
+        // The caller gets one answer for all tasks, so once some are stored,
+        // transient refusals are retried too.
         ...(whole && begun && { codes: transientCodes }),
         hint: anyDue(newTasks),
         ...(again && { again }),
@@ -47,7 +65,7 @@ export function createInsert(parts: { database: Database; clock: Clock; random: 
     );
   const insertOne = callbackBatcher((newTasks: NewTask[]) => send(newTasks, { whole: false }));
   return {
-    /** Stores a task, together with those of other callers. */
+    /** Stores a task, batched with those of other callers. */
     one: (newTask: NewTask): Promise<Enqueued> =>
       new Promise((resolve, reject) =>
         insertOne(
@@ -56,14 +74,14 @@ export function createInsert(parts: { database: Database; clock: Clock; random: 
           reject,
         ),
       ),
-    /** Stores all of them or none, where one that must not be a duplicate is one. */
+    /** Stores all tasks, or none if one with `onDuplicate: "reject"` is a duplicate. */
     all: async (newTasks: readonly NewTask[]) => allOrThrow(await send(newTasks, { whole: true })),
-    /** Stores each that can be stored. */
+    /** Stores as many of the tasks as possible. */
     each: (newTasks: readonly NewTask[]) => send(newTasks, { whole: false }),
   };
 }
 
-/** Puts tasks into the caller's own transaction. */
+/** Stores tasks within the caller's own transaction. */
 export async function insertWithin(
   transaction: CallerTransaction,
   newTasks: readonly NewTask[],
@@ -73,14 +91,21 @@ export async function insertWithin(
     tables: await transaction.write(statements, { hint: anyDue(newTasks) }),
     repeated: false,
   }));
-  // The transaction isn't committed yet, so that nothing of it is stored.
+  // The transaction is not committed yet, so throwing leaves nothing stored.
   return results.map((each) => {
     if (isInsertFailure(each)) throw each.error;
     return each;
   });
 }
 
-/** The answer of a call that stores all or none. Once some are stored, a refusal of the rest isn't `none`. */
+export function isInsertFailure(result: InsertResult): result is InsertFailure {
+  return "error" in result;
+}
+
+/**
+ * The answer of an all-or-none call. Once some tasks are stored, a refusal of the rest is an
+ * unknown outcome.
+ */
 function allOrThrow(results: readonly InsertResult[]): Enqueued[] {
   const stored = results.filter(wasInserted).length;
   return results.map((each) => {
@@ -88,7 +113,7 @@ function allOrThrow(results: readonly InsertResult[]): Enqueued[] {
     if (stored === 0) throw each.error;
     throw new FlotillaError(
       "unknown_outcome",
-      `${stored} of ${results.length} tasks are stored, and the store didn't say who holds the keys of the others: ${messageOf(each.error)}`,
+      `${stored} of ${results.length} tasks are stored, but the holders of the other keys couldn't be read: ${messageOf(each.error)}`,
       { cause: each.error },
     );
   });
@@ -120,8 +145,8 @@ async function insertAll(
       begun: begun(),
     });
     let at = 0;
-    const answers = (repeated ? steps(true) : first).map((asked) =>
-      answersOf(asked, tables.slice(at, (at += asked.length))),
+    const answers = (repeated ? steps(true) : first).map((round) =>
+      answersOf(round, tables.slice(at, (at += round.length))),
     );
     const unknown = dependencies ? tables.at(-1)! : [];
     if (unknown.length > 0 && rounds.some((round, index) => isAnyMissing(round, answers[index]!))) {
@@ -133,19 +158,19 @@ async function insertAll(
   });
 }
 
-/** The usual case, worth a short way: nothing can be in the way of tasks without keys. */
+/** The fast path for the usual case: tasks without keys cannot conflict. */
 async function insertPlain(newTasks: readonly NewTask[], send: Send): Promise<Enqueued[]> {
   const dependencies = dependencyWritesOf(newTasks);
   if (dependencies) return insertDependent(newTasks, dependencies, send);
   const statements = [insertTasks(newTasks)];
   const { tables, repeated } = await send(statements, { begun: false });
   if (tables[0]!.length < newTasks.length && !repeated) {
-    throw new FlotillaError("internal", "new tasks have ids that are taken");
+    throw new FlotillaError("internal", "the ids of new tasks are taken");
   }
   return newTasks.map(({ taskId }) => ({ taskId, created: true }));
 }
 
-/** Tasks that wait for others are stored if those are there. */
+/** Dependent tasks are stored only if all dependencies exist. */
 async function insertDependent(
   newTasks: readonly NewTask[],
   { when, statements }: DependencyWrites,
@@ -157,7 +182,7 @@ async function insertDependent(
   return newTasks.map(({ taskId }) => ({ taskId, created: true }));
 }
 
-/** A statement, and what its answer is good for, if for anything. */
+/** A statement, and which answer its rows give, if any. */
 type InsertStep = { readonly statement: Statement; readonly answers?: StepAnswer };
 type StepAnswer = "holders" | "inserted" | "own" | "replaced";
 
@@ -165,7 +190,10 @@ function statementsOf(rounds: readonly (readonly InsertStep[])[]): Statement[] {
   return rounds.flat().map(({ statement }) => statement);
 }
 
-/** What stores the tasks of a round. Whoever asks nothing special of a key pays for nothing special. */
+/**
+ * The statements that insert the tasks of a round. Tasks with the default policy need only the
+ * insert.
+ */
 function insertSteps(
   newTasks: readonly NewTask[],
   { again, whole, when }: { again: boolean; whole: boolean; when: Statement | undefined },
@@ -176,14 +204,15 @@ function insertSteps(
   );
   const replacing = lastOfEachKey(keyed.filter(({ policy }) => policy?.onDuplicate === "replace"));
   const needed = whole ? keyed.filter(mayNotBeDuplicate) : [];
-  const asks: InsertStep[] = [];
+  const steps: InsertStep[] = [];
   if (releasing.length > 0) {
-    asks.push({ statement: lockHolders(releasing) }, { statement: releaseKeys(releasing) });
+    steps.push({ statement: lockHolders(releasing) }, { statement: releaseKeys(releasing) });
   }
-  asks.push({ statement: insertTasks(newTasks, when), answers: "inserted" });
-  // Only now: an insert waits for others who are storing the same key, and theirs is to be replaced.
+  steps.push({ statement: insertTasks(newTasks, when), answers: "inserted" });
+  // After the insert, because an insert waits for concurrent transactions with the same key, and
+  // their tasks must be replaced too.
   if (replacing.length > 0) {
-    asks.push(
+    steps.push(
       { statement: lockHolders(replacing) },
       { statement: noteReplaced(replacing, { again, needed }) },
       { statement: replaceHolders(replacing) },
@@ -191,10 +220,10 @@ function insertSteps(
       { statement: findReplaced(replacing), answers: "replaced" },
     );
   }
-  asks.push({ statement: findKeys(keyed), answers: "holders" });
-  if (again) asks.push({ statement: findOwn(newTasks), answers: "own" });
-  if (needed.length > 0) asks.push({ statement: undoUnlessStored(newTasks, needed) });
-  return asks;
+  steps.push({ statement: findKeys(keyed), answers: "holders" });
+  if (again) steps.push({ statement: findOwn(newTasks), answers: "own" });
+  if (needed.length > 0) steps.push({ statement: undoUnlessStored(newTasks, needed) });
+  return steps;
 }
 
 function mayNotBeDuplicate({ policy }: NewTask): boolean {
@@ -202,17 +231,17 @@ function mayNotBeDuplicate({ policy }: NewTask): boolean {
 }
 
 type Answers = {
-  /** The ids of tasks that are in the store. */
+  /** The ids of tasks that are stored. */
   readonly stored: ReadonlySet<string>;
-  /** The ids of those that have replaced another. */
+  /** The ids of tasks that replaced another. */
   readonly replaced: ReadonlySet<string>;
-  /** Who holds each key. */
+  /** The task that holds each key. */
   readonly holders: ReadonlyMap<string, string>;
 };
 
-function answersOf(asked: readonly InsertStep[], tables: readonly Row[][]): Answers {
+function answersOf(steps: readonly InsertStep[], tables: readonly Row[][]): Answers {
   const answersTo = (...what: StepAnswer[]) =>
-    asked.flatMap(({ answers: tells }, at) => (tells && what.includes(tells) ? tables[at]! : []));
+    steps.flatMap(({ answers }, at) => (answers && what.includes(answers) ? tables[at]! : []));
   const ids = (rows: readonly Row[]) => new Set(rows.map((row) => row["task_id"] as string));
   return {
     stored: ids(answersTo("inserted", "own")),
@@ -221,14 +250,17 @@ function answersOf(asked: readonly InsertStep[], tables: readonly Row[][]): Answ
   };
 }
 
-/** Whether one of these was neither stored nor there already. */
+/** True if a task was neither stored nor existed already. */
 function isAnyMissing(newTasks: readonly NewTask[], { stored, holders }: Answers): boolean {
   return newTasks.some(
     (each) => !stored.has(each.taskId) && (each.key === null || !holders.has(keyId(each))),
   );
 }
 
-/** Says what became of each task, and gives those whose key was taken by a task that is gone by now. */
+/**
+ * Records the result of each task. Returns the tasks whose key was held by a task that is deleted
+ * by now.
+ */
 function readRound(
   newTasks: readonly NewTask[],
   { stored, replaced, holders }: Answers,
@@ -240,7 +272,7 @@ function readRound(
     : undefined;
   if (duplicate) {
     const holder = holders.get(keyId(duplicate));
-    // Nothing was stored, and nothing is in the way any more.
+    // Nothing was stored, and the duplicate is gone. So try again.
     if (holder === undefined) return newTasks;
     throw duplicateKey(duplicate, holder);
   }
@@ -250,7 +282,7 @@ function readRound(
   return newTasks.filter((each) => {
     const { taskId, key, policy } = each;
     const replaces = policy?.onDuplicate === "replace";
-    // Without a key, only an earlier send can have been in the way.
+    // Without a key, only an earlier send of the same task can conflict.
     if (stored.has(taskId) || (key === null && repeated)) {
       known.set(taskId, { taskId, created: true, ...(replaces && { replaced: false }) });
       return false;
@@ -269,36 +301,14 @@ function readRound(
   });
 }
 
-type Send = (
-  statements: readonly Statement[],
-  options: {
-    /** What is sent once an earlier send may have been stored. Default: the very same. */
-    again?: () => readonly Statement[];
-    /** Whether an earlier write of the same call has stored something. */
-    begun: boolean;
-  },
-) => Promise<{ tables: Row[][]; repeated: boolean }>;
-
-/** What became of a task, or why the store didn't say. */
-export type InsertResult = Enqueued | InsertFailure;
-type InsertFailure = { readonly error: unknown };
-
-export function isInsertFailure(result: InsertResult): result is InsertFailure {
-  return "error" in result;
-}
-
-/** Whether this is there because it was asked for, and not by an earlier call. */
+/** True if this call stored or replaced the task, not an earlier one. */
 function wasInserted(result: InsertResult): boolean {
   return !isInsertFailure(result) && (result.created || result.replaced === true);
 }
 
-// Each time a task that held a key was deleted after the key was found to be taken.
-const maxTries = 10;
-
 /**
- * Stores tasks in as many writes as it takes, each of which stores some and gives those that are left. A
- * write that is refused says nothing about those that the ones before it have stored: only what is left
- * has its error.
+ * Stores tasks in as many writes as needed; each write stores some and returns the rest. A refused
+ * write does not affect tasks that earlier writes stored: only the rest gets its error.
  */
 async function insertUntilKnown(
   newTasks: readonly NewTask[],
@@ -325,12 +335,15 @@ async function insertUntilKnown(
 }
 
 function keysVanish(): FlotillaError {
-  return new FlotillaError("store_busy", "tasks that hold keys kept being deleted: try again");
+  return new FlotillaError(
+    "store_busy",
+    "the holders of keys were deleted again and again during the insert: try again",
+  );
 }
 
 /**
- * Stores tasks of which some have keys, where nothing special is asked of those. Nearly always all of
- * them go in, so who holds a key is asked only for those that didn't.
+ * Stores tasks of which some have keys with the default policy. Nearly always all are inserted, so
+ * the holders of keys are read only for the others.
  */
 function insertKeyed(newTasks: readonly NewTask[], send: Send): Promise<InsertResult[]> {
   return insertUntilKnown(newTasks, async (left, known, begun) => {
@@ -358,7 +371,7 @@ function insertKeyed(newTasks: readonly NewTask[], send: Send): Promise<InsertRe
   });
 }
 
-/** Who holds which key. */
+/** The task that holds each key. */
 function holdersOf(rows: readonly Row[]): Map<string, string> {
   return new Map(
     rows.map((row) => [

@@ -14,87 +14,28 @@ import {
 import type { KeyPolicy, NewTask } from "../sql/enqueue.ts";
 import { checkTaskName, type TaskContract } from "../task.ts";
 
-/** What becomes of a task whose key another task holds. */
+/** What to do if another task holds the key. */
 export type OnDuplicate = "existing" | "reject" | "replace";
 
 export type KeyOptions = {
   /**
-   * Names the task: enqueueing it again while the first is kept gives the first, unless one of the
-   * options below says otherwise. 500 characters at most.
+   * Identifies the task: enqueueing it again while the first is kept returns the first, unless one
+   * of the options below changes that. At most 500 characters.
    */
   key?: string;
   /**
-   * Where the key is taken: give the `existing` task, `reject` with `duplicate_key`, or `replace`
-   * what the existing one is to do if no pod runs it. Default `existing`.
+   * If the key is taken: return the `existing` task, `reject` with `duplicate_key`, or `replace`
+   * the payload and options of the existing one if no pod runs it. Default `existing`.
    */
   onDuplicate?: OnDuplicate;
-  /** Whether a task holds its key as long as it is `kept`, or only while `unfinished`. Default `kept`. */
+  /**
+   * Whether a task holds its key as long as it is `kept`, or only while `unfinished`. Default
+   * `kept`.
+   */
   uniqueWhile?: "kept" | "unfinished";
   /** The key is free again this long after its task was created. Default: no such limit. */
   uniqueForMs?: number;
 };
-
-const keyOptionNames = ["key", "onDuplicate", "uniqueWhile", "uniqueForMs"] as const;
-
-/** Checks what is asked of a key. Undefined where it is the usual: the first is given while it is kept. */
-function keyPolicyOf(options: KeyOptions): KeyPolicy | undefined {
-  const { key, onDuplicate = "existing", uniqueWhile = "kept", uniqueForMs } = options;
-  checkChoice("onDuplicate", onDuplicate, ["existing", "reject", "replace"]);
-  checkChoice("uniqueWhile", uniqueWhile, ["kept", "unfinished"]);
-  if (uniqueForMs !== undefined) checkNumber("uniqueForMs", uniqueForMs, { min: 1, max: yearMs });
-  if (key === undefined) {
-    const vain = keyOptionNames.find((name) => name !== "key" && options[name] !== undefined);
-    if (vain === undefined) return undefined;
-    throw new FlotillaError("invalid_option", `${vain} needs a key: there is none to compare`);
-  }
-  const isUsual = uniqueWhile === "kept" && uniqueForMs === undefined;
-  if (onDuplicate === "existing" && isUsual) return undefined;
-  return {
-    onDuplicate,
-    whileUnfinished: uniqueWhile === "unfinished",
-    forMs: uniqueForMs ?? null,
-  };
-}
-
-export function duplicateKey(task: NewTask, holder: string): FlotillaError {
-  const { name, key } = task;
-  return new FlotillaError(
-    "duplicate_key",
-    `task ${holder} (${name}) holds the key ${JSON.stringify(key)} already`,
-    { details: { taskId: holder, key } },
-  );
-}
-
-/**
- * Tasks in parts that can be stored one after the other with the outcome of storing each on its own.
- * Statements deal with all rows of a part at once, so one key has one policy in a part.
- */
-export function inRounds(newTasks: readonly NewTask[]): readonly (readonly NewTask[])[] {
-  if (newTasks.every(({ policy }) => policy === undefined)) return [newTasks];
-  const rounds: NewTask[][] = [];
-  const latest = new Map<string, { round: number; policy: string }>();
-  for (const each of newTasks) {
-    let round = 0;
-    if (each.key !== null) {
-      const id = keyId(each);
-      const policy = JSON.stringify(each.policy ?? null);
-      const last = latest.get(id);
-      if (last) round = last.policy === policy ? last.round : last.round + 1;
-      latest.set(id, { round, policy });
-    }
-    (rounds[round] ??= []).push(each);
-  }
-  return rounds.map((round) => round ?? []);
-}
-
-/** Of tasks that replace the same one, the last: it is as if each had replaced the one before. */
-export function lastOfEachKey(newTasks: readonly NewTask[]): NewTask[] {
-  return [...new Map(newTasks.map((each) => [keyId(each), each])).values()];
-}
-
-export function keyId({ tenant, name, key }: Pick<NewTask, "tenant" | "name" | "key">): string {
-  return JSON.stringify([tenant, name, key]);
-}
 
 export type EnqueueOptions = KeyOptions &
   DependencyOptions & {
@@ -102,52 +43,48 @@ export type EnqueueOptions = KeyOptions &
     priority?: number;
     /** How long before it may run. Default 0. */
     delayMs?: number;
-    /** When it may run, as a date or in milliseconds since 1970. A time that has passed is now. */
+    /** When it may run, as a date or in milliseconds since 1970. A time in the past means now. */
     runAt?: Date | number;
-    /** How often it is tried. Default: what its handler says. */
+    /** How many attempts it gets. Default: the handler's `attempts`. */
     attempts?: number;
-    /** Whose task it is, where one store serves several. Default `default`. */
+    /** The tenant that the task belongs to, if one store serves several. Default `default`. */
     tenant?: string;
     /**
-     * What it is counted with: only so many of one name and key run at once in the whole fleet, as many
-     * as the contract's `concurrency` or a limit says, else one. Default: what the contract makes of the
-     * input.
+     * Tasks with the same name and concurrency key share a limit in the whole fleet: the contract's
+     * `concurrency`, or one set with `limits`, else one at a time. Default: the contract derives
+     * the key from the input.
      */
     concurrencyKey?: string;
-    /** A connection of the caller's to the same database: the task is there when that commits. */
+    /**
+     * A connection of the caller to the same database: the task exists once its transaction
+     * commits.
+     */
     tx?: unknown;
-    /** The W3C trace context that it belongs to, where no span of OpenTelemetry's is active. */
+    /** The W3C trace context that the task belongs to, used if no OpenTelemetry span is active. */
     trace?: TraceHeaders;
   };
 
-/** As for one, but a key is made of each input, since one key for many would make them one task. */
+/**
+ * Like the options of one task, but the key is derived from each input, because one key for all
+ * would make them one task.
+ */
 export type EnqueueManyOptions<Input = unknown> = Omit<EnqueueOptions, "concurrencyKey" | "key"> & {
   key?: (input: Input) => string;
   concurrencyKey?: string | ((input: Input) => string);
 };
 
-/** What the options for many mean for one of them. */
-export function optionsOfOne<Input>(
-  { key, concurrencyKey, ...same }: EnqueueManyOptions<Input>,
-  input: Input,
-): EnqueueOptions {
-  const counted = typeof concurrencyKey === "function" ? concurrencyKey(input) : concurrencyKey;
-  const rest = { ...same, ...(counted !== undefined && { concurrencyKey: counted }) };
-  if (key === undefined) return rest;
-  if (typeof key === "function") return { ...rest, key: key(input) };
-  throw new FlotillaError(
-    "invalid_option",
-    "enqueueMany: `key` must be a function that makes a key of each input",
-  );
-}
-
 export type Enqueued = {
   readonly taskId: string;
-  /** False where a task with that key was there already. */
+  /** False if a task with that key existed already. */
   readonly created: boolean;
-  /** With `onDuplicate: "replace"`: whether what was there does this now. False where a pod runs it, or it is a run. */
+  /**
+   * With `onDuplicate: "replace"`: whether the existing task was replaced. False if a pod runs it,
+   * or if it is a run of a flow.
+   */
   readonly replaced?: boolean;
 };
+
+const keyOptionNames = ["key", "onDuplicate", "uniqueWhile", "uniqueForMs"] as const;
 
 export const enqueueOptionNames = [
   "priority",
@@ -164,7 +101,14 @@ export const enqueueOptionNames = [
 
 const maxKeyChars = 500;
 
-/** Turns what a caller gives into a row, or refuses it. Synchronous unless the schema isn't. */
+// Later dates are a mistake, such as microseconds passed as milliseconds.
+const maxRunAtMs = Date.UTC(9999, 11, 31);
+
+// A transaction must not block others for long, and its rows are sent as one text.
+const maxBulkTasks = 10_000;
+const maxBulkChars = 64 * 1024 * 1024;
+
+/** Validates a caller's task and makes its row. Synchronous unless the schema is asynchronous. */
 export function prepareTask(
   contract: TaskContract | string,
   input: unknown,
@@ -184,7 +128,7 @@ export function prepareTask(
   if (attempts !== null) checkNumber("attempts", attempts, { min: 1, max: 1_000 });
   if (key !== null) checkText("key", key, { max: maxKeyChars });
   checkText("tenant", tenant, { max: maxKeyChars });
-  // The input form is what is stored; the handler's side makes the output form of it.
+  // The schema's input form is stored; the handler's side parses it to the output form.
   const payload = encodeJson(`the payload of "${name}"`, input, { maxBytes: maxPayloadBytes });
   const { concurrencyKey } = options;
   const {
@@ -198,7 +142,7 @@ export function prepareTask(
   if (isFlow && attempts !== null) {
     throw new FlotillaError(
       "invalid_option",
-      `"${name}" is a flow: attempts are those of its transitions`,
+      `"${name}" is a flow: give \`attempts\` to its transitions instead`,
     );
   }
   const ready = (): NewTask => ({
@@ -222,27 +166,22 @@ export function prepareTask(
   return checked instanceof Promise ? checked.then(ready) : ready();
 }
 
-// Dates beyond this are a mistake, such as seconds or microseconds taken for milliseconds.
-const maxRunAtMs = Date.UTC(9999, 11, 31);
-
-function runAtOf({ runAt, delayMs }: EnqueueOptions): number | undefined {
-  if (runAt === undefined) return undefined;
-  if (delayMs !== undefined) {
-    throw new FlotillaError("invalid_option", "runAt and delayMs say the same: give one of them");
-  }
-  const ms = runAt instanceof Date ? runAt.getTime() : runAt;
-  if (typeof ms === "number" && Number.isInteger(ms) && ms >= 0 && ms <= maxRunAtMs) return ms;
+/** The options of one task out of the options for many. */
+export function optionsOfOne<Input>(
+  { key, concurrencyKey, ...same }: EnqueueManyOptions<Input>,
+  input: Input,
+): EnqueueOptions {
+  const counted = typeof concurrencyKey === "function" ? concurrencyKey(input) : concurrencyKey;
+  const rest = { ...same, ...(counted !== undefined && { concurrencyKey: counted }) };
+  if (key === undefined) return rest;
+  if (typeof key === "function") return { ...rest, key: key(input) };
   throw new FlotillaError(
     "invalid_option",
-    "runAt must be a date, or a whole number of milliseconds since 1970, up to the year 9999",
+    "enqueueMany: `key` must be a function that makes a key of each input",
   );
 }
 
-// A transaction must not keep everybody else waiting for long, and its rows travel as one text.
-const maxBulkTasks = 10_000;
-const maxBulkChars = 64 * 1024 * 1024;
-
-/** Refuses more tasks than one transaction should hold. */
+/** Throws if there are more tasks than one transaction should hold. */
 export function checkBulk(tasks: number, payloadChars = 0): void {
   if (tasks <= maxBulkTasks && payloadChars <= maxBulkChars) return;
   throw new FlotillaError(
@@ -255,4 +194,83 @@ export function checkBulk(tasks: number, payloadChars = 0): void {
 
 export function taskNamesOf(tasks: readonly { readonly name: string }[]): ReadonlySet<string> {
   return new Set(tasks.map(({ name }) => name));
+}
+
+export function duplicateKey(task: NewTask, holder: string): FlotillaError {
+  const { name, key } = task;
+  return new FlotillaError(
+    "duplicate_key",
+    `task ${holder} (${name}) holds the key ${JSON.stringify(key)} already`,
+    { details: { taskId: holder, key } },
+  );
+}
+
+/**
+ * Splits tasks into rounds whose order gives the same outcome as storing each task on its own. A
+ * statement handles all rows of a round at once, so a key has only one policy per round.
+ */
+export function inRounds(newTasks: readonly NewTask[]): readonly (readonly NewTask[])[] {
+  if (newTasks.every(({ policy }) => policy === undefined)) return [newTasks];
+  const rounds: NewTask[][] = [];
+  const latest = new Map<string, { round: number; policy: string }>();
+  for (const each of newTasks) {
+    let round = 0;
+    if (each.key !== null) {
+      const id = keyId(each);
+      const policy = JSON.stringify(each.policy ?? null);
+      const last = latest.get(id);
+      if (last) round = last.policy === policy ? last.round : last.round + 1;
+      latest.set(id, { round, policy });
+    }
+    (rounds[round] ??= []).push(each);
+  }
+  return rounds.map((round) => round ?? []);
+}
+
+/** The last of the tasks that replace the same one, as if each had replaced the one before. */
+export function lastOfEachKey(newTasks: readonly NewTask[]): NewTask[] {
+  return [...new Map(newTasks.map((each) => [keyId(each), each])).values()];
+}
+
+export function keyId({ tenant, name, key }: Pick<NewTask, "tenant" | "name" | "key">): string {
+  return JSON.stringify([tenant, name, key]);
+}
+
+/**
+ * Checks the key options. Undefined for the default policy: the first task is returned while it is
+ * kept.
+ */
+function keyPolicyOf(options: KeyOptions): KeyPolicy | undefined {
+  const { key, onDuplicate = "existing", uniqueWhile = "kept", uniqueForMs } = options;
+  checkChoice("onDuplicate", onDuplicate, ["existing", "reject", "replace"]);
+  checkChoice("uniqueWhile", uniqueWhile, ["kept", "unfinished"]);
+  if (uniqueForMs !== undefined) checkNumber("uniqueForMs", uniqueForMs, { min: 1, max: yearMs });
+  if (key === undefined) {
+    const unused = keyOptionNames.find((name) => name !== "key" && options[name] !== undefined);
+    if (unused === undefined) return undefined;
+    throw new FlotillaError("invalid_option", `${unused} needs a key: give \`key\` too`);
+  }
+  const isUsual = uniqueWhile === "kept" && uniqueForMs === undefined;
+  if (onDuplicate === "existing" && isUsual) return undefined;
+  return {
+    onDuplicate,
+    whileUnfinished: uniqueWhile === "unfinished",
+    forMs: uniqueForMs ?? null,
+  };
+}
+
+function runAtOf({ runAt, delayMs }: EnqueueOptions): number | undefined {
+  if (runAt === undefined) return undefined;
+  if (delayMs !== undefined) {
+    throw new FlotillaError(
+      "invalid_option",
+      "runAt and delayMs exclude each other: give only one of them",
+    );
+  }
+  const ms = runAt instanceof Date ? runAt.getTime() : runAt;
+  if (typeof ms === "number" && Number.isInteger(ms) && ms >= 0 && ms <= maxRunAtMs) return ms;
+  throw new FlotillaError(
+    "invalid_option",
+    "runAt must be a date, or a whole number of milliseconds since 1970, up to the year 9999",
+  );
 }

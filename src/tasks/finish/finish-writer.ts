@@ -20,87 +20,79 @@ import {
 import { isRunFinish, findNotedWrites, type RunFinish, storeRuns } from "../sql/runs.ts";
 
 /**
- * What became of a finish: stored; lost to another pod; or to be decided again, because the row has
- * been woken since its claim.
+ * The result of a finish: stored; lost to another pod; or to be decided again, because the row has
+ * been woken since the claim.
  */
 export type FinishResult =
   | { readonly type: "stored"; readonly run?: StoredRun }
   | { readonly type: "lost" }
   | { readonly type: "woken"; readonly wake: number; readonly cancelRequested: boolean };
 
-/** What a run's row says after a write of it. */
-type StoredRun = {
-  /** Whether this pod has it still: it may have been taken for dead. */
-  readonly held: boolean;
-  readonly wake: number;
-  readonly cancelRequested: boolean;
-};
-
-// Somebody holds one of the rows, for as long as it pleases them: each goes its own way from here, so
-// that the others needn't wait for that one.
-type SendAlone = { readonly type: "apart" };
-const sendAlone: SendAlone = { type: "apart" };
-const storedResult: FinishResult = { type: "stored" };
-// It was stored, and others have had the run since.
-const storedEarlier: FinishResult = {
-  type: "stored",
-  run: { held: false, wake: 0, cancelRequested: false },
-};
-// Others have begun to wait for it since its claim: it is sent again, so that they are woken with it.
-type HasDependents = { readonly type: "awaited" };
-const hasDependents: HasDependents = { type: "awaited" };
-const maxUnsplitRuns = 16;
-const codesUnlessBusy = untilStoreRecovers.filter((code) => code !== "store_busy");
-
 type FinishOptions = {
-  /** Whether somebody probably holds the row, so that others had better not wait with this one. */
+  /**
+   * True if another transaction probably holds the row, so that other finishes should not wait with
+   * this one.
+   */
   alone: boolean;
 };
 
 export type FinishWriter = {
   finish(finish: Finish, how?: FinishOptions): Promise<FinishResult>;
-  /** The same, but calls back: for what ends by the thousand, a promise each would be felt. */
+  /**
+   * Like `finish`, with callbacks: a promise per finish would be too expensive for thousands of
+   * them.
+   */
   put(
     finish: Finish,
     onFinished: (finished: FinishResult) => void,
     onError: (error: unknown) => void,
   ): void;
-  /** How tasks stand, by their ids. */
+  /** The current rows of tasks, by id. */
   readStates(taskIds: string[]): Promise<ReadonlyMap<string, Row>>;
-  /** Lets others of a key, or of the same tenant, go on after an ending that wasn't stored here. */
+  /** Unblocks tasks of a scope or tenant after an outcome that this writer did not store. */
   unblock(group: string | null): Promise<void>;
 };
 
-function toStoredRun(row: Row): StoredRun {
-  return {
-    held: row["status"] === "claimed",
-    wake: Number(row["wake"]),
-    cancelRequested: Number(row["cancel_requested"]) === 1,
-  };
-}
+/** The row of a run after a write. */
+type StoredRun = {
+  /** False if another pod may have the run, because this one was believed dead. */
+  readonly held: boolean;
+  readonly wake: number;
+  readonly cancelRequested: boolean;
+};
 
-/** Whether an earlier send has stored it, and nobody has written it since. What is given back has another token. */
-function isStoredRun(row: Row, { token, status, run }: Finish): boolean {
-  const leaves = status === "pending" && row["status"] === "pending";
-  const isOurs = Number(row["claim_token"]) === token + (leaves ? 1 : 0);
-  return isOurs && Number(row["run_seq"]) === run!.seq + 1;
-}
+// Another transaction holds one of the rows, maybe for long. Each finish is now sent on its own, so
+// that the others need not wait for that row.
+type SendAlone = { readonly type: "send_alone" };
+const sendAlone: SendAlone = { type: "send_alone" };
+const storedResult: FinishResult = { type: "stored" };
+// The finish was stored by an earlier send, and another pod has claimed the run since.
+const storedEarlier: FinishResult = {
+  type: "stored",
+  run: { held: false, wake: 0, cancelRequested: false },
+};
+// Dependents were added since the claim. The finish is sent again, so that they are woken with it.
+type HasDependents = { readonly type: "has_dependents" };
+const hasDependents: HasDependents = { type: "has_dependents" };
+const maxUnsplitRuns = 16;
+const codesUnlessBusy = untilStoreRecovers.filter((code) => code !== "store_busy");
 
-function hasNoted({ run }: Finish): boolean {
-  return run !== undefined && run.events.length > 0;
-}
+// Each send occupies a connection while the store waits for a lock, and there are four by default.
+const maxAtOnce = 2;
 
-/** The way out for attempts that have ended: whatever ended meanwhile is one statement. */
+/**
+ * Stores the outcomes of attempts. All outcomes that arrive during a write go into the next one.
+ */
 export function createFinishWriter(parts: {
   database: Database;
   clock: Clock;
   random: Random;
   podId: string;
-  /** Fires when there is no more time to wait for the store. */
+  /** Aborts when there is no more time to wait for the store. */
   signal: AbortSignal;
-  /** Told when tasks that waited for others, or for room, may have become free. */
+  /** Called when dependents or blocked tasks may have become ready. */
   onWoken?: () => void;
-  /** Told when a send has failed and is to be made again. */
+  /** Called when a write failed and will be retried. */
   onTrouble?: () => void;
 }): FinishWriter {
   const { database, podId } = parts;
@@ -117,14 +109,14 @@ export function createFinishWriter(parts: {
   };
 
   const send = async (
-    given: Finish[],
+    batch: Finish[],
     codes: readonly ErrorCode[],
   ): Promise<(FinishResult | HasDependents)[]> => {
-    // Tasks and runs have statements of their own, and either all of them wake others or none.
-    const finishes = wakesDependents(given)
-      ? given.map((each) => ({ ...each, awaited: true }))
-      : given;
-    const noted = finishes.some((each) => each.event !== null);
+    // Tasks and runs have separate statements, and either all of them wake dependents or none do.
+    const finishes = wakesDependents(batch)
+      ? batch.map((each) => ({ ...each, awaited: true }))
+      : batch;
+    const hasEvents = finishes.some((each) => each.event !== null);
     const snoozed = finishes.filter((each) => each.snoozed).map(({ taskId }) => taskId);
     const { holding, freeing } = unblockAfter(finishes);
     const runFinishes = finishes.filter(isRunFinish);
@@ -133,7 +125,7 @@ export function createFinishWriter(parts: {
     const following = insertFinishFollowUps(tasks);
     const statements = [
       ...holding,
-      ...(noted ? [noteFinishes(podId, tasks)] : []),
+      ...(hasEvents ? [noteFinishes(podId, tasks)] : []),
       ...(snoozed.length > 0 ? [forgetEarlierSnoozes(snoozed)] : []),
       ...following,
       ...(runs?.statements ?? []),
@@ -145,7 +137,7 @@ export function createFinishWriter(parts: {
       ...(tasks.length > 0 ? [statements.length - 1] : []),
     ];
     const waking = [...(runs?.after ?? []), ...wakeDependentsAfter(finishes), ...freeing];
-    // What went through a gate has made room, for others of its key or of its tenant.
+    // A limited task has freed a slot for others of its key or tenant.
     const woken =
       waking.length + following.length > 0 ||
       runs?.hasNewTasks === true ||
@@ -165,7 +157,8 @@ export function createFinishWriter(parts: {
     return decideResults(finishes, new Map(stored.map((row) => [row["task_id"] as string, row])));
   };
 
-  // Zero rows means: look. What is terminal with our token was stored by an earlier send of ours.
+  // If a write changed no row, the row is read to find out why. A final status with this claim's
+  // token was stored by an earlier send.
   const decideResults = async (
     finishes: Finish[],
     stored: ReadonlyMap<string, Row>,
@@ -199,8 +192,8 @@ export function createFinishWriter(parts: {
   };
 
   /**
-   * A run that was given back can be claimed anew before the answer to that was missed, and then its row
-   * says nothing of it. Those who count want to know, and the history does.
+   * A released run can be claimed again before its lost answer is noticed, and then its row no
+   * longer shows the write. Its event history does, and metrics need to know.
    */
   const findNoted = async (finishes: RunFinish[]): Promise<ReadonlySet<string>> => {
     const rows = await readWithRetry(() => database.read(findNotedWrites(podId, finishes)));
@@ -212,7 +205,7 @@ export function createFinishWriter(parts: {
     return new Map(rows.map((row) => [row["task_id"] as string, row]));
   };
 
-  // A look that fails is made again; it rides the same patience as the writes.
+  // A failed read is retried for as long as the writes are.
   const readWithRetry = async (read: () => Promise<Row[]>): Promise<Row[]> => {
     for (;;) {
       try {
@@ -225,8 +218,8 @@ export function createFinishWriter(parts: {
   };
 
   const finishTask = callbackBatcher(sendBatch);
-  // Runs that go on come back when they are stored: all at once they would wait for the store, and then
-  // the store for them.
+  // Runs that continue come back once they are stored. In one large batch, the runs would wait for
+  // the store and then the store for the runs.
   const finishRun = callbackBatcher(sendBatch, { splitAbove: maxUnsplitRuns });
   const finishTogetherThen: typeof finishTask = (finish, resolve, reject) =>
     (finish.run === undefined ? finishTask : finishRun)(finish, resolve, reject);
@@ -239,7 +232,7 @@ export function createFinishWriter(parts: {
     async (finish: Finish) => (await send([finish], codesUnlessBusy))[0]!,
   );
 
-  /** Goes on with what wasn't stored with others, until it is known what became of it. */
+  /** Sends a finish that was not stored in a batch again, until its result is known. */
   const retryUntilKnown = async (
     finish: Finish,
     first: SendAlone | HasDependents,
@@ -247,11 +240,12 @@ export function createFinishWriter(parts: {
   ): Promise<FinishResult> => {
     let sent = finish;
     let finished: FinishResult | SendAlone | HasDependents = first;
-    while (finished.type === "apart" || finished.type === "awaited") {
-      const isAwaited: boolean = finished.type === "awaited";
-      if (isAwaited) sent = { ...finish, awaited: true };
-      // Where one task waits for a thousand, those become awaited in the same moment.
-      finished = await (isAwaited && !how?.alone ? finishTogether : sendOne)(sent);
+    while (finished.type === "send_alone" || finished.type === "has_dependents") {
+      const hasNewDependents: boolean = finished.type === "has_dependents";
+      if (hasNewDependents) sent = { ...finish, awaited: true };
+      // If one task depends on a thousand others, all of those get a dependent at the same moment,
+      // so batch them.
+      finished = await (hasNewDependents && !how?.alone ? finishTogether : sendOne)(sent);
     }
     return finished;
   };
@@ -260,7 +254,7 @@ export function createFinishWriter(parts: {
     finishTogetherThen(
       finish,
       (finished) => {
-        const isOpen = finished.type === "apart" || finished.type === "awaited";
+        const isOpen = finished.type === "send_alone" || finished.type === "has_dependents";
         if (isOpen) void retryUntilKnown(finish, finished).then(onFinished, onError);
         else onFinished(finished);
       },
@@ -273,7 +267,7 @@ export function createFinishWriter(parts: {
       how?.alone
         ? retryUntilKnown(finish, sendAlone, how)
         : new Promise((resolve, reject) => put(finish, resolve, reject)),
-    readStates: readStates,
+    readStates,
     async unblock(group) {
       await unblockScope(parts, group);
       parts.onWoken?.();
@@ -281,13 +275,10 @@ export function createFinishWriter(parts: {
   };
 }
 
-// Each occupies a connection for as long as the store waits for a lock, and there are four by default.
-const maxAtOnce = 2;
-
 /**
- * Sends items one by one whose rows somebody may hold for as long as it pleases them. Only a few wait
- * at a time, and those that have waited least come first, so that the ones that nobody holds aren't
- * kept up by the others, nor anything else by all of them.
+ * Sends items one at a time, because another transaction may hold their rows for long. Only a few
+ * are in flight at once, those with the fewest tries first. So rows that are free are not delayed
+ * by locked ones, and all of them together do not use up the connections.
  */
 export function retryIndividually<Item, Result>(
   parts: { clock: Clock; random: Random; signal: AbortSignal },
@@ -327,4 +318,26 @@ export function retryIndividually<Item, Result>(
       await sleep(parts.clock, contentionMs(tries + 1, parts.random), parts.signal);
     }
   };
+}
+
+function toStoredRun(row: Row): StoredRun {
+  return {
+    held: row["status"] === "claimed",
+    wake: Number(row["wake"]),
+    cancelRequested: Number(row["cancel_requested"]) === 1,
+  };
+}
+
+/**
+ * True if an earlier send stored this write and the run was not written since. A released run has
+ * the next token.
+ */
+function isStoredRun(row: Row, { token, status, run }: Finish): boolean {
+  const leaves = status === "pending" && row["status"] === "pending";
+  const isOurs = Number(row["claim_token"]) === token + (leaves ? 1 : 0);
+  return isOurs && Number(row["run_seq"]) === run!.seq + 1;
+}
+
+function hasNoted({ run }: Finish): boolean {
+  return run !== undefined && run.events.length > 0;
 }

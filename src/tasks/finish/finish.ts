@@ -20,7 +20,7 @@ type AttemptFinisher = ReturnType<typeof createAttemptFinisher>;
 type AttemptFinisherParts = {
   finishWriter: FinishWriter;
   random: Random;
-  /** Makes the ids of what follows failures. */
+  /** Makes the ids of tasks that follow failures. */
   ids: Ids;
   clock: Clock;
   signal: AbortSignal;
@@ -29,12 +29,14 @@ type AttemptFinisherParts = {
 };
 
 const lostResult: FinishResult = { type: "lost" };
-// A store that refuses every word about a task may be mended, but nobody need hurry to ask.
+// A store that refuses every write about a task may recover, but frequent retries would not help.
 const refusedBackoff = { baseMs: 1_000, maxMs: 60_000 };
-// Nobody knows whether another attempt fares better, and each may be dear.
+// It is unknown whether another attempt would fare better, and each may be expensive.
 const releaseDelayMs = 60_000;
 
-/** Decides what an ending means and stores it; decides again where the row has been woken since. */
+/**
+ * Decides the finish of an attempt and stores it; decides again if the row has been woken since.
+ */
 export function createAttemptFinisher(parts: AttemptFinisherParts) {
   const { finishWriter, random, ids, clock, signal, podId, log = silentLogger } = parts;
 
@@ -46,13 +48,13 @@ export function createAttemptFinisher(parts: AttemptFinisherParts) {
     for (let decided = outcome; ;) {
       const claim = { ...attempt.claim, wake: attempt.wake };
       const ended = decideFinish(claim, decided, attempt.handler.options, random);
-      const settled = withFollowUp(ended, claim, attempt.handler, ids);
+      const decidedFinish = withFollowUp(ended, claim, attempt.handler, ids);
       const { gate, hasDependents: awaited } = claim;
       const finish = {
-        ...settled,
+        ...decidedFinish,
         ...(awaited && { awaited }),
         ...(gate && { gate }),
-        ...(delayMs !== undefined && settled.delayMs === 0 && { delayMs }),
+        ...(delayMs !== undefined && decidedFinish.delayMs === 0 && { delayMs }),
       };
       const how = { alone: attempt.completing };
       const finished =
@@ -64,17 +66,17 @@ export function createAttemptFinisher(parts: AttemptFinisherParts) {
   };
 
   /**
-   * Whatever the store refuses for good, as it may what its encoding doesn't have, would leave the task
-   * with this pod for ever. So less and less is said of it: that it has failed and why, that it has
-   * failed, and at last only that somebody may have it. Even that may be refused, by a constraint of
-   * somebody's; then it is said again later, until the store takes it or the pod ends.
+   * If the store refuses an outcome for good, for example because of its encoding, the task would
+   * stay with this pod forever. So each further try stores less: a failure with the reason, a
+   * failure without it, and at last only a release. A user's constraint may refuse even that; then
+   * the tries start over with a delay, until the store accepts one or the pod ends.
    */
   const storeOrDegrade = async (
     attempt: TaskAttempt,
     outcome: AttemptOutcome,
     first = () => storeAs(attempt, outcome),
   ): Promise<FinishedAttempt> => {
-    const what = outcome.type === "returned" ? "result" : "ending";
+    const what = outcome.type === "returned" ? "result" : "outcome";
     let refusal = "";
     const fallbacks = [
       () => storeAs(attempt, outcome),
@@ -92,12 +94,12 @@ export function createAttemptFinisher(parts: AttemptFinisherParts) {
         return await (tries === 1 ? first() : fallbacks[at]!());
       } catch (error) {
         if (signal.aborted || hasCode(error, "closed")) throw error;
-        // Where it isn't known whether it was stored, the same is said until it is.
+        // If it is unknown whether a write landed, the same write is repeated until it is known.
         const isKnown = !hasCode(error, ...untilStoreRecovers);
         if (isKnown) {
           refusal = messageOf(error);
           const fields = { ...taskFields(attempt, podId), error: refusal };
-          log.error(fields, "the store refused how an attempt ended");
+          log.error(fields, "attempt outcome refused by the store");
           at = (at + 1) % fallbacks.length;
         }
         if (!isKnown || at === 0) {
@@ -107,11 +109,11 @@ export function createAttemptFinisher(parts: AttemptFinisherParts) {
     }
   };
 
-  /** Where the handler's own transaction has completed the task, that is how it ended. */
+  /** If the handler's own transaction has completed the task, that is the outcome. */
   const readCommitted = async ({ claim }: TaskAttempt): Promise<FinishedAttempt | undefined> => {
     const row = (await finishWriter.readStates([claim.taskId])).get(claim.taskId);
     if (row?.["status"] !== "completed" || Number(row["claim_token"]) !== claim.token) return;
-    // That transaction wasn't ours to let others go on in.
+    // The handler's transaction does not unblock other tasks of the scope.
     if (claim.gate) await finishWriter.unblock(claim.gate.group);
     return { finish: completedFinish(claim, ""), finished: { type: "stored" } };
   };
@@ -121,9 +123,10 @@ export function createAttemptFinisher(parts: AttemptFinisherParts) {
     outcome: AttemptOutcome,
   ): Promise<FinishedAttempt> => {
     if (!attempt.completing) return storeOrDegrade(attempt, outcome);
-    const seen = await readCommitted(attempt);
-    if (seen) return seen;
-    // It was rolled back, or is open yet; then this write waits for it, and is refused if it commits.
+    const committed = await readCommitted(attempt);
+    if (committed) return committed;
+    // The handler's transaction was rolled back or is still open. If open, this write waits for it,
+    // and is refused if it commits.
     const thrown = outcome.type === "returned" ? notCommitted(attempt.claim.name) : undefined;
     const finishedAttempt = await storeOrDegrade(
       attempt,
@@ -135,17 +138,17 @@ export function createAttemptFinisher(parts: AttemptFinisherParts) {
   };
 
   /**
-   * The short way for nearly all: a result that nobody waits for, of a task behind no gate. There is
-   * nothing to decide about it, also not later, since a completion asks for no wake. Gives whether it
-   * was taken; if so, `on` is told once.
+   * The fast path for nearly all attempts: a result of an unlimited task without dependents. There
+   * is nothing to decide, now or later, because a completion ignores wakes. Returns whether it took
+   * the outcome; if so, `on` is called once.
    */
   const finishCompleted = (
     attempt: TaskAttempt,
     outcome: AttemptOutcome,
     on: FinishCallbacks,
   ): boolean => {
-    const { claim, completing, stopReason: stopped } = attempt;
-    if (outcome.type !== "returned" || completing || stopped === "claim_lost") return false;
+    const { claim, completing, stopReason } = attempt;
+    if (outcome.type !== "returned" || completing || stopReason === "claim_lost") return false;
     if (claim.gate || claim.hasDependents) return false;
     const finish = completedFinish(claim, outcome.result);
     finishWriter.put(
@@ -164,7 +167,7 @@ export function createAttemptFinisher(parts: AttemptFinisherParts) {
   return { conclude: finishAttempt, complete: finishCompleted };
 }
 
-/** Told of what became of attempts. Must not throw. */
+/** Called when an attempt's outcome is stored or failed to be. Must not throw. */
 type FinishCallbacks = {
   finished(attempt: TaskAttempt, finishedAttempt: FinishedAttempt): void;
   failed(attempt: TaskAttempt, error: unknown): void;
@@ -178,17 +181,17 @@ type FinishParts = {
   finisher: AttemptFinisher;
   progress: Pick<TaskProgress, "concluded" | "leave">;
   report: Pick<AttemptReports, "ended" | "notStored">;
-  /** Where what can't be stored is left, for people. */
+  /** Where an outcome is left that cannot be stored; part of a log line. */
   leftTo: string;
-  /** Told when a task is there to be claimed again, now or when it is due. */
+  /** Called when a task can be claimed again, now or once it is due. */
   onPending: () => void;
-  /** Told of tasks and runs that have ended for good. */
+  /** Called with the id of a task or run that has ended for good. */
   onEnded: (taskId: string) => void;
-  /** Told once of each, when it is stored or never will be from here. */
+  /** Called once per attempt, when its outcome is stored or this pod has given up storing it. */
   onSettled: (attempt: TaskAttempt) => void;
 };
 
-/** Stores how attempts ended, and says what became of that. */
+/** Stores the outcomes of attempts and reports the results. */
 export function createFinish(
   parts: FinishParts,
 ): (attempt: TaskAttempt, outcome: AttemptOutcome | DriveResult) => void {
@@ -217,7 +220,7 @@ export function createFinish(
   };
 
   const wakeNext = ({ finish: { status, taskId } }: FinishedAttempt) => {
-    // A run that was to go on, but whose pod was taken for dead, is there for everybody again.
+    // A run that was to continue, but whose pod was believed dead, can be claimed by any pod again.
     if (status === "pending" || status === "claimed") parts.onPending();
     else parts.onEnded(taskId);
   };
@@ -233,15 +236,15 @@ export function createFinish(
     on.finished(attempt, finishedAttempt);
   };
 
-  /** Whoever drives a run has stored all of it, and told of it. */
+  /** The driver has stored the run and reported it already. */
   const driven = (attempt: TaskAttempt, outcome: DriveResult) => {
     if (outcome.type === "not_stored") {
-      // The outbox is for tasks.
-      report.notStored(attempt, outcome.error, "left to recovery");
+      // The outbox does not keep runs.
+      report.notStored(attempt, outcome.error, "recovery");
       return onSettled(attempt);
     }
     progress.concluded(attempt, outcome);
-    // Nothing that is held is claimed by the same pod, so it is let go before that looks.
+    // A pod does not claim what it holds, so the attempt is released before the next claim.
     onSettled(attempt);
     wakeNext(outcome);
   };

@@ -124,7 +124,7 @@ test("a damaged file is set aside with a warning, and the folder goes on", async
 
   const second = openDisk();
   expect(await second.takeOver()).toEqual([]);
-  expect(warnings).toEqual(["an outbox was damaged and set aside: what it held is done again"]);
+  expect(warnings).toEqual(["outbox file damaged and renamed, its tasks run again"]);
   expect(existsSync(join(folder, "outbox-1.db.damaged-1"))).toBe(true);
   await second.write([entry("a")], []);
   expect(await second.takeOver()).toEqual([entry("a")]);

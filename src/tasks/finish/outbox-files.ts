@@ -10,14 +10,22 @@ import { createThreadClient, type ThreadClient } from "../../store/sqlite/thread
 import type { Finish } from "../sql/finish.ts";
 import type { OutboxEntry, OutboxKey, OutboxDisk } from "./outbox.ts";
 
+/** One file of kept outcomes. Its opener holds the lock. */
+export type OutboxFile = {
+  all(): Promise<OutboxEntry[]>;
+  write(kept: readonly OutboxEntry[], dropped: readonly OutboxKey[]): Promise<void>;
+  close(): Promise<void>;
+};
+
 type Own = { readonly number: number; readonly file: OutboxFile; release(): void };
 
-// More processes on one folder than this is a mistake, and looking through them all takes time.
+// More processes on one folder than this is a mistake, and scanning all files takes time.
 const maxFiles = 100;
+const busy = 5;
 
 /**
- * Outboxes in a folder that several processes may share. Each live one has a file of its own, which it
- * holds the lock of; those of dead ones are taken over by the next that starts.
+ * Outboxes in a folder that several processes may share. Each live process has its own file and
+ * holds its lock. The next process that starts takes over the files of dead ones.
  */
 export function outboxFolder(folder: string, log: Logger): OutboxDisk {
   let own: Promise<Own> | undefined;
@@ -47,7 +55,7 @@ export function outboxFolder(folder: string, log: Logger): OutboxDisk {
     }
     throw new FlotillaError(
       "overloaded",
-      `${maxFiles} processes keep results in ${folder} already: give some another dataDir`,
+      `${maxFiles} processes already keep results in ${folder}: give some of them another dataDir`,
     );
   };
 
@@ -57,7 +65,10 @@ export function outboxFolder(folder: string, log: Logger): OutboxDisk {
       throw error;
     }));
 
-  /** Moves what a dead process left to our own file: whoever dies in between leaves it in both. */
+  /**
+   * Moves the entries of a dead process to this process's file. A crash in between leaves them in
+   * both files.
+   */
   const adopt = async (number: number, into: OutboxFile): Promise<void> => {
     const left = await take(number);
     if (!left) return;
@@ -82,7 +93,7 @@ export function outboxFolder(folder: string, log: Logger): OutboxDisk {
       for (const number of numbers) {
         if (number === ours) continue;
         await adopt(number, file).catch((error: unknown) => {
-          log.warn({ folder, number, error: messageOf(error) }, "an outbox couldn't be taken over");
+          log.warn({ folder, number, error: messageOf(error) }, "outbox takeover failed");
         });
       }
       return file.all();
@@ -92,31 +103,16 @@ export function outboxFolder(folder: string, log: Logger): OutboxDisk {
       await file.write(kept, dropped);
     },
     async close() {
-      const held = await own?.catch(() => undefined);
+      const opened = await own?.catch(() => undefined);
       own = undefined;
-      if (held) await closeFile(held);
+      if (opened) await closeFile(opened);
     },
   };
 }
 
-function filesIn(folder: string): number[] {
-  if (!existsSync(folder)) return [];
-  const numbers = readdirSync(folder).map((name) => /^outbox-(\d+)\.db$/.exec(name)?.[1]);
-  return numbers
-    .flatMap((number) => (number === undefined ? [] : [Number(number)]))
-    .toSorted((one, other) => one - other);
-}
-
-/** One file of kept endings. Whoever opens it holds its lock. */
-export type OutboxFile = {
-  all(): Promise<OutboxEntry[]>;
-  write(kept: readonly OutboxEntry[], dropped: readonly OutboxKey[]): Promise<void>;
-  close(): Promise<void>;
-};
-
 /**
- * Opens a file on a thread of its own, since every write waits for the disk. One that is damaged is
- * set aside for people to look at: the tasks in it are run again, as if the disk had been lost.
+ * Opens a file on its own thread, because every write waits for the disk. A damaged file is renamed
+ * and kept for inspection. Its tasks run again, as if the disk had been lost.
  */
 export async function openOutboxFile(path: string, log: Logger): Promise<OutboxFile> {
   try {
@@ -127,9 +123,35 @@ export async function openOutboxFile(path: string, log: Logger): Promise<OutboxF
     for (const end of ["", "-wal", "-shm"]) {
       if (existsSync(`${path}${end}`)) renameSync(`${path}${end}`, `${aside}${end}`);
     }
-    log.warn({ path, aside }, "an outbox was damaged and set aside: what it held is done again");
+    log.warn({ path, aside }, "outbox file damaged and renamed, its tasks run again");
     return open(path);
   }
+}
+
+/**
+ * Locks a file for the lifetime of this process; undefined if another process holds it. SQLite's
+ * lock ends with the process, however that ends, so no process has to guess whether another is
+ * alive.
+ */
+export function lockFile(path: string): { release(): void } | undefined {
+  makePrivate(path);
+  const db = new DatabaseSync(path, { timeout: 0 });
+  try {
+    db.exec("begin exclusive");
+  } catch (error) {
+    db.close();
+    if (isHeld(error)) return undefined;
+    throw error;
+  }
+  return { release: () => db.close() };
+}
+
+function filesIn(folder: string): number[] {
+  if (!existsSync(folder)) return [];
+  const numbers = readdirSync(folder).map((name) => /^outbox-(\d+)\.db$/.exec(name)?.[1]);
+  return numbers
+    .flatMap((number) => (number === undefined ? [] : [Number(number)]))
+    .toSorted((one, other) => one - other);
 }
 
 function firstFree(path: string): string {
@@ -173,7 +195,7 @@ async function open(path: string): Promise<OutboxFile> {
   };
 }
 
-/** A page that is damaged shows only when somebody reads it, and that must not be in an outage. */
+/** A damaged page is detected only when it is read, and that must not happen during an outage. */
 async function check(thread: ThreadClient): Promise<void> {
   await thread.request({
     read: render(sql`select sum(length(finish)) from finish`, thread.dialect),
@@ -204,25 +226,6 @@ function forget(keys: readonly OutboxKey[]): Statement {
   return sql`
     delete from finish where (task_id, token) in (select task_id, token from ${gone} gone)`;
 }
-
-/**
- * Locks a file for as long as this process lives, or gives undefined where another holds it. The lock
- * is SQLite's, so it goes with the process however that ends, and nobody has to judge who is alive.
- */
-export function lockFile(path: string): { release(): void } | undefined {
-  makePrivate(path);
-  const db = new DatabaseSync(path, { timeout: 0 });
-  try {
-    db.exec("begin exclusive");
-  } catch (error) {
-    db.close();
-    if (isHeld(error)) return undefined;
-    throw error;
-  }
-  return { release: () => db.close() };
-}
-
-const busy = 5;
 
 function isHeld(error: unknown): boolean {
   return error instanceof Error && "errcode" in error && error.errcode === busy;

@@ -18,8 +18,9 @@ export type LeftoverParts = {
 };
 
 /**
- * Sends what earlier processes on this machine had done and couldn't store. It counts if nobody has
- * claimed the task since: the fence is the token, not who sends. Resolves when all is sent.
+ * Sends outcomes that earlier processes on this machine could not store. An outcome counts if no
+ * pod has claimed the task since: the token is the fence, not the sender. Resolves when all are
+ * sent.
  */
 export async function sendLeftovers(parts: LeftoverParts): Promise<void> {
   const { outbox, log } = parts;
@@ -27,11 +28,11 @@ export async function sendLeftovers(parts: LeftoverParts): Promise<void> {
   try {
     left = await outbox.takeOver();
   } catch (error) {
-    return log.warn({ error: messageOf(error) }, "what earlier pods left couldn't be read");
+    return log.warn({ error: messageOf(error) }, "results left by earlier pods could not be read");
   }
   if (left.length === 0) return;
-  log.info({ tasks: left.length }, "sending results that earlier pods couldn't store");
-  // What happened to a task is noted with the pod that it happened on.
+  log.info({ tasks: left.length }, "sending results left by earlier pods");
+  // Events of a task name the pod that they happened on.
   const podIds = new Set(left.map(({ podId }) => podId));
   await Promise.all(
     [...podIds].flatMap((podId) => {
@@ -51,12 +52,15 @@ async function send(
   try {
     const outcome = await finishUntilDecided(entry.finish, finishWriter);
     entry.done();
-    log.info({ ...fields, outcome }, "sent what an earlier pod couldn't store");
+    log.info({ ...fields, outcome }, "result of an earlier pod sent");
   } catch (error) {
-    // It stays for the next process.
+    // The entry stays for the next process.
     if (signal.aborted || hasCode(error, "closed", ...untilStoreRecovers)) return;
     entry.done();
-    log.error({ ...fields, error: messageOf(error) }, "the store refused what an earlier pod left");
+    log.error(
+      { ...fields, error: messageOf(error) },
+      "result of an earlier pod refused by the store",
+    );
   }
 }
 
@@ -71,7 +75,9 @@ async function finishUntilDecided(
   }
 }
 
-/** What an ending means once its row has been woken: it stays so, unless the task was cancelled. */
+/**
+ * Decides a finish again after its row has been woken: unchanged, unless the task was cancelled.
+ */
 export function decideAgain(
   finish: Finish,
   { wake, cancelRequested }: { wake: number; cancelRequested: boolean },

@@ -51,12 +51,12 @@ test("a disk that is full is said once, tried again, and then holds what was to 
   outbox.watch(ending("b"));
   outbox.storeFailed();
   await clock.advance(20_000);
-  expect(said).toEqual(["results that the store can't take now are kept in memory only"]);
+  expect(said).toEqual(["outbox write failed, results kept in memory only"]);
   outbox.done(first);
   fail(undefined);
   await clock.advance(5_000);
   expect([...entries.values()].map(({ finish }) => finish.taskId)).toEqual(["b"]);
-  expect(said.at(-1)).toBe("the outbox can be written again");
+  expect(said.at(-1)).toBe("outbox writable again");
 });
 
 test("no more is kept than fits, and the rest when there is room", async () => {
@@ -69,7 +69,7 @@ test("no more is kept than fits, and the rest when there is room", async () => {
   await clock.advance(10);
   expect(entries.size).toBe(1);
   expect(outbox.full).toBe(true);
-  expect(said).toEqual(["the outbox is full: nothing is claimed until the store takes results"]);
+  expect(said).toEqual(["outbox full, claiming paused until the store accepts results"]);
   outbox.done(first);
   await clock.advance(2_000);
   expect(outbox.full).toBe(false);

@@ -9,51 +9,88 @@ type OutboxOptions = {
   disk: OutboxDisk;
   podId: string;
   clock: Clock;
-  /** What is kept at once has this size at most. More stays in memory, and the pod claims nothing. */
+  /**
+   * The most bytes kept on disk at once. Further outcomes stay in memory, and the pod stops
+   * claiming.
+   */
   maxBytes: number;
   log?: Logger;
 };
 
 /**
- * Keeps how attempts ended on this machine's disk while the store can't be told, so that they outlive
- * the process. Sending them is for those who bring them: this only remembers what isn't sent yet.
+ * Keeps outcomes on this machine's disk while the store cannot take them, so that they survive the
+ * process. It only remembers what is not stored yet; the callers send it.
  */
 export type Outbox = {
-  /** An attempt has ended and is about to be stored. */
+  /** An outcome is about to be stored. */
   watch(finish: Finish): void;
-  /** It needn't be sent any more. */
+  /** The outcome need not be sent any more. */
   done(finish: Finish): void;
-  /** It will be decided anew, and then watched in its new form. What is kept stays until then. */
+  /**
+   * The outcome will be decided again and then watched in its new form. The entry on disk stays
+   * until then.
+   */
   again(finish: Finish): void;
-  /** The store refused or didn't answer: whatever waits for it is kept now, and what comes until it is back. */
+  /**
+   * The store refused or did not answer. Unsent outcomes are written to disk now, and so are new
+   * ones until the store is back.
+   */
   storeFailed(): void;
-  /** Resolves when all that waits is kept, as far as it can be. */
+  /** Resolves when all unsent outcomes are on disk, as far as possible. */
   flush(): Promise<void>;
-  /** What earlier processes left on this disk, to be sent by this one. */
+  /** Returns what earlier processes left on this disk; this process must send it. */
   takeOver(): Promise<LeftOver[]>;
-  /** The tasks that earlier processes have done and this one hasn't sent yet. */
+  /** The tasks of taken-over entries that are not sent yet. */
   readonly leftOver: readonly string[];
-  /** Whether there is more to keep than fits, so that nothing more should be begun. */
+  /** True when more must be kept than fits, so that the pod must not claim more. */
   readonly full: boolean;
   close(): Promise<void>;
 };
 
-/** `done` says that it needn't be sent any more. */
+/** The sender calls `done` when the entry need not be sent any more. */
 export type LeftOver = OutboxEntry & { done(): void };
 
-// A store that is well answers sooner. One that hangs isn't known to be away for most of a minute. What
-// is there at one look and still at the next is kept, so that nothing need be timed on its own.
+/**
+ * An outcome with the pod that produced it, because its row may name another pod by the time it is
+ * sent.
+ */
+export type OutboxEntry = { readonly podId: string; readonly finish: Finish };
+
+/** Every claim has its own token, so this identifies an attempt forever. */
+export type OutboxKey = Pick<Finish, "taskId" | "token">;
+
+/** The disk of an outbox: files, or a lossy disk in simulations. */
+export type OutboxDisk = {
+  /**
+   * Takes over the entries that dead processes have left here. Creates nothing if there are none.
+   */
+  takeOver(): Promise<OutboxEntry[]>;
+  /**
+   * Keeps some entries and drops others, atomically. Once it resolves, the change survives a power
+   * cut.
+   */
+  write(kept: readonly OutboxEntry[], dropped: readonly OutboxKey[]): Promise<void>;
+  close(): Promise<void>;
+};
+
+// A healthy store answers sooner, and a hanging store is detected only after most of a minute. An
+// outcome that two consecutive sweeps find is written to disk, so no outcome needs a timer of its
+// own.
 const sweepEveryMs = 500;
 const diskRetryMs = 5_000;
 
+// The approximate size of the fields that are not text.
+const restBytes = 200;
+
+/** Creates an outbox on a disk. Outcomes are written there only when the store does not take them in time. */
 export function createOutbox(options: OutboxOptions): Outbox {
   const { disk, podId, clock, maxBytes, log = silentLogger } = options;
-  /** What isn't stored yet and is only in memory: since the last look, and from before it. */
+  /** Unstored outcomes that are only in memory: since the last sweep, and from before it. */
   let fresh = new Set<Finish>();
   let seen = new Set<Finish>();
-  /** What the disk is to be told: to keep an entry, or to drop what has this key. The newest counts. */
+  /** Pending disk writes: an entry to keep, or undefined to drop the key. The newest counts. */
   let pendingWrites = new Map<string, OutboxEntry | undefined>();
-  /** What the disk holds or is being told to hold, with its size. */
+  /** The sizes of the entries that are on disk or about to be written. */
   const sizes = new Map<string, number>();
   const inherited = new Map<string, Finish>();
   let bytes = 0;
@@ -78,7 +115,7 @@ export function createOutbox(options: OutboxOptions): Outbox {
     if (bytes + size > maxBytes) {
       if (!full) {
         const fields = { pod: podId, bytes, maxBytes };
-        log.warn(fields, "the outbox is full: nothing is claimed until the store takes results");
+        log.warn(fields, "outbox full, claiming paused until the store accepts results");
       }
       full = true;
       return;
@@ -98,7 +135,7 @@ export function createOutbox(options: OutboxOptions): Outbox {
 
   const drop = (finish: Finish) => {
     forget(finish);
-    // Nearly always nothing is kept, and then this costs nothing.
+    // Nearly always nothing is on disk, and then this costs nothing.
     if (sizes.size === 0 && !full) return;
     const key = outboxKeyOf(finish);
     const size = sizes.get(key);
@@ -116,7 +153,7 @@ export function createOutbox(options: OutboxOptions): Outbox {
 
   const scheduleWrite = () => {
     writing ??= (async () => {
-      // What comes in the same moment is one write.
+      // Entries of the same tick go into one write.
       await Promise.resolve();
       while (pendingWrites.size > 0 && !cancelAgain) await write();
       writing = undefined;
@@ -130,12 +167,12 @@ export function createOutbox(options: OutboxOptions): Outbox {
     const dropped = [...batch].flatMap(([key, entry]) => (entry ? [] : [parseOutboxKey(key)]));
     try {
       await disk.write(kept, dropped);
-      if (diskFailing) log.info({ pod: podId }, "the outbox can be written again");
+      if (diskFailing) log.info({ pod: podId }, "outbox writable again");
       diskFailing = false;
     } catch (error) {
       if (!diskFailing) {
         const fields = { pod: podId, error: messageOf(error) };
-        log.warn(fields, "results that the store can't take now are kept in memory only");
+        log.warn(fields, "outbox write failed, results kept in memory only");
       }
       diskFailing = true;
       pendingWrites = new Map([...batch, ...pendingWrites]);
@@ -149,7 +186,7 @@ export function createOutbox(options: OutboxOptions): Outbox {
   return {
     watch(finish) {
       fresh.add(finish);
-      // What was decided anew takes the place of what is kept.
+      // An outcome that was decided again replaces the entry on disk.
       if (storeAway || (sizes.size > 0 && sizes.has(outboxKeyOf(finish)))) keep(finish);
       else cancelSweep ??= clock.after(sweepEveryMs, sweep);
     },
@@ -199,31 +236,21 @@ export function createOutbox(options: OutboxOptions): Outbox {
   };
 }
 
-function parseOutboxKey(key: string) {
-  const [token, taskId] = key.split(" ") as [string, string];
-  return { token: Number(token), taskId };
-}
-
-// What isn't text takes about this much.
-const restBytes = 200;
-
-function sizeOf({ result, error, event }: Finish): number {
-  const texts = [result, error, event?.detail];
-  return texts.reduce((sum, text) => sum + Buffer.byteLength(text ?? ""), restBytes);
-}
-
-/** The same way out, but what the store doesn't take at once is kept on this machine until it does. */
+/**
+ * Wraps a finish writer: outcomes that the store does not take at once are kept on this machine
+ * until it does.
+ */
 export function withOutbox(
   outbox: Outbox,
   finishWriter: FinishWriter,
   signal: AbortSignal,
 ): FinishWriter {
-  const seen = (finish: Finish, finished: FinishResult) => {
+  const recordResult = (finish: Finish, finished: FinishResult) => {
     if (finished.type === "woken") outbox.again(finish);
     else outbox.done(finish);
   };
-  const refused = (finish: Finish, error: unknown) => {
-    // What is refused for good would be refused again. All else is for the next process to send.
+  const recordError = (finish: Finish, error: unknown) => {
+    // A permanent refusal would be repeated. Everything else is left for the next process to send.
     const mayPass = signal.aborted || hasCode(error, "closed", ...untilStoreRecovers);
     if (!mayPass) outbox.done(finish);
   };
@@ -233,10 +260,10 @@ export function withOutbox(
       outbox.watch(finish);
       try {
         const finished = await finishWriter.finish(finish, how);
-        seen(finish, finished);
+        recordResult(finish, finished);
         return finished;
       } catch (error) {
-        refused(finish, error);
+        recordError(finish, error);
         throw error;
       }
     },
@@ -245,11 +272,11 @@ export function withOutbox(
       finishWriter.put(
         finish,
         (finished) => {
-          seen(finish, finished);
+          recordResult(finish, finished);
           onFinished(finished);
         },
         (error) => {
-          refused(finish, error);
+          recordError(finish, error);
           onError(error);
         },
       );
@@ -257,24 +284,16 @@ export function withOutbox(
   };
 }
 
-/** How an attempt ended, with the pod that made it: its row names another by the time it is sent. */
-export type OutboxEntry = { readonly podId: string; readonly finish: Finish };
-
-/** Every claim has a token of its own, so this names an attempt for ever. */
-export type OutboxKey = Pick<Finish, "taskId" | "token">;
-
-/** Where endings are kept that the store can't take now: files, or in simulations a disk to lose. */
-export type OutboxDisk = {
-  /**
-   * What earlier processes have left here, and nobody else sends. It is this one's from now on.
-   * Where there is nothing, nothing is made.
-   */
-  takeOver(): Promise<OutboxEntry[]>;
-  /** Keeps some and drops others, together. Once it resolves, a power cut changes nothing about it. */
-  write(kept: readonly OutboxEntry[], dropped: readonly OutboxKey[]): Promise<void>;
-  close(): Promise<void>;
-};
-
 export function outboxKeyOf({ taskId, token }: OutboxKey): string {
   return `${token} ${taskId}`;
+}
+
+function parseOutboxKey(key: string) {
+  const [token, taskId] = key.split(" ") as [string, string];
+  return { token: Number(token), taskId };
+}
+
+function sizeOf({ result, error, event }: Finish): number {
+  const texts = [result, error, event?.detail];
+  return texts.reduce((sum, text) => sum + Buffer.byteLength(text ?? ""), restBytes);
 }

@@ -6,20 +6,32 @@ import { followUpName, type TaskHandler } from "../task.ts";
 import type { Claim, TaskError } from "../rows.ts";
 import type { Finish, FollowUp } from "../sql/finish.ts";
 
-/** How an attempt ended on the pod that made it. */
+/** How an attempt ended on its pod. */
 export type AttemptOutcome =
   | { readonly type: "returned"; readonly result: string }
   | { readonly type: "threw"; readonly thrown: unknown }
   | { readonly type: "timed_out"; readonly timeoutMs: number }
   | { readonly type: "cancelled" }
-  /** Nobody's fault: it is given back uncounted, for now or for a while. */
+  /** Not the task's fault: it is released uncounted, at once or after a delay. */
   | { readonly type: "interrupted"; readonly delayMs?: number }
-  /** The handler wasn't run, because what the task waits for didn't complete. */
+  /** The handler was not called, because a dependency did not complete. */
   | { readonly type: "unmet"; readonly error: TaskError };
 
 export type RetryPolicy = { readonly attempts: number; readonly backoff: Backoff };
 
-/** Decides; never does. What the store should say of an attempt that has ended. */
+const maxStackChars = 4_000;
+const maxRetryAfterMs = 7 * 24 * 60 * 60_000;
+
+/** Errors after which another attempt could only end the same way. */
+export const finalCodes: readonly string[] = [
+  "aborted",
+  "invalid_input",
+  "payload_not_storable",
+  "payload_too_deep",
+  "payload_too_large",
+];
+
+/** Pure. Decides what the store must record for an outcome. */
 export function decideFinish(
   claim: Claim,
   outcome: AttemptOutcome,
@@ -41,7 +53,7 @@ export function decideFinish(
         event: { type: "cancelled", attempt, detail: null },
       };
     case "interrupted":
-      // A shutdown is no fault of the task, so the attempt is given back uncounted.
+      // A shutdown is not the task's fault, so the attempt is released uncounted.
       return {
         ...base,
         status: "pending",
@@ -95,7 +107,7 @@ export function decideFinish(
   }
 }
 
-/** What a completed task is stored with. */
+/** The finish of a completed task. */
 export function completedFinish(
   { taskId, token }: Pick<Claim, "taskId" | "token">,
   result: string,
@@ -113,36 +125,7 @@ export function completedFinish(
   };
 }
 
-function retryDelayMs(
-  outcome: AttemptOutcome,
-  attempt: number,
-  policy: RetryPolicy,
-  random: Random,
-): number {
-  const askedMs = outcome.type === "threw" ? retryAfterOf(outcome.thrown) : 0;
-  return Math.max(backoffMs(attempt, random, policy.backoff), askedMs);
-}
-
-function outcomeError(
-  outcome: { type: "threw"; thrown: unknown } | { type: "timed_out"; timeoutMs: number },
-): TaskError {
-  if (outcome.type === "threw") return thrownError(outcome.thrown);
-  return { code: "timeout", message: `the attempt took longer than ${outcome.timeoutMs} ms` };
-}
-
-const maxStackChars = 4_000;
-const maxRetryAfterMs = 7 * 24 * 60 * 60_000;
-
-/** Errors for which another attempt could only end the same way. */
-export const finalCodes: readonly string[] = [
-  "aborted",
-  "invalid_input",
-  "payload_not_storable",
-  "payload_too_deep",
-  "payload_too_large",
-];
-
-/** What is stored of something that was thrown. */
+/** The stored form of a thrown value. */
 export function thrownError(thrown: unknown): TaskError {
   const code = thrown instanceof FlotillaError ? thrown.code : "handler_failed";
   const stack = thrown instanceof Error ? fieldOf(thrown, "stack") : undefined;
@@ -157,13 +140,79 @@ export function thrownText(thrown: unknown): string {
   return storable(messageOf(thrown));
 }
 
-/** How long it asks to wait before another attempt; 0 where it says nothing of that. */
+/** The delay that a thrown value requests before the next attempt; 0 if it requests none. */
 export function retryAfterOf(thrown: unknown): number {
-  const asked = fieldOf(thrown, "retryAfterMs");
-  return typeof asked === "number" && asked > 0 ? Math.min(Math.round(asked), maxRetryAfterMs) : 0;
+  const requested = fieldOf(thrown, "retryAfterMs");
+  return typeof requested === "number" && requested > 0
+    ? Math.min(Math.round(requested), maxRetryAfterMs)
+    : 0;
 }
 
-/** Handlers throw everything, also objects that throw when they are looked at. */
+/** The delay of a thrown snooze; undefined if the value is not a snooze. */
+export function snoozeOf(thrown: unknown): number | undefined {
+  if (!(thrown instanceof FlotillaError) || thrown.code !== "snoozed") return undefined;
+  const requested = thrown.details?.["snoozeMs"];
+  return typeof requested === "number" ? requested : undefined;
+}
+
+/**
+ * The handlers, together with the ones that `onFailure` defines. A follow-up is a task like any
+ * other: it is stored, claimed, retried and can be inspected.
+ */
+export function withFollowUps(handlers: Iterable<TaskHandler>): TaskHandler[] {
+  return [...handlers].flatMap((handler) => [
+    handler,
+    ...(handler.onFailure ? [handler.onFailure] : []),
+  ]);
+}
+
+/** The facts of a failed task that its follow-up needs. */
+type Failed = Pick<Claim, "taskId" | "name" | "payload" | "token"> & {
+  readonly attempts: number;
+  /** The stored error. */
+  readonly error: string;
+};
+
+/** One follow-up per failed claim: a task that is restarted and fails again has another token. */
+export function followUpOf(failed: Failed, ids: Ids): FollowUp {
+  const { taskId, name, token, attempts, error } = failed;
+  const facts = JSON.stringify({ taskId, name, attempts });
+  return {
+    taskId: ids.next(),
+    failedId: taskId,
+    token,
+    name: followUpName(name),
+    payload: `${facts.slice(0, -1)},"input":${asJson(failed.payload)},"error":${error}}`,
+  };
+}
+
+/** Adds the follow-up if the task has failed for good and its handler has `onFailure`. */
+export function withFollowUp(finish: Finish, claim: Claim, handler: TaskHandler, ids: Ids): Finish {
+  const { status, error, event, counted } = finish;
+  if (status !== "failed" || error === null || !handler.onFailure) return finish;
+  const followUp = followUpOf({ ...claim, attempts: claim.failures + counted, error }, ids);
+  const detail = `${error.slice(0, -1)},"followUp":${JSON.stringify(followUp.taskId)}}`;
+  return { ...finish, followUp, event: event && { ...event, detail } };
+}
+
+function retryDelayMs(
+  outcome: AttemptOutcome,
+  attempt: number,
+  policy: RetryPolicy,
+  random: Random,
+): number {
+  const requestedMs = outcome.type === "threw" ? retryAfterOf(outcome.thrown) : 0;
+  return Math.max(backoffMs(attempt, random, policy.backoff), requestedMs);
+}
+
+function outcomeError(
+  outcome: { type: "threw"; thrown: unknown } | { type: "timed_out"; timeoutMs: number },
+): TaskError {
+  if (outcome.type === "threw") return thrownError(outcome.thrown);
+  return { code: "timeout", message: `the attempt took longer than ${outcome.timeoutMs} ms` };
+}
+
+/** Handlers may throw anything, even objects whose getters throw. */
 function fieldOf(thrown: unknown, field: string): unknown {
   try {
     return (thrown as Readonly<Record<string, unknown>> | null | undefined)?.[field];
@@ -177,14 +226,7 @@ function storable(text: string): string {
   return text.toWellFormed().replaceAll("\u0000", "\uFFFD");
 }
 
-/** How long what a handler threw asks to wait, where it is a snooze. */
-export function snoozeOf(thrown: unknown): number | undefined {
-  if (!(thrown instanceof FlotillaError) || thrown.code !== "snoozed") return undefined;
-  const asked = thrown.details?.["snoozeMs"];
-  return typeof asked === "number" ? asked : undefined;
-}
-
-/** What the store should say of a task that waits, of its own accord, for its next run. */
+/** The finish of a task that snoozed itself. */
 function snoozedFinish(claim: Claim, snoozeMs: number, why: string): Finish {
   const detail = { delayMs: snoozeMs, times: claim.snoozes + 1, message: why };
   return {
@@ -201,38 +243,7 @@ function snoozedFinish(claim: Claim, snoozeMs: number, why: string): Finish {
   };
 }
 
-/**
- * The handlers by name, with those that `onFailure` brings. What follows a failure is a task like any
- * other: it is stored, claimed, tried again, and can be looked at.
- */
-export function withFollowUps(handlers: Iterable<TaskHandler>): TaskHandler[] {
-  return [...handlers].flatMap((handler) => [
-    handler,
-    ...(handler.onFailure ? [handler.onFailure] : []),
-  ]);
-}
-
-/** A failed task, as far as what follows it needs to know. */
-type Failed = Pick<Claim, "taskId" | "name" | "payload" | "token"> & {
-  readonly attempts: number;
-  /** The error as it is stored. */
-  readonly error: string;
-};
-
-/** One per claim that fails: a task that is started over and fails again has another token. */
-export function followUpOf(failed: Failed, ids: Ids): FollowUp {
-  const { taskId, name, token, attempts, error } = failed;
-  const facts = JSON.stringify({ taskId, name, attempts });
-  return {
-    taskId: ids.next(),
-    failedId: taskId,
-    token,
-    name: followUpName(name),
-    payload: `${facts.slice(0, -1)},"input":${asJson(failed.payload)},"error":${error}}`,
-  };
-}
-
-/** A row that was inserted by hand may hold anything; it is passed on as text then. */
+/** A row that was inserted by hand may hold invalid JSON, which is passed on as a string. */
 function asJson(payload: string): string {
   try {
     JSON.parse(payload);
@@ -240,13 +251,4 @@ function asJson(payload: string): string {
   } catch {
     return JSON.stringify(payload);
   }
-}
-
-/** Adds what follows, where an attempt has failed its task for good and its handler wants to know. */
-export function withFollowUp(finish: Finish, claim: Claim, handler: TaskHandler, ids: Ids): Finish {
-  const { status, error, event, counted } = finish;
-  if (status !== "failed" || error === null || !handler.onFailure) return finish;
-  const followUp = followUpOf({ ...claim, attempts: claim.failures + counted, error }, ids);
-  const detail = `${error.slice(0, -1)},"followUp":${JSON.stringify(followUp.taskId)}}`;
-  return { ...finish, followUp, event: event && { ...event, detail } };
 }

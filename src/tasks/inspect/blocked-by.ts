@@ -10,78 +10,90 @@ import { maxDepthCount, getTask, type RankedName, tasksInClaimOrder } from "../s
 import { allNames, listPauses } from "../sql/limits.ts";
 import type { TaskHandler } from "../task.ts";
 
-type WorkerCoverage = {
-  /**
-   * The names that pods which are up work on, of flows with the highest version that one has; undefined
-   * where a pod doesn't say which.
-   */
-  readonly names: ReadonlyMap<string, number> | undefined;
-  /** The throttles that tasks of some of them wait for. */
-  readonly throttles: ReadonlyMap<string, ThrottleOfName>;
-};
-
-async function readCoverage(database: Database): Promise<WorkerCoverage> {
-  const names = new Map<string, number>();
-  const throttles = new Map<string, ThrottleOfName>();
-  let allSay = true;
-  for (const row of await database.read(livePods())) {
-    const metadata = parse(row["metadata"]);
-    const versions = (metadata["flows"] ?? {}) as Readonly<Record<string, unknown>>;
-    if (!Array.isArray(metadata["names"])) allSay = false;
-    else for (const name of metadata["names"].map(String)) raise(names, name, versions[name]);
-    const of = (metadata["throttles"] ?? {}) as Readonly<Record<string, ThrottleOfName>>;
-    for (const [name, throttle] of Object.entries(of)) throttles.set(name, throttle);
-  }
-  return { names: allSay ? names : undefined, throttles };
-}
-
-/** Who doesn't say a version takes whatever has the name. */
-function raise(names: Map<string, number>, name: string, declared: unknown): void {
-  const version = typeof declared === "number" ? declared : Number.POSITIVE_INFINITY;
-  names.set(name, Math.max(names.get(name) ?? 0, version));
-}
-
-/** What versions pods have of the flows they work on, for whoever looks at their runs. */
-export function flowsOf(handlers: Iterable<TaskHandler>): Record<string, number> {
-  const found: Record<string, number> = {};
-  for (const { name, flow } of handlers) if (flow) found[name] = flow.version;
-  return found;
-}
-
-/** Whether a pod may take it: a run goes to its version or a later one. */
-function isCovered({ names }: WorkerCoverage, name: string, version: number | null): boolean {
-  return names === undefined || (names.get(name) ?? -1) >= (version ?? 0);
-}
-
-/** What keeps a task or a run waiting besides what its row says. */
+/** What blocks a task or run besides its own row. */
 export type Blockers = {
-  /** No pod that is up may take what has this name and, if it is a run, this version. */
+  /** True if no live pod handles this name and, for a run, this version. */
   noWorker(name: string, version: number | null): boolean;
-  /** The name is paused, or everything is. */
+  /** True if this name or all names are paused. */
   paused(name: string): boolean;
 };
 
+/** Which names live pods handle. */
+export type Workers = {
+  /** Like `readNoWorker`, but cached, for callers that check with every enqueue. */
+  noWorker(names: readonly string[]): Promise<string[]>;
+  /**
+   * Marks pending tasks with why they wait: no worker, paused or throttled. Reads nothing if none
+   * is pending.
+   */
+  markWaiting(tasks: readonly Task[]): Promise<Task[]>;
+};
+
+/** The throttle that a pending task waits for, over the whole fleet. */
+export type HeldByThrottle = {
+  readonly name: string;
+  /** Null if the task's input determines the key: then the other fields cover all keys together. */
+  readonly key: string | null;
+  /** How many calls all pods may have in flight at once, and how many they have. */
+  readonly limit: number;
+  readonly inFlight: number;
+  /**
+   * How many wait for a permit: calls on pods, and tasks that could be claimed with one. Tasks of a
+   * name are not counted beyond 10,000.
+   */
+  readonly waiting: number;
+  /** How many of those come before the task. */
+  readonly ahead: number;
+  /** The approximate wait at the learned rate; null if that is unknown. */
+  readonly aboutMs: number | null;
+};
+
+/** The throttle of a name's tasks, and the priority if it is not the default. */
+export type ThrottleOfName = {
+  readonly name: string;
+  readonly key: string | null;
+  readonly priority?: Priority;
+};
+
+export type ThrottlesByName = {
+  /** The throttles of all names that pods handle. */
+  readonly throttles: ReadonlyMap<string, ThrottleOfName>;
+  /** Tasks of paused names are ahead of no others. */
+  readonly isPaused: (name: string) => boolean;
+};
+
+type WorkerCoverage = {
+  /**
+   * The names that live pods handle; for flows the highest version. Undefined if a pod does not
+   * list its names.
+   */
+  readonly names: ReadonlyMap<string, number> | undefined;
+  /** The throttles of these names. */
+  readonly throttles: ReadonlyMap<string, ThrottleOfName>;
+};
+
+// Long enough that a thousand requests a second cause one read, and short compared with a pod's
+// start.
+const coverageKeptMs = 1_000;
+
+// The numbers are approximate anyway, so all callers within this time share one read of a long
+// queue.
+const positionsKeptMs = 2_000;
+const maxQueues = 1_000;
+
+// Pods come and go, so a name is checked again, but enqueueing must stay cheap.
+const recheckMs = 60_000;
+const maxNames = 1_000;
+
+// It is read for a wait that already took too long.
+const reasonTimeoutMs = 1_000;
+
+/** Reads the blockers of all names once. */
 export async function readBlockers(database: Database): Promise<Blockers> {
   return blockersOf(await readCoverage(database), await database.read(listPauses()));
 }
 
-function blockersOf(works: WorkerCoverage, pauses: readonly Row[]): Blockers {
-  const paused = new Set(pauses.map((row) => row["name"] as string));
-  return {
-    noWorker: (name, version) => !isCovered(works, name, version),
-    paused: (name) => paused.has(name) || paused.has(allNames),
-  };
-}
-
-function parse(metadata: string): Readonly<Record<string, unknown>> {
-  try {
-    return JSON.parse(metadata) as Record<string, unknown>;
-  } catch {
-    return {};
-  }
-}
-
-/** Of these names, those that no pod which is up works on: their tasks wait until one does. */
+/** The names that no live pod handles: their tasks wait until one does. */
 export async function readNoWorker(
   database: Database,
   names: readonly string[],
@@ -91,17 +103,7 @@ export async function readNoWorker(
   return new Set(names.filter((name) => !isCovered(works, name, null)));
 }
 
-// Long enough that a thousand requests a second ask once, and short beside how long a pod takes to start.
-const coverageKeptMs = 1_000;
-
-/** Who works on what, for callers that ask about tasks that wait. */
-export type Workers = {
-  /** As `readNoWorker`, for callers that ask with every task that they store. */
-  noWorker(names: readonly string[]): Promise<string[]>;
-  /** Says of waiting tasks whether anybody works on such, and may. Only for those it is asked. */
-  markWaiting(tasks: readonly Task[]): Promise<Task[]>;
-};
-
+/** Reads which names live pods handle, from the metadata in their rows. */
 export function createWorkers({ database, clock }: { database: Database; clock: Clock }): Workers {
   const readThrottledBy = createThrottledBy({ database, clock });
   let known: { readonly works: WorkerCoverage; readonly atMs: number } | undefined;
@@ -113,10 +115,10 @@ export function createWorkers({ database, clock }: { database: Database; clock: 
       const atMs = clock.monotonic();
       const isFresh = known !== undefined && atMs - known.atMs < coverageKeptMs;
       if (names.length === 0 || (isFresh && without(known!).length === 0)) return [];
-      // A pod may have come since that works on what no pod did.
-      const seen = { works: await readCoverage(database), atMs };
-      known = seen;
-      return without(seen);
+      // A new pod may handle a name that none did before, so read again.
+      const fresh = { works: await readCoverage(database), atMs };
+      known = fresh;
+      return without(fresh);
     },
     async markWaiting(tasks) {
       const pending = tasks.filter(({ status }) => status === "pending");
@@ -126,14 +128,17 @@ export function createWorkers({ database, clock }: { database: Database; clock: 
         database.read(listPauses()),
       ]);
       const { noWorker, paused } = blockersOf(works, pauses);
-      const held = await readThrottledBy(pending, { throttles: works.throttles, isPaused: paused });
+      const throttled = await readThrottledBy(pending, {
+        throttles: works.throttles,
+        isPaused: paused,
+      });
       return tasks.map((task) =>
         task.status === "pending"
           ? {
               ...task,
               noWorker: noWorker(task.name, task.flowVersion),
               paused: paused(task.name),
-              throttledBy: held.get(task.taskId) ?? null,
+              throttledBy: throttled.get(task.taskId) ?? null,
             }
           : task,
       );
@@ -141,58 +146,9 @@ export function createWorkers({ database, clock }: { database: Database; clock: 
   };
 }
 
-/** The throttle that a pending task waits for, as the whole fleet sees it. */
-export type HeldByThrottle = {
-  readonly name: string;
-  /** Null where the task's input says which: then the rest is of all keys together. */
-  readonly key: string | null;
-  /** How many calls all pods may have in flight at once, and have. */
-  readonly limit: number;
-  readonly inFlight: number;
-  /**
-   * How many wait for a permit: calls that pods have waiting, and tasks that could be claimed if there
-   * were one. Tasks of a name aren't counted beyond 10,000.
-   */
-  readonly waiting: number;
-  /** How many of those come before the task. */
-  readonly ahead: number;
-  /** About how long it will wait for them, at the rate that was learned; null where that isn't known. */
-  readonly aboutMs: number | null;
-};
-
-/** Which throttle tasks of a name wait for, and with which priority where it isn't the usual one. */
-export type ThrottleOfName = {
-  readonly name: string;
-  readonly key: string | null;
-  readonly priority?: Priority;
-};
-
-/** What a pod says of its handlers' throttles, for whoever looks at their tasks. */
-export function throttlesOf(handlers: Iterable<TaskHandler>): Record<string, ThrottleOfName> {
-  const found: Record<string, ThrottleOfName> = {};
-  for (const { name, throttle } of handlers) {
-    // What pods don't share is known to each of them alone.
-    if (!throttle || throttle.declared.settings.mode === "local") continue;
-    const { declared, key, priority } = throttle;
-    found[name] = {
-      name: declared.name,
-      key: typeof key === "string" ? key : null,
-      ...(priority && { priority }),
-    };
-  }
-  return found;
-}
-
-// What is shown is about right anyway, and all who ask meanwhile share one look at a long line.
-const positionsKeptMs = 2_000;
-const maxQueues = 1_000;
-
-/** The tasks of a line that could be claimed, each with its place from 1 on. */
-type QueuePositions = ReadonlyMap<string, number>;
-
 /**
- * What holds these tasks up, by their ids. Those whose throttle has permits aren't among them. Where tasks
- * stand in a line is looked at every two seconds at most, however many ask.
+ * The throttle that blocks each task, by task id. Tasks whose throttle has permits are left out.
+ * Positions are read every two seconds at most, for any number of callers.
  */
 export function createThrottledBy({ database, clock }: { database: Database; clock: Clock }) {
   const known = new Map<string, { atMs: number; places: Promise<QueuePositions> }>();
@@ -208,7 +164,7 @@ export function createThrottledBy({ database, clock }: { database: Database; clo
     if (found) return found.places;
     const places = readPositions(database, names);
     known.set(line, { atMs: nowMs, places });
-    // The next who asks looks anew.
+    // The next caller reads again.
     places.catch(() => known.delete(line));
     return places;
   };
@@ -226,7 +182,7 @@ export function createThrottledBy({ database, clock }: { database: Database; clo
       line.taskIds.push(taskId);
       lines.set(at, line);
     }
-    const held = new Map<string, HeldByThrottle>();
+    const throttled = new Map<string, HeldByThrottle>();
     for (const [at, { of, taskIds }] of lines) {
       const names = [...throttles].flatMap(([name, each]) =>
         queueKey(each) === at && !isPaused(name) ? [{ name, rank: rankOf(each) }] : [],
@@ -235,10 +191,10 @@ export function createThrottledBy({ database, clock }: { database: Database; clo
       if (!line) continue;
       const places = await positionsOf(names);
       for (const taskId of taskIds) {
-        // One that isn't found can't be claimed yet, or stands behind all that were counted.
+        // A task that is not found cannot be claimed yet, or is behind all that were counted.
         const ahead = line.before + (places.get(taskId) ?? places.size + 1) - 1;
         const { before, perMs, holdMs, ...view } = line;
-        held.set(taskId, {
+        throttled.set(taskId, {
           ...view,
           waiting: before + places.size,
           ahead,
@@ -246,80 +202,13 @@ export function createThrottledBy({ database, clock }: { database: Database; clo
         });
       }
     }
-    return held;
+    return throttled;
   };
 }
-
-async function readPositions(
-  database: Database,
-  names: readonly RankedName[],
-): Promise<QueuePositions> {
-  if (names.length === 0) return new Map();
-  const found = await database.read(tasksInClaimOrder(names, maxDepthCount));
-  return new Map(found.map((row, at) => [row["task_id"] as string, at + 1]));
-}
-
-export type ThrottlesByName = {
-  /** The throttles of all names that pods work on. */
-  readonly throttles: ReadonlyMap<string, ThrottleOfName>;
-  /** Tasks of paused names stand before no others. */
-  readonly isPaused: (name: string) => boolean;
-};
-
-const queueKey = ({ name, key }: ThrottleOfName): string => JSON.stringify([name, key]);
-
-const rankOf = ({ priority = "batch" }: ThrottleOfName): number => priorities.indexOf(priority);
-
-type ThrottleQueue = Pick<HeldByThrottle, "name" | "key" | "limit" | "inFlight"> & {
-  /** What waits and isn't found among the tasks that could be claimed. It goes before those. */
-  readonly before: number;
-  /** How many are let through; 0 where that isn't known. */
-  readonly perMs: number;
-  readonly holdMs: number;
-};
-
-async function readThrottleQueue(
-  database: Database,
-  { name, key }: ThrottleOfName,
-): Promise<ThrottleQueue | undefined> {
-  const views =
-    key === null
-      ? await readThrottles(database, { after: { name, key: "" }, name })
-      : [await readThrottle(database, { name, key })].filter((each) => each !== undefined);
-  if (sumOf(views, (each) => each.waiting) === 0) return undefined;
-  const used = views.filter(({ inFlight, waiting }) => inFlight + waiting > 0);
-  return {
-    name,
-    key,
-    limit: sumOf(views, (each) => each.bound),
-    inFlight: sumOf(views, (each) => each.inFlight),
-    // With keys of the input, tasks that wait were claimed and put off, by one pod each.
-    before: sumOf(views, (each) => (key === null ? each.waiting : each.callsWaiting)),
-    perMs: sumOf(used, perMs),
-    holdMs: used.length === 0 ? 0 : Math.min(...used.map((each) => each.holdMs)),
-  };
-}
-
-/** How many calls go through in a millisecond while all permits are used; 0 where no call has ended yet. */
-function perMs({ bound, meanMs, meanCost, refillPerS }: ThrottleView): number {
-  if (meanMs === undefined || bound < 1) return 0;
-  const byLimit = bound / Math.max(1, meanMs);
-  const byBucket = refillPerS && meanCost ? refillPerS / 1_000 / meanCost : Infinity;
-  return Math.min(byLimit, byBucket);
-}
-
-function sumOf(views: readonly ThrottleView[], of: (view: ThrottleView) => number): number {
-  return views.reduce((sum, view) => sum + of(view), 0);
-}
-
-// Pods come and go, and a name that was looked at is looked at again; but enqueueing must stay as cheap
-// as it is.
-const recheckMs = 60_000;
-const maxNames = 1_000;
 
 /**
- * Looks, beside what is enqueued, whether a pod that is up works on such tasks. A slip in a name would
- * otherwise show only by nothing happening.
+ * Checks, after an enqueue, whether a live pod handles such tasks. Otherwise a typo in a name would
+ * show only by nothing happening.
  */
 export function createNoWorkerCheck({
   database,
@@ -342,7 +231,7 @@ export function createNoWorkerCheck({
     for (const name of checked) checkedMs.set(name, nowMs);
     void readNoWorker(database, checked).then(
       (found) => found.forEach(onNoWorker),
-      // The store is away, which the caller of enqueue is told of anyway.
+      // The store is unavailable, which the caller of enqueue learns anyway.
       () => checked.forEach((name) => checkedMs.delete(name)),
     );
   };
@@ -352,16 +241,36 @@ export function noWorkerWarning(name: string): string {
   return `no pod that is up works on "${name}": its tasks wait until one does`;
 }
 
-// It is asked about a wait that took too long already.
-const reasonTimeoutMs = 1_000;
-
-/** Why a task hasn't ended, as far as the store says so in time; undefined where it doesn't. */
+/** Why a task has not ended; undefined if the store does not answer in time. */
 export async function whyOpen(
   { database, clock, workers }: { database: Database; clock: Clock; workers: Workers },
   taskId: string,
 ): Promise<string | undefined> {
   const reason = readReason({ database, workers }, taskId, clock.now()).catch(() => undefined);
   return settledWithin(clock, reasonTimeoutMs, reason);
+}
+
+/** The flows that a pod handles and their versions, for its metadata. */
+export function flowsOf(handlers: Iterable<TaskHandler>): Record<string, number> {
+  const found: Record<string, number> = {};
+  for (const { name, flow } of handlers) if (flow) found[name] = flow.version;
+  return found;
+}
+
+/** The throttles of a pod's handlers, for its metadata. */
+export function throttlesOf(handlers: Iterable<TaskHandler>): Record<string, ThrottleOfName> {
+  const found: Record<string, ThrottleOfName> = {};
+  for (const { name, throttle } of handlers) {
+    // The state of a local throttle is known only to its pod.
+    if (!throttle || throttle.declared.settings.mode === "local") continue;
+    const { declared, key, priority } = throttle;
+    found[name] = {
+      name: declared.name,
+      key: typeof key === "string" ? key : null,
+      ...(priority && { priority }),
+    };
+  }
+  return found;
 }
 
 async function readReason(
@@ -393,5 +302,105 @@ function reasonOf(task: Task, nowMs: number): string | undefined {
           `the throttle ${task.throttledBy.name} has no permit, and ${task.throttledBy.ahead} wait before it`,
         ]),
   ];
-  return reasons.length === 0 ? "it waits for a pod that has room" : reasons.join(", and ");
+  return reasons.length === 0 ? "it waits for a pod with free capacity" : reasons.join(", and ");
+}
+
+async function readCoverage(database: Database): Promise<WorkerCoverage> {
+  const names = new Map<string, number>();
+  const throttles = new Map<string, ThrottleOfName>();
+  let allSay = true;
+  for (const row of await database.read(livePods())) {
+    const metadata = parse(row["metadata"]);
+    const versions = (metadata["flows"] ?? {}) as Readonly<Record<string, unknown>>;
+    if (!Array.isArray(metadata["names"])) allSay = false;
+    else for (const name of metadata["names"].map(String)) raise(names, name, versions[name]);
+    const of = (metadata["throttles"] ?? {}) as Readonly<Record<string, ThrottleOfName>>;
+    for (const [name, throttle] of Object.entries(of)) throttles.set(name, throttle);
+  }
+  return { names: allSay ? names : undefined, throttles };
+}
+
+/** A pod without a version accepts any version of the name. */
+function raise(names: Map<string, number>, name: string, declared: unknown): void {
+  const version = typeof declared === "number" ? declared : Number.POSITIVE_INFINITY;
+  names.set(name, Math.max(names.get(name) ?? 0, version));
+}
+
+/** True if a live pod can take it: a run needs its version or a later one. */
+function isCovered({ names }: WorkerCoverage, name: string, version: number | null): boolean {
+  return names === undefined || (names.get(name) ?? -1) >= (version ?? 0);
+}
+
+function blockersOf(works: WorkerCoverage, pauses: readonly Row[]): Blockers {
+  const paused = new Set(pauses.map((row) => row["name"] as string));
+  return {
+    noWorker: (name, version) => !isCovered(works, name, version),
+    paused: (name) => paused.has(name) || paused.has(allNames),
+  };
+}
+
+function parse(metadata: string): Readonly<Record<string, unknown>> {
+  try {
+    return JSON.parse(metadata) as Record<string, unknown>;
+  } catch {
+    return {};
+  }
+}
+
+/** The claimable tasks of a queue, each with its position from 1 on. */
+type QueuePositions = ReadonlyMap<string, number>;
+
+async function readPositions(
+  database: Database,
+  names: readonly RankedName[],
+): Promise<QueuePositions> {
+  if (names.length === 0) return new Map();
+  const found = await database.read(tasksInClaimOrder(names, maxDepthCount));
+  return new Map(found.map((row, at) => [row["task_id"] as string, at + 1]));
+}
+
+const queueKey = ({ name, key }: ThrottleOfName): string => JSON.stringify([name, key]);
+
+const rankOf = ({ priority = "batch" }: ThrottleOfName): number => priorities.indexOf(priority);
+
+type ThrottleQueue = Pick<HeldByThrottle, "name" | "key" | "limit" | "inFlight"> & {
+  /** What waits but is not among the claimable tasks. It is ahead of those. */
+  readonly before: number;
+  /** How many calls pass per millisecond; 0 if that is unknown. */
+  readonly perMs: number;
+  readonly holdMs: number;
+};
+
+async function readThrottleQueue(
+  database: Database,
+  { name, key }: ThrottleOfName,
+): Promise<ThrottleQueue | undefined> {
+  const views =
+    key === null
+      ? await readThrottles(database, { after: { name, key: "" }, name })
+      : [await readThrottle(database, { name, key })].filter((each) => each !== undefined);
+  if (sumOf(views, (each) => each.waiting) === 0) return undefined;
+  const used = views.filter(({ inFlight, waiting }) => inFlight + waiting > 0);
+  return {
+    name,
+    key,
+    limit: sumOf(views, (each) => each.bound),
+    inFlight: sumOf(views, (each) => each.inFlight),
+    // If the key depends on the input, waiting tasks were claimed and deferred, each by one pod.
+    before: sumOf(views, (each) => (key === null ? each.waiting : each.callsWaiting)),
+    perMs: sumOf(used, perMs),
+    holdMs: used.length === 0 ? 0 : Math.min(...used.map((each) => each.holdMs)),
+  };
+}
+
+/** How many calls pass per millisecond while all permits are used; 0 if no call has ended yet. */
+function perMs({ bound, meanMs, meanCost, refillPerS }: ThrottleView): number {
+  if (meanMs === undefined || bound < 1) return 0;
+  const byLimit = bound / Math.max(1, meanMs);
+  const byBucket = refillPerS && meanCost ? refillPerS / 1_000 / meanCost : Infinity;
+  return Math.min(byLimit, byBucket);
+}
+
+function sumOf(views: readonly ThrottleView[], of: (view: ThrottleView) => number): number {
+  return views.reduce((sum, view) => sum + of(view), 0);
 }

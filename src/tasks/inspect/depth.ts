@@ -4,8 +4,9 @@ import { maxDepthCount, namesWaiting, otherDepths, readyDepth } from "../sql/ins
 import { allNames, listPauses } from "../sql/limits.ts";
 
 /**
- * Where a task stands: it can be claimed, waits for its time, for other tasks or for room of its key,
- * must run alone, runs, or has failed. What has ended otherwise isn't counted: there may be millions.
+ * The state of a task: ready to claim, delayed, waiting for dependencies, blocked by its key's
+ * limit, required to run alone, running, or failed. Other outcomes are not counted: there may be
+ * millions.
  */
 export type DepthState =
   | "ready"
@@ -17,16 +18,16 @@ export type DepthState =
   | "failed";
 
 export type NameDepth = Readonly<Record<DepthState, number>> & {
-  /** How long the task that has been due for longest has waited; 0 where none is due. */
+  /** How long the task that has been due the longest has waited; 0 if none is due. */
   readonly oldestMs: number;
-  /** Whether nobody claims any, because the name or everything is paused. */
+  /** True if no pod claims any, because this name or all names are paused. */
   readonly paused: boolean;
 };
 
-/** How many tasks there are of each name. No number is counted beyond `depthLimit`. */
+/** How many tasks there are of each name. No number is counted beyond `maxDepthCount`. */
 export type Depth = ReadonlyMap<string, NameDepth>;
 
-/** Looks at the ends of indexes only, so that it costs the same in a table of any size. */
+/** Reads only the ends of indexes, so the cost does not depend on the table's size. */
 export async function readDepth(database: Database): Promise<Depth> {
   const [names, others, pauses] = await Promise.all([
     database.read(namesWaiting()),

@@ -16,32 +16,32 @@ export type WaitOptions = {
 
 export type WaitForParts = { database: Database; clock: Clock; workers: Workers };
 
-/** Whether it was seen to be there a moment ago. */
+/** Whether the caller knows that the task exists. */
 type Known = { seen?: boolean };
 
 type Waiter = {
-  /** Whether it was there, so that it is gone once it isn't. */
+  /** True once the task was found, so that it is gone when it is missing later. */
   seen: boolean;
-  /** When its absence is taken to mean that there is no such task. */
+  /** Until then, a missing task may still be committed. */
   readonly untilMs: number;
   resolve: (task: Task) => void;
   reject: (error: unknown) => void;
 };
 
-// A hint of the store shortens the wait, but one may get lost, and some stores give none of what has
-// ended. So it looks again soon at first, then less and less often.
+// A notification shortens the wait, but it may get lost, and some stores send none for ended tasks.
+// So poll soon at first, then less and less often.
 const firstPollMs = 20;
 const pollMs = 500;
 const pollGapMs = 5;
-// A task that is in a transaction of the caller's can't be seen until that commits.
+// A task in a caller's transaction cannot be read until that commits.
 const unseenMs = 60_000;
 
-/** Waits for tasks to finish: one question to the store for all that are waited for. */
+/** Waits for tasks to finish, with one read for all that are waited for. */
 export function createWaitFor({ database, clock, workers }: WaitForParts) {
   const waiters = new Map<string, Set<Waiter>>();
-  /** Those to look at now: what is new, and what has ended in this process. */
+  /** Tasks to read now: new ones, and ones that ended in this process. */
   let pollNow = new Set<string>();
-  /** When to look at all of them. */
+  /** When to read all of them. */
   let allAtMs = Infinity;
   let armedMs = Infinity;
   let stopTimer: (() => void) | undefined;
@@ -59,7 +59,9 @@ export function createWaitFor({ database, clock, workers }: WaitForParts) {
     arm();
   };
 
-  /** Whatever comes while a look is under way is for the next one: that look may have come too early for it. */
+  /**
+   * What arrives during a poll waits for the next one, because the read in progress may miss it.
+   */
   const arm = () => {
     if (closed || polling || waiters.size === 0) return;
     const nowMs = clock.monotonic();
@@ -76,13 +78,13 @@ export function createWaitFor({ database, clock, workers }: WaitForParts) {
   const poll = async (): Promise<void> => {
     polling = true;
     const isForAll = clock.monotonic() >= allAtMs;
-    const asked = isForAll ? [...waiters.keys()] : [...pollNow].filter((id) => waiters.has(id));
+    const taskIds = isForAll ? [...waiters.keys()] : [...pollNow].filter((id) => waiters.has(id));
     pollNow = new Set();
     if (isForAll) allAtMs = Infinity;
     try {
-      await readEnded(asked);
+      await readEnded(taskIds);
     } catch {
-      // The store is away for a moment; the next look will tell.
+      // The store is unavailable; the next poll reads again.
     }
     polling = false;
     if (waiters.size === 0) {
@@ -98,18 +100,18 @@ export function createWaitFor({ database, clock, workers }: WaitForParts) {
     arm();
   };
 
-  const readEnded = async (asked: readonly string[]): Promise<void> => {
-    if (asked.length === 0) return;
+  const readEnded = async (taskIds: readonly string[]): Promise<void> => {
+    if (taskIds.length === 0) return;
     const states = new Map(
-      (await database.read(readTaskStates(asked))).map((row) => [row["task_id"], row["status"]]),
+      (await database.read(readTaskStates(taskIds))).map((row) => [row["task_id"], row["status"]]),
     );
     const ended: string[] = [];
-    for (const taskId of asked) {
+    for (const taskId of taskIds) {
       const exists = states.has(taskId);
       if (exists && !isOpen(states.get(taskId))) ended.push(taskId);
       else noteSeen(taskId, exists);
     }
-    // Payloads and results may be large, so only those that somebody gets are read.
+    // Payloads and results may be large, so only ended tasks are read in full.
     if (ended.length === 0) return;
     for (const task of await toTasks(database, await database.read(getTasks(ended)))) {
       for (const waiter of waiters.get(task.taskId) ?? []) waiter.resolve(task);
@@ -136,7 +138,7 @@ export function createWaitFor({ database, clock, workers }: WaitForParts) {
   ): Promise<Task> =>
     new Promise((resolve, reject) => {
       if (closed) return reject(new FlotillaError("closed", "the connection was closed"));
-      if (signal?.aborted) return reject(new FlotillaError("cancelled", "the wait was cut short"));
+      if (signal?.aborted) return reject(new FlotillaError("cancelled", "the wait was aborted"));
       const done = () => {
         stopTimeout?.();
         signal?.removeEventListener("abort", onAbort);
@@ -149,14 +151,14 @@ export function createWaitFor({ database, clock, workers }: WaitForParts) {
         resolve: (task) => (done(), resolve(task)),
         reject: (error) => (done(), reject(error as Error)),
       };
-      const onAbort = () => waiter.reject(new FlotillaError("cancelled", "the wait was cut short"));
+      const onAbort = () => waiter.reject(new FlotillaError("cancelled", "the wait was aborted"));
       const stopTimeout =
         timeoutMs === undefined
           ? undefined
           : clock.after(timeoutMs, () => void timedOut(waiter, taskId, timeoutMs));
       signal?.addEventListener("abort", onAbort, { once: true });
       waiters.set(taskId, (waiters.get(taskId) ?? new Set()).add(waiter));
-      // What this process has stored itself it is told of by whoever has.
+      // Commits of this process call `ended`.
       unsubscribe ??= database.subscribe((whose) => {
         if (whose !== "own") pollAll(pollGapMs);
       });
@@ -184,6 +186,18 @@ export function createWaitFor({ database, clock, workers }: WaitForParts) {
   };
 }
 
+/** The result of a completed task; throws the error of any other. */
+export function resultOf(task: Task): Json {
+  const what = `${task.flowVersion === null ? "task" : "run"} ${task.taskId} (${task.name})`;
+  if (task.status === "completed") return task.result;
+  if (task.status === "failed") {
+    const message = `${what} failed: ${task.error.message}`;
+    throw new FlotillaError("task_failed", message, { details: { ...task.error } });
+  }
+  const reason = task.status === "cancelled" && task.flowVersion !== null && task.error?.message;
+  throw new FlotillaError("cancelled", `${what} was cancelled${reason ? `: ${reason}` : ""}`);
+}
+
 function neverSeen(taskId: string): FlotillaError {
   return new FlotillaError(
     "not_found",
@@ -198,16 +212,4 @@ function gone(taskId: string): FlotillaError {
 
 function isOpen(status: unknown): boolean {
   return status === "pending" || status === "claimed";
-}
-
-/** The result of a task that has completed; throws what went wrong where it hasn't. */
-export function resultOf(task: Task): Json {
-  const what = `${task.flowVersion === null ? "task" : "run"} ${task.taskId} (${task.name})`;
-  if (task.status === "completed") return task.result;
-  if (task.status === "failed") {
-    const message = `${what} failed: ${task.error.message}`;
-    throw new FlotillaError("task_failed", message, { details: { ...task.error } });
-  }
-  const reason = task.status === "cancelled" && task.flowVersion !== null && task.error?.message;
-  throw new FlotillaError("cancelled", `${what} was cancelled${reason ? `: ${reason}` : ""}`);
 }

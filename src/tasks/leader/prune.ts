@@ -5,29 +5,42 @@ import { readTaskStates } from "../sql/finish.ts";
 import { deleteFinished, sweep } from "../sql/recover.ts";
 
 export type PruneOptions = {
-  /** Only tasks that ended so long ago: a minute at least, since some may still be asked for. */
+  /**
+   * Only tasks that ended this long ago. At least a minute, because callers may still wait for
+   * them.
+   */
   olderThanMs: number;
-  /** Only tasks that ended so. Default: however they ended. */
+  /** Only tasks with this outcome. Default: any outcome. */
   status?: keyof Retention;
   signal?: AbortSignal;
-  /** Told after every part of the table. */
+  /** Called after each part of the table. */
   onProgress?: (pruned: Pruned) => void;
 };
 
 export type Pruned = {
-  /** Tasks that were deleted. */
+  /** How many tasks were deleted. */
   readonly deleted: number;
-  /** Tasks that were looked at. */
+  /** How many tasks were scanned. */
   readonly seen: number;
+};
+
+/** How long tasks are kept after they ended, in milliseconds, by outcome. */
+export type Retention = {
+  readonly completed: number;
+  readonly failed: number;
+  readonly cancelled: number;
 };
 
 const outcomes = ["completed", "failed", "cancelled"] as const;
 const pageTasks = 10_000;
 const deleteTogether = 500;
-// Nothing is as old as this.
+// No task is as old as this.
 const neverMs = 1e15;
+const defaultRetentionMs = 7 * dayMs;
+// Callers may still read how a task ended, or be about to wait for it.
+const retentionRange = { min: 60_000, max: 3_650 * dayMs };
 
-/** Deletes finished tasks now, as the leader does by and by. What somebody still waits for stays. */
+/** Deletes finished tasks now, as the leader does gradually. Tasks with open dependents stay. */
 export async function prune(database: Database, options: PruneOptions): Promise<Pruned> {
   checkOptions("prune", options, ["olderThanMs", "status", "signal", "onProgress"]);
   const { olderThanMs, status, signal, onProgress } = options;
@@ -58,17 +71,6 @@ export async function prune(database: Database, options: PruneOptions): Promise<
   }
 }
 
-/** How long tasks are kept once they have ended, in milliseconds, by how they ended. */
-export type Retention = {
-  readonly completed: number;
-  readonly failed: number;
-  readonly cancelled: number;
-};
-
-const defaultRetentionMs = 7 * dayMs;
-// Somebody may still ask how a task ended, or be about to wait for it.
-const retentionRange = { min: 60_000, max: 3_650 * dayMs };
-
 /** One number for all outcomes, or a number for some and the default for the others. */
 export function retentionOf(given: number | Partial<Retention> = {}): Retention {
   if (typeof given !== "object" || given === null) {
@@ -88,7 +90,7 @@ export function retentionOf(given: number | Partial<Retention> = {}): Retention 
   };
 }
 
-/** The outcome that is kept the shortest says how soon there is something to delete again. */
+/** The shortest retention decides how soon there is something to delete again. */
 export function shortestMs({ completed, failed, cancelled }: Retention): number {
   return Math.min(completed, failed, cancelled);
 }

@@ -32,13 +32,15 @@ export type LeaderOptions = {
   podId: string;
   database: Database;
   limits: LivenessLimits;
-  /** Makes the ids of what follows failures. */
+  /** Makes the ids of tasks that follow failures. */
   ids: Ids;
-  /** Finished tasks are deleted after this long, by how they ended. Default 7 days. */
+  /** How long finished tasks are kept, by outcome. Default 7 days. */
   retentionMs?: number | Partial<Retention>;
-  /** Told how many tasks were given back, and how long the pods of the first ones had been silent. */
+  /**
+   * Called with the number of recovered tasks, and how long each newly silent pod had been silent.
+   */
   onRecovered?: (tasks: number, silencesMs: readonly number[]) => void;
-  /** Told where tasks that waited for room can go on. */
+  /** Called when blocked tasks were unblocked. */
   onFreed?: () => void;
   log?: Logger;
 };
@@ -46,20 +48,20 @@ export type LeaderOptions = {
 type Dying = Orphan & { readonly deaths: number };
 
 const recoverLimit = 500;
-// A pass visits ten thousand tasks. If it could delete only as many as one write should, a store that
-// is busier than that would grow for ever.
+// A pass scans ten thousand tasks and deletes in several writes. With one write per pass, a busy
+// store would grow forever.
 const sweepLimit = 10_000;
-// Between two walks it rests: what is kept for hours needn't be looked for every second.
+// Pause between two walks: tasks that are kept for hours need not be scanned every second.
 const restPasses = 60;
 const restPerMs = 60_000;
 const deleteLimit = 500;
 const downPodsKeptMs = 24 * 60 * 60_000;
-// Ids sort by age, so a page a pass walks the whole table again and again at little cost.
+// Ids sort by age, so one page per pass walks the whole table repeatedly at little cost.
 const beforeAll = "";
 
 /**
- * The leader's work, once per beat: mark silent pods down, give their tasks back, prune. It never
- * assigns work. Each write carries its own condition, so two leaders do what one would.
+ * The leader's work, once per heartbeat: mark silent pods down, recover their tasks, unblock,
+ * prune. It never assigns tasks. Each write carries its own condition, so two leaders do no harm.
  */
 export function createLeader(options: LeaderOptions) {
   const { podId, database, limits, ids, onRecovered = () => {}, log = silentLogger } = options;
@@ -78,7 +80,7 @@ export function createLeader(options: LeaderOptions) {
     return tables[1 + following.length]!;
   };
 
-  /** Somebody may hold a task that waits for one of them: then the others needn't wait for that one. */
+  /** If another transaction holds a dependent of one task, the others are recovered one by one. */
   const giveBack = async (orphans: readonly Dying[]): Promise<readonly Row[]> => {
     try {
       return await giveBackTogether(orphans);
@@ -133,7 +135,7 @@ export function createLeader(options: LeaderOptions) {
     }
   };
 
-  /** Deletes what is old among the next tasks of the walk. */
+  /** Deletes expired tasks on the next page of the walk. */
   const prune = async (): Promise<void> => {
     if (resting > 0) {
       resting--;
@@ -151,18 +153,21 @@ export function createLeader(options: LeaderOptions) {
     await database.write([prunePods(downPodsKeptMs)]);
   };
 
-  /** Somebody may hold a limit: that keeps neither old tasks nor this pod's leading. */
+  /**
+   * Another transaction may hold a limit's row. That must stop neither pruning nor this pod's
+   * leadership.
+   */
   const unblock = async (): Promise<void> => {
     try {
       if ((await unblocker.pass()) > 0) onFreed();
     } catch (error) {
       if (!hasCode(error, "store_busy")) throw error;
-      log.warn({ pod: podId, error: messageOf(error) }, "looking for room didn't come to its end");
+      log.warn({ pod: podId, error: messageOf(error) }, "unblocking tasks failed");
     }
   };
 
   return {
-    /** Does one pass if this pod leads. Gives whether it did. */
+    /** Runs one pass if this pod leads. Returns whether it did. */
     async pass(liveness: Liveness): Promise<boolean> {
       if (leaderOf(liveness, limits, podId) !== podId) return false;
       try {
@@ -176,20 +181,20 @@ export function createLeader(options: LeaderOptions) {
         await database.write([finishPass(podId)]);
         return true;
       } catch (error) {
-        // The next beat brings the next pass, and nothing here is left half done.
-        log.warn({ pod: podId, error: messageOf(error) }, "a recovery pass failed");
+        // The next heartbeat starts the next pass, and nothing here is left half done.
+        log.warn({ pod: podId, error: messageOf(error) }, "recovery pass failed");
         return false;
       }
     },
   };
 }
 
-/** Which tasks have something that follows their failure, as pods have said of themselves. */
+/** The names with follow-ups, by pod, from the pods' metadata. */
 type FollowUpNames = ReadonlyMap<string, readonly string[]>;
 
 /**
- * Whether something follows where this task is failed by recovery. The pod that ran it knew its
- * handler, so its word counts; where that pod is forgotten, any other's does.
+ * True if a task that recovery fails has a follow-up. The pod that ran it knew its handler, so its
+ * metadata decides; if that pod is forgotten, any other pod's does.
  */
 function hasFollowUp(name: string, podId: string, byPod: FollowUpNames): boolean {
   const names = byPod.get(podId);
@@ -198,8 +203,8 @@ function hasFollowUp(name: string, podId: string, byPod: FollowUpNames): boolean
 }
 
 /**
- * The statements that store what follows the tasks which this recovery fails, because pods have died
- * under them too often. Hardly ever any: then nothing is asked.
+ * The statements that store the follow-ups of tasks that this recovery fails, because too many pods
+ * died under them. Usually there are none, and then nothing is read.
  */
 async function followUpPoisoned(
   database: Database,
@@ -225,7 +230,7 @@ function followUpsByPod(rows: readonly Row[]): FollowUpNames {
   const byPod = new Map<string, readonly string[]>();
   for (const row of rows) {
     const { followUps } = JSON.parse(row["metadata"]) as { followUps?: unknown };
-    // A pod of an older release says nothing, and neither does somebody's own that only claims.
+    // Pods of an older release and claimers have no such metadata.
     if (Array.isArray(followUps)) byPod.set(row["pod_id"], followUps as string[]);
   }
   return byPod;

@@ -13,39 +13,70 @@ import type { AttemptParts } from "./context.ts";
 import type { WorkerEvent } from "./events.ts";
 import type { TaskProgress } from "./progress.ts";
 
-/** Why a running attempt was told to stop. */
+/** Why a running attempt is stopped. */
 export type StopReason = "timeout" | "cancel" | "shutdown" | "claim_lost";
 
-/** One attempt under way on this pod. */
+/** One attempt in progress on this pod. */
 export type TaskAttempt = {
   readonly claim: Claim;
   readonly handler: TaskHandler;
-  /** When what runs now has begun: the attempt, or the transition of a run. */
+  /** When the current work began: the attempt, or the transition of a run. */
   startedMs: number;
-  /** How long that may take. */
+  /** The timeout of that work. */
   timeoutMs: number;
-  /** When the worker must look at it again: its timeout, then the end of its grace. */
+  /** When the worker must act on it next: at its timeout, then at the end of its grace. */
   actAtMs: number;
-  /** The `wake` last seen, which a later decision must not miss. */
+  /** The last `wake` read, which a later decision must not miss. */
   wake: number;
-  /** How often whoever drives a run has written it. 0 for a task. */
+  /** How often the driver has written this run. 0 for a task. */
   runSeq: number;
   stopReason: StopReason | undefined;
-  /** Set once, when the worker has taken its ending; a handler that settles later changes nothing. */
+  /**
+   * Set once, when the worker has accepted the outcome; a handler that settles later changes
+   * nothing.
+   */
   ended: boolean;
-  /** Set once the handler has asked to complete it in a transaction of its own. */
+  /** Set once the handler has called `complete` with a transaction of its own. */
   completing: boolean;
   controller: AbortController | undefined;
-  /** Whether whoever drives a run knows that it was asked to cancel, and needn't be told again. */
+  /** True once the driver of a run knows of its cancel, so that it is reported only once. */
   cancelSeen: boolean;
-  /** Told that what was to stop didn't within its grace. Only where somebody else ends the attempt. */
+  /**
+   * Called when the work did not stop within its grace. Only set where the flow's driver ends the
+   * attempt.
+   */
   abandon: (() => void) | undefined;
-  /** Only where the program traces. */
+  /** Only set when the program traces. */
   span: AttemptSpan | undefined;
-  /** Only where its name is throttled. */
+  /** Only set when its name is throttled. */
   throttled: Throttled | undefined;
 };
 
+/** What a pod provides to the driver of a flow's runs. */
+export type DriverHost = AttemptParts & {
+  clock: Clock;
+  random: Random;
+  ids: Ids;
+  finishWriter: Pick<FinishWriter, "put">;
+  progress: Pick<TaskProgress, "forget" | "isUnsaved" | "leave">;
+  /** Aborts when there is no more time to wait for the store. */
+  signal: AbortSignal;
+  /** True when the pod stops, so that a stored run is released instead of continued. */
+  stopping: () => boolean;
+  /** Must be called when the attempt's `actAtMs` has changed. */
+  watch: (atMs: number) => void;
+  onEvent: (event: WorkerEvent) => void;
+};
+
+/** A run was driven as far as possible and its state is stored, or could not be stored. */
+export type DriveResult =
+  | ({ readonly type: "driven" } & FinishedAttempt)
+  | { readonly type: "not_stored"; readonly error: unknown };
+
+/** Drives a claimed run from transition to transition. Never rejects. */
+export type FlowDriver = (attempt: TaskAttempt, parts: DriverHost) => Promise<DriveResult>;
+
+/** Creates the attempt of a claim. */
 export function startAttempt(claim: Claim, handler: TaskHandler, nowMs: number): TaskAttempt {
   return {
     claim,
@@ -66,15 +97,16 @@ export function startAttempt(claim: Claim, handler: TaskHandler, nowMs: number):
   };
 }
 
-/** Tells the handler to stop. The first reason is the one that counts. */
+/** Aborts the handler's signal. The first reason counts. */
 export function stopAttempt(attempt: TaskAttempt, reason: StopReason): void {
   if (attempt.stopReason !== undefined) return;
   attempt.stopReason = reason;
   attempt.controller?.abort(stopError(attempt));
 }
 
-export function stopError({ claim, timeoutMs, stopReason: stopped }: TaskAttempt): FlotillaError {
-  switch (stopped) {
+/** The error that an attempt's signal aborts with. */
+export function stopError({ claim, timeoutMs, stopReason }: TaskAttempt): FlotillaError {
+  switch (stopReason) {
     case "timeout":
       return new FlotillaError("timeout", `the attempt took longer than ${timeoutMs} ms`);
     case "claim_lost":
@@ -87,7 +119,7 @@ export function stopError({ claim, timeoutMs, stopReason: stopped }: TaskAttempt
   }
 }
 
-/** The signal of what runs. Most never ask for it, so it is made when somebody does. */
+/** The signal of an attempt. Most handlers never read it, so it is created on demand. */
 export function signalOf(attempt: TaskAttempt): AbortSignal {
   if (!attempt.controller) {
     attempt.controller = new AbortController();
@@ -96,7 +128,7 @@ export function signalOf(attempt: TaskAttempt): AbortSignal {
   return attempt.controller.signal;
 }
 
-/** What it means that a handler threw, or never settled, after it was told to stop. */
+/** The outcome when a handler threw, or never settled after it was stopped. */
 export function outcomeOfThrown(attempt: TaskAttempt, thrown: unknown): AttemptOutcome {
   switch (attempt.stopReason) {
     case "timeout":
@@ -111,7 +143,7 @@ export function outcomeOfThrown(attempt: TaskAttempt, thrown: unknown): AttemptO
   }
 }
 
-/** What every line of the log says of whom it is about: a task, or a run as it was claimed. */
+/** The log fields that identify a task, or a run as it was claimed. */
 export function taskFields({ claim, span, handler }: TaskAttempt, podId: string) {
   const traceId = traceIdOf(span, claim.trace);
   const { flow } = handler;
@@ -130,27 +162,3 @@ export function taskFields({ claim, span, handler }: TaskAttempt, podId: string)
     ...(traceId !== undefined && { trace_id: traceId }),
   };
 }
-
-/** What a pod gives whoever drives the runs of a flow. */
-export type DriverHost = AttemptParts & {
-  clock: Clock;
-  random: Random;
-  ids: Ids;
-  finishWriter: Pick<FinishWriter, "put">;
-  progress: Pick<TaskProgress, "forget" | "isUnsaved" | "leave">;
-  /** Fires when there is no more time to wait for the store. */
-  signal: AbortSignal;
-  /** Whether the pod stops, so that what has been stored is given back instead of going on. */
-  stopping: () => boolean;
-  /** The run's `actAtMs` is another now. */
-  watch: (atMs: number) => void;
-  onEvent: (event: WorkerEvent) => void;
-};
-
-/** A run was driven as far as it went, and what it is now is stored; or that couldn't be. */
-export type DriveResult =
-  | ({ readonly type: "driven" } & FinishedAttempt)
-  | { readonly type: "not_stored"; readonly error: unknown };
-
-/** Runs a claimed run from transition to transition. Never rejects. */
-export type FlowDriver = (attempt: TaskAttempt, parts: DriverHost) => Promise<DriveResult>;

@@ -19,11 +19,19 @@ export type AttemptParts = {
   podId: string;
   maxResultBytes: number;
   middleware: readonly Middleware[];
-  /** The pod's own, where it has some. */
+  /** The pod's own registry, if it has one. */
   throttles?: ThrottleRegistry | undefined;
 };
 
-/** What a handler gets of an attempt. */
+/** A typed value that middleware passes to inner middleware and the handler. */
+export type ContextValue<Value> = {
+  /** Sets the value for this attempt. */
+  set(context: TaskContext<unknown>, value: Value): void;
+  /** Returns the value of this attempt. Throws if no middleware has set it. */
+  get(context: TaskContext<unknown>): Value;
+};
+
+/** Creates the context that a handler is called with. */
 export function createContext(
   attempt: TaskAttempt,
   input: unknown,
@@ -33,9 +41,45 @@ export function createContext(
 }
 
 /**
- * Most handlers look at their input alone, and to make the rest would cost more than a short task. So
- * it is made when it is asked for, by getters that all contexts share. What they give needs no `this`,
- * because handlers take contexts apart.
+ * Declares a value that middleware sets and handlers get. It is kept beside the context, so that
+ * its type needs no global declaration and two libraries cannot collide on a name.
+ */
+export function contextValue<Value>(name: string): ContextValue<Value> {
+  const values = new WeakMap<TaskContext<unknown>, { value: Value }>();
+  return {
+    set: (context, value) => void values.set(context, { value }),
+    get(context) {
+      const found = values.get(context);
+      if (found) return found.value;
+      throw new FlotillaError(
+        "invalid_middleware",
+        `no middleware has set \`${name}\` for the task "${context.name}": is it in \`middleware\` of the config?`,
+      );
+    },
+  };
+}
+
+/** Checks and serialises a result. Synchronous unless the schema is asynchronous. */
+export function resultText(
+  { claim, handler }: TaskAttempt,
+  result: unknown,
+  maxBytes: number,
+): string | Promise<string> {
+  const what = `the result of "${claim.name}"`;
+  const encode = (value: unknown) => encodeJson(what, value, { maxBytes });
+  const checked = check(handler.output, result, what, "invalid_output");
+  return checked instanceof Promise ? checked.then(encode) : encode(checked);
+}
+
+export function notCommitted(name: string): FlotillaError {
+  const message = `the handler of "${name}" called \`complete\`, but its transaction wasn't committed`;
+  return new FlotillaError("not_committed", message);
+}
+
+/**
+ * Most handlers read only their input, and building the rest would cost more than a short task. So
+ * shared getters build it on demand. The functions they return need no `this`, because handlers
+ * destructure contexts.
  */
 class AttemptContext implements TaskContext<unknown> {
   readonly input: unknown;
@@ -96,36 +140,9 @@ class AttemptContext implements TaskContext<unknown> {
   }
 }
 
-/** Something that middleware gives to what runs inside of it, with a type. */
-export type ContextValue<Value> = {
-  /** Gives it to this run. */
-  set(context: TaskContext<unknown>, value: Value): void;
-  /** What this run was given. Throws where no middleware has set it. */
-  get(context: TaskContext<unknown>): Value;
-};
-
 /**
- * Names a value that middleware sets and handlers get. Kept beside the context and not in it, so that
- * its type needs no declaration for the whole program, and two libraries can't take the same name.
- */
-export function contextValue<Value>(name: string): ContextValue<Value> {
-  const values = new WeakMap<TaskContext<unknown>, { value: Value }>();
-  return {
-    set: (context, value) => void values.set(context, { value }),
-    get(context) {
-      const found = values.get(context);
-      if (found) return found.value;
-      throw new FlotillaError(
-        "invalid_middleware",
-        `no middleware has set \`${name}\` for the task "${context.name}": is it in \`middleware\` of the config?`,
-      );
-    },
-  };
-}
-
-/**
- * Completes a task in a transaction of its handler's. Whether that commits is for the handler, so
- * from here on only the row can say how the attempt ended.
+ * Completes a task within a transaction of its handler. The handler decides whether that commits,
+ * so from here on only the row shows how the attempt ended.
  */
 async function completeWithin<Result>(
   attempt: TaskAttempt,
@@ -141,7 +158,8 @@ async function completeWithin<Result>(
   const finish = completedFinish(claim, stored);
   const [changed] = claim.hasDependents ? [[]] : await transaction.write([finishTasks([finish])]);
   if (changed!.length > 0) return result;
-  // Others wait for it, or it is lost; they are woken when the caller commits.
+  // Either the task has dependents or its claim is lost. Dependents are woken when the caller
+  // commits.
   const awaited = [{ ...finish, awaited: true }];
   const statements = [finishTasks(awaited), ...wakeDependentsAfter(awaited)];
   const [finished] = await transaction.write(statements, { hint: true });
@@ -149,23 +167,9 @@ async function completeWithin<Result>(
   return result;
 }
 
-/** A result as it is stored, once it has been checked. Synchronous unless the schema isn't. */
-export function resultText(
-  { claim, handler }: TaskAttempt,
-  result: unknown,
-  maxBytes: number,
-): string | Promise<string> {
-  const what = `the result of "${claim.name}"`;
-  const encode = (value: unknown) => encodeJson(what, value, { maxBytes });
-  const checked = check(handler.output, result, what, "invalid_output");
-  return checked instanceof Promise ? checked.then(encode) : encode(checked);
-}
-
-export function notCommitted(name: string): FlotillaError {
-  const message = `the handler of "${name}" called \`complete\`, but its transaction wasn't committed`;
-  return new FlotillaError("not_committed", message);
-}
-
 function claimLost(taskId: string): FlotillaError {
-  return new FlotillaError("claim_lost", `task ${taskId} isn't this attempt's any more: roll back`);
+  return new FlotillaError(
+    "claim_lost",
+    `this attempt no longer holds task ${taskId}: roll back the transaction`,
+  );
 }

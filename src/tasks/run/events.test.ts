@@ -7,8 +7,8 @@ import { startAttempt } from "./attempt.ts";
 import { task } from "../task.ts";
 
 test.each([
-  [true, "a task that it waits for hasn't completed"],
-  [false, "an attempt failed"],
+  [true, "dependency did not complete"],
+  [false, "attempt failed"],
 ])("the log tells what waited in vain (%s) from what was tried", (doomed, said) => {
   const told: string[] = [];
   const log = { ...silentLogger, warn: (_: object, message: string) => void told.push(message) };

@@ -8,7 +8,7 @@ import type { Finish } from "../sql/finish.ts";
 import { isRefused } from "../claim/throttle.ts";
 import { endAttemptSpan } from "../trace.ts";
 
-/** What a worker tells those who count. */
+/** Events of a worker, for metrics. */
 export type WorkerEvent =
   | { readonly type: "claimed"; readonly tasks: number; readonly tookMs: number }
   | { readonly type: "claim_failed"; readonly code: string; readonly waitMs: number }
@@ -19,22 +19,22 @@ export type WorkerEvent =
       readonly tookMs: number;
     }
   | {
-      /** A transition or finalizer of a run was run, or waited, and what became of it is stored. */
+      /** A transition or finalizer of a run was executed or waited, and its outcome is stored. */
       readonly type: "transition";
       readonly flow: string;
       readonly transition: string;
       readonly outcome: TransitionOutcome;
       readonly tookMs: number;
     }
-  /** A run was written for the first time: it stands at a transition now. */
+  /** A run was written for the first time and is at its first transition. */
   | { readonly type: "run_begun"; readonly flow: string }
-  /** It can't be read, and people have to look at it. */
+  /** The run cannot be read, and an operator has to inspect it. */
   | { readonly type: "run_set_aside"; readonly flow: string; readonly reason: string }
   | {
       readonly type: "run_ended";
       readonly flow: string;
       readonly status: "completed" | "failed" | "cancelled";
-      /** Since it was started, by the store's clock. */
+      /** Since its start, by the store's clock. */
       readonly tookMs: number;
     };
 
@@ -44,9 +44,9 @@ export type TransitionOutcome =
   | "failed"
   | "cancelled"
   | "parked"
-  /** Given back as it was: the pod stops, or the store didn't say what it was asked. */
+  /** Released unchanged: the pod stops, or a read of the store failed. */
   | "interrupted"
-  /** Another pod has the run, and what this one did isn't stored. */
+  /** Another pod has the run, and this pod's outcome is not stored. */
   | "lost";
 
 export type TaskOutcome =
@@ -60,7 +60,7 @@ export type TaskOutcome =
 
 export type AttemptReports = ReturnType<typeof createAttemptReports>;
 
-/** Says what became of attempts and of claims: to those who count, in the trace, and in the log. */
+/** Reports attempts and claims: as events, in the trace, and in the log. */
 export function createAttemptReports(parts: {
   podId: string;
   clock: Clock;
@@ -77,25 +77,23 @@ export function createAttemptReports(parts: {
       if (outcome === "completed") return;
       const fields = { ...taskFields(attempt, podId), outcome };
       if (outcome === "released" && isRefused(attempt)) {
-        // Nothing was attempted, and under a full throttle there may be many of these.
-        log.debug(fields, "no permit for it yet");
+        // The handler was not called, and a full throttle causes many of these.
+        log.debug(fields, "task released: no throttle permit");
         return;
       }
-      if (outcome === "lost") log.warn(fields, "another pod has the task now; its result counts");
-      else if (finish.error === null) log.info(fields, "an attempt ended");
+      if (outcome === "lost") log.warn(fields, "claim lost: another pod has the task");
+      else if (finish.error === null) log.info(fields, "attempt ended");
       else {
         const { code, message } = JSON.parse(finish.error) as TaskError;
-        // What waited in vain was never attempted.
-        const what = task.doomed
-          ? "a task that it waits for hasn't completed"
-          : "an attempt failed";
+        // A task whose dependency failed was never attempted.
+        const what = task.doomed ? "dependency did not complete" : "attempt failed";
         log.warn({ ...fields, code, error: message }, what);
       }
     },
-    notStored(attempt: TaskAttempt, error: unknown, left: string): void {
+    notStored(attempt: TaskAttempt, error: unknown, leftTo: string): void {
       if (attempt.span) endAttemptSpan(attempt.span, "unknown", null);
-      const fields = { ...taskFields(attempt, podId), error: messageOf(error) };
-      log.error(fields, `how an attempt ended couldn't be stored; it is ${left}`);
+      const fields = { ...taskFields(attempt, podId), error: messageOf(error), leftTo };
+      log.error(fields, "attempt outcome could not be stored");
     },
     claimed(tasks: number, startedMs: number): void {
       onEvent({ type: "claimed", tasks, tookMs: clock.monotonic() - startedMs });
@@ -103,7 +101,7 @@ export function createAttemptReports(parts: {
     claimFailed(error: unknown, waitMs: number): void {
       const code = error instanceof FlotillaError ? error.code : "internal";
       onEvent({ type: "claim_failed", code, waitMs });
-      log.warn({ pod: podId, code, error: messageOf(error) }, "a claim failed; trying again");
+      log.warn({ pod: podId, code, error: messageOf(error) }, "claim failed, retrying");
     },
   };
 }

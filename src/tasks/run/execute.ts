@@ -11,8 +11,9 @@ import { inSpan, startAttemptSpan } from "../trace.ts";
 import { dependencyFailedOutcome } from "../dependencies.ts";
 
 /**
- * Runs the handler on a claimed task. Never throws or rejects: whatever happens is an ending. It is a
- * promise only where there is something to wait for, since that costs more than a short task.
+ * Runs the handler of a claimed task. Never throws or rejects: every result is an outcome. It
+ * returns a promise only if there is something to await, because a promise costs more than a short
+ * task.
  */
 export function executeAttempt(
   attempt: TaskAttempt,
@@ -43,6 +44,11 @@ export function executeAttempt(
   }
 }
 
+export function isThenable(value: unknown): value is PromiseLike<unknown> {
+  if (value === null || (typeof value !== "object" && typeof value !== "function")) return false;
+  return typeof (value as { then?: unknown }).then === "function";
+}
+
 async function outcomeLater(
   attempt: TaskAttempt,
   returned: unknown,
@@ -58,11 +64,6 @@ async function outcomeLater(
 
 function returnedOutcome(result: string): AttemptOutcome {
   return { type: "returned", result };
-}
-
-export function isThenable(value: unknown): value is PromiseLike<unknown> {
-  if (value === null || (typeof value !== "object" && typeof value !== "function")) return false;
-  return typeof (value as { then?: unknown }).then === "function";
 }
 
 function callHandler(attempt: TaskAttempt, input: unknown, parts: AttemptParts): unknown {

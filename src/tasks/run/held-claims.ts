@@ -14,15 +14,24 @@ type HeldClaimsParts = {
   log: Logger;
   pollMs: number;
   running: () => Iterable<TaskAttempt>;
-  /** The task that this pod empties itself for. */
+  /** The task that this pod drains for. */
   reserved: () => string | undefined;
   onPoll: () => void;
   interrupt: (attempt: TaskAttempt, reason: StopReason) => void;
-  /** Told where that task isn't meant for this pod any more. */
+  /** Called when that task is no longer reserved for this pod. */
   onTaken: (reserved: string) => void;
 };
 
-/** Makes up for hints that were lost: claims, and learns of cancels and of what went to other pods. */
+/** The stored state of the tasks that a pod runs and of the one that it drains for. */
+type HeldClaims = {
+  readonly stops: readonly { readonly attempt: TaskAttempt; readonly reason: StopReason }[];
+  /** True if the reserved task is still meant for this pod. */
+  readonly stillReserved: boolean;
+};
+
+/**
+ * Compensates for lost notifications: claims, and finds cancels and tasks that went to other pods.
+ */
 export function startPolling(parts: HeldClaimsParts): { stop(): void } {
   const { podId, database, clock, random, log, pollMs } = parts;
   let stopped = false;
@@ -35,7 +44,7 @@ export function startPolling(parts: HeldClaimsParts): { stop(): void } {
     });
   };
 
-  /** Asks what became of what is held. Short tasks are gone before it asks. */
+  /** Reads the state of held claims. Short tasks end before they are read. */
   const checkHeld = async (): Promise<void> => {
     const since = clock.monotonic() - pollMs / 2;
     const attempts = [...parts.running()].filter(
@@ -44,17 +53,17 @@ export function startPolling(parts: HeldClaimsParts): { stop(): void } {
     const reservedId = parts.reserved();
     try {
       const held = await readHeldClaims(database, {
-        runs: attempts,
+        attempts,
         podId,
         ...(reservedId !== undefined && { reserved: reservedId }),
       });
-      for (const { run: attempt, reason } of held.stops) parts.interrupt(attempt, reason);
-      // Nothing is worth draining for that was cancelled, or that another pod runs by now.
+      for (const { attempt, reason } of held.stops) parts.interrupt(attempt, reason);
+      // The pod stops draining for a task that was cancelled, or that another pod runs by now.
       if (reservedId !== undefined && reservedId === parts.reserved() && !held.stillReserved) {
         parts.onTaken(reservedId);
       }
     } catch (error) {
-      log.debug({ pod: podId, error: messageOf(error) }, "looking at held tasks failed");
+      log.debug({ pod: podId, error: messageOf(error) }, "reading held claims failed");
     }
   };
 
@@ -67,37 +76,30 @@ export function startPolling(parts: HeldClaimsParts): { stop(): void } {
   };
 }
 
-/** What became, in the store, of the tasks that a pod runs and of the one that it drains for. */
-type HeldClaims = {
-  readonly stops: readonly { readonly run: TaskAttempt; readonly reason: StopReason }[];
-  /** Whether the task that was reserved is still meant for this pod. */
-  readonly stillReserved: boolean;
-};
-
-/** Learns of cancels, and of tasks that went to other pods. */
+/** Finds cancels, and tasks that went to other pods. */
 export async function readHeldClaims(
   database: Database,
   {
-    runs: attempts,
+    attempts,
     reserved,
     podId,
-  }: { runs: readonly TaskAttempt[]; reserved?: string; podId: string },
+  }: { attempts: readonly TaskAttempt[]; reserved?: string; podId: string },
 ): Promise<HeldClaims> {
   const ids = attempts.map((attempt) => attempt.claim.taskId).concat(reserved ?? []);
   if (ids.length === 0) return { stops: [], stillReserved: false };
   const rows = await database.read(readTaskStates(ids));
   const seen = new Map(rows.map((row) => [row["task_id"] as string, row]));
-  const stops: { run: TaskAttempt; reason: StopReason }[] = [];
-  for (const run of attempts) {
-    if (run.ended || run.stopReason) continue;
-    const row = seen.get(run.claim.taskId);
-    if (!row || Number(row["claim_token"]) !== run.claim.token) {
-      stops.push({ run, reason: "claim_lost" });
-    } else if (Number(row["cancel_requested"]) === 1 && !run.cancelSeen) {
-      // Whoever writes with this wake says that it knows of the cancel.
-      run.wake = Number(row["wake"]);
-      run.cancelSeen = true;
-      stops.push({ run, reason: "cancel" });
+  const stops: { attempt: TaskAttempt; reason: StopReason }[] = [];
+  for (const attempt of attempts) {
+    if (attempt.ended || attempt.stopReason) continue;
+    const row = seen.get(attempt.claim.taskId);
+    if (!row || Number(row["claim_token"]) !== attempt.claim.token) {
+      stops.push({ attempt, reason: "claim_lost" });
+    } else if (Number(row["cancel_requested"]) === 1 && !attempt.cancelSeen) {
+      // A write with this `wake` implies that the driver knows of the cancel.
+      attempt.wake = Number(row["wake"]);
+      attempt.cancelSeen = true;
+      stops.push({ attempt, reason: "cancel" });
     }
   }
   return {

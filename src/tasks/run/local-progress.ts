@@ -6,27 +6,28 @@ import type { Logger } from "../../base/log.ts";
 import { DatabaseSync } from "../../store/sqlite/driver.ts";
 import { makePrivate } from "../../store/sqlite/private-file.ts";
 
-/** The attempt that a progress belongs to. */
+/** The attempt that a progress value belongs to. */
 export type ProgressKey = { readonly taskId: string; readonly token: number };
 
-/** Progress that is kept on this machine, every time: for tasks that save often and must not lose it. */
+/** Progress saved on this machine every time, for tasks that save often and must not lose it. */
 export type LocalProgress = {
-  /** Whether it could be kept. */
+  /** Returns whether the value was saved. */
   save(attempt: ProgressKey, value: string): boolean;
   last(taskId: string): (Pick<ProgressKey, "token"> & { readonly value: string }) | undefined;
-  /** The task has ended, or is another's to go on with. */
+  /** Drops the value of a task that has ended or went to another pod. */
   forget(attempt: ProgressKey): void;
   close(): void;
 };
 
-// Tasks that ended elsewhere leave theirs behind.
+// Tasks that ended on other machines leave their progress behind.
 const keptMs = 30 * 24 * 60 * 60_000;
-// Several processes may share the file; each holds it for a moment.
+// Several processes may share the file; each locks it for a moment.
 const busyTimeoutMs = 200;
+const damaged = [11, 26];
 
 /**
- * One file for all processes that share a folder, so that whichever goes on with a task finds it. A
- * kill loses nothing; a power cut may lose the last moments, because a save doesn't wait for the disk.
+ * One file for all processes that share a folder, so that any of them can resume a task. A kill
+ * loses nothing. A power cut may lose the last saves, because a save does not wait for the disk.
  */
 export function localProgress(
   folder: string,
@@ -45,7 +46,7 @@ export function localProgress(
     } catch (error) {
       if (!failing) {
         const fields = { path, error: messageOf(error) };
-        log.warn(fields, "progress can't be kept on this machine, only in the store");
+        log.warn(fields, "local progress failed, kept in the store only");
       }
       failing = true;
       return undefined;
@@ -94,9 +95,7 @@ function open(path: string, olderThanMs: number) {
   }
 }
 
-const damaged = [11, 26];
-
-/** A damaged file is of no use to anybody: the tasks go on from what the store has. */
+/** A damaged file is renamed, and tasks resume from what the store has. */
 function openOrSetAside(path: string, folder: string, olderThanMs: number, log: Logger) {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   try {
@@ -107,7 +106,7 @@ function openOrSetAside(path: string, folder: string, olderThanMs: number, log: 
     for (const end of ["", "-wal", "-shm"]) {
       if (existsSync(`${path}${end}`)) renameSync(`${path}${end}`, `${path}.damaged${end}`);
     }
-    log.warn({ path }, "the file of progress was damaged and set aside");
+    log.warn({ path }, "local progress file damaged and renamed");
     return open(path, olderThanMs);
   }
 }

@@ -1,19 +1,21 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { TaskContext } from "../task.ts";
 
-/** Goes on: to the next middleware, and after the last to the handler. Gives what that returns. */
+/**
+ * Calls the next middleware, and after the last one the handler. Resolves with what that returns.
+ */
 export type Next = () => Promise<unknown>;
 
 /**
- * What runs around every handler. It calls `next` once and waits for it; what it returns is the
- * result, and what it throws counts as thrown by the handler.
+ * Wraps every handler. It calls `next` once and awaits it. What it returns is the result, and what
+ * it throws counts as thrown by the handler.
  */
 export type Middleware = (context: TaskContext<unknown>, next: Next) => unknown;
 
-/** A pod's middleware costs each of its runs, and more than this is a mistake. */
+/** Every attempt on the pod pays for its middleware; more than this is a mistake. */
 const maxMiddleware = 100;
 
-/** Refuses what can't be run around a handler. */
+/** Throws unless `given` is a list of middleware. */
 export function checkMiddleware(given: unknown): asserts given is readonly Middleware[] {
   if (!Array.isArray(given) || given.length > maxMiddleware) {
     throw new FlotillaError(
@@ -28,7 +30,7 @@ export function checkMiddleware(given: unknown): asserts given is readonly Middl
 
 type Layer<Context> = (context: Context, next: Next) => unknown;
 
-/** Runs a handler inside of its middleware, the first outermost. */
+/** Runs a handler inside its middleware, the first outermost. */
 export function runAround<Context>(
   middleware: readonly Layer<Context>[],
   context: Context,
@@ -43,8 +45,8 @@ export function runAround<Context>(
 }
 
 /**
- * Holds one middleware to its word. Nothing it does lets a handler run twice, or on after the attempt
- * has ended, or reject with nobody listening, which would end the process.
+ * Enforces the contract of one middleware. It can neither run the handler twice, nor let it run on
+ * after the attempt has ended, nor leave an unhandled rejection, which would end the process.
  */
 async function runLayer<Context>(layer: Layer<Context>, context: Context, goOn: Next) {
   let going: Promise<unknown> | undefined;

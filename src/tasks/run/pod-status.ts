@@ -10,7 +10,7 @@ import {
 } from "../claim/capacity.ts";
 import type { BlockedDemand } from "../claim/throttle-gate.ts";
 
-/** Why a pod doesn't claim more than it does. */
+/** Why a pod does not claim more tasks. */
 export const reasonCodes = [
   "stopping",
   "outbox_full",
@@ -30,30 +30,50 @@ export type ReasonCode = (typeof reasonCodes)[number];
 
 export type Reason = { readonly code: ReasonCode; readonly text: string };
 
-/** What there is to know of a pod that claims. */
+/** The state of a worker that `reasonsOf` decides by. */
 export type WorkerFacts = {
   readonly stopping: boolean;
   readonly storeAway: boolean;
   readonly outboxFull: boolean;
-  /** All of its names are paused, or these are. */
+  /** All names of the pod are paused, or only `pausedNames`. */
   readonly allPaused: boolean;
   readonly pausedNames: readonly string[];
   readonly alone: boolean;
   readonly draining: boolean;
   readonly held: number;
   readonly capacity: Capacity;
-  /** What lowers its capacity, if something does. */
+  /** What lowers its capacity, if anything does. */
   readonly overload: Overload | undefined;
   readonly limits: PressureLimits | undefined;
-  /** Names of which as many run as may. */
+  /** Names that use all their slots. */
   readonly fullNames: readonly string[];
-  /** Names whose throttle has no permit for what waits. */
+  /** Names whose throttle has no permit for blocked tasks. */
   readonly blockedDemand: readonly BlockedDemand[];
 };
 
-const maxNamesShown = 5;
+/** The state that a pod stores in its row, for operators. */
+export type PodState = {
+  /** How many tasks it holds at most, right now. */
+  readonly holds: number;
+  /** Why it claims no more tasks; empty if it takes every task. */
+  readonly reasons: readonly Reason[];
+};
 
-/** The one place that says why a pod doesn't claim more: nothing where it takes whatever comes. */
+type StatusPublisher = {
+  /** The state may have changed. */
+  publish(): void;
+  /**
+   * Resolves when the write in flight is stored, so that it does not land after the pod has left,
+   * or after a short timeout.
+   */
+  stop(): Promise<void>;
+};
+
+const maxNamesShown = 5;
+const everyMs = 1_000;
+const stopTimeoutMs = 1_000;
+
+/** The only place that decides why a pod claims no more. Empty if the pod takes every task. */
 export function reasonsOf(facts: WorkerFacts): Reason[] {
   const holds = capacityOf(facts.capacity);
   const { overload, limits } = facts;
@@ -77,64 +97,9 @@ export function reasonsOf(facts: WorkerFacts): Reason[] {
   return reasons.filter((each): each is Reason => Boolean(each));
 }
 
-/** After the trouble is over the pod takes on more only by and by, and says what it was. */
-function overloadReasons(
-  { pressure: seen, hasPassed: over }: Overload,
-  limits: PressureLimits,
-  holds: number,
-): Reason[] {
-  const was = over ? "was " : "";
-  const down = `at most ${holds} for now`;
-  const late = `event loop ${was}late ${Math.round(seen.lateMs)} ms: ${down}`;
-  const short = `memory ${was}${Math.round(seen.memory * 100)} %: ${down}`;
-  return [
-    ...(seen.lateMs > limits.eventLoopMs ? [{ code: "event_loop", text: late } as const] : []),
-    ...(seen.memory > limits.memory ? [{ code: "memory", text: short } as const] : []),
-  ];
-}
-
-/** In steps, because a pod tells whenever it has something else to say. */
-function throttled({ names, throttle, key, limit, aboutMs }: BlockedDemand): Reason {
-  const of = key === "" ? `"${throttle}"` : `"${throttle}" with the key "${key}"`;
-  const about = aboutMs === undefined ? "" : `, for about ${roughly(aboutMs)}`;
-  const text = `${listed(names)} throttled: ${of} lets ${limit} of this pod's calls through at once${about}`;
-  return { code: "throttled", text };
-}
-
-function roughly(durationMs: number): string {
-  const steps = [100, 250, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
-  const stepMs = steps.find((each) => durationMs <= each) ?? Infinity;
-  if (stepMs === Infinity) return "some minutes";
-  return stepMs < 1_000 ? `${stepMs} ms` : `${stepMs / 1_000} s`;
-}
-
-function listed(names: readonly string[]): string {
-  const shown = names.slice(0, maxNamesShown).map((name) => `"${name}"`);
-  const more = names.length - shown.length;
-  return more > 0 ? `${shown.join(", ")} and ${more} more` : shown.join(", ");
-}
-
-/** What a pod says of itself in its row, for people on other machines. */
-export type PodState = {
-  /** How many tasks it takes on at most, right now. */
-  readonly holds: number;
-  /** Why it claims no more than it does; empty where it takes whatever comes. */
-  readonly reasons: readonly Reason[];
-};
-
-type StatusPublisher = {
-  /** There may be something new to say. */
-  publish(): void;
-  /** Resolves when what was being said is stored, so that it doesn't come after the pod has left, or soon. */
-  stop(): Promise<void>;
-};
-
-const everyMs = 1_000;
-const stopTimeoutMs = 1_000;
-
 /**
- * Stores why a pod doesn't claim more: at most once a second, and only where it isn't what was stored
- * last. A pod that is never held back stores nothing.
+ * Stores why a pod claims no more: at most once a second, and only when it changed. A pod that is
+ * never held back stores nothing.
  */
 export function createStatusPublisher(parts: {
   podId: string;
@@ -151,7 +116,7 @@ export function createStatusPublisher(parts: {
     try {
       await database.write([updatePodState(podId, text)]);
     } catch {
-      // Said with the next change: a store that is away can't be told that it is.
+      // The state is stored with the next change; an unavailable store cannot be updated.
       stored = "";
     }
     writing = undefined;
@@ -171,4 +136,43 @@ export function createStatusPublisher(parts: {
       await settledWithin(clock, stopTimeoutMs, writing);
     },
   };
+}
+
+/**
+ * After the overload has passed, the capacity grows back slowly, and the reason stays until then.
+ */
+function overloadReasons(
+  { pressure, hasPassed }: Overload,
+  limits: PressureLimits,
+  holds: number,
+): Reason[] {
+  const was = hasPassed ? "was " : "";
+  const down = `at most ${holds} for now`;
+  const late = `event loop ${was}late ${Math.round(pressure.lateMs)} ms: ${down}`;
+  const short = `memory ${was}${Math.round(pressure.memory * 100)} %: ${down}`;
+  return [
+    ...(pressure.lateMs > limits.eventLoopMs ? [{ code: "event_loop", text: late } as const] : []),
+    ...(pressure.memory > limits.memory ? [{ code: "memory", text: short } as const] : []),
+  ];
+}
+
+/** The time is rounded to steps, because the pod stores its state whenever the text changes. */
+function throttled({ names, throttle, key, limit, aboutMs }: BlockedDemand): Reason {
+  const of = key === "" ? `"${throttle}"` : `"${throttle}" with the key "${key}"`;
+  const about = aboutMs === undefined ? "" : `, for about ${roughly(aboutMs)}`;
+  const text = `${listed(names)} throttled: ${of} lets ${limit} of this pod's calls through at once${about}`;
+  return { code: "throttled", text };
+}
+
+function roughly(durationMs: number): string {
+  const steps = [100, 250, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
+  const stepMs = steps.find((each) => durationMs <= each) ?? Infinity;
+  if (stepMs === Infinity) return "some minutes";
+  return stepMs < 1_000 ? `${stepMs} ms` : `${stepMs / 1_000} s`;
+}
+
+function listed(names: readonly string[]): string {
+  const shown = names.slice(0, maxNamesShown).map((name) => `"${name}"`);
+  const more = names.length - shown.length;
+  return more > 0 ? `${shown.join(", ")} and ${more} more` : shown.join(", ");
 }

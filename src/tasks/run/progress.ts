@@ -9,27 +9,30 @@ import type { LocalProgress } from "./local-progress.ts";
 import type { TaskAttempt } from "./attempt.ts";
 import { readProgress, saveProgress } from "../sql/finish.ts";
 
-// Often enough for people to watch, seldom enough to cost nothing.
-const everyMs = 250;
-// What this machine keeps is in the store for people, and for the day that the machine is lost.
-const localEveryMs = 5_000;
-// A store that is away must not keep an ending waiting.
-const lastSaveMs = 1_000;
-
 export type TaskProgressParts = {
   database: Database;
   clock: Clock;
-  /** Where the progress of tasks is kept that save often. Without it they are like any other. */
+  /** Keeps the progress of tasks that save often. Without it the store keeps it like any other. */
   localProgress?: LocalProgress;
   log?: Logger;
 };
 
-/** It belongs to what a run was at when it was said: what comes after that has none yet. */
+// Often enough to watch, seldom enough to cost nothing.
+const everyMs = 250;
+// Progress kept on this machine is also stored, for display and in case the machine is lost.
+const localEveryMs = 5_000;
+// An unavailable store must not delay an outcome.
+const lastSaveMs = 1_000;
+
+/**
+ * Progress belongs to the state of the run at the time of the save; the next transition starts
+ * without any.
+ */
 type Unsaved = { readonly value: string; readonly runSeq: number };
 
 export type TaskProgress = ReturnType<typeof createTaskProgress>;
 
-/** Keeps the newest progress of each task and stores it now and then, for all in one write. */
+/** Keeps the newest progress of each task and stores it at intervals, all tasks in one write. */
 export function createTaskProgress(parts: TaskProgressParts) {
   const { database, clock, localProgress: local, log = silentLogger } = parts;
 
@@ -42,9 +45,9 @@ export function createTaskProgress(parts: TaskProgressParts) {
     }));
     newest.clear();
     if (saved.length === 0) return;
-    // One that is lost is followed by a newer one.
+    // A lost value is followed by a newer one.
     await database.write([saveProgress(saved)]).catch((error: unknown) => {
-      log.debug({ error: messageOf(error) }, "progress couldn't be stored");
+      log.debug({ error: messageOf(error) }, "progress write failed");
     });
   };
 
@@ -77,23 +80,23 @@ export function createTaskProgress(parts: TaskProgressParts) {
       (kept ? seldom : often).save(attempt, value);
     },
 
-    /** What was saved last, by this attempt or by one before it: null where nothing was. */
+    /** The last saved value, of this attempt or an earlier one; null if there is none. */
     async last(attempt: TaskAttempt): Promise<Json> {
-      const mine = unsaved(attempt);
-      if (mine !== undefined) return JSON.parse(mine.value) as Json;
+      const pending = unsaved(attempt);
+      if (pending !== undefined) return JSON.parse(pending.value) as Json;
       const { taskId } = attempt.claim;
       const localValue = isLocal(attempt) ? local?.last(taskId) : undefined;
       const [row] = await database.read(readProgress(taskId));
       const stored = row?.["progress"] as string | null | undefined;
       const token = Number(row?.["progress_token"] ?? 0);
-      // What this machine has of an attempt is never older than what the store has of the same one.
+      // For the same attempt, the local value is never older than the stored one.
       const newest = localValue && localValue.token >= token ? localValue.value : stored;
       return newest ? (JSON.parse(newest) as Json) : null;
     },
 
     isUnsaved: (attempt: TaskAttempt): boolean => unsaved(attempt) !== undefined,
 
-    /** An attempt has ended in a way that may be followed by another: what it saved is to be found. */
+    /** Stores the last progress of an attempt that may be followed by another. */
     async leave(attempt: TaskAttempt): Promise<void> {
       const value = unsaved(attempt);
       this.forget(attempt);
@@ -106,7 +109,7 @@ export function createTaskProgress(parts: TaskProgressParts) {
       seldom.newest.delete(attempt);
     },
 
-    /** Where the task has ended, or another pod goes on with it, nobody here will ask again. */
+    /** Forgets local progress once the task has ended or another pod continues it. */
     concluded(attempt: TaskAttempt, { finish, finished }: FinishedAttempt) {
       const isOver = finish.status !== "pending" || finished.type === "lost";
       if (isOver && isLocal(attempt)) local?.forget(attempt.claim);

@@ -49,52 +49,77 @@ export type WorkerOptions = {
   database: Database;
   clock: Clock;
   random: Random;
-  /** Makes the ids of what follows failures. */
+  /** Makes the ids of tasks that follow failures. */
   ids?: Ids;
   handlers: ReadonlyMap<string, TaskHandler>;
   capacity: Capacity;
-  /** What lowers the capacity, and when. Without it nothing does. */
+  /** When and how far pressure lowers the capacity. Without it the capacity is constant. */
   pressure?: AdaptiveCapacityParts["pressure"];
-  /** How long a lost hint may delay a claim or a cancel. */
+  /** How long a lost notification may delay a claim or a cancel. */
   pollMs?: number;
-  /** How long a handler has to settle after its signal has fired. */
+  /** How long a handler may take to settle after its signal has aborted. */
   graceMs?: number;
   maxResultBytes?: number;
-  /** Runs around every handler, the first outermost. */
+  /** Wraps every handler, the first outermost. */
   middleware?: readonly Middleware[];
-  /** Whose permits handlers use. Without it none of them may have a throttle. */
+  /** The throttles that handlers use. Without it no handler may have a throttle. */
   throttles?: ThrottleRegistry;
-  /** Where endings are kept that the store can't take now. Default: in memory alone. */
+  /** Keeps outcomes that the store cannot take now. Default: in memory only. */
   outbox?: Outbox;
-  /** Where progress is kept of handlers that ask for that. Default: in the store alone. */
+  /** Keeps the progress of handlers with `progress: "local"`. Default: in the store only. */
   localProgress?: LocalProgress;
-  /** Told of claim calls that were given up, for the heartbeat's upsert. */
+  /**
+   * Called with the number of an abandoned claim call; the heartbeat stores it as the pod's floor.
+   */
   onAbandoned?: (call: number) => void;
   onEvent?: (event: WorkerEvent) => void;
-  /** Told of tasks that have ended here, for those who wait for them in this process. */
+  /** Called with the id of a task that ended here, for `waitFor` callers in this process. */
   onEnded?: (taskId: string) => void;
-  /** Whether a turn that pods were lost under has just begun on this pod. Default: none has. */
+  /** Whether a session turn that pods died under has just begun on this pod. Default: never. */
   hasSuspectTurn?: () => boolean;
   log?: Logger;
 };
 
 export type Worker = {
-  /** There may be something to claim. */
+  /** Tasks may be ready to claim. */
   wake(): void;
   readonly running: number;
-  /** A task that pods died under runs here, alone among tasks, or is about to. */
+  /** True while a task that pods died under runs here alone, or is about to. */
   readonly hasSuspect: boolean;
-  /** Why nothing is claimed right now, for people. */
+  /** What the pod is doing, as text for operators. */
   readonly state: WorkerState;
-  /** How many tasks it takes on at most right now, and everything that keeps it from claiming more. */
+  /** How many tasks it holds at most right now, and all reasons why it claims no more. */
   readonly capacity: PodState;
-  /** Stops claiming, waits for what runs, then tells it to stop, then gives it back. */
+  /** Stops claiming, waits for running attempts, then aborts them, then releases what is left. */
   stop(options: { waitMs: number }): Promise<void>;
 };
 
+/** What a pod is doing, in a word or two. */
+type WorkerState =
+  | "alone"
+  | "claiming"
+  | "draining for one"
+  | "full"
+  | "idle"
+  | "paused"
+  | "outbox full"
+  | "stopping"
+  | "waiting for the store";
+
+/** The state by the first reason why a pod claims no more. */
+const states = {
+  stopping: "stopping",
+  outbox_full: "outbox full",
+  store_away: "waiting for the store",
+  paused: "paused",
+  alone: "alone",
+  draining: "draining for one",
+  full: "full",
+} as const;
+
 /**
- * Claims tasks, runs them, and stores how they ended. Whatever ends at about the same time is finished
- * in one statement.
+ * Claims tasks, runs them, and stores their outcomes. Outcomes that come at about the same time are
+ * stored in one statement.
  */
 export function startWorker(options: WorkerOptions): Worker {
   const { podId, database, clock, random, handlers, log = silentLogger } = options;
@@ -102,7 +127,7 @@ export function startWorker(options: WorkerOptions): Worker {
   const { onEvent = () => {}, onAbandoned = () => {}, outbox } = options;
   const names = [...handlers.keys()];
   const running = new Map<string, TaskAttempt>();
-  /** Attempts whose ending isn't stored yet: what runs, and what has just ended. */
+  /** Attempts whose outcome is not stored yet: running ones, and ones that have just ended. */
   const unfinished = new Set<TaskAttempt>();
   const givingUp = new AbortController();
   const { signal } = givingUp;
@@ -122,7 +147,7 @@ export function startWorker(options: WorkerOptions): Worker {
   const attemptParts = { database, progress, log, podId, maxResultBytes, middleware, throttles };
 
   let stopping = false;
-  /** Endings and releases that aren't stored yet. */
+  /** Outcomes and releases that are not stored yet. */
   let unstored = 0;
 
   const track = (work: Promise<void>) => {
@@ -169,15 +194,15 @@ export function startWorker(options: WorkerOptions): Worker {
   });
 
   /**
-   * Two claims that are under way together may bring the same task, where recovery has taken it from
-   * the first of them. Their answers come in any order, and the newer token counts.
+   * Two claims in flight may bring the same task, if recovery released it from the first of them.
+   * Their answers come in any order, and the newer token counts.
    */
   const isNewest = ({ taskId, token }: Claim): boolean => {
     const other = running.get(taskId);
     if (other === undefined) return true;
     if (other.claim.token > token) return false;
     stopAttempt(other, "claim_lost");
-    // A run may have been given back and claimed again before its last drive has heard of it.
+    // A run may have been released and claimed again before its last driver noticed.
     if (other.handler.flow) other.abandon?.();
     else end(other, outcomeOfThrown(other, undefined));
     return true;
@@ -185,7 +210,8 @@ export function startWorker(options: WorkerOptions): Worker {
 
   const begin = (attempt: TaskAttempt): void => {
     const { flow } = attempt.handler;
-    // Whoever drives a run gives it back itself: only so does what was cancelled go on to its finalizers.
+    // A flow's driver releases the run itself. Only then does a cancelled run go on to its
+    // finalizers.
     if (stopping && !flow) return end(attempt, { type: "interrupted" });
     if (attempt.throttled !== undefined && "refused" in attempt.throttled) {
       return end(attempt, attempt.throttled.refused);
@@ -211,13 +237,13 @@ export function startWorker(options: WorkerOptions): Worker {
     return attempt;
   };
 
-  /** Takes the ending of an attempt, once, and stores it. */
+  /** Accepts the outcome of an attempt, once, and stores it. */
   const end = (attempt: TaskAttempt, outcome: AttemptOutcome | DriveResult): void => {
     if (attempt.ended) return;
     attempt.ended = true;
     if (attempt.throttled !== undefined) releasePermit(attempt.throttled);
     if (outcome.type === "returned") progress.forget(attempt);
-    // The task may have come back to this pod under a newer token, as a run of its own.
+    // The task may have returned to this pod under a newer token, as a separate attempt.
     if (running.get(attempt.claim.taskId) === attempt) running.delete(attempt.claim.taskId);
     loop.attemptEnded(attempt.claim);
     unstored++;
@@ -229,7 +255,7 @@ export function startWorker(options: WorkerOptions): Worker {
     finisher,
     progress,
     report,
-    leftTo: outbox ? "kept for the next pod on this machine" : "left to recovery",
+    leftTo: outbox ? "the next pod on this machine" : "recovery",
     onPending: loop.wake,
     onEnded: options.onEnded ?? (() => {}),
     onSettled(attempt) {
@@ -245,7 +271,7 @@ export function startWorker(options: WorkerOptions): Worker {
     () => running.values(),
     (attempt) => {
       if (attempt.stopReason === undefined) interrupt(attempt, "timeout");
-      // It was told to stop and didn't: it is left to itself, and can store nothing any more.
+      // The handler did not stop within its grace. It is abandoned and can store nothing any more.
       else if (attempt.handler.flow) {
         attempt.actAtMs = Infinity;
         attempt.abandon?.();
@@ -271,7 +297,7 @@ export function startWorker(options: WorkerOptions): Worker {
     deadlines.watch(attempt.actAtMs);
   };
 
-  // What this pod commits itself it knows of, and its claims would only find nothing.
+  // This pod knows of its own commits, and claims for them would find nothing.
   const unsubscribe = database.subscribe((whose) => {
     if (whose !== "own") loop.wake();
   });
@@ -345,45 +371,9 @@ export function startWorker(options: WorkerOptions): Worker {
   };
 }
 
-/** The flows among the handlers, with their versions; undefined where there is none. */
-function flowsOf(handlers: ReadonlyMap<string, TaskHandler>): FlowVersions | undefined {
-  const flows = [...handlers.values()].flatMap(({ name, flow }): [string, number][] =>
-    flow ? [[name, flow.version]] : [],
-  );
-  return flows.length > 0 ? new Map(flows) : undefined;
-}
-
-/** What a pod is doing, in a word or two. */
-type WorkerState =
-  | "alone"
-  | "claiming"
-  | "draining for one"
-  | "full"
-  | "idle"
-  | "paused"
-  | "outbox full"
-  | "stopping"
-  | "waiting for the store";
-
-/** What is said of a pod in a word or two, by the first reason why it claims no more. */
-const states = {
-  stopping: "stopping",
-  outbox_full: "outbox full",
-  store_away: "waiting for the store",
-  paused: "paused",
-  alone: "alone",
-  draining: "draining for one",
-  full: "full",
-} as const;
-
-/** What the first reason says why a pod claims no more; undefined where it could. */
-function stateOf([first]: readonly Reason[]): WorkerState | undefined {
-  return first && first.code in states ? states[first.code as keyof typeof states] : undefined;
-}
-
 /**
- * One timer for many deadlines, because a timer per task would cost more than a short task does.
- * `act` is called with what is due; it sets later deadlines by calling `watch` again.
+ * One timer for many deadlines, because a timer per task costs more than a short task. `act` is
+ * called with each due item; it sets a later deadline by calling `watch` again.
  */
 export function createDeadlines<Item extends { readonly actAtMs: number }>(
   clock: Clock,
@@ -411,7 +401,22 @@ export function createDeadlines<Item extends { readonly actAtMs: number }>(
   return { watch, stop: () => cancel?.() };
 }
 
-/** Waits until a pod has nothing left to do. `check` is called whenever something has ended. */
+/** The flows among the handlers with their versions; undefined if there are none. */
+function flowsOf(handlers: ReadonlyMap<string, TaskHandler>): FlowVersions | undefined {
+  const flows = [...handlers.values()].flatMap(({ name, flow }): [string, number][] =>
+    flow ? [[name, flow.version]] : [],
+  );
+  return flows.length > 0 ? new Map(flows) : undefined;
+}
+
+/** The state by the first reason; undefined if the pod could claim more. */
+function stateOf([first]: readonly Reason[]): WorkerState | undefined {
+  return first && first.code in states ? states[first.code as keyof typeof states] : undefined;
+}
+
+/**
+ * Waits until a pod has nothing left to do. The worker calls `check` whenever something has ended.
+ */
 function untilIdle(clock: Clock, isIdle: () => boolean) {
   let onIdle: (() => void) | undefined;
   const check = () => {
@@ -419,7 +424,7 @@ function untilIdle(clock: Clock, isIdle: () => boolean) {
   };
   return {
     check,
-    /** Resolves when all is quiet, or when the time is over. */
+    /** Resolves when the pod is idle, or after `limitMs`. */
     async within(limitMs: number): Promise<void> {
       const idle = new Promise<void>((resolve) => {
         onIdle = resolve;

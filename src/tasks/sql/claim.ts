@@ -20,33 +20,39 @@ import { hasFreeSlots, readyOrLimited, writesBefore } from "./task-state.ts";
 
 const tasks = table("task");
 const pods = table("pod");
+const maxUnparked = 500;
 
-// What was due when it was written stays due, so that a clock that is set back holds nothing up but
-// what waits for a time.
+// The most parts that a statement can join. The lowest priorities come first, because `claimOldest`
+// exists for them.
+const maxLevels = 400;
+const maxHeldListed = 64;
+
+// A task that was due when it was written stays due. So a clock that is set back delays only tasks
+// that wait for a time.
 export const isDue = sql`(run_at <= ${now} or run_at <= last_update)`;
 
-/** What the index of tasks to claim is made of. */
+/** The condition of the index of tasks to claim. */
 export const isReady = sql`status = 'pending' and parked = 0 and deaths < 2`;
 
 export type ClaimCall = {
   readonly podId: string;
-  /** Rises with every call of this pod, so that a call that was given up can be undone by its number. */
+  /** Grows with every call of this pod, so that an abandoned call can be undone by its number. */
   readonly call: number;
   readonly names: readonly string[];
-  /** Those of the names that are flows, with the version that this pod has. */
+  /** The names that are flows, with the version that this pod has. */
   readonly flows?: FlowVersions;
   readonly limit: number;
-  /** Names of which no more than so many may be claimed. */
+  /** The most tasks of each name to claim. */
   readonly most?: ReadonlyMap<string, number>;
-  /** Names of which no more than so many may be claimed together. No name is in two of them. */
+  /** The most tasks of several names together to claim. No name is in two of them. */
   readonly together?: readonly SharedNameLimit[];
-  /** Where the last claim ended, if this one is to go on from there. */
+  /** Where the last claim ended, if this one continues from there. */
   readonly from?: Frontier;
-  /** Tasks that this pod still runs, though recovery may have given them back while it was silent. */
+  /** Tasks that this pod still runs, though recovery may have released them while it was silent. */
   readonly held?: readonly string[];
   /** The number of the pauses that `names` leaves out, if there may be any. */
   readonly pauses?: number;
-  /** Whether the same call has claimed behind the gates before, of the same limit. */
+  /** True if the same call has claimed limited tasks before, under the same `limit`. */
   readonly shared?: boolean;
 };
 
@@ -54,10 +60,13 @@ export type FlowVersions = ReadonlyMap<string, number>;
 
 export type SharedNameLimit = { readonly names: readonly string[]; readonly max: number };
 
-/** A place in the order of claiming. */
+/** A position in the order of claiming. */
 export type Frontier = { readonly priority: number; readonly createdAt: number };
 
-/** Makes due what was waiting for its time, so that claims never wade through what isn't. */
+/** A name and a priority of ready tasks. */
+export type Level = { readonly name: string; readonly priority: number };
+
+/** Makes delayed tasks ready once they are due, so that claims never scan tasks that are not. */
 export function unparkDue(): Statement {
   return sql`
     update ${tasks} set parked = ${readyOrLimited}, last_update = ${now}
@@ -67,20 +76,18 @@ export function unparkDue(): Statement {
       order by run_at ${limit(maxUnparked)} ${forUpdateSkipLocked}`)}`;
 }
 
-const maxUnparked = 500;
-
 /**
- * What a later claim should see to: how long until the next waiting task is due, whether any is at a
- * gate or must run alone, and which pauses there are. One look is cheaper than trying all of it with
- * every claim.
+ * What a later claim has to take care of: how long until the next delayed task is due, whether any
+ * task is limited or must run alone, and the number of the pauses. One read is cheaper than trying
+ * all of it with every claim.
  */
 export function readAhead(names: readonly string[], podId = ""): Statement {
   const wanted = rows(
     { name: "text" },
     names.map((name) => [name]),
   );
-  // The order leaves the planner no choice but the index: where it believes that nearly every task is
-  // one of these, it would look through all of them for the first.
+  // The order forces the planner to use the index. If it expected most tasks to match, it would
+  // scan all of them for the first.
   const any = (which: Statement, order: Statement) => sql`exists (
         select 1 from ${wanted} wanted where (select task_id from ${tasks} task
           where task.name = wanted.name and task.status = 'pending' and ${which}
@@ -97,8 +104,8 @@ export function readAhead(names: readonly string[], podId = ""): Statement {
 }
 
 /**
- * Claims up to `limit` tasks: by priority, then age. Each name is looked up on its own, so a long
- * backlog of one that isn't asked for costs nothing.
+ * Claims up to `limit` tasks by priority, then age. Each name is looked up on its own, so a long
+ * backlog of another name costs nothing.
  */
 export function claimTasks(claim: ClaimCall): Statement {
   const perName = claim.names.flatMap((name) =>
@@ -118,69 +125,7 @@ export function claimTasks(claim: ClaimCall): Statement {
   return claimWhere(claim, sql`${isAmong(first)}`);
 }
 
-function claimLimitOf(claim: ClaimCall): Statement {
-  if (claim.shared !== true) return limit(claim.limit);
-  return sql`${limit(claim.limit)} - (select count(*) from ${tasks}
-    where claimed_by = ${claim.podId} and claim_call = ${claim.call} and status = 'claimed')`;
-}
-
-/** A name that is limited begins at the head each time: what it was refused before is still there. */
-function limitOfName(claim: ClaimCall, name: string): Statement {
-  const most = claim.most?.get(name);
-  if (most === undefined) return limit(claim.limit);
-  const ofName = limit(Math.max(0, Math.min(most, claim.limit)));
-  return claim.shared === true ? sql`${ofName} - ${claimedBefore(claim, [name])}` : ofName;
-}
-
-/** How many of these names the same call has claimed behind the gates. */
-function claimedBefore(claim: ClaimCall, names: readonly string[]): Statement {
-  return sql`(select count(*) from ${tasks}
-    where claimed_by = ${claim.podId} and claim_call = ${claim.call} and status = 'claimed'
-      and name in (${list(names)}))`;
-}
-
-type NamePart = { readonly name: string; readonly statement: Statement };
-
-/** What the names may bring, where some of them have a limit together. */
-function limitedTogether(
-  claim: ClaimCall,
-  all: readonly NamePart[],
-  order: Statement,
-): Statement[] {
-  const { together = [] } = claim;
-  const parts = all
-    .filter(({ name }) => !together.some(({ names }) => names.includes(name)))
-    .map(({ statement }) => statement);
-  for (const { names, max: most } of together) {
-    const own = all.filter(({ name }) => names.includes(name));
-    if (own.length === 0) continue;
-    const count = limit(Math.max(0, Math.min(most, claim.limit)));
-    const before = claim.shared === true ? sql`- ${claimedBefore(claim, names)}` : sql``;
-    const of = join(
-      own.map(({ statement }) => statement),
-      " union all ",
-    );
-    parts.push(
-      sql`select * from (select * from (${of}) of_names ${order} ${count} ${before}) of_set`,
-    );
-  }
-  return parts;
-}
-
-/**
- * What isn't before a place in the order, in parts that an index can begin at. An index keeps what was
- * claimed until it is cleaned up, so a claim that began at its head would step over all of that.
- */
-function partsFrom(from: Frontier | undefined): Statement[] {
-  if (from === undefined) return [sql``];
-  const { priority, createdAt } = from;
-  return [
-    sql`and priority > ${priority}`,
-    sql`and priority = ${priority} and created_at >= ${createdAt}`,
-  ];
-}
-
-/** Where a claim that took all it was asked to take has ended. */
+/** Where a full claim has ended. */
 export function frontierOf(claimed: readonly Row[]): Frontier {
   let last: Frontier = { priority: Infinity, createdAt: 0 };
   for (const row of claimed) {
@@ -192,12 +137,9 @@ export function frontierOf(claimed: readonly Row[]): Frontier {
   return last;
 }
 
-/** A name and a priority that tasks are waiting with. */
-export type Level = { readonly name: string; readonly priority: number };
-
 /**
- * The priorities in use, found by stepping along the index, since looking at every row of a backlog
- * would take for ever.
+ * The priorities in use, found by stepping along the index, because reading every row of a backlog
+ * would take too long.
  */
 export function levelsInUse(names: readonly string[]): Statement {
   const wanted = rows(
@@ -217,10 +159,7 @@ export function levelsInUse(names: readonly string[]): Statement {
     order by priority, name ${limit(maxLevels)}`;
 }
 
-// A statement can join so many parts. The lowest come first, because it is for them.
-const maxLevels = 400;
-
-/** The same as `claimTasks`, but oldest first whatever the priority, so that nothing starves. */
+/** Like `claimTasks`, but oldest first regardless of priority, so that nothing starves. */
 export function claimOldest(claim: ClaimCall, levels: readonly Level[]): Statement {
   const ofLevel = ({ name, priority }: Level) => sql`select * from (
       select ${rowAddress} as address, task_id, created_at from ${tasks}
@@ -247,8 +186,8 @@ export function claimOldest(claim: ClaimCall, levels: readonly Level[]): Stateme
 }
 
 /**
- * A run that a later version of its flow has advanced is none of this pod's business, nor is any run where
- * the name is a task's here: nobody would run its finalizers.
+ * Excludes runs that a later version of their flow has advanced, and all runs of names that are
+ * tasks on this pod, because it could not run their finalizers.
  */
 export function notNewer(flows: FlowVersions | undefined, names: readonly string[]): Statement {
   const own = names.filter((name) => flows?.has(name));
@@ -262,25 +201,9 @@ export function notNewer(flows: FlowVersions | undefined, names: readonly string
   return sql`and ${join(conditions, " and ")}`;
 }
 
-// A pod that was taken for dead may still finish what nobody else has claimed, so it doesn't run it
-// again itself. Only tasks that saw a pod die can be among them, and only those are compared.
-function notHeld({ held = [], from }: ClaimCall): Statement {
-  if (held.length === 0) return sql``;
-  // A long list with every claim of a long backlog costs more than the rest of it. What saw a pod die
-  // is left to the claims that begin at the head, as every sixteenth does.
-  if (from !== undefined && held.length > maxHeldListed) return sql`and deaths = 0`;
-  const ids = rows(
-    { task_id: "text" },
-    held.map((taskId) => [taskId]),
-  );
-  return sql`and (deaths = 0 or task_id not in (select task_id from ${ids} held))`;
-}
-
-const maxHeldListed = 64;
-
 /**
- * Claims the task that this pod has emptied itself for. The mark isn't asked for: it keeps others
- * from draining in vain, and the first that is empty may have the task.
+ * Claims the task that this pod has drained for. The reservation is not checked: it only keeps
+ * other pods from draining in vain, and the first empty pod may have the task.
  */
 export function claimReserved(claim: ClaimCall, taskId: string): Statement {
   return claimWhere(
@@ -290,11 +213,12 @@ export function claimReserved(claim: ClaimCall, taskId: string): Statement {
   );
 }
 
-// The floor is the fence of claims whose answer was lost: once a call has been released, it can't
-// land any more. The number of the pauses is the fence of those who don't know of one yet.
+// `claim_floor` is the fence of claims whose answer was lost: once a call has been released, it
+// cannot land any more. The number of the pauses is the fence of claims that do not know of a pause
+// yet.
 export function claimWhere(claim: ClaimCall, which: Statement): Statement {
   const { flows } = claim;
-  // A row that somebody has inserted by hand, or by its name, becomes a run when it is claimed as one.
+  // A row that was inserted by hand, or enqueued by name, becomes a run when it is claimed as one.
   const becomesRun =
     flows && sql`case when flow_version is null and name in (${list([...flows.keys()])})`;
   const asRun = becomesRun
@@ -315,21 +239,22 @@ export function claimWhere(claim: ClaimCall, which: Statement): Statement {
     })}`;
 }
 
-// What is 0 for nearly every task comes as null, which takes no time to send or to read.
+// Columns that are 0 for nearly every task are sent as null, which costs nothing to send or to
+// read.
 const claimColumns = sql`task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
   trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
   nullif(limited, 0) as limited`;
 
-// Where there may be runs among them. The time of the claim is what they measure time from.
+// The columns if runs may be among the tasks. Runs measure time from the time of the claim.
 const runColumns = sql`${claimColumns}, tenant, flow_version, cursor, state, intent, waiting, stopped_at,
   run_seq, cancel_requested, last_update`;
 
 /**
- * Marks one task that must run alone as meant for this pod, which then finishes what it has before
- * it claims it. A mark of a pod that is no longer up doesn't count, nor does anybody's for a pod that
- * holds nothing and needn't wait.
+ * Reserves one task that must run alone for this pod, which then drains before it claims the task.
+ * A reservation of a pod that is no longer up does not count; neither does any reservation if this
+ * pod holds nothing and need not drain.
  */
 export function reserveAlone(
   podId: string,
@@ -345,14 +270,121 @@ export function reserveAlone(
       select address from (${firstAlone(names, free, forUpdateSkipLocked)}) alone
       order by created_at, task_id limit 1`)}
     ${returning(sql`task_id, name, tenant, concurrency_key, limited`, {
-      // A mark of an earlier call is as good: that task is meant for this pod as well.
+      // A reservation of an earlier call is as good: that task is meant for this pod too.
       after: sql`select task_id, name, tenant, concurrency_key, limited
         from (${firstAlone(names, sql`claimed_by = ${podId}`, sql``)}) alone
         order by created_at, task_id limit 1`,
     })}`;
 }
 
-/** The first that must run alone, and the first of those behind a gate that there is room for. */
+/**
+ * Releases everything that a claim call took, and makes sure that it can take nothing any more. If
+ * this pod's row was pruned it is inserted again, because a heartbeat that was sent before may land
+ * later and would bring the row back with an older floor.
+ */
+export function releaseCall(podId: string, call: number): Statement[] {
+  return [
+    // Wait for a claim in progress, so that the statements below see what it takes.
+    sql`select 1 from ${pods} where pod_id = ${podId} ${forUpdate}`,
+    sql`
+      insert into ${pods} (pod_id, claim_floor, pauses) values (${podId}, ${call}, ${now})
+      on conflict (pod_id) do update set claim_floor = excluded.claim_floor
+      where ${pods}.claim_floor < excluded.claim_floor`,
+    // Locked, so that no cancel comes between waking the dependents and the release.
+    sql`select task_id from ${tasks} task
+      where claimed_by = ${podId} and claim_call = ${call} and status = 'claimed'
+      order by task_id ${forUpdateOfTask}`,
+    ...wakeDependentsOfCall(podId, call),
+    sql`
+      update ${tasks}
+      set status = case when cancel_requested = 1 and flow_version is null then 'cancelled'
+          else 'pending' end,
+        claimed_by = null, claim_call = null, claim_token = claim_token + 1, last_update = ${now}
+      where claimed_by = ${podId} and claim_call = ${call} and status = 'claimed'`,
+  ];
+}
+
+function claimLimitOf(claim: ClaimCall): Statement {
+  if (claim.shared !== true) return limit(claim.limit);
+  return sql`${limit(claim.limit)} - (select count(*) from ${tasks}
+    where claimed_by = ${claim.podId} and claim_call = ${claim.call} and status = 'claimed')`;
+}
+
+/**
+ * The limit of one name. A name with a limit starts at the head each time, because the tasks that
+ * were over the limit are still there.
+ */
+function limitOfName(claim: ClaimCall, name: string): Statement {
+  const max = claim.most?.get(name);
+  if (max === undefined) return limit(claim.limit);
+  const ofName = limit(Math.max(0, Math.min(max, claim.limit)));
+  return claim.shared === true ? sql`${ofName} - ${claimedBefore(claim, [name])}` : ofName;
+}
+
+/** How many tasks of these names the same call has claimed as limited ones. */
+function claimedBefore(claim: ClaimCall, names: readonly string[]): Statement {
+  return sql`(select count(*) from ${tasks}
+    where claimed_by = ${claim.podId} and claim_call = ${claim.call} and status = 'claimed'
+      and name in (${list(names)}))`;
+}
+
+type NamePart = { readonly name: string; readonly statement: Statement };
+
+/** The parts of the names, with the limits that several of them share. */
+function limitedTogether(
+  claim: ClaimCall,
+  all: readonly NamePart[],
+  order: Statement,
+): Statement[] {
+  const { together = [] } = claim;
+  const parts = all
+    .filter(({ name }) => !together.some(({ names }) => names.includes(name)))
+    .map(({ statement }) => statement);
+  for (const { names, max } of together) {
+    const own = all.filter(({ name }) => names.includes(name));
+    if (own.length === 0) continue;
+    const count = limit(Math.max(0, Math.min(max, claim.limit)));
+    const before = claim.shared === true ? sql`- ${claimedBefore(claim, names)}` : sql``;
+    const of = join(
+      own.map(({ statement }) => statement),
+      " union all ",
+    );
+    parts.push(
+      sql`select * from (select * from (${of}) of_names ${order} ${count} ${before}) of_set`,
+    );
+  }
+  return parts;
+}
+
+/**
+ * The conditions for tasks from a position on, in parts that an index can start at. An index keeps
+ * claimed entries until it is vacuumed, so a claim that started at its head would step over all of
+ * them.
+ */
+function partsFrom(from: Frontier | undefined): Statement[] {
+  if (from === undefined) return [sql``];
+  const { priority, createdAt } = from;
+  return [
+    sql`and priority > ${priority}`,
+    sql`and priority = ${priority} and created_at >= ${createdAt}`,
+  ];
+}
+
+// A pod that was believed dead may still finish a task that no other pod has claimed, so it does
+// not claim it again. Only tasks with deaths can be among them, and only those are compared.
+function notHeld({ held = [], from }: ClaimCall): Statement {
+  if (held.length === 0) return sql``;
+  // A long list in every claim of a long backlog costs more than the rest of the claim. Tasks with
+  // deaths are left to the claims that start at the head, as every 16th does.
+  if (from !== undefined && held.length > maxHeldListed) return sql`and deaths = 0`;
+  const ids = rows(
+    { task_id: "text" },
+    held.map((taskId) => [taskId]),
+  );
+  return sql`and (deaths = 0 or task_id not in (select task_id from ${ids} held))`;
+}
+
+/** The first task that must run alone, and the first limited one with free slots. */
 function firstAlone(
   names: readonly string[],
   which: Statement,
@@ -368,8 +400,8 @@ function firstAlone(
     ${part(sql`parked = 4 and ${hasFreeSlots}`)}`;
 }
 
-// The order leaves the planner no choice but the index: where it believes that nearly every task is
-// claimed, it would look through all of them for the first.
+// The order forces the planner to use the index. If it expected most tasks to be claimed, it would
+// scan all of them for the first.
 function holdsNothing(podId: string): Statement {
   return sql`(select task_id from ${tasks} where status = 'claimed' and claimed_by = ${podId}
     order by claim_call limit 1) is null`;
@@ -380,31 +412,4 @@ function list(names: readonly string[]): Statement {
     names.map((name) => sql`${name}`),
     ", ",
   );
-}
-
-/**
- * Gives back whatever a claim call took, and makes sure that it can take nothing any more. Where
- * this pod's row was pruned it is made anew, because a beat that was sent before this may land after
- * it, and would bring the row back with an older floor.
- */
-export function releaseCall(podId: string, call: number): Statement[] {
-  return [
-    // A claim that is under way is waited for, so that what it takes can be seen below.
-    sql`select 1 from ${pods} where pod_id = ${podId} ${forUpdate}`,
-    sql`
-      insert into ${pods} (pod_id, claim_floor, pauses) values (${podId}, ${call}, ${now})
-      on conflict (pod_id) do update set claim_floor = excluded.claim_floor
-      where ${pods}.claim_floor < excluded.claim_floor`,
-    // Held, so that nobody asks for a cancel between who is woken for it and what is done.
-    sql`select task_id from ${tasks} task
-      where claimed_by = ${podId} and claim_call = ${call} and status = 'claimed'
-      order by task_id ${forUpdateOfTask}`,
-    ...wakeDependentsOfCall(podId, call),
-    sql`
-      update ${tasks}
-      set status = case when cancel_requested = 1 and flow_version is null then 'cancelled'
-          else 'pending' end,
-        claimed_by = null, claim_call = null, claim_token = claim_token + 1, last_update = ${now}
-      where claimed_by = ${podId} and claim_call = ${call} and status = 'claimed'`,
-  ];
 }

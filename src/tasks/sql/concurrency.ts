@@ -17,21 +17,41 @@ import { type ClaimCall, type FlowVersions, isDue, notNewer, claimWhere } from "
 import { runningOfTenant, isPending, tenantScope, withFreeSlots } from "./task-state.ts";
 
 /**
- * Claims behind the gates. What to try is read first and chosen by `gates.ts`; then one transaction
- * holds the scopes of all of it, in one order, claims what there is room for, and sets aside what a key
- * has no room for. Whoever makes room holds the scope too, so either sees what the other has done.
+ * Claims of limited tasks. `concurrency/candidates.ts` reads and chooses the candidates first. Then
+ * one transaction locks the scopes of all of them, in one order, claims those with free slots, and
+ * marks those blocked whose key has none. A write that frees a slot locks the scope too, so each
+ * sees what the other has done.
  */
 const tasks = table("task");
 const limits = table("task_limit");
 
 const isLimited = sql`task.status = 'pending' and task.parked = 4 and task.deaths < 2`;
 
-/** A name and a tenant that tasks are at the gate with. */
+// The most parts that one statement takes.
+const scopesPerStatement = 128;
+
+/** A name and a tenant with limited tasks that are ready. */
 export type NameAndTenant = { readonly name: string; readonly tenant: string };
 
+/** A task to try, in the order of trying. */
+export type Candidate = {
+  readonly taskId: string;
+  readonly tenant: string;
+  /** The scope of its key, and that scope's limit. */
+  readonly group: string | null;
+  readonly groupLimit: number;
+};
+
+/** The fields of a finish that decide whether it frees a slot. */
+type FreedSlot = {
+  readonly status: string;
+  readonly delayMs: number | null;
+  readonly gate?: { readonly group: string | null };
+};
+
 /**
- * The next tenants of each name that have something at the gate, found by stepping along the index,
- * and whether as many of a tenant's run as may.
+ * The next tenants of each name with limited tasks, found by stepping along the index, and whether
+ * the tenant's limit is reached.
  */
 export function limitedPairs(names: readonly string[], after: string, count: number): Statement {
   const wanted = rows(
@@ -54,8 +74,8 @@ export function limitedPairs(names: readonly string[], after: string, count: num
 }
 
 /**
- * The first at the gate of each pair, by priority, then age, from a priority downwards. With each comes
- * the limit that is stored for its key: null where there is none, 0 where it was set by hand.
+ * The first limited tasks of each pair, by priority, then age, from a priority downwards. Each
+ * comes with the stored limit of its key: null if there is none, 0 if it was set with `limits`.
  */
 export function selectCandidates(
   pairs: readonly NameAndTenant[],
@@ -78,39 +98,9 @@ export function selectCandidates(
     from (${join(parts, " union all ")}) ready`;
 }
 
-/** So that there are few different texts to plan, the parts of one are a power of two. */
-function padded<Each>(all: readonly Each[], nothing: Each): Each[] {
-  const parts = 2 ** Math.ceil(Math.log2(Math.max(1, all.length)));
-  return [...all, ...Array<Each>(parts - all.length).fill(nothing)];
-}
-
-/** A task that is to be tried, in the order of trying. */
-export type Candidate = {
-  readonly taskId: string;
-  readonly tenant: string;
-  /** The scope of its key, and how many of that may run. */
-  readonly group: string | null;
-  readonly groupLimit: number;
-};
-
-function candidateRows(candidates: readonly Candidate[]) {
-  return rows(
-    { task_id: "text", place: "integer", concurrency_key: "text", tenant_scope: "text" },
-    candidates.map(({ taskId, group, tenant }, at) => [taskId, at, group, tenantScope(tenant)]),
-  );
-}
-
-function scopesOf(candidates: readonly Candidate[]): string[] {
-  const scopes = candidates.flatMap(({ group, tenant }) => [
-    ...(group === null ? [] : [group]),
-    tenantScope(tenant),
-  ]);
-  return [...new Set(scopes)].toSorted();
-}
-
 /**
- * Holds the limits of candidates: those of keys by storing them, so that there is a row to hold and
- * that it says what the code says. One that was set by hand stays as it is.
+ * Locks the limits of candidates. Limits of keys are stored as declared in code, so that there is a
+ * row to lock. One set with `limits` stays as it is.
  */
 export function lockScopes(candidates: readonly Candidate[]): Statement[] {
   const byScope = new Map(candidates.map(({ group, groupLimit }) => [group, groupLimit]));
@@ -128,7 +118,7 @@ export function lockScopes(candidates: readonly Candidate[]): Statement[] {
   return [...(keys.length > 0 ? [storing] : []), lockLimits(tenants)];
 }
 
-/** Holds the limits of scopes that have one. Always in the same order, or two could wait for each other. */
+/** Locks the limits of scopes that have one. Always in the same order, to avoid deadlocks. */
 export function lockLimits(scopes: readonly string[]): Statement {
   const wanted = rows(
     { scope: "text" },
@@ -139,13 +129,14 @@ export function lockLimits(scopes: readonly string[]): Statement {
     order by scope ${lockForUpdate}`;
 }
 
-/** Claims as many of the candidates as there is room for, of their keys and of their tenants. */
+/** Claims the candidates with free slots, of their keys and of their tenants. */
 export function claimCandidates(
   claim: ClaimCall,
   candidates: readonly Candidate[],
   { alone = false }: { alone?: boolean } = {},
 ): Statement {
-  // A key that lost its limit after it was read isn't claimed: there would be nothing to hold.
+  // A key whose limit was deleted after it was read is not claimed, because there is no row to
+  // lock.
   const first = sql`
     ${withFreeSlots(scopesOf(candidates))}
     select address from (
@@ -173,8 +164,9 @@ export function claimCandidates(
 }
 
 /**
- * Sets candidates aside whose key has no room, so that nobody wades through them again until there is
- * some. What only its tenant keeps waiting stays where it is: a full tenant is passed over as a whole.
+ * Marks candidates blocked whose key has no free slot, so that claims do not read them again until
+ * it has one. Tasks held back only by their tenant stay limited: a tenant at its limit is skipped
+ * as a whole.
  */
 export function blockCandidates(candidates: readonly Candidate[]): Statement {
   const keyed = candidates.filter(({ group }) => group !== null);
@@ -191,7 +183,10 @@ export function blockCandidates(candidates: readonly Candidate[]): Statement {
     ${returning(sql`task_id`, { before: sql`${freeSlots} select task.task_id ${full} ${forUpdateOfTask}` })}`;
 }
 
-/** A claim behind the gates as one transaction, and which of its answers say what was claimed and blocked. */
+/**
+ * A claim of limited tasks as one transaction, and the indexes of the answers with claimed and
+ * blocked tasks.
+ */
 export function claimLimited(
   claim: ClaimCall,
   candidates: readonly Candidate[],
@@ -206,8 +201,8 @@ export function claimLimited(
 }
 
 /**
- * Lets as many of what was set aside try again as there is room for. For whoever has made some, and
- * holds the scopes; at most `count` of each.
+ * Unblocks as many tasks as there are free slots, at most `count` per scope. For a transaction that
+ * has freed slots and locked the scopes.
  */
 export function unblock(scopes: readonly string[], count: number): Statement {
   return sql`
@@ -223,53 +218,17 @@ export function unblock(scopes: readonly string[], count: number): Statement {
         or not exists (select 1 from ${limits} given where given.scope = ranked.blocked_by)`)}`;
 }
 
-/** The same for one of each, as it nearly always is: one look for each scope, however many there are. */
-function unblockOne(scopes: readonly string[]): Statement {
-  const wanted = rows(
-    { scope: "text" },
-    scopes.map((scope) => [scope]),
-  );
-  return sql`
-    update ${tasks} set parked = 4, blocked_by = null
-    where status = 'pending' and ${isAmong(sql`
-      ${withFreeSlots(scopes)}
-      select (select ${rowAddress} from ${tasks} task
-        where task.blocked_by = wanted.scope and task.status = 'pending' and task.parked = 3
-        order by task.priority desc, task.created_at, task.task_id limit 1 ${forUpdateOfTaskSkipLocked})
-      from ${wanted} wanted left join room on room.scope = wanted.scope
-      where room.room >= 1 or room.scope is null`)}`;
-}
-
-/** The same, whether or not there is room: whoever claims them will find out. */
+/** Like `unblock`, without checking for free slots, which the claim checks. */
 export function unblockUnchecked(scopes: readonly string[], count: number): Statement {
   return sql`
     update ${tasks} set parked = 4, blocked_by = null
     where ${isAmong(sql`select address from (${firstBlocked(scopes, count)}) blocked`)}`;
 }
 
-function firstBlocked(scopes: readonly string[], count: number): Statement {
-  const parts = padded(scopes, "").map(
-    (scope) => sql`select * from (
-      select ${rowAddress} as address, blocked_by, priority, created_at, task_id from ${tasks}
-      where blocked_by = ${scope} and status = 'pending' and parked = 3
-      order by priority desc, created_at, task_id ${limit(count)} ${forUpdateSkipLocked}) of_scope`,
-  );
-  return join(parts, " union all ");
-}
-
-/** An ending, as far as it makes room. */
-type FreedSlot = {
-  readonly status: string;
-  readonly delayMs: number | null;
-  readonly gate?: { readonly group: string | null };
-};
-
-// So many parts have room in one statement.
-const scopesPerStatement = 128;
-
 /**
- * What goes before and after a write of endings, so that others of their keys go on. What is given back
- * to run at once needs nothing: it is at the gate itself, and takes the room that it has left.
+ * The statements before and after a write of finishes that unblock other tasks of their keys. A
+ * task that is released to run at once needs none: it is limited itself, and takes the slot that it
+ * has freed.
  */
 export function unblockAfter(finishes: readonly FreedSlot[]): {
   holding: Statement[];
@@ -290,4 +249,57 @@ export function unblockAfter(finishes: readonly FreedSlot[]): {
     freeing.push(unblock(several.slice(at, at + scopesPerStatement), Math.max(...freed.values())));
   }
   return { holding: [lockLimits(scopes)], freeing };
+}
+
+/**
+ * Pads the parts of a statement to a power of two, so that there are few different texts to plan.
+ */
+function padded<Each>(all: readonly Each[], nothing: Each): Each[] {
+  const parts = 2 ** Math.ceil(Math.log2(Math.max(1, all.length)));
+  return [...all, ...Array<Each>(parts - all.length).fill(nothing)];
+}
+
+function candidateRows(candidates: readonly Candidate[]) {
+  return rows(
+    { task_id: "text", place: "integer", concurrency_key: "text", tenant_scope: "text" },
+    candidates.map(({ taskId, group, tenant }, at) => [taskId, at, group, tenantScope(tenant)]),
+  );
+}
+
+function scopesOf(candidates: readonly Candidate[]): string[] {
+  const scopes = candidates.flatMap(({ group, tenant }) => [
+    ...(group === null ? [] : [group]),
+    tenantScope(tenant),
+  ]);
+  return [...new Set(scopes)].toSorted();
+}
+
+/**
+ * Like `unblock`, for one task of each scope, which is nearly always the case: one lookup per
+ * scope.
+ */
+function unblockOne(scopes: readonly string[]): Statement {
+  const wanted = rows(
+    { scope: "text" },
+    scopes.map((scope) => [scope]),
+  );
+  return sql`
+    update ${tasks} set parked = 4, blocked_by = null
+    where status = 'pending' and ${isAmong(sql`
+      ${withFreeSlots(scopes)}
+      select (select ${rowAddress} from ${tasks} task
+        where task.blocked_by = wanted.scope and task.status = 'pending' and task.parked = 3
+        order by task.priority desc, task.created_at, task.task_id limit 1 ${forUpdateOfTaskSkipLocked})
+      from ${wanted} wanted left join room on room.scope = wanted.scope
+      where room.room >= 1 or room.scope is null`)}`;
+}
+
+function firstBlocked(scopes: readonly string[], count: number): Statement {
+  const parts = padded(scopes, "").map(
+    (scope) => sql`select * from (
+      select ${rowAddress} as address, blocked_by, priority, created_at, task_id from ${tasks}
+      where blocked_by = ${scope} and status = 'pending' and parked = 3
+      order by priority desc, created_at, task_id ${limit(count)} ${forUpdateSkipLocked}) of_scope`,
+  );
+  return join(parts, " union all ");
 }

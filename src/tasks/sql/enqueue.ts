@@ -10,6 +10,7 @@ import {
 import { nextSeq } from "./task-state.ts";
 
 const tasks = table("task");
+const events = table("task_event");
 
 export type NewTask = {
   readonly taskId: string;
@@ -18,42 +19,45 @@ export type NewTask = {
   readonly payload: string;
   readonly priority: number;
   readonly delayMs: number;
-  /** When it may run, where that was said as a time; `delayMs` is 0 then. */
+  /** When it may run, if given as a time; `delayMs` is 0 then. */
   readonly runAtMs?: number;
-  /** The time of its schedule that it is made for. */
+  /** The schedule's time that it is created for. */
   readonly scheduledAtMs?: number;
   readonly maxAttempts: number | null;
   readonly key: string | null;
-  /** What was asked of the key; undefined where the first task is to be given while it is kept. */
+  /**
+   * The policy of its key; undefined for the default: the first task is returned while it is kept.
+   */
   readonly policy?: KeyPolicy;
   readonly trace: string | null;
-  /** The limit by key that it falls under, as a scope; null where there is none. */
+  /** The scope of its limit by key; null if it has none. */
   readonly group?: string | null;
-  /** Whether it has to go through a gate: it has a group, or belongs to a tenant. */
+  /** True if the task is limited: it has a key scope, or belongs to a tenant. */
   readonly gated?: boolean;
-  /** Whether it waits for others: until all have completed (1) or ended (2). */
+  /** Whether it has dependencies: all must have completed (1) or ended (2). */
   readonly waits?: 0 | 1 | 2;
-  /** The tasks that it waits for. */
+  /** Its dependencies. */
   readonly after?: readonly string[];
-  /** Whether it is a run of a flow. */
+  /** True for a run of a flow. */
   readonly isRun?: boolean;
-  /** The run that has started it. */
+  /** The run that started it. */
   readonly parentId?: string;
 };
 
 export type KeyPolicy = {
   readonly onDuplicate: "existing" | "reject" | "replace";
-  /** Whether a task that has ended holds its key no longer. */
+  /** True if a task releases its key when it ends. */
   readonly whileUnfinished: boolean;
-  /** How long after its creation a task holds its key at most. */
+  /** The longest time after its creation that a task holds its key. */
   readonly forMs: number | null;
 };
 
 const always = sql`true`;
+const maxNotes = 100;
 
 /**
- * Stores new tasks. A task that is there already, by its id or by its key, is left as it is. `when` is
- * a condition on a row of `fresh`, for tasks that depend on what the same transaction did before.
+ * Stores new tasks. A task that exists already, by id or by key, is left unchanged. `when` is a
+ * condition on a row of `fresh`, for tasks that depend on earlier statements of the transaction.
  */
 export function insertTasks(given: readonly NewTask[], when: Statement = always): Statement {
   const newTasks = inOrder(given);
@@ -61,7 +65,8 @@ export function insertTasks(given: readonly NewTask[], when: Statement = always)
     plainColumns,
     newTasks.map((each) => plainValues(each)),
   );
-  // Most tasks go behind no gate, wait for nobody and have no hour, so that isn't sent unless one does.
+  // Most tasks have no limit, no dependencies and no start time, so these columns are sent only if
+  // a task needs them.
   const { fresh, start, names, values } = newTasks.some(isSpecial)
     ? {
         fresh: specialRows(newTasks),
@@ -78,7 +83,7 @@ export function insertTasks(given: readonly NewTask[], when: Statement = always)
     from ${fresh} fresh where ${when}
     on conflict do nothing
     ${returning(sql`task_id`, {
-      // The ids were made for these tasks, so whatever has one of them was stored by us.
+      // The ids were made for these tasks, so a row with one of them was stored by this call.
       after: sql`select task_id from ${tasks} where task_id in (select task_id from ${plain} fresh)`,
     })}`;
 }
@@ -103,7 +108,7 @@ function plainValues(each: NewTask) {
 const delayed = sql`case when delay_ms > 0 then 1 else 0 end`;
 const specialNames = sql`concurrency_key, limited, depends, scheduled_at, flow_version, parent_id, parked`;
 
-/** When a task may run: after its delay, or at its hour, which may have passed. */
+/** When a task may run: after its delay, or at its start time, which may be in the past. */
 function startAt(given: Statement): Statement {
   return sql`case when ${given}.start_at is null then ${now} + ${given}.delay_ms
     when ${given}.start_at > ${now} then ${given}.start_at else ${now} end`;
@@ -142,8 +147,8 @@ function specialRows(newTasks: readonly NewTask[]) {
 }
 
 /**
- * Whoever stores a key waits for others who are storing the same, so all store theirs in one order.
- * Without keys nobody waits.
+ * An insert of a key waits for other transactions that insert the same one, so all insert keys in
+ * one order. Tasks without keys never wait.
  */
 function inOrder(newTasks: readonly NewTask[]): readonly NewTask[] {
   if (newTasks.every(({ key }) => key === null)) return newTasks;
@@ -158,8 +163,6 @@ function inOrder(newTasks: readonly NewTask[]): readonly NewTask[] {
 function byText(one: string, other: string): number {
   return one === other ? 0 : one < other ? -1 : 1;
 }
-
-const events = table("task_event");
 
 const keyColumns = { tenant: "text", name: "text", unique_key: "text", task_id: "text" } as const;
 
@@ -186,15 +189,15 @@ export function findKeys(newTasks: readonly NewTask[]): Statement {
     from ${keysOf(newTasks)} wanted join ${tasks} task on ${isHolder(sql`task`)}`;
 }
 
-/** Which of these were stored by an earlier send, whoever holds their keys by now. */
+/** The tasks that an earlier send stored, regardless of who holds their keys now. */
 export function findOwn(newTasks: readonly NewTask[]): Statement {
   return sql`
     select task_id from ${tasks} where task_id in (select task_id from ${keysOf(newTasks)} wanted)`;
 }
 
 /**
- * Locks the tasks that hold these keys, in the order in which everybody locks tasks, so that the
- * statements after it decide by how they really stand.
+ * Locks the tasks that hold these keys, in the order in which all writes lock tasks, so that the
+ * following statements decide by their current state.
  */
 export function lockHolders(newTasks: readonly NewTask[]): Statement {
   return sql`
@@ -203,9 +206,9 @@ export function lockHolders(newTasks: readonly NewTask[]): Statement {
 }
 
 /**
- * Takes the keys from tasks that hold them no longer: they have ended, or were created long enough
- * ago. Never from the very task that is to be stored, which an earlier send may have stored, and never
- * from a run's child, which its parent knows by its key.
+ * Takes the keys from tasks that no longer hold them: they have ended, or were created long enough
+ * ago. Never from the new task itself, which an earlier send may have stored, and never from a
+ * run's child, which its parent finds by its key.
  */
 export function releaseKeys(newTasks: readonly NewTask[]): Statement {
   const wanted = rows(
@@ -225,7 +228,7 @@ export function releaseKeys(newTasks: readonly NewTask[]): Statement {
         or created_at <= ${now} - wanted.for_ms)`;
 }
 
-/** A replacement is known by the id that was made for the task that would have been stored. */
+/** A replacement is identified by the id that was made for the new task. */
 function markOf({ taskId }: NewTask): string {
   return `{"request":"${taskId}","token":`;
 }
@@ -237,11 +240,11 @@ const isMarked = (task: Statement) => sql`exists (
 
 type ReplaceOptions = {
   /**
-   * Whether it was sent before. Then a task that came later is left alone: what it should have
+   * True if it was sent before. Then a newer task is left alone: the task that should have been
    * replaced may have been replaced, and have ended.
    */
   readonly again: boolean;
-  /** Tasks that must be stored with the replacements, or nothing is replaced. */
+  /** Tasks that must be stored together with the replacements, or nothing is replaced. */
   readonly needed: readonly NewTask[];
 };
 
@@ -253,9 +256,9 @@ function areStored(newTasks: readonly NewTask[]): Statement {
 }
 
 /**
- * Notes what is about to be replaced: what nobody runs, and what this hasn't replaced before. A run that
- * has done something would go on with what it has come to so far, so none is; nor is a run's child, whose
- * parent goes on with what it has asked for.
+ * Records replacements before they happen: of tasks that no pod runs and that this request has not
+ * replaced before. Runs are not replaced, because a run that has advanced would continue with its
+ * state; neither are a run's children, because the parent continues with what it started.
  */
 export function noteReplaced(
   newTasks: readonly NewTask[],
@@ -278,9 +281,9 @@ export function noteReplaced(
 }
 
 /**
- * Makes tasks do something else, where the note says that it is about to happen. It raises the token,
- * so that the note speaks of the past from then on, and a pod that was taken for dead can't finish
- * what it has been doing.
+ * Replaces tasks for which `noteReplaced` has recorded a replacement. It raises the token, so that
+ * the record is in the past from then on, and a pod that was believed dead cannot finish its old
+ * attempt.
  */
 export function replaceHolders(newTasks: readonly NewTask[]): Statement {
   const wanted = rows(
@@ -327,9 +330,7 @@ export function replaceHolders(newTasks: readonly NewTask[]): Statement {
         and past.detail = wanted.mark || cast(${tasks}.claim_token + 1 as text) || '}')`;
 }
 
-const maxNotes = 100;
-
-/** A task may be replaced every second for days. Its last replacements say enough. */
+/** A task may be replaced every second for days. Its last replacements are enough. */
 export function trimReplaced(newTasks: readonly NewTask[]): Statement {
   return sql`
     delete from ${events}
@@ -339,7 +340,7 @@ export function trimReplaced(newTasks: readonly NewTask[]): Statement {
       and seq < ${nextSeq(sql`${events}.task_id`)} - ${maxNotes}`;
 }
 
-/** Which of these have replaced the task that holds their key, now or with an earlier send. */
+/** The tasks that replaced the holder of their key, now or with an earlier send. */
 export function findReplaced(newTasks: readonly NewTask[]): Statement {
   const wanted = rows(
     { ...keyColumns, mark: "text" },
@@ -350,7 +351,7 @@ export function findReplaced(newTasks: readonly NewTask[]): Statement {
     where ${isMarked(sql`task`)}`;
 }
 
-/** Takes back tasks that were to be stored together or not at all, where one that must be stored wasn't. */
+/** Deletes tasks that were to be stored all or none, if one of the needed ones was not stored. */
 export function undoUnlessStored(
   newTasks: readonly NewTask[],
   needed: readonly NewTask[],

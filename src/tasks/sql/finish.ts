@@ -15,29 +15,32 @@ import type { RunWrite } from "./runs.ts";
 const tasks = table("task");
 const events = table("task_event");
 
-/** How an attempt ends in the store. Made by `settle`. */
+/** The write that ends an attempt. Made by `decideFinish`. */
 export type Finish = {
   readonly taskId: string;
   readonly token: number;
-  /** `claimed` where a run goes on. */
+  /** `claimed` if a run continues. */
   readonly status: "pending" | "claimed" | "completed" | "failed" | "cancelled";
   readonly result: string | null;
   readonly error: string | null;
   /** Whether the attempt counts as a failure. */
   readonly counted: 0 | 1;
-  /** Whether the handler asked to be run again later, for no fault. */
+  /** Whether the handler snoozed, which is not a failure. */
   readonly snoozed?: 1;
-  /** Before it may run again; null where it won't. */
+  /** The delay before it may run again; null if it will not. */
   readonly delayMs: number | null;
-  /** What must not have been missed: a row with a newer `wake` isn't parked, but decided again. */
+  /**
+   * The `wake` that the decision is based on: if the row has a newer one, the finish is refused and
+   * decided again.
+   */
   readonly wake: number | null;
-  /** The gate that it went through, where others may wait for room. */
+  /** Present if the task is limited, so that other tasks may be blocked by it. */
   readonly gate?: { readonly group: string | null };
-  /** Whether others are known to wait for it: then those must be woken in the same write. */
+  /** True if it is known to have dependents, which must be woken in the same write. */
   readonly awaited?: boolean;
-  /** What a run is from now on. It has its own statements. */
+  /** The new state of a run, which has its own statements. */
   readonly run?: RunWrite;
-  /** What follows where it has failed for good. */
+  /** The follow-up of a task that has failed for good. */
   readonly followUp?: FollowUp;
   readonly event: {
     readonly type: string;
@@ -46,13 +49,24 @@ export type Finish = {
   } | null;
 };
 
+/** A task that follows the failure of another, stored in the same write as that failure. */
+export type FollowUp = {
+  readonly taskId: string;
+  readonly failedId: string;
+  /** The token of the failed claim. */
+  readonly token: number;
+  readonly name: string;
+  readonly payload: string;
+};
+
 /**
- * Finishes tasks, unless another pod has claimed them since. What gives a claim back raises the token.
- * Where all of them have simply completed, as they do nearly always, much less has to be sent and set.
- * Unless one of them is known to be awaited, what others have begun to wait for is left as it is.
+ * Finishes tasks, unless another pod has claimed them since. A finish that releases the claim
+ * raises the token. If all tasks have completed, as they nearly always have, much less is sent and
+ * set. Unless one of them is known to have dependents, tasks that got dependents since their claim
+ * are left unchanged.
  */
-export function finishTasks(given: readonly Finish[]): Statement {
-  const finishes = inOrder(given);
+export function finishTasks(unordered: readonly Finish[]): Statement {
+  const finishes = inOrder(unordered);
   const { done, changes, unwoken } = finishes.every(({ status }) => status === "completed")
     ? completedRows(finishes)
     : finishRows(finishes);
@@ -66,8 +80,8 @@ export function finishTasks(given: readonly Finish[]): Statement {
       and ${tasks}.status in ('claimed', 'pending')
       ${unwoken(sql`${tasks}`)} ${unawaited}
     ${returning(sql`${tasks}.task_id`, {
-      // A row that meets the condition stays so while it is held, and one that doesn't never will:
-      // tokens, wakes and the count of those who wait only rise.
+      // A row that meets the condition keeps meeting it while it is locked, and one that does not
+      // never will: tokens, wakes and the count of dependents only grow.
       before: sql`
         select task.task_id from ${done} done join ${tasks} task on task.task_id = done.task_id
         where task.claim_token = done.token
@@ -77,22 +91,141 @@ export function finishTasks(given: readonly Finish[]): Statement {
     })}`;
 }
 
-/** A task that somebody waits for mustn't end in a write that wakes nobody. */
-function unlessHasDependents(finishes: readonly Finish[]): Statement {
-  return wakesDependents(finishes) ? sql`` : sql`and dependents = 0`;
-}
-
-/** Whether a write of these must wake those who wait for them. */
+/** True if a write of these must wake dependents. */
 export function wakesDependents(finishes: readonly Finish[]): boolean {
   return finishes.some(({ awaited }) => awaited);
 }
 
-/** Writes that share rows touch them in the same order, or each could wait for what the other has. */
+/** Writes that share rows touch them in the same order. Otherwise they could deadlock. */
 export function inOrder<Each extends { readonly taskId: string }>(all: readonly Each[]): Each[] {
   return all.toSorted((one, other) => (one.taskId < other.taskId ? -1 : 1));
 }
 
-/** A completion asks for no wake: whatever happened to the task meanwhile, it is done. */
+/** Records events of tasks, under the same conditions as the finish in the same write. */
+export function noteFinishes(podId: string, finishes: readonly Finish[]): Statement {
+  const noted = rows(
+    {
+      task_id: "text",
+      token: "integer",
+      wake: "integer",
+      type: "text",
+      attempt: "integer",
+      detail: "text",
+    },
+    inOrder(finishes)
+      .filter((each) => each.event !== null)
+      .map((each) => [
+        each.taskId,
+        each.token,
+        each.wake,
+        each.event!.type,
+        each.event!.attempt,
+        each.event!.detail,
+      ]),
+  );
+  return sql`
+    insert into ${events} (task_id, seq, type, attempt, pod_id, detail)
+    select noted.task_id, ${nextSeq(sql`noted.task_id`)}, noted.type, noted.attempt, ${podId}, noted.detail
+    from ${noted} noted join ${tasks} task on task.task_id = noted.task_id
+    where task.claim_token = noted.token
+      and task.status in ('claimed', 'pending')
+      and (noted.wake is null or task.wake = noted.wake) ${unlessHasDependents(finishes)}
+    ${forUpdateOfTask}`;
+}
+
+/** Stores follow-ups of failures, under the same conditions as the finish in the same write. */
+export function insertFinishFollowUps(finishes: readonly Finish[]): Statement[] {
+  const followUps = finishes.flatMap(({ followUp }) => followUp ?? []);
+  if (followUps.length === 0) return [];
+  const open = sql`task.status in ('claimed', 'pending') ${unlessHasDependents(finishes)} ${forUpdateOfTask}`;
+  return [insertFollowUps(followUps, open)];
+}
+
+/** Wakes the dependents of tasks that these finishes end. Goes after them, in the same write. */
+export function wakeDependentsAfter(finishes: readonly Finish[]): Statement[] {
+  if (!wakesDependents(finishes)) return [];
+  const ended = finishes.filter(({ status }) => status !== "pending" && status !== "claimed");
+  return ended.length === 0 ? [] : wakeDependents(ended.map(({ taskId }) => taskId));
+}
+
+/** The current state of tasks, to find out what became of a claim or of a finish. */
+export function readTaskStates(taskIds: readonly string[]): Statement {
+  const wanted = rows(
+    { task_id: "text" },
+    taskIds.map((taskId) => [taskId]),
+  );
+  return sql`
+    select task_id, status, claimed_by, claim_token, wake, dependents, cancel_requested, run_seq
+    from ${tasks}
+    where ${isAmong(sql`select task_id from ${wanted} wanted`, sql`task_id`)}`;
+}
+
+/** A run keeps its token from one transition to the next, so `run_seq` is compared too. */
+export function saveProgress(
+  saved: readonly { taskId: string; token: number; runSeq: number; value: string }[],
+): Statement {
+  const newest = rows(
+    { task_id: "text", token: "integer", run_seq: "integer", value: "text" },
+    saved.map((each) => [each.taskId, each.token, each.runSeq, each.value]),
+  );
+  return sql`
+    update ${tasks} set progress = newest.value, progress_token = newest.token
+    from ${newest} newest
+    where ${tasks}.task_id = newest.task_id and ${tasks}.claim_token = newest.token
+      and ${tasks}.run_seq = newest.run_seq and ${tasks}.status = 'claimed'`;
+}
+
+/**
+ * Of consecutive snoozes only the last event is kept, which holds their number: a task may snooze
+ * for months, and its events must not grow with every snooze. Goes after the last event is
+ * recorded.
+ */
+export function forgetEarlierSnoozes(taskIds: readonly string[]): Statement {
+  const snoozed = rows(
+    { task_id: "text" },
+    taskIds.map((taskId) => [taskId]),
+  );
+  return sql`
+    delete from ${events}
+    where task_id in (select task_id from ${snoozed} snoozed) and type = 'snoozed'
+      and exists (select 1 from ${events} later where later.task_id = ${events}.task_id
+        and later.seq = ${events}.seq + 1 and later.type = 'snoozed')`;
+}
+
+/**
+ * Stores follow-ups of failures of `task`, under the condition of the write that fails it, which
+ * comes next. Tenant, priority and trace are those of the failed task.
+ */
+export function insertFollowUps(given: readonly FollowUp[], condition: Statement): Statement {
+  const failed = rows(
+    { id: "text", failed_id: "text", token: "integer", name: "text", payload: "text", key: "text" },
+    given.map((each) => {
+      const { taskId, failedId, token, name, payload } = each;
+      return [taskId, failedId, token, name, payload, `${failedId}/${token}`];
+    }),
+  );
+  return sql`
+    insert into ${tasks} (task_id, tenant, name, payload, priority, run_at, created_at, last_update,
+      unique_key, parent_id, trace, limited, parked)
+    select failed.id, task.tenant, failed.name, failed.payload, task.priority, ${now}, ${now}, ${now},
+      failed.key, task.task_id, task.trace, ${ofTenant(1)}, ${ofTenant(parked.limited)}
+    from ${failed} failed join ${tasks} task
+      on task.task_id = failed.failed_id and task.claim_token = failed.token
+    where ${condition}
+    on conflict do nothing`;
+}
+
+/** The last saved progress of a task, with the token of the attempt that saved it. */
+export function readProgress(taskId: string): Statement {
+  return sql`select progress, progress_token from ${tasks} where task_id = ${taskId}`;
+}
+
+/** A task with dependents must not end in a write that does not wake them. */
+function unlessHasDependents(finishes: readonly Finish[]): Statement {
+  return wakesDependents(finishes) ? sql`` : sql`and dependents = 0`;
+}
+
+/** A completion ignores wakes: whatever happened to the task meanwhile, it is done. */
 function completedRows(finishes: readonly Finish[]) {
   const done = rows(
     { task_id: "text", token: "integer", result: "text" },
@@ -137,134 +270,6 @@ function finishRows(finishes: readonly Finish[]) {
   return { done, changes, unwoken };
 }
 
-/** Notes what happened to tasks, under the same conditions as the finish that it goes with. */
-export function noteFinishes(podId: string, finishes: readonly Finish[]): Statement {
-  const noted = rows(
-    {
-      task_id: "text",
-      token: "integer",
-      wake: "integer",
-      type: "text",
-      attempt: "integer",
-      detail: "text",
-    },
-    inOrder(finishes)
-      .filter((each) => each.event !== null)
-      .map((each) => [
-        each.taskId,
-        each.token,
-        each.wake,
-        each.event!.type,
-        each.event!.attempt,
-        each.event!.detail,
-      ]),
-  );
-  return sql`
-    insert into ${events} (task_id, seq, type, attempt, pod_id, detail)
-    select noted.task_id, ${nextSeq(sql`noted.task_id`)}, noted.type, noted.attempt, ${podId}, noted.detail
-    from ${noted} noted join ${tasks} task on task.task_id = noted.task_id
-    where task.claim_token = noted.token
-      and task.status in ('claimed', 'pending')
-      and (noted.wake is null or task.wake = noted.wake) ${unlessHasDependents(finishes)}
-    ${forUpdateOfTask}`;
-}
-
-/** Stores what follows failures, under the same conditions as the finish that it goes with. */
-export function insertFinishFollowUps(finishes: readonly Finish[]): Statement[] {
-  const followUps = finishes.flatMap(({ followUp }) => followUp ?? []);
-  if (followUps.length === 0) return [];
-  const open = sql`task.status in ('claimed', 'pending') ${unlessHasDependents(finishes)} ${forUpdateOfTask}`;
-  return [insertFollowUps(followUps, open)];
-}
-
-/** Wakes those who wait for what these end. Goes behind them, in the same write. */
-export function wakeDependentsAfter(finishes: readonly Finish[]): Statement[] {
-  if (!wakesDependents(finishes)) return [];
-  const ended = finishes.filter(({ status }) => status !== "pending" && status !== "claimed");
-  return ended.length === 0 ? [] : wakeDependents(ended.map(({ taskId }) => taskId));
-}
-
-/** How tasks stand that were held, to learn what became of a claim or of a finish. */
-export function readTaskStates(taskIds: readonly string[]): Statement {
-  const wanted = rows(
-    { task_id: "text" },
-    taskIds.map((taskId) => [taskId]),
-  );
-  return sql`
-    select task_id, status, claimed_by, claim_token, wake, dependents, cancel_requested, run_seq
-    from ${tasks}
-    where ${isAmong(sql`select task_id from ${wanted} wanted`, sql`task_id`)}`;
-}
-
-/** A run keeps its token from one transition to the next, so that its own count of writes is asked for too. */
-export function saveProgress(
-  saved: readonly { taskId: string; token: number; runSeq: number; value: string }[],
-): Statement {
-  const newest = rows(
-    { task_id: "text", token: "integer", run_seq: "integer", value: "text" },
-    saved.map((each) => [each.taskId, each.token, each.runSeq, each.value]),
-  );
-  return sql`
-    update ${tasks} set progress = newest.value, progress_token = newest.token
-    from ${newest} newest
-    where ${tasks}.task_id = newest.task_id and ${tasks}.claim_token = newest.token
-      and ${tasks}.run_seq = newest.run_seq and ${tasks}.status = 'claimed'`;
-}
-
-/**
- * Of snoozes that follow each other only the last is kept, which says how many there were: a task may
- * snooze for months, and its events mustn't grow with every one. Comes after the note of the last.
- */
-export function forgetEarlierSnoozes(taskIds: readonly string[]): Statement {
-  const snoozed = rows(
-    { task_id: "text" },
-    taskIds.map((taskId) => [taskId]),
-  );
-  return sql`
-    delete from ${events}
-    where task_id in (select task_id from ${snoozed} snoozed) and type = 'snoozed'
-      and exists (select 1 from ${events} later where later.task_id = ${events}.task_id
-        and later.seq = ${events}.seq + 1 and later.type = 'snoozed')`;
-}
-
-/** A task that follows the failure of another, in the same write as that failure. */
-export type FollowUp = {
-  readonly taskId: string;
-  readonly failedId: string;
-  /** Of the claim that failed. */
-  readonly token: number;
-  readonly name: string;
-  readonly payload: string;
-};
-
-/**
- * Stores what follows failures of `task`, under the condition of the write that fails it, which comes
- * next. Whose task it is, how urgent and of which trace is taken from the one that failed.
- */
-export function insertFollowUps(given: readonly FollowUp[], condition: Statement): Statement {
-  const failed = rows(
-    { id: "text", failed_id: "text", token: "integer", name: "text", payload: "text", key: "text" },
-    given.map((each) => {
-      const { taskId, failedId, token, name, payload } = each;
-      return [taskId, failedId, token, name, payload, `${failedId}/${token}`];
-    }),
-  );
-  return sql`
-    insert into ${tasks} (task_id, tenant, name, payload, priority, run_at, created_at, last_update,
-      unique_key, parent_id, trace, limited, parked)
-    select failed.id, task.tenant, failed.name, failed.payload, task.priority, ${now}, ${now}, ${now},
-      failed.key, task.task_id, task.trace, ${ofTenant(1)}, ${ofTenant(parked.limited)}
-    from ${failed} failed join ${tasks} task
-      on task.task_id = failed.failed_id and task.claim_token = failed.token
-    where ${condition}
-    on conflict do nothing`;
-}
-
 function ofTenant(value: number): Statement {
   return sql`case when task.tenant <> 'default' then cast(${value} as integer) else 0 end`;
-}
-
-/** What was saved last of a task, with the token of the attempt that saved it. */
-export function readProgress(taskId: string): Statement {
-  return sql`select progress, progress_token from ${tasks} where task_id = ${taskId}`;
 }

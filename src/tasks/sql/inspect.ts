@@ -24,15 +24,23 @@ import { allNames } from "./limits.ts";
 const tasks = table("task");
 const events = table("task_event");
 const dependencies = table("task_dependency");
+const pauses = table("task_pause");
 
+/** Counts stop here, so that a read costs the same for a queue of any length. */
+export const maxDepthCount = 10_000;
+const maxNames = 200;
+// A retry keeps its place by age but has waited only since it was due, so the oldest few are
+// compared.
+const maxOldest = 100;
+const idBytes = 40;
 const isPendingTask = sql`status = 'pending' and flow_version is null`;
-// What can't be read has no finalizers that anybody could run, as far as the person knows who gives it up.
+// A run that cannot be read has no finalizers that a pod could run, so an operator may give it up.
 const isSetAside = sql`status = 'pending' and flow_version is not null and parked = 6`;
 
 /**
- * What a task that hasn't ended is set to when it is to be cancelled: it ends at once, or is asked. A run
- * mustn't wait any longer for whatever it is parked for; one that was set aside is cancelled when somebody
- * takes it up.
+ * Sets an open task to be cancelled: a pending task ends at once, a claimed one is asked to. A run
+ * no longer waits for what it is parked for; one that was set aside is cancelled when a pod claims
+ * it.
  */
 const cancelRequested = requestCancel(isPendingTask);
 
@@ -47,7 +55,7 @@ function requestCancel(endsAtOnce: Statement): Statement {
     then ${readyOrLimited} else parked end`;
 }
 
-/** What `cancel` does, for all children that haven't ended. */
+/** Does what `cancelTask` does, for all open children. */
 export function cancelChildren(
   parentIds: readonly string[],
   fence: (task: Statement) => Statement,
@@ -78,11 +86,11 @@ export function cancelChildren(
 }
 
 /**
- * Cancels: at once where nobody runs it, otherwise by asking the pod that does. A run has finalizers, so
- * it is only asked: one that waits for a time, for others or for a word goes on to them. One that nobody
- * can read is given up without, together with its children, also where it was asked before. What is noted
- * names the request, so that sending it again does nothing, though the task may have been started over, or
- * the run set aside, meanwhile.
+ * Cancels a task: at once if no pod runs it, otherwise by asking the pod that does. A run has
+ * finalizers, so it is only asked: one that waits for a time, for children or for a signal
+ * continues to them. A run that no pod can read is given up without finalizers, together with its
+ * children, also if it was asked before. The event names the request, so that sending it again does
+ * nothing, though the task may have been restarted, or the run set aside, meanwhile.
  */
 export function cancelTask(taskId: string, requestId: string): Statement[] {
   const { mark, isFirst } = requestMark(taskId, requestId);
@@ -115,15 +123,15 @@ export function cancelTask(taskId: string, requestId: string): Statement[] {
 }
 
 /**
- * Where a run goes on that is started over: where it stopped, or where it stood when it was cancelled while
- * nobody could read it. It may have stopped elsewhere before that.
+ * Where a restarted run continues: where it stopped, or where it was when it was cancelled while no
+ * pod could read it. It may have stopped elsewhere before that.
  */
 const restartedAt = sql`case when coalesce(flow_version, 0) = 0 or (intent is null and cursor is not null)
   then cursor else coalesce(stopped_at, cursor) end`;
 
 /**
- * What a task that has ended is set to when it starts over: a new generation, with all its attempts. One
- * that waits for others waits anew, so `wakeIfNothingIsOpen` must follow.
+ * Restarts an ended task: a new generation, with all its attempts. A task with dependencies waits
+ * again, so `wakeIfDependenciesEnded` must follow.
  */
 export const startedOver = sql`
   status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, cancel_requested = 0,
@@ -134,9 +142,9 @@ export const startedOver = sql`
   error = null, progress = null, progress_token = claim_token + 1`;
 
 /**
- * Starts a finished task over: a new generation, noted as such. What it waits for is looked at anew. The
- * note names the request and the token that it leads to, so that sending it again does nothing, though
- * the task may have failed again meanwhile.
+ * Restarts an ended task: a new generation, with an event. Its dependencies are checked again. The
+ * event names the request and the token that it leads to, so that sending it again does nothing,
+ * though the task may have failed again meanwhile.
  */
 export function retryTask(taskId: string, requestId: string): Statement[] {
   const ended = sql`task_id = ${taskId} and status in ('failed', 'cancelled')`;
@@ -184,7 +192,7 @@ type ListFilter = {
   readonly name?: string;
   readonly status?: string;
   readonly tenant?: string;
-  /** Only tasks with a lower id: the last of the page before. */
+  /** Only tasks with a lower id: the last of the previous page. */
   readonly before?: string;
   readonly limit: number;
 };
@@ -204,9 +212,7 @@ export function listTasks(filter: ListFilter): Statement {
     select *, ${found} from ${tasks} where ${isAmong(keys, sql`task_id`)} order by task_id desc`;
 }
 
-const idBytes = 40;
-
-/** How pages of tasks and runs are ordered, and what a row of them takes as it is shown. */
+/** The order of pages of tasks and runs, and the size of a row in its public form. */
 export const taskPage = {
   key: sql`task_id`,
   order: "desc",
@@ -223,12 +229,6 @@ export function countTasks(): Statement {
     select name, status, count(*) as tasks from ${tasks} group by name, status order by name, status`;
 }
 
-/** Nothing is counted further than this, so that a look costs the same however long the queue is. */
-export const maxDepthCount = 10_000;
-const maxNames = 200;
-// A retry keeps its place by age but has waited since it was due, so the oldest few are looked at.
-const maxOldest = 100;
-
 /** The names of tasks that can be claimed, found by stepping along the index. */
 export function namesWaiting(): Statement {
   return sql`
@@ -242,8 +242,9 @@ export function namesWaiting(): Statement {
 }
 
 /**
- * How many can be claimed of each name and priority, and how long one has been due at most. Counting
- * asks for an order, because a planner that takes everything for waiting would read the table else.
+ * How many tasks of each name and priority can be claimed, and how long the first has been due. The
+ * counts have an order, because a planner that expects most tasks to be pending would otherwise
+ * read the table.
  */
 export function readyDepth(levels: readonly Level[]): Statement {
   const wanted = rows(
@@ -266,8 +267,8 @@ export function readyDepth(levels: readonly Level[]): Statement {
 }
 
 /**
- * How many wait for their time, for others or for room, are at a gate, wait to run alone, run, or have
- * failed, by name.
+ * How many tasks are delayed, waiting for dependencies, blocked, limited, required to run alone,
+ * running or failed, by name.
  */
 export function otherDepths(): Statement {
   const bounded = limit(maxDepthCount);
@@ -305,9 +306,7 @@ export function otherDepths(): Statement {
       order by task_id desc ${bounded}) failed group by name`;
 }
 
-const pauses = table("task_pause");
-
-/** How long until something that waits for its time is due. */
+/** How long until the next delayed task is due. */
 export function nextDue(): Statement {
   return sql`
     select run_at - ${now} as wait_ms from ${tasks}
@@ -316,7 +315,7 @@ export function nextDue(): Statement {
 
 const byAge = sql`created_at, task_id`;
 
-/** The kinds of tasks that could be claimed, each with the order of its index. */
+/** The kinds of tasks that can be claimed, each with the order of its index. */
 const claimable: readonly { readonly which: Statement; readonly order: Statement }[] = [
   { which: sql`${isReady} and ${isDue}`, order: sql`priority desc, ${byAge}` },
   {
@@ -327,12 +326,12 @@ const claimable: readonly { readonly which: Statement; readonly order: Statement
   { which: sql`status = 'pending' and parked = 4 and deaths >= 2`, order: byAge },
 ];
 
-/** Names whose tasks wait for the same permits. Those with the lower rank go first. */
+/** Names whose tasks need the same permits. A lower rank goes first. */
 export type RankedName = { readonly name: string; readonly rank: number };
 
 /**
- * The tasks that wait for the same permits, in the order in which they get them. Each kind of each name is
- * read no further than to `most`. Tasks that can't be claimed now aren't among them.
+ * The tasks that wait for the same permits, in the order in which they get them. At most `maxCount`
+ * of each kind and name are read. Tasks that cannot be claimed now are left out.
  */
 export function tasksInClaimOrder(names: readonly RankedName[], maxCount: number): Statement {
   const all = names.flatMap(({ name, rank }) =>
@@ -348,8 +347,8 @@ export function tasksInClaimOrder(names: readonly RankedName[], maxCount: number
 }
 
 /**
- * How many tasks of each name could be claimed, counted no further than to `most`. Each kind is looked
- * for in the order of its index, which leaves the planner no other way.
+ * How many tasks of each name can be claimed, counted up to `maxCount`. Each kind is read in the
+ * order of its index, which leaves the planner no other way.
  */
 export function countReady(names: readonly string[], maxCount: number): Statement {
   const counts = names.map((name) => {

@@ -12,10 +12,16 @@ import { runningOfKey, runningOfTenant, tenantOf } from "./task-state.ts";
 
 const tasks = table("task");
 const limits = table("task_limit");
+const pauses = table("task_pause");
+const pods = table("pod");
 
-/** Nothing is counted further than this. */
+/** Stands for every name. */
+export const allNames = "*";
+
+/** Counts stop here. */
 const maxCounted = 10_000;
 const maxListed = 1_000;
+const isBlocked = sql`task.status = 'pending' and task.parked = 3`;
 
 export function putLimit(scope: string, maxRunning: number): Statement {
   return sql`
@@ -23,16 +29,17 @@ export function putLimit(scope: string, maxRunning: number): Statement {
     on conflict (scope) do update set max_running = excluded.max_running, by_hand = 1`;
 }
 
-/** What is said by hand of a tenant is all there is; of a key, the next claim says what the code says. */
+/**
+ * A tenant's limit exists only when set with `limits`. A key falls back to the limit declared in
+ * code, which the next claim stores.
+ */
 export function dropLimit(scope: string): Statement {
   if (tenantOf(scope) !== undefined) return sql`delete from ${limits} where scope = ${scope}`;
-  // The row stays, because whoever makes room or takes it must have something to hold.
+  // The row stays, because a transaction that frees or takes a slot must have a row to lock.
   return sql`update ${limits} set by_hand = 0, max_running = 1 where scope = ${scope}`;
 }
 
-const isBlocked = sql`task.status = 'pending' and task.parked = 3`;
-
-/** How a scope stands, given as rows with its tenant if it names one. */
+/** The current use of scopes; each is given with its tenant if it names one. */
 export function readScopes(scopes: readonly { scope: string; tenant: string | null }[]): Statement {
   const wanted = rows(
     { scope: "text", tenant: "text" },
@@ -51,7 +58,7 @@ export function readScopes(scopes: readonly { scope: string; tenant: string | nu
     from ${wanted} wanted`;
 }
 
-/** The limits that were set by hand, and those that something is blocked by. */
+/** The limits that were set with `limits`, and those with blocked tasks. */
 export function notableScopes(): Statement {
   return sql`
     select scope from ${limits} where by_hand = 1
@@ -60,22 +67,9 @@ export function notableScopes(): Statement {
     order by scope ${limit(maxListed)}`;
 }
 
-/** The next scopes that something is blocked by, found by stepping along the index. */
-function blockedFrom(after: string, count: number): Statement {
-  return sql`
-    with recursive step (scope, nth) as (
-      select (select min(task.blocked_by) from ${tasks} task
-        where ${isBlocked} and task.blocked_by > ${after}), 1
-      union all
-      select (select min(task.blocked_by) from ${tasks} task
-        where ${isBlocked} and task.blocked_by > step.scope), step.nth + 1
-      from step where step.scope is not null and step.nth < ${count})
-    select scope from step`;
-}
-
 /**
- * The next scopes that something is blocked by, and how much room they have: none, if all is well. A
- * scope without a limit has all the room there is.
+ * The next scopes with blocked tasks, and their free slots, which should be none. A scope without a
+ * limit has a null.
  */
 export function blockedScopes(after: string, count: number): Statement {
   return sql`
@@ -84,7 +78,7 @@ export function blockedScopes(after: string, count: number): Statement {
     from (${blockedFrom(after, count)}) blocked where scope is not null`;
 }
 
-/** The next limits that the code has brought, and whether nothing runs or waits that needs them. */
+/** The next limits declared in code, and whether no running or blocked task needs them. */
 export function unneededLimits(after: string, count: number): Statement {
   return sql`
     select scope, ${isUnneeded(sql`page.scope`)} as unneeded
@@ -92,13 +86,7 @@ export function unneededLimits(after: string, count: number): Statement {
       order by scope ${limit(count)}) page`;
 }
 
-function isUnneeded(scope: Statement): Statement {
-  return sql`${runningOfKey(scope)} = 0
-    and not exists (select 1 from ${tasks} task
-      where ${isBlocked} and task.blocked_by = ${scope})`;
-}
-
-/** Forgets limits. A claim that needs one stores it again, so it does no harm if that is soon. */
+/** Deletes limits. A claim that needs one stores it again, so an early deletion does no harm. */
 export function dropUnneeded(scopes: readonly string[]): Statement {
   const old = rows(
     { scope: "text" },
@@ -111,7 +99,7 @@ export function dropUnneeded(scopes: readonly string[]): Statement {
         and ${isUnneeded(sql`given.scope`)} ${forUpdateSkipLocked})`;
 }
 
-/** What tenants have running, at the gate and blocked, as far as it is counted. */
+/** The running, ready and blocked tasks of each tenant, up to `maxCounted`. */
 export function tenantCounts(): Statement {
   const bounded = limit(maxCounted);
   return sql`
@@ -130,15 +118,9 @@ export function tenantCounts(): Statement {
     select 'limit', scope, max_running from ${limits} where scope >= 'tenant/' and scope < 'tenant0'`;
 }
 
-const pauses = table("task_pause");
-const pods = table("pod");
-
-/** Stands for every name. */
-export const allNames = "*";
-
 /**
- * Gives out a number to pause a name with. It is higher than any that was given before, so whatever was
- * sent with those, and isn't stored by then, never undoes what is done with this one.
+ * Issues a number for a pause of a name. It is higher than all earlier ones, so a write with an
+ * earlier number that lands late never undoes a write with this one.
  */
 export function numberToPause(name: string): Statement[] {
   return [
@@ -149,19 +131,18 @@ export function numberToPause(name: string): Statement[] {
   ];
 }
 
-/** The same to resume it; none where it was never paused, nor is about to be. */
+/**
+ * Like `numberToPause`, for a resume; returns no row if the name was never paused and no pause is
+ * in progress.
+ */
 export function numberToResume(name: string): Statement[] {
   return [sql`update ${pauses} set given = given + 1 where name = ${name}`, givenOf(name)];
 }
 
-function givenOf(name: string): Statement {
-  return sql`select given from ${pauses} where name = ${name}`;
-}
-
 /**
- * Pauses as pods see them. Each pod's row has a number that changes with every pause, and a claim says
- * which number it knows: one that doesn't know of a pause takes nothing. So a claim needn't look for
- * pauses, and what it asks for are the names that aren't paused.
+ * Stores a pause. Each pod's row has a number that changes with every pause, and a claim must carry
+ * the current one: a claim that does not know of a pause takes nothing. So a claim need not read
+ * the pauses, and asks only for names that are not paused.
  */
 export function putPause(name: string, reason: string | null, number: number): Statement {
   return sql`
@@ -182,7 +163,7 @@ export function listPauses(): Statement {
   return sql`select name, at, reason from ${pauses} where paused = 1 order by name`;
 }
 
-/** Lets every pod know that there is something new. */
+/** Changes the number of every pod, so that their next claims read the pauses. */
 export function notifyPods(): Statement {
   return sql`update ${pods} set pauses = pauses + 1`;
 }
@@ -192,9 +173,10 @@ export function podIds(): Statement {
 }
 
 /**
- * Waits for a claim of this pod that is under way, and keeps those out that began before they could know:
- * they wait for this, and find another number. One pod to a transaction, because whoever waits for one
- * pod's claim must not hold the rows of others, which they beat on.
+ * Waits for a claim of this pod in progress, and fences off claims that began before the pause:
+ * they wait for this write and then find another number. One pod per transaction, because a
+ * transaction that waits for one pod's claim must not lock the rows of other pods, which their
+ * heartbeats update.
  */
 export function notifyPod(podId: string): Statement[] {
   return [
@@ -203,9 +185,32 @@ export function notifyPod(podId: string): Statement[] {
   ];
 }
 
-/** What is paused, with the number under which this pod's claims may say that they know it. */
+/** The paused names, with the number that this pod's claims must carry. */
 export function selectPauses(podId: string): Statement {
   return sql`
     select pod.pauses, pause.name from ${pods} pod left join ${pauses} pause on pause.paused = 1
     where pod.pod_id = ${podId}`;
+}
+
+/** The next scopes with blocked tasks, found by stepping along the index. */
+function blockedFrom(after: string, count: number): Statement {
+  return sql`
+    with recursive step (scope, nth) as (
+      select (select min(task.blocked_by) from ${tasks} task
+        where ${isBlocked} and task.blocked_by > ${after}), 1
+      union all
+      select (select min(task.blocked_by) from ${tasks} task
+        where ${isBlocked} and task.blocked_by > step.scope), step.nth + 1
+      from step where step.scope is not null and step.nth < ${count})
+    select scope from step`;
+}
+
+function isUnneeded(scope: Statement): Statement {
+  return sql`${runningOfKey(scope)} = 0
+    and not exists (select 1 from ${tasks} task
+      where ${isBlocked} and task.blocked_by = ${scope})`;
+}
+
+function givenOf(name: string): Statement {
+  return sql`select given from ${pauses} where name = ${name}`;
 }

@@ -23,10 +23,16 @@ const tasks = table("task");
 const events = table("task_event");
 const pods = table("pod");
 
+export type Orphan = { readonly taskId: string; readonly token: number; readonly pod: PodSeen };
+
+// An enqueue whose answer was lost is repeated for half a minute. It must find what it has stored,
+// or it would store and run the same task again.
+const youngMs = 60_000;
+
 /**
- * The claims of pods that were seen silent, with the tokens to recover them by. They are picked in the
- * order of the index of claims: to pick them in order of their ids, a planner that takes everything
- * for claimed would go through all tasks.
+ * The claims of silent pods, with the tokens to recover them by. They are picked in the order of
+ * the claims' index: to pick them by id, a planner that expects most tasks to be claimed would scan
+ * all tasks.
  */
 export function claimsOf(podIds: readonly string[], count: number): Statement {
   const silent = rows(
@@ -41,31 +47,15 @@ export function claimsOf(podIds: readonly string[], count: number): Statement {
     order by task_id`;
 }
 
-export type Orphan = { readonly taskId: string; readonly token: number; readonly pod: PodSeen };
-
-const orphanColumns = {
-  task_id: "text",
-  token: "integer",
-  pod_id: "text",
-  beat: "integer",
-} as const;
-
-function orphanRows(orphans: readonly Orphan[]) {
-  return rows(
-    orphanColumns,
-    orphans.map(({ taskId, token, pod }) => [taskId, token, pod.podId, pod.beat]),
-  );
-}
-
 /**
- * Gives orphans back: still claimed, by the pod seen silent, with the token seen, and that pod hasn't
- * beaten since. The attempt isn't counted, and the token stays, so that the pod may still finish
- * what it has done if nobody else has claimed it. A row that somebody holds is left for the next
- * pass, because one transaction that idles must not keep all the others from being recovered.
+ * Recovers orphans: tasks still claimed by the silent pod, with the token that was read, if that
+ * pod has sent no heartbeat since. The attempt is not counted, and the token stays, so that the pod
+ * may still store its outcome if no other pod has claimed the task. A locked row is left for the
+ * next pass, because one idle transaction must not keep all the others from being recovered.
  */
 export function recoverTasks(orphans: readonly Orphan[]): Statement {
   const silent = orphanRows(orphans);
-  // A run has finalizers. Whoever claims it next leads it to them.
+  // A run has finalizers. The next driver runs them.
   const isTask = sql`flow_version is null`;
   const spent = sql`deaths + 1 >= ${deathLimit} and ${isTask}`;
   const cancelled = sql`cancel_requested = 1 and ${isTask}`;
@@ -96,7 +86,10 @@ export function noteRecovery(orphans: readonly Orphan[]): Statement {
     from ${orphanRows(orphans)} orphan join ${tasks} task on ${isOrphan(sql`task`)} ${forUpdateOfTaskSkipLocked}`;
 }
 
-/** Stores what follows the tasks that recovery is about to fail. Goes between its note and itself. */
+/**
+ * Stores the follow-ups of tasks that recovery is about to fail. Goes between `noteRecovery` and
+ * `recoverTasks`.
+ */
 export function insertRecoveryFollowUps(
   followUps: readonly FollowUp[],
   orphans: readonly Orphan[],
@@ -109,34 +102,14 @@ export function insertRecoveryFollowUps(
   );
 }
 
-// A pod whose row is gone is seen with the beat -1. One that was seen with another has lost its row
-// since, and is watched anew.
-function isOrphan(from: typeof tasks | Statement): Statement {
-  return sql`${from}.task_id = orphan.task_id and ${from}.claim_token = orphan.token
-    and ${from}.status = 'claimed' and ${from}.claimed_by = orphan.pod_id
-    and coalesce((select pod.beat from ${pods} pod where pod.pod_id = orphan.pod_id), -1) = orphan.beat`;
-}
-
 export const poisonError = JSON.stringify({
   code: "pod_died",
   message: `${deathLimit} pods died while they ran this task, ${deathLimit - aloneAfterDeaths} of them with nothing else to run`,
 });
 
-// An enqueue whose answer was lost is sent again for half a minute. It must find what it has stored,
-// or it would store and run the same task again.
-const youngMs = 60_000;
-
-/** Whether a task has ended so long ago that it needn't be kept. */
-function isOld({ completed, failed, cancelled }: Retention): Statement {
-  return sql`created_at < ${now} - ${youngMs}
-    and (status = 'completed' and last_update < ${now} - ${completed}
-      or status = 'failed' and last_update < ${now} - ${failed}
-      or status = 'cancelled' and last_update < ${now} - ${cancelled})`;
-}
-
 /**
- * Walks over so many tasks in order of their ids. Gives those that are finished and old and, unless
- * the walk came to the end, the one to go on after. One statement however many there are.
+ * Walks over `count` tasks in the order of their ids. Returns the finished and old ones and, unless
+ * the walk is at its end, the id to continue after. One statement for any number of tasks.
  */
 export function sweep(after: string, count: number, kept: Retention): Statement {
   return sql`
@@ -148,10 +121,7 @@ export function sweep(after: string, count: number, kept: Retention): Statement 
     select max(task_id), 0 from page having count(*) = ${count}`;
 }
 
-/**
- * Deletes tasks that needn't be kept any longer, unless somebody waits for them or may still
- * read how they ended; and then what belongs to those that are gone.
- */
+/** Deletes expired tasks without open dependents, and then all rows that belong to deleted ones. */
 export function deleteFinished(taskIds: readonly string[], kept: Retention): Statement[] {
   const old = rows(
     { task_id: "text" },
@@ -168,4 +138,34 @@ export function deleteFinished(taskIds: readonly string[], kept: Retention): Sta
     deleteDependencies(gone),
     sql`delete from ${table("task_signal")} where task_id in (${gone})`,
   ];
+}
+
+const orphanColumns = {
+  task_id: "text",
+  token: "integer",
+  pod_id: "text",
+  beat: "integer",
+} as const;
+
+function orphanRows(orphans: readonly Orphan[]) {
+  return rows(
+    orphanColumns,
+    orphans.map(({ taskId, token, pod }) => [taskId, token, pod.podId, pod.beat]),
+  );
+}
+
+// A pod without a row has the beat -1. A pod that was seen with another beat has lost its row
+// since, and is watched from the start.
+function isOrphan(from: typeof tasks | Statement): Statement {
+  return sql`${from}.task_id = orphan.task_id and ${from}.claim_token = orphan.token
+    and ${from}.status = 'claimed' and ${from}.claimed_by = orphan.pod_id
+    and coalesce((select pod.beat from ${pods} pod where pod.pod_id = orphan.pod_id), -1) = orphan.beat`;
+}
+
+/** The condition that a task ended long enough ago to be deleted. */
+function isOld({ completed, failed, cancelled }: Retention): Statement {
+  return sql`created_at < ${now} - ${youngMs}
+    and (status = 'completed' and last_update < ${now} - ${completed}
+      or status = 'failed' and last_update < ${now} - ${failed}
+      or status = 'cancelled' and last_update < ${now} - ${cancelled})`;
 }

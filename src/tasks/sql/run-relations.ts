@@ -4,15 +4,16 @@ import type { NewTask } from "./enqueue.ts";
 import { nextSeq } from "./task-state.ts";
 import { wakeChildren } from "./dependencies.ts";
 
-/** What a write of a run does to others: its children, and what was said to it. */
+/** What a write of a run does to other rows: its children and its signals. */
 const tasks = table("task");
 const events = table("task_event");
 const signals = table("task_signal");
 const dependencies = table("task_dependency");
 
-/** A run that another one starts, and which of those it is. */
+/** A run that another run starts, and its index among those. */
 export type Child = NewTask & { readonly parentId: string; readonly place: number };
 
+/** Marks the signals that runs have consumed. */
 export function takeSignals(
   takes: readonly (readonly [string, string])[],
   fence: (task: Statement) => Statement,
@@ -26,8 +27,8 @@ export function takeSignals(
 }
 
 /**
- * A run that was started over starts its children again: those that have completed are there already, by
- * their keys, and are kept. The others are started over themselves.
+ * A restarted run starts its children again. Completed children exist already, by their keys, and
+ * are kept. The others are restarted.
  */
 export function startOver(
   children: readonly Child[],
@@ -54,9 +55,9 @@ export function startOver(
 }
 
 /**
- * A run that was started over may want fewer children than before, or others. What it doesn't want any more
- * it doesn't wait for, and how that ended is none of its concern. All children of a transition have keys
- * that begin alike.
+ * A restarted run may start fewer children than before, or others. It no longer waits for the rest,
+ * and their outcome does not affect it. All children of a transition have keys with the same
+ * prefix.
  */
 export function deleteOtherChildren(
   children: readonly Child[],
@@ -86,7 +87,7 @@ export function deleteOtherChildren(
         where child.task_id = ${dependencies}.dependency_id and ${isOfParent})`;
 }
 
-/** Notes whom the parents of new children wait for. */
+/** Stores the dependencies of runs on their new children. */
 export function insertChildDependencies(children: readonly Child[]): Statement[] {
   const fresh = rows(
     { dependency_id: "text", dependent_id: "text", place: "integer" },
@@ -99,7 +100,7 @@ export function insertChildDependencies(children: readonly Child[]): Statement[]
     [...new Set(children.map(({ parentId }) => parentId))].map((taskId) => [taskId]),
   );
   return [
-    // Those of an earlier time that are gone by now.
+    // Children of an earlier generation that are deleted by now.
     sql`
       delete from ${dependencies}
       where ${isAmong(sql`select task_id from ${parents} parent`, sql`dependent_id`)}

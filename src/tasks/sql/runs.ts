@@ -20,36 +20,42 @@ import {
   insertChildDependencies,
 } from "./run-relations.ts";
 
-/** What keeps a run from being claimed once it is given back. */
+const tasks = table("task");
+const events = table("task_event");
+
+/** What a released run waits for before it can be claimed. */
 export type RunPark =
-  /** Nothing, or a time that has yet to come. */
+  /** Nothing, or a time in the future. */
   | { readonly for: "time"; readonly untilMs: number | null }
-  /** A signal of this name, however long that takes. */
+  /** A signal of this name, with or without a time limit. */
   | { readonly for: "signal"; readonly name: string; readonly untilMs: number | null }
-  /** Those children whose keys begin so, until all of them have ended. */
+  /** All children whose keys begin with this prefix. */
   | { readonly for: "children"; readonly keys: string }
-  /** Room of a limit that whoever started it didn't know of. */
+  /** A free slot of a limit that the starter of the run did not know of. */
   | { readonly for: "room"; readonly scope: string }
-  /** People: it can't be read. */
+  /** An operator: the run cannot be read. */
   | { readonly for: "people"; readonly why: string; readonly byVersion: number };
 
-/** What the row of a run says after one write of whoever runs it. */
+/** The row of a run after one write of its driver. */
 export type RunWrite = {
-  /** How many such writes there were before: this one follows them, or isn't stored. */
+  /** How many such writes there were before; the fence of this write. */
   readonly seq: number;
   readonly version: number | null;
   readonly cursor: string | null;
-  /** Null where it is what it was. */
+  /** Null if it is unchanged. */
   readonly state: string | null;
   readonly intent: string | null;
   readonly waiting: string | null;
   readonly stoppedAt: string | null;
   readonly failures: number;
-  /** Whether what is at the cursor is another than before: nobody has died of that, or got anywhere with it. */
+  /**
+   * True if the cursor points to another transition than before, which has no deaths and no
+   * progress yet.
+   */
   readonly moved: boolean;
-  /** The trace that it belongs to from now on; null where that is known already. */
+  /** The trace that it belongs to from now on; null if it is stored already. */
   readonly trace: string | null;
-  /** Only where it is given back. */
+  /** Only used if the run is released. */
   readonly park: RunPark;
   readonly events: readonly {
     readonly type: string;
@@ -58,9 +64,9 @@ export type RunWrite = {
   }[];
   /** Runs that it starts and waits for. */
   readonly children: readonly NewTask[];
-  /** Whether those that it has started are to be cancelled. */
+  /** Whether its children are to be cancelled. */
   readonly cancelsChildren: boolean;
-  /** The signals that are used up. */
+  /** The signals that it has consumed. */
   readonly takes: readonly string[];
 };
 
@@ -70,21 +76,21 @@ export function isRunFinish(finish: Finish): finish is RunFinish {
   return finish.run !== undefined;
 }
 
-/** The statements of a transaction that stores writes of runs, and where among them the answers are. */
+/** The statements of a transaction that writes runs, and the indexes of the answers among them. */
 type RunStatements = {
-  /** Before whatever else ends tasks. */
+  /** Go before all statements that end tasks. */
   readonly statements: readonly Statement[];
-  /** Which of them say what was stored. */
+  /** The indexes of the statements that return what was stored. */
   readonly answers: readonly number[];
-  /** What follows when all is stored. */
+  /** Go after everything is stored. */
   readonly after: readonly Statement[];
-  /** Whether there is something new to claim. */
+  /** Whether there are new tasks to claim. */
   readonly hasNewTasks: boolean;
 };
 
-/** One transaction for all runs of a pod that have something to say: who goes on, who waits, who ends. */
-export function storeRuns(podId: string, given: readonly RunFinish[]): RunStatements {
-  const all = inOrder(given);
+/** One transaction for all writes of a pod's runs: runs that continue, that wait and that end. */
+export function storeRuns(podId: string, unordered: readonly RunFinish[]): RunStatements {
+  const all = inOrder(unordered);
   const fence = fenceOf(all);
   const kept = all.filter(({ status }) => status === "claimed");
   const left = all.filter(({ status }) => status !== "claimed");
@@ -95,8 +101,8 @@ export function storeRuns(podId: string, given: readonly RunFinish[]): RunStatem
   const takes = all.flatMap(({ taskId, run }) => run.takes.map((id) => [taskId, id] as const));
   const statements: Statement[] = [];
   if (children.length + takes.length + cancelling.length > 0) {
-    // What is done to other rows holds only if the runs themselves can be written, so nobody may
-    // change those in between.
+    // Changes of other rows are valid only if the runs themselves can be written, so the runs are
+    // locked first.
     statements.push(
       sql`select task.task_id from ${fence(sql`task`)} order by task.task_id ${forUpdateOfTask}`,
     );
@@ -105,10 +111,10 @@ export function storeRuns(podId: string, given: readonly RunFinish[]): RunStatem
     const parents = sql`select task.task_id from ${fence(sql`task`)}`;
     statements.push(insertTasks(children, sql`${isAmong(parents, sql`fresh.parent_id`)}`));
     statements.push(...startOver(children, fence));
-    // Only what has stopped before can have started others.
+    // Only a run that has stopped before can have started other children.
     const again = new Set(all.filter(hasStopped).map(({ taskId }) => taskId));
-    const anew = children.filter(({ parentId }) => again.has(parentId));
-    if (anew.length > 0) statements.push(deleteOtherChildren(anew, fence));
+    const restarted = children.filter(({ parentId }) => again.has(parentId));
+    if (restarted.length > 0) statements.push(deleteOtherChildren(restarted, fence));
   }
   if (takes.length > 0) statements.push(takeSignals(takes, fence));
   if (cancelling.length > 0) statements.push(...cancelChildren(cancelling, fence));
@@ -125,7 +131,7 @@ export function storeRuns(podId: string, given: readonly RunFinish[]): RunStatem
   const parents = all.filter(({ run }) => run.park.for === "children").map(({ taskId }) => taskId);
   const after = [
     ...(children.length > 0 ? insertChildDependencies(children) : []),
-    // One may have ended while its parent was claimed, when nobody could wake it.
+    // A child may have ended while its parent was claimed, when the parent could not be woken.
     ...(parents.length > 0 ? [wakeIfDependenciesEnded(parents)] : []),
     ...(cancelling.length > 0 ? wakeDependentsOfChildren(cancelling) : []),
   ];
@@ -140,11 +146,9 @@ function hasEvents({ run }: RunFinish): boolean {
   return run.events.length > 0;
 }
 
-const tasks = table("task");
-
 /**
- * Runs that go on under the same claim. Nothing that is in an index changes, which is most of what it
- * would cost. Where the pod was taken for dead meanwhile, what it did counts, but the claim is gone.
+ * Writes runs that continue under the same claim. No indexed column changes, which saves most of
+ * the cost. If the pod was believed dead meanwhile, its write counts, but the claim is gone.
  */
 export function keepRuns(kept: readonly RunFinish[]): Statement {
   const { next, changes, unwoken } = kept.every(isPlain) ? plainWrites(kept) : anyWrites(kept);
@@ -162,7 +166,7 @@ export function keepRuns(kept: readonly RunFinish[]): Statement {
     })}`;
 }
 
-/** Whether a transition has simply completed, as nearly all do: then much less has to be sent and set. */
+/** True if a transition has simply completed, as nearly all do. Then much less is sent and set. */
 function isPlain({ run, error, wake }: RunFinish): boolean {
   const { intent, waiting, stoppedAt, trace, failures, moved, version } = run;
   const hasNothing = intent === null && waiting === null && stoppedAt === null && trace === null;
@@ -205,7 +209,7 @@ function anyWrites(kept: readonly RunFinish[]) {
   return { next, changes: written, unwoken };
 }
 
-/** Runs that are given back, or have ended. */
+/** Writes runs that are released or have ended. */
 export function leaveRuns(left: readonly RunFinish[], wakes: boolean): Statement {
   const next = rows(
     {
@@ -291,7 +295,7 @@ const written = sql`
   error = case when next.moved = 1 then next.error else coalesce(next.error, ${tasks}.error) end,
   trace = coalesce(next.trace, ${tasks}.trace), advanced_at = ${now}`;
 
-/** Where a time is given as well, the run goes on then if nobody has said anything. */
+/** If a time is given too, the run continues then without a signal. */
 function parkValues(park: RunPark) {
   switch (park.for) {
     case "time":
@@ -319,8 +323,8 @@ function fenceValues({ taskId, token, run, wake, status }: RunFinish) {
   return [taskId, token, run.seq, wake, status === "claimed" || status === "pending" ? 0 : 1];
 }
 
-// What a run was when its write was decided on. Tokens, counts of writes and wakes only rise, so that a
-// row which doesn't meet it never will again.
+// The state of a run when its write was decided. Tokens, write counts and wakes only grow, so a row
+// that does not match never will again.
 function isFenced(task: Statement, given: Statement, wakes: boolean): Statement {
   return sql`${task}.claim_token = ${given}.token and ${task}.run_seq = ${given}.run_seq
     and ${task}.status in ('claimed', 'pending')
@@ -328,15 +332,13 @@ function isFenced(task: Statement, given: Statement, wakes: boolean): Statement 
     ${wakes ? sql`` : sql`and (${given}.ends = 0 or ${task}.dependents = 0)`}`;
 }
 
-/** A part of a query: those runs that their writes can be stored of. */
+/** A part of a query: the runs whose writes can be stored. */
 function fenceOf(all: readonly RunFinish[]): (task: Statement) => Statement {
   const given = rows(fenceColumns, all.map(fenceValues));
   const wakes = wakesDependents(all);
   return (task) => sql`${given} given join ${tasks} ${task} on ${task}.task_id = given.task_id
     where ${isFenced(task, sql`given`, wakes)}`;
 }
-
-const events = table("task_event");
 
 type Noted = { readonly finish: RunFinish; readonly place: number };
 
@@ -359,7 +361,10 @@ function eventRows(finishes: readonly RunFinish[]) {
 
 const eventColumns = sql`task_id, seq, type, attempt, pod_id, detail`;
 
-/** Notes what happened to runs that are about to be left. Goes before that, under the same conditions. */
+/**
+ * Records events of runs that are about to be released or to end. Goes before that write, under the
+ * same conditions.
+ */
 function noteLeft(podId: string, left: readonly RunFinish[], wakes: boolean): Statement {
   return sql`
     insert into ${events} (${eventColumns})
@@ -370,8 +375,8 @@ function noteLeft(podId: string, left: readonly RunFinish[], wakes: boolean): St
 }
 
 /**
- * Notes what happened to runs that go on. Goes after that: while a claim lasts only its own writes are
- * counted, so that the count says which of them was stored, now or by an earlier send.
+ * Records events of runs that continue. Goes after that write: during a claim only its own writes
+ * are counted, so the count shows which of them was stored, now or by an earlier send.
  */
 function noteKept(podId: string, kept: readonly RunFinish[]): Statement {
   return sql`
@@ -383,8 +388,8 @@ function noteKept(podId: string, kept: readonly RunFinish[]): Statement {
 }
 
 /**
- * Which of these writes were stored, by the last event that each has noted. It says so also of a run that
- * somebody has taken up since, whose row tells no more of it.
+ * Which of these writes were stored, by the last event that each recorded. This also finds a run
+ * that another pod has claimed since, whose row no longer shows the write.
  */
 export function findNotedWrites(podId: string, given: readonly RunFinish[]): Statement {
   const wanted = rows(

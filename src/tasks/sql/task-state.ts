@@ -2,39 +2,43 @@ import { maxPageBytes } from "../../base/page.ts";
 import { columnBytes, pageQuery } from "../../store/page.ts";
 import { isAmong, rows, sql, type Statement, table } from "../../store/sql.ts";
 
+const events = table("task_event");
+const tasks = table("task");
+const limits = table("task_limit");
+
 /**
- * What keeps a pending task from being claimed, as the column `parked` says it. Statements spell the
- * number out, because an index on some of the rows is found by it.
+ * Why a pending task cannot be claimed: the values of the column `parked`. Statements spell the
+ * number out, so that the planner can use partial indexes.
  */
 export const parked = {
-  /** Nothing does. */
+  /** It can be claimed. */
   ready: 0,
-  /** Its time hasn't come. */
+  /** Its time has not come. */
   untilDue: 1,
-  /** Tasks that it waits for haven't ended. */
+  /** Its dependencies have not ended. */
   forDependencies: 2,
-  /** As many as may are running of what it counts among; `blocked_by` says of what. */
+  /** Its concurrency limit is reached; `blocked_by` names the scope. */
   blocked: 3,
-  /** Nothing but the gate: whether there is room is looked at when it is claimed. */
+  /** It is limited: free slots are checked when it is claimed. */
   limited: 4,
-  /** A run that goes on when somebody says something to it. */
+  /** A run that waits for a signal. */
   untilSignal: 5,
-  /** A run that nobody can read; people have to look at it. */
+  /** A run that no pod can read; an operator has to inspect it. */
   setAside: 6,
 } as const;
 
-/** What `parked` becomes when nothing holds a task up any more but, maybe, its gate. */
+/**
+ * The new `parked` of a task that nothing holds back any more except, maybe, its concurrency limit.
+ */
 export const readyOrLimited = sql`case when limited = 1 then 4 else 0 end`;
 
 /**
- * The condition that a task which is named is pending. It is said so that no planner takes an index of
- * some of the pending ones for a way to it: that leads by all of them.
+ * The condition that a task with a known id is pending. It is written so that no planner uses a
+ * partial index of pending tasks for it, which would scan all of them.
  */
 export function isPending(task: Statement | ReturnType<typeof table>): Statement {
   return sql`coalesce(${task}.status, '') = 'pending'`;
 }
-
-const events = table("task_event");
 
 /** The number of a task's next event. */
 export function nextSeq(taskId: Statement): Statement {
@@ -42,10 +46,10 @@ export function nextSeq(taskId: Statement): Statement {
 }
 
 /**
- * The mark that a cancel or a resume leaves in what it notes, so that sending the request again does nothing.
- * Whatever a request changes, it also raises the row's `wake`: a mark with the next number is of this
- * transaction, one with another number is of an earlier send. A `case` keeps the store from reading the
- * details of all other events, which may be large.
+ * The mark that a cancel or a resume leaves in its event, so that sending the request again does
+ * nothing. Every request that changes the row also raises its `wake`: a mark with the next number
+ * is of this transaction, one with another number is of an earlier send. The `case` keeps the store
+ * from reading the details of all other events, which may be large.
  */
 export function requestMark(taskId: string, requestId: string) {
   const mark = `"request":"${requestId}","wake":`;
@@ -55,29 +59,33 @@ export function requestMark(taskId: string, requestId: string) {
       and case when past.type in ('cancel_requested', 'given_up', 'resume')
         then past.detail like ${`%${mark}%`} and ${isMeant} else false end)`;
   return {
-    /** Ends the JSON of an event's detail, in a query on the task as it is before its change. */
+    /** The end of the JSON of an event's detail, in a query on the task before its change. */
     mark: sql`${mark} || cast(wake + 1 as text) || '}'`,
     /** The condition on the task that no earlier send was stored. */
     isFirst: sql`not ${noted(sql`past.detail not like ${`%${mark}`} || cast(wake + 1 as text) || '}'`)}`,
-    /** The condition that this send or an earlier one has done something. */
+    /** The condition that this send or an earlier one was stored. */
     isNoted: noted(sql`true`),
   };
 }
 
 /**
- * The number of an event of a run follows from the write that notes it, with room between two writes for
- * what others note: so nobody has to look for the last one, and what is sent again is known by its number.
+ * The number of a run's event follows from the write that records it, with a gap between two writes
+ * for other events. So no query has to find the last one, and a repeated send is recognised by its
+ * number.
  */
 export const eventsPerWrite = 100;
 
-/** How many writes of a run its first one has to come after, for the numbers of what was noted before. */
+/**
+ * The write count that a run's first write starts from, so that its events come after the existing
+ * ones.
+ */
 export function writesBefore(taskId: Statement): Statement {
   return sql`(${nextSeq(taskId)} - 1) / cast(${eventsPerWrite} as integer)`;
 }
 
 type EventPage = { readonly after?: number; readonly limit?: number };
 
-/** What happened to a task, in order: all of it, or with a limit a page. */
+/** The events of a task in order: all of them, or a page with a limit. */
 export function getEvents(taskId: string, { after = 0, limit }: EventPage = {}): Statement {
   const from = sql`from ${events} where task_id = ${taskId} and seq > ${after}`;
   if (limit === undefined) return sql`select * ${from} order by seq`;
@@ -89,10 +97,7 @@ export function getEvents(taskId: string, { after = 0, limit }: EventPage = {}):
     order by seq`;
 }
 
-const tasks = table("task");
-const limits = table("task_limit");
-
-/** What a limit counts: the tasks of one key, those of one queue, or those of one tenant. */
+/** What a limit counts: the tasks of one key, of one queue, or of one tenant. */
 export function keyScope(name: string, key: string): string {
   return `key/${name}/${key}`;
 }
@@ -106,34 +111,37 @@ export function tenantScope(tenant: string): string {
   return `tenant/${tenant}`;
 }
 
-/** The tenant that a scope names; undefined where it names something else. */
+/** The tenant that a scope names; undefined for other scopes. */
 export function tenantOf(scope: string): string | undefined {
   return scope.startsWith("tenant/") ? scope.slice("tenant/".length) : undefined;
 }
 
-/** How many of a key run, given the expression that names its scope. */
+/** How many tasks of a key run, given the expression of its scope. */
 export function runningOfKey(scope: Statement): Statement {
   return sql`(select count(*) from ${tasks} held
     where held.status = 'claimed' and ${isAbout(sql`held.concurrency_key`, scope)})`;
 }
 
-/** How many of a tenant run. Those that go through no gate aren't counted: they are nobody's. */
+/**
+ * How many tasks of a tenant run. Unlimited tasks are not counted, because they belong to no
+ * tenant.
+ */
 export function runningOfTenant(tenant: Statement): Statement {
   return sql`(select count(*) from ${tasks} held
     where held.status = 'claimed' and held.limited = 1 and ${isAbout(sql`held.tenant`, tenant)})`;
 }
 
 /**
- * Equality, said so that a planner takes few for equal: it would read the whole table where nearly all
- * tasks ran under one key or tenant when it last looked.
+ * Equality, written so that the planner expects few matches. With `=` it would read the whole table
+ * if nearly all tasks ran under one key or tenant at the last analyze.
  */
 function isAbout(column: Statement, value: Statement): Statement {
   return sql`${column} between ${value} and ${value}`;
 }
 
 /**
- * Begins a query with `room (scope, room)`: how many more may run of each scope that has a limit. It
- * is exact for as long as this transaction holds the scopes, if it has them since an earlier statement.
+ * Begins a query with `room (scope, room)`: the free slots of each scope that has a limit. It is
+ * exact while this transaction has the scopes locked, if an earlier statement locked them.
  */
 export function withFreeSlots(scopes: readonly string[]): Statement {
   const wanted = rows(
@@ -146,7 +154,7 @@ export function withFreeSlots(scopes: readonly string[]): Statement {
     from ${wanted} wanted join ${limits} given on given.scope = wanted.scope)`;
 }
 
-/** Whether neither limit of a `task` is reached, as far as this statement can see. */
+/** The condition that neither limit of a `task` is reached, as far as this statement can see. */
 export const hasFreeSlots = sql`not exists (select 1 from ${limits} given
     where given.scope = task.concurrency_key and given.max_running <= ${runningOfKey(sql`given.scope`)})
   and not exists (select 1 from ${limits} given

@@ -73,7 +73,7 @@ test("a promise that an agent leaves behind and that rejects is logged with its 
   ada.follow("careless");
   for (const text of ["careless", "sound"]) await ada.say("careless", text);
   await until("both are answered", () => ada.entries("careless").length === 4);
-  expect(fleet.logged("a promise that an agent left behind was rejected")).toMatchObject([
+  expect(fleet.logged("unhandled rejection in a handler or agent")).toMatchObject([
     {
       level: "error",
       session: "careless",
