@@ -195,8 +195,8 @@ describe("a file that can't be written", () => {
 });
 
 describe("a disk that is full", () => {
-  const fill = (command: string) => `mount -t tmpfs -o size=512k tmpfs "${folder}/disk" &&
-    ${command} && { head -c 1M /dev/zero > "${folder}/disk/fill" || true; } 2>/dev/null`;
+  const fill = (command: string) => `mount -t tmpfs -o size=1m tmpfs "${folder}/disk" &&
+    ${command} && { head -c 2M /dev/zero > "${folder}/disk/fill" || true; } 2>/dev/null`;
   const store = ["--store", "sqlite:disk/flotilla.db"];
 
   test("is named by all, whatever they do", async () => {

@@ -36,7 +36,7 @@ export const producer = task(
 );
 
 /** Starts the chain, or joins the one that is there. */
-export async function startProducing(tasks: Tasks): Promise<void> {
+export async function startProducing({ tasks }: { readonly tasks: Tasks }): Promise<void> {
   start(tasks);
   await produceFrom(tasks, thisSecond() + 1);
 }

@@ -3,7 +3,7 @@ import { FlotillaError } from "../base/errors.ts";
 import { defaultMaxBytes } from "../base/json.ts";
 import type { Logger } from "../base/log.ts";
 import { checkChoice, checkNumber, checkOptions, type NumberRange } from "../base/options.ts";
-import type { Tasks } from "../tasks/tasks.ts";
+import type { Pod } from "./pod-parts.ts";
 import { checkMiddleware, type Middleware } from "../tasks/run/middleware.ts";
 import type { PressureLimits } from "../tasks/claim/capacity.ts";
 import { type Retention, retentionOf } from "../tasks/leader/prune.ts";
@@ -73,7 +73,7 @@ export type Config = {
   /** A pino logger, or anything like it. Default: pino on standard error. */
   log?: Logger;
   /** Called once the pod claims, for example to enqueue a first task or to warm a cache. */
-  onStart?: (tasks: Tasks) => void | Promise<void>;
+  onStart?: (pod: Pod) => void | Promise<void>;
   server?: ServerConfig;
   /** How this pod serves sessions. `false`: it doesn't, other pods do. */
   sessions?: false | SessionsConfig;

@@ -65,7 +65,7 @@ export async function startPod(config: Config, { onEvent }: StartPodOptions = {}
     };
     const started = stoppable(pod, stop);
     try {
-      await settings.onStart?.(pod.tasks);
+      await settings.onStart?.(pod);
     } catch (error) {
       await started.stop();
       throw error;

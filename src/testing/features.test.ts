@@ -205,7 +205,7 @@ describe("everything else works as it does on a real store", () => {
           return next();
         },
       ],
-      onStart: async (tasks) => void (await tasks.enqueue("work", null)),
+      onStart: async ({ tasks }) => void (await tasks.enqueue("work", null)),
     });
     await t.until(() => order.length === 2);
     expect(order).toEqual(["before", "handler"]);

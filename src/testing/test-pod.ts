@@ -129,6 +129,6 @@ export async function startTestPod(settings: PodSettings, parts: TestPodParts): 
       },
     },
   );
-  await settings.onStart?.(pod.tasks);
+  await settings.onStart?.(pod);
   return testPod;
 }

@@ -43,12 +43,15 @@ export const mutations: readonly Mutation[] = [
   },
   {
     name: "waits: what has ended already is waited for",
-    edits: [statements("    wakeIfDependenciesEnded(waiterIds),\n")],
+    edits: [statements("    wakeIfDependenciesEnded(dependentIds),\n")],
   },
   {
     name: "waits: run though one of them has failed",
     edits: [
-      statements("case when verdict = 2 then 3 else ${waiter}.depends end", "${waiter}.depends"),
+      statements(
+        "case when verdict = 2 then 3 else ${dependent}.depends end",
+        "${dependent}.depends",
+      ),
     ],
   },
   {

@@ -29,7 +29,7 @@ export const gateMutations: readonly Mutation[] = [
   },
   {
     name: "throttle gate: nobody looks behind it when it is polled",
-    edits: [gate("      demandPoll.look(most);\n")],
+    edits: [gate("      demandPoll.poll(maxCount);\n")],
   },
   {
     name: "worker: a lost hint is the last word",

@@ -2,7 +2,7 @@
 import { openSync, writeSync } from "node:fs";
 import { connect } from "node:net";
 import process from "node:process";
-import { agent, type Config, type Logger, type Pod } from "flotilla";
+import { agent, type Config, type Logger } from "flotilla";
 import { runUntilSignal } from "../../../src/cli/run-pod.ts";
 import { resolveConfig } from "../../../src/runtime/config.ts";
 import { monotonicMs } from "../ledger.ts";
@@ -43,7 +43,7 @@ const config: Config = {
   ],
   server: { port },
   log: fileLogger(spec.logPath),
-  onStart: (pod) => void (podId = (pod as unknown as Pod).podId),
+  onStart: (pod) => void (podId = pod.podId),
 };
 
 process.on("message", (message: ToPod) => {

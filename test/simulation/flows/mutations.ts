@@ -269,7 +269,7 @@ export const flowMutations: readonly Mutation[] = [
   },
   {
     name: "held: a cancel that was heard of is parked over",
-    edits: [of("tasks/run/held-claims")("      run.cancelSeen = true;\n")],
+    edits: [of("tasks/run/held-claims")("      attempt.cancelSeen = true;\n")],
   },
   {
     name: "worker: a run that comes while the pod stops ends as a task",
