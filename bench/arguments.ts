@@ -1,12 +1,14 @@
+import { resolve } from "node:path";
 import process from "node:process";
 import { parseArgs } from "node:util";
 import { nearest } from "../src/base/options.ts";
+import { whyNotBeside } from "./beside.ts";
 import { flowKeys } from "./flows/variants.ts";
 import { variants } from "./systems/variants.ts";
 import { contenderNames } from "./throttle/contenders.ts";
 import { allScenarios } from "./throttle/scenarios.ts";
 
-/** What was asked for on the command line. Whoever asks for something else is told, and the process ends. */
+/** The command line. A wrong one ends the process with a sentence. */
 export type Arguments = {
   readonly name: string;
   readonly store: string;
@@ -18,6 +20,8 @@ export type Arguments = {
   readonly systems: readonly string[] | undefined;
   readonly rounds: number | undefined;
   readonly tasks: number | undefined;
+  /** Another checkout, which is measured as one more system. */
+  readonly beside: string | undefined;
 };
 
 const options = {
@@ -29,6 +33,7 @@ const options = {
   systems: { type: "string" },
   rounds: { type: "string" },
   tasks: { type: "string" },
+  beside: { type: "string" },
   save: { type: "boolean", default: false },
   help: { type: "boolean", default: false },
 } as const;
@@ -60,7 +65,7 @@ const sessionWorks = ["acked", "append", "fanout", "replay", "idle", "turns", "r
 const systems = variants.map(({ key }) => key);
 const played = allScenarios.map(({ name }) => name);
 /** What only a comparison with others knows of. */
-const ofComparison = ["systems", "rounds", "tasks", "save"] as const;
+const ofComparison = ["systems", "tasks", "save"] as const;
 
 function usageOf(names: readonly string[]): string {
   return `usage: npm run bench -- <name> [--store <store>] [--json] [--quick] [--profile <folder>]
@@ -73,10 +78,13 @@ function usageOf(names: readonly string[]): string {
              on postgres ${works.join(", ")}
   --profile  writes CPU profiles of what is measured into this folder; on postgres it also says
              which statements the server was busy with
+  --beside   another checkout, with its packages installed: its programs take turns with ours in
+             every round, as the system "beside"; peers only where --systems names them.
+             Not for throttle. Recovery, memory and clients across pods are not compared
+  --rounds   how often each system has its turn
 
 with --store postgres, where other queues are measured side by side:
   --systems  some of the systems: ${systems.join(", ")}
-  --rounds   how often each system has its turn
   --tasks    how many tasks the backlog of a drain has
   --save     keeps every round in bench/results, for render
 
@@ -90,13 +98,11 @@ with throttle, which simulates a downstream that fleets call:
 with flows, beside others that keep runs over a crash:
   --only     some of the work: ${flowWorks.join(", ")}
   --systems  some of the systems: ${flowKeys.join(", ")}
-  --rounds   how often each system has its turn
   --tasks    how many runs are left open to be resumed
   --save     keeps every round in bench/results, for render
 
 with sessions, over sockets from another process:
   --only     some of the work: ${sessionWorks.join(", ")}
-  --rounds   how often each kind of work is done
   --tasks    how many sessions the store has when its server is started again
   --save     keeps every round in bench/results, for render
 `;
@@ -162,8 +168,14 @@ export function readArguments(args: string[], names: readonly string[]): Argumen
     const vain = ofComparison.find((key) => values[key]);
     if (vain) fail(`--${vain} is for --store postgres`);
   }
+  const beside = text("beside") === undefined ? undefined : resolve(text("beside")!);
+  const hindrance =
+    simulates && beside ? "throttle has no --beside" : beside && whyNotBeside(beside);
+  if (hindrance) fail(hindrance);
+  if (beside && values.save) fail("--save keeps what is published, which has nothing beside it");
   const kinds = kindsOf(name, store);
   return {
+    beside,
     name,
     store,
     json: values.json === true,

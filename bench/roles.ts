@@ -1,6 +1,7 @@
 import { type ChildProcess, fork } from "node:child_process";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
+import { inCheckout } from "./beside.ts";
 
 /**
  * Every measured role (a producer, a pod, the limit) is a process of its own. This file has both
@@ -26,15 +27,21 @@ process.on("exit", () => {
 export type RoleOptions = {
   /** Where CPU profiles of the process and its threads are written. */
   profile?: string | undefined;
+  /** The checkout whose program of the same name is started. Default: this one. */
+  checkout?: string | undefined;
 };
 
 /** Starts the program `file`, whose one statement is a `playRole`. */
-export function startRole(file: URL, params: unknown, { profile }: RoleOptions = {}): Role {
+export function startRole(
+  file: URL,
+  params: unknown,
+  { profile, checkout }: RoleOptions = {},
+): Role {
   // Threads have flags of their own, and heed these all the same where they come by the environment.
   const flags = profile === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir="${profile}"`];
   const options = [process.env["NODE_OPTIONS"], ...flags].filter(Boolean).join(" ");
   // Only the report may write to standard output.
-  const child = fork(fileURLToPath(file), [JSON.stringify(params)], {
+  const child = fork(fileURLToPath(inCheckout(file, checkout)), [JSON.stringify(params)], {
     execArgv: ["--conditions=flotilla:source"],
     env: { ...process.env, NODE_OPTIONS: options },
     stdio: ["ignore", process.stderr, process.stderr, "ipc"],

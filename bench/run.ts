@@ -4,7 +4,7 @@ import { temporaryFolder } from "./folder.ts";
 import { jsonLines, type Report, table } from "./report.ts";
 
 /**
- * `npm run bench -- <name> [--store sqlite|postgres] [--json] [--quick] [--profile <folder>]`
+ * `npm run bench -- <name> [--store sqlite|postgres] [--json] [--quick] [--profile <folder>] [--beside <checkout>]`
  *
  * A bench is a file beside this one that exports `bench`. Progress goes to standard error, the
  * report alone to standard output.

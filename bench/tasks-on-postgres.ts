@@ -36,6 +36,8 @@ const sizes = {
 const long = ["million", "snapshot"];
 /** What is measured only when it is asked for. */
 const asked = ["keys"];
+/** What has no comparison with another checkout. */
+const alone = ["recover", "memory"];
 const slow = ["pg-boss-default", "bullmq-redis-default", "bullmq-redis-aof-default"];
 
 /** Tasks on Postgres, side by side with other queues and with what bare `pg` can do. */
@@ -43,7 +45,11 @@ export async function bench(options: BenchOptions): Promise<Report> {
   const size = options.quick ? sizes.quick : sizes.full;
   const wanted = (name: string) =>
     options.only?.includes(name) ??
-    !(asked.includes(name) || (options.quick && long.includes(name)));
+    !(
+      asked.includes(name) ||
+      (options.quick && long.includes(name)) ||
+      (options.beside !== undefined && alone.includes(name))
+    );
   const drain = { ...size.drain, ...(options.tasks && { tasks: options.tasks }) };
   await using side = await openSideBySide(options, options.rounds ?? size.rounds);
   const { best, ofPostgres } = side.keys;
@@ -69,7 +75,7 @@ export async function bench(options: BenchOptions): Promise<Report> {
     million: () =>
       measureDrain(side, {
         metric: "tasks.drain.after_million",
-        keys: ["flotilla", "limit"],
+        keys: ["flotilla", "beside", "limit"],
         finished: size.finished,
         ...drain,
       }),

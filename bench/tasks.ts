@@ -32,16 +32,25 @@ const sizes = {
 
 /** What is measured only when it is asked for. */
 const asked = ["keys", "limits", "schedules"];
+/** What has no comparison with another checkout. */
+const alone = ["recover", "memory"];
 
 /** Tasks on one SQLite file: in, out, awake, recovered, and at what cost. */
 export async function bench(options: BenchOptions): Promise<Report> {
   const size = options.quick ? sizes.quick : sizes.full;
-  const wanted = (name: string) => options.only?.includes(name) ?? !asked.includes(name);
+  const wanted = (name: string) =>
+    options.only?.includes(name) ??
+    !(asked.includes(name) || (options.beside !== undefined && alone.includes(name)));
+  const rounds = options.rounds && { rounds: options.rounds };
   const measured = async (name: string, measuring: () => Promise<Measure[]>) =>
     wanted(name) ? measuring() : [];
-  const enqueue = await measured("enqueue", () => measureEnqueue(options, size.enqueue));
-  const drain = await measured("drain", () => measureDrain(options, size.drain));
-  const wakeup = await measured("wakeup", () => measureWakeup(options, size.wakeup));
+  const enqueue = await measured("enqueue", () =>
+    measureEnqueue(options, { ...size.enqueue, ...rounds }),
+  );
+  const drain = await measured("drain", () => measureDrain(options, { ...size.drain, ...rounds }));
+  const wakeup = await measured("wakeup", () =>
+    measureWakeup(options, { ...size.wakeup, ...rounds }),
+  );
   const schedules = await measured("schedules", () => measureSchedules(options, size.drain));
   const limits = await measured("limits", () => measureLimits(options, size.drain));
   const freshStore = sqliteStores(options.folder);

@@ -39,13 +39,13 @@ export async function measureResume(side: FlowSide, work: ResumeWork): Promise<W
 
 async function resumeOnce(side: FlowSide, variant: FlowVariant, { runs, cutMs }: ResumeWork) {
   const place = side.placeOf(variant);
-  const { system, holding = variant.settings, key } = variant;
+  const { system, holding = variant.settings, key, checkout } = variant;
   const url = await place.filled(`${key} ${runs}`, (empty) =>
     leaveOpen(side, variant, { url: empty, runs }),
   );
   const params: HostParams = { system, settings: holding, url, work: "resume", runs, cutMs };
   const profile = system === "flotilla" ? side.options.profile : undefined;
-  const host = startRole(new URL("./host.ts", import.meta.url), params, { profile });
+  const host = startRole(new URL("./host.ts", import.meta.url), params, { profile, checkout });
   const begun = host.next("begin");
   const ended = host.next("resumed");
   // If the process ends before, whoever waits for its beginning says so.
@@ -67,7 +67,7 @@ async function leaveOpen(
   variant: FlowVariant,
   { url, runs }: { url: string; runs: number },
 ): Promise<void> {
-  const { system, holding = variant.settings, key, apart = false } = variant;
+  const { system, holding = variant.settings, key, apart = false, checkout } = variant;
   side.options.progress(`leaving ${runs} runs of ${key} open`);
   const params: HostParams = {
     system,
@@ -77,7 +77,7 @@ async function leaveOpen(
     runs,
     drives: !apart,
   };
-  const host = startRole(new URL("./host.ts", import.meta.url), params);
+  const host = startRole(new URL("./host.ts", import.meta.url), params, { checkout });
   const filled = host.next("filled");
   filled.catch(() => {});
   await host.next("ready");

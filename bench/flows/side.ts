@@ -28,10 +28,16 @@ const open: Readonly<Record<PlaceKind, (options: BenchOptions) => Place | Promis
 
 /** Installs the peers and opens the places that the systems of this run need. */
 export async function openFlowSide(options: BenchOptions, rounds: number): Promise<FlowSide> {
-  const { store, systems, progress } = options;
-  const variants = flowVariants[store as keyof typeof flowVariants].filter(
-    ({ key }) => systems?.includes(key) ?? true,
-  );
+  const { store, systems, progress, beside } = options;
+  const all: readonly FlowVariant[] = flowVariants[store as keyof typeof flowVariants];
+  const ours = all.find(({ key }) => key === "flotilla")!;
+  const about = `${ours.about}, of the other checkout`;
+  const variants = [
+    ...all.filter(
+      ({ key }) => systems?.includes(key) ?? (beside === undefined || key === ours.key),
+    ),
+    ...(beside === undefined ? [] : [{ ...ours, key: "beside", about, checkout: beside }]),
+  ];
   const versions = variants.some((each) => each.package) ? installPeers(progress) : {};
   const places = new Map<PlaceKind, Place>();
   for (const { place: kind } of variants) {
@@ -40,8 +46,8 @@ export async function openFlowSide(options: BenchOptions, rounds: number): Promi
     places.set(kind, place);
     progress(`opened ${place.about}`);
   }
-  const aboutOf = ({ package: name, about }: FlowVariant) =>
-    name ? `${name} ${versions[name]}: ${about}` : about;
+  const aboutOf = ({ package: name, about: settings }: FlowVariant) =>
+    name ? `${name} ${versions[name]}: ${settings}` : settings;
   return {
     options,
     rounds,
@@ -49,7 +55,7 @@ export async function openFlowSide(options: BenchOptions, rounds: number): Promi
     placeOf: ({ place }) => places.get(place)!,
     about: {
       machine: `${availableParallelism()} ${process.arch} cores (${cpus()[0]?.model ?? "unknown"}), Node ${process.version}`,
-      servers: Object.fromEntries([...places].map(([kind, { about }]) => [kind, about])),
+      servers: Object.fromEntries([...places].map(([kind, place]) => [kind, place.about])),
       systems: Object.fromEntries(variants.map((each) => [each.key, aboutOf(each)])),
     },
     async [Symbol.asyncDispose]() {

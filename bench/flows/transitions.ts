@@ -48,13 +48,13 @@ export async function measureTransitions(side: FlowSide, work: TransitionsWork):
 
 async function loadOnce(side: FlowSide, variant: FlowVariant, work: TransitionsWork) {
   const place = side.placeOf(variant);
-  const { system, settings, apart = false } = variant;
+  const { system, settings, apart = false, checkout } = variant;
   const { atOnce, warmMs, runMs } = work;
   const url = await place.fresh();
   const given = { system, settings, url, atOnce };
   const params: HostParams = { ...given, work: "load", drives: !apart, warmMs, runMs };
   const profile = system === "flotilla" ? side.options.profile : undefined;
-  const host = startRole(new URL("./host.ts", import.meta.url), params, { profile });
+  const host = startRole(new URL("./host.ts", import.meta.url), params, { profile, checkout });
   await host.next("ready");
   let driver: Role | undefined;
   if (apart) {

@@ -18,6 +18,8 @@ export type FlowVariant = {
   readonly package?: string;
   /** Whether runs are started from a process of their own. */
   readonly apart?: boolean;
+  /** Where its programs are, if not in this checkout. */
+  readonly checkout?: string | undefined;
 };
 
 const restate = {

@@ -3,7 +3,7 @@ import { takeTurns } from "../side-by-side/bench.ts";
 import { collect, type Work } from "../side-by-side/figures.ts";
 import type { Journalled, JournalParams } from "./journal.ts";
 import type { Loaded, LoadParams } from "./load.ts";
-import { addressOf, during, type Site } from "./site.ts";
+import { addressOf, during, type Entrant, type Site } from "./site.ts";
 
 export type AckedWork = {
   readonly clients: number;
@@ -22,8 +22,6 @@ type Found = {
   readonly storeUs?: number | undefined;
 };
 
-const entrants = ["flotilla", "limit", "limit_journal"] as const;
-
 /** Messages acked per second while every client has several under way, each in a session of its own. */
 export async function measureAcked(site: Site, work: AckedWork): Promise<Work[]> {
   const rate = collect("sessions.acked", "messages/s");
@@ -32,8 +30,12 @@ export async function measureAcked(site: Site, work: AckedWork): Promise<Work[]>
   const cpu = collect("sessions.acked.cpu", "us/message", "lower");
   const clientCpu = collect("sessions.acked.client_cpu", "us/message", "lower");
   const storeCpu = collect("sessions.acked.server_cpu", "us/message", "lower");
-  await takeTurns(site, entrants, async (key, round) => {
-    const found = key === "limit_journal" ? await bare(site, work) : await loaded(site, key, work);
+  const { beside } = site.options;
+  const journal = beside === undefined ? [{ key: "limit_journal" } as const] : [];
+  await takeTurns(site, [...site.entrants, ...journal], async (entrant, round) => {
+    const { key } = entrant;
+    const found =
+      entrant.key === "limit_journal" ? await bare(site, work) : await loaded(site, entrant, work);
     const { perSecond, p50Ms, p99Ms, serverUs, clientUs, storeUs } = found;
     rate.add(key, { value: perSecond });
     if (p50Ms !== undefined) p50.add(key, { value: p50Ms });
@@ -51,17 +53,17 @@ export async function measureAcked(site: Site, work: AckedWork): Promise<Work[]>
   return [rate.work, p50.work, p99.work, cpu.work, clientCpu.work, storeCpu.work];
 }
 
-async function loaded(site: Site, key: "flotilla" | "limit", work: AckedWork): Promise<Found> {
+async function loaded(site: Site, entrant: Entrant, work: AckedWork): Promise<Found> {
   const { clients, inFlight, warmMs, runMs } = work;
-  const ours = key === "flotilla";
   const store = await site.place.fresh();
-  const server = ours ? await site.serve(store) : await site.echo();
+  const server = await site.open(entrant, store);
   const params: LoadParams = {
     ...addressOf(server),
     sessions: Array.from({ length: clients }, (_, at) => `acked-${at}`),
     work: { type: "closed", inFlight, warmMs, runMs },
   };
-  const role = startRole(new URL("./load.ts", import.meta.url), params);
+  const { checkout } = server;
+  const role = startRole(new URL("./load.ts", import.meta.url), params, { checkout });
   await role.next("ready");
   role.send("go");
   const { result, serverMs, storeMs } = await during<Loaded>(role, [server], site.place);
@@ -76,7 +78,7 @@ async function loaded(site: Site, key: "flotilla" | "limit", work: AckedWork): P
     p99Ms: latency.p99,
     serverUs: us(serverMs),
     clientUs: us(cpuMs),
-    ...(ours && storeMs !== undefined && { storeUs: us(storeMs) }),
+    ...(entrant.key !== "limit" && storeMs !== undefined && { storeUs: us(storeMs) }),
   };
 }
 

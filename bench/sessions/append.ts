@@ -35,9 +35,10 @@ export async function measureAppend(site: Site, work: AppendWork): Promise<Work[
       return collect(`sessions.append.p${share}${suffix}`, "ms", "lower");
     });
     const cpu = collect(`sessions.append.${phase.name}.cpu`, "us/message", "lower");
-    await takeTurns(site, ["flotilla", "limit"] as const, async (key, round) => {
+    await takeTurns(site, site.entrants, async (entrant, round) => {
+      const { key } = entrant;
       const store = await site.place.fresh();
-      const server = key === "flotilla" ? await site.serve(store) : await site.echo();
+      const server = await site.open(entrant, store);
       const { result, serverMs } = await loadOnce(server, phase);
       await server.stop();
       await site.place.drop(store);
@@ -66,7 +67,8 @@ async function loadOnce(server: Running, { clients, work }: { clients: number; w
     sessions: Array.from({ length: clients }, (_, at) => `append-${at}`),
     work,
   };
-  const role = startRole(new URL("./load.ts", import.meta.url), params);
+  const { checkout } = server;
+  const role = startRole(new URL("./load.ts", import.meta.url), params, { checkout });
   await role.next("ready");
   role.send("go");
   return during<Loaded>(role, [server]);

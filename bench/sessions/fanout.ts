@@ -12,11 +12,12 @@ export async function measureFanout(site: Site, work: FanoutWork): Promise<Work[
   const p50 = collect("sessions.fanout.p50", "ms", "lower");
   const p99 = collect("sessions.fanout.p99", "ms", "lower");
   const cpu = collect("sessions.fanout.cpu", "ms/message", "lower");
-  await takeTurns(site, ["flotilla", "limit"] as const, async (key, round) => {
+  await takeTurns(site, site.entrants, async (entrant, round) => {
+    const { key, checkout } = entrant;
     const store = await site.place.fresh();
-    const server = key === "flotilla" ? await site.serve(store) : await site.echo();
+    const server = await site.open(entrant, store);
     const params: CrowdParams = { ...addressOf(server), ...work };
-    const role = startRole(new URL("./crowd.ts", import.meta.url), params);
+    const role = startRole(new URL("./crowd.ts", import.meta.url), params, { checkout });
     const { result, serverMs } = await during<Heard>(role, [server]);
     await server.stop();
     await site.place.drop(store);

@@ -17,9 +17,10 @@ const settleMs = 2_000;
 /** What an idle socket costs its server in memory, each following a session of its own. */
 export async function measureIdle(site: Site, work: IdleWork): Promise<Work[]> {
   const bytes = collect("sessions.idle_socket_bytes", "bytes", "lower");
-  for (const key of ["flotilla", "limit"] as const) {
+  for (const entrant of site.entrants) {
+    const { key } = entrant;
     const store = await site.place.fresh();
-    const server = key === "flotilla" ? await site.serve(store) : await site.echo();
+    const server = await site.open(entrant, store);
     const found = await holdOnce(server, work);
     await server.stop();
     await site.place.drop(store);
@@ -63,7 +64,8 @@ async function holdOnce(server: Running, { sockets, processes }: IdleWork) {
 
 async function hold(server: Running, name: string, sockets: number): Promise<Role> {
   const params: HolderParams = { ...addressOf(server), name, sockets };
-  const role = startRole(new URL("./holder.ts", import.meta.url), params);
+  const { checkout } = server;
+  const role = startRole(new URL("./holder.ts", import.meta.url), params, { checkout });
   await role.next("held");
   return role;
 }

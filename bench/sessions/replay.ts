@@ -11,12 +11,13 @@ export type ReplayWork = { readonly entries: number; readonly repeats: number };
 export async function measureReplay(site: Site, work: ReplayWork): Promise<Work[]> {
   const seconds = collect("sessions.replay_s", "s", "lower");
   const speed = collect("sessions.replay", "MB/s");
-  await takeTurns(site, ["flotilla"], async (key, round) => {
+  await takeTurns(site, site.builds, async (build, round) => {
+    const { key, checkout } = build;
     const store = await site.place.fresh();
-    const server = await site.serve(store);
-    const { socketUrl } = server;
-    const params: ReaderParams = { socketUrl, httpUrl: server.httpUrl!, ...work };
-    const role = startRole(new URL("./reader.ts", import.meta.url), params);
+    const server = await site.serve(build, store);
+    const { socketUrl, httpUrl } = server;
+    const params: ReaderParams = { socketUrl, httpUrl, ...work };
+    const role = startRole(new URL("./reader.ts", import.meta.url), params, { checkout });
     const { result, serverMs } = await during<Read>(role, [server]);
     await server.stop();
     await site.place.drop(store);
@@ -25,7 +26,7 @@ export async function measureReplay(site: Site, work: ReplayWork): Promise<Work[
     seconds.add(key, { value: tookS });
     speed.add(key, { value: mb / tookS });
     site.options.progress(
-      `sessions.replay, round ${round} of ${site.rounds}: ${work.entries} entries, ${mb.toFixed(2)} MB ` +
+      `sessions.replay, round ${round} of ${site.rounds}: ${key} ${work.entries} entries, ${mb.toFixed(2)} MB ` +
         `in ${tookS.toFixed(3)} s, ${(mb / tookS).toFixed(1)} MB/s; ` +
         `server CPU ${(serverMs / work.repeats).toFixed(0)} ms each`,
     );

@@ -2,8 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { cpSync, mkdirSync } from "node:fs";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
-import { bundle } from "../../build/bundle.ts";
-import { packageEntries } from "../../build/entries.ts";
+import type { Build } from "../beside.ts";
 import { startRole } from "../roles.ts";
 import { takeTurns } from "../side-by-side/bench.ts";
 import { collect, type Work } from "../side-by-side/figures.ts";
@@ -16,8 +15,7 @@ export type RestartWork = { readonly sessions: number };
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 // Inside the project, so that what it imports is found.
-const built = `${root}node_modules/.cache/flotilla-bench/`;
-const program = `${built}bin/flotilla.js`;
+const builtIn = (checkout = root) => `${checkout}/node_modules/.cache/flotilla-bench/`;
 
 /**
  * A server is killed and started again on a store with many sessions: from the start of its process to
@@ -29,22 +27,23 @@ export async function measureRestart(site: Site, { sessions }: RestartWork): Pro
   const toListen = collect("sessions.restart.listening_s", "s", "lower");
   const ofNode = collect("sessions.restart.node_s", "s", "lower");
   progress("building the program");
-  await build();
-  await takeTurns(site, ["flotilla"], async (key, round) => {
-    const store = await site.place.filled(`sessions ${sessions}`, (empty) =>
-      fill(site, { store: empty, sessions }),
+  for (const each of site.builds) await build(each);
+  await takeTurns(site, site.builds, async (each, round) => {
+    const { key, checkout } = each;
+    const store = await site.place.filled(`${key} sessions ${sessions}`, (empty) =>
+      fill(site, each, { store: empty, sessions }),
     );
     const session = `kept-${Math.floor(sessions / 2)}`;
-    // One that is killed leaves logs behind that are somebody's.
-    await firstAck(store, session, 1);
-    const found = await firstAck(store, session, 2);
-    const nodeMs = await emptyProcess();
+    // One that is killed leaves logs behind that have an owner.
+    await firstAck(builtIn(checkout), store, session, 1);
+    const found = await firstAck(builtIn(checkout), store, session, 2);
+    const nodeMs = await emptyProcess(builtIn(checkout));
     await site.place.drop(store);
     toAck.add(key, { value: found.ackedMs / 1_000 });
     toListen.add(key, { value: found.listeningMs / 1_000 });
     ofNode.add(key, { value: nodeMs / 1_000 });
     progress(
-      `sessions.restart, round ${round} of ${site.rounds}: first ack after ${(found.ackedMs / 1_000).toFixed(2)} s, ` +
+      `sessions.restart, round ${round} of ${site.rounds}: ${key} first ack after ${(found.ackedMs / 1_000).toFixed(2)} s, ` +
         `listening after ${(found.listeningMs / 1_000).toFixed(2)} s, of which Node alone ${nodeMs.toFixed(0)} ms; ` +
         `${sessions} sessions`,
     );
@@ -52,15 +51,16 @@ export async function measureRestart(site: Site, { sessions }: RestartWork): Pro
   return [toAck.work, toListen.work, ofNode.work];
 }
 
-async function fill(site: Site, params: FillerParams): Promise<void> {
+async function fill(site: Site, { checkout }: Build, params: FillerParams): Promise<void> {
   site.options.progress(`storing ${params.sessions} sessions`);
-  await startRole(new URL("./filler.ts", import.meta.url), params).result;
+  await startRole(new URL("./filler.ts", import.meta.url), params, { checkout }).result;
 }
 
 /** Starts a server, sends one message as soon as it listens, and kills it. */
-async function firstAck(store: string, session: string, ref: number) {
+async function firstAck(built: string, store: string, session: string, ref: number) {
   const startedMs = performance.now();
-  const server = start([program, "serve", "--port", "0", "--store", store, "--log-level", "warn"]);
+  const args = ["serve", "--port", "0", "--store", store, "--log-level", "warn"];
+  const server = start(built, [`${built}bin/flotilla.js`, ...args]);
   const gone = new Promise<never>((_, reject) => {
     server.once("exit", (code) => reject(new Error(`the server ended with ${code}`)));
   });
@@ -94,9 +94,9 @@ function listening(server: ChildProcess): Promise<string> {
 }
 
 /** How long a Node that does nothing takes to start and end. */
-async function emptyProcess(): Promise<number> {
+async function emptyProcess(built: string): Promise<number> {
   const startedMs = performance.now();
-  const child = start(["--eval", "0"]);
+  const child = start(built, ["--eval", "0"]);
   await new Promise((resolve) => child.once("exit", resolve));
   return performance.now() - startedMs;
 }
@@ -106,7 +106,7 @@ process.on("exit", () => {
   for (const child of started) child.kill("SIGKILL");
 });
 
-function start(args: readonly string[]): ChildProcess {
+function start(built: string, args: readonly string[]): ChildProcess {
   const child = spawn(process.execPath, args, {
     cwd: built,
     stdio: ["ignore", "pipe", process.stderr],
@@ -116,9 +116,16 @@ function start(args: readonly string[]): ChildProcess {
   return child;
 }
 
-async function build(): Promise<void> {
+async function build({ checkout = root }: Build): Promise<void> {
+  const built = builtIn(checkout);
   mkdirSync(built, { recursive: true });
   for (const file of ["package.json", "bin/flotilla.js"])
-    cpSync(`${root}${file}`, `${built}${file}`);
+    cpSync(`${checkout}/${file}`, `${built}${file}`);
+  const { bundle }: typeof import("../../build/bundle.ts") = await import(
+    `${checkout}/build/bundle.ts`
+  );
+  const { packageEntries }: typeof import("../../build/entries.ts") = await import(
+    `${checkout}/build/entries.ts`
+  );
   await bundle(packageEntries(), `${built}dist`);
 }

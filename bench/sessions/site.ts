@@ -1,5 +1,6 @@
 import { availableParallelism, cpus } from "node:os";
 import process from "node:process";
+import { type Build, buildsOf } from "../beside.ts";
 import { type Role, startRole } from "../roles.ts";
 import type { BenchOptions } from "../run.ts";
 import { type Place, placeOn, sqlitePlace } from "../servers/place.ts";
@@ -14,10 +15,23 @@ export type Site = {
   readonly rounds: number;
   readonly place: Place;
   readonly about: About;
-  serve(store: string, params?: Omit<ServerParams, "store">): Promise<Running>;
-  /** The bare `ws` server. */
-  echo(): Promise<Running>;
+  /** Ours, the other checkout's if there is one, and else the bare server. */
+  readonly entrants: readonly Entrant[];
+  /** Ours, and the other checkout's if there is one. */
+  readonly builds: readonly Build[];
+  serve(
+    entrant: Entrant,
+    store: string,
+    params?: Omit<ServerParams, "store">,
+  ): Promise<ServingSessions>;
+  /** A server with sessions, or for `limit` the bare one. */
+  open(entrant: Entrant, store: string): Promise<Running>;
   [Symbol.asyncDispose](): Promise<void>;
+};
+
+export type Entrant = {
+  readonly key: Build["key"] | "limit";
+  readonly checkout?: string | undefined;
 };
 
 /** A server in a process of its own. */
@@ -30,45 +44,60 @@ export type Running = {
   /** Throws away what it no longer needs, as far as that can be asked for. */
   tidy(): Promise<void>;
   stop(): Promise<void>;
+  /** Where its clients come from, if not from this checkout. */
+  readonly checkout: string | undefined;
 };
 
+type ServingSessions = Running & { readonly httpUrl: string };
+
 export async function openSite(options: BenchOptions, rounds: number): Promise<Site> {
-  const { store, folder, profile, progress } = options;
+  const { store, folder, profile, progress, beside } = options;
   const place =
     store === "postgres"
       ? placeOn(await startBenchPostgres({ counting: profile !== undefined }))
       : sqlitePlace(folder);
   progress(`opened ${place.about}`);
+  const builds = buildsOf(options);
+  const serve: Site["serve"] = async ({ checkout }, url, params = {}) => {
+    const role = startRole(
+      new URL("./server.ts", import.meta.url),
+      { ...params, store: url } satisfies ServerParams,
+      { profile, checkout },
+    );
+    const { url: httpUrl, podId }: Serving = await role.next("ready");
+    return {
+      ...running(role, httpUrl, podId),
+      httpUrl,
+      socketUrl: `${wsOf(httpUrl)}/v1/socket?user=ada`,
+      checkout,
+    };
+  };
+  /** The bare `ws` server. */
+  const echo = async (): Promise<Running> => {
+    const role = startRole(new URL("./echo.ts", import.meta.url), null);
+    const { url }: Serving = await role.next("ready");
+    return running(role, url, "");
+  };
   return {
     options,
     rounds,
     place,
+    builds,
+    entrants: beside === undefined ? [...builds, { key: "limit" }] : builds,
+    serve,
+    open: (entrant, url) => (entrant.key === "limit" ? echo() : serve(entrant, url)),
     about: {
       machine: `${availableParallelism()} ${process.arch} cores (${cpus()[0]?.model ?? "unknown"}), Node ${process.version}`,
       servers: { [store]: place.about },
       systems: {
         flotilla: "one process with pod and server, as `flotilla serve` has it",
-        limit: "bare ws: sends back the same frames, or to everybody, and stores nothing",
-        limit_journal: "the transactions of records by themselves, 100 messages each",
+        ...(beside === undefined
+          ? {
+              limit: "bare ws: sends back the same frames, or to all clients, and stores nothing",
+              limit_journal: "the transactions of records by themselves, 100 messages each",
+            }
+          : { beside: "the same, of the other checkout" }),
       },
-    },
-    serve: async (url, params = {}) => {
-      const role = startRole(
-        new URL("./server.ts", import.meta.url),
-        { ...params, store: url } satisfies ServerParams,
-        { profile },
-      );
-      const { url: httpUrl, podId }: Serving = await role.next("ready");
-      return {
-        ...running(role, httpUrl, podId),
-        httpUrl,
-        socketUrl: `${wsOf(httpUrl)}/v1/socket?user=ada`,
-      };
-    },
-    async echo() {
-      const role = startRole(new URL("./echo.ts", import.meta.url), null);
-      const { url }: Serving = await role.next("ready");
-      return running(role, url, "");
     },
     [Symbol.asyncDispose]: () => place.stop(),
   };
@@ -78,6 +107,7 @@ function running(role: Role, url: string, podId: string): Running {
   return {
     socketUrl: wsOf(url),
     podId,
+    checkout: undefined,
     look: () => lookAt(role),
     tidy: () => tidy(role),
     async stop() {

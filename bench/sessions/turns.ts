@@ -17,16 +17,17 @@ export async function measureTurns(site: Site, work: TurnsWork): Promise<Work[]>
   const p99 = collect("sessions.turns.p99", "ms", "lower");
   const cpu = collect("sessions.turns.cpu", "us/chunk", "lower");
   const { turns, chunks, perSecond } = work;
-  await takeTurns(site, ["flotilla"], async (key, round) => {
+  await takeTurns(site, site.builds, async (build, round) => {
+    const { key, checkout } = build;
     const store = await site.place.fresh();
-    const server = await site.serve(store, { talk: { chunks, perSecond } });
+    const server = await site.serve(build, store, { talk: { chunks, perSecond } });
     const params: TalkersParams = {
       socketUrl: server.socketUrl,
-      httpUrl: server.httpUrl!,
+      httpUrl: server.httpUrl,
       turns,
       spreadMs: 500,
     };
-    const role = startRole(new URL("./talkers.ts", import.meta.url), params);
+    const role = startRole(new URL("./talkers.ts", import.meta.url), params, { checkout });
     const { result, serverMs } = await during<Talked>(role, [server], site.place);
     await server.stop();
     await site.place.drop(store);
@@ -40,7 +41,7 @@ export async function measureTurns(site: Site, work: TurnsWork): Promise<Work[]>
     p99.add(key, { value: high! });
     cpu.add(key, { value: eachUs });
     site.options.progress(
-      `sessions.turns, round ${round} of ${site.rounds}: ${turns} turns of ${perSecond} chunks/s: ` +
+      `sessions.turns, round ${round} of ${site.rounds}: ${key} ${turns} turns of ${perSecond} chunks/s: ` +
         `p50 ${middle!.toFixed(2)} ms, p99 ${high!.toFixed(2)} ms of ${latenciesMs.length} chunks; ` +
         `CPU per chunk: server with agents ${eachUs.toFixed(0)} us, clients ${((result.cpuMs * 1_000) / latenciesMs.length).toFixed(0)} us`,
     );

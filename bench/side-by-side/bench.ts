@@ -27,7 +27,11 @@ export async function takeTurns<Entrant>(
   turn: (entrant: Entrant, round: number) => Promise<void>,
 ): Promise<void> {
   for (let round = 1; round <= rounds; round++) {
-    const order = round % 2 === 1 ? entrants : entrants.toReversed();
-    for (const entrant of order) await turn(entrant, round);
+    for (const entrant of inTurn(round, entrants)) await turn(entrant, round);
   }
+}
+
+/** The order of turns in a round. */
+export function inTurn<Entrant>(round: number, entrants: readonly Entrant[]): readonly Entrant[] {
+  return round % 2 === 1 ? entrants : entrants.toReversed();
 }

@@ -69,17 +69,17 @@ function entrantsOf(side: SideBySide, { keys, finished = 0 }: DrainWork): Entran
 
 async function drainOnce(side: SideBySide, variant: Variant, work: DrainWork): Promise<Drained> {
   const server = serverOf(side, variant);
-  const { system: name } = variant;
+  const { system: name, checkout } = variant;
   const { tasks, processes = 1, taskMs = 0, finished = 0, snapshotHeld = false } = work;
   const settings = (taskMs > 0 ? variant.waiting : undefined) ?? variant.settings;
   const url = await server.filled(`${variant.backlog} ${tasks} ${finished}`, async (empty) => {
     side.options.progress(`storing a backlog of ${tasks} for ${variant.key}`);
     const params: FillerParams = { system: name, settings, url: empty, tasks, finished };
-    const filler = startRole(new URL("./filler.ts", import.meta.url), params);
+    const filler = startRole(new URL("./filler.ts", import.meta.url), params, { checkout });
     await filler.result;
     await filler.gone;
   });
-  const watch = await (await loadSystem(name)).watch(url);
+  const watch = await (await loadSystem(name, checkout)).watch(url);
   const holder = snapshotHeld ? await holdSnapshot(url) : undefined;
   const params: WorkerParams = { system: name, settings, url, taskMs };
   const { profile } = side.options;
@@ -87,6 +87,7 @@ async function drainOnce(side: SideBySide, variant: Variant, work: DrainWork): P
   const workers = Array.from({ length: processes }, () =>
     startRole(new URL("./worker.ts", import.meta.url), params, {
       profile: name === "flotilla" ? profile : undefined,
+      checkout,
     }),
   );
   const cutMs = variant.defaults ? work.cutDefaultsMs : work.cutMs;

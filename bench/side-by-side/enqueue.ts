@@ -37,8 +37,8 @@ export async function measureEnqueue(
     const once = async (variant: Variant, callers: number, tasksPerCall: number) => {
       const server = serverOf(side, variant);
       const url = await server.fresh();
-      const { system } = variant;
-      await (await loadSystem(system)).prepare(url, {});
+      const { system, checkout } = variant;
+      await (await loadSystem(system, checkout)).prepare(url, {});
       const params: ProducerParams = {
         system,
         url,
@@ -49,7 +49,8 @@ export async function measureEnqueue(
       };
       const profile = system === "flotilla" ? side.options.profile : undefined;
       const cost = await countCost(server);
-      const role = startRole(new URL("./producer.ts", import.meta.url), params, { profile });
+      const options = { profile, checkout };
+      const role = startRole(new URL("./producer.ts", import.meta.url), params, options);
       const { tasks, warmed, wallMs, cpuMs }: Produced = await role.next("produced");
       const serverCpuUs = await cost.per(warmed + tasks, side.options);
       role.send("stop");

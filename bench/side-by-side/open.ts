@@ -5,7 +5,7 @@ import type { BenchOptions } from "../run.ts";
 import { startBenchPostgres } from "../servers/postgres.ts";
 import { startBenchRedis } from "../servers/redis.ts";
 import type { Server } from "../servers/server.ts";
-import { type ServerKind, type Variant, variants } from "../systems/variants.ts";
+import { type ServerKind, type Variant, variants, variantsBeside } from "../systems/variants.ts";
 import type { SideBySide } from "./bench.ts";
 
 /** The conditions of a run, for people. */
@@ -33,8 +33,14 @@ export async function openSideBySide(
   options: BenchOptions,
   rounds: number,
 ): Promise<OpenSideBySide> {
-  const taking = variants.filter(({ key }) => options.systems?.includes(key) ?? true);
+  const { systems, beside } = options;
   const ours = ["flotilla", "limit"];
+  const wanted = ({ key, system }: Variant) =>
+    systems?.includes(key) ?? (beside === undefined || system === "flotilla");
+  const taking = [
+    ...variants.filter(wanted),
+    ...(beside === undefined ? [] : variantsBeside(beside)),
+  ];
   const peers = taking.some(({ system }) => !ours.includes(system));
   const versions = peers ? installPeers(options.progress) : {};
   const servers: Partial<Record<ServerKind, Server>> = {};

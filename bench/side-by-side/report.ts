@@ -34,18 +34,22 @@ export function reportOf(works: readonly Work[], about: About): Report {
 /** Ours against each of the others. What we do at our defaults has a metric of its own. */
 function measuresOf({ metric, unit, better, figures }: Work): Measure[] {
   const rounds = (key: string) => figures[key]?.map(({ value }) => value);
-  const others = Object.fromEntries(
+  const peers = Object.fromEntries(
     Object.keys(figures)
-      .filter((key) => !key.startsWith("flotilla"))
+      .filter((key) => !/^(flotilla|beside)/.test(key))
       .map((key) => [key, rounds(key)!]),
   );
   const ours = [
-    { metric, rounds: rounds("flotilla") },
-    { metric: `${metric}.default_slots`, rounds: rounds("flotilla-default") },
+    { metric, rounds: rounds("flotilla"), beside: rounds("beside") },
+    {
+      metric: `${metric}.default_slots`,
+      rounds: rounds("flotilla-default"),
+      beside: rounds("beside-default"),
+    },
   ];
-  return ours.flatMap((each) =>
-    each.rounds && !(costs.test(metric) && each.metric !== metric)
-      ? [measure({ metric: each.metric, unit, better, ours: each.rounds, others })]
-      : [],
-  );
+  return ours.flatMap((each) => {
+    if (!each.rounds || (costs.test(metric) && each.metric !== metric)) return [];
+    const others = { ...peers, ...(each.beside && { beside: each.beside }) };
+    return [measure({ metric: each.metric, unit, better, ours: each.rounds, others })];
+  });
 }

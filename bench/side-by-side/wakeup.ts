@@ -23,12 +23,13 @@ export async function measureWakeup(
   const p99 = collect("tasks.wakeup.p99", "ms", "lower");
   await takeTurns(side, side.only(keys), async (variant, round) => {
     const server = serverOf(side, variant);
-    const { system, waking: settings = variant.settings } = variant;
+    const { system, checkout, waking: settings = variant.settings } = variant;
     const url = await server.fresh();
-    await (await loadSystem(system)).prepare(url, settings);
+    await (await loadSystem(system, checkout)).prepare(url, settings);
     const params: WorkerParams = { system, settings, url, taskMs: 0 };
     const worker = startRole(new URL("./worker.ts", import.meta.url), params, {
       profile: system === "flotilla" ? profile : undefined,
+      checkout,
     });
     let ran = 0;
     let enough = () => {};
@@ -42,7 +43,7 @@ export async function measureWakeup(
     await worker.next("ready");
     const cost = await countCost(server);
     const sending: SenderParams = { system, url, tasks: tasks + warmTasks };
-    const sender = startRole(new URL("./sender.ts", import.meta.url), sending);
+    const sender = startRole(new URL("./sender.ts", import.meta.url), sending, { checkout });
     await sender.result;
     const late = setTimeout(enough, limitMs);
     await Promise.race([done, worker.result]);

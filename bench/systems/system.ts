@@ -1,3 +1,5 @@
+import { inCheckout } from "../beside.ts";
+
 /**
  * A queue as the bench drives it. Every system is one file beside this one that exports `system`, so
  * that the work is the same for all, and what is particular to each can be read at a glance.
@@ -40,7 +42,8 @@ export const systemNames = ["flotilla", "limit", "graphile-worker", "pg-boss", "
 
 export type SystemName = (typeof systemNames)[number];
 
-export async function loadSystem(name: SystemName): Promise<System> {
-  const { system } = (await import(`./${name}.ts`)) as { system: System };
+export async function loadSystem(name: SystemName, checkout?: string): Promise<System> {
+  const file = inCheckout(new URL(`./${name}.ts`, import.meta.url), checkout);
+  const { system } = (await import(file.href)) as { system: System };
   return system;
 }

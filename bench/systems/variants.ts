@@ -18,6 +18,8 @@ export type Variant = {
   /** Variants that store the same may have copies of the same backlog. */
   readonly backlog: string;
   readonly defaults: boolean;
+  /** Where its programs are, if not in this checkout. */
+  readonly checkout?: string | undefined;
 };
 
 // graphile-worker's documentation on performance: a local queue, and jobs completed in batches.
@@ -34,6 +36,19 @@ const bossBest = { batchSize: 1_000, localConcurrency: 4, burstWhenBatchFull: tr
 
 // BullMQ's documentation: a concurrency for work that waits. More than this brought nothing here.
 const bullBest = { concurrency: 100 };
+
+/** Our own variants, as another checkout runs them. */
+export function variantsBeside(checkout: string): Variant[] {
+  return variants
+    .filter(({ system }) => system === "flotilla")
+    .map((ours) => ({
+      ...ours,
+      key: ours.key.replace("flotilla", "beside"),
+      about: `${ours.about}, of the other checkout`,
+      backlog: "beside",
+      checkout,
+    }));
+}
 
 export const variants: readonly Variant[] = [
   {

@@ -1,8 +1,10 @@
 import { copyFileSync, readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
+import { type Build, buildsOf } from "../beside.ts";
 import { measure, type Measure } from "../report.ts";
 import { startRole } from "../roles.ts";
 import type { BenchOptions } from "../run.ts";
+import { inTurn } from "../side-by-side/bench.ts";
 import type { Drained, DrainerParams } from "./drainer.ts";
 import type { FillerParams } from "./filler.ts";
 import type { Limit, LimitPhase } from "./limit.ts";
@@ -19,57 +21,77 @@ const usualSlots = 100;
 
 /** Running a backlog of no-op tasks in one pod, in turns with the limit on a copy of the same file. */
 export async function measureDrain(
-  { folder, profile, progress, late }: BenchOptions,
+  { folder, profile, progress, late, beside }: BenchOptions,
   { rounds, tasks, cutMs }: DrainSizes,
 ): Promise<Measure[]> {
-  const full = join(folder, "backlog.db");
-  const filler: FillerParams = { store: `sqlite:${full}`, tasks, parts: 1 };
-  await startRole(new URL("./filler.ts", import.meta.url), filler).result;
+  const builds = buildsOf({ beside });
+  const full = (key: Build["key"]) => join(folder, `backlog-${key}.db`);
+  for (const { key, checkout } of builds) {
+    const filler: FillerParams = { store: `sqlite:${full(key)}`, tasks, parts: 1 };
+    await startRole(new URL("./filler.ts", import.meta.url), filler, { checkout }).result;
+  }
   progress(`drain: a backlog of ${tasks} tasks is stored`);
 
   let copies = 0;
-  // Every copy has a name of its own: a log that somebody left behind must not meet another file.
-  const copy = (): string => {
+  // Every copy has its own name: a log that was left behind must not meet another file.
+  const copy = (key: Build["key"]): string => {
     const path = join(folder, `drain-${++copies}.db`);
-    copyFileSync(full, path);
+    copyFileSync(full(key), path);
     return path;
   };
-  const drainOurs = async (slots: number): Promise<Drained> => {
-    const params: DrainerParams = { store: `sqlite:${copy()}`, tasks, slots, cutMs };
-    return startRole(new URL("./drainer.ts", import.meta.url), params, { profile }).result;
+  const drain = async ({ key, checkout }: Build, slots: number): Promise<Drained> => {
+    const params: DrainerParams = { store: `sqlite:${copy(key)}`, tasks, slots, cutMs };
+    const options = { profile, checkout };
+    return startRole(new URL("./drainer.ts", import.meta.url), params, options).result;
   };
   const drainLimit = async (): Promise<Limit> => {
-    const phase: LimitPhase = { work: "drain", path: copy(), batch: 100, tasks, cutMs };
+    const phase: LimitPhase = { work: "drain", path: copy("flotilla"), batch: 100, tasks, cutMs };
     const [limit] = await startRole(new URL("./limit.ts", import.meta.url), [phase]).result;
     return limit;
   };
 
-  const many: Drained[] = [];
-  const usual: Drained[] = [];
+  const many: Record<Build["key"], Drained[]> = { flotilla: [], beside: [] };
+  const usual: Record<Build["key"], Drained[]> = { flotilla: [], beside: [] };
   const limits: Limit[] = [];
   for (let round = 1; round <= rounds && !(round > 1 && late(0.5)); round++) {
-    many.push(await drainOurs(manySlots));
+    for (const build of inTurn(round, builds)) {
+      many[build.key].push(await drain(build, manySlots));
+      usual[build.key].push(await drain(build, usualSlots));
+    }
     limits.push(await drainLimit());
-    usual.push(await drainOurs(usualSlots));
-    const figures = [many, usual, limits].map((each) => `${Math.round(perSecond(each.at(-1)!))}/s`);
-    progress(
-      `drain, round ${round} of ${rounds}: ours ${figures[0]}, with ${usualSlots} slots ${figures[1]}, limit ${figures[2]}`,
+    const shown = (all: readonly { tasks: number; wallMs: number }[]) =>
+      `${Math.round(perSecond(all.at(-1)!))}/s`;
+    const figures = builds.map(
+      ({ key }) => `${key} ${shown(many[key])}, with ${usualSlots} slots ${shown(usual[key])}`,
     );
+    progress(`drain, round ${round} of ${rounds}: ${figures.join("; ")}; limit ${shown(limits)}`);
     for (const name of readdirSync(folder)) {
       if (name.startsWith("drain-")) rmSync(join(folder, name));
     }
   }
   const limit = limits.map(perSecond);
-  const rate = { unit: "tasks/s", others: { limit } };
-  return [
-    measure({ metric: "tasks.drain", ours: many.map(perSecond), ...rate }),
-    measure({ metric: "tasks.drain.default_slots", ours: usual.map(perSecond), ...rate }),
+  const compared = (
+    metric: string,
+    unit: string,
+    drained: Record<Build["key"], Drained[]>,
+    figure: (each: Drained) => number,
+  ) =>
     measure({
-      metric: "tasks.drain.cpu",
-      unit: "us/task",
-      ours: many.map(({ cpuMs, tasks: done }) => (cpuMs * 1_000) / done),
-    }),
-    measure({ metric: "tasks.drain.rss", unit: "MiB", ours: many.map(({ rssMib }) => rssMib) }),
+      metric,
+      unit,
+      ours: drained.flotilla.map(figure),
+      ...(unit === "tasks/s" ? {} : { better: "lower" }),
+      others: {
+        ...(unit === "tasks/s" && { limit }),
+        ...(beside && { beside: drained.beside.map(figure) }),
+      },
+    });
+  const cpuUs = ({ cpuMs, tasks: done }: Drained) => (cpuMs * 1_000) / done;
+  return [
+    compared("tasks.drain", "tasks/s", many, perSecond),
+    compared("tasks.drain.default_slots", "tasks/s", usual, perSecond),
+    compared("tasks.drain.cpu", "us/task", many, cpuUs),
+    compared("tasks.drain.rss", "MiB", many, ({ rssMib }) => rssMib),
   ];
 }
 
