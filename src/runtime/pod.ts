@@ -56,13 +56,24 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
   const { heartbeatMs, deadAfterMs, stallBeats } = settings;
   const limits: LivenessLimits = { deadAfterMs, gapMs: gapOf(settings) };
   const handlers = selectHandlers(settings.use, settings.only);
+
+  let worker: Worker | undefined;
+  let sessions: ReturnType<typeof startOnFirstUse> | undefined;
+  let hasSessions = false;
+  let liveness: Liveness = emptyLiveness;
+  let leader: string | undefined;
+  let passing: Promise<unknown> | undefined;
+  let passStartedMs = 0;
+  let stopped: Promise<void> | undefined;
+  const wakeWorker = () => worker?.wake();
+
   const tasks = createTasks({
     ...parts,
     maxPayloadBytes: settings.maxPayloadBytes,
-    onEnqueued: () => worker?.wake(),
+    onEnqueued: wakeWorker,
   });
   const lead = createLeader({
-    onFreed: () => worker?.wake(),
+    onFreed: wakeWorker,
     podId,
     database,
     limits,
@@ -73,14 +84,14 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
       const passMs = clock.monotonic() - passStartedMs;
       const silencesMs = silences.map((silentMs) => silentMs + passMs);
       onEvent({ type: "recovered", tasks: recovered, silencesMs });
-      worker?.wake();
+      wakeWorker();
     },
   });
 
   const scheduleParts = {
     ...parts,
     maxPayloadBytes: settings.maxPayloadBytes,
-    onEnqueued: () => worker?.wake(),
+    onEnqueued: wakeWorker,
   };
   const firing = createFiring({
     ...parts,
@@ -88,11 +99,11 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     leads: () => leader === podId,
     onFired(fired) {
       onEvent({ type: "fired", ...fired });
-      worker?.wake();
+      wakeWorker();
     },
   });
 
-  const deadLetterLeader = createDeadLetterLeader({ ...parts, onTaken: () => worker?.wake() });
+  const deadLetterLeader = createDeadLetterLeader({ ...parts, onTaken: wakeWorker });
   const { close: closeDeadLetters, ...deadLetters } = createDeadLetters({
     ...parts,
     leaderIndex: () => deadLetterLeader.kept,
@@ -110,19 +121,19 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
   const leftovers = outbox && sendLeftovers({ ...parts, outbox, signal: leaving.signal });
   if (leftovers) await settledWithin(clock, leftoversLimitMs, leftovers);
 
-  let worker: Worker | undefined;
-  let sessions: ReturnType<typeof startOnFirstUse> | undefined;
-  let hasSessions = false;
-  let liveness: Liveness = emptyLiveness;
-  let leader: string | undefined;
-  let passing: Promise<unknown> | undefined;
-  let passStartedMs = 0;
-  let stopped: Promise<void> | undefined;
   let firstBeat: (() => void) | undefined;
   let lastError = "no beat was committed";
   const firstBeatSeen = new Promise<void>((resolve) => {
     firstBeat = resolve;
   });
+
+  let prunedMs = clock.monotonic();
+  /** Deletes envelopes that were never received, such as those to a process that is gone. */
+  const pruneBus = (): void => {
+    if (!settings.sessions || clock.monotonic() - prunedMs < pruneBusMs) return;
+    prunedMs = clock.monotonic();
+    void pruneStaleEnvelopes(database);
+  };
 
   const onBeat = (seen: Observation) => {
     const before = liveness;
@@ -150,14 +161,6 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     passing = lead.pass(liveness).finally(() => {
       passing = undefined;
     });
-  };
-
-  let prunedMs = clock.monotonic();
-  /** Deletes envelopes that were never received, such as those to a process that is gone. */
-  const pruneBus = (): void => {
-    if (!settings.sessions || clock.monotonic() - prunedMs < pruneBusMs) return;
-    prunedMs = clock.monotonic();
-    void pruneStaleEnvelopes(database);
   };
 
   let cancelReportAlive = () => {};

@@ -97,7 +97,7 @@ export function createClaimer(parts: ClaimerParts): Claimer {
   const { signal } = givingUp;
   const held = new Map<ClaimedTask, HeldClaim>();
   const releasing = new Set<Promise<void>>();
-  const { conclude } = createAttemptFinisher({
+  const { finishAttempt } = createAttemptFinisher({
     ...parts,
     finishWriter: createFinishWriter({ ...parts, signal }),
     signal,
@@ -145,7 +145,7 @@ export function createClaimer(parts: ClaimerParts): Claimer {
     if (claim.doomed) {
       // A dependency did not complete, so the task must not run.
       const outcome = dependencyFailedOutcome(database, claim.taskId);
-      void outcome.then((unmet) => conclude(attempt, unmet)).catch(() => {});
+      void outcome.then((unmet) => finishAttempt(attempt, unmet)).catch(() => {});
       return undefined;
     }
     let input: Json;
@@ -154,7 +154,7 @@ export function createClaimer(parts: ClaimerParts): Claimer {
     } catch {
       const what = `the stored payload of "${claim.name}" isn't JSON`;
       const thrown = new FlotillaError("invalid_input", what);
-      void conclude(attempt, { type: "threw", thrown }).catch(() => {});
+      void finishAttempt(attempt, { type: "threw", thrown }).catch(() => {});
       return undefined;
     }
     const task: ClaimedTask = {
@@ -186,7 +186,7 @@ export function createClaimer(parts: ClaimerParts): Claimer {
     heldClaim.attempt.ended = true;
     held.delete(claim);
     const cancelled = heldClaim.attempt.stopReason === "cancel" && outcome.type !== "returned";
-    const { finished } = await conclude(
+    const { finished } = await finishAttempt(
       heldClaim.attempt,
       cancelled ? { type: "cancelled" } : outcome,
     );

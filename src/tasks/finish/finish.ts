@@ -15,6 +15,9 @@ import { completedFinish, type AttemptOutcome, decideFinish, withFollowUp } from
 
 export type FinishedAttempt = { readonly finish: Finish; readonly finished: FinishResult };
 
+/** The pod has given up storing the outcome. */
+type NotStored = { readonly error: unknown };
+
 type AttemptFinisher = ReturnType<typeof createAttemptFinisher>;
 
 type AttemptFinisherParts = {
@@ -140,12 +143,12 @@ export function createAttemptFinisher(parts: AttemptFinisherParts) {
   /**
    * The fast path for nearly all attempts: a result of an unlimited task without dependents. There
    * is nothing to decide, now or later, because a completion ignores wakes. Returns whether it took
-   * the outcome; if so, `on` is called once.
+   * the outcome; if so, `onFinished` is called once.
    */
   const finishCompleted = (
     attempt: TaskAttempt,
     outcome: AttemptOutcome,
-    on: FinishCallbacks,
+    onFinished: (attempt: TaskAttempt, result: FinishedAttempt | NotStored) => void,
   ): boolean => {
     const { claim, completing, stopReason } = attempt;
     if (outcome.type !== "returned" || completing || stopReason === "claim_lost") return false;
@@ -153,25 +156,19 @@ export function createAttemptFinisher(parts: AttemptFinisherParts) {
     const finish = completedFinish(claim, outcome.result);
     finishWriter.put(
       finish,
-      (finished) => on.finished(attempt, { finish, finished }),
-      (error) => {
-        storeOrDegrade(attempt, outcome, () => Promise.reject(error)).then(
-          (finishedAttempt) => on.finished(attempt, finishedAttempt),
-          (failure) => on.failed(attempt, failure),
+      (finished) => onFinished(attempt, { finish, finished }),
+      (refused) => {
+        storeOrDegrade(attempt, outcome, () => Promise.reject(refused)).then(
+          (result) => onFinished(attempt, result),
+          (error: unknown) => onFinished(attempt, { error }),
         );
       },
     );
     return true;
   };
 
-  return { conclude: finishAttempt, complete: finishCompleted };
+  return { finishAttempt, finishCompleted };
 }
-
-/** Called when an attempt's outcome is stored or failed to be. Must not throw. */
-type FinishCallbacks = {
-  finished(attempt: TaskAttempt, finishedAttempt: FinishedAttempt): void;
-  failed(attempt: TaskAttempt, error: unknown): void;
-};
 
 function refusedOutcome(message: string): AttemptOutcome {
   return { type: "threw", thrown: new FlotillaError("payload_not_storable", message) };
@@ -179,78 +176,57 @@ function refusedOutcome(message: string): AttemptOutcome {
 
 type FinishParts = {
   finisher: AttemptFinisher;
-  progress: Pick<TaskProgress, "concluded" | "leave">;
+  progress: Pick<TaskProgress, "finished" | "leave">;
   report: Pick<AttemptReports, "ended" | "notStored">;
   /** Where an outcome is left that cannot be stored; part of a log line. */
   leftTo: string;
-  /** Called when a task can be claimed again, now or once it is due. */
-  onPending: () => void;
-  /** Called with the id of a task or run that has ended for good. */
-  onEnded: (taskId: string) => void;
-  /** Called once per attempt, when its outcome is stored or this pod has given up storing it. */
-  onSettled: (attempt: TaskAttempt) => void;
+  /**
+   * Called once per attempt: with the finish, or with undefined if this pod has given up storing
+   * it. Must not throw.
+   */
+  onFinished: (attempt: TaskAttempt, finish: Finish | undefined) => void;
 };
 
 /** Stores the outcomes of attempts and reports the results. */
 export function createFinish(
   parts: FinishParts,
 ): (attempt: TaskAttempt, outcome: AttemptOutcome | DriveResult) => void {
-  const { finisher, progress, report, onSettled } = parts;
+  const { finisher, progress, report, leftTo, onFinished } = parts;
 
-  const on: FinishCallbacks = {
-    finished(attempt, finishedAttempt) {
-      try {
-        publish(attempt, finishedAttempt);
-      } catch (error) {
-        report.notStored(attempt, error, parts.leftTo);
-      } finally {
-        onSettled(attempt);
-      }
-    },
-    failed(attempt, error) {
-      report.notStored(attempt, error, parts.leftTo);
-      onSettled(attempt);
-    },
+  const publish = (attempt: TaskAttempt, result: FinishedAttempt | NotStored): void => {
+    let finish: Finish | undefined;
+    try {
+      if ("error" in result) throw result.error;
+      progress.finished(attempt, result);
+      report.ended(attempt, result);
+      ({ finish } = result);
+    } catch (error) {
+      report.notStored(attempt, error, leftTo);
+    }
+    onFinished(attempt, finish);
   };
 
-  const publish = (attempt: TaskAttempt, finishedAttempt: FinishedAttempt) => {
-    progress.concluded(attempt, finishedAttempt);
-    report.ended(attempt, finishedAttempt);
-    wakeNext(finishedAttempt);
-  };
-
-  const wakeNext = ({ finish: { status, taskId } }: FinishedAttempt) => {
-    // A run that was to continue, but whose pod was believed dead, can be claimed by any pod again.
-    if (status === "pending" || status === "claimed") parts.onPending();
-    else parts.onEnded(taskId);
-  };
-
-  const finish = async (attempt: TaskAttempt, outcome: AttemptOutcome): Promise<void> => {
-    let finishedAttempt: FinishedAttempt;
+  const store = async (attempt: TaskAttempt, outcome: AttemptOutcome): Promise<void> => {
+    let result: FinishedAttempt | NotStored;
     try {
       if (outcome.type !== "returned") await progress.leave(attempt);
-      finishedAttempt = await finisher.conclude(attempt, outcome);
+      result = await finisher.finishAttempt(attempt, outcome);
     } catch (error) {
-      return on.failed(attempt, error);
+      result = { error };
     }
-    on.finished(attempt, finishedAttempt);
+    publish(attempt, result);
   };
 
   /** The driver has stored the run and reported it already. */
-  const driven = (attempt: TaskAttempt, outcome: DriveResult) => {
-    if (outcome.type === "not_stored") {
-      // The outbox does not keep runs.
-      report.notStored(attempt, outcome.error, "recovery");
-      return onSettled(attempt);
-    }
-    progress.concluded(attempt, outcome);
-    // A pod does not claim what it holds, so the attempt is released before the next claim.
-    onSettled(attempt);
-    wakeNext(outcome);
+  const driven = (attempt: TaskAttempt, outcome: DriveResult): void => {
+    // The outbox does not keep runs.
+    if (outcome.type === "not_stored") report.notStored(attempt, outcome.error, "recovery");
+    else progress.finished(attempt, outcome);
+    onFinished(attempt, outcome.type === "not_stored" ? undefined : outcome.finish);
   };
 
   return (attempt, outcome) => {
     if (outcome.type === "driven" || outcome.type === "not_stored") return driven(attempt, outcome);
-    if (!finisher.complete(attempt, outcome, on)) void finish(attempt, outcome);
+    if (!finisher.finishCompleted(attempt, outcome, publish)) void store(attempt, outcome);
   };
 }

@@ -110,7 +110,7 @@ export function createTaskProgress(parts: TaskProgressParts) {
     },
 
     /** Forgets local progress once the task has ended or another pod continues it. */
-    concluded(attempt: TaskAttempt, { finish, finished }: FinishedAttempt) {
+    finished(attempt: TaskAttempt, { finish, finished }: FinishedAttempt) {
       const isOver = finish.status !== "pending" || finished.type === "lost";
       if (isOver && isLocal(attempt)) local?.forget(attempt.claim);
     },

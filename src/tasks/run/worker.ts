@@ -256,13 +256,16 @@ export function startWorker(options: WorkerOptions): Worker {
     progress,
     report,
     leftTo: outbox ? "the next pod on this machine" : "recovery",
-    onPending: loop.wake,
-    onEnded: options.onEnded ?? (() => {}),
-    onSettled(attempt) {
+    onFinished(attempt, finished) {
+      // A pod does not claim what it holds, so the attempt is released before the next claim.
       unfinished.delete(attempt);
       unstored--;
       if (loop.reserved !== undefined) loop.tryClaim();
       idle.check();
+      if (finished === undefined) return;
+      // A run that was to continue, but whose pod was believed dead, can be claimed again.
+      if (finished.status === "pending" || finished.status === "claimed") loop.wake();
+      else options.onEnded?.(finished.taskId);
     },
   });
 
