@@ -44,9 +44,9 @@ import { deadLetterViews } from "./local-files.ts";
 export type ConnectOptions = StoreOptions & {
   /** Default 256 KiB. */
   maxPayloadBytes?: number;
-  /** The folder where failed tasks that were looked at are kept for the next look. Default: none. */
+  /** The folder for the index of failed tasks, which is kept for the next query. Default: none. */
   dataDir?: string | false;
-  /** Lets agents that are made over HTTP be in private networks. Default false. */
+  /** Whether agents that are created over HTTP may be in private networks. Default false. */
   privateAgents?: boolean;
 };
 
@@ -56,12 +56,12 @@ export type PodInfo = {
   readonly birthMs: number;
   readonly lastHeartbeatMs: number;
   readonly beat: number;
-  /** How much it takes on and why no more, as it said last; null where it has nothing to say. */
+  /** How many tasks it may hold and why no more, as it last reported; null before its first report. */
   readonly state: PodState | null;
   readonly metadata: Readonly<Record<string, unknown>>;
 };
 
-/** A producer: it enqueues and asks, but never claims, beats or runs anything. */
+/** A connection to a store. It enqueues and reads, and never claims, beats or runs anything. */
 export type Flotilla = TaskShortcuts & {
   readonly tasks: Tasks;
   readonly deadLetters: DeadLetters;
@@ -70,20 +70,20 @@ export type Flotilla = TaskShortcuts & {
   readonly throttles: ThrottlesClient;
   readonly agents: StoredAgents;
   readonly sessions: Sessions;
-  /** What a server asks through. */
+  /** The service behind the server's session routes. */
   readonly sessionService: SessionService;
   pods(): Promise<PodInfo[]>;
-  /** How many sessions there are, and in how many something goes on: up to 10,000 are looked at. */
+  /** How many sessions there are, and how many are active; counts up to 10,000. */
   sessionCounts(): Promise<SessionCounts>;
-  /** Which kind of store it is on. */
+  /** The kind of store behind this connection. */
   readonly storeKind: StoreKind;
-  /** Resolves once something was really written to the store. */
+  /** Resolves after a write to the store has been committed. */
   ping(): Promise<void>;
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 };
 
-/** Connects to a store. It is opened with the first call, so a web process may start without it. */
+/** Connects to a store. The first call opens it, so a web process can start while it is away. */
 export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
   checkOptions("connect", options, [
     "durability",
@@ -106,7 +106,7 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
   const open = async (): Promise<Database> => {
     if (closed) throw new FlotillaError("closed", "the connection was closed");
     opening ??= openStore(store, options).catch((error: unknown) => {
-      // The next call tries again: a store that was away at start-up may be there by then.
+      // The next call tries again, because a store that was away at start-up may be back.
       opening = undefined;
       throw error;
     });
@@ -129,7 +129,7 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
         stop?.();
       };
     },
-    // Not opened for this: a transaction of the caller's may keep us from migrating until it ends.
+    // Does not open the store: the caller's open transaction could block the migration.
     within: (handle) => transactionOn(store, handle),
     async close() {
       closed = true;
@@ -145,7 +145,7 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
     ...(maxPayloadBytes !== undefined && { maxPayloadBytes }),
   };
   const { log } = options;
-  // A program that has given no log still has what Node does with warnings.
+  // Without a logger, Node prints the warning.
   const onNoWorker = (name: string) =>
     log
       ? log.warn({ name }, noWorkerWarning(name))
@@ -155,7 +155,7 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
     ...parts,
     views: deadLetterViews(options.dataDir, database),
   });
-  // Nothing is sent or polled for before somebody asks about a session.
+  // Created on the first call about a session, because it starts polling.
   let localSessions: LocalSessions | undefined;
   const sessionService = lazyService(() => {
     if (closed) throw new FlotillaError("closed", "the connection was closed");
@@ -213,14 +213,14 @@ function stateOf(text: unknown): PodState | null {
 type ConnectedParts = Omit<LocalSessionsParts, "journal" | "bus"> & { address: string };
 
 /**
- * Sessions in a program that is no pod: it asks those who are. Nothing that makes answers is loaded
- * for it, since every command would take longer to start.
+ * Sessions in a process that is not a pod: the pods execute its commands. The code that runs turns is
+ * not loaded, so that commands of the CLI start fast.
  */
 export function connectSessions(parts: ConnectedParts): LocalSessions {
   return createLocalSessions(sessionParts(parts));
 }
 
-/** What sessions on pods have, too. */
+/** The parts that sessions of pods and of other processes share. */
 export function sessionParts<Parts extends ConnectedParts>(
   parts: Parts,
 ): Parts & LocalSessionsParts {

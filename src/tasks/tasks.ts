@@ -42,19 +42,19 @@ export type ListOptions = {
 };
 
 export type TaskEventsOptions = {
-  /** Only what came behind the event with this number. */
+  /** Only events after the one with this number. */
   after?: number;
-  /** 1 to 1,000 at most, and no more than a page may take. Default: all of it. */
+  /** 1 to 1,000, and no more bytes than a page may have. Default: all events. */
   limit?: number;
 };
 
 export type TaskPage = { readonly tasks: Task[]; readonly next: string | null };
 
-/** How many tasks there are of each name and status: what `count(*)` says. */
+/** How many tasks there are of each name and status, counted exactly. */
 export type Stats = {
   readonly byStatus: Readonly<Record<TaskStatus, number>>;
   readonly byName: Readonly<Record<string, Readonly<Record<TaskStatus, number>>>>;
-  /** Names with waiting tasks that no pod which is up works on. */
+  /** Names with pending tasks that no live pod works on. */
   readonly noWorker: readonly string[];
 };
 
@@ -70,11 +70,11 @@ export type TaskEvent = {
 /** A new task whose result type is known. */
 export type EnqueuedTask<T extends TaskContract> = Enqueued & { readonly contract?: T };
 
-/** Everything that can be asked of tasks from outside: by producers, servers, the command line. */
+/** The operations on tasks, for producers, servers and the command line. */
 export type Tasks = Pauses & {
   /** How many tasks of a key or of a tenant may run at once. */
   readonly limits: Limits;
-  // Compilers complain in terms of the last one, which most mistakes are about.
+  // The typed overload comes last, because compilers report errors in terms of the last one.
   enqueue(
     name: string,
     input: unknown,
@@ -85,15 +85,15 @@ export type Tasks = Pauses & {
     input: InputOf<T>,
     options?: EnqueueOptions,
   ): Promise<EnqueuedTask<T>>;
-  /** Stores all of them in one transaction, or none. */
+  /** Stores all tasks in one transaction, or none. */
   enqueueMany<T extends TaskContract>(
     task: T | string,
     inputs: readonly InputOf<T>[],
     options?: EnqueueManyOptions<InputOf<T>>,
   ): Promise<Enqueued[]>;
   /**
-   * Stores each of any number of rows on its own account, and says what became of it. A row that is
-   * refused sinks no other.
+   * Stores any number of rows independently, and returns the outcome of each. A refused row does not
+   * affect the others.
    */
   enqueueEach<const T extends readonly TaskContract[]>(
     rows: { readonly [At in keyof T]: EnqueueRow<T[At]> | Error },
@@ -104,43 +104,47 @@ export type Tasks = Pauses & {
     options?: EnqueueEachOptions,
   ): Promise<EachResult>;
   /**
-   * Stores tasks that may wait for each other, by the names that `ref` gives them, in one transaction.
-   * Answers by ref.
+   * Stores tasks that may depend on each other, by the names that `ref` gives them, in one
+   * transaction. Returns them by `ref`.
    */
   enqueueGraph<const Rows extends readonly GraphRow[]>(
     rows: Rows & TypedRows<Rows>,
     options?: GraphOptions,
   ): Promise<GraphEnqueued<Rows>>;
-  /** Of these names, those that no pod which is up works on: their tasks wait until one does. */
+  /** The names among these that no live pod works on: their tasks wait until one does. */
   noWorker(names: readonly string[]): Promise<string[]>;
   get(taskId: string): Promise<Task | undefined>;
   events(taskId: string, options?: TaskEventsOptions): Promise<TaskEvent[]>;
   list(options?: ListOptions): Promise<TaskPage>;
   stats(): Promise<Stats>;
-  /** Resolves when the cancel is stored: `cancelled` at once, or `cancelling` while somebody must still end it. */
+  /**
+   * Resolves when the cancel is stored: `cancelled` at once, or `cancelling` while a pod must still
+   * stop the attempt or run finalizers.
+   */
   cancel(taskId: string): Promise<"cancelled" | "cancelling" | "finished">;
-  /** Starts a failed or cancelled task over. */
+  /** Starts a failed or cancelled task again. */
   retry(taskId: string): Promise<void>;
-  /** The result of a task, once it has completed. Rejects if it fails or is cancelled. */
+  /** Waits for the result of a task. Rejects if the task fails or is cancelled. */
   waitFor<T extends TaskContract>(
     task: EnqueuedTask<T>,
     options?: WaitOptions,
   ): Promise<ResultOf<T>>;
   waitFor(taskId: string, options?: WaitOptions): Promise<Json>;
-  /** The task, once it has ended, however it ended. */
+  /** Waits until a task has ended, in any way, and returns it. */
   settled(taskId: string, options?: WaitOptions): Promise<Task>;
-  /** How many tasks wait and how long, at a cost that doesn't grow with the table. */
+  /** How many tasks wait and how long, at a cost that does not grow with the table. */
   depth(): Promise<Depth>;
   /** Deletes finished tasks now, before the leader does. */
   prune(options: PruneOptions): Promise<Pruned>;
 };
 
-/** What programs do with tasks most, which connections and pods offer without `tasks.` before it. */
+/** The most used operations, which connections and pods also have without the prefix `tasks.`. */
 export type TaskShortcuts = Pick<
   Tasks,
   "enqueue" | "enqueueMany" | "enqueueEach" | "enqueueGraph" | "waitFor"
 >;
 
+/** Picks the shortcuts from the operations. */
 export function taskShortcuts(tasks: TaskShortcuts): TaskShortcuts {
   const { enqueue, enqueueMany, enqueueEach, enqueueGraph, waitFor } = tasks;
   return { enqueue, enqueueMany, enqueueEach, enqueueGraph, waitFor };
@@ -152,19 +156,20 @@ export type TasksParts = {
   random: Random;
   ids: Ids;
   maxPayloadBytes?: number;
-  /** Told after tasks were stored here, so that a pod in this process needn't wait for a hint. */
+  /** Called after tasks were stored here, so that a pod in this process need not wait for a notification. */
   onEnqueued?: () => void;
-  /** Told of a name that a task was enqueued under and that no pod which is up works on, once in a while. */
+  /** Called from time to time with a name that a task was enqueued under and that no live pod works on. */
   onNoWorker?: (name: string) => void;
 };
 
-/** What the process itself has of them besides. */
+/** The operations with the hooks of this process. */
 export type LocalTasks = Tasks & {
-  /** A task has ended here, so that whoever waits for it in this process needn't wait for a look. */
+  /** A task has ended here, so `waitFor` callers in this process need not wait for the next poll. */
   ended(taskId: string): void;
   close(): void;
 };
 
+/** Creates the operations on tasks. */
 export function createTasks(parts: TasksParts): LocalTasks {
   const { database, clock, random, onEnqueued, maxPayloadBytes = defaultMaxBytes } = parts;
   const workers = createWorkers(parts);
@@ -226,13 +231,13 @@ export function createTasks(parts: TasksParts): LocalTasks {
       const [row] = tables.at(-1)!;
       if (!row) throw notFound(taskId);
       if (row["status"] === "cancelled") await unblockScope(parts, row["concurrency_key"]);
-      // Whoever waited for it may be free now.
+      // Its dependents may be ready now.
       onEnqueued?.();
       waitFor.ended(taskId);
       if (row["status"] === "cancelled") return "cancelled";
-      // A run that nobody has claimed has its finalizers before it.
+      // A pending run that was cancelled still has to run its finalizers.
       const isOpen = row["status"] === "claimed" || row["status"] === "pending";
-      // What was cancelled had ended, and was started over before the answer came.
+      // The cancelled task had ended, and was retried before the answer arrived.
       if (isOpen && Number(row["cancel_requested"]) === 0) return "finished";
       return isOpen ? "cancelling" : "finished";
     },
@@ -325,7 +330,7 @@ export function checkEventsOptions(what: string, options: TaskEventsOptions): vo
   if (limit !== undefined) checkNumber("limit", limit, { min: 1, max: 1_000 });
 }
 
-/** What was asked for in pages is held to what a page may take. */
+/** Cuts events that were read with a limit to the size of a page. */
 export function fitEvents<Event>(events: Event[], { limit }: TaskEventsOptions): Event[] {
   return limit === undefined ? events : fitPage(events, false).items;
 }
