@@ -37,13 +37,15 @@ export async function bundle(
     format: "esm",
     entryFileNames: "[name].js",
     chunkFileNames: "[name]-[hash].js",
+    // The type declarations have them, for editors.
+    comments: { jsdoc: false },
   });
   const chunks = output.filter((file) => file.type === "chunk");
   for (const chunk of chunks) {
     if (chunk.isEntry && isForBrowsers(chunk.name)) checkBrowser(chunk, chunks);
   }
-  // Entries come last, and nothing is removed: whoever starts meanwhile finds a whole build, this
-  // one or the one before.
+  // Entries come last, and nothing is removed: a process that starts meanwhile finds a whole build,
+  // this one or the one before.
   for (const chunk of chunks.toSorted((a, b) => Number(a.isEntry) - Number(b.isEntry))) {
     // A comment has the name of a helper, which begins with a character that makes a file binary.
     writeWhole(join(folder, chunk.fileName), withDirective(chunk).replaceAll("\0", ""));
