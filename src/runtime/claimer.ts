@@ -90,7 +90,7 @@ export async function startClaimer(config: ClaimerConfig): Promise<Claimer> {
           metadata: { host: hostname(), pid: process.pid, names },
         }),
       thisProcess: identifyProcess(),
-      enlist: shareWithProcess,
+      shareThrottles: shareWithProcess,
       reportAlive: pulse.reportAlive,
       abandonCallsUpTo: pulse.abandonCallsUpTo,
     });

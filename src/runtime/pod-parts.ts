@@ -49,7 +49,7 @@ export type PodParts = {
   /** The network to agents at URLs. Default: this machine's. */
   agentNetwork?: AgentNetwork;
   /** Lets code outside handlers use the pod's permits. Returns a function that undoes it. */
-  enlist?: (throttles: ThrottleRegistry) => () => void;
+  shareThrottles?: (throttles: ThrottleRegistry) => () => void;
   onEvent?: (event: PodEvent) => void;
   /** Called with the name of a task that was enqueued here and that no live pod has a handler for. */
   onNoWorker?: (name: string) => void;

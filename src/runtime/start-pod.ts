@@ -50,7 +50,7 @@ export async function startPod(config: Config, { onEvent }: StartPodOptions = {}
       ...(await localProgressFor(settings, database, { clock: systemClock, log })),
       views: deadLetterViews(settings.dataDir, database, log),
       thisProcess: identifyProcess(),
-      enlist: shareWithProcess,
+      shareThrottles: shareWithProcess,
       reportAlive: pulse.reportAlive,
       abandonCallsUpTo: pulse.abandonCallsUpTo,
       ...(gauge && { readPressure: gauge.read }),

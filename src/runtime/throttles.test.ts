@@ -63,7 +63,7 @@ async function openFleet() {
           reportAlive: () => {},
           abandonCallsUpTo: () => {},
           onEvent: (event) => events.push(event),
-          ...(enlisted && { enlist: shareWithProcess }),
+          ...(enlisted && { shareThrottles: shareWithProcess }),
         }),
       );
       pods.push(pod);

@@ -43,7 +43,7 @@ const learnEveryMs = 900;
 export function createPodThrottles(
   parts: Pick<
     PodParts,
-    "podId" | "database" | "clock" | "random" | "log" | "thisProcess" | "enlist"
+    "podId" | "database" | "clock" | "random" | "log" | "thisProcess" | "shareThrottles"
   > & {
     onEvent: (event: ThrottleEvent) => void;
     handlers: ReadonlyMap<string, TaskHandler>;
@@ -69,7 +69,7 @@ export function createPodThrottles(
   for (const { throttle } of [...parts.handlers.values(), ...parts.agents.values()]) {
     if (throttle) registry.declare(throttle.declared);
   }
-  const unshare = parts.enlist?.(registry);
+  const unshare = parts.shareThrottles?.(registry);
   let passing: Promise<void> | undefined;
   let learnedMs = -Infinity;
 

@@ -122,7 +122,7 @@ export async function startTestPod(settings: PodSettings, parts: TestPodParts): 
           pulse: { aliveCount: () => aliveReports, abandonedUpTo: () => abandonedUpTo },
           onStall: testPod.crash,
         }),
-      enlist: (throttles) => (unshare = shareWithProcess(throttles)),
+      shareThrottles: (throttles) => (unshare = shareWithProcess(throttles)),
       reportAlive: () => void aliveReports++,
       abandonCallsUpTo: (call) => {
         abandonedUpTo = call;

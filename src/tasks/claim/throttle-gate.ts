@@ -128,12 +128,12 @@ export function createThrottleGate(parts: ThrottleGateParts): ThrottleGate | und
 
   const permitsFor = (demand: ThrottleDemand, limit: number): number => {
     if (typeof demand.throttle.key === "string") {
-      return limiterOf(demand).roomFor(wantedBy(demand, limit), demand.acquireOptions);
+      return limiterOf(demand).freePermits(wantedBy(demand, limit), demand.acquireOptions);
     }
     let open = deferred.mayTry(demand) ? 1 : 0;
     for (const limiter of limiters.allOf(demand.throttle)) {
       if (open >= limit) break;
-      open += limiter.roomFor(limit - open, demand.acquireOptions);
+      open += limiter.freePermits(limit - open, demand.acquireOptions);
     }
     return open;
   };
@@ -141,11 +141,11 @@ export function createThrottleGate(parts: ThrottleGateParts): ThrottleGate | und
   const demandPoll = createDemandPoll({
     ...parts,
     demands: fixed,
-    hasPermits: (demand) => limiterOf(demand).roomFor(1, demand.acquireOptions) > 0,
+    hasPermits: (demand) => limiterOf(demand).freePermits(1, demand.acquireOptions) > 0,
     onCounted(demand) {
       const limiter = limiterOf(demand);
       reportDemand(limiter);
-      if (demand.waiting > 0 && limiter.roomFor(1, demand.acquireOptions) > 0) onPermits();
+      if (demand.waiting > 0 && limiter.freePermits(1, demand.acquireOptions) > 0) onPermits();
     },
   });
 
@@ -259,7 +259,7 @@ export function createThrottleGate(parts: ThrottleGateParts): ThrottleGate | und
               const isFull = claimed >= count;
               demand.waiting = isFull ? Math.max(1, demand.waiting - claimed) : 0;
               reportDemand(limiter);
-              again ||= isFull && limiter.roomFor(1, demand.acquireOptions) > 0;
+              again ||= isFull && limiter.freePermits(1, demand.acquireOptions) > 0;
             }
             const left = reserved.get(demand)!;
             reserved.set(demand, 0);

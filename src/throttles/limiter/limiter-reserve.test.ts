@@ -7,7 +7,7 @@ describe("permits that are set aside for tasks which are being claimed", () => {
     const { limiter } = createTestLimiter({}, 3);
     expect(limiter.setAside(2)).toBe(2);
     expect(limiter.setAside(5)).toBe(1);
-    expect(limiter.roomFor(5)).toBe(0);
+    expect(limiter.freePermits(5)).toBe(0);
     expect(limiter.tryAcquire()).toBeUndefined();
     const asked = [trackAcquire(limiter), trackAcquire(limiter)];
     limiter.returnReserved(1);

@@ -326,7 +326,7 @@ export function createLimiter(options: LimiterOptions) {
       return { by: "limit", ...(waitMs !== undefined && { waitMs }) };
     },
 
-    roomFor: countFreePermits,
+    freePermits: countFreePermits,
     setAside: reserve,
 
     /** Turns a reserved permit into the permit of a task. Undefined where it can't be used any more. */

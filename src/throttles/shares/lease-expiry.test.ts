@@ -8,9 +8,9 @@ const longestMs = 10_000;
 const looks = (marks: readonly (number | undefined)[], everyMs: number): ObservedMarks<number> => {
   let seen: ObservedMarks<number> = nothingObserved;
   for (const [nth, mark] of marks.entries()) {
-    const askedMs = 5_000 + nth * everyMs;
+    const sentMs = 5_000 + nth * everyMs;
     const all = new Map(mark === undefined ? [] : [["a", mark]]);
-    seen = observeMarks(seen, all, { askedMs, answeredMs: askedMs + 100 });
+    seen = observeMarks(seen, all, { sentMs, answeredMs: sentMs + 100 });
   }
   return seen;
 };

@@ -96,7 +96,7 @@ export const nothingObserved: ObservedMarks<never> = { lastReadMs: undefined, se
 
 export type RoundTrip = {
   /** Before the statement was sent, and after its answer came. */
-  readonly askedMs: number;
+  readonly sentMs: number;
   readonly answeredMs: number;
 };
 
@@ -106,16 +106,16 @@ const gapMs = 10_000;
 export function observeMarks<Mark>(
   before: ObservedMarks<Mark>,
   marks: ReadonlyMap<string, Mark>,
-  { askedMs, answeredMs }: RoundTrip,
+  { sentMs, answeredMs }: RoundTrip,
 ): ObservedMarks<Mark> {
-  const gap = before.lastReadMs === undefined || askedMs - before.lastReadMs > gapMs;
+  const gap = before.lastReadMs === undefined || sentMs - before.lastReadMs > gapMs;
   const seen = new Map<string, ObservedMark<Mark>>();
   for (const [podId, mark] of marks) {
     const known = before.seen.get(podId);
     const same = known !== undefined && known.mark === mark && !gap;
     seen.set(
       podId,
-      same ? { ...known, forMs: askedMs - known.sinceMs } : { mark, sinceMs: answeredMs, forMs: 0 },
+      same ? { ...known, forMs: sentMs - known.sinceMs } : { mark, sinceMs: answeredMs, forMs: 0 },
     );
   }
   return { lastReadMs: answeredMs, seen };

@@ -118,8 +118,8 @@ export function createShares(options: SharesOptions): Shares {
 
   /** Reports this pod's demand, and reads the rows and the other pods' demands. */
   const sync = async (all: readonly HeldShare[]): Promise<void> => {
-    const askedMs = clock.monotonic();
-    for (const each of all) each.syncedMs = askedMs;
+    const sentMs = clock.monotonic();
+    for (const each of all) each.syncedMs = sentMs;
     const ids = all.map(({ holder }) => holder.place);
     const fresh = all.filter(({ known }) => !known).map(({ holder }) => toNewThrottle(holder));
     const tables = await database.write([
@@ -128,7 +128,7 @@ export function createShares(options: SharesOptions): Shares {
       getShares(ids),
       getDemands(ids),
     ]);
-    const roundTrip = { askedMs, answeredMs: clock.monotonic() };
+    const roundTrip = { sentMs, answeredMs: clock.monotonic() };
     const rows = byThrottle(tables.at(-2)!);
     const demands = byThrottle(tables.at(-1)!);
     for (const each of all) {
@@ -159,7 +159,7 @@ export function createShares(options: SharesOptions): Shares {
         if (!hasCode(error, "unknown_outcome")) holder.onRefused(sent);
         throw error;
       }
-      const roundTrip = { askedMs: sent.sentMs, answeredMs: clock.monotonic() };
+      const roundTrip = { sentMs: sent.sentMs, answeredMs: clock.monotonic() };
       const stored = tables[0]!.length > 0;
       if (!stored) holder.onRefused(sent);
       const row = tables[1]![0];
