@@ -116,8 +116,8 @@ async function resultOf(machine: Machine, part: CallablePart, ran: Ran): Promise
     return { set: event.set ?? {}, state: { ...state, ...event.set }, progress };
   }
   if (event.type === "handed_off") return { ...nothing, handedOff: event.output };
-  if (event.type === "sleep_asked") return { ...nothing, sleepsMs: event.ms };
-  if (event.type === "children_asked") return { ...nothing, children: event.children };
+  if (event.type === "sleep_requested") return { ...nothing, sleepsMs: event.ms };
+  if (event.type === "children_requested") return { ...nothing, children: event.children };
   if (event.type !== "threw" || !("error" in event.thrown)) return nothing;
   const { code, message } = event.thrown.error;
   throw new FlotillaError(code as ErrorCode, message);

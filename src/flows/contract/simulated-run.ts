@@ -132,10 +132,10 @@ export function play(
     if (chance % 13 === 5) return { type: "timed_out", timeoutMs: 5 };
     switch (part.kind) {
       case "sleep":
-        return { type: "sleep_asked", ms: chance % 100 };
+        return { type: "sleep_requested", ms: chance % 100 };
       case "children": {
         const child = { flow: { name: "child" }, input: 1, options: {} };
-        return { type: "children_asked", children: chance % 2 === 0 ? [child] : [] };
+        return { type: "children_requested", children: chance % 2 === 0 ? [child] : [] };
       }
       case "finally":
         return { type: "finalized" };

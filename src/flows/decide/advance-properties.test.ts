@@ -199,7 +199,7 @@ describe("whatever happens to a run", () => {
     expectOfAny((machine, { row }) => {
       const read = openRun(machine, row);
       if (read.type !== "open") throw new Error(read.type);
-      const cancel = { type: "cancel_asked", reason: null } as const;
+      const cancel = { type: "cancel_requested", reason: null } as const;
       for (const happened of [returned({ a: 1 }), threw(), cancel, { type: "woken" } as const]) {
         expect(advanceRun(machine, read.run, happened, now).type).toBe("ignore");
       }

@@ -189,7 +189,7 @@ describe("the last transition", () => {
     ).toMatchObject({ type: "finish", status: "failed", error: refused });
     expect(decide(run, threw(), now, waits)).toMatchObject({ type: "retry", run: { failures: 1 } });
     expect(decide({ ...run, failures: 1 }, threw(), now, waits)).toMatchObject({ type: "finish" });
-    expect(decide(run, { type: "cancel_asked", reason: null }, cancelling, waits)).toEqual({
+    expect(decide(run, { type: "cancel_requested", reason: null }, cancelling, waits)).toEqual({
       type: "ignore",
       why: "ending",
     });
@@ -197,7 +197,7 @@ describe("the last transition", () => {
 });
 
 describe("a cancel", () => {
-  const asked: RunEvent = { type: "cancel_asked", reason: "changed my mind" };
+  const asked: RunEvent = { type: "cancel_requested", reason: "changed my mind" };
 
   test.each(["reserve", "cool", "approval", "ship"])(
     "leads a run at %s to its finalizers",
@@ -311,7 +311,7 @@ describe("a run that has ended", () => {
     returned({ a: 1 }),
     { type: "handed_off", output: 1 },
     threw(),
-    { type: "cancel_asked", reason: null },
+    { type: "cancel_requested", reason: null },
     { type: "interrupted" },
     { type: "finalized" },
     { type: "woken" },

@@ -47,7 +47,7 @@ function advancePart(
   const cancelled = (reason: string | null) => continueRun(withCancel(machine, draft, reason));
   const failed = (error: RunError) => continueRun(withFailure(machine, draft, error, now));
 
-  if (event.type === "cancel_asked") return cancelled(event.reason);
+  if (event.type === "cancel_requested") return cancelled(event.reason);
   if (event.type === "unmet") return failed(event.error);
   const thrown = thrownBy(event, part.name);
   if (thrown) {
@@ -70,7 +70,7 @@ function advancePart(
       }
       break;
     case "sleep":
-      if (event.type === "sleep_asked") return startSleep(machine, draft, event.ms, now);
+      if (event.type === "sleep_requested") return startSleep(machine, draft, event.ms, now);
       if (event.type === "woken") return decideWake(machine, draft, now);
       break;
     case "signal":
@@ -79,7 +79,7 @@ function advancePart(
       }
       break;
     case "children":
-      if (event.type === "children_asked") {
+      if (event.type === "children_requested") {
         return startChildren(machine, draft, event.children, now);
       }
       if (event.type === "children_seen") {
@@ -92,7 +92,7 @@ function advancePart(
 
 /** No transition is left, but there is no intent yet: the state must be checked against the output. */
 function decideEnd(machine: Machine, draft: DecisionDraft, event: RunEvent, now: Now): RunDecision {
-  if (event.type === "cancel_asked") return { type: "ignore", why: "ending" };
+  if (event.type === "cancel_requested") return { type: "ignore", why: "ending" };
   const thrown = thrownBy(event, atEnd);
   if (thrown) {
     const failed = (error: RunError) => continueRun(withFailure(machine, draft, error, now));
@@ -126,7 +126,7 @@ function unexpectedEvent(cursor: string, { type }: RunEvent): FlotillaError {
  * them. If one is out of attempts, its error is recorded, and the next one runs.
  */
 function finalize(machine: Machine, draft: DecisionDraft, event: RunEvent, now: Now): RunDecision {
-  if (event.type === "cancel_asked") return { type: "ignore", why: "ending" };
+  if (event.type === "cancel_requested") return { type: "ignore", why: "ending" };
   const { cursor } = draft.run;
   if (cursor === atEnd) return continueRun(draft);
   const finalizer = finalizerAt(machine, cursor);

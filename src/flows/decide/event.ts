@@ -18,10 +18,10 @@ export type RunEvent =
   /** `output` belongs to the last transition of a flow whose output has a schema. */
   | { readonly type: "returned"; readonly set: State | null; readonly output?: Json }
   | { readonly type: "handed_off"; readonly output: Json }
-  | { readonly type: "sleep_asked"; readonly ms: number }
+  | { readonly type: "sleep_requested"; readonly ms: number }
   /** `startedBy`: in a run that is started over, the transition's name when it first started them. */
   | {
-      readonly type: "children_asked";
+      readonly type: "children_requested";
       readonly children: readonly NewChild[];
       readonly startedBy?: string;
     }
@@ -45,7 +45,7 @@ export type RunEvent =
   | { readonly type: "concluded"; readonly output?: Json }
   | { readonly type: "threw"; readonly thrown: Thrown }
   | { readonly type: "timed_out"; readonly timeoutMs: number }
-  | { readonly type: "cancel_asked"; readonly reason: string | null }
+  | { readonly type: "cancel_requested"; readonly reason: string | null }
   /** The pod stops, has lost the claim, or couldn't read the store: not the run's fault. */
   | { readonly type: "interrupted" }
   /** A dependency didn't complete. */

@@ -55,7 +55,7 @@ export function findNextStep(machine: Machine, run: Run, now: Now): NextStep {
     return run.deaths >= deathLimit ? decided("poisoned") : { type: "conclude" };
   }
   if (now.cancelRequested) {
-    const event = { type: "cancel_asked", reason: null } as const;
+    const event = { type: "cancel_requested", reason: null } as const;
     return { type: "decided", decision: advanceRun(machine, run, event, now) };
   }
   if (run.deaths >= deathLimit) return decided("poisoned");

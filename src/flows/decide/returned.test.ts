@@ -112,7 +112,7 @@ describe("what other functions returned", () => {
     [-3, 0],
     [0, 0],
   ])("a sleep of %s is one of %s ms", (value, ms) => {
-    expect(read("nap", value)).toEqual({ type: "sleep_asked", ms });
+    expect(read("nap", value)).toEqual({ type: "sleep_requested", ms });
   });
 
   test.each([Number.NaN, Infinity, "5", undefined])("a sleep of %s is a mistake", (value) => {
@@ -126,7 +126,7 @@ describe("what other functions returned", () => {
         [loose, 2, { priority: 5 }],
       ]),
     ).toEqual({
-      type: "children_asked",
+      type: "children_requested",
       children: [
         { flow: loose, input: 1, options: {} },
         { flow: loose, input: 2, options: { priority: 5 } },

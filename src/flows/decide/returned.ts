@@ -46,9 +46,9 @@ export function readReturned(machine: Machine, returned: Returned): RunEvent | P
       case "work":
         return workReturned(machine, returned);
       case "sleep":
-        return { type: "sleep_asked", ms: msOf(part.name, value) };
+        return { type: "sleep_requested", ms: msOf(part.name, value) };
       case "children":
-        return { type: "children_asked", children: childrenOf(part.name, value) };
+        return { type: "children_requested", children: childrenOf(part.name, value) };
       case "finally":
         return { type: "finalized" };
     }

@@ -14,7 +14,7 @@ describe("a sleep", () => {
   const asleep = runAt("cool", { waiting: { for: "sleep", sinceMs: 8_000, untilMs: 15_000 } });
 
   test("parks the run until its time", () => {
-    expect(decide(runAt("cool"), { type: "sleep_asked", ms: 5_000 })).toMatchObject({
+    expect(decide(runAt("cool"), { type: "sleep_requested", ms: 5_000 })).toMatchObject({
       type: "park",
       untilMs: 15_000,
       run: { version: 2, waiting: { for: "sleep", sinceMs: 9_000, untilMs: 15_000 } },
@@ -39,12 +39,12 @@ describe("a sleep", () => {
   });
 
   test("of no time at all parks nothing", () => {
-    const decision = decide(runAt("cool"), { type: "sleep_asked", ms: 0 });
+    const decision = decide(runAt("cool"), { type: "sleep_requested", ms: 0 });
     expect(decision).toMatchObject({ type: "commit", run: { cursor: "approval" } });
   });
 
   test("isn't begun, and is cut short, by a cancel", () => {
-    const asked = decide(runAt("cool"), { type: "sleep_asked", ms: 5_000 }, cancelling);
+    const asked = decide(runAt("cool"), { type: "sleep_requested", ms: 5_000 }, cancelling);
     expect(asked).toMatchObject({ type: "commit", run: { intent: { type: "cancelled" } } });
     expect(findNextStep(order, asleep, cancelling)).toMatchObject({
       decision: { type: "commit", run: { cursor: "release", waiting: null } },
@@ -142,7 +142,7 @@ describe("children", () => {
     decide(parent, { type: "children_seen", startedBy: "kids", children });
 
   test("are started in the write that parks their parent", () => {
-    const asked: RunEvent = { type: "children_asked", children: [child, child] };
+    const asked: RunEvent = { type: "children_requested", children: [child, child] };
     expect(decide(runAt("parcels"), asked)).toMatchObject({
       type: "park",
       untilMs: null,
@@ -159,7 +159,7 @@ describe("children", () => {
   });
 
   test("that are none need no wait", () => {
-    const asked: RunEvent = { type: "children_asked", children: [] };
+    const asked: RunEvent = { type: "children_requested", children: [] };
     expect(decide(runAt("parcels"), asked)).toMatchObject({
       type: "commit",
       run: { cursor: "ship", state: { parcels: [] } },

@@ -200,7 +200,7 @@ function stopEvent({ running }: TransitionAttempt, timeoutMs: number): RunEvent 
     case "timeout":
       return { type: "timed_out", timeoutMs };
     case "cancel":
-      return { type: "cancel_asked", reason: null };
+      return { type: "cancel_requested", reason: null };
     case "shutdown":
     case "claim_lost":
       return { type: "interrupted" };

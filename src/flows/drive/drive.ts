@@ -221,7 +221,7 @@ async function drive(
             traceId: report.traceId,
           });
           const event = await report.traceAttempt(attempted, () => call(part, attempted));
-          return startedBy !== undefined && event.type === "children_asked"
+          return startedBy !== undefined && event.type === "children_requested"
             ? { ...event, startedBy }
             : event;
         }
@@ -263,7 +263,7 @@ async function drive(
    */
   function interruptedBy(at: Run): RunEvent | undefined {
     if (running.stopReason === "claim_lost" || isStopping()) return { type: "interrupted" };
-    if (at.intent === null && running.cancelSeen) return { type: "cancel_asked", reason: null };
+    if (at.intent === null && running.cancelSeen) return { type: "cancel_requested", reason: null };
     return undefined;
   }
 

@@ -70,7 +70,7 @@ export function createThrottleMetrics(make: Instruments, registry: Registry) {
       durations.reset();
       for (const snapshot of snapshots) {
         const labels = podLabels(snapshot);
-        const waiting = snapshot.waiting + snapshot.behindGate;
+        const waiting = snapshot.waiting + snapshot.blockedTasks;
         pod.add(labels, { ...snapshot, waiting });
         braked.inc(labels, snapshot.braked ? 1 : 0);
         durations.add(labels, snapshot.durations);

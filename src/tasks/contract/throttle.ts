@@ -373,8 +373,8 @@ export function throttleContract(kind: StoreKind): void {
       await queue.enqueueMany("slow", [1, 2, 3]);
       await queue.until("a call", () => order.length === 1);
       await queue.enqueueMany("quick", [1, 2]);
-      const behindGate = () => throttles.find("api")!.demand().blockedTasks;
-      await queue.until("both kinds at the gate", () => behindGate() >= 3);
+      const blockedTasks = () => throttles.find("api")!.demand().blockedTasks;
+      await queue.until("both kinds are blocked", () => blockedTasks() >= 3);
       goOn();
       await allDone(5);
       expect(calls.peak).toBe(1);

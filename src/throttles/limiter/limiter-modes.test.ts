@@ -122,7 +122,7 @@ describe("an allowance from outside", () => {
   test("is all there is: without one, nothing begins, and somebody is told that it is wanted", async () => {
     const { limiter } = createTestLimiter();
     let wanted = 0;
-    limiter.onWant(() => wanted++);
+    limiter.onDemand(() => wanted++);
     const asked = trackAcquire(limiter);
     await eventLoopTurns();
     expect([asked.permit, wanted]).toEqual([undefined, 1]);

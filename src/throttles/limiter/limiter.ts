@@ -392,7 +392,7 @@ export function createLimiter(options: LimiterOptions) {
     },
 
     /** Subscribes to demand that can't be met with the present permits. */
-    onWant(callback: () => void): () => void {
+    onDemand(callback: () => void): () => void {
       demandCallbacks.add(callback);
       return () => void demandCallbacks.delete(callback);
     },
@@ -433,7 +433,7 @@ export function createLimiter(options: LimiterOptions) {
         inFlight: calls.size,
         inFlightOf: { ...calls.inFlightOf },
         waiting: waiting.size,
-        behindGate: blockedTasks,
+        blockedTasks,
         epoch: admission.epoch(),
         breaker: admission.breaker(),
         holdMs: admission.holdMs(nowMs),

@@ -110,7 +110,7 @@ export type LimiterSnapshot = {
   readonly inFlight: number;
   readonly inFlightOf: PerPriority;
   readonly waiting: number;
-  readonly behindGate: number;
+  readonly blockedTasks: number;
   readonly epoch: number;
   readonly breaker: BreakerState;
   /** For how long no call may begin. */

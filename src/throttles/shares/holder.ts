@@ -29,7 +29,7 @@ export type SharedLimiter = Pick<
   | "takeSample"
   | "demand"
   | "callsLastMs"
-  | "onWant"
+  | "onDemand"
   | "onThrottled"
 >;
 

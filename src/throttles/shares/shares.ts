@@ -225,7 +225,7 @@ export function createShares(options: SharesOptions): Shares {
         isGone,
       });
       const leave = [
-        limiter.onWant(() => syncSoon(limiter)),
+        limiter.onDemand(() => syncSoon(limiter)),
         limiter.onThrottled(() => syncSoon(limiter)),
       ];
       held.set(limiter, {
