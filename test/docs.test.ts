@@ -69,8 +69,8 @@ describe("docs/security.md", () => {
   });
 });
 
-describe("docs/limits.md", () => {
-  const sourced = rowsOf("limits.md").flatMap(([what, bound, , where]) => {
+describe("docs/limits-reference.md", () => {
+  const sourced = rowsOf("limits-reference.md").flatMap(([what, bound, , where]) => {
     const [, file, name] = /^`([\w./-]+\.ts)` `(\w+)`$/.exec(where ?? "") ?? [];
     return file === undefined ? [] : [{ what: what!, bound: bound!, file, name: name! }];
   });

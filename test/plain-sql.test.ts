@@ -7,7 +7,7 @@ import { startPod } from "../src/runtime/start-pod.ts";
 import { temporaryFile } from "../src/store/contract/kinds.ts";
 import { part } from "./parts.ts";
 
-const page = readFileSync(new URL("../docs/tasks.md", import.meta.url), "utf8");
+const page = readFileSync(new URL("../docs/tasks-reference.md", import.meta.url), "utf8");
 const ofTask = /```sql\n(insert into flotilla_task [^;]+;)\n```/.exec(page)![1]!;
 const ofSchedule = /`(insert into flotilla_schedule [^`]+)`/.exec(page)![1]!;
 const sqlite3 = (path: string, text: string) =>
@@ -23,7 +23,7 @@ beforeEach(() => {
 afterEach(() => place.remove());
 
 describe("the sqlite3 program", () => {
-  test("inserts a task by the statement of docs/tasks.md, and a pod runs it", async () => {
+  test("inserts a task by the statement of docs/tasks-reference.md, and a pod runs it", async () => {
     await using pod = await startPod({ ...settings, store: `sqlite:${place.path}` });
     const fromMs = Date.now();
     const taskId = sqlite3(place.path, `${ofTask.replace(/;$/, "")} returning task_id`);
@@ -38,7 +38,7 @@ describe("the sqlite3 program", () => {
     expect(Number.parseInt(taskId.replace("-", "").slice(0, 12), 16)).toBe(createdAtMs);
   });
 
-  test("inserts a schedule by the statement of docs/tasks.md, and it gets its next time", async () => {
+  test("inserts a schedule by the statement of docs/tasks-reference.md, and it gets its next time", async () => {
     await using pod = await startPod({ ...settings, store: `sqlite:${place.path}` });
     sqlite3(place.path, ofSchedule);
     await expect

@@ -117,7 +117,7 @@ export type TaskCalls = {
   watch(taskId: string): Watched<TaskView>;
 };
 
-/** As the server's own; see docs/tasks.md. */
+/** As the server's own; see docs/tasks-reference.md. */
 export type EnqueueOptions = {
   priority?: number;
   delayMs?: number;

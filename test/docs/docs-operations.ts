@@ -1,2 +1,3 @@
-export { defineConfig } from "flotilla";
-export { join } from "node:path";
+import { task } from "flotilla";
+
+export const summarizer = task("summarize", {}, () => {});

@@ -2,17 +2,9 @@ import type { NodePgDatabase } from "drizzle-orm/node-postgres";
 import { pgTable, text } from "drizzle-orm/pg-core";
 import { task } from "flotilla";
 
-export {
-  abort,
-  connect,
-  contextValue,
-  defineConfig,
-  snooze,
-  startClaimer,
-  startPod,
-} from "flotilla";
+type Report = { status: number; ready: boolean; url: string };
 
-export declare function fetchReport(id: string): Promise<{ ready: boolean; url: string }>;
+export declare function fetchReport(id: string): Promise<Report>;
 export const order = task<{ order: string }>("order", {});
 export declare function pay(input: { order: string }): Promise<void>;
 export declare function refund(order: string): Promise<void>;
@@ -27,10 +19,5 @@ export declare const urls: readonly string[];
 export declare const title: string;
 export const combine = task<{ title: string }>("combine", {});
 export declare function write(title: string, texts: readonly unknown[]): Promise<void>;
-export const fetchPage = task<{ url: string }>("fetch-page", {});
-export const countWords = task<object>("count-words", {});
-export const countLinks = task<object>("count-links", {});
 export const report = task<{ full?: boolean }>("report", {});
 export const reporter = report.handle(() => {});
-export declare const store: string;
-export declare function greet(input: unknown): Promise<string>;

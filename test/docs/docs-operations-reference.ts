@@ -1,0 +1,2 @@
+export { defineConfig } from "flotilla";
+export { join } from "node:path";
