@@ -16,9 +16,9 @@ function tablesOf(page: string): Map<string, Map<string, string>> {
   return tables;
 }
 
-describe("docs/throttles.md", () => {
+describe("docs/throttles-reference.md", () => {
   const tables = tablesOf(
-    readFileSync(new URL("../../docs/throttles.md", import.meta.url), "utf8"),
+    readFileSync(new URL("../../docs/throttles-reference.md", import.meta.url), "utf8"),
   );
   const { settings } = declareThrottle("api", { bucket: {} });
   const { latency, errors, breaker, bucket, ...limits } = settings.controller;

@@ -49,7 +49,7 @@ async function outcomeOf(chatId: string): Promise<unknown> {
 
 describe("assistant-ui on a session", { timeout: limitMs }, () => {
   test("by the code that the docs have", () => {
-    const docs = readFileSync(new URL("../../docs/sessions.md", import.meta.url), "utf8");
+    const docs = readFileSync(new URL("../../docs/sessions-reference.md", import.meta.url), "utf8");
     const code = readFileSync(new URL("assistant/chat.tsx", import.meta.url), "utf8");
     expect(docs).toContain(`\`\`\`tsx\n${code}\`\`\``);
   });

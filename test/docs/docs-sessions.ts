@@ -1,17 +1,13 @@
-import { type AgentFunction, throttle } from "flotilla";
+import type { AgentFunction } from "flotilla";
 
 type Messages = Parameters<AgentFunction>[0]["messages"];
 
 export declare const model: {
   stream(messages: Messages, options: { signal: AbortSignal }): AsyncGenerator<string>;
 };
-export const api = throttle("openai");
-export declare const answer: AgentFunction;
+export declare const reply: AgentFunction;
 export declare function summarize(summary: unknown, messages: Messages): Promise<string>;
-export declare const entry: { messageId: string };
 export declare function show(sessions: readonly object[]): void;
 export declare function update(sessions: readonly object[]): void;
 export declare function drop(sessionIds: readonly string[]): void;
 export declare function myToken(): Promise<string>;
-export declare const id: string;
-export declare const part: { approval: { id: string } };

@@ -1,0 +1,8 @@
+import { createClient } from "flotilla/client";
+import { createChatTransport } from "flotilla/ai-sdk";
+
+export { useChat } from "@ai-sdk/react";
+export { useSharedChat } from "flotilla/react";
+export declare const id: string;
+export declare const part: { approval: { id: string } };
+export const transport = createChatTransport({ client: createClient(), agent: "helper" });
