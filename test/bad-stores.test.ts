@@ -145,7 +145,7 @@ describe("a file of a newer release", () => {
 });
 
 describe("a file of an older release", () => {
-  test("is brought up to date by `migrate`, and refused until then by those who only ask", async () => {
+  test("is brought up to date by `migrate`, and refused until then by commands that only read", async () => {
     writeFileSync(file, "");
     expectTrouble(await run(looking, { cwd: folder }), /has schema 0.*flotilla migrate/);
     expect(await run(migrating, { cwd: folder })).toMatchObject({

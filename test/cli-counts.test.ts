@@ -26,7 +26,7 @@ beforeAll(async () => {
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 describe("the command line", () => {
-  test("counts tasks, and says what is paused and what nobody works on", async () => {
+  test("counts tasks, and says what is paused and what no pod works on", async () => {
     const { code, stdout } = await run(["stats"]);
     expect(code).toBe(0);
     expect(stdout).toMatch(/^mail +0 +0 +2 +1 +0$/m);

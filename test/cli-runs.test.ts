@@ -199,7 +199,7 @@ describe("flotilla flows", { timeout: 120_000 }, () => {
     expect(misspelt.code).toBe(4);
   });
 
-  test("says which version nobody has, and how an older one gets its runs", async () => {
+  test("says which version no pod has, and how an older one gets its runs", async () => {
     const { runId } = await flotilla.runs.start(later, null);
     const second = await podWith(later);
     await isDoing(runId, "waiting_for_signal");

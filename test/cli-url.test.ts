@@ -92,7 +92,7 @@ describe("sessions through a server", () => {
     }
   });
 
-  test("are those of whoever has the token", async () => {
+  test("are those of the token's user", async () => {
     const sessionId = await begin("ada");
     const token = (sub: string) =>
       new SignJWT({ sub })

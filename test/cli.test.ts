@@ -187,7 +187,7 @@ describe("pods and doctor", () => {
     });
   });
 
-  test("doctor names tasks that nobody works on, and claims that nobody holds", async () => {
+  test("doctor names tasks that no pod works on, and claims that no pod holds", async () => {
     await flotilla.enqueue("orphan", null);
     const cwd = mkdtempSync(join(tmpdir(), "flotilla-doctor-"));
     const store = `sqlite:${join(cwd, "stuck.db")}`;

@@ -88,7 +88,7 @@ test("failed tasks are listed by their errors, shown, redriven and given up by t
   expect((await run("list")).stdout).toBe("no failed tasks\n");
 });
 
-test("a redrive goes on without whoever followed it, and can be cancelled", async () => {
+test("a redrive goes on without the command that followed it, and can be cancelled", async () => {
   const begun = await run("redrive", "--all", "--no-wait", "--json");
   const { redriveId } = JSON.parse(begun.stdout);
   expect((await run("follow", redriveId)).code).toBe(0);

@@ -217,7 +217,7 @@ describe("an answer that takes its time", () => {
   });
 });
 
-describe("an answer that nobody wants any more", () => {
+describe("an answer that is no longer wanted", () => {
   test.each(["the stream is cancelled", "the request is"])("is told so: %s", async (how) => {
     const caller = new AbortController();
     let ended = false;

@@ -127,7 +127,7 @@ describe("in plain Node", () => {
     }
   });
 
-  test("a request that is cut off asks nobody", async () => {
+  test("a request that is cut off calls no agent", async () => {
     let answered = 0;
     let began = 0;
     let ended = 0;

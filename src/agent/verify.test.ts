@@ -188,7 +188,7 @@ test.each([
   expect(() => verify(requestOf(), options)).toThrow(/secret/);
 });
 
-test("a body that somebody has read already is an error that says what to do", async () => {
+test("a body that was read already is an error that says what to do", async () => {
   const request = requestOf();
   await request.text();
   await expect(check(request)).rejects.toThrow(/before express\.json\(\)/);

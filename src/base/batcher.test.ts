@@ -131,8 +131,8 @@ describe("a batch that is refused", () => {
   });
 });
 
-describe("whoever is called back", () => {
-  test("and throws keeps nobody else from being told, and isn't taken for a refusal", async () => {
+describe("a callback", () => {
+  test("that throws keeps no other from being called, and isn't taken for a refusal", async () => {
     // Nobody handles such a bug, so it is seen where those are seen that nobody handles.
     const others = process.listeners("unhandledRejection");
     process.removeAllListeners("unhandledRejection");

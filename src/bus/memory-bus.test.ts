@@ -53,7 +53,7 @@ describe("letters that a simulation carries", () => {
     ]);
   });
 
-  test("go to whoever has connected last, and nowhere else", async () => {
+  test("go to the endpoint that connected last, and nowhere else", async () => {
     const exchange = createMemoryBus();
     const got: string[] = [];
     const connect = (name: string) =>

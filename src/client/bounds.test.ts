@@ -30,7 +30,7 @@ describe("a client keeps bounds", () => {
     client.close();
   });
 
-  test("on what it keeps of sessions that nobody follows", async () => {
+  test("on what it keeps of sessions without subscribers", async () => {
     const { clock, client, write } = simulated();
     const names = Array.from({ length: 40 }, (_, n) => `s${n}`);
     for (const name of names) write(name, 2);

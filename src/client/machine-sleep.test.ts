@@ -45,7 +45,7 @@ describe("a client whose machine slept past what it had to do", () => {
     client.close();
   });
 
-  test("ends a connection that nobody wanted any more", async () => {
+  test("ends a connection that is no longer wanted", async () => {
     const { clock, client, sent, leave } = await following();
     leave();
     await clock.advance(4_000);

@@ -31,7 +31,7 @@ function simulated(seed = 1) {
 }
 
 describe("a session that isn't there", () => {
-  test("is shown once somebody else has made it, to whoever holds it open", async () => {
+  test("is shown once another client has made it, to every client that holds it open", async () => {
     const { clock, server, client, session } = simulated();
     const seen: string[] = [];
     session.on(({ type }) => seen.push(type));
@@ -91,7 +91,7 @@ describe("a session that isn't there", () => {
     client.close();
   });
 
-  test("is looked for by nobody who let go of it, nor without a connection", async () => {
+  test("isn't looked for after it was let go of, nor without a connection", async () => {
     const { clock, server, client, joinedAtMs, session } = simulated();
     const leave = session.subscribe(() => {});
     client.session("b").subscribe(() => {});

@@ -35,7 +35,7 @@ describe("a client does no more than is needed", () => {
     client.close();
   });
 
-  test("forgets of many sessions only those that nobody follows", async () => {
+  test("forgets of many sessions only those without subscribers", async () => {
     const { clock, server, client } = simulatedClient();
     const names = Array.from({ length: 40 }, (_, n) => `s${n}`);
     for (const name of names) server.write(name, name);

@@ -111,7 +111,7 @@ describe("a client", () => {
     expect([asked, heard, clock.timers]).toEqual([[], [], 0]);
   });
 
-  test("shows nobody the inbox of another", async () => {
+  test("shows no user the inbox of another", async () => {
     const { clock, server, client } = simulated();
     const seen: unknown[] = [];
     const inbox = client.inbox();

@@ -46,7 +46,7 @@ describe("a view of failed tasks in a file", () => {
     return lead.kept!.index.page({}, undefined, most);
   };
 
-  test("is gone on with by whoever leads next, who reads only what is new", async () => {
+  test("is gone on with by the next leader, which reads only what is new", async () => {
     const all = await scene.failed("a", 1_500, (at) => `boom ${at}`);
     const first = leader();
     await follow(first);

@@ -76,7 +76,7 @@ describe("types along the chain", () => {
     expect(start).toBeInstanceOf(Function);
   });
 
-  test("the beginning of a chain names the flow for those who only start runs", () => {
+  test("the beginning of a chain names the flow for programs that only start runs", () => {
     const contract = flow("activate", { version: 1, input: image, output: device });
     expectTypeOf<InputOf<typeof contract>>().toEqualTypeOf<{ image: string; at?: unknown }>();
     expectTypeOf<ResultOf<typeof contract>>().toEqualTypeOf<{ device: string }>();

@@ -101,7 +101,7 @@ describe("the heartbeat's thread", () => {
 });
 
 describe("a process whose event loop is blocked for ever", () => {
-  test("is ended by its own heartbeat, and nobody else's is", async () => {
+  test("is ended by its own heartbeat, and no other process is", async () => {
     // This process may be slow, and must not be ended with the other.
     const here = start("here", 500);
     const breathing = setInterval(here.pulse.reportAlive, 5);

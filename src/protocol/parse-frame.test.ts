@@ -146,7 +146,7 @@ describe("a frame of a client", () => {
   });
 });
 
-test("frames of a newer server that nobody knows yet are left out", () => {
+test("unknown frames of a newer server are left out", () => {
   expect(parseServerFrames(`[{"type":"weather"},{"type":"pong","ref":1}]`)).toEqual([
     { type: "pong", ref: 1 },
   ]);

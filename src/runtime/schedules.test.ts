@@ -51,7 +51,7 @@ describe("schedules of a config", () => {
     });
   });
 
-  test("of a task that nobody knows make tasks that wait", async () => {
+  test("of a task without a handler make tasks that wait", async () => {
     const unknown = schedule("lost", { name: "lost", pattern: "* * * * *" });
     await using t = await testFlotilla({ use: [beep], schedules: [unknown], startMs });
     await t.advance(minuteMs + secondMs);

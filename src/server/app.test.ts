@@ -180,7 +180,7 @@ describe("what is refused, and nothing stored", () => {
     expect(answer).toMatchObject({ status: 404, body: { error: { code: "not_found" } } });
   });
 
-  test("trouble that nobody foresaw is an error without its story", async () => {
+  test("an unexpected error is an error without its story", async () => {
     const broken: Flotilla = {
       ...testStore.flotilla,
       tasks: {
@@ -195,7 +195,7 @@ describe("what is refused, and nothing stored", () => {
 });
 
 describe("who may call", () => {
-  test("with keys, those who have one", async () => {
+  test("with keys, callers that have one", async () => {
     const { get } = server({ apiKeys: ["another-key-of-16-chars", key] });
     for (const path of ["/v1/tasks", "/v1/nowhere", "/metrics"]) {
       expect(await get(path)).toMatchObject({

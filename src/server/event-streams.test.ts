@@ -173,7 +173,7 @@ describe("server-sent events of a session", () => {
     expect(reader.events.map(({ event }) => event)).toEqual(["joined"]);
   });
 
-  test("end for somebody who is removed, with what happens next", async () => {
+  test("end for a user who is removed, with what happens next", async () => {
     const id = await session();
     const bearer = await new SignJWT({ sub: "ada", exp: Math.floor(clock.now() / 1_000) + 600 })
       .setProtectedHeader({ alg: "HS256" })

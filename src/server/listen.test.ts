@@ -93,7 +93,7 @@ describe("listening", () => {
     other.close();
   });
 
-  test("a Host header that isn't one is refused and harms nobody", async () => {
+  test("a Host header that isn't one is refused and harms no other request", async () => {
     const app = new Hono().get("/", (c) => c.text("hello"));
     const server = await listen(app, { host: "127.0.0.1", port: 0, clock });
     const status = await new Promise((resolve, reject) => {

@@ -190,7 +190,7 @@ describe("an inbox", () => {
 });
 
 describe("the sessions of a watched user", () => {
-  test("are told of here, from here and from other pods, until nobody watches", async () => {
+  test("are reported here, from here and from other pods, until the last watcher leaves", async () => {
     const scene = await createHubHarness();
     const [gateway, owner] = [scene.hub("gateway"), scene.hub("owner")];
     const touched: string[] = [];
@@ -290,7 +290,7 @@ describe("the sessions of a watched user", () => {
     await scene.close();
   });
 
-  test("are watched where they were while nobody can look up who owns logs", async () => {
+  test("are watched where they were while the owners of logs can't be read", async () => {
     let letters = 0;
     const scene = await createHubHarness({
       carry({ text }, arrive) {
@@ -315,7 +315,7 @@ describe("the sessions of a watched user", () => {
     await scene.close();
   });
 
-  test("are forgotten by other pods, even where they weren't told that nobody watches", async () => {
+  test("are forgotten by other pods, even where the last watcher left unnoticed", async () => {
     let losing = false;
     let letters = 0;
     let asked = 0;

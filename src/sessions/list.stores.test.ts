@@ -59,7 +59,7 @@ describe.each(storeKinds)("sessions as they are read on $name", (kind) => {
     expect([all - before.all, busy - before.busy]).toEqual([3, 1]);
   });
 
-  test("one is shown to its tenant alone, and to nobody once it is deleted", async () => {
+  test("one is shown to its tenant alone, and no longer once it is deleted", async () => {
     const facts = { tokens: 12, metadataVersion: 2, preview: "hello", previewAuthor: "ada" };
     await put({
       ...facts,

@@ -29,7 +29,7 @@ describe("sending until the outcome is known", () => {
     expect(answer).toEqual({ tables: [[{ ok: 1 }]], repeated: false });
   });
 
-  test("tells those who count of every wait", async () => {
+  test("reports every wait", async () => {
     const clock = movableClock();
     const { database } = shaky(["store_busy", "unknown_outcome"]);
     const told: StoreEvent[] = [];

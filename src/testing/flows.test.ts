@@ -57,7 +57,7 @@ describe("a run in a test", () => {
     expect(await t.runs.wait(runId)).toEqual({ approval: { by: "ada" } });
   });
 
-  test("tells whoever waits for it why it gave nothing", async () => {
+  test("tells the waiting caller why it gave nothing", async () => {
     const picky = flow("picky", { version: 1 })
       .to("look", ({ input }) => {
         throw input === "cancel" ? cancel("nobody wants it") : abort("it is broken");

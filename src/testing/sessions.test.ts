@@ -112,7 +112,7 @@ describe("sessions in a test", () => {
     },
   );
 
-  test("S1, S3: what an owner stored and never learned of is found by whoever is asked again", async () => {
+  test("S1, S3: what an owner stored and never learned of is found by the owner that is asked again", async () => {
     await using t = await testFlotilla({ use: [echo], pods: 2 });
     const chat = await t.sessions.create(null, { user: "ada" });
     const crash = t.crashAfter("stored");

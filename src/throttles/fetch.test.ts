@@ -154,14 +154,14 @@ describe("a throttle's fetch", () => {
     expect(outcomes(api)).toMatchObject({ server_error: 1, success: 0 });
   });
 
-  test("gives it back for a short body that nobody reads", async () => {
+  test("gives it back for a short body that isn't read", async () => {
     const { url, api, fetch } = await downstream(hello);
     await fetch(url);
     await until("the permit is back", () => inFlight(api) === 0);
     expect(outcomes(api).success).toBe(1);
   });
 
-  test("gives it back for a long body that nobody reads when the call's time is up, and blames nobody", async () => {
+  test("gives it back for a long body that isn't read when the call's time is up, as an ignored outcome", async () => {
     const { url, api, fetch } = await downstream((_, response) => response.end(mebibyte), {
       callTimeoutMs: 5_000,
       graceMs: 100,
@@ -229,7 +229,7 @@ describe("a throttle's fetch", () => {
     expect(outcomes(api)).toMatchObject({ server_error: 2, ignored: 1, throttled: 1 });
   });
 
-  test("fails as fetch does where nobody answers", async () => {
+  test("fails as fetch does where no server answers", async () => {
     const { url, api, fetch, server } = await downstream(hello);
     server.closeAllConnections();
     await new Promise((resolve) => server.close(resolve));

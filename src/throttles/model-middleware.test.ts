@@ -140,7 +140,7 @@ describe("the middleware for models", () => {
     expect(firstTokenMs.p95).toBeLessThan(400);
   });
 
-  test("gives it back for a stream that nobody reads", async () => {
+  test("gives it back for a stream that isn't read", async () => {
     const api = throttle("api");
     const model = new MockLanguageModelV4({
       doStream: async () => ({ stream: convertArrayToReadableStream(parts) }),

@@ -111,7 +111,7 @@ describe("run", () => {
     expect(outcomesOf(api).timeout).toBe(1);
   });
 
-  test("tells the function that its caller has given up, which is nobody's failure", async () => {
+  test("tells the function that its caller has given up, which counts as no failure", async () => {
     const api = throttle("api");
     const stop = new AbortController();
     const stopped = inPod(() =>
@@ -183,7 +183,7 @@ describe("keys", () => {
     expect(throttles.all().map(({ key }) => key)).toEqual(["large", "small", ""]);
   });
 
-  test("that nobody uses any more make room for others, and too many at once are refused", async () => {
+  test("that are unused make room for others, and too many at once are refused", async () => {
     throttles = createThrottleRegistry({ clock, random: seededRandom(1), maxLimiters: 10 });
     const api = throttle("api");
     await inPod(async () => {

@@ -145,7 +145,7 @@ describe.each(Object.keys(servers))("an agent behind %s, asked by a pod", (name)
     expect(textOf((await ask("small")).reply)).toBe("hello");
   });
 
-  test("that throws half-way has said what it said, and nobody learns why", async () => {
+  test("that throws half-way has said what it said, and no user learns why", async () => {
     const { reply } = await ask("throws");
     expect(reply.outcome).toBe("cut");
     expect(textOf(reply)).toBe("so far");
@@ -160,7 +160,7 @@ describe.each(Object.keys(servers))("an agent behind %s, asked by a pod", (name)
     expect(new Set(asked).size).toBe(1);
   });
 
-  test("is told when nobody wants its answer any more", async () => {
+  test("is told when its answer is no longer wanted", async () => {
     const before = left;
     const chat = await pod.sessions.create("endless", { user: "ada" });
     const { seq } = await chat.send("count");

@@ -123,7 +123,7 @@ describe("a client on a real server", () => {
     await until("live", () => session.get().status === "live");
   });
 
-  test("shows a session that somebody else makes later, and what is said there", async () => {
+  test("shows a session that another client makes later, and what is said there", async () => {
     const [ada, bob] = [open("ada"), open("bob")];
     const session = ada.session("made by bob");
     session.subscribe(() => {});

@@ -176,7 +176,7 @@ describe("flotilla doctor on Postgres", () => {
     });
   });
 
-  test("names dead rows that nobody clears away, and tables that were never analyzed", async () => {
+  test("names dead rows that aren't cleared away, and tables that were never analyzed", async () => {
     const rows = "select 'a' from generate_series(1, 2000)";
     await ask(url, `insert into flotilla.task (name) ${rows}`);
     const vacuum = () => check("vacuum", url, { deadRows: 1_000 });
@@ -337,7 +337,7 @@ describe("flotilla doctor on Postgres", () => {
     expect(await check("pooler", `${url}?pooler=transaction`)).toMatchObject({ verdict: "warn" });
   });
 
-  test("names tasks that nobody takes", async () => {
+  test("names tasks that no pod takes", async () => {
     await using producer = connect(url);
     await producer.enqueue("orphan", null);
     expect(await check("workers")).toMatchObject({

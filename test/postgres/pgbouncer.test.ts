@@ -74,7 +74,7 @@ describe("through PgBouncer in transaction mode", () => {
     expect((await producer.tasks.get(enqueued.taskId))?.deaths).toBe(1);
   });
 
-  test("nobody listens in vain, and that is said once", async () => {
+  test("no pod listens in vain, and that is said once", async () => {
     const said: string[] = [];
     const log: Logger = { ...silentLogger, info: (_, message) => void said.push(message) };
     await using pod = await startPod({ ...settings, log, store: pooled });

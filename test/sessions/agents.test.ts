@@ -143,7 +143,7 @@ describe.each(stores)("agents in sessions on $name", (store) => {
     },
   );
 
-  test("a result of a call that there wasn't is refused, and asks nobody anything", async () => {
+  test("a result of a call that there wasn't is refused, and calls no agent", async () => {
     const chat = await fleet.able.sessions.create("helper", { user: "ada" });
     const answer = await chat.ask("how is the weather?");
     const stray = chat.toolResult(answer.messageId, [{ toolCallId: "call-none", output: 1 }]);
@@ -195,7 +195,7 @@ describe.each(stores)("agents in sessions on $name", (store) => {
     expect(textOf(answer)).toBe("answer 2");
   });
 
-  test("compaction: a broken compactor blocks nobody", async () => {
+  test("compaction: a broken compactor blocks no turn", async () => {
     compactorFails = true;
     compactions = 0;
     try {

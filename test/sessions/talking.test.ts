@@ -127,7 +127,7 @@ describe.each(stores)("sessions on $name", (store) => {
     await Promise.all(readers);
   });
 
-  test("whoever joins in the middle of an answer gets what was said of it, then the rest", async () => {
+  test("a client that joins in the middle of an answer gets what was said of it, then the rest", async () => {
     const chat = await fleet.able.sessions.create("patient", { user: "ada" });
     const key = `hold ${chat.sessionId}`;
     await chat.send(key);
@@ -184,7 +184,7 @@ describe.each(stores)("sessions on $name", (store) => {
     await expect(silent.ask("anybody?")).rejects.toMatchObject({ code: "invalid_input" });
   });
 
-  test("nobody can send what would pass for an answer", async () => {
+  test("no client can send what would pass for an answer", async () => {
     const chat = await fleet.web.sessions.create("echo", { users: ["ada", "bob"] });
     const { messageId } = await chat.ask("hello", { author: "ada" });
     const forged = chat.send("never mind", { author: "bob", id: messageId });

@@ -85,7 +85,7 @@ describe("without an SDK", () => {
     },
   );
 
-  test("a command takes over the context of whoever runs it", async () => {
+  test("a command takes over the context of its caller", async () => {
     const { stdout } = await run(["enqueue", "mail", "--store", `sqlite:${place.path}`], {
       cwd: place.folder,
       env: { TRACEPARENT: parent.traceparent, TRACESTATE: parent.tracestate },

@@ -91,7 +91,7 @@ describe.each(cases)("schema version $version on $dialect", ({ dialect, version,
     expect((await pod.sessions.list()).sessions).toMatchObject([{ sessionId: "talk", lastSeq: 2 }]);
   });
 
-  test("can be upgraded by a release that checks only, once somebody has migrated", async () => {
+  test("can be upgraded by a release that checks only, once it was migrated", async () => {
     await place.exec(kept(version, dialect, "schema"));
     const checked = await openStore(place.url, { migrate: "check" }).then(
       (database) => database.close(),

@@ -169,7 +169,7 @@ export function busContract(kind: BusKind): void {
       await until("both notes", () => got.length === 2);
     });
 
-    test("says so where nobody serves what is asked", async () => {
+    test("says so where no endpoint serves the request", async () => {
       const asked = alice.request("bob", "nothing", null, { timeoutMs });
       await expect(outcome(asked)).rejects.toMatchObject({ code: "unsupported" });
       const stop = bob.serve("note", () => null);
@@ -225,7 +225,7 @@ export function busContract(kind: BusKind): void {
       }
     });
 
-    test("never throws at those who send what can't be sent", async () => {
+    test("never throws at senders of what can't be sent", async () => {
       const circle: Record<string, unknown> = {};
       circle["self"] = circle;
       expect(() => alice.send("bob", "note", circle as Json)).not.toThrow();
@@ -234,7 +234,7 @@ export function busContract(kind: BusKind): void {
       );
     });
 
-    test("takes and gives nothing once it is closed, and tells those who wait", async () => {
+    test("takes and gives nothing once it is closed, and rejects waiting calls", async () => {
       const got = collect(bob, "note");
       alice.serve("slow", () => new Promise(() => {}));
       const waiting = bob.request("alice", "slow", null, { timeoutMs }).catch((error) => error);

@@ -499,7 +499,7 @@ export function storeBusContract(kind: StoreKind): void {
       await store.database.write([sql`update ${table("bus_message")} set at = at - ${byMs}`]);
     };
 
-    test("lose letters that nobody takes to whoever has sent some, and not before their time", async () => {
+    test("lose envelopes that no endpoint receives to the sender's clean-up, and not before their time", async () => {
       const alice = connect("alice");
       for (const address of ["nobody", "somebody dead"]) alice.send(address, "note", 1);
       await until("the letters to lie there", async () => (await lying()) === 2);
@@ -510,7 +510,7 @@ export function storeBusContract(kind: StoreKind): void {
       await until("them to be gone", isEmpty, { stepMs: 1_000 });
     });
 
-    test("are kept clean by whoever keeps house, so many letters at a time", async () => {
+    test("are kept clean by the process that prunes, so many envelopes at a time", async () => {
       const mail = Array.from({ length: 30 }, (_, at) => ({
         address: `gone ${at}`,
         sender: "alice",

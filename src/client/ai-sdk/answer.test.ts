@@ -91,7 +91,7 @@ const start: Chunk[] = [{ type: "start" }, { type: "text-start", id: "t" }];
 const word: Chunk = { type: "text-delta", id: "t", delta: "one" };
 
 describe("the stream of an answer", () => {
-  test("goes on where it is told only later that somebody is at work on it", async () => {
+  test("goes on where it learns only later that a pod works on it", async () => {
     const stream = streaming({ target: answerTo(1) });
     await stream.hear(joined(0, idle), entry(1));
     await stream.clock.advance(100);
@@ -110,7 +110,7 @@ describe("the stream of an answer", () => {
     expect(stream.types).toContain("text-delta");
   });
 
-  test("ends where nobody answers", async () => {
+  test("ends where no agent answers", async () => {
     const stream = streaming({ target: answerTo(1) });
     await stream.hear(joined(0, idle), entry(1));
     expect(stream.outcome).toBe("open");
@@ -137,7 +137,7 @@ describe("the stream of an answer", () => {
     expect(stream.read.at(-1)).toEqual(word);
   });
 
-  test("says how making it anew ended, though nothing was said and nobody here saw it", async () => {
+  test("says how making it anew ended, though nothing was said and this client didn't see it", async () => {
     const stream = streaming({ target: regenerationOf("@1", 2) });
     await stream.hear(joined(2, idle), entry(1), answer(2, { messageId: "@1" }), { type: "away" });
     const error = { code: "failed", message: "the model is on fire" };

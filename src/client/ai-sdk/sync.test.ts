@@ -39,7 +39,7 @@ describe("an idle chat is shown", () => {
     expect(reconcile(shown, { ...nothing, messages }, watched)).toEqual(messages);
   });
 
-  test("no half of an answer that nobody streams at the end", () => {
+  test("no half of an answer that isn't streamed at the end", () => {
     const messages = [stored("1", "user")];
     const shown = [messages[0]!, said("cut", "assistant")];
     expect(reconcile(shown, { ...nothing, messages }, watched)).toEqual(messages);

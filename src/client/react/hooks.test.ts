@@ -145,7 +145,7 @@ describe("useSession", () => {
     expect(latest()!.error?.code).toBe("not_found");
   });
 
-  test("shows a session that somebody else makes while it waits", async () => {
+  test("shows a session that another client makes while it waits", async () => {
     const { Probe, latest } = probe(() => useSession("begun-elsewhere"));
     page.render(withClient(connected(), Probe));
     await until("the refusal", () => latest()?.status === "gone");

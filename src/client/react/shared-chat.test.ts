@@ -149,7 +149,7 @@ describe.each([
     expect(await stored(id)).toEqual(["go", "one "]);
   });
 
-  test("lets nobody wait who stops where no answer is made", async () => {
+  test("doesn't wait after a stop where no answer is made", async () => {
     const id = next();
     await talk(id);
     const two = tab(id);

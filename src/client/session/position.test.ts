@@ -154,7 +154,7 @@ describe("a place in a session", () => {
     expect(taken.told).toEqual(["joined", "anew a", "state", "on b"]);
   });
 
-  test("forgets an answer when its entry comes, or when nobody makes it any more", () => {
+  test("forgets an answer when its entry comes, or when no pod makes it any more", () => {
     const live = take(joining, joined(0, "i", busy()), chunks(0, ["a"])).place;
     expect(live.answer).toMatchObject({ epoch: 1, nextIndex: 1 });
     const said = entry(1, { role: "assistant", epoch: 1, outcome: "completed" });

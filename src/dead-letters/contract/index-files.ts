@@ -69,7 +69,7 @@ export function indexFilesContract(kind: StoreKind): void {
       expect(groups.every((each) => each.code === "internal")).toBe(true);
     });
 
-    test("is the same row by row, whoever has followed it since when", async () => {
+    test("is the same row by row, from whatever point a process has followed it", async () => {
       const { queue, letters } = scene;
       const act = fc.record({
         what: fc.constantFrom("fail", "more", "retry", "complete", "discard", "delete", "pass"),

@@ -287,7 +287,7 @@ export function drivingContract(kind: StoreKind): void {
       expect(await runs.told(run)).toEqual(["start", "error one", "complete one", "finish"]);
     });
 
-    test("can be started by its name, by an enqueue, and by a row that somebody has inserted", async () => {
+    test("can be started by its name, by an enqueue, and by a row that was inserted by SQL", async () => {
       const echo = flow("echo", { version: 3 })
         .to("one", async ({ input, runId }) => {
           const known = (await runs.get(runId))?.doing?.type ?? null;

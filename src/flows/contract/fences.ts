@@ -116,7 +116,7 @@ export function fencesContract(kind: StoreKind): void {
       },
     );
 
-    test("what fails or ends on a pod that was taken for dead counts, where nobody has claimed it since", async () => {
+    test("what fails or ends on a pod that was taken for dead counts, where no other pod has claimed it since", async () => {
       const { made, attempts } = single();
       await runs.pod("pod-1", [made], paused);
       const failing = await runs.start(made, null);

@@ -152,7 +152,7 @@ export function interferenceContract(kind: StoreKind): void {
       expect(await harness.noted(runId)).toEqual(["start", "complete lie", "park nap"]);
     });
 
-    test("a child that was set aside is cancelled behind its finalizers, when its parent was and somebody can read it", async () => {
+    test("a child that was set aside is cancelled behind its finalizers, when its parent was and a pod can read it", async () => {
       const finals: string[] = [];
       const kid = (version: number) =>
         flow("kid", { version })

@@ -155,7 +155,7 @@ export function mixedVersionsContract(kind: StoreKind): void {
       expect(await runs.ended(another)).toMatchObject({ output: { pulled: true } });
     });
 
-    test("one that stands at a name which nobody knows is set aside visibly, others go on, and a higher version takes it up", async () => {
+    test("one that stands at an unknown name is set aside visibly, others go on, and a higher version takes it up", async () => {
       const run = await standing();
       const unknown = flow("image", { version: 2 })
         .to("pull", () => ({ pulled: "by 2" }))
@@ -182,7 +182,7 @@ export function mixedVersionsContract(kind: StoreKind): void {
       expect(await runs.ended(run)).toMatchObject({ version: 3, output: { pulled: true } });
     });
 
-    test("one that was set aside can be cancelled, without finalizers that nobody could run", async () => {
+    test("one that was set aside can be cancelled, without finalizers that no pod could run", async () => {
       const run = await standing();
       const unknown = flow("image", { version: 2 })
         .to("pull", () => {})
@@ -361,7 +361,7 @@ export function mixedVersionsContract(kind: StoreKind): void {
       },
     );
 
-    test("one that was set aside goes on when somebody has mended it and says so", async () => {
+    test("one that was set aside goes on when it was repaired and resumed", async () => {
       const run = await standing();
       const { state } = await runs.queue.row(run.runId);
       await runs.tamper(run, sql`state = 'broken'`);

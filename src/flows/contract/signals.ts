@@ -172,7 +172,7 @@ export function signalsContract(kind: StoreKind): void {
       expect(await harness.signals(runId)).toMatchObject([{ signalId: "a" }, { signalId: "b" }]);
     });
 
-    test("nobody can say anything to a run that has ended, or to none", async () => {
+    test("a run that has ended, or a missing one, takes no signals", async () => {
       await harness.work("pod-1", [asking]);
       const { runId } = await harness.start(asking, null);
       await harness.signal(runId, "approval", { by: "ada" });

@@ -22,7 +22,7 @@ describe("a sleep", () => {
     });
   });
 
-  test("is over at its time and not before, whoever wakes it", () => {
+  test("is over at its time and not before, whatever wakes it", () => {
     const early = findNextStep(order, asleep, at(14_999));
     expect(early).toMatchObject({ type: "decided", decision: { type: "park", untilMs: 15_000 } });
     // A wait that goes on is noted once.

@@ -39,7 +39,7 @@ describe("a stored run", () => {
     expect(opened(order, toColumns(run))).toEqual(run);
   });
 
-  test("that nobody has advanced begins at the first transition, and says so with what comes next", () => {
+  test("that was never advanced begins at the first transition, and says so with what comes next", () => {
     const run = opened(order, { ...fresh, deaths: 2 });
     expect(run).toMatchObject({ version: 2, cursor: "reserve", state: {}, deaths: 2 });
     const decision = stored(advanceRun(order, run, threw(), now));
@@ -65,7 +65,7 @@ describe("a stored run", () => {
     });
   });
 
-  test("is set aside where it stands at a name that nobody knows", () => {
+  test("is set aside where it stands at an unknown name", () => {
     for (const cursor of ["gone", "__proto__", "constructor", "toString"]) {
       expect(openRun(order, toColumns(runAt(cursor)))).toMatchObject({
         type: "set_aside",

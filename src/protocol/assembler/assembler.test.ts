@@ -65,7 +65,7 @@ describe("closing an answer", () => {
     expect(assembler.push({ type: "start-step" }).error?.code).toBe("invalid_output");
   });
 
-  test("leaves calls alone that wait for somebody", () => {
+  test("leaves calls alone that wait for a result or an approval", () => {
     const { assembler } = assemble([
       { type: "tool-input-available", toolCallId: "c", toolName: "locate", input: {} },
       { type: "finish", finishReason: "tool-calls" },
@@ -177,7 +177,7 @@ describe("the cost of a chunk", () => {
     expect(assembler.message().parts[0]?.["text"]).toHaveLength(6 * deltas);
   });
 
-  test("is not to read a tool's input again: it is read when somebody looks", () => {
+  test("is not to read a tool's input again: it is read on demand", () => {
     const { assembler } = assemble([
       { type: "tool-input-start", toolCallId: "c", toolName: "write" },
       { type: "tool-input-delta", toolCallId: "c", inputTextDelta: '{"text":"' },

@@ -83,7 +83,7 @@ export function schedulesContract(kind: StoreKind): void {
       expect(await scene.schedules.get("mail")).toEqual(put);
     });
 
-    test("are gone once removed, and nobody finds what isn't there", async () => {
+    test("are gone once removed, and a missing one isn't found", async () => {
       await scene.schedules.put(sendMail());
       expect(await scene.schedules.remove("mail")).toBe(true);
       expect(await scene.schedules.remove("mail")).toBe(false);

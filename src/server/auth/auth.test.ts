@@ -188,7 +188,7 @@ describe("a token", () => {
     expect(await caller({ tokens }, given)).toMatchObject({ user: "ada" });
   });
 
-  test("can't be used as somebody else", async () => {
+  test("can't be used as another user", async () => {
     const given = bearer(await token());
     for (const headers of [{ "flotilla-user": "eve" }, { "flotilla-tenant": "other" }]) {
       await expect(caller({ tokens }, { ...given, ...headers })).rejects.toMatchObject({

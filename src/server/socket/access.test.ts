@@ -76,7 +76,7 @@ describe("a socket is opened", () => {
     await expect(open({}, `?ticket=${ticket}`)).rejects.toThrow(refused(401, "unauthorized"));
   });
 
-  test("by nobody else", async () => {
+  test("by no other user", async () => {
     await expect(open({})).rejects.toThrow(refused(401, "unauthorized"));
     await expect(open(bearer("nonsense"))).rejects.toThrow(refused(401, "unauthorized"));
     const old = await token({ exp: Math.floor(clock.now() / 1_000) - 60 });

@@ -81,7 +81,7 @@ describe("what is asked in order", () => {
     expect(log).toEqual(["first", "second", "fourth"]);
   });
 
-  test("isn't begun any more once nobody waits for it", async () => {
+  test("isn't begun any more once no caller waits for it", async () => {
     const log: string[] = [];
     const { add, close } = createCommandQueue({ maxInFlight: 10 });
     const first = work(log, "first", { alone: true });

@@ -162,7 +162,7 @@ describe("connections that end", () => {
     expect(leaves - before).toBe(20);
   });
 
-  test("between the handshake and the answer harm nobody", async () => {
+  test("between the handshake and the answer harm no other connection", async () => {
     for (let n = 0; n < 20; n++) {
       const raw = connectTcp(server.port, "127.0.0.1");
       raw.on("error", () => {});

@@ -127,7 +127,7 @@ describe("a socket", () => {
     expect(shown().slice(-3)).toEqual(["waiting", "catching_up", "idle"]);
   });
 
-  test("goes on from the last seq, without a gap and in order, whoever writes meanwhile", async () => {
+  test("goes on from the last seq, without a gap and in order, while others write", async () => {
     const id = await session();
     const writer = await open();
     for (let n = 1; n <= 30; n++) {

@@ -89,7 +89,7 @@ test("services that tell machines their secrets are no agents, though they are i
   expect(isAllowedAddress("100.100.100.201", true)).toBe(true);
 });
 
-test("an address that can't be read is allowed to nobody", () => {
+test("an address that can't be parsed is never allowed", () => {
   for (const address of ["", "agents.example", "1.2.3.4.5", "::g"]) {
     expect(isAllowedAddress(address, true)).toBe(false);
   }

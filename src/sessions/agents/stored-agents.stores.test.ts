@@ -267,7 +267,7 @@ describe.each(storeKinds)("agents made over HTTP on $name", (kind) => {
     expect(book.facts("b", "two")).toMatchObject({ attempts: 7 });
   });
 
-  test("are read again by whoever only asks what is known", async () => {
+  test("are read again by a process that only lists them", async () => {
     const book = bookOf();
     await agents.create("b", "asked", { settings: { url, attempts: 5 } });
     await book.prime("b", ["asked"]);

@@ -104,7 +104,7 @@ export function fencesContract(scene: JournalHarness): void {
       expect(await scene.journal.beat("beating", [])).toEqual([]);
     });
 
-    test("a log that was released is nobody's, and only its owner releases it", async () => {
+    test("a log that was released has no owner, and only its owner releases it", async () => {
       const mine = await scene.own("leaving");
       const lost = await scene.own("leaving");
       const taken = await take(scene.another, lost.logId, "another");

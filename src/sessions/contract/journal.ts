@@ -48,7 +48,7 @@ export function journalContract(kind: JournalKind): void {
     });
     afterAll(() => opened.close());
 
-    test("logs are made once, in full, whoever tries", async () => {
+    test("logs are made once, in full, by any number of pods", async () => {
       const made = await scene.another.heads();
       expect([logs, logs + 1, logs + 2]).toContain(made.length);
       expect(made.map(({ logId }) => logId)).toEqual(made.map((_, at) => at));

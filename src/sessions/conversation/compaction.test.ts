@@ -55,7 +55,7 @@ test("messages that come meanwhile aren't summed up, and are counted", () => {
   expect(talk.header.work).toMatchObject({ type: "turn", upToSeq: 5 });
 });
 
-test("a compactor that fails holds nobody up, and is tried again after ever more was said", () => {
+test("a compactor that fails holds up no turn, and is tried again after ever more was said", () => {
   const talk = startConversation({ helper: compacted });
   talk.say("one", { tokens: 70 });
   talk.finish("first", { tokens: 0 });
@@ -105,7 +105,7 @@ test("nothing is summed up in a session that is archived", () => {
   expect(talk.header).toMatchObject({ status: "archived", work: null });
 });
 
-test("a compaction whose runners are lost is given up, and so is one that nobody can make", () => {
+test("a compaction whose runners are lost is given up, and so is one that no pod can make", () => {
   const talk = startConversation({ helper: { ...compacted, attempts: 2 } });
   talk.say("one", { tokens: 70 });
   talk.finish("first");

@@ -36,7 +36,7 @@ test("the id of a deleted session stays taken, and nothing of what was said is l
   expect(talk.ask({ ...created, agents: [] })).toMatchObject({ code: "conflict" });
 });
 
-test("only those who take part have a place up to which they have read, within what there is", () => {
+test("only participants have a place up to which they have read, within what there is", () => {
   const talk = startConversation();
   talk.say("one");
   const readTo = (user: string, seq: number) => talk.ask({ type: "read", user, seq });
@@ -105,7 +105,7 @@ test("a pod whose clock is behind doesn't make a session look older", () => {
   expect(talk.header).toMatchObject({ createdAtMs: 1_000, activeAtMs: 5_000 });
 });
 
-test("nobody is asked to talk to an agent that there isn't", () => {
+test("no turn goes to an agent that isn't there", () => {
   const facts = { nowMs: 0, newId: () => "id", agent: () => undefined, runnerFor: () => null };
   const named = { sessionId: "s", tenant: "t", agents: ["ghost"], users: [], metadata: null };
   expect(decideCommand(undefined, { type: "create", ...named }, facts)).toMatchObject({

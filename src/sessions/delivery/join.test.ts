@@ -299,7 +299,7 @@ describe("many clients", () => {
     await scene.close();
   });
 
-  test("that join hold up nothing that is said to those who are live, however large it is", async () => {
+  test("that join hold up nothing for live subscribers, however large it is", async () => {
     const scene = await createHubHarness({ limits: { coldReads: 1 }, liveApart: true });
     for (const each of ["s", "a", "b"]) await scene.commit(each, { say: 1 });
     const hub = scene.hub("gateway");
@@ -373,7 +373,7 @@ describe("many clients", () => {
     await scene.close();
   });
 
-  test("leave no timer behind, and a session that nobody follows is dropped", async () => {
+  test("leave no timer behind, and a session without subscribers is dropped", async () => {
     const scene = await createHubHarness();
     await scene.commit("s", { say: 1 });
     const hub = scene.hub("owner");

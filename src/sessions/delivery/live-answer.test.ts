@@ -197,7 +197,7 @@ describe("an answer that is made elsewhere", () => {
     await scene.close();
   });
 
-  test("is no longer sent to those who aren't heard of", async () => {
+  test("is no longer sent to silent processes", async () => {
     let letters = 0;
     const scene = await createHubHarness({
       carry({ text }, arrive) {

@@ -246,7 +246,7 @@ describe("a session that another pod owns", () => {
     await scene.close();
   });
 
-  test("is told of to nobody who isn't heard of any more", async () => {
+  test("isn't sent to silent processes any more", async () => {
     let letters = 0;
     let cut = false;
     const scene = await createHubHarness({
@@ -279,7 +279,7 @@ describe("a session that another pod owns", () => {
     await scene.close();
   });
 
-  test("is followed by nobody who left before its owner was found", async () => {
+  test("isn't followed for subscribers that left before its owner was found", async () => {
     let letters = 0;
     const scene = await createHubHarness({
       carry(_letter, arrive) {

@@ -406,7 +406,7 @@ describe("a courier", () => {
     });
   });
 
-  test("one that nobody answers holds up its own session, not for longer than its time", async () => {
+  test("one without an answer holds up its own session, not for longer than its time", async () => {
     owner = "nobody";
     const asked = ["a", "b", "c"].map((each) => ask(each).catch(() => clock.monotonic()));
     const startedMs = clock.monotonic();

@@ -171,7 +171,7 @@ describe("the owners of logs", () => {
     expect(await owned()).toEqual(["a", "a", "a", "a"]);
   });
 
-  test("O3: whoever is told by a beat that another has the log drops it", async () => {
+  test("O3: a pod that learns by a heartbeat that another has the log drops it", async () => {
     const a = start("a");
     await eventLoopTurns();
     const [head] = await journal.heads();

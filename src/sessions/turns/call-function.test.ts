@@ -93,7 +93,7 @@ describe("an agent's function", () => {
     });
   });
 
-  test("that throws is called again, and nobody learns what it threw", async () => {
+  test("that throws is called again, and no user learns what it threw", async () => {
     let calls = 0;
     const { answer, logged } = sceneWith(() => {
       calls++;

@@ -139,7 +139,7 @@ describe("an agent at a URL", () => {
     expect(server.requests).toHaveLength(3);
   });
 
-  test("that can't be reached has failed, and nobody learns where it is", async () => {
+  test("that can't be reached has failed, and no user learns where it is", async () => {
     const { answer, server, logged } = await sceneWith(() => {});
     await server[Symbol.asyncDispose]();
     const reply = await answer();

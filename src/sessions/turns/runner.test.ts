@@ -227,7 +227,7 @@ describe("a turn", () => {
     expect(runner.running()).toEqual([]);
   });
 
-  test("of an agent that nobody knows fails visibly", async () => {
+  test("of an unknown agent fails visibly", async () => {
     const { answer } = createRunnerHarness(undefined);
     expect(await answer()).toMatchObject({ outcome: "failed", error: { code: "agent_missing" } });
   });
@@ -279,7 +279,7 @@ describe("a turn", () => {
     expect(await reply()).toMatchObject({ outcome: "stopped", parts: [] });
   });
 
-  test("that was being stopped when its runner was lost asks nobody any more", async () => {
+  test("that was being stopped when its runner was lost calls no agent any more", async () => {
     const { begin, reply, contexts } = spoken();
     await begin({ stopping: true, attempt: 2 });
     expect(await reply()).toMatchObject({ outcome: "stopped", parts: [] });
@@ -371,7 +371,7 @@ describe("a turn", () => {
 });
 
 describe("an answer that is being made", () => {
-  test("is shown to whoever comes later as if from its start, and goes on from there", async () => {
+  test("is shown to a later subscriber as if from its start, and goes on from there", async () => {
     const { begin, say, runner, sessionId, live } = spoken();
     await begin();
     expect(runner.snapshot(sessionId)).toBeUndefined();

@@ -64,7 +64,7 @@ describe("a gate", () => {
     expect(begun).toEqual(["a1", "a2", "b1", "c1", "a3", "b2"]);
   });
 
-  test("keeps nobody who has to end, and gives no place away by it", async () => {
+  test("keeps no turn that has to end, and gives no place away by it", async () => {
     const { gate, begun, ask, end } = scene(1);
     const control = new AbortController();
     void ask("t", "a");

@@ -263,7 +263,7 @@ export function databaseContract(kind: StoreKind): void {
       });
     };
 
-    test("hints after a commit, until nobody listens", async () => {
+    test("notifies after a commit, until the last listener leaves", async () => {
       if (store.hints === false) return;
       await somebodyWaits();
       let hints = 0;

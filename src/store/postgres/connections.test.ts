@@ -39,7 +39,7 @@ describe("a Postgres connection", () => {
     expect(await both).toEqual([[{ id: 1, body: null }], [{ two: 2 }]]);
   });
 
-  test("outlives statements that somebody deallocates", async () => {
+  test("outlives statements that are deallocated", async () => {
     const database = await open({ url, connections: 1 });
     const read = () => database.read(sql`select ${7}::integer as seven`);
     expect(await read()).toEqual([{ seven: 7 }]);

@@ -36,7 +36,7 @@ const listening = () =>
     where datname = current_database() and query like 'listen%'`);
 
 describe("listening on Postgres", () => {
-  test("ends when nobody subscribes, and begins again with the next", async () => {
+  test("ends without subscribers, and begins again with the next", async () => {
     for (let round = 0; round < 2; round++) {
       let hints = 0;
       const stop = database.subscribe(() => hints++);
@@ -87,7 +87,7 @@ describe("letters on Postgres", () => {
     expect(bob.got).toEqual(["three ✓"]);
   });
 
-  test("can't be heard by those who may not read our tables", async () => {
+  test("can't be heard by roles that may not read our tables", async () => {
     const { got } = await hearing("alice");
     const [row] = await database.read(sql`
       select query from pg_stat_activity
@@ -138,7 +138,7 @@ describe("letters on Postgres", () => {
     expect(got).toEqual(["x".repeat(7_977), undefined, undefined]);
   });
 
-  test("aren't listened for at an address where nobody waits any more", async () => {
+  test("aren't listened for at an address without subscribers", async () => {
     const channels = async () => {
       const rows = await database.read(sql`
         select query from pg_stat_activity

@@ -132,7 +132,7 @@ test("a finish says which tasks it has stored, and never one that another took m
   ]);
 });
 
-test("nobody listens, and nobody is told of a commit", async () => {
+test("nothing listens, and no commit is notified", async () => {
   await database.write([updateIdle("first", true)]);
   const witness = new pg.Client(url);
   let told = 0;

@@ -36,7 +36,7 @@ describe("durability", () => {
     },
   );
 
-  test("keeps the write-ahead log within its bound while nobody reads", async () => {
+  test("keeps the write-ahead log within its bound while nothing reads", async () => {
     const database = await openSqlite({ path: place.path, create: true });
     await database.write([sql`create table filler (id integer primary key, body text)`]);
     for (let round = 0; round < 20; round++) {

@@ -9,7 +9,7 @@ const api = throttle("api");
 const handler = task("ask", { throttle: { use: api, key: () => "a" } }, () => {});
 const line = demandsOf([handler]).byInput[0]!;
 
-test("tasks that find no permit come back one after the other, though nobody knows yet how long calls take", () => {
+test("tasks that find no permit come back one after the other, though it isn't known yet how long calls take", () => {
   const { limiter, clock } = createTestLimiter({}, 1);
   limiter.tryAcquire();
   const returned = createDeferred(clock);

@@ -67,7 +67,7 @@ export function blockedByContract(kind: StoreKind): void {
       expect(await seen()).toMatchObject({ noWorker: false });
     });
 
-    test("and those whose name or everything is paused are told apart", async () => {
+    test("and tasks whose name is paused differ from those where everything is", async () => {
       await start("pod-1", { names: ["mail", "post"] });
       const { taskId } = await queue.enqueue("mail", 1);
       await queue.enqueue("post", 1);

@@ -193,7 +193,7 @@ export function claimContract(kind: StoreKind): void {
     });
     afterEach(() => queue.close());
 
-    test("is given back whole, with a higher token, and nobody else's is", async () => {
+    test("is given back whole, with a higher token, and no other claim is", async () => {
       const [kept] = await queue.claim("pod-1", ["a"], 1, { call: 101 });
       const [lost] = await queue.claim("pod-1", ["a"], 1, { call: 102 });
       const [others] = await queue.claim("pod-2", ["a"], 1, { call: 102 });

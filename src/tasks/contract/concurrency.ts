@@ -102,7 +102,7 @@ export function concurrencyContract(kind: StoreKind): void {
       expect(await queue.row("a2")).toMatchObject({ parked: 3 });
     });
 
-    test("tenants take turns, whoever has the longest queue, and one after the other where there are more than fit", async () => {
+    test("tenants take turns, however long the queue of one is, and one after the other where there are more than fit", async () => {
       await insert([
         ...[1, 2, 3, 4, 5].map((n) => ({ taskId: `a${n}`, tenant: "acme", createdAtMs: n })),
         { taskId: "b6", tenant: "beta", createdAtMs: 6 },

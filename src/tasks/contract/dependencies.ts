@@ -122,7 +122,7 @@ export function dependenciesContract(kind: StoreKind): void {
       expect(await queue.row(second.taskId)).toMatchObject({ parked: 0 });
     });
 
-    test("the death that poisons an awaited task wakes those who wait for it", async () => {
+    test("the death that poisons a dependency wakes its dependents", async () => {
       const one = await enqueue("one");
       await enqueue("waiter", one);
       await queue.database.write([
@@ -143,7 +143,7 @@ export function dependenciesContract(kind: StoreKind): void {
       expect(await claim("waiter")).toMatchObject({ doomed: true });
     });
 
-    test("a claim that is released after a cancel wakes those who wait for what it held", async () => {
+    test("a claim that is released after a cancel wakes the dependents of its task", async () => {
       const [one, other, third] = [await enqueue("a"), await enqueue("a"), await enqueue("a")];
       const held = [one, other].map(async (each) => enqueue("waiter", each, third));
       await Promise.all(held);
@@ -212,7 +212,7 @@ export function dependenciesContract(kind: StoreKind): void {
       expect(await claim("waiter")).toMatchObject({ doomed: true });
     });
 
-    test("what is awaited is kept until those who wait have ended, and their notes go with them", async () => {
+    test("a dependency is kept until its dependents have ended, and their notes go with them", async () => {
       const one = await enqueue("one");
       const waiter = await enqueue("waiter", one);
       await run("one");

@@ -115,7 +115,7 @@ export function finishContract(kind: StoreKind): void {
       }
     });
 
-    test("still counts for a pod that was taken for dead, until somebody else has the task", async () => {
+    test("still counts for a pod that was taken for dead, until another pod has the task", async () => {
       const { taskId, claim } = await claimOne();
       await queue.recover("pod-1", [claim]);
       expect(await queue.row(taskId)).toMatchObject({

@@ -55,7 +55,7 @@ export function fleetContract(kind: StoreKind): void {
       expect(Number(row!["last_update"])).toBe(Number(row!["created_at"]));
     });
 
-    test("refuses statuses that there aren't, whoever writes them", async () => {
+    test("refuses unknown statuses from any writer", async () => {
       const { taskId } = await queue.enqueue("mail", null);
       const change = sql`update ${rowsOf} set status = 'done' where task_id = ${taskId}`;
       await expect(queue.database.write([change])).rejects.toThrow(/check/i);

@@ -163,7 +163,7 @@ export function inspectContract(kind: StoreKind): void {
       expect((await queue.list()).tasks).toHaveLength(1);
     });
 
-    test("cancels at once what nobody runs, also while it waits for its time", async () => {
+    test("cancels at once what no pod runs, also while it waits for its time", async () => {
       for (const delayMs of [0, 60_000]) {
         const { taskId } = await queue.enqueue("a", 1, { delayMs });
         expect(await queue.cancel(taskId)).toBe("cancelled");

@@ -186,7 +186,7 @@ export function pauseContract(kind: StoreKind): void {
       await expect(queue.resume(name)).rejects.toMatchObject({ code: "invalid_option" });
     });
 
-    test("a name that nobody knows may be paused", async () => {
+    test("a name without a handler may be paused", async () => {
       await queue.pause("nobody");
       await queue.pause("nobody");
       expect((await queue.paused()).map(({ name }) => name)).toEqual(["nobody"]);

@@ -174,7 +174,7 @@ export function recoverContract(kind: StoreKind): void {
         ...more,
       });
 
-    test("gives back the tasks of pods that fell silent, and of nobody else", async () => {
+    test("gives back the tasks of pods that fell silent, and of no others", async () => {
       await queue.beat("pod-2", "pod-3");
       await queue.enqueueMany(
         "a",
@@ -202,7 +202,7 @@ export function recoverContract(kind: StoreKind): void {
       ]);
     });
 
-    test("gives back the tasks of pods that nobody knows", async () => {
+    test("gives back the tasks of unknown pods", async () => {
       await queue.database.write([
         sql`insert into ${rowsOf} (task_id, name, status, claimed_by) values ('t', 'a', 'claimed', 'ghost')`,
       ]);

@@ -83,7 +83,7 @@ test("two that live at once have a file each, and take nothing from each other",
   expect(await second.takeOver()).toEqual([entry("b")]);
 });
 
-test("whoever starts takes over the files of all that are gone", async () => {
+test("a pod that starts takes over the files of all that are gone", async () => {
   const [first, second, third] = [openDisk(), openDisk(), openDisk()];
   await first.write([entry("a")], []);
   await second.write([entry("b")], []);

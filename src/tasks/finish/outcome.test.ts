@@ -185,7 +185,7 @@ describe("a snooze", () => {
     },
   );
 
-  test("that was made up by somebody else is an error like any other", () => {
+  test("that was made up by other code is an error like any other", () => {
     const thrown = new FlotillaError("snoozed", "for how long?");
     expect(decide({ type: "threw", thrown })).toMatchObject({ status: "pending", counted: 1 });
   });

@@ -36,7 +36,7 @@ test("only two wait for rows that others hold, however many there are", async ()
   expect(most()).toBe(2);
 });
 
-test("one that nobody holds comes before those that have waited already", async () => {
+test("one that isn't locked comes before those that have waited already", async () => {
   const { clock, begin, outcomes } = heldRows(new Set(six));
   for (const row of six) begin(row);
   await clock.advance(10_500);
@@ -55,7 +55,7 @@ test("each is stored once its row is free", async () => {
   expect(outcomes.toSorted()).toEqual(six.map((row) => `stored ${row}`));
 });
 
-test("nobody waits on when the pod ends", async () => {
+test("nothing waits on when the pod ends", async () => {
   const { clock, stop, begin, outcomes } = heldRows(new Set(["a"]));
   begin("a");
   await clock.advance(500);

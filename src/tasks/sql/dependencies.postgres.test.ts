@@ -141,7 +141,7 @@ describe("on Postgres, with transactions that can't see each other", () => {
     expect(await held).toEqual([[]]);
   });
 
-  test("a waiter that somebody holds keeps no other task from being recovered", async () => {
+  test("a locked dependent keeps no other task from being recovered", async () => {
     await database.write([beat("leader", "{}", 0), beat("silent", "{}", 0)]);
     const [poisoned, plain] = [await claimed("a"), await claimed("b")];
     const waiter = await tasks.enqueue("waiter", 1, { after: [poisoned] });
@@ -231,7 +231,7 @@ describe("on Postgres, with transactions that can't see each other", () => {
     },
   );
 
-  test("and so is one that ends what somebody has begun to wait for since", async () => {
+  test("and so is one that ends a task that has got a dependent since", async () => {
     const awaited = await claimed("a");
     await one.query("begin isolation level repeatable read");
     await one.query("select 1 from flotilla.task");

@@ -52,7 +52,7 @@ export function learningContract(kind: StoreKind): void {
       expect(row.epoch).toBeGreaterThan(epoch);
     });
 
-    test("stays where it is while nobody leads", async () => {
+    test("stays where it is while no pod leads", async () => {
       const pods = [fleet.join("a"), fleet.join("b")];
       await call(pods, 30, "success");
       expect((await fleet.rowNow())!.bound).toBe(2);
@@ -111,7 +111,7 @@ export function learningContract(kind: StoreKind): void {
       expect(await ended()).toBe(made);
     });
 
-    test("is what somebody has pinned it to, at once and whoever leads, until it is unpinned", async () => {
+    test("is what an operator has pinned it to, at once and under any leader, until it is unpinned", async () => {
       const pods = [fleet.join("a"), fleet.join("b")];
       const leader = fleet.lead();
       await call(pods, 10, "success");

@@ -16,7 +16,7 @@ export function sharesContract(kind: StoreKind): void {
     });
     afterEach(() => fleet.close());
 
-    test("are had by whoever asks first, at once", async () => {
+    test("go to the pod that asks first, at once", async () => {
       const a = fleet.join("a");
       a.ask(3);
       await fleet.pass(50);
@@ -40,7 +40,7 @@ export function sharesContract(kind: StoreKind): void {
       expect([a.held, b.held]).toEqual([4, 4]);
     });
 
-    test("go back when nobody has use for them, and then nothing is written any more", async () => {
+    test("go back when no pod has use for them, and then nothing is written any more", async () => {
       const a = fleet.join("a");
       a.ask(3);
       await fleet.pass(50);
@@ -291,7 +291,7 @@ export function sharesContract(kind: StoreKind): void {
       expect(await fleet.shares()).toEqual({ a: 1, b: 1, c: 1, d: 1 });
     });
 
-    test("are found again where somebody has deleted the row", async () => {
+    test("are found again where the row was deleted", async () => {
       const a = fleet.join("a");
       a.ask(2);
       await fleet.pass(50);

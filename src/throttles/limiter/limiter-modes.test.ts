@@ -4,7 +4,7 @@ import { allowing, trackAcquire, createTestLimiter } from "../contract/limiter.t
 import type { HeldPermit } from "./permit.ts";
 
 describe("staying away", () => {
-  test("as long as the downstream asks for, and a little longer, whoever asks for a permit", async () => {
+  test("as long as the downstream asks for, and a little longer, for every caller", async () => {
     const { limiter, clock } = createTestLimiter({ mode: "leader" }, 5);
     const permit = await limiter.acquire();
     permit.release({ kind: "throttled", retryAfterMs: 2_000 });
@@ -24,7 +24,7 @@ describe("staying away", () => {
     expect(asked.permit).toBeDefined();
   });
 
-  test("as long as whoever allows calls says", async () => {
+  test("as long as the source of its limit says", async () => {
     const { limiter, clock } = createTestLimiter({}, 5);
     limiter.allow(allowing(5, { holdMs: 700 }));
     const asked = trackAcquire(limiter);
@@ -119,7 +119,7 @@ describe("the bucket, when a large call gives up waiting", () => {
 });
 
 describe("an allowance from outside", () => {
-  test("is all there is: without one, nothing begins, and somebody is told that it is wanted", async () => {
+  test("is all there is: without one, nothing begins, and the want of one is reported", async () => {
     const { limiter } = createTestLimiter();
     let wanted = 0;
     limiter.onDemand(() => wanted++);
@@ -181,7 +181,7 @@ describe("an allowance from outside", () => {
     expect(limiter.takeSample()).toMatchObject({ spanMs: 0, counts: { success: 0 }, peak: 1 });
   });
 
-  test("is reported to have been too little when somebody found it used up", async () => {
+  test("is reported to have been too little when a call found it used up", async () => {
     const { limiter } = createTestLimiter({ mode: "leader" }, 1);
     limiter.tryAcquire();
     limiter.tryAcquire();

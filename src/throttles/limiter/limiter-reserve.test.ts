@@ -3,7 +3,7 @@ import { eventLoopTurns } from "../../base/contract/movable-clock.ts";
 import { allowing, trackAcquire, createTestLimiter } from "../contract/limiter.ts";
 
 describe("permits that are set aside for tasks which are being claimed", () => {
-  test("are nobody else's until they are given back, and then those have them who wait", async () => {
+  test("aren't given to others until they are returned, and then go to waiting calls", async () => {
     const { limiter } = createTestLimiter({}, 3);
     expect(limiter.setAside(2)).toBe(2);
     expect(limiter.setAside(5)).toBe(1);
@@ -41,7 +41,7 @@ describe("permits that are set aside for tasks which are being claimed", () => {
     expect(limiter.takeSample()).toMatchObject({ limited: true });
   });
 
-  test("overtake nobody who waits", () => {
+  test("overtake no waiting call", () => {
     const { limiter } = createTestLimiter({}, 1);
     const permit = limiter.tryAcquire()!;
     trackAcquire(limiter);

@@ -15,7 +15,7 @@ describe("permits", () => {
     expect(asked.map(({ permit }) => permit !== undefined)).toEqual([true, true, true, false]);
   });
 
-  test("are given back once, however often somebody says so", async () => {
+  test("are given back once, however often they are released", async () => {
     const { limiter } = createTestLimiter({}, 3);
     const [first] = [await limiter.acquire(), await limiter.acquire()];
     first.release("success");
@@ -26,7 +26,7 @@ describe("permits", () => {
     expect(limiter.snapshot().outcomes).toMatchObject({ success: 1, throttled: 0 });
   });
 
-  test("that are out stay out when the limit falls below them, and nobody gets one until they are back", async () => {
+  test("that are out stay out when the limit falls below them, and none is given until they are back", async () => {
     const { limiter } = createTestLimiter({}, 4);
     const out = [];
     for (let each = 0; each < 4; each++) out.push(await limiter.acquire());
@@ -55,7 +55,7 @@ describe("permits", () => {
     expect(asked.every(({ permit }) => permit)).toBe(true);
   });
 
-  test("aren't waited for by those who have given up, who get their own reason", async () => {
+  test("aren't waited for by callers that have given up, which get their own reason", async () => {
     const { limiter } = createTestLimiter({}, 1);
     const held = await limiter.acquire();
     const stop = new AbortController();
@@ -100,7 +100,7 @@ describe("permits", () => {
     expect(limiter.demand()).toMatchObject({ inFlight: 0, waiting: 0 });
   });
 
-  test("aren't given past somebody who waits and could have one", async () => {
+  test("aren't given past a caller that waits and could have one", async () => {
     const { limiter } = createTestLimiter({ bucket: { refillPerS: 1, burstS: 10 } }, 5);
     limiter.allow(allowing(5, { refillPerS: 1 }));
     const large = await limiter.acquire({ estimate: 10 });
@@ -248,7 +248,7 @@ describe("asking why", () => {
   });
 });
 
-test("those who wait are told where they stand and for about how long, until they have their permit", async () => {
+test("callers that wait get their place and the expected time, until they have their permit", async () => {
   const { limiter, clock } = createTestLimiter({}, 1);
   const first = await limiter.acquire();
   await clock.advance(400);

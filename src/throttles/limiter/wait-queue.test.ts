@@ -27,7 +27,7 @@ describe("waiting", () => {
     expect(drain(waiting).indexOf("patient")).toBe(15);
   });
 
-  test("passes over those who may not have a permit, also when it is the oldest one's turn", () => {
+  test("passes over waiters that may not have a permit, also when it is the oldest one's turn", () => {
     const waiting = createPriorityQueue<string>();
     waiting.add("batch", "patient");
     for (let each = 0; each < 20; each++) waiting.add("control", "urgent");
@@ -53,7 +53,7 @@ describe("waiting", () => {
     expect(drain(waiting)).toEqual(["b", "d", "e"]);
   });
 
-  test("loses nobody, serves nobody twice, and keeps the order of each priority, whatever happens", () => {
+  test("loses no waiter, serves none twice, and keeps the order of each priority, whatever happens", () => {
     const steps = fc.array(
       fc.oneof(
         { weight: 4, arbitrary: fc.record({ do: fc.constant("add"), priority: anyPriority }) },
@@ -92,7 +92,7 @@ describe("waiting", () => {
     );
   });
 
-  test("starves nobody: of those ahead, a bounded number of later ones get their turn before", () => {
+  test("starves no waiter: of those ahead, a bounded number of later ones get their turn before", () => {
     fc.assert(
       fc.property(
         fc.array(anyPriority, { maxLength: 20 }),

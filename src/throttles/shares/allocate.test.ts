@@ -27,13 +27,13 @@ describe("permits", () => {
     expect(needed(budget, demands)).toEqual(are);
   });
 
-  test("that nobody asks for are room to grow, for those who ask for something", () => {
+  test("that no pod asks for are room to grow, for pods that ask for some", () => {
     expect(targets(20, [4, 1, 0])).toEqual([6, 2, 0]);
     expect(targets(6, [4, 1, 0])).toEqual([5, 1, 0]);
     expect(targets(4, [100, 100])).toEqual([2, 2]);
   });
 
-  test("are never more than there are nor than somebody has use for, and none is left while somebody asks", () => {
+  test("are never more than there are nor than a pod has use for, and none is left while a pod asks", () => {
     const random = seededRandom(5);
     for (let round = 0; round < 400; round++) {
       const budget = between(random, 0, 60);

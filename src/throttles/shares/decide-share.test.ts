@@ -39,7 +39,7 @@ describe("a pod", () => {
     });
   });
 
-  test("keeps what nobody misses, and gives it back when it is idle", () => {
+  test("keeps what no other pod wants, and gives it back when it is idle", () => {
     const others = [other("b", 2, 2)];
     const mine = me({ share: 10, demand: 1 });
     expect(decideShare({ bound: 20, nowMs, me: mine, others }).share).toBe(10);

@@ -36,7 +36,7 @@ describe("a share", () => {
     expect(expired(looks([...same(60), 2, ...same(60).map(() => 2)], 1_000))).toBe(false);
   });
 
-  test("is counted anew after a gap, in which nobody may have been able to renew", () => {
+  test("is counted anew after a gap, in which no pod may have been able to renew", () => {
     expect(expired(looks(same(9), 11_000))).toBe(false);
     expect(expired(looks(same(9), 10_000))).toBe(true);
   });

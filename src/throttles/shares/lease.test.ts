@@ -70,7 +70,7 @@ describe("a lease", () => {
     expect(writeRefused(writeSent(held, write), write)).toEqual(held);
   });
 
-  test("is over where the row has nothing of it, or something that nobody here remembers", () => {
+  test("is over where the row has nothing of it, or something that this pod doesn't remember", () => {
     expect(grantedShare(leaseAfterRead(held, 9, undefined), leaseMs).limit).toBe(0);
     expect(grantedShare(leaseAfterRead(held, 9, entry(5, 77)), leaseMs).untilMs).toBe(-Infinity);
   });

@@ -46,7 +46,7 @@ describe.each(storeKinds)("on %s, a pod that was paused in the middle of a trans
     expect(misfolded([run!])).toEqual([]);
   });
 
-  test("has done what nobody else has begun again meanwhile", async () => {
+  test("has done what no other pod has begun again meanwhile", async () => {
     const fleet = await createFlowFleet(on);
     const first = await fleet.startFlows();
     const { runId } = await fleet.flotilla.runs.start("held", { key, failures: 0 });

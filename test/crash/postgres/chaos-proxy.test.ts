@@ -75,7 +75,7 @@ describe("the chaos proxy", () => {
     await hears(said, "hello");
   });
 
-  test("keeps a half-open connection open with nobody told, and lets new ones work", async () => {
+  test("keeps a half-open connection open unnoticed, and lets new ones work", async () => {
     const old = await call();
     old.socket.write("a");
     await hears(old.said, "a");

@@ -33,7 +33,7 @@ test("pods whose clocks are an hour off, and jump, are no deader than others, an
   expect(await producing.wrong([...held, ...before, ...after])).toEqual([]);
 });
 
-test("a server whose clock is an hour off, and jumps, makes nobody look dead, and holds nothing up", async () => {
+test("a server whose clock is an hour off, and jumps, makes no pod look dead, and holds nothing up", async () => {
   const clock = wrongClock(hourMs);
   const server = await startPostgres({ env: clock.env, settings: { max_connections: 60 } });
   onTestFinished(server.stop);

@@ -40,7 +40,7 @@ describe("an outage of the database", () => {
     expect(await judge(fleet, quick)).toEqual([]);
   }, 120_000);
 
-  test("in which a pod is killed: started again with its folder, it stores what it had done, and nobody does it again", async () => {
+  test("in which a pod is killed: started again with its folder, it stores what it had done, and no pod does it again", async () => {
     const fleet = await createFleet({ on: "postgres", server: server.url });
     const pod = await podIn(fleet, "one", patient);
     await holdTasks(fleet);

@@ -11,7 +11,7 @@ import { until } from "../until.ts";
 // A turn on a busy machine is never cut short by the end of its server's patience.
 const config = { shutdownMs: 60_000 };
 
-test("servers that are restarted one after the other finish what they stream and hand over their logs, and nobody hears an error or waits for a turn that was begun anew", async () => {
+test("servers that are restarted one after the other finish what they stream and hand over their logs, and no client gets an error or waits for a turn that was begun anew", async () => {
   const fleet = await createSessionFleet({ on: "postgres" });
   await fleet.startAgent();
   await Promise.all([1, 2, 3].map(() => fleet.startServer({ config })));

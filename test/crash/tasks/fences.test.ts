@@ -95,7 +95,7 @@ describe.each(storeKinds)("on %s, a pod that was paused for longer than the dead
 describe.each(storeKinds)(
   "on %s, a store that can be read but not written for longer than the dead limit",
   (on) => {
-    test("makes nobody look dead", async () => {
+    test("makes no pod look dead", async () => {
       const fleet = await createFleet({ on });
       const limits = { heartbeatMs: 100, deadAfterMs: 1_500 };
       const spec = { ...held, config: limits };

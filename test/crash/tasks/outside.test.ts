@@ -75,7 +75,7 @@ describe.each(storeKinds)("on %s, from outside the pod's process", (on) => {
   });
 });
 
-describe("on postgres, rows that somebody else has locked in an idle transaction", () => {
+describe("on postgres, rows that an idle transaction has locked", () => {
   test("are passed over, and what comes after them runs", async () => {
     const fleet = await createFleet({ on: "postgres" });
     const locked = await fleet.flotilla.enqueueMany("work", [{ ms: 0 }, { ms: 0 }]);

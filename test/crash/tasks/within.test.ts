@@ -20,7 +20,7 @@ describe.each(storeKinds)("on %s, a handler that completes within its transactio
     expect(await otherViolations(fleet)).toEqual([]);
   });
 
-  test("and is killed after its commit is done, and nobody does it again", async () => {
+  test("and is killed after its commit is done, and no pod does it again", async () => {
     const { fleet, taskId, first, second } = await killedWhen(on, "committed");
 
     expect(await fleet.flotilla.waitFor(taskId)).toEqual({ pod: first.podId, token: 1 });

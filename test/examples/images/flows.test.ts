@@ -10,7 +10,7 @@ import { cleanPrint, stage } from "./stage.ts";
 type Active = { reference: string; imageId: string; snapshotId: string };
 
 describe("an image", () => {
-  test("is downloaded, unpacked and activated, and leaves nothing that nobody knows", async () => {
+  test("is downloaded, unpacked and activated, and leaves nothing unknown", async () => {
     const { run, home, orphans, pod } = await stage();
     const active = (await run()) as Active;
     const root = home.places.snapshot(active.snapshotId);

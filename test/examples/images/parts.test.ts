@@ -73,7 +73,7 @@ describe("the health checker", () => {
     });
   });
 
-  test("looks once for all who ask meanwhile, and again for those who ask later", async () => {
+  test("reads once for all calls that come meanwhile, and again for later ones", async () => {
     let looks = 0;
     const health = createHealthChecker({ looks: () => void looks++ });
     await Promise.all([health.check(), health.check(), health.check()]);
@@ -152,7 +152,7 @@ describe("the operation guard", () => {
     expect(guard.running("download")).toBe(0);
   });
 
-  test("lets nobody at a key before the one before has really stopped", async () => {
+  test("lets no call at a key before the one before has really stopped", async () => {
     const guard = createGuard({ health: well, pool: noPool, atOnce: { download: 9 } });
     const happened: string[] = [];
     let end = () => {};

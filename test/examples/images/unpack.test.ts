@@ -60,7 +60,7 @@ describe("layers are unpacked", () => {
     expect(statSync(join(root, "bin/tool")).ino).toBe(statSync(join(root, "bin/again")).ino);
   });
 
-  test("nothing runs as somebody else, and nobody else may write", async () => {
+  test("nothing runs as another user, and no other user may write", async () => {
     const { root } = await unpack([
       { path: "open/", mode: 0o1777 },
       { path: "open/su", content: "x", mode: 0o6777 },
