@@ -22,7 +22,7 @@ busContract({
   },
 });
 
-describe("letters that a simulation carries", () => {
+describe("envelopes that a simulation carries", () => {
   test("come in order, whatever the delays, unless they are lost", async () => {
     const clock = movableClock();
     const delaysMs = [50, 10, 0, 90, 20];

@@ -26,11 +26,11 @@ test.each([
   expect(plan).not.toMatch(/Seq Scan/);
 });
 
-test("Postgres sorts no letters to read them in order", async () => {
+test("Postgres sorts no envelopes to read them in order", async () => {
   expect(await planOf(readEnvelopes("pod 9", 100))).not.toMatch(/Sort/);
 });
 
-test("Postgres looks at no letter that it leaves or prunes more than once", async () => {
+test("Postgres reads no envelope that it leaves or prunes more than once", async () => {
   expect(
     await planOf(insertEnvelopes([{ address: "a", sender: "b", seq: 1, body: "[]" }])),
   ).not.toMatch(/Scan on bus_message/);

@@ -212,7 +212,7 @@ describe("the sessions of a watched user", () => {
     expect(scene.clock.timers).toBe(0);
   });
 
-  test("are asked for again where a letter was lost, or the owner is another", async () => {
+  test("are requested again where an envelope was lost, or the owner is another", async () => {
     let losing = false;
     const scene = await createHubHarness({
       carry: ({ text }, arrive) =>

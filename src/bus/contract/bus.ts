@@ -69,7 +69,7 @@ export function busContract(kind: BusKind): void {
     });
     afterEach(() => opened.remove());
 
-    test("brings letters in the order in which they were sent, and says from whom", async () => {
+    test("brings envelopes in the order in which they were sent, with their sender", async () => {
       const got = collect(bob, "note");
       for (let nth = 0; nth < 200; nth++) alice.send("bob", "note", { nth });
       await until("all letters", () => got.length >= 200);
@@ -103,7 +103,7 @@ export function busContract(kind: BusKind): void {
       expect(await outcome(Promise.all(answers))).toEqual(answers.map((_, nth) => nth));
     });
 
-    test("takes letters and questions to oneself", async () => {
+    test("takes envelopes and requests to oneself", async () => {
       const got = collect(alice, "note");
       alice.serve("whoami", (_, from) => from);
       alice.send("alice", "note", "to me");
@@ -197,7 +197,7 @@ export function busContract(kind: BusKind): void {
       expect(await outcome(alice.request("bob", "quick", null, { timeoutMs }))).toBe("on time");
     });
 
-    test("carries big letters, and text of any kind", async () => {
+    test("carries big envelopes, and text of any kind", async () => {
       bob.serve("echo", (body) => body);
       const bodies: Json[] = [
         "x".repeat(1_500_000),

@@ -88,7 +88,7 @@ export function storeBusContract(kind: StoreKind): void {
     };
     const isEmpty = async () => (await lying()) === 0;
 
-    test("bring letters at a hint, without waiting for the next look", async () => {
+    test("bring envelopes at a notification, without waiting for the next poll", async () => {
       if (store.hints === false) return;
       const { got } = reading("bob");
       const alice = connect("alice");
@@ -153,7 +153,7 @@ export function storeBusContract(kind: StoreKind): void {
       expect(counted.writes).toBe(1);
     });
 
-    describe("whose letters come along with hints", () => {
+    describe("whose envelopes come along with notifications", () => {
       test("hand them over without a look, each once, and take them out together", async () => {
         const carried = carrying(store.database);
         const counted = counting(carried.database);
@@ -392,7 +392,7 @@ export function storeBusContract(kind: StoreKind): void {
       },
     );
 
-    test("bring a letter at a hint that comes while anything else is done", async () => {
+    test("bring an envelope at a notification that comes while anything else is done", async () => {
       if (store.hints === false) return;
       let release = () => {};
       let held = false;
@@ -468,7 +468,7 @@ export function storeBusContract(kind: StoreKind): void {
       expect(got).toEqual([1]);
     });
 
-    test("drop what is no letter, and read on", async () => {
+    test("drop what is no envelope, and read on", async () => {
       const { got } = reading("bob");
       const junk = ["nonsense", "3", "[null,[],{}]", `[{"topic":"note"},{"answers":1}]`];
       const mail = junk.map((body, at) => ({ address: "bob", sender: "junk", seq: at + 1, body }));

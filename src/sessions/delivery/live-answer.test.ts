@@ -164,7 +164,7 @@ describe("an answer so far", () => {
 });
 
 describe("an answer that is made elsewhere", () => {
-  test("is asked for again where a letter of it is lost", async () => {
+  test("is requested again where an envelope of it is lost", async () => {
     let losing = false;
     const scene = await createHubHarness({
       carry: ({ text }, arrive) =>

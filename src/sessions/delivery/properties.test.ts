@@ -47,7 +47,7 @@ const step = fc.oneof(
 );
 const fate = fc.constantFrom("now", "now", "now", "later", "lost", "twice");
 
-test("every client is told every entry once and in order, and the answer as its runner made it, whatever becomes of letters and owners", async () => {
+test("every client gets every entry once and in order, and the answer as its runner made it, whatever becomes of envelopes and owners", async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.array(step, { minLength: 5, maxLength: 60 }),

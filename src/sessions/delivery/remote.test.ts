@@ -18,7 +18,7 @@ describe("a session that another pod owns", () => {
     await scene.close();
   });
 
-  test("is told of by one letter for all that happens at once", async () => {
+  test("is sent in one envelope for all that happens at once", async () => {
     let letters = 0;
     const scene = await createHubHarness({
       carry({ text }, arrive) {
@@ -234,7 +234,7 @@ describe("a session that another pod owns", () => {
     await scene.close();
   });
 
-  test("is read from the journal where a letter would be too large", async () => {
+  test("is read from the journal where an envelope would be too large", async () => {
     const scene = await createHubHarness();
     await scene.commit("s", { say: 1 });
     const client = joinAs(scene.hub("gateway"), "s");

@@ -116,7 +116,7 @@ describe("a courier", () => {
     expect(stored).toEqual(["a", "b", "c", "d"]);
   });
 
-  test("S4: what follows a letter that was lost waits until that was answered", async () => {
+  test("S4: what follows an envelope that was lost waits until that was answered", async () => {
     owner = "there";
     losing = 1;
     const answers = ["a", "b", "c"].map(ask);
@@ -353,7 +353,7 @@ describe("a courier", () => {
     },
   );
 
-  describe("where letters are slow", () => {
+  describe("where envelopes are slow", () => {
     const eachWayMs = 1_500;
     /** How often the owner was asked. */
     let asked: number;
@@ -421,7 +421,7 @@ describe("a courier", () => {
     expect(await next).toMatchObject({ seq: 1 });
   });
 
-  test("S10: each copy of a letter says how long it is waited for, so that few are kept", async () => {
+  test("S10: each copy of an envelope says how long it is waited for, so that few are kept", async () => {
     owner = "there";
     const startedMs = clock.monotonic();
     let toldMs = 0;

@@ -301,7 +301,7 @@ export function databaseContract(kind: StoreKind): void {
       await other.close();
     });
 
-    test("tells of letters those at whose address they are, and no one else of our own", async () => {
+    test("notifies of envelopes those at whose address they are, and no one else of our own", async () => {
       if (store.hints === false) return;
       await somebodyWaits();
       const told = { alice: 0, bob: 0, work: 0 };
@@ -327,7 +327,7 @@ export function databaseContract(kind: StoreKind): void {
       expect(told).toEqual({ ...stopped, bob: told.bob });
     });
 
-    test("tells of the letters that others have sent, to as many as there are", async () => {
+    test("notifies of the envelopes that others have sent, to as many as there are", async () => {
       if (!store.again || store.hints === false) return;
       const other = await store.again();
       let hints = 0;

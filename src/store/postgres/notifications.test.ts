@@ -62,7 +62,7 @@ describe("listening on Postgres", () => {
   });
 });
 
-describe("letters on Postgres", () => {
+describe("envelopes on Postgres", () => {
   const tell = (letters: Record<string, string>) =>
     database.write([sql`select 1`], {
       channels: Object.keys(letters),
