@@ -10,7 +10,7 @@ const echo = agent("echo", async function* ({ messages }) {
 });
 
 await using pod = await startPod({ store: "sqlite:chat.db", use: [echo] });
-const chat = await pod.sessions.create(echo, { id: "first", user: "ada" });
+const chat = await pod.sessions.create(echo, { sessionId: "first", user: "ada" });
 
 const answer = await chat.ask("hello");
 console.log(`${answer.author}: ${textOf(answer)}`);

@@ -244,7 +244,7 @@ describe("a promise that a handler leaves behind and that rejects", () => {
       yield "hello";
     });
     await using pod = await startPod({ ...quiet, store, use: [careless], log });
-    const chat = await pod.sessions.create(careless, { id: "first", user: "ada" });
+    const chat = await pod.sessions.create(careless, { sessionId: "first", user: "ada" });
     expect(textOf(await chat.ask("one"))).toBe("hello");
     await vi.waitFor(() => expect(errors).toHaveLength(1));
     expect(errors[0]).toEqual([

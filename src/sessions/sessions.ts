@@ -19,7 +19,7 @@ import type {
 
 /** Conversations with agents, for code in pods, web processes, tasks and tests. */
 export type Sessions = {
-  /** Starts a conversation. With an `id`, starting it again returns the existing one. */
+  /** Starts a conversation. With a `sessionId`, starting it again returns the existing one. */
   create(agents: AgentsNamed, options?: CreateOptions): Promise<Chat>;
   /** Opens an existing conversation. Nothing is read before it is used. */
   open(sessionId: string, options?: OpenOptions): Chat;
@@ -33,7 +33,8 @@ export type AgentsNamed = AgentNamed | readonly AgentNamed[] | null;
 export type AgentNamed = string | { readonly name: string };
 
 export type CreateOptions = {
-  id?: string;
+  /** Default: a new id. Creating it again with the same id returns the existing session. */
+  sessionId?: string;
   /** A member, and the default author of `send`. */
   user?: string;
   /** Further members. */
@@ -111,7 +112,7 @@ export type Chat = {
 export type AskOptions = Omit<SendOptions, "role"> & { signal?: AbortSignal };
 
 const defaultTenant = "default";
-const createNames = ["id", "user", "users", "metadata", "tenant"];
+const createNames = ["sessionId", "user", "users", "metadata", "tenant"];
 const sendNames = ["id", "author", "role", "to", "metadata", "tokens", "trace"];
 
 export function createSessions(service: SessionService): Sessions {
@@ -124,15 +125,15 @@ export function createSessions(service: SessionService): Sessions {
     open,
     async create(agents, options = {}) {
       checkOptions("sessions.create", options, createNames);
-      const { id, user, users = [], metadata, tenant = defaultTenant } = options;
+      const { sessionId, user, users = [], metadata, tenant = defaultTenant } = options;
       const all = user === undefined ? users : [...new Set([user, ...users])];
-      const { sessionId } = await service.create(tenant, {
+      const created = await service.create(tenant, {
         agents: namesOf(agents),
         users: all,
-        ...(id !== undefined && { sessionId: id }),
+        ...(sessionId !== undefined && { sessionId }),
         ...(metadata !== undefined && { metadata }),
       });
-      return open(sessionId, { tenant, ...(user !== undefined && { user }) });
+      return open(created.sessionId, { tenant, ...(user !== undefined && { user }) });
     },
     list: ({ tenant = defaultTenant, ...options } = {}) => service.list(tenant, options),
     inbox: (user, { tenant = defaultTenant, ...options } = {}) =>

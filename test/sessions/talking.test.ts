@@ -101,12 +101,18 @@ describe.each(stores)("sessions on $name", (store) => {
   });
 
   test("created again with the same id are the same, and another's with that id a conflict", async () => {
-    const chat = await fleet.able.sessions.create("echo", { id: `own-${store.name}`, user: "ada" });
+    const chat = await fleet.able.sessions.create("echo", {
+      sessionId: `own-${store.name}`,
+      user: "ada",
+    });
     await chat.send("here");
-    const again = await fleet.web.sessions.create("echo", { id: `own-${store.name}`, user: "ada" });
+    const again = await fleet.web.sessions.create("echo", {
+      sessionId: `own-${store.name}`,
+      user: "ada",
+    });
     expect((await again.view()).sessionId).toBe(chat.sessionId);
     await expect(
-      fleet.web.sessions.create("clerk", { id: `own-${store.name}` }),
+      fleet.web.sessions.create("clerk", { sessionId: `own-${store.name}` }),
     ).rejects.toMatchObject({ code: "conflict" });
   });
 

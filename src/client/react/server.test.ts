@@ -15,7 +15,7 @@ let server: Awaited<ReturnType<typeof startTestServer>>;
 
 beforeAll(async () => {
   server = await startTestServer({ use: [echo] });
-  await server.pod.sessions.create(["echo"], { id: "s", user: "ada" });
+  await server.pod.sessions.create(["echo"], { sessionId: "s", user: "ada" });
   await server.pod.sessions.open("s", { user: "ada" }).ask("hello");
 });
 afterAll(() => server[Symbol.asyncDispose]());

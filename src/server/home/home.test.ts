@@ -36,7 +36,7 @@ describe("/ without keys, on this machine", () => {
     const { flotilla, url } = server;
     await flotilla.enqueueMany("mail", [1, 2, 3], { delayMs: 60_000 });
     const { runId } = await flotilla.runs.start(order, null);
-    await flotilla.sessions.create(helper, { id: "first" });
+    await flotilla.sessions.create(helper, { sessionId: "first" });
     await until("a run that waits", async () => {
       const run = await flotilla.runs.get(runId);
       return run?.doing?.type === "waiting_for_signal";

@@ -163,7 +163,7 @@ export function sessionFleetOn(fleet: Fleet): SessionFleet {
     },
     client: openClient,
     async open(session, agent) {
-      await fleet.flotilla.sessions.create(agent, { id: session, users: [...users] });
+      await fleet.flotilla.sessions.create(agent, { sessionId: session, users: [...users] });
     },
     owners,
     async ownerOf(session) {
