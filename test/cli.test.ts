@@ -322,7 +322,6 @@ describe("settings", () => {
       "migrate",
       "doctor",
       "openapi",
-      "bench",
     ]) {
       expect(stdout).toMatch(new RegExp(`^  ${name}\\b`, "m"));
     }
@@ -486,16 +485,6 @@ test("payloads are never logged", async () => {
   expect(worker.output.stderr).not.toMatch(/a-secret-address|12345678/);
   const line = worker.output.stderr.split("\n").find((each) => each.includes(bad));
   expect(JSON.parse(line!)).toMatchObject({ task: bad, name: "mail", attempt: 1, token: 1 });
-});
-
-test("a checkout's benchmarks are run with the arguments given, and a package has none", async () => {
-  const args = ["bench", "no-such-benchmark", "--json"];
-  const outcome = await runIn(args, { cwd: folder, fromSource: true });
-  expect(outcome.code).not.toBe(0);
-  expect(outcome.stdout + outcome.stderr).toContain("no-such-benchmark");
-  const installed = await run(args);
-  expect(installed).toMatchObject({ code: 2, stdout: "" });
-  expect(installed.stderr).toContain("clone the repository");
 });
 
 async function urlOf(server: Running): Promise<string> {

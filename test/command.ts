@@ -2,7 +2,6 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { built } from "./built.ts";
 
-const source = fileURLToPath(new URL("../src/cli/main.ts", import.meta.url));
 const compileCache = fileURLToPath(new URL("../node_modules/.cache/command", import.meta.url));
 
 export type Outcome = { code: number | string | null; stdout: string; stderr: string };
@@ -14,8 +13,6 @@ export type CommandOptions = {
   stdin?: string | null;
   /** What the command is run by, such as `unshare`. */
   prefix?: readonly string[];
-  /** From the source, for what only a checkout can do. */
-  fromSource?: boolean;
 };
 
 export type Running = {
@@ -26,9 +23,8 @@ export type Running = {
 
 /** The `flotilla` command as a person runs it: a process of its own. */
 export function start(args: readonly string[], options: CommandOptions): Running {
-  const { cwd, env = {}, stdin = "", prefix = [], fromSource = false } = options;
-  const program = fromSource ? ["--conditions=flotilla:source", source] : [built.command];
-  const command = [...prefix, process.execPath, ...program, ...args];
+  const { cwd, env = {}, stdin = "", prefix = [] } = options;
+  const command = [...prefix, process.execPath, built.command, ...args];
   const child = spawn(command[0]!, command.slice(1), {
     cwd,
     // Most of a start is compiling the same files again.

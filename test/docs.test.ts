@@ -3,7 +3,7 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { errorCodes, FlotillaError } from "../src/base/errors.ts";
-import { exitCodeOf } from "../src/cli/exit-codes.ts";
+import { exitCodeMeanings, exitCodeOf } from "../src/cli/exit-codes.ts";
 import { statusOf } from "../src/server/errors.ts";
 import { faultOf, runByTheSuite } from "./cited.ts";
 
@@ -46,6 +46,16 @@ describe("docs/errors.md", () => {
     expect(meaning).not.toBe("");
     expect(advice).not.toBe("");
   });
+});
+
+test("every table of exit codes says what the help does", () => {
+  const pages = globSync("*.md", { cwd: join(root, "docs") });
+  const tables = pages
+    .map((page) => rowsOf(page).filter(({ length }) => length === 2))
+    .filter((rows) => rows.some(([head]) => /^exit( code)?$/.test(head!)))
+    .map((rows) => Object.fromEntries(rows.filter(([code]) => /^\d$/.test(code!))));
+  expect(tables.length).toBeGreaterThan(1);
+  for (const table of tables) expect(table).toEqual(exitCodeMeanings);
 });
 
 describe("docs/security.md", () => {

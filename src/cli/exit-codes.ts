@@ -2,8 +2,19 @@ import process from "node:process";
 import { CommanderError } from "commander";
 import { type ErrorCode, FlotillaError } from "../base/errors.ts";
 
-/** The exit codes of commands. Documented in `flotilla --help`. */
+/** The exit codes of commands. */
 export const exitCodes = { ok: 0, error: 1, usage: 2, store: 3, refused: 4 } as const;
+
+/** For `flotilla --help`. docs/errors.md and docs/operations.md use the same words. */
+export const exitCodeMeanings: Readonly<Record<number, string>> = {
+  [exitCodes.ok]: "success",
+  [exitCodes.error]: "failure",
+  [exitCodes.usage]: "wrong usage: an unknown command or option, or an invalid value",
+  [exitCodes.store]: "the store is missing, damaged, read-only, full, busy or of another release",
+  [exitCodes.refused]:
+    "there is no such task, run or session, its state doesn't allow that, or the port is taken",
+};
+
 const usage: readonly ErrorCode[] = ["invalid_option", "invalid_schedule", "unsupported"];
 
 /** The exit code for what a command threw. */

@@ -3,7 +3,6 @@ import { styleText } from "node:util";
 import { Command } from "commander";
 import { version } from "../runtime/version.ts";
 import { agentsCommand } from "./commands/agents.ts";
-import { benchCommand } from "./commands/bench.ts";
 import { chatCommand } from "./commands/chat.ts";
 import { dlqCommand } from "./commands/dlq.ts";
 import { doctorCommand } from "./commands/doctor.ts";
@@ -21,6 +20,7 @@ import { sessionsCommand } from "./commands/sessions.ts";
 import { statsCommand } from "./commands/stats.ts";
 import { tasksCommand } from "./commands/tasks.ts";
 import { throttlesCommand } from "./commands/throttles.ts";
+import { exitCodeMeanings } from "./exit-codes.ts";
 
 const after = `
 Examples:
@@ -35,11 +35,9 @@ Every setting is taken from its flag, then from the environment, then from the c
 from its default. Where there is output, --json makes it JSON.
 
 Exit codes:
-  0  success
-  1  failure
-  2  wrong usage: an unknown command or option, or an invalid value
-  3  the store is missing, damaged, read-only, full, busy or of another release
-  4  there is no such task, run or session, its state doesn't allow that, or the port is taken
+${Object.entries(exitCodeMeanings)
+  .map(([code, meaning]) => `  ${code}  ${meaning}`)
+  .join("\n")}
 `;
 
 /** The whole command line. Parsing it runs the command. */
@@ -79,7 +77,6 @@ export function createProgram(): Command {
     migrateCommand,
     doctorCommand,
     openApiCommand,
-    benchCommand,
   ];
   for (const make of commands) make(program);
   return program;
