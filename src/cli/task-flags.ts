@@ -4,67 +4,73 @@ import { yearMs } from "../base/durations.ts";
 import { FlotillaError, messageOf } from "../base/errors.ts";
 import { defaultMaxBytes } from "../base/json.ts";
 import { asTime } from "../base/time.ts";
+import {
+  type NewTaskOptions,
+  type TaskOption,
+  type TaskOptionName,
+  taskOptionNames,
+  taskOptions,
+} from "../protocol/task-options.ts";
 import { number } from "./flags.ts";
 
-/** Flags of commands that store a task, or a run of a flow. */
-export type NewTaskFlags = {
-  priority?: number;
-  delayMs?: number;
-  runAt?: number;
-  key?: string;
-  uniqueWhile?: "kept" | "unfinished";
-  uniqueForMs?: number;
-  after?: string[];
-  afterFailed?: "fail" | "run";
-  tenant?: string;
-  concurrencyKey?: string;
-};
+/** The options of a new task that flags give. */
+export type NewTaskFlags = Omit<NewTaskOptions<number>, "after"> & { after?: string[] };
 
 export type WaitFlags = { wait?: true; timeoutMs?: number };
 
 // JSON may escape text to several times its size; the payload's own limit is checked later.
 const stdinLimitBytes = defaultMaxBytes * 256;
 
-/** Adds the flags of a new task or run. */
-export function withNewTask(command: Command, what: "task" | "run"): Command {
-  return command
-    .addOption(
-      new Option("--priority <number>", "higher runs first, −100 to 100").argParser(
-        number("--priority", { min: -100, max: 100 }),
-      ),
-    )
-    .addOption(
-      new Option("--delay-ms <ms>", "the delay before it may run").argParser(
-        number("--delay-ms", { min: 0, max: yearMs }),
-      ),
-    )
-    .addOption(
-      new Option("--run-at <time>", "when it may run, such as 2026-01-31T08:00:00Z").argParser(
-        time,
-      ),
-    )
-    .option("--key <key>", `a unique name: the same key returns the same ${what}`)
-    .addOption(
-      new Option("--unique-while <state>", `how long a ${what} holds its key`).choices([
-        "kept",
-        "unfinished",
-      ]),
-    )
-    .addOption(
-      new Option(
-        "--unique-for-ms <ms>",
-        `the key is free again this long after its ${what} was created`,
-      ).argParser(number("--unique-for-ms", { min: 1, max: yearMs })),
-    )
-    .option("--after <ids...>", "tasks or runs that must have completed before it runs")
-    .addOption(
-      new Option("--after-failed <what>", "what to do if one of them fails").choices([
-        "fail",
-        "run",
-      ]),
-    )
-    .option("--tenant <tenant>", `the tenant of the ${what}`)
-    .option("--concurrency-key <key>", "the key that its concurrency limit counts by");
+/** Adds a flag for each option of a new task or run, or for those named. */
+export function withTaskOptions(
+  command: Command,
+  what: "task" | "run",
+  names: readonly TaskOptionName[] = taskOptionNames,
+): Command {
+  for (const name of names) {
+    // The transitions of a flow have their own attempts.
+    if (what === "task" || name !== "attempts") command.addOption(flagOf(name, what));
+  }
+  return command;
+}
+
+function flagOf(name: TaskOptionName, what: "task" | "run"): Option {
+  const option: TaskOption<string> = taskOptions[name];
+  const flag = flagName(name);
+  const make = (value: string) => new Option(`${flag} <${value}>`, helpOf(option, what));
+  switch (option.type) {
+    case "number":
+      return make(name.endsWith("Ms") ? "ms" : "number").argParser(number(flag, option));
+    case "text":
+      return make(flag.split("-").at(-1)!);
+    case "choice":
+      // A run can't replace another.
+      return make("choice").choices(
+        option.choices.filter((each) => what === "task" || each !== "replace"),
+      );
+    case "time":
+      return make("time").argParser(time);
+    case "ids":
+      return make("ids...");
+  }
+}
+
+function flagName(name: string): string {
+  return `--${name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+}
+
+/** The description of an option in the words of the help, with its range and its default. */
+function helpOf(option: TaskOption, what: "task" | "run"): string {
+  const [, text, byDefault] = /^(.+?)(?:\. Default `?(.+?)`?)?\.$/.exec(option.description)!;
+  const notes = [
+    ...(option.type === "number" && option.max < yearMs ? [`${option.min} to ${option.max}`] : []),
+    ...(byDefault === undefined ? [] : [`default: ${byDefault}`]),
+  ];
+  const help = text!
+    .replaceAll(/`(\w+)`/g, (_, name: string) => flagName(name))
+    .replaceAll(/\btask\b/g, what);
+  const ending = notes.length === 0 ? "" : ` (${notes.join(", ")})`;
+  return help.slice(0, 1).toLowerCase() + help.slice(1) + ending;
 }
 
 export function withWait(command: Command): Command {

@@ -1,5 +1,6 @@
 import type { Json } from "../base/json.ts";
 import type { Entry, SessionState, SessionView } from "../protocol/message.ts";
+import type { NewTaskOptions } from "../protocol/task-options.ts";
 import type { Http } from "./http.ts";
 import type { AgentView, RunView, TaskView } from "./views.ts";
 import type { WatchFactory, Watched } from "./watch.ts";
@@ -117,22 +118,8 @@ export type TaskCalls = {
   watch(taskId: string): Watched<TaskView>;
 };
 
-/** As the server's own; see docs/tasks-reference.md. */
-export type EnqueueOptions = {
-  priority?: number;
-  delayMs?: number;
-  runAt?: number | string;
-  attempts?: number;
-  tenant?: string;
-  concurrencyKey?: string;
-  /** Names the task, so that it isn't stored twice. */
-  key?: string;
-  onDuplicate?: "existing" | "reject" | "replace";
-  uniqueWhile?: "kept" | "unfinished";
-  uniqueForMs?: number;
-  after?: readonly string[];
-  afterFailed?: "fail" | "run";
-};
+/** As in code, but times are numbers or text, and dependencies are ids. See docs/tasks-reference.md. */
+export type EnqueueOptions = NewTaskOptions;
 
 export type Enqueued = {
   readonly taskId: string;

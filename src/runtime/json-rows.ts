@@ -1,7 +1,8 @@
 import { FlotillaError } from "../base/errors.ts";
 import { checkOptions } from "../base/options.ts";
 import { asTime } from "../base/time.ts";
-import { type EnqueueOptions, enqueueOptionNames } from "../tasks/enqueue/options.ts";
+import { taskOptionNames } from "../protocol/task-options.ts";
+import type { EnqueueOptions } from "../tasks/enqueue/options.ts";
 
 /** A task as JSON: in the body of a request, or in a line of a file. */
 export type JsonRow = {
@@ -12,8 +13,6 @@ export type JsonRow = {
 
 export type JsonRowOptions = Omit<EnqueueOptions, "tx" | "trace">;
 
-const optionNames = enqueueOptionNames.filter((name) => name !== "tx" && name !== "trace");
-
 /** Parses a row. The values of its options are checked when the task is enqueued. */
 export function parseRow(what: string, value: unknown, defaults: Partial<JsonRow> = {}): JsonRow {
   const row = asObject(what, value);
@@ -23,7 +22,7 @@ export function parseRow(what: string, value: unknown, defaults: Partial<JsonRow
     throw new FlotillaError("invalid_input", `${what} needs \`name\`, the name of a task`);
   }
   const ownOptions = asObject("options", options);
-  checkOptions("options", ownOptions, optionNames);
+  checkOptions("options", ownOptions, taskOptionNames);
   for (const [option, each] of Object.entries(ownOptions)) {
     if (each === null) throw new FlotillaError("invalid_option", `${option} must not be null`);
   }

@@ -1,6 +1,7 @@
 import { FlotillaError } from "../base/errors.ts";
 import type { Json } from "../base/json.ts";
 import { checkNumber } from "../base/options.ts";
+import { taskOptions } from "../protocol/task-options.ts";
 import type { Row } from "../store/database.ts";
 import type { NewTask } from "../tasks/sql/enqueue.ts";
 import type { Missed } from "./plan.ts";
@@ -77,8 +78,8 @@ export function taskOf(row: Row): (taskId: string, time?: Timed) => NewTask {
   mustParse("payload", payload);
   const options = mustParse("options", row["options"]) as TaskOptions;
   const { priority = 0, attempts, tenant = "default", group = null } = options ?? {};
-  checkNumber("options.priority", priority, { min: -100, max: 100 });
-  if (attempts !== undefined) checkNumber("options.attempts", attempts, { min: 1, max: 1_000 });
+  checkNumber("options.priority", priority, taskOptions.priority);
+  if (attempts !== undefined) checkNumber("options.attempts", attempts, taskOptions.attempts);
   if (typeof tenant !== "string" || (group !== null && typeof group !== "string")) {
     throw new FlotillaError("invalid_schedule", "options: tenant and group must be text");
   }

@@ -8,7 +8,8 @@ import { systemClock } from "../base/clock.ts";
 import { abort, type ErrorCode, errorCodes } from "../base/errors.ts";
 import { silentLogger } from "../base/log.ts";
 import { until } from "../base/contract/movable-clock.ts";
-import { enqueueOptionNames, prepareTask } from "../tasks/enqueue/options.ts";
+import { taskOptionNames } from "../protocol/task-options.ts";
+import { prepareTask } from "../tasks/enqueue/options.ts";
 import { flow } from "../flows/flow.ts";
 import { unrecoverable } from "../flows/decide/thrown.ts";
 import { task } from "../tasks/task.ts";
@@ -146,8 +147,7 @@ describe("the options of a task", () => {
   const { properties } = document.components.schemas["EnqueueOptions"]!;
 
   test("are those that there are, without what only programs can give", () => {
-    const known = enqueueOptionNames.filter((name) => name !== "tx" && name !== "trace");
-    expect(Object.keys(properties!).toSorted()).toEqual(known.toSorted());
+    expect(Object.keys(properties!)).toEqual(taskOptionNames);
   });
 
   test.each(Object.entries(properties!).flatMap(([name, schema]) => edgesOf(name, schema)))(

@@ -1,5 +1,6 @@
 import { FlotillaError } from "../base/errors.ts";
 import { checkChoice } from "../base/options.ts";
+import { type NewTaskOptions, taskOptions } from "../protocol/task-options.ts";
 import type { Database, Row } from "../store/database.ts";
 import type { Statement } from "../store/sql.ts";
 import { type Task, toTask } from "./rows.ts";
@@ -14,28 +15,18 @@ import {
   dependenciesOf,
 } from "./sql/dependencies.ts";
 
-export type DependencyOptions = {
-  /** Tasks that must have ended before this one runs, by id or as returned by `enqueue`. */
-  after?: readonly DependencyRef[];
-  /** If one of them fails or is cancelled, this task fails too, or runs anyway. Default `fail`. */
-  afterFailed?: "fail" | "run";
-};
-
 export type DependencyRef = string | { readonly taskId: string };
 
-export const dependencyOptionNames = ["after", "afterFailed"] as const;
-
-const maxDependencies = 1_000;
 // More would make one transaction too long, and its text too large.
 const maxDependenciesPerCall = 100_000;
 const maxIdChars = 500;
 
 /** Checks the dependencies of a new task. */
 export function checkDependencies(
-  options: DependencyOptions & { onDuplicate?: string },
+  options: Pick<NewTaskOptions<unknown, DependencyRef>, "after" | "afterFailed" | "onDuplicate">,
 ): Pick<NewTask, "after" | "waits"> {
   const { after, afterFailed = "fail" } = options;
-  checkChoice("afterFailed", afterFailed, ["fail", "run"]);
+  checkChoice("afterFailed", afterFailed, taskOptions.afterFailed.choices);
   if (after === undefined) {
     if (options.afterFailed === undefined) return {};
     throw new FlotillaError(
@@ -43,10 +34,10 @@ export function checkDependencies(
       "afterFailed needs `after`: give the tasks to wait for",
     );
   }
-  if (!Array.isArray(after) || after.length > maxDependencies) {
+  if (!Array.isArray(after) || after.length > taskOptions.after.max) {
     throw new FlotillaError(
       "invalid_option",
-      `after must be a list of at most ${maxDependencies} tasks: ids, or what enqueue returned`,
+      `after must be a list of at most ${taskOptions.after.max} tasks: ids, or what enqueue returned`,
     );
   }
   if (options.onDuplicate === "replace") {

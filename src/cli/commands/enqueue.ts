@@ -1,12 +1,12 @@
 import process from "node:process";
-import { type Command, Option } from "commander";
+import type { Command } from "commander";
 import { FlotillaError } from "../../base/errors.ts";
 import { nearest } from "../../base/options.ts";
 import type { TaskContract } from "../../tasks/task.ts";
 import type { Workable } from "../../runtime/handlers.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import { onStore } from "../connect.ts";
-import { number, type StoreFlags, withJson, withStore } from "../flags.ts";
+import { type StoreFlags, withJson, withStore } from "../flags.ts";
 import { print, printJson } from "../output.ts";
 import { loadHandlers } from "../settings.ts";
 import { warnNoWorker } from "../blocked-by.ts";
@@ -15,18 +15,11 @@ import {
   parseInput,
   traceOfCaller,
   type WaitFlags,
-  withNewTask,
+  withTaskOptions,
   withWait,
 } from "../task-flags.ts";
 
-type Flags = StoreFlags &
-  NewTaskFlags &
-  WaitFlags & {
-    json?: true;
-    onDuplicate?: "existing" | "reject" | "replace";
-    file?: string;
-    attempts?: number;
-  };
+type Flags = StoreFlags & NewTaskFlags & WaitFlags & { json?: true; file?: string };
 
 export function enqueueCommand(program: Command): void {
   const command = withJson(
@@ -37,19 +30,7 @@ export function enqueueCommand(program: Command): void {
     "--file <file>",
     "store the rows of a file, one JSON object per line; - is standard input",
   );
-  withWait(withNewTask(command, "task"))
-    .addOption(
-      new Option("--on-duplicate <what>", "what to do where the key is taken").choices([
-        "existing",
-        "reject",
-        "replace",
-      ]),
-    )
-    .addOption(
-      new Option("--attempts <number>", "how often it is tried").argParser(
-        number("--attempts", { min: 1, max: 1_000 }),
-      ),
-    )
+  withWait(withTaskOptions(command, "task"))
     .addHelpText(
       "after",
       `

@@ -25,7 +25,7 @@ import {
   parseInput,
   traceOfCaller,
   type WaitFlags,
-  withNewTask,
+  withTaskOptions,
   withWait,
 } from "../task-flags.ts";
 import { doingText, paintRunStatus, printRun } from "./runs-show.ts";
@@ -64,14 +64,8 @@ They read the database alone, and work while no pod runs.`,
   withPage(listing, 20).action(list);
   listsByDefault(runs, listing);
   command("show <id>", "show one run: its transition, its state and its history").action(printRun);
-  withWait(withNewTask(command("start <flow> [json]", "start a run of a flow"), "run"))
-    .addOption(
-      new Option("--on-duplicate <what>", "what to do where the key is taken").choices([
-        "existing",
-        "reject",
-      ]),
-    )
-    .action(start);
+  const starting = command("start <flow> [json]", "start a run of a flow");
+  withWait(withTaskOptions(starting, "run")).action(start);
   command("cancel <id>", "cancel a run; its finalizers still run").action(cancel);
   command("signal <id> <name> [json]", "send a signal to a run")
     .option("--id <id>", "sending the same id again does nothing")
@@ -148,7 +142,7 @@ async function resume(runId: string, { as, ...flags }: Flags & { as?: number }):
 }
 
 type StartFlags = StoreFlags &
-  NewTaskFlags &
+  Omit<NewTaskFlags, "attempts" | "onDuplicate"> &
   WaitFlags & { json?: true; onDuplicate?: "existing" | "reject" };
 
 /** Starts a run. With a config its input is validated here, and its queue's limit applies. */

@@ -15,19 +15,17 @@ import {
 } from "../flags.ts";
 import { columns, oneLine, paint, print, printJson } from "../output.ts";
 import { loadHandlers } from "../settings.ts";
+import { type NewTaskFlags, withTaskOptions } from "../task-flags.ts";
 
 type Flags = StoreFlags & { json?: true };
 type ListFlags = Flags & { cursor?: string; limit: number };
-type AddFlags = Flags & {
-  pattern?: string;
-  zone?: string;
-  everyMs?: number;
-  missed?: "skip" | "once" | "all";
-  priority?: number;
-  attempts?: number;
-  tenant?: string;
-  concurrencyKey?: string;
-};
+type AddFlags = Flags &
+  Pick<NewTaskFlags, "priority" | "attempts" | "tenant" | "concurrencyKey"> & {
+    pattern?: string;
+    zone?: string;
+    everyMs?: number;
+    missed?: "skip" | "once" | "all";
+  };
 
 const stateStyles = { active: "green", paused: "yellow", ended: "gray", broken: "red" } as const;
 
@@ -51,7 +49,7 @@ Examples:
   withPage(listing, 100).action(list);
   listsByDefault(schedules, listing);
   command("show <id>", "show one schedule and its next times").action(show);
-  command("add <id> <name> [json]", "create or replace a schedule")
+  const adding = command("add <id> <name> [json]", "create or replace a schedule")
     .option("--pattern <cron>", "when, as cron: minute, hour, day of month, month, day of week")
     .option("--zone <zone>", "the time zone of the pattern, as in Europe/Berlin (default: UTC)")
     .addOption(
@@ -63,20 +61,8 @@ Examples:
       new Option("--missed <policy>", "what to do for missed times (default: once)").choices(
         missedPolicies,
       ),
-    )
-    .addOption(
-      new Option("--priority <number>", "of its tasks, −100 to 100").argParser(
-        number("--priority", { min: -100, max: 100 }),
-      ),
-    )
-    .addOption(
-      new Option("--attempts <number>", "how often its tasks are tried").argParser(
-        number("--attempts", { min: 1, max: 1_000 }),
-      ),
-    )
-    .option("--tenant <tenant>", "the tenant of its tasks")
-    .option("--concurrency-key <key>", "the key that the concurrency limit of its tasks counts by")
-    .action(add);
+    );
+  withTaskOptions(adding, "task", ["priority", "attempts", "tenant", "concurrencyKey"]).action(add);
   command("remove <id>", "remove a schedule; its tasks stay").action(remove);
   command("pause <id>", "pause a schedule until it is resumed").action(pause);
   command("resume <id>", "resume a schedule, from its next time after now").action(resume);

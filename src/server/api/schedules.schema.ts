@@ -1,13 +1,14 @@
 import { z } from "zod";
 import { yearMs } from "../../base/durations.ts";
-import { json, named, next, paging, described, shortText, spec, taskName, time } from "./schema.ts";
+import { json, named, next, paging, described, spec, taskName, time } from "./schema.ts";
+import { optionSchema } from "./tasks.schema.ts";
 
 const missed = z.enum(["once", "skip", "all"]);
 
 const taskOptions = {
-  priority: z.int().min(-100).max(100).optional(),
-  attempts: z.int().min(1).max(1_000).optional(),
-  tenant: shortText().optional(),
+  priority: optionSchema("priority").optional(),
+  attempts: optionSchema("attempts").optional(),
+  tenant: optionSchema("tenant").optional(),
 };
 
 const schedule = named(

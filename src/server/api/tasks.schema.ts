@@ -1,6 +1,11 @@
 import { z } from "zod";
-import { yearMs } from "../../base/durations.ts";
 import { errorCodes } from "../../base/errors.ts";
+import {
+  type TaskOption,
+  type TaskOptionName,
+  taskOptionNames,
+  taskOptions,
+} from "../../protocol/task-options.ts";
 import {
   eventPaging,
   json,
@@ -131,47 +136,50 @@ const runAt = z.union(
   "must be a time such as 2026-01-31T08:00:00Z, or milliseconds since 1970",
 );
 
-export const enqueueOptions = named(
-  "EnqueueOptions",
-  z.strictObject({
-    priority: described(z.int().min(-100).max(100), "Higher runs first. Default 0.").optional(),
-    delayMs: described(
-      z.int().min(0).max(yearMs),
-      "The delay before it may run. Default 0.",
-    ).optional(),
-    runAt: described(
-      runAt,
-      "When it may run: milliseconds since 1970, or RFC 3339. Not with `delayMs`.",
-    ).optional(),
-    attempts: described(z.int().min(1).max(1_000), "How often it is tried.").optional(),
-    tenant: described(shortText(), "Whose task it is. Default `default`.").optional(),
-    concurrencyKey: described(
-      shortText(),
-      "The key that its concurrency limit counts by.",
-    ).optional(),
-    key: described(shortText(), "Names the task, so that it isn't stored twice.").optional(),
-    onDuplicate: described(
-      z.enum(["existing", "reject", "replace"]),
-      "What to do where the key is taken. Default `existing`.",
-    ).optional(),
-    uniqueWhile: described(
-      z.enum(["kept", "unfinished"]),
-      "How long a task holds its key. Default `kept`.",
-    ).optional(),
-    uniqueForMs: described(
-      z.int().min(1).max(yearMs),
-      "The key is free again this long after its task was created.",
-    ).optional(),
-    after: described(
-      z.array(shortText()).max(1_000),
-      "Tasks that must have ended before this one runs.",
-    ).optional(),
-    afterFailed: described(
-      z.enum(["fail", "run"]),
-      "What to do where one of them fails. Default `fail`.",
-    ).optional(),
+type OptionSchema<Option> = Option extends { type: "number" }
+  ? z.ZodInt
+  : Option extends { type: "text" }
+    ? z.ZodString
+    : Option extends { type: "choice"; choices: readonly (infer Choice extends string)[] }
+      ? z.ZodEnum<{ [Each in Choice]: Each }>
+      : Option extends { type: "ids" }
+        ? z.ZodArray<z.ZodString>
+        : typeof runAt;
+
+type OptionsShape = {
+  readonly [Name in TaskOptionName]: z.ZodOptional<OptionSchema<(typeof taskOptions)[Name]>>;
+};
+
+/** The schema of one option of a task, as the table of all options declares it. */
+export function optionSchema<Name extends TaskOptionName>(
+  name: Name,
+): OptionSchema<(typeof taskOptions)[Name]> {
+  const option: TaskOption<string> = taskOptions[name];
+  const schema = () => {
+    switch (option.type) {
+      case "number":
+        return z.int().min(option.min).max(option.max);
+      case "text":
+        return z.string().min(1).max(option.maxChars);
+      case "choice":
+        return z.enum(option.choices);
+      case "time":
+        return runAt;
+      case "ids":
+        return z.array(shortText()).max(option.max);
+    }
+  };
+  return schema() as OptionSchema<(typeof taskOptions)[Name]>;
+}
+
+const optionShape = Object.fromEntries(
+  taskOptionNames.map((name) => {
+    const { description } = taskOptions[name];
+    return [name, described<z.ZodType>(optionSchema(name), description).optional()];
   }),
-);
+) as OptionsShape;
+
+export const enqueueOptions = named("EnqueueOptions", z.strictObject(optionShape));
 
 export const newTask = named(
   "NewTask",

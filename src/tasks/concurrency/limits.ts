@@ -2,6 +2,7 @@ import type { Clock } from "../../base/clock.ts";
 import { FlotillaError, messageOf } from "../../base/errors.ts";
 import { checkNumber, checkOptions, checkText } from "../../base/options.ts";
 import type { Random } from "../../base/random.ts";
+import { maxKeyChars } from "../../protocol/task-options.ts";
 import type { Database, Row } from "../../store/database.ts";
 import { writeUntilKnown, untilKnown } from "../../store/retry.ts";
 import { lockLimits, unblockUnchecked, unblock } from "../sql/concurrency.ts";
@@ -83,7 +84,6 @@ const scopePattern =
 
 // A claim counts running tasks, so a limit that is never reached would only cost.
 export const limitRange = { min: 1, max: 10_000 } as const;
-const maxKeyChars = 500;
 
 /** Creates the operations on concurrency limits. */
 export function createLimits(parts: {

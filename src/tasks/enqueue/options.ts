@@ -1,68 +1,32 @@
-import { yearMs } from "../../base/durations.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Ids } from "../../base/ids.ts";
 import { encodeJson } from "../../base/json.ts";
 import { checkChoice, checkNumber, checkOptions, checkText } from "../../base/options.ts";
 import { check } from "../../base/schema.ts";
 import type { TraceHeaders } from "../../base/trace-context.ts";
+import { type NewTaskOptions, taskOptionNames, taskOptions } from "../../protocol/task-options.ts";
 import { concurrencyScopeOf } from "../concurrency/limits.ts";
-import {
-  checkDependencies,
-  dependencyOptionNames,
-  type DependencyOptions,
-} from "../dependencies.ts";
+import { checkDependencies, type DependencyRef } from "../dependencies.ts";
 import type { KeyPolicy, NewTask } from "../sql/enqueue.ts";
 import { checkTaskName, type TaskContract } from "../task.ts";
 
-/** What to do if another task holds the key. */
-export type OnDuplicate = "existing" | "reject" | "replace";
-
-export type KeyOptions = {
+export type EnqueueOptions = NewTaskOptions<Date | number, DependencyRef> & {
   /**
-   * Identifies the task: enqueueing it again while the first is kept returns the first, unless one
-   * of the options below changes that. At most 500 characters.
+   * A connection of the caller to the same database: the task exists once its transaction
+   * commits.
    */
-  key?: string;
-  /**
-   * If the key is taken: return the `existing` task, `reject` with `duplicate_key`, or `replace`
-   * the payload and options of the existing one if no pod runs it. Default `existing`.
-   */
-  onDuplicate?: OnDuplicate;
-  /**
-   * Whether a task holds its key as long as it is `kept`, or only while `unfinished`. Default
-   * `kept`.
-   */
-  uniqueWhile?: "kept" | "unfinished";
-  /** The key is free again this long after its task was created. Default: no such limit. */
-  uniqueForMs?: number;
+  tx?: unknown;
+  /** The W3C trace context that the task belongs to, used if no OpenTelemetry span is active. */
+  trace?: TraceHeaders;
 };
 
-export type EnqueueOptions = KeyOptions &
-  DependencyOptions & {
-    /** Higher runs first, −100 to 100. Default 0. */
-    priority?: number;
-    /** How long before it may run. Default 0. */
-    delayMs?: number;
-    /** When it may run, as a date or in milliseconds since 1970. A time in the past means now. */
-    runAt?: Date | number;
-    /** How many attempts it gets. Default: the handler's `attempts`. */
-    attempts?: number;
-    /** The tenant that the task belongs to, if one store serves several. Default `default`. */
-    tenant?: string;
-    /**
-     * Tasks with the same name and concurrency key share a limit in the whole fleet: the contract's
-     * `concurrency`, or one set with `limits`, else one at a time. Default: the contract derives
-     * the key from the input.
-     */
-    concurrencyKey?: string;
-    /**
-     * A connection of the caller to the same database: the task exists once its transaction
-     * commits.
-     */
-    tx?: unknown;
-    /** The W3C trace context that the task belongs to, used if no OpenTelemetry span is active. */
-    trace?: TraceHeaders;
-  };
+/** What to do if another task holds the key. */
+export type OnDuplicate = NonNullable<NewTaskOptions["onDuplicate"]>;
+
+export type KeyOptions = Pick<
+  NewTaskOptions,
+  "key" | "onDuplicate" | "uniqueWhile" | "uniqueForMs"
+>;
 
 /**
  * Like the options of one task, but the key is derived from each input, because one key for all
@@ -84,22 +48,7 @@ export type Enqueued = {
   readonly replaced?: boolean;
 };
 
-const keyOptionNames = ["key", "onDuplicate", "uniqueWhile", "uniqueForMs"] as const;
-
-export const enqueueOptionNames = [
-  "priority",
-  "delayMs",
-  "runAt",
-  ...keyOptionNames,
-  ...dependencyOptionNames,
-  "attempts",
-  "tenant",
-  "concurrencyKey",
-  "tx",
-  "trace",
-] as const;
-
-const maxKeyChars = 500;
+export const enqueueOptionNames = [...taskOptionNames, "tx", "trace"] as const;
 
 // Later dates are a mistake, such as microseconds passed as milliseconds.
 const maxRunAtMs = Date.UTC(9999, 11, 31);
@@ -120,14 +69,14 @@ export function prepareTask(
   checkTaskName(name);
   checkOptions(`enqueue "${name}"`, options, enqueueOptionNames);
   const { priority = 0, delayMs = 0, key = null, attempts = null, tenant = "default" } = options;
-  checkNumber("priority", priority, { min: -100, max: 100 });
-  checkNumber("delayMs", delayMs, { min: 0, max: yearMs });
+  checkNumber("priority", priority, taskOptions.priority);
+  checkNumber("delayMs", delayMs, taskOptions.delayMs);
   const runAtMs = runAtOf(options);
   const policy = keyPolicyOf(options);
   const dependencies = checkDependencies(options);
-  if (attempts !== null) checkNumber("attempts", attempts, { min: 1, max: 1_000 });
-  if (key !== null) checkText("key", key, { max: maxKeyChars });
-  checkText("tenant", tenant, { max: maxKeyChars });
+  if (attempts !== null) checkNumber("attempts", attempts, taskOptions.attempts);
+  if (key !== null) checkText("key", key, { max: taskOptions.key.maxChars });
+  checkText("tenant", tenant, { max: taskOptions.tenant.maxChars });
   // The schema's input form is stored; the handler's side parses it to the output form.
   const payload = encodeJson(`the payload of "${name}"`, input, { maxBytes: maxPayloadBytes });
   const { concurrencyKey } = options;
@@ -242,11 +191,14 @@ export function keyId({ tenant, name, key }: Pick<NewTask, "tenant" | "name" | "
  */
 function keyPolicyOf(options: KeyOptions): KeyPolicy | undefined {
   const { key, onDuplicate = "existing", uniqueWhile = "kept", uniqueForMs } = options;
-  checkChoice("onDuplicate", onDuplicate, ["existing", "reject", "replace"]);
-  checkChoice("uniqueWhile", uniqueWhile, ["kept", "unfinished"]);
-  if (uniqueForMs !== undefined) checkNumber("uniqueForMs", uniqueForMs, { min: 1, max: yearMs });
+  checkChoice("onDuplicate", onDuplicate, taskOptions.onDuplicate.choices);
+  checkChoice("uniqueWhile", uniqueWhile, taskOptions.uniqueWhile.choices);
+  if (uniqueForMs !== undefined) {
+    checkNumber("uniqueForMs", uniqueForMs, taskOptions.uniqueForMs);
+  }
   if (key === undefined) {
-    const unused = keyOptionNames.find((name) => name !== "key" && options[name] !== undefined);
+    const needKey = ["onDuplicate", "uniqueWhile", "uniqueForMs"] as const;
+    const unused = needKey.find((name) => options[name] !== undefined);
     if (unused === undefined) return undefined;
     throw new FlotillaError("invalid_option", `${unused} needs a key: give \`key\` too`);
   }
