@@ -9,10 +9,17 @@ import { run as runIn, type Running, start } from "./command.ts";
 const key = "a-key-of-16-chars-or-more";
 const secret = "a secret of thirty-two characters or more";
 const config = `
-  import { agent, defineConfig } from ${JSON.stringify(built.index)};
+  import { abort, agent, defineConfig, flow, task } from ${JSON.stringify(built.index)};
   const echo = agent("echo", ({ messages }) => "You said " + messages.at(-1).parts[0].text);
+  const mail = task("mail", {}, async ({ input }) => "to " + input.to);
+  const doomed = task("doomed", {}, async () => { throw abort("no such address"); });
+  const order = flow("order", { version: 1 })
+    .to("reserve", () => ({ reserved: true }))
+    .signal("approved", {})
+    .to("ship", () => {})
+    .end();
   export default defineConfig({
-    use: [echo],
+    use: [echo, mail, doomed, order],
     server: { apiKeys: ["${key}"], tokens: { secret: "${secret}" } },
   });`;
 
@@ -47,7 +54,7 @@ const both = async (...args: string[]) => {
   // How long ago something was goes on between the two.
   const still = ({ stdout, ...rest }: typeof near) => ({
     ...rest,
-    stdout: stdout.replaceAll(/\d+[smh] +/g, ""),
+    stdout: stdout.replaceAll(/\b\d+[smh]\b */g, ""),
   });
   expect(still(far)).toEqual(still(near));
   return far;
@@ -122,7 +129,7 @@ describe("sessions through a server", () => {
     const unset = await runIn(["sessions"], { cwd: folder, env: { FLOTILLA_URL: "" } });
     expect(unset).toMatchObject({ code: 0, stderr: "" });
     const away = await asked([]);
-    expect(away).toMatchObject({ code: 1, stderr: expect.stringContaining("can't be reached") });
+    expect(away).toMatchObject({ code: 1, stderr: expect.stringContaining("no answer from") });
     const wrong = await runIn(["sessions", "--url", "localhost:8080"], { cwd: folder });
     expect(wrong).toMatchObject({ code: 2, stderr: expect.stringContaining("--url must be") });
     const path = ["agents", "--url", `${url}/wrong`];
@@ -160,5 +167,125 @@ describe("agents through a server", () => {
     const near = JSON.stringify({ url: "http://127.0.0.1:3000" });
     expect((await both("agents", "set", "near", near)).code).toBe(2);
     expect((await onServer("agents", "set", "near", near, "--private")).code).toBe(2);
+  });
+});
+
+describe("tasks through a server", () => {
+  const enqueue = async (...args: string[]) => {
+    const { stdout, stderr, code } = await onServer("enqueue", ...args, "--json");
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    return JSON.parse(stdout) as { taskId: string; created: boolean; result?: unknown };
+  };
+
+  test("are stored, waited for, listed, shown, cancelled and started over", async () => {
+    const done = await enqueue("mail", `{"to":"ada"}`, "--key", "k", "--wait");
+    expect(done).toMatchObject({ created: true, result: "to ada" });
+    expect((await enqueue("mail", `{"to":"eve"}`, "--key", "k")).taskId).toBe(done.taskId);
+    expect((await both("tasks", "list", "--name", "mail")).stdout).toContain(done.taskId);
+    await both("tasks", "--json", "--status", "completed", "--limit", "1");
+    await both("tasks", "show", done.taskId);
+    await both("tasks", "show", done.taskId, "--json");
+    expect(await both("tasks", "show", "none")).toMatchObject({ code: 4 });
+    expect(await both("tasks", "cancel", done.taskId)).toMatchObject({ code: 4 });
+    const late = await enqueue("mail", `{"to":"bob"}`, "--delay-ms", "600000");
+    expect((await onServer("tasks", "cancel", late.taskId)).stdout).toContain("is cancelled");
+    expect((await onServer("tasks", "retry", late.taskId)).stdout).toContain("starts over");
+    const pruned = await onServer("tasks", "prune", "--older-than", "1", "--yes");
+    expect(pruned).toMatchObject({ code: 2, stderr: expect.stringContaining("needs --store") });
+  });
+
+  test("of a file are stored each on its own", async () => {
+    const rows = [
+      { name: "mail", input: { to: "ada" }, options: { key: "row" } },
+      { name: "mail", input: { to: "ada" }, options: { key: "row" } },
+      { name: "mail", options: { priority: 1_000 } },
+      { name: "unknown" },
+    ];
+    const stdin = `${rows.map((row) => JSON.stringify(row)).join("\n")}\nnot json\n`;
+    const sent = await through(key, ["enqueue", "--file", "-"], stdin);
+    expect(sent).toMatchObject({ code: 1 });
+    expect(sent.stdout).toBe("5 rows: 2 created, 1 existed, 2 rejected\n");
+    expect(sent.stderr).toMatch(/line 3: \w+: .*priority[^]*line 5: [^]*unknown/);
+    const refused = await through("a-wrong-key-of-16-chars", ["enqueue", "--file", "-"], stdin);
+    expect(refused).toMatchObject({ code: 1, stdout: "" });
+  });
+
+  test("are counted, paused, limited and shown with their pods", async () => {
+    expect((await onServer("pause", "mail", "--reason", "why")).stdout).toMatch(/mail +paused/);
+    const held = await enqueue("mail", `{"to":"ada"}`);
+    expect((await both("tasks", "show", held.taskId)).stdout).toContain("mail is paused: why");
+    await both("stats");
+    await both("resume", "nothing", "--json");
+    expect((await onServer("resume", "mail")).stdout).toBe("nothing is paused\n");
+    expect((await onServer("limits", "set", "tenant/acme", "5")).stdout).toContain("5 of tenant");
+    expect((await both("limits")).stdout).toContain("tenant/acme");
+    await both("limits", "list", "--json");
+    await onServer("limits", "unset", "tenant/acme");
+    expect((await both("pods")).stdout).toContain("up");
+    expect((await both("throttles")).stdout).toContain("no throttles");
+    expect(await both("throttles", "show", "none")).toMatchObject({ code: 4 });
+  });
+
+  test("that failed are grouped, redriven and discarded", async () => {
+    const { taskId } = await enqueue("doomed");
+    const failed = async () => (await onStore("tasks", "--status", "failed")).stdout;
+    await vi.waitUntil(async () => (await failed()).includes(taskId), { timeout: 30_000 });
+    const groups = await both("dlq", "list", "--json");
+    const [{ group }] = (JSON.parse(groups.stdout) as { groups: [{ group: string }] }).groups;
+    await both("dlq");
+    await both("dlq", "show", group);
+    await both("dlq", "show", taskId, "--json");
+    const stopped = await onServer("dlq", "redrive", group, "--json");
+    expect(stopped).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining("the redrive stopped"),
+    });
+    await both("dlq", "redrives", "--json");
+    expect((await both("dlq", "discard", "--all")).stderr).toContain("1 failed task");
+    expect((await onServer("dlq", "discard", "--all", "--yes")).stdout).toBe(
+      "discarded 1 failed task\n",
+    );
+  });
+});
+
+describe("runs and schedules through a server", () => {
+  test("are started, shown, signalled and cancelled", async () => {
+    const begun = await onServer("runs", "start", "order", "{}");
+    expect(begun).toMatchObject({ code: 0, stderr: "" });
+    const runId = begun.stdout.trim();
+    const waits = async () => (await onStore("runs", "show", runId)).stdout.includes("approved");
+    await vi.waitUntil(waits, { timeout: 30_000 });
+    expect((await both("runs", "list", "--flow", "order", "--status", "open")).stdout).toContain(
+      runId,
+    );
+    await both("runs", "--set-aside");
+    await both("runs", "show", runId, "--json");
+    await both("runs", "show", runId);
+    const other = (await onServer("runs", "start", "order", "{}", "--json")).stdout;
+    const { runId: otherId } = JSON.parse(other) as { runId: string };
+    expect((await onServer("runs", "cancel", otherId)).stdout).toContain("will be cancelled");
+    expect(await onServer("runs", "signal", runId, "approved", `"yes"`)).toMatchObject({ code: 0 });
+    const ended = async () => (await onStore("runs", "show", runId)).stdout.includes("completed");
+    await vi.waitUntil(ended, { timeout: 30_000 });
+    expect(await both("runs", "cancel", runId)).toMatchObject({ code: 4 });
+    const flows = await onServer("flows", "--json");
+    expect(JSON.parse(flows.stdout)).toMatchObject({ flows: [{ flow: "order", completed: 1 }] });
+  });
+
+  test("are stored, shown, paused, fired and removed", async () => {
+    const add = ["schedules", "add", "poll", "mail", `{"to":"ada"}`, "--every-ms", "3600000"];
+    expect(await onServer(...add)).toMatchObject({ code: 0, stderr: "" });
+    expect((await onStore(...add, "--json")).stdout).toBe(
+      (await onServer(...add, "--json")).stdout,
+    );
+    expect((await both("schedules")).stdout).toMatch(/poll +mail +every 3600000 ms/);
+    await both("schedules", "show", "poll");
+    await both("schedules", "list", "--json");
+    expect((await onServer("schedules", "pause", "poll")).stdout).toContain("is paused");
+    expect((await onServer("schedules", "resume", "poll")).stdout).toContain("resumes at");
+    expect((await onServer("schedules", "fire", "poll")).stdout).toMatch(/^[0-9a-f-]{36}\n$/);
+    expect((await onServer("schedules", "remove", "poll")).code).toBe(0);
+    expect(await both("schedules", "remove", "poll")).toMatchObject({ code: 4 });
+    expect(await both("schedules", "show", "poll")).toMatchObject({ code: 4 });
   });
 });

@@ -1,10 +1,10 @@
-import type { Flotilla } from "../runtime/connect.ts";
+import type { Operations } from "./remote.ts";
 import type { HeldByThrottle } from "../tasks/inspect/blocked-by.ts";
 import type { Task } from "../tasks/rows.ts";
 import { allNames, tenantScope } from "../tasks/concurrency/limits.ts";
 import { printNotice, oneLine } from "./output.ts";
 
-type LimitsReader = Pick<Flotilla, "tasks">;
+type LimitsReader = Pick<Operations, "tasks">;
 
 // More lines wouldn't be read.
 const maxNames = 20;
@@ -39,7 +39,7 @@ export async function blockedBy(flotilla: LimitsReader, task: Task): Promise<str
  * where the store fails, because the tasks are stored and the command must succeed.
  */
 export async function warnNoWorker(
-  flotilla: Pick<Flotilla, "tasks">,
+  flotilla: Pick<Operations, "tasks">,
   names: Iterable<string>,
 ): Promise<void> {
   const found = await flotilla.tasks.noWorker([...names]).catch(() => []);

@@ -6,6 +6,10 @@ import type { Selection } from "../dead-letters/redrive.ts";
 
 /** Flags that several commands share, each with an environment variable. */
 export type StoreFlags = { config?: string; store?: string };
+/** Of commands that a store and a server can answer. */
+export type TargetFlags = {
+  readonly [Flag in keyof StoreFlags | "url"]?: string | undefined;
+};
 export type PodFlags = StoreFlags & {
   slots?: number;
   only?: string[];
@@ -33,6 +37,26 @@ export function withStore(command: Command): Command {
         "the store, such as sqlite:flotilla.db or postgres://user@host/app (default: that of the config, then DATABASE_URL)",
       ).env("FLOTILLA_STORE"),
     );
+}
+
+/** For commands that a store and a server can answer. */
+export function withTarget(command: Command): Command {
+  const option = new Option(
+    "--url <url>",
+    "use this server instead of the store, with FLOTILLA_API_KEY where it needs a key or a token",
+  );
+  return withStore(command)
+    .addOption(option.env("FLOTILLA_URL"))
+    .hook("preAction", (_, action) => {
+      const from = (name: string) => action.getOptionValueSource(name);
+      const typed = ["store", "config"].find((name) => from(name) === "cli");
+      if (typed !== undefined && from("url") === "cli") {
+        throw new FlotillaError("invalid_option", `give --url or --${typed}, not both`);
+      }
+      // A store or a config on the command line overrides FLOTILLA_URL.
+      const isUnset = typed !== undefined || action.getOptionValue("url") === "";
+      if (isUnset && from("url") === "env") action.setOptionValue("url", undefined);
+    });
 }
 
 export function withPod(command: Command): Command {
@@ -125,7 +149,7 @@ export function number(what: string, range: NumberRange): (text: string) => numb
 }
 
 /** Flags of commands that select failed tasks. */
-export type SelectFlags = StoreFlags & { json?: true; name?: string; all?: true };
+export type SelectFlags = TargetFlags & { json?: true; name?: string; all?: true };
 
 export function withSelection(command: Command): Command {
   return command

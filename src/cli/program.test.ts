@@ -13,6 +13,8 @@ function leaves(
 
 const all = leaves(createProgram());
 const runsOn = ["dev", "work", "serve"];
+/** What is about a store itself, or about none. */
+const withoutServer = [...runsOn, "migrate", "doctor", "openapi"];
 
 describe("the command line", () => {
   test.each(all)("$words says what it does", ({ leaf }) => {
@@ -32,6 +34,14 @@ describe("the command line", () => {
     ({ leaf }) => {
       const shared = leaf.options.filter(({ long }) => long === "--store" || long === "--config");
       expect(shared.map((option) => option.envVar)).toEqual(["FLOTILLA_CONFIG", "FLOTILLA_STORE"]);
+    },
+  );
+
+  test.each(all.filter(({ words }) => !withoutServer.includes(words)))(
+    "$words can go through a server",
+    ({ leaf }) => {
+      const [url] = leaf.options.filter(({ long }) => long === "--url");
+      expect(url?.envVar).toBe("FLOTILLA_URL");
     },
   );
 });

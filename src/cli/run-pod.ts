@@ -18,6 +18,7 @@ import type { ListeningServer } from "../server/serve.ts";
 import { lazyService } from "../sessions/create-service.ts";
 import type { SessionService } from "../sessions/service.ts";
 import { withoutSecrets } from "../store/open.ts";
+import { announceDev, type RunningDev } from "./dev-file.ts";
 import type { ServerFlags } from "./flags.ts";
 import {
   countsLine,
@@ -61,6 +62,7 @@ export async function runUntilSignal(options: PodCommandOptions): Promise<void> 
   let stopping = false;
   let pod: Pod | undefined;
   let live: LiveCounter | undefined;
+  let takeBack = (): void => {};
   const metrics = serve ? await metricsOf(options, () => pod) : undefined;
   let giveUp: (error: Error) => void = () => {};
   const broken = new Promise<never>((_, reject) => (giveUp = reject));
@@ -90,6 +92,7 @@ export async function runUntilSignal(options: PodCommandOptions): Promise<void> 
     if (work) pod = await startPod({ ...settings, log }, { onEvent });
     if (flotilla && server) {
       announce(options, server, screen);
+      if (options.live) takeBack = announceDev(devOf(options, server.url));
       if (options.live) live = startCounts(flotilla, pod, server.url, screen);
     }
     // Node writes its compile cache at exit; flush it, so that a killed process starts as quickly again.
@@ -97,6 +100,7 @@ export async function runUntilSignal(options: PodCommandOptions): Promise<void> 
     await Promise.race([signals.received, broken]).finally(forget);
   } finally {
     stopping = true;
+    takeBack();
     live?.stop();
     screen?.show([]);
     // The server answers while the pod's tasks end, and reports that it isn't ready.
@@ -105,6 +109,13 @@ export async function runUntilSignal(options: PodCommandOptions): Promise<void> 
     await server?.close();
     await flotilla?.close();
   }
+}
+
+function devOf({ settings, flags }: PodCommandOptions, url: string): RunningDev {
+  const { store } = settings;
+  const { config } = flags;
+  const { pid } = process;
+  return { pid, url, ...(typeof store === "string" && { store }), ...(config && { config }) };
 }
 
 /** Other errors pass; retries don't repair a damaged store. */
@@ -221,8 +232,7 @@ function announce(
   const agents = settings.use.filter(isAgent).map(({ name }) => name);
   if (work && agents.length > 0) printLine(`  agents  ${agents.join(", ")}`);
   printLine(`  try     curl ${url}/v1/tasks`);
-  if (work && agents.length > 0)
-    printLine(`          npx flotilla chat --agent ${agents[0]} --url ${url}`);
+  if (work && agents.length > 0) printLine(`          npx flotilla chat --agent ${agents[0]}`);
 }
 
 function startCounts(

@@ -4,8 +4,12 @@ import type { Config, PodSettings } from "../runtime/config.ts";
 import type { Workable } from "../runtime/handlers.ts";
 import type { Store } from "../store/open.ts";
 import { loadConfig } from "./config-file.ts";
-import type { ServerFlags, StoreFlags } from "./flags.ts";
+import { findDev } from "./dev-file.ts";
+import type { ServerFlags, TargetFlags } from "./flags.ts";
 import { printNotice } from "./output.ts";
+
+// A server knows its own limit; this one keeps a request within the size that servers read.
+const maxSentBytes = 16 * 1024 * 1024;
 
 /** The settings of a pod or server: flag over environment over config file over default. */
 export async function loadSettings(flags: ServerFlags): Promise<PodSettings> {
@@ -32,17 +36,21 @@ export async function loadSettings(flags: ServerFlags): Promise<PodSettings> {
 }
 
 /** The store, for commands that need nothing else: the config is only loaded for it. */
-export async function loadStore(flags: StoreFlags): Promise<Store> {
+export async function loadStore(flags: TargetFlags): Promise<Store> {
   return (await loadStoreSettings(flags)).store;
 }
 
-/** The store, and the data folder of its pods on this machine where a config names one. */
+/**
+ * The store, and the data folder of its pods on this machine where a config names one. Without flags it is
+ * the store of the `flotilla dev` that runs in this folder.
+ */
 export async function loadStoreSettings(
-  flags: StoreFlags,
+  flags: TargetFlags,
 ): Promise<{ store: Store; dataDir: string | false }> {
   if (flags.store) return { store: flags.store, dataDir: false };
-  const config = await loadConfig(flags.config);
-  const named = await storeOf(flags, config);
+  const dev = flags.config ? undefined : await findDev();
+  const config = await loadConfig(flags.config ?? dev?.config);
+  const named = dev?.store ?? (await storeOf(flags, config));
   const { store, dataDir } = await resolved({
     ...config,
     ...(named !== undefined && { store: named }),
@@ -50,11 +58,21 @@ export async function loadStoreSettings(
   return { store, dataDir };
 }
 
-/** The handlers of a config, for commands that validate input with their schemas. */
-export async function loadHandlers(
-  configPath: string | undefined,
-): Promise<Pick<PodSettings, "use" | "maxPayloadBytes"> & { workables: readonly Workable[] }> {
-  const { use, maxPayloadBytes } = await resolved(await loadConfig(configPath));
+/**
+ * The handlers of a config, for commands that validate input with their schemas. A server has its own, and
+ * validates with those.
+ */
+export async function loadHandlers({
+  url,
+  config,
+  store,
+}: TargetFlags): Promise<
+  Pick<PodSettings, "use" | "maxPayloadBytes"> & { workables: readonly Workable[] }
+> {
+  if (url !== undefined) return { use: [], workables: [], maxPayloadBytes: maxSentBytes };
+  const { use, maxPayloadBytes } = await resolved(
+    await loadConfig(config ?? (store ? undefined : (await findDev())?.config)),
+  );
   const { workablesOf } = await import("../runtime/handlers.ts");
   return { use, maxPayloadBytes, workables: workablesOf(use) };
 }
@@ -68,7 +86,7 @@ async function resolved(config: Config): Promise<PodSettings> {
  * DATABASE_URL is used only where neither flag, variable nor config names a store. Many programs have it
  * for another database, where Flotilla must not create tables.
  */
-async function storeOf(flags: StoreFlags, config: Config): Promise<Store | undefined> {
+async function storeOf(flags: TargetFlags, config: Config): Promise<Store | undefined> {
   const named = flags.store || config.store;
   return named || (await withoutSchema(process.env["DATABASE_URL"])) || undefined;
 }

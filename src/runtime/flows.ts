@@ -1,6 +1,7 @@
 import type { FlowCount } from "../flows/counts.ts";
 import { isFlow } from "../flows/drive/drive.ts";
 import type { Machine } from "../flows/machine.ts";
+import type { Runs } from "../flows/runs.ts";
 import type { StuckOptions, StuckRuns } from "../flows/stuck.ts";
 import type { Flotilla, PodInfo } from "./connect.ts";
 import type { Usable } from "./handlers.ts";
@@ -29,7 +30,7 @@ export function machinesOf(use: readonly Usable[]): Machine[] {
 
 /** All flows that have runs, that this program has, or that live pods have, ordered by name. */
 export async function readFlows(
-  { runs, pods }: Pick<Flotilla, "runs" | "pods">,
+  { runs, pods }: Pick<Flotilla, "pods"> & { runs: Pick<Runs, "counts" | "stuck"> },
   machines: readonly Machine[],
   options: StuckOptions = {},
 ): Promise<FlowView[]> {

@@ -4,19 +4,31 @@ import { FlotillaError, hasCode, messageOf } from "../../base/errors.ts";
 import type { Ids } from "../../base/ids.ts";
 import type { Random } from "../../base/random.ts";
 import type { Entry } from "../../protocol/message.ts";
+import type { Client } from "../../client/client.ts";
+import type { SessionEvent } from "../../client/session/session.ts";
 import type {
-  Joined,
-  Sent,
   FeedEvent,
+  Joined,
+  JoinPosition,
   SessionService,
   SessionView,
+  Sink,
 } from "../../sessions/service.ts";
 import { sanitize, oneLine } from "../output.ts";
-import { causeOf, errorFromBody, queryOf, type Server } from "../connect.ts";
 import type { Transcript } from "./transcript.ts";
 
-/** The calls that a conversation needs, directly on the store or over HTTP. */
-export type ChatService = Pick<SessionService, "create" | "get" | "send" | "stop" | "join">;
+/** The calls that a conversation needs, directly on the store or through a server. */
+export type ChatService = Pick<SessionService, "create" | "get" | "send" | "stop"> & {
+  join(
+    tenant: string,
+    sessionId: string,
+    position: JoinPosition,
+    sink: Sink<FeedEvent | ConnectionLost>,
+  ): Joined;
+};
+
+/** The connection is lost, and the service itself reconnects. */
+type ConnectionLost = { readonly type: "away" };
 
 type TerminalChatParts = {
   service: ChatService;
@@ -33,11 +45,7 @@ type TerminalChatParts = {
 
 export type TerminalChat = ReturnType<typeof startTerminalChat>;
 
-type StreamEvent = { readonly type: string; readonly data: string };
-
 const reconnectBackoff = { baseMs: 500, factor: 2, maxMs: 10_000, jitter: 0.2 };
-// More than any event of a server.
-const maxEventChars = 64 * 1024 * 1024;
 
 const permanentCodes = [
   "conflict",
@@ -81,6 +89,10 @@ export function startTerminalChat(parts: TerminalChatParts) {
     joined = service.join(tenant, sessionId, transcript.place, {
       push(event) {
         if (over.signal.aborted) return false;
+        if (event.type === "away") {
+          if (losses++ === 0) noticeLoss();
+          return true;
+        }
         if (event.type === "joined") {
           if (losses > 0) transcript.notice("(reconnected)");
           hasJoined = true;
@@ -96,13 +108,16 @@ export function startTerminalChat(parts: TerminalChatParts) {
     joined.ready.catch(() => {});
   };
 
+  const noticeLoss = (error?: unknown): void => {
+    const reason = error === undefined ? "" : `: ${reasonText(error)}`;
+    const { lastSeq } = transcript.place;
+    transcript.notice(`(connection lost${reason}; resuming after #${lastSeq})`);
+  };
+
   const onLost = async (error: unknown, hadJoined: boolean): Promise<void> => {
     if (over.signal.aborted) return;
     if (!isTransient(error)) return leave(error);
-    if (hadJoined || losses === 0) {
-      const { lastSeq } = transcript.place;
-      transcript.notice(`(connection lost: ${reasonText(error)}; resuming after #${lastSeq})`);
-    }
+    if (hadJoined || losses === 0) noticeLoss(error);
     losses++;
     if (await backOff(losses)) join();
   };
@@ -161,72 +176,57 @@ export function startTerminalChat(parts: TerminalChatParts) {
   };
 }
 
-/** A conversation through a server. The key or the token determines the tenant. */
-export function chatOverHttp({ request, json }: Server): ChatService {
-  const at = (sessionId: string) => `sessions/${encodeURIComponent(sessionId)}`;
-
+/**
+ * A conversation through a server. The client reconnects by itself, and sends a message until it is stored
+ * or refused. The key or the token determines the tenant.
+ */
+export function chatThroughServer({ sessions, session, connection }: Client): ChatService {
   return {
-    create: (_, input) => json<SessionView>("POST", "sessions", input),
-    get: (_, sessionId) => json<SessionView>("GET", at(sessionId)),
-    send: (_, sessionId, { id, parts }) =>
-      json<Sent>("POST", `${at(sessionId)}/messages`, { id, parts }),
-    async stop(_, sessionId) {
-      return (await json<{ done: boolean }>("POST", `${at(sessionId)}/stop`)).done;
-    },
-    join(_, sessionId, position, sink) {
-      const over = new AbortController();
-      const { lastSeq, incarnation, lastMessageId } = position;
-      const query = queryOf({ lastSeq, incarnation, lastMessageId });
-      const follow = async (): Promise<void> => {
-        const { signal } = over;
-        const answer = await request("GET", `${at(sessionId)}/events${query}`, { signal });
-        for await (const { type, data } of parseEventStream(answer.body ?? [])) {
-          const body = JSON.parse(data) as object;
-          if (type === "error") throw errorFromBody(body);
-          if (!sink.push({ ...body, type } as FeedEvent)) return;
+    create: async (_, input) => (await sessions.create(input)) as SessionView,
+    get: async (_, sessionId) => (await sessions.get(sessionId)) as SessionView,
+    send: (_, sessionId, { id, parts }) => session(sessionId).send(parts, id ? { id } : {}),
+    stop: (_, sessionId) => session(sessionId).stop(),
+    join(_, sessionId, __, sink) {
+      const followed = session(sessionId);
+      let hasJoined = false;
+      let nextIndex = 0;
+      const onEvent = (event: SessionEvent): void => {
+        switch (event.type) {
+          case "joined": {
+            hasJoined = true;
+            const { incarnation = "" } = followed.get();
+            return void sink.push({ ...event, incarnation });
+          }
+          case "entry":
+            return void sink.push({ type: "entries", entries: [event.entry] });
+          case "chunks": {
+            const { fromStart, ...rest } = event;
+            const index = fromStart ? 0 : nextIndex;
+            nextIndex = index + event.chunks.length;
+            return void sink.push({ ...rest, index });
+          }
+          case "gone":
+            if (hasJoined && event.error.code === "not_found") sink.push({ type: "deleted" });
+            else sink.fail(event.error);
+            return;
+          case "away":
+          case "reset":
+          case "state":
+            sink.push(event);
         }
-        throw new FlotillaError("unavailable", "the server ended the stream");
       };
-      const ready = follow().catch((error: unknown) => {
-        if (over.signal.aborted) return;
-        const reason =
-          error instanceof FlotillaError
-            ? error
-            : new FlotillaError("unavailable", causeOf(error), { cause: error });
-        sink.fail(reason);
+      const stopWatching = connection.subscribe(() => {
+        const state = connection.get();
+        if (state.status === "refused") sink.fail(state.error);
       });
-      return { ready, leave: () => over.abort() };
+      const unfollow = followed.on(onEvent);
+      const leave = (): void => {
+        stopWatching();
+        unfollow();
+      };
+      return { ready: Promise.resolve(), leave };
     },
   };
-}
-
-/** Parses server-sent events. Skips comments, which only keep the connection alive. */
-export async function* parseEventStream(
-  body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
-): AsyncGenerator<StreamEvent> {
-  const decoder = new TextDecoder();
-  let rest = "";
-  let type = "message";
-  let data: string[] = [];
-  for await (const bytes of body) {
-    const lines = (rest + decoder.decode(bytes, { stream: true })).split(/\r\n|\n|\r(?!$)/);
-    rest = lines.pop()!;
-    if (rest.length > maxEventChars) {
-      throw new FlotillaError(
-        "unsupported",
-        "the server sent an event of more than ${maxEventChars} characters",
-      );
-    }
-    for (const line of lines) {
-      const [, field, value] = /^([^:]*)(?:: ?(.*))?$/s.exec(line)!;
-      if (line === "") {
-        if (data.length > 0) yield { type, data: data.join("\n") };
-        type = "message";
-        data = [];
-      } else if (field === "event") type = value ?? "";
-      else if (field === "data") data.push(value ?? "");
-    }
-  }
 }
 
 /** Permanent errors stay; all others are worth another try. */

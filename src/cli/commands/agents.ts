@@ -7,15 +7,15 @@ import type { AgentGiven, AgentView } from "../../sessions/agents/stored-agents.
 import {
   listsByDefault,
   number,
-  type StoreFlags,
+  type TargetFlags,
   withJson,
   withPage,
-  withStore,
+  withTarget,
 } from "../flags.ts";
 import { columns, sanitize, oneLine, paint, print, printJson } from "../output.ts";
-import { onAgents, type UrlFlags, defaultTenant, withUrl } from "../connect.ts";
+import { defaultTenant, onAgents } from "../connect.ts";
 
-type Flags = StoreFlags & UrlFlags & { json?: true };
+type Flags = TargetFlags & { tenant?: string; json?: true };
 type ListFlags = Flags & { cursor?: string; limit: number };
 type SetFlags = Flags & {
   secretFile?: string;
@@ -44,7 +44,7 @@ A secret is read from a file or from FLOTILLA_AGENT_SECRET, never from the comma
 other users of the machine can see. Secrets are never shown again.`,
     );
   const command = (words: string, does: string, options = {}) =>
-    withJson(withUrl(withStore(agents.command(words, options).description(does)))).option(
+    withJson(withTarget(agents.command(words, options).description(does))).option(
       "--tenant <tenant>",
       `the tenant of the agents (default: ${defaultTenant}, or that of the key)`,
     );

@@ -8,19 +8,18 @@ import { uuidv7 } from "../../base/ids.ts";
 import { systemRandom } from "../../base/random.ts";
 import type { SessionView } from "../../sessions/service.ts";
 import {
-  chatOverHttp,
+  chatThroughServer,
   type ChatService,
   startTerminalChat,
   type TerminalChat,
 } from "../chat/chat.ts";
 import { type ChatTerminal, openTerminal } from "../chat/terminal.ts";
 import { createTranscript, firstSeq, type Transcript } from "../chat/transcript.ts";
-import { serverKey, onStore, openServer, withUrl } from "../connect.ts";
-import { type StoreFlags, withJson, withStore } from "../flags.ts";
+import { onStore } from "../connect.ts";
+import { type TargetFlags, withJson, withTarget } from "../flags.ts";
 import { sanitize, oneLine } from "../output.ts";
 
-type Flags = StoreFlags & {
-  url?: string;
+type Flags = TargetFlags & {
   agent?: string;
   user?: string;
   tenant?: string;
@@ -49,7 +48,7 @@ Examples:
   $ flotilla chat --agent helper --url https://flotilla.example
   $ echo 'What is the weather?' | flotilla chat --agent helper`,
     );
-  withJson(withStore(withUrl(chat))).action(run);
+  withJson(withTarget(chat)).action(run);
 }
 
 async function run(sessionId: string | undefined, flags: Flags): Promise<void> {
@@ -59,15 +58,19 @@ async function run(sessionId: string | undefined, flags: Flags): Promise<void> {
       "name an existing session, or an agent for a new one: --agent helper",
     );
   }
-  const { url, user, tenant, config, store } = flags;
+  const { url, user, tenant } = flags;
   if (url === undefined) {
-    const where = { ...(config && { config }), ...(store && { store }) };
-    return onStore(where, ({ sessionService }) => chat(sessionService, sessionId, flags));
+    return onStore(flags, ({ sessionService }) => chat(sessionService, sessionId, flags));
   }
+  const { openRemote, serverKey } = await import("../remote.ts");
   // A token determines its user, so name none where there is one.
   const name = user ?? (serverKey() === undefined ? ownName() : undefined);
-  const service = chatOverHttp(openServer(url, { user: name, tenant }));
-  await chat(service, sessionId, flags);
+  const { client } = openRemote(url, { user: name, tenant });
+  try {
+    await chat(chatThroughServer(client), sessionId, flags);
+  } finally {
+    client.close();
+  }
 }
 
 async function chat(

@@ -6,25 +6,25 @@ import { FlotillaError, hasCode } from "../../base/errors.ts";
 import type { DeadLetterPage, DeadLettersOptions } from "../../dead-letters/dead-letters.ts";
 import type { ErrorGroup } from "../../dead-letters/index.ts";
 import type { Redrive, Selection } from "../../dead-letters/redrive.ts";
-import type { Flotilla } from "../../runtime/connect.ts";
-import { onStore } from "../connect.ts";
+import { onTarget } from "../connect.ts";
 import {
   isGroup,
   listsByDefault,
   number,
   type SelectFlags,
   selectionOf,
-  type StoreFlags,
+  type TargetFlags,
   withJson,
   withSelection,
-  withStore,
+  withTarget,
 } from "../flags.ts";
 import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";
+import type { Operations } from "../remote.ts";
 import { bar, count, plural, startProgressBar } from "../progress.ts";
 import { type StopSignals, stopSignals } from "../signals.ts";
 import { eventLine, printTask as showTask } from "./tasks.ts";
 
-type Flags = StoreFlags & { json?: true };
+type Flags = TargetFlags & { json?: true };
 type ListFlags = Flags & { name?: string; limit: number };
 type ShowFlags = Flags & { limit: number };
 
@@ -50,13 +50,13 @@ Examples:
   $ flotilla dlq redrive g1-79ef601d010c6cb2       starts one over, then more, until the error recurs
   $ flotilla dlq discard --name mail --yes         discards all failed tasks of a name`,
     );
-  const listing = withStore(dlq.command("list", { isDefault: true }))
+  const listing = withTarget(dlq.command("list", { isDefault: true }))
     .description("list failed tasks, grouped by their errors")
     .option("--name <name>", "only tasks of this name");
   withJson(listing).addOption(limitOption(20)).action(list);
   listsByDefault(dlq, listing);
   withJson(
-    withStore(
+    withTarget(
       dlq
         .command("show <group|id>")
         .description("show a group with its latest tasks, or one task with its events"),
@@ -67,7 +67,7 @@ Examples:
   redriveCommands(dlq);
   withSelection(
     withJson(
-      withStore(
+      withTarget(
         dlq
           .command("discard [group|id]")
           .description("discard failed tasks: they become cancelled and keep their errors"),
@@ -79,7 +79,7 @@ Examples:
 }
 
 /** Counts the tasks of a selection, with progress. */
-async function countOf(flotilla: Flotilla, selection: Selection): Promise<number> {
+async function countOf(flotilla: Operations, selection: Selection): Promise<number> {
   if (selection.taskId !== undefined) return 1;
   const { onProgress, end } = startReading();
   return flotilla.deadLetters.count(selection, { onProgress }).finally(end);
@@ -92,7 +92,7 @@ function startReading() {
 
 async function list({ json, name, limit, ...flags }: ListFlags): Promise<void> {
   const { onProgress, end } = startReading();
-  const found = await onStore(flags, (flotilla) =>
+  const found = await onTarget(flags, (flotilla) =>
     flotilla.deadLetters.groups({
       limit,
       ...(name !== undefined && { name }),
@@ -123,7 +123,7 @@ async function show(id: string, { limit, ...flags }: ShowFlags): Promise<void> {
   if (!isGroup(id)) return showTask(id, flags);
   const { json, ...where } = flags;
   const { onProgress, end } = startReading();
-  const { page, withEvents } = await onStore(where, async (flotilla) => {
+  const { page, withEvents } = await onTarget(where, async (flotilla) => {
     const found = await listGroup(flotilla, id, { limit, onProgress });
     const events = await Promise.all(
       found.tasks.map(({ taskId }) => flotilla.tasks.events(taskId)),
@@ -154,7 +154,7 @@ async function show(id: string, { limit, ...flags }: ShowFlags): Promise<void> {
 
 /** The newest tasks of a group, from as many pages as needed. */
 async function listGroup(
-  { deadLetters }: Flotilla,
+  { deadLetters }: Operations,
   group: string,
   { limit, onProgress }: Required<Pick<DeadLettersOptions, "limit" | "onProgress">>,
 ): Promise<DeadLetterPage> {
@@ -169,9 +169,8 @@ async function listGroup(
 
 async function discard(id: string | undefined, flags: SelectFlags & { yes?: true }): Promise<void> {
   const selection = selectionOf(id, flags);
-  const { json, yes, config, store } = flags;
-  const where = { ...(config && { config }), ...(store && { store }) };
-  await onStore(where, async (flotilla) => {
+  const { json, yes } = flags;
+  await onTarget(flags, async (flotilla) => {
     if (!yes) await confirm(await countOf(flotilla, selection));
     const progress = startProgressBar();
     const onProgress = (done: number) => progress.show(`${plural(done, "task")} discarded`);
@@ -206,7 +205,7 @@ async function confirm(tasks: number): Promise<void> {
 function redriveCommands(dlq: Command): void {
   withSelection(
     withJson(
-      withStore(
+      withTarget(
         dlq
           .command("redrive [group|id]")
           .description(
@@ -222,17 +221,17 @@ function redriveCommands(dlq: Command): void {
     )
     .option("--no-wait", "return at once instead of following it to its end")
     .action(redrive);
-  withJson(withStore(dlq.command("redrives").description("list redrives, newest first"))).action(
+  withJson(withTarget(dlq.command("redrives").description("list redrives, newest first"))).action(
     redrives,
   );
   withJson(
-    withStore(dlq.command("follow <redrive>").description("follow a redrive to its end")),
+    withTarget(dlq.command("follow <redrive>").description("follow a redrive to its end")),
   ).action(async (redriveId: string, flags: Flags) => {
     const signals = stopSignals();
-    await onStore(storeOf(flags), (flotilla) => follow(flotilla, redriveId, { ...flags, signals }));
+    await onTarget(flags, (flotilla) => follow(flotilla, redriveId, { ...flags, signals }));
   });
   withJson(
-    withStore(
+    withTarget(
       dlq
         .command("cancel <redrive>")
         .description("stop a redrive from starting more tasks over; those it has started go on"),
@@ -240,16 +239,12 @@ function redriveCommands(dlq: Command): void {
   ).action(cancel);
 }
 
-function storeOf({ config, store }: StoreFlags): StoreFlags {
-  return { ...(config && { config }), ...(store && { store }) };
-}
-
 async function redrive(id: string | undefined, flags: RedriveFlags): Promise<void> {
   const selection = selectionOf(id, flags);
   const { maxStep, json, wait } = flags;
   // Listen for signals before the redrive is stored, so that an early Ctrl-C still prints its id.
   const signals = wait ? stopSignals() : undefined;
-  await onStore(storeOf(flags), async (flotilla) => {
+  await onTarget(flags, async (flotilla) => {
     const { deadLetters } = flotilla;
     const begun = await deadLetters.redrive(selection, {
       ...(maxStep !== undefined && { maxStep }),
@@ -266,7 +261,7 @@ async function redrive(id: string | undefined, flags: RedriveFlags): Promise<voi
 
 /** Shows the progress of a redrive until it ends. A signal only ends the display; the redrive goes on. */
 async function follow(
-  flotilla: Flotilla,
+  flotilla: Operations,
   redriveId: string,
   { json, signals }: { json?: true; signals: StopSignals },
 ): Promise<void> {
@@ -319,7 +314,7 @@ function summaryOf({ taken, succeeded, failed, failedOtherwise, gone, state }: R
 }
 
 async function redrives(flags: Flags): Promise<void> {
-  const page = await onStore(storeOf(flags), ({ deadLetters }) => deadLetters.redrives());
+  const page = await onTarget(flags, ({ deadLetters }) => deadLetters.redrives());
   if (flags.json) return printJson(page);
   const found = page.redrives;
   if (found.length === 0) return print("no redrives");
@@ -342,9 +337,7 @@ function selectionText({ group, taskId, name }: Selection): string {
 }
 
 async function cancel(redriveId: string, flags: Flags): Promise<void> {
-  const found = await onStore(storeOf(flags), ({ deadLetters }) =>
-    deadLetters.cancelRedrive(redriveId),
-  );
+  const found = await onTarget(flags, ({ deadLetters }) => deadLetters.cancelRedrive(redriveId));
   if (flags.json) return printJson(found);
   print(
     `redrive ${redriveId} starts no more tasks over; ${plural(found.open, "task")} of it still run`,

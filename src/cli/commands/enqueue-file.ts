@@ -2,13 +2,13 @@ import { createReadStream, statSync } from "node:fs";
 import process from "node:process";
 import { systemClock } from "../../base/clock.ts";
 import { FlotillaError, messageOf } from "../../base/errors.ts";
-import type { Flotilla } from "../../runtime/connect.ts";
 import type { Workable } from "../../runtime/handlers.ts";
 import { type JsonRow, type NumberedLine, parseLine, readLines } from "../../runtime/json-rows.ts";
 import type { EachCounts, EnqueueRow, RowOutcome } from "../../tasks/enqueue/each.ts";
 import { warnNoWorker } from "../blocked-by.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { oneLine, print, printJson } from "../output.ts";
+import type { Operations } from "../remote.ts";
 import { barOf, count, plural, startProgressBar } from "../progress.ts";
 import { stopSignals } from "../signals.ts";
 
@@ -29,7 +29,7 @@ const rowOverheadBytes = 16 * 1024;
 const maxRejectionsShown = 20;
 
 /** Stores the rows of a file, one per line, and prints why rows were rejected. */
-export async function enqueueFile(flotilla: Flotilla, options: FileOptions): Promise<void> {
+export async function enqueueFile(flotilla: Operations, options: FileOptions): Promise<void> {
   const { file, json, byDefault, maxPayloadBytes, trace } = options;
   const { stderr } = process;
   const stop = new AbortController();

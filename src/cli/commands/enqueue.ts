@@ -4,10 +4,10 @@ import { FlotillaError } from "../../base/errors.ts";
 import { nearest } from "../../base/options.ts";
 import type { TaskContract } from "../../tasks/task.ts";
 import type { Workable } from "../../runtime/handlers.ts";
-import type { Flotilla } from "../../runtime/connect.ts";
-import { onStore } from "../connect.ts";
-import { type StoreFlags, withJson, withStore } from "../flags.ts";
+import { onTarget } from "../connect.ts";
+import { type TargetFlags, withJson, withTarget } from "../flags.ts";
 import { print, printJson } from "../output.ts";
+import type { Operations } from "../remote.ts";
 import { loadHandlers } from "../settings.ts";
 import { warnNoWorker } from "../blocked-by.ts";
 import {
@@ -19,11 +19,11 @@ import {
   withWait,
 } from "../task-flags.ts";
 
-type Flags = StoreFlags & NewTaskFlags & WaitFlags & { json?: true; file?: string };
+type Flags = TargetFlags & NewTaskFlags & WaitFlags & { json?: true; file?: string };
 
 export function enqueueCommand(program: Command): void {
   const command = withJson(
-    withStore(
+    withTarget(
       program.command("enqueue [name] [json]").description("store a task, or a file of tasks"),
     ),
   ).option(
@@ -59,10 +59,10 @@ async function enqueue(
       "the task's name is missing: `flotilla enqueue mail`, or pass `--file rows.ndjson`",
     );
   }
-  const { json, wait, timeoutMs, config, store, file: _, ...options } = flags;
+  const { json, wait, timeoutMs, url, config, store, file: _, ...options } = flags;
   const input = await parseInput(payload);
   // The config's handler has the schema, so that an invalid payload is refused here.
-  const { workables, maxPayloadBytes } = await loadHandlers(config);
+  const { workables, maxPayloadBytes } = await loadHandlers(flags);
   const task: TaskContract = workables.find((handler) => handler.name === name) ?? {
     name,
     input: undefined,
@@ -75,8 +75,7 @@ async function enqueue(
     );
   }
   if (!json) hintAt(name, workables);
-  const where = { ...(config && { config }), ...(store && { store }) };
-  const work = async (flotilla: Flotilla): Promise<void> => {
+  const work = async (flotilla: Operations): Promise<void> => {
     const trace = traceOfCaller();
     const { taskId, created } = await flotilla.enqueue(task, input, { ...options, trace });
     if (!json) print(taskId);
@@ -90,7 +89,7 @@ async function enqueue(
     });
     printJson(json ? { taskId, created, result } : result);
   };
-  await onStore(where, work, { maxPayloadBytes });
+  await onTarget({ url, config, store }, work, { maxPayloadBytes });
 }
 
 async function fromFile(
@@ -108,11 +107,10 @@ async function fromFile(
       `${what} is for a single task and can't be combined with --file`,
     );
   }
-  const { json, wait: _, timeoutMs: __, config, store, file: ___, ...options } = flags;
-  const { workables, maxPayloadBytes } = await loadHandlers(config);
+  const { json, wait: _, timeoutMs: __, url, config, store, file: ___, ...options } = flags;
+  const { workables, maxPayloadBytes } = await loadHandlers(flags);
   const { enqueueFile } = await import("./enqueue-file.ts");
-  const where = { ...(config && { config }), ...(store && { store }) };
-  const work = (flotilla: Flotilla) =>
+  const work = (flotilla: Operations) =>
     enqueueFile(flotilla, {
       file,
       json: json ?? false,
@@ -121,7 +119,7 @@ async function fromFile(
       maxPayloadBytes,
       trace: traceOfCaller(),
     });
-  await onStore(where, work, { maxPayloadBytes });
+  await onTarget({ url, config, store }, work, { maxPayloadBytes });
 }
 
 /** An unknown name is stored all the same: its handler may be in another program. */

@@ -4,7 +4,6 @@ import { nearest } from "../../base/options.ts";
 import { describeFlow, type CursorCounts } from "../../flows/describe.ts";
 import type { RunView } from "../../flows/rows.ts";
 import type { StuckRuns } from "../../flows/stuck.ts";
-import type { Flotilla } from "../../runtime/connect.ts";
 import {
   flowToJson,
   type FlowView,
@@ -12,14 +11,15 @@ import {
   machinesOf,
   readFlows,
 } from "../../runtime/flows.ts";
-import { onStore } from "../connect.ts";
-import type { StoreFlags } from "../flags.ts";
+import { onTarget } from "../connect.ts";
+import type { TargetFlags } from "../flags.ts";
 import { ago, oneLine, paint, print, printJson } from "../output.ts";
+import type { Operations } from "../remote.ts";
 import { plural } from "../progress.ts";
 import { loadHandlers } from "../settings.ts";
 import { noWorkerText } from "./runs-show.ts";
 
-export type FlowsFlags = StoreFlags & { json?: true };
+export type FlowsFlags = TargetFlags & { json?: true };
 type Stuck = { readonly stuck: StuckRuns; readonly run: RunView | undefined };
 
 type StuckText = { readonly trouble: string; readonly remedies: readonly string[] };
@@ -31,8 +31,10 @@ const countLabels: Readonly<Partial<Record<string, string>>> = { setAside: "set 
 
 /** Prints flows for `flotilla flows`. */
 export async function showFlows(name: string | undefined, flags: FlowsFlags): Promise<void> {
-  const machines = machinesOf((await loadHandlers(flags.config)).use);
-  const { shown, stuck } = await onStore(flags, async (flotilla) => {
+  const machines = machinesOf(
+    (await loadHandlers({ config: flags.config, store: flags.store ?? flags.url })).use,
+  );
+  const { shown, stuck } = await onTarget(flags, async (flotilla) => {
     const all = await readFlows(flotilla, machines);
     const chosen = name === undefined ? all : [chosenOf(all, name)];
     return { shown: chosen, stuck: await withOldest(flotilla, chosen, flags.json) };
@@ -73,7 +75,7 @@ function chosenOf(all: readonly FlowView[], name: string): FlowView {
 
 /** Reads the oldest run of each kind of stuck runs, for its details. */
 async function withOldest(
-  { runs }: Flotilla,
+  { runs }: Operations,
   shown: readonly FlowView[],
   json: true | undefined,
 ): Promise<Stuck[]> {

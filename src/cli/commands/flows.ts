@@ -1,10 +1,10 @@
 import type { Command } from "commander";
-import { withJson, withStore } from "../flags.ts";
+import { withJson, withTarget } from "../flags.ts";
 import type { FlowsFlags } from "./flows-show.ts";
 
 export function flowsCommand(program: Command): void {
   withJson(
-    withStore(
+    withTarget(
       program
         .command("flows [name]")
         .description("draw flows with their open runs, and explain stuck runs"),

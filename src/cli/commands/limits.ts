@@ -1,10 +1,10 @@
 import type { Command } from "commander";
 import { limitRange, type LimitState } from "../../tasks/concurrency/limits.ts";
-import { onStore } from "../connect.ts";
-import { listsByDefault, number, type StoreFlags, withJson, withStore } from "../flags.ts";
+import { onTarget } from "../connect.ts";
+import { listsByDefault, number, type TargetFlags, withJson, withTarget } from "../flags.ts";
 import { columns, oneLine, paint, print, printJson } from "../output.ts";
 
-type Flags = StoreFlags & { json?: true };
+type Flags = TargetFlags & { json?: true };
 
 export function limitsCommand(program: Command): void {
   const limits = program
@@ -21,7 +21,7 @@ Examples:
   $ flotilla limits list`,
     );
   const command = (words: string, does: string, options = {}) =>
-    withJson(withStore(limits.command(words, options).description(does)));
+    withJson(withTarget(limits.command(words, options).description(does)));
 
   const listed = "list limits that were set or that block tasks, and tenants";
   const listing = command("list", listed, { isDefault: true }).action(list);
@@ -36,7 +36,7 @@ Examples:
 }
 
 async function list(flags: Flags): Promise<void> {
-  const { limits, tenants } = await onStore(flags, async (flotilla) => ({
+  const { limits, tenants } = await onTarget(flags, async (flotilla) => ({
     limits: await flotilla.tasks.limits.list(),
     tenants: await flotilla.tasks.limits.tenants(),
   }));
@@ -63,7 +63,7 @@ function toRow({ scope, limit, running, blocked }: LimitState): string[] {
 }
 
 async function set(scope: string, limit: number | null, flags: Flags): Promise<void> {
-  const state = await onStore(flags, async (flotilla) => {
+  const state = await onTarget(flags, async (flotilla) => {
     await flotilla.tasks.limits.set(scope, limit);
     return flotilla.tasks.limits.get(scope);
   });

@@ -2,15 +2,15 @@ import type { Command } from "commander";
 import { systemClock } from "../../base/clock.ts";
 import type { Paused } from "../../tasks/claim/pauses.ts";
 import { allNames } from "../../tasks/concurrency/limits.ts";
-import { onStore } from "../connect.ts";
-import { type StoreFlags, withJson, withStore } from "../flags.ts";
+import { onTarget } from "../connect.ts";
+import { type TargetFlags, withJson, withTarget } from "../flags.ts";
 import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";
 
-type Flags = StoreFlags & { json?: true };
+type Flags = TargetFlags & { json?: true };
 
 export function pauseCommands(program: Command): void {
   withJson(
-    withStore(
+    withTarget(
       program.command("pause [name]").description("stop claiming tasks of a name, or all tasks"),
     ),
   )
@@ -27,18 +27,18 @@ Examples:
     )
     .action(async (name: string | undefined, flags: Flags & { reason?: string }) => {
       const { reason } = flags;
-      const paused = await onStore(flags, async (flotilla) => {
+      const paused = await onTarget(flags, async (flotilla) => {
         await flotilla.tasks.pause(name, reason === undefined ? {} : { reason });
         return flotilla.tasks.paused();
       });
       show(paused, flags);
     });
   withJson(
-    withStore(
+    withTarget(
       program.command("resume [name]").description("end the pause of a name, or of everything"),
     ),
   ).action(async (name: string | undefined, flags: Flags) => {
-    const paused = await onStore(flags, async (flotilla) => {
+    const paused = await onTarget(flags, async (flotilla) => {
       await flotilla.tasks.resume(name);
       return flotilla.tasks.paused();
     });

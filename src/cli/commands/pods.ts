@@ -1,14 +1,14 @@
 import type { Command } from "commander";
 import { systemClock } from "../../base/clock.ts";
 import type { PodInfo } from "../../runtime/connect.ts";
-import { onStore } from "../connect.ts";
-import { type StoreFlags, withJson, withStore } from "../flags.ts";
+import { onTarget } from "../connect.ts";
+import { type TargetFlags, withJson, withTarget } from "../flags.ts";
 import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";
 
 export function podsCommand(program: Command): void {
-  withJson(withStore(program.command("pods").description("list the pods of this store"))).action(
-    async (flags: StoreFlags & { json?: true }) => {
-      const pods = await onStore(flags, (flotilla) => flotilla.pods());
+  withJson(withTarget(program.command("pods").description("list the pods of this store"))).action(
+    async (flags: TargetFlags & { json?: true }) => {
+      const pods = await onTarget(flags, (flotilla) => flotilla.pods());
       if (flags.json) return printJson({ pods });
       if (pods.length === 0) return print("no pods");
       const nowMs = systemClock.now();

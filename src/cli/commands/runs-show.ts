@@ -2,11 +2,12 @@ import { systemClock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import type { HistoryEntry, RunView } from "../../flows/rows.ts";
 import type { OpenSignal, RunPage } from "../../flows/runs.ts";
-import type { Flotilla, PodInfo } from "../../runtime/connect.ts";
+import type { PodInfo } from "../../runtime/connect.ts";
 import { blockedBy } from "../blocked-by.ts";
-import { onStore } from "../connect.ts";
-import type { StoreFlags } from "../flags.ts";
+import { onTarget } from "../connect.ts";
+import type { TargetFlags } from "../flags.ts";
 import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";
+import type { Operations } from "../remote.ts";
 
 type RunDetails = {
   readonly run: RunView;
@@ -36,8 +37,8 @@ const statusStyles = {
 } as const;
 
 /** Prints everything that the store has of a run. Needs no live pod. */
-export async function printRun(runId: string, flags: StoreFlags & { json?: true }): Promise<void> {
-  const details = await onStore(flags, (flotilla) => readDetails(flotilla, runId));
+export async function printRun(runId: string, flags: TargetFlags & { json?: true }): Promise<void> {
+  const details = await onTarget(flags, (flotilla) => readDetails(flotilla, runId));
   const { run, history, signals, children, heldUp } = details;
   if (flags.json) {
     const held = heldUp.length > 0 && { heldUp };
@@ -85,7 +86,7 @@ export function errorText(error: unknown): string {
   return `${text(code)}${whose}: ${text(message)}`;
 }
 
-async function readDetails(flotilla: Flotilla, runId: string): Promise<RunDetails> {
+async function readDetails(flotilla: Operations, runId: string): Promise<RunDetails> {
   const { runs } = flotilla;
   const run = await runs.get(runId);
   if (!run) {
@@ -106,7 +107,7 @@ async function readDetails(flotilla: Flotilla, runId: string): Promise<RunDetail
   return { run, history, signals, children, heldUp, silent };
 }
 
-async function wholeHistory({ runs }: Flotilla, runId: string): Promise<HistoryEntry[]> {
+async function wholeHistory({ runs }: Operations, runId: string): Promise<HistoryEntry[]> {
   const history: HistoryEntry[] = [];
   for (;;) {
     const after = history.at(-1)?.seq ?? 0;

@@ -5,20 +5,20 @@ import { FlotillaError } from "../../base/errors.ts";
 import { nearest } from "../../base/options.ts";
 import type { RunView } from "../../flows/rows.ts";
 import type { RunListOptions, StartOptions } from "../../flows/runs.ts";
-import type { Flotilla } from "../../runtime/connect.ts";
 import type { Workable } from "../../runtime/handlers.ts";
 import type { FlowContract } from "../../tasks/task.ts";
-import { onStore } from "../connect.ts";
+import { onTarget } from "../connect.ts";
 import {
   listsByDefault,
   number,
-  type StoreFlags,
+  type TargetFlags,
   withJson,
   withPage,
-  withStore,
+  withTarget,
 } from "../flags.ts";
 import { warnNoWorker } from "../blocked-by.ts";
 import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";
+import type { Operations } from "../remote.ts";
 import { loadHandlers } from "../settings.ts";
 import {
   type NewTaskFlags,
@@ -30,7 +30,7 @@ import {
 } from "../task-flags.ts";
 import { doingText, paintRunStatus, printRun } from "./runs-show.ts";
 
-type Flags = StoreFlags & { json?: true };
+type Flags = TargetFlags & { json?: true };
 type ListFlags = Flags & RunListOptions & { limit: number };
 
 const statuses = ["open", "pending", "claimed", "completed", "failed", "cancelled"] as const;
@@ -49,10 +49,10 @@ Examples:
   $ flotilla runs signal 01980f6a-3c1e-7a51-8d0c-6d1f1d9a2b7e approve '{"by":"ada"}'
   $ flotilla runs resume 01980f6a-3c1e-7a51-8d0c-6d1f1d9a2b7e
 
-They read the database alone, and work while no pod runs.`,
+They need no live pod: the store has all that they show.`,
     );
   const command = (words: string, does: string, options = {}) =>
-    withJson(withStore(runs.command(words, options).description(does)));
+    withJson(withTarget(runs.command(words, options).description(does)));
 
   const listing = command("list", "list runs, newest first", { isDefault: true })
     .option("--flow <name>", "only runs of this flow")
@@ -80,9 +80,8 @@ They read the database alone, and work while no pod runs.`,
     .action(resume);
 }
 
-async function list({ json, config, store, ...filter }: ListFlags): Promise<void> {
-  const flags = { ...(config && { config }), ...(store && { store }) };
-  const page = await onStore(flags, ({ runs }) => runs.list(filter));
+async function list({ json, url, config, store, ...filter }: ListFlags): Promise<void> {
+  const page = await onTarget({ url, config, store }, ({ runs }) => runs.list(filter));
   if (json) return printJson(page);
   if (page.runs.length === 0) return print("no runs");
   const nowMs = systemClock.now();
@@ -109,7 +108,7 @@ function toRow(run: RunView, nowMs: number): string[] {
 }
 
 async function cancel(runId: string, flags: Flags): Promise<void> {
-  const status = await onStore(flags, ({ runs }) => runs.cancel(runId));
+  const status = await onTarget(flags, ({ runs }) => runs.cancel(runId));
   if (status === "finished") {
     throw new FlotillaError("conflict", `run ${runId} has ended already and can't be cancelled`);
   }
@@ -125,14 +124,14 @@ async function signal(
 ): Promise<void> {
   const payload = await parseInput(inputText);
   const options = id === undefined ? {} : { id };
-  await onStore(flags, ({ runs }) => runs.signal(runId, name, payload, options));
+  await onTarget(flags, ({ runs }) => runs.signal(runId, name, payload, options));
   if (flags.json) return printJson({ runId, name, status: "sent" });
   print(`sent signal ${name} to run ${runId}`);
 }
 
 async function resume(runId: string, { as, ...flags }: Flags & { as?: number }): Promise<void> {
   const options = as === undefined ? {} : { as };
-  const run = await onStore(flags, async ({ runs }) => {
+  const run = await onTarget(flags, async ({ runs }) => {
     await runs.resume(runId, options);
     return runs.get(runId);
   });
@@ -141,7 +140,7 @@ async function resume(runId: string, { as, ...flags }: Flags & { as?: number }):
   print(`run ${runId} resumes${where}`);
 }
 
-type StartFlags = StoreFlags &
+type StartFlags = TargetFlags &
   Omit<NewTaskFlags, "attempts" | "onDuplicate"> &
   WaitFlags & { json?: true; onDuplicate?: "existing" | "reject" };
 
@@ -151,13 +150,12 @@ async function start(
   inputText: string | undefined,
   flags: StartFlags,
 ): Promise<void> {
-  const { json, wait, timeoutMs, config, store, ...rest } = flags;
+  const { json, wait, timeoutMs, url, config, store, ...rest } = flags;
   const input = await parseInput(inputText);
-  const { workables, maxPayloadBytes } = await loadHandlers(config);
+  const { workables, maxPayloadBytes } = await loadHandlers(flags);
   const flow = flowOf(name, workables, json);
   const options: StartOptions = { ...rest, trace: traceOfCaller() };
-  const where = { ...(config && { config }), ...(store && { store }) };
-  const work = async (flotilla: Flotilla): Promise<void> => {
+  const work = async (flotilla: Operations): Promise<void> => {
     const { runs } = flotilla;
     const { runId, created } = await runs.start(flow, input, options);
     if (!json) print(runId);
@@ -169,7 +167,7 @@ async function start(
     const output = await runs.wait(runId, { ...(timeoutMs !== undefined && { timeoutMs }) });
     printJson(json ? { runId, created, output } : output);
   };
-  await onStore(where, work, { maxPayloadBytes });
+  await onTarget({ url, config, store }, work, { maxPayloadBytes });
 }
 
 /** A name that the config doesn't have is started anyway: its flow may be in another program. */

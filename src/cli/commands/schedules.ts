@@ -4,20 +4,20 @@ import { everyRange, missedPolicies } from "../../schedules/plan.ts";
 import type { Schedule } from "../../schedules/rows.ts";
 import type { ScheduleOf } from "../../schedules/schedule.ts";
 import type { TaskContract } from "../../tasks/task.ts";
-import { onStore } from "../connect.ts";
+import { onTarget } from "../connect.ts";
 import {
   listsByDefault,
   number,
-  type StoreFlags,
+  type TargetFlags,
   withJson,
   withPage,
-  withStore,
+  withTarget,
 } from "../flags.ts";
 import { columns, oneLine, paint, print, printJson } from "../output.ts";
 import { loadHandlers } from "../settings.ts";
 import { type NewTaskFlags, withTaskOptions } from "../task-flags.ts";
 
-type Flags = StoreFlags & { json?: true };
+type Flags = TargetFlags & { json?: true };
 type ListFlags = Flags & { cursor?: string; limit: number };
 type AddFlags = Flags &
   Pick<NewTaskFlags, "priority" | "attempts" | "tenant" | "concurrencyKey"> & {
@@ -43,7 +43,7 @@ Examples:
   $ flotilla schedules pause nightly`,
     );
   const command = (words: string, does: string, options = {}) =>
-    withJson(withStore(schedules.command(words, options).description(does)));
+    withJson(withTarget(schedules.command(words, options).description(does)));
 
   const listing = command("list", "list schedules, ordered by id", { isDefault: true });
   withPage(listing, 100).action(list);
@@ -70,7 +70,7 @@ Examples:
 }
 
 async function list({ json, cursor, limit, ...flags }: ListFlags): Promise<void> {
-  const { all, next } = await onStore(flags, async (flotilla) => {
+  const { all, next } = await onTarget(flags, async (flotilla) => {
     const from = { limit, ...(cursor !== undefined && { cursor }) };
     const page = await flotilla.schedules.list(from);
     const noWorker = new Set(await flotilla.tasks.noWorker(page.schedules.map(({ name }) => name)));
@@ -94,7 +94,7 @@ async function list({ json, cursor, limit, ...flags }: ListFlags): Promise<void>
 }
 
 async function show(scheduleId: string, flags: Flags): Promise<void> {
-  const { schedule, upcomingMs, noWorker } = await onStore(flags, async (flotilla) => {
+  const { schedule, upcomingMs, noWorker } = await onTarget(flags, async (flotilla) => {
     const { schedules } = flotilla;
     const found = await schedules.get(scheduleId);
     if (!found) throw missing(scheduleId);
@@ -126,9 +126,9 @@ async function add(
   inputText: string | undefined,
   flags: AddFlags,
 ): Promise<void> {
-  const { json, config, store, pattern, zone, everyMs, missed, ...options } = flags;
+  const { json, url, config, store, pattern, zone, everyMs, missed, ...options } = flags;
   // The config's handler has the schema, so that an invalid payload is refused here.
-  const { use, maxPayloadBytes } = await loadHandlers(config);
+  const { use, maxPayloadBytes } = await loadHandlers(flags);
   const { schedule: declare } = await import("../../schedules/schedule.ts");
   const handler = use.find((each) => each.name === name);
   const task = { ...handler, name } as TaskContract;
@@ -141,8 +141,10 @@ async function add(
     ...(zone !== undefined && { zone }),
     ...(missed !== undefined && { missed }),
   } as object as ScheduleOf<TaskContract>);
-  const where = { ...(config && { config }), ...(store && { store }) };
-  const put = await onStore(where, ({ schedules }) => schedules.put(declared), { maxPayloadBytes });
+  const where = { url, config, store };
+  const put = await onTarget(where, ({ schedules }) => schedules.put(declared), {
+    maxPayloadBytes,
+  });
   printSchedule(
     put,
     json,
@@ -151,7 +153,7 @@ async function add(
 }
 
 async function remove(scheduleId: string, flags: Flags): Promise<void> {
-  if (!(await onStore(flags, ({ schedules }) => schedules.remove(scheduleId)))) {
+  if (!(await onTarget(flags, ({ schedules }) => schedules.remove(scheduleId)))) {
     throw missing(scheduleId);
   }
   if (flags.json) return printJson({ scheduleId, removed: true });
@@ -159,17 +161,17 @@ async function remove(scheduleId: string, flags: Flags): Promise<void> {
 }
 
 async function pause(scheduleId: string, flags: Flags): Promise<void> {
-  const paused = await onStore(flags, ({ schedules }) => schedules.pause(scheduleId));
+  const paused = await onTarget(flags, ({ schedules }) => schedules.pause(scheduleId));
   printSchedule(paused, flags.json, `schedule ${scheduleId} is paused`);
 }
 
 async function resume(scheduleId: string, flags: Flags): Promise<void> {
-  const resumed = await onStore(flags, ({ schedules }) => schedules.resume(scheduleId));
+  const resumed = await onTarget(flags, ({ schedules }) => schedules.resume(scheduleId));
   printSchedule(resumed, flags.json, `schedule ${scheduleId} resumes at ${time(resumed.nextAtMs)}`);
 }
 
 async function fire(scheduleId: string, flags: Flags): Promise<void> {
-  const fired = await onStore(flags, ({ schedules }) => schedules.fire(scheduleId));
+  const fired = await onTarget(flags, ({ schedules }) => schedules.fire(scheduleId));
   if (flags.json) return printJson(fired);
   print(fired.taskId);
 }

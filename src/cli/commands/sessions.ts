@@ -7,21 +7,16 @@ import { entryText, outcomeText } from "../chat/transcript.ts";
 import {
   listsByDefault,
   number,
-  type StoreFlags,
+  type TargetFlags,
   withJson,
   withPage,
-  withStore,
+  withTarget,
 } from "../flags.ts";
 import { ago, columns, sanitize, oneLine, paint, print, printJson } from "../output.ts";
-import {
-  onSessions,
-  type SessionAdmin,
-  type UrlFlags,
-  defaultTenant,
-  withUrl,
-} from "../connect.ts";
+import { defaultTenant, onSessions } from "../connect.ts";
+import type { SessionOperations } from "../remote.ts";
 
-type Flags = StoreFlags & UrlFlags & { json?: true };
+type Flags = TargetFlags & { tenant?: string; json?: true };
 type ListFlags = Flags & ListSessions & { limit: number };
 
 const pageEntries = 200;
@@ -50,7 +45,7 @@ Examples:
   $ flotilla chat 01980f6a-3c1e-7a51-8d0c-6d1f1d9a2b7e`,
     );
   const command = (words: string, does: string, options = {}) =>
-    withJson(withUrl(withStore(sessions.command(words, options).description(does)))).option(
+    withJson(withTarget(sessions.command(words, options).description(does))).option(
       "--tenant <tenant>",
       `the tenant of the sessions (default: ${defaultTenant}, or that of the key or token)`,
     );
@@ -184,7 +179,7 @@ async function write(sessionId: string, flags: Flags): Promise<void> {
 
 /** Entries after `from`, up to the last one that existed at first. */
 async function* pagesOf(
-  service: SessionAdmin,
+  service: SessionOperations,
   { tenant, sessionId, lastSeq }: SessionView,
   from: number,
 ): AsyncGenerator<readonly Entry[]> {

@@ -1,8 +1,8 @@
 import type { Command } from "commander";
 import { systemClock } from "../../base/clock.ts";
 import { allNames } from "../../tasks/concurrency/limits.ts";
-import { onStore } from "../connect.ts";
-import { type StoreFlags, withJson, withStore } from "../flags.ts";
+import { onTarget } from "../connect.ts";
+import { type TargetFlags, withJson, withTarget } from "../flags.ts";
 import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";
 import { count } from "../progress.ts";
 
@@ -12,13 +12,13 @@ const heading = ["name", "pending", "claimed", "completed", "failed", "cancelled
 
 export function statsCommand(program: Command): void {
   withJson(
-    withStore(
+    withTarget(
       program
         .command("stats")
         .description("count tasks by name and state, and show what blocks them"),
     ),
-  ).action(async ({ json, ...where }: StoreFlags & { json?: true }) => {
-    const { stats, depth, paused } = await onStore(where, async (flotilla) => {
+  ).action(async ({ json, ...where }: TargetFlags & { json?: true }) => {
+    const { stats, depth, paused } = await onTarget(where, async (flotilla) => {
       const [stats, depth, paused] = await Promise.all([
         flotilla.tasks.stats(),
         flotilla.tasks.depth(),

@@ -6,21 +6,21 @@ import type { Retention } from "../../tasks/leader/prune.ts";
 import { type Task, type TaskStatus, taskStatuses } from "../../tasks/rows.ts";
 import type { TaskEvent } from "../../tasks/tasks.ts";
 import { blockedBy } from "../blocked-by.ts";
-import { onStore } from "../connect.ts";
+import { onTarget } from "../connect.ts";
 import {
   listsByDefault,
   number,
-  type StoreFlags,
+  type TargetFlags,
   withJson,
   withPage,
-  withStore,
+  withTarget,
 } from "../flags.ts";
 import { ago, columns, oneLine, paint, paintStatus, print, printJson } from "../output.ts";
 import { bar, plural, startProgressBar } from "../progress.ts";
 import { stopSignals } from "../signals.ts";
 import { noWorkerText } from "./runs-show.ts";
 
-type Flags = StoreFlags & { json?: true };
+type Flags = TargetFlags & { json?: true };
 type ListFlags = Flags & {
   name?: string;
   status?: TaskStatus;
@@ -29,7 +29,7 @@ type ListFlags = Flags & {
   limit: number;
 };
 
-type PruneFlags = StoreFlags & {
+type PruneFlags = TargetFlags & {
   json?: true;
   olderThan: number;
   status?: keyof Retention;
@@ -52,7 +52,7 @@ Examples:
     );
 
   const listing = withJson(
-    withStore(tasks.command("list", { isDefault: true }).description("list tasks, newest first")),
+    withTarget(tasks.command("list", { isDefault: true }).description("list tasks, newest first")),
   )
     .option("--name <name>", "only tasks of this name")
     .addOption(new Option("--status <status>", "only tasks in this state").choices(taskStatuses))
@@ -60,19 +60,19 @@ Examples:
   withPage(listing, 20).action(list);
   listsByDefault(tasks, listing);
   withJson(
-    withStore(tasks.command("show <id>").description("show one task and its events")),
+    withTarget(tasks.command("show <id>").description("show one task and its events")),
   ).action(printTask);
   withJson(
-    withStore(tasks.command("cancel <id>").description("cancel a task, also while it runs")),
+    withTarget(tasks.command("cancel <id>").description("cancel a task, also while it runs")),
   ).action(cancel);
   withJson(
-    withStore(tasks.command("retry <id>").description("start a failed or cancelled task over")),
+    withTarget(tasks.command("retry <id>").description("start a failed or cancelled task over")),
   ).action(retry);
   pruneCommand(tasks);
 }
 
 export async function printTask(taskId: string, flags: Flags): Promise<void> {
-  const { task, events, heldUp } = await onStore(flags, async (flotilla) => {
+  const { task, events, heldUp } = await onTarget(flags, async (flotilla) => {
     const found = await flotilla.tasks.get(taskId);
     const taskEvents = await flotilla.tasks.events(taskId);
     return {
@@ -102,9 +102,8 @@ export function eventLine(event: TaskEvent): string {
   return parts.join("  ");
 }
 
-async function list({ json, config, store, ...filter }: ListFlags): Promise<void> {
-  const flags = { ...(config && { config }), ...(store && { store }) };
-  const page = await onStore(flags, (flotilla) => flotilla.tasks.list(filter));
+async function list({ json, url, config, store, ...filter }: ListFlags): Promise<void> {
+  const page = await onTarget({ url, config, store }, (flotilla) => flotilla.tasks.list(filter));
   if (json) return printJson(page);
   if (page.tasks.length === 0) return print("no tasks");
   const nowMs = systemClock.now();
@@ -185,7 +184,7 @@ function facts(task: Task): [string, string][] {
 }
 
 async function cancel(taskId: string, flags: Flags): Promise<void> {
-  const status = await onStore(flags, (flotilla) => flotilla.tasks.cancel(taskId));
+  const status = await onTarget(flags, (flotilla) => flotilla.tasks.cancel(taskId));
   if (status === "finished") {
     throw new FlotillaError("conflict", `task ${taskId} has ended already and can't be cancelled`);
   }
@@ -198,7 +197,7 @@ async function cancel(taskId: string, flags: Flags): Promise<void> {
 }
 
 async function retry(taskId: string, flags: Flags): Promise<void> {
-  await onStore(flags, (flotilla) => flotilla.tasks.retry(taskId));
+  await onTarget(flags, (flotilla) => flotilla.tasks.retry(taskId));
   if (flags.json) return printJson({ taskId, status: "pending" });
   print(`task ${taskId} starts over`);
 }
@@ -218,7 +217,7 @@ function time(atMs: number): string {
 
 function pruneCommand(tasks: Command): void {
   withJson(
-    withStore(
+    withTarget(
       tasks
         .command("prune")
         .description("delete old finished tasks now, instead of when their retention ends"),
@@ -259,7 +258,7 @@ async function prune({ json, olderThan, status, yes, ...where }: PruneFlags): Pr
   void stopSignals().received.then(() => stop.abort());
   const progress = startProgressBar();
   try {
-    await onStore(where, async (flotilla) => {
+    await onTarget(where, async (flotilla) => {
       const { byStatus } = await flotilla.tasks.stats();
       const all = Object.values(byStatus).reduce((sum, each) => sum + each, 0);
       const { deleted } = await flotilla.tasks.prune({

@@ -2,23 +2,23 @@ import process from "node:process";
 import { type Command, Option } from "commander";
 import { systemClock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
-import type { Flotilla } from "../../runtime/connect.ts";
 import type { ThrottleView } from "../../throttles/shares/admin.ts";
-import { onStore } from "../connect.ts";
+import { onTarget } from "../connect.ts";
 import {
   listsByDefault,
   number,
-  type StoreFlags,
+  type TargetFlags,
   withJson,
   withPage,
-  withStore,
+  withTarget,
 } from "../flags.ts";
 import { createScreen } from "../live-counts.ts";
 import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";
+import type { Operations } from "../remote.ts";
 import { count } from "../progress.ts";
 import { stopSignals } from "../signals.ts";
 
-type Flags = StoreFlags & { json?: true };
+type Flags = TargetFlags & { json?: true };
 type KeyFlags = Flags & { key?: string };
 type ListFlags = Flags & { cursor?: string; limit: number; watch?: true };
 
@@ -48,7 +48,7 @@ Examples:
   $ flotilla throttles unpin openai          learns the limit again`,
     );
   const command = (words: string, does: string, options = {}) =>
-    withJson(withStore(throttles.command(words, options).description(does)));
+    withJson(withTarget(throttles.command(words, options).description(does)));
   const key = () => new Option("--key <key>", "the key of its limit, where it is keyed");
 
   const listed = "list throttles with their limits and calls in flight";
@@ -71,8 +71,8 @@ Examples:
 
 async function list({ json, cursor, limit, watch, ...flags }: ListFlags): Promise<void> {
   const options = { limit, ...(cursor !== undefined && { cursor }) };
-  if (watch) return onStore(flags, (flotilla) => watchAll(flotilla, options, json));
-  const page = await onStore(flags, ({ throttles }) => throttles.list(options));
+  if (watch) return onTarget(flags, (flotilla) => watchAll(flotilla, options, json));
+  const page = await onTarget(flags, ({ throttles }) => throttles.list(options));
   if (json) return printJson(page);
   for (const line of throttlesTable(page.throttles, systemClock.now())) print(line);
   if (page.next !== null) print(`more: --cursor ${page.next}`);
@@ -80,7 +80,7 @@ async function list({ json, cursor, limit, watch, ...flags }: ListFlags): Promis
 
 /** Refreshes the table: in place on a terminal, elsewhere one table after another. */
 async function watchAll(
-  { throttles }: Flotilla,
+  { throttles }: Operations,
   options: { limit: number; cursor?: string },
   json: true | undefined,
 ): Promise<void> {
@@ -107,7 +107,7 @@ function pause(durationMs: number): Promise<void> {
 }
 
 async function show(name: string, { key, json, ...flags }: KeyFlags): Promise<void> {
-  const throttle = await onStore(flags, ({ throttles }) => throttles.get(name, keyOf(key)));
+  const throttle = await onTarget(flags, ({ throttles }) => throttles.get(name, keyOf(key)));
   if (!throttle) {
     throw new FlotillaError(
       "not_found",
@@ -119,13 +119,13 @@ async function show(name: string, { key, json, ...flags }: KeyFlags): Promise<vo
 }
 
 async function pin(name: string, limit: number, { key, json, ...flags }: KeyFlags): Promise<void> {
-  const throttle = await onStore(flags, ({ throttles }) => throttles.pin(name, limit, keyOf(key)));
+  const throttle = await onTarget(flags, ({ throttles }) => throttles.pin(name, limit, keyOf(key)));
   if (json) return printJson({ throttle });
   print(`${labelOf(name, key)} is pinned: ${limit} calls at once in the whole fleet`);
 }
 
 async function unpin(name: string, { key, json, ...flags }: KeyFlags): Promise<void> {
-  const throttle = await onStore(flags, ({ throttles }) => throttles.unpin(name, keyOf(key)));
+  const throttle = await onTarget(flags, ({ throttles }) => throttles.unpin(name, keyOf(key)));
   if (json) return printJson({ throttle });
   const { pinned } = throttle.settings;
   const now = pinned === null ? "is learned again" : `is held at ${pinned} by its options`;

@@ -1,0 +1,438 @@
+import process from "node:process";
+import { sleep, systemClock } from "../base/clock.ts";
+import { FlotillaError, hasCode, messageOf } from "../base/errors.ts";
+import { type Client, createClient } from "../client/client.ts";
+import { createClientCredentials, createHttp, errorFromWire, type Http } from "../client/http.ts";
+import type { ClientOptions } from "../client/options.ts";
+import type { DeadLetters } from "../dead-letters/dead-letters.ts";
+import { hasEnded, type Redrive } from "../dead-letters/redrive.ts";
+import type { Runs } from "../flows/runs.ts";
+import type { flowToJson } from "../runtime/flows.ts";
+import type { Flotilla } from "../runtime/connect.ts";
+import type { Schedule } from "../schedules/rows.ts";
+import type { ScheduleDeclaration } from "../schedules/schedule.ts";
+import type { Schedules } from "../schedules/schedules.ts";
+import type { AgentView } from "../sessions/agents/stored-agents.ts";
+import type { SessionService } from "../sessions/service.ts";
+import {
+  type EachParts,
+  type EnqueueRow,
+  enqueueEach,
+  type RowOutcome,
+} from "../tasks/enqueue/each.ts";
+import type { EnqueueOptions } from "../tasks/enqueue/options.ts";
+import { resultOf, type WaitOptions } from "../tasks/inspect/wait-for.ts";
+import type { Task } from "../tasks/rows.ts";
+import type { TaskContract } from "../tasks/task.ts";
+import type { TaskEvent, TaskEventsOptions, Tasks } from "../tasks/tasks.ts";
+import { network } from "../throttles/fetch.ts";
+import type { ThrottleView } from "../throttles/shares/admin.ts";
+
+/** What commands ask of Flotilla. A store and a server answer alike, so a command needn't know which. */
+export type Operations = Pick<
+  Flotilla,
+  "agents" | "enqueue" | "enqueueEach" | "pods" | "throttles" | "waitFor"
+> & {
+  readonly tasks: Omit<Tasks, keyof Flotilla | "settled" | "waitFor">;
+  readonly runs: Omit<Runs, "doing">;
+  readonly schedules: Schedules;
+  readonly deadLetters: Omit<DeadLetters, "getRedrive">;
+  readonly sessionService: SessionOperations;
+};
+
+export type SessionOperations = Pick<
+  SessionService,
+  "list" | "get" | "entries" | "stop" | "archive" | "unarchive" | "remove"
+>;
+
+/** A server: its client, and plain requests for the routes that the client has no call for. */
+export type Remote = { readonly client: Client; readonly http: Http };
+
+/** Whom a key acts for; a token determines its own user and tenant. */
+export type ActingFor = { user?: string | undefined; tenant?: string | undefined };
+
+type Query = Record<string, string | number | undefined>;
+type NewTask = Awaited<ReturnType<EachParts["prepare"]>>;
+type Shown<View> = View & { readonly noWorker: boolean };
+
+// The largest page of groups of failed tasks.
+const maxGroups = 1_000;
+const followPollMs = 250;
+
+/** A key of the server, or a user's token. */
+export function serverKey(): string | undefined {
+  return process.env["FLOTILLA_API_KEY"] || undefined;
+}
+
+export function openRemote(url: string, { user, tenant }: ActingFor = {}): Remote {
+  if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol)) {
+    throw new FlotillaError(
+      "invalid_option",
+      "--url must be an http or https URL, such as http://localhost:8080",
+    );
+  }
+  const token = serverKey();
+  const options: ClientOptions = {
+    url,
+    fetch: requestWithCause,
+    ...(token !== undefined && { token }),
+    ...(user !== undefined && { user }),
+    ...(tenant !== undefined && { tenant }),
+  };
+  const client = createClient(options);
+  const http = createHttp({
+    url: () => url.replace(/\/+$/, ""),
+    fetch: requestWithCause,
+    credentials: createClientCredentials(token),
+    clock: systemClock,
+    user,
+    tenant,
+  });
+  return { client, http };
+}
+
+/** The operations of a server, through its API. Those that it has no route for say so. */
+export function remoteOperations({ client, http }: Remote): Operations {
+  /** Names that the server has reported as being without a worker. */
+  const withoutWorker = new Set<string>();
+  const note = (name: string, noWorker: boolean | undefined): void => {
+    if (noWorker) withoutWorker.add(name);
+  };
+  const withoutNote = ({ noWorker, ...schedule }: Shown<Schedule>): Schedule => {
+    note(schedule.name, noWorker);
+    return schedule;
+  };
+  const scheduleCall = async (method: "PUT" | "POST", path: string, body?: unknown) => {
+    const answer = await http<{ schedule: Shown<Schedule> }>(method, path, { body });
+    return withoutNote(answer.schedule);
+  };
+  const settled = async (taskId: string, options: WaitOptions = {}): Promise<Task> =>
+    (await whenEnded(client.tasks.watch(taskId), taskId, options)) as unknown as Task;
+  const flows = async () =>
+    (await http<{ flows: ReturnType<typeof flowToJson>[] }>("GET", "/v1/flows")).flows;
+
+  return {
+    async enqueue(task: TaskContract | string, input: unknown, options: EnqueueOptions = {}) {
+      const name = nameOf(task);
+      const { taskId, created, replaced, noWorker } = await client.tasks.enqueue(
+        name,
+        input as never,
+        withoutTrace(options),
+      );
+      note(name, noWorker);
+      return { taskId, created, ...(replaced !== undefined && { replaced }) };
+    },
+    enqueueEach: ((rows: Iterable<EnqueueRow>, options = {}) =>
+      sendRows(http, rows, options, note)) as Flotilla["enqueueEach"],
+    waitFor: (async (task: string | { taskId: string }, options?: WaitOptions) =>
+      resultOf(
+        await settled(typeof task === "string" ? task : task.taskId, options),
+      )) as Flotilla["waitFor"],
+    pods: async () => (await http<{ pods: never[] }>("GET", "/v1/pods")).pods,
+
+    tasks: {
+      get: async (taskId) => (await ifFound(client.tasks.get(taskId))) as Task | undefined,
+      list: async (filter = {}) => (await client.tasks.list(filter)) as never,
+      async events(taskId, query = {}) {
+        const path = `/v1/tasks/${encodeURIComponent(taskId)}/events`;
+        return (await ifFound(http<{ events: TaskEvent[] }>("GET", path, { query })))?.events ?? [];
+      },
+      cancel: (taskId) => unlessFinished(client.tasks.cancel(taskId)),
+      retry: (taskId) => client.tasks.retry(taskId),
+      stats: () => http("GET", "/v1/stats"),
+      depth: async () =>
+        new Map(Object.entries((await http<{ names: object }>("GET", "/v1/depth")).names)),
+      noWorker: async (names) => names.filter((name) => withoutWorker.has(name)),
+      async pause(name, { reason } = {}) {
+        await http("POST", "/v1/pause", { body: { name, reason } });
+      },
+      async resume(name) {
+        await http("POST", "/v1/resume", { body: { name } });
+      },
+      paused: async () => (await http<{ paused: never[] }>("GET", "/v1/pauses")).paused,
+      prune: () => {
+        throw new FlotillaError(
+          "unsupported",
+          "a server can't be asked to prune tasks: `flotilla tasks prune` needs --store",
+        );
+      },
+      limits: {
+        async set(scope, limit) {
+          await http("PUT", "/v1/limits", { body: { scope, limit } });
+        },
+        async get(scope) {
+          const query = { scope };
+          return (await http<{ limits: never[] }>("GET", "/v1/limits", { query })).limits[0]!;
+        },
+        list: () => allPages(http, "/v1/limits", "limits"),
+        tenants: () => allPages(http, "/v1/tenants", "tenants"),
+      },
+    },
+
+    runs: {
+      async start(flow: TaskContract | string, input: unknown, options = {}) {
+        const name = nameOf(flow);
+        const { runId, created, noWorker } = await client.runs.start(
+          name,
+          input as never,
+          withoutTrace(options) as object,
+        );
+        note(name, noWorker);
+        return { runId, created };
+      },
+      wait: (async (run: string | { runId: string }, options?: WaitOptions) =>
+        resultOf(
+          await settled(typeof run === "string" ? run : run.runId, options),
+        )) as Runs["wait"],
+      get: async (runId) => (await ifFound(client.runs.get(runId))) as never,
+      list: async ({ setAside, ...filter } = {}) =>
+        http("GET", "/v1/runs", { query: { ...filter, ...(setAside && { setAside: "true" }) } }),
+      cancel: (runId) =>
+        unlessFinished(client.runs.cancel(runId).then(() => "cancelling" as const)),
+      signal: (runId, name, payload, options) =>
+        client.runs.signal(runId, name, payload as never, options),
+      signals: async (runId, query: TaskEventsOptions = {}) =>
+        (await http<{ signals: never[] }>("GET", `${runAt(runId)}/signals`, { query })).signals,
+      history: async (runId, query: TaskEventsOptions = {}) =>
+        (await http<{ history: never[] }>("GET", `${runAt(runId)}/history`, { query })).history,
+      async resume(runId, body = {}) {
+        await http("POST", `${runAt(runId)}/resume`, { body });
+      },
+      counts: flows,
+      stuck: async () => (await flows()).flatMap(({ stuck }) => stuck),
+    },
+
+    schedules: {
+      async list(query = {}) {
+        type Page = { schedules: Shown<Schedule>[]; next: string | null };
+        const page = await http<Page>("GET", "/v1/schedules", { query: query as Query });
+        return { ...page, schedules: page.schedules.map(withoutNote) };
+      },
+      async get(scheduleId) {
+        type Found = { schedule: Shown<Schedule> };
+        const found = await ifFound(http<Found>("GET", scheduleAt(scheduleId)));
+        return found && withoutNote(found.schedule);
+      },
+      upcoming: async (scheduleId) =>
+        (await http<{ upcomingMs: number[] }>("GET", scheduleAt(scheduleId))).upcomingMs,
+      put: (async ({ scheduleId, task, ...declared }: ScheduleDeclaration) =>
+        scheduleCall("PUT", scheduleAt(scheduleId), {
+          ...declared,
+          name: nameOf(task),
+        })) as Schedules["put"],
+      pause: (scheduleId) => scheduleCall("POST", `${scheduleAt(scheduleId)}/pause`),
+      resume: (scheduleId) => scheduleCall("POST", `${scheduleAt(scheduleId)}/resume`),
+      fire: (scheduleId) => http("POST", `${scheduleAt(scheduleId)}/fire`),
+      remove: async (scheduleId) =>
+        (await ifFound(http("DELETE", scheduleAt(scheduleId)))) !== undefined,
+    },
+
+    deadLetters: {
+      groups: ({ name, limit } = {}) => http("GET", "/v1/dlq/groups", { query: { name, limit } }),
+      list: ({ group, name, limit, cursor } = {}) =>
+        http("GET", "/v1/dlq/tasks", { query: { group, name, limit, cursor } }),
+      async count({ name, group }) {
+        const query = { name, limit: maxGroups };
+        const { groups, tasks } = await http<Awaited<ReturnType<DeadLetters["groups"]>>>(
+          "GET",
+          "/v1/dlq/groups",
+          { query },
+        );
+        if (group === undefined) return tasks;
+        return groups.find((each) => each.group === group)?.tasks ?? 0;
+      },
+      discard: (body) => http("POST", "/v1/dlq/discard", { body }),
+      redrive: (selection, options = {}) =>
+        http("POST", "/v1/dlq/redrives", { body: { ...selection, ...options } }),
+      redrives: (query = {}) => http("GET", "/v1/dlq/redrives", { query: query as Query }),
+      async followRedrive(redriveId, { signal, onProgress } = {}) {
+        for (;;) {
+          const redrive = await http<Redrive>("GET", redriveAt(redriveId));
+          onProgress?.(redrive);
+          if (hasEnded(redrive)) return redrive;
+          await sleep(systemClock, followPollMs, signal);
+        }
+      },
+      cancelRedrive: (redriveId) => http("POST", `${redriveAt(redriveId)}/cancel`),
+    },
+
+    throttles: {
+      list: (query = {}) => http("GET", "/v1/throttles", { query: query as Query }),
+      async get(name, query = {}) {
+        type Found = { throttle: ThrottleView };
+        return (await ifFound(http<Found>("GET", throttleAt(name), { query })))?.throttle;
+      },
+      async pin(name, limit, key = {}) {
+        const body = { limit, ...key };
+        return (await http<{ throttle: ThrottleView }>("POST", `${throttleAt(name)}/pin`, { body }))
+          .throttle;
+      },
+      async unpin(name, body = {}) {
+        const path = `${throttleAt(name)}/unpin`;
+        return (await http<{ throttle: ThrottleView }>("POST", path, { body })).throttle;
+      },
+    },
+
+    // The key or the token determines the tenant of agents and sessions.
+    agents: {
+      list: (_, query = {}) => http("GET", "/v1/agents", { query }),
+      get: async (_, name) =>
+        (await ifFound(http<{ agent: AgentView }>("GET", agentAt(name))))?.agent,
+      create: async (_, name, fields) =>
+        (await http<{ agent: AgentView }>("POST", "/v1/agents", { body: { name, ...fields } }))
+          .agent,
+      replace: async (_, name, body) =>
+        (await http<{ agent: AgentView }>("PUT", agentAt(name), { body })).agent,
+      remove: async (_, name) => (await ifFound(http("DELETE", agentAt(name)))) !== undefined,
+    },
+
+    sessionService: {
+      // The server decides by the token which sessions a caller may see.
+      list: async (_, { only: __, ...options }) => (await client.sessions.list(options)) as never,
+      get: async (_, sessionId) => (await client.sessions.get(sessionId)) as never,
+      entries: (_, sessionId, page) => client.sessions.entries(sessionId, page),
+      async stop(_, sessionId) {
+        const path = `/v1/sessions/${encodeURIComponent(sessionId)}/stop`;
+        return (await http<{ done: boolean }>("POST", path)).done;
+      },
+      archive: (_, sessionId) => client.sessions.archive(sessionId),
+      unarchive: (_, sessionId) => client.sessions.unarchive(sessionId),
+      remove: (_, sessionId) => client.sessions.remove(sessionId),
+    },
+  };
+}
+
+const runAt = (runId: string) => `/v1/runs/${encodeURIComponent(runId)}`;
+const scheduleAt = (scheduleId: string) => `/v1/schedules/${encodeURIComponent(scheduleId)}`;
+const redriveAt = (redriveId: string) => `/v1/dlq/redrives/${encodeURIComponent(redriveId)}`;
+const throttleAt = (name: string) => `/v1/throttles/${encodeURIComponent(name)}`;
+const agentAt = (name: string) => `/v1/agents/${encodeURIComponent(name)}`;
+
+/**
+ * `fetch` has the real error in its cause. Requests carry the trace context of the calling program, as
+ * tasks stored without a server do.
+ */
+const requestWithCause = async (url: string, init: RequestInit = {}): Promise<Response> => {
+  const { TRACEPARENT: traceparent, TRACESTATE: tracestate } = process.env;
+  const headers = new Headers(init.headers);
+  if (traceparent) headers.set("traceparent", traceparent);
+  if (tracestate) headers.set("tracestate", tracestate);
+  try {
+    return await network(url, { ...init, headers, redirect: "error" });
+  } catch (error) {
+    const reason = error instanceof Error && error.cause ? error.cause : error;
+    throw new Error(messageOf(reason, 200), { cause: error });
+  }
+};
+
+function nameOf(task: TaskContract | string): string {
+  return typeof task === "string" ? task : task.name;
+}
+
+/** Options as JSON. The trace is in the headers of every request. */
+function withoutTrace(options: EnqueueOptions): object {
+  const { trace: _, tx: __, ...sent } = options;
+  return sent;
+}
+
+async function ifFound<Found>(request: Promise<Found>): Promise<Found | undefined> {
+  try {
+    return await request;
+  } catch (error) {
+    if (hasCode(error, "not_found")) return undefined;
+    throw error;
+  }
+}
+
+async function unlessFinished<Status>(cancel: Promise<Status>): Promise<Status | "finished"> {
+  try {
+    return await cancel;
+  } catch (error) {
+    if (hasCode(error, "conflict")) return "finished";
+    throw error;
+  }
+}
+
+async function allPages<Item>(http: Http, path: string, field: string): Promise<Item[]> {
+  const all: Item[] = [];
+  let cursor: string | undefined;
+  do {
+    const page = await http<Record<string, unknown>>("GET", path, { query: { cursor } });
+    all.push(...(page[field] as Item[]));
+    cursor = (page["next"] as string | null) ?? undefined;
+  } while (cursor !== undefined);
+  return all;
+}
+
+/** The task or run that is watched, once it has ended. */
+function whenEnded<View>(
+  watched: ReturnType<Client["tasks"]["watch"]>,
+  taskId: string,
+  { timeoutMs }: WaitOptions,
+): Promise<View> {
+  return new Promise<View>((resolve, reject) => {
+    const stop = watched.subscribe(() => {
+      const { status, value, error } = watched.get();
+      if (status === "ended") finish(() => resolve(value as View));
+      else if (status === "gone") finish(() => reject(error!));
+    });
+    const cancel =
+      timeoutMs === undefined
+        ? () => {}
+        : systemClock.after(timeoutMs, () => {
+            const message = `task ${taskId} hasn't ended within ${timeoutMs} ms`;
+            finish(() => reject(new FlotillaError("timeout", message)));
+          });
+    const finish = (settle: () => void): void => {
+      stop();
+      cancel();
+      settle();
+    };
+  });
+}
+
+/** Sends rows in requests of bounded size, each row with its own outcome. */
+async function sendRows(
+  http: Http,
+  rows: Iterable<EnqueueRow>,
+  options: Parameters<typeof enqueueEach>[1],
+  note: (name: string, noWorker: boolean) => void,
+) {
+  type Sent = { name: string; input: unknown; options: object };
+  type Answer = { outcomes: RowOutcome[]; noWorker: string[] };
+  const sent = new Map<NewTask, Sent>();
+  let failure: unknown;
+  const prepare = ({ task, input, options: own = {} }: EnqueueRow): NewTask => {
+    const row = { name: nameOf(task), input, options: withoutTrace(own) };
+    // Only the size of its payload counts here; the server makes the task.
+    const newTask = { name: row.name, payload: JSON.stringify(row) } as NewTask;
+    sent.set(newTask, row);
+    return newTask;
+  };
+  const insert = async (newTasks: readonly NewTask[]) => {
+    const body = newTasks.map((each) => sent.get(each)!);
+    sent.clear();
+    try {
+      const answer = await http<Answer>("POST", "/v1/tasks/bulk", { body });
+      for (const name of answer.noWorker) note(name, true);
+      return answer.outcomes.map((each) =>
+        each.outcome === "rejected"
+          ? { error: errorFromWire(each) }
+          : {
+              taskId: each.taskId,
+              created: each.outcome === "created",
+              ...(each.outcome === "replaced" && { replaced: true }),
+            },
+      );
+    } catch (error) {
+      failure = error;
+      // A refused request is no fault of one of its rows, so don't send them one by one.
+      throw new Error("the request failed", { cause: error });
+    }
+  };
+  try {
+    return await enqueueEach(rows, options, { prepare, insert, splits: false });
+  } catch (error) {
+    throw failure ?? error;
+  }
+}
