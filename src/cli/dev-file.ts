@@ -1,7 +1,7 @@
 import { mkdirSync, readFileSync, renameSync, rmdirSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import process from "node:process";
-import { network } from "../throttles/fetch.ts";
+import { systemClock } from "../base/clock.ts";
 
 /**
  * A running `flotilla dev` announces itself in a file of its working folder, so that commands which are run
@@ -51,13 +51,17 @@ export function findDev(): Promise<RunningDev | undefined> {
 async function findOnce(): Promise<RunningDev | undefined> {
   const dev = read(join(process.cwd(), file));
   if (!dev || !isAlive(dev.pid)) return undefined;
+  const { network } = await import("../throttles/fetch.ts");
+  const late = new AbortController();
+  const cancel = systemClock.after(answerTimeoutMs, () => late.abort());
   try {
     // Another process may have its id by now, but hardly its port as well.
-    const signal = AbortSignal.timeout(answerTimeoutMs);
-    const { ok } = await network(`${dev.url}/health/live`, { signal });
+    const { ok } = await network(`${dev.url}/health/live`, { signal: late.signal });
     return ok ? dev : undefined;
   } catch {
     return undefined;
+  } finally {
+    cancel();
   }
 }
 

@@ -2,6 +2,7 @@ import process from "node:process";
 import { sleep, systemClock } from "../base/clock.ts";
 import { FlotillaError, hasCode, messageOf } from "../base/errors.ts";
 import { type Client, createClient } from "../client/client.ts";
+import { serverUrl } from "../client/environment.ts";
 import { createClientCredentials, createHttp, errorFromWire, type Http } from "../client/http.ts";
 import type { ClientOptions } from "../client/options.ts";
 import type { DeadLetters } from "../dead-letters/dead-letters.ts";
@@ -58,6 +59,8 @@ type Shown<View> = View & { readonly noWorker: boolean };
 // The largest page of groups of failed tasks.
 const maxGroups = 1_000;
 const followPollMs = 250;
+// Reading or discarding millions of failed tasks takes a while.
+const answerTimeoutMs = 10 * 60_000;
 
 /** A key of the server, or a user's token. */
 export function serverKey(): string | undefined {
@@ -81,10 +84,11 @@ export function openRemote(url: string, { user, tenant }: ActingFor = {}): Remot
   };
   const client = createClient(options);
   const http = createHttp({
-    url: () => url.replace(/\/+$/, ""),
+    url: () => serverUrl(url),
     fetch: requestWithCause,
     credentials: createClientCredentials(token),
     clock: systemClock,
+    answerTimeoutMs,
     user,
     tenant,
   });

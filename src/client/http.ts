@@ -23,6 +23,8 @@ type HttpParts = {
   user?: string | undefined;
   tenant?: string | undefined;
   clock: Clock;
+  /** How long an answer may take. */
+  answerTimeoutMs?: number;
 };
 
 /** The client's token, and how it is renewed. */
@@ -39,8 +41,6 @@ export type ClientCredentials = {
 type Answered = { readonly response: Response; readonly text: string };
 type Refusal = { code: string; message: string; details?: Record<string, unknown> };
 
-const answerTimeoutMs = 30_000;
-
 export function createHttp({
   fetch: call,
   url,
@@ -48,6 +48,7 @@ export function createHttp({
   user,
   tenant,
   clock,
+  answerTimeoutMs = 30_000,
 }: HttpParts): Http {
   const send = async (
     method: Method,
