@@ -273,7 +273,17 @@ describe("runs and schedules through a server", () => {
   });
 
   test("are stored, shown, paused, fired and removed", async () => {
-    const add = ["schedules", "add", "poll", "mail", `{"to":"ada"}`, "--every-ms", "3600000"];
+    const add = [
+      "schedules",
+      "add",
+      "poll",
+      "mail",
+      `{"to":"ada"}`,
+      "--every-ms",
+      "3600000",
+      "--concurrency-key",
+      "ada",
+    ];
     expect(await onServer(...add)).toMatchObject({ code: 0, stderr: "" });
     expect((await onStore(...add, "--json")).stdout).toBe(
       (await onServer(...add, "--json")).stdout,

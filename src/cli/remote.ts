@@ -7,14 +7,17 @@ import { createClientCredentials, createHttp, errorFromWire, type Http } from ".
 import type { ClientOptions } from "../client/options.ts";
 import type { DeadLetters } from "../dead-letters/dead-letters.ts";
 import { hasEnded, type Redrive } from "../dead-letters/redrive.ts";
-import type { Runs } from "../flows/runs.ts";
+import type { HistoryEntry, RunView } from "../flows/rows.ts";
+import type { OpenSignal, Runs } from "../flows/runs.ts";
 import type { flowToJson } from "../runtime/flows.ts";
-import type { Flotilla } from "../runtime/connect.ts";
+import type { Flotilla, PodInfo } from "../runtime/connect.ts";
 import type { Schedule } from "../schedules/rows.ts";
 import type { ScheduleDeclaration } from "../schedules/schedule.ts";
 import type { Schedules } from "../schedules/schedules.ts";
 import type { AgentView } from "../sessions/agents/stored-agents.ts";
-import type { SessionService } from "../sessions/service.ts";
+import type { SessionPage, SessionService, SessionView } from "../sessions/service.ts";
+import type { Paused } from "../tasks/claim/pauses.ts";
+import type { LimitState } from "../tasks/concurrency/limits.ts";
 import {
   type EachParts,
   type EnqueueRow,
@@ -25,7 +28,7 @@ import type { EnqueueOptions } from "../tasks/enqueue/options.ts";
 import { resultOf, type WaitOptions } from "../tasks/inspect/wait-for.ts";
 import type { Task } from "../tasks/rows.ts";
 import type { TaskContract } from "../tasks/task.ts";
-import type { TaskEvent, TaskEventsOptions, Tasks } from "../tasks/tasks.ts";
+import type { TaskEvent, TaskEventsOptions, TaskPage, Tasks } from "../tasks/tasks.ts";
 import { network } from "../throttles/fetch.ts";
 import type { ThrottleView } from "../throttles/shares/admin.ts";
 
@@ -132,11 +135,11 @@ export function remoteOperations({ client, http }: Remote): Operations {
       resultOf(
         await settled(typeof task === "string" ? task : task.taskId, options),
       )) as Flotilla["waitFor"],
-    pods: async () => (await http<{ pods: never[] }>("GET", "/v1/pods")).pods,
+    pods: async () => (await http<{ pods: PodInfo[] }>("GET", "/v1/pods")).pods,
 
     tasks: {
       get: async (taskId) => (await ifFound(client.tasks.get(taskId))) as Task | undefined,
-      list: async (filter = {}) => (await client.tasks.list(filter)) as never,
+      list: async (filter = {}) => (await client.tasks.list(filter)) as unknown as TaskPage,
       async events(taskId, query = {}) {
         const path = `/v1/tasks/${encodeURIComponent(taskId)}/events`;
         return (await ifFound(http<{ events: TaskEvent[] }>("GET", path, { query })))?.events ?? [];
@@ -153,7 +156,7 @@ export function remoteOperations({ client, http }: Remote): Operations {
       async resume(name) {
         await http("POST", "/v1/resume", { body: { name } });
       },
-      paused: async () => (await http<{ paused: never[] }>("GET", "/v1/pauses")).paused,
+      paused: async () => (await http<{ paused: Paused[] }>("GET", "/v1/pauses")).paused,
       prune: () => {
         throw new FlotillaError(
           "unsupported",
@@ -166,7 +169,7 @@ export function remoteOperations({ client, http }: Remote): Operations {
         },
         async get(scope) {
           const query = { scope };
-          return (await http<{ limits: never[] }>("GET", "/v1/limits", { query })).limits[0]!;
+          return (await http<{ limits: LimitState[] }>("GET", "/v1/limits", { query })).limits[0]!;
         },
         list: () => allPages(http, "/v1/limits", "limits"),
         tenants: () => allPages(http, "/v1/tenants", "tenants"),
@@ -188,7 +191,7 @@ export function remoteOperations({ client, http }: Remote): Operations {
         resultOf(
           await settled(typeof run === "string" ? run : run.runId, options),
         )) as Runs["wait"],
-      get: async (runId) => (await ifFound(client.runs.get(runId))) as never,
+      get: async (runId) => (await ifFound(client.runs.get(runId))) as RunView | undefined,
       list: async ({ setAside, ...filter } = {}) =>
         http("GET", "/v1/runs", { query: { ...filter, ...(setAside && { setAside: "true" }) } }),
       cancel: (runId) =>
@@ -196,9 +199,11 @@ export function remoteOperations({ client, http }: Remote): Operations {
       signal: (runId, name, payload, options) =>
         client.runs.signal(runId, name, payload as never, options),
       signals: async (runId, query: TaskEventsOptions = {}) =>
-        (await http<{ signals: never[] }>("GET", `${runAt(runId)}/signals`, { query })).signals,
+        (await http<{ signals: OpenSignal[] }>("GET", `${runAt(runId)}/signals`, { query }))
+          .signals,
       history: async (runId, query: TaskEventsOptions = {}) =>
-        (await http<{ history: never[] }>("GET", `${runAt(runId)}/history`, { query })).history,
+        (await http<{ history: HistoryEntry[] }>("GET", `${runAt(runId)}/history`, { query }))
+          .history,
       async resume(runId, body = {}) {
         await http("POST", `${runAt(runId)}/resume`, { body });
       },
@@ -292,8 +297,9 @@ export function remoteOperations({ client, http }: Remote): Operations {
 
     sessionService: {
       // The server decides by the token which sessions a caller may see.
-      list: async (_, { only: __, ...options }) => (await client.sessions.list(options)) as never,
-      get: async (_, sessionId) => (await client.sessions.get(sessionId)) as never,
+      list: async (_, { only: __, ...options }) =>
+        (await client.sessions.list(options)) as SessionPage,
+      get: async (_, sessionId) => (await client.sessions.get(sessionId)) as SessionView,
       entries: (_, sessionId, page) => client.sessions.entries(sessionId, page),
       async stop(_, sessionId) {
         const path = `/v1/sessions/${encodeURIComponent(sessionId)}/stop`;

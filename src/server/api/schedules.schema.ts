@@ -80,7 +80,12 @@ export const scheduleSpecs = {
           missed,
           "What to do for times that were missed. Default `once`.",
         ).optional(),
-        options: z.strictObject(taskOptions).optional(),
+        options: z
+          .strictObject({
+            ...taskOptions,
+            concurrencyKey: optionSchema("concurrencyKey").optional(),
+          })
+          .optional(),
       }),
     ),
     answers: { 200: scheduleAnswer },
