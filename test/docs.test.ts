@@ -128,6 +128,42 @@ describe("what is published", () => {
   });
 });
 
+describe("the pages for contributors", () => {
+  const sources = globSync("{*,{src,test,bench,build}/**/*}.ts", { cwd: root });
+  const cited = (text: string) =>
+    [...text.matchAll(/`([\w./<>-]+(?:\.ts|\w\/))`(?: `(\w+)`)?/g)].map(([, path, name]) => ({
+      path: path!,
+      name,
+    }));
+  /** A path may begin below `src/`, or in a room. A part in angle brackets stands for any name. */
+  const filesOf = (path: string) => {
+    const named = path.replaceAll(".", "\\.").replaceAll(/<\w+>/g, "[\\w.-]+");
+    const pattern = new RegExp(`^(?:src/(?:.*/)?)?${named}${path.endsWith("/") ? ".*" : ""}$`);
+    return sources.filter((file) => pattern.test(file));
+  };
+  const faultsOf = (text: string) =>
+    cited(text).flatMap(({ path, name }) => {
+      const files = filesOf(path);
+      if (files.length === 0) return [`there is no ${path}`];
+      if (name === undefined || files.some((file) => hasName(read(file), name))) return [];
+      return [`${path} has no ${name}`];
+    });
+
+  test.each(["ARCHITECTURE.md", "CONTRIBUTING.md"])("%s names files that are there", (page) => {
+    expect(cited(read(page)).length).toBeGreaterThan(5);
+    expect(faultsOf(read(page))).toEqual([]);
+  });
+
+  test("are searched for files and names that are gone", () => {
+    expect(faultsOf("`tasks/claim/claim.ts` `createClaimCalls`")).toEqual([]);
+    expect(faultsOf("`server/api/<resource>.schema.ts`, `test/imports.test.ts`")).toEqual([]);
+    expect(faultsOf("`src/`, `flows/decide/`")).toEqual([]);
+    expect(faultsOf("`tasks/claiming.ts`, `queue/`")).toHaveLength(2);
+    expect(faultsOf("`laim.ts`")).toHaveLength(1);
+    expect(faultsOf("`tasks/claim/claim.ts` `createClaim`")).toHaveLength(1);
+  });
+});
+
 test("the README says of npm's warnings on Node 20 that they are harmless, while there are any", () => {
   type Lock = { packages: Record<string, { engines?: { node?: string } }> };
   const { packages } = JSON.parse(read("package-lock.json")) as Lock;
@@ -160,6 +196,10 @@ describe("tables", () => {
     }
   });
 });
+
+function hasName(text: string, name: string): boolean {
+  return new RegExp(`\\b${name}\\b`).test(text);
+}
 
 function proseOf(page: string): string {
   return read(page).replaceAll(/^```[^]*?^```$/gm, "");

@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { posix } from "node:path";
 import { describe, expect, test } from "vitest";
 import { type Import, importsOf, shippedSources, type Source } from "./sources.ts";
@@ -82,6 +83,27 @@ describe("the import table", () => {
     const text = `import { x } from "../tasks/sql/claim.ts";`;
     expect(foreignSql({ path: "src/cli/x.ts", text })).toHaveLength(1);
     expect(foreignSql({ path: "src/flows/x.ts", text })).toEqual([]);
+  });
+
+  test("is the one that ARCHITECTURE.md shows", () => {
+    const text = readFileSync(new URL("../ARCHITECTURE.md", import.meta.url), "utf8");
+    const rows = /^\| room .*\n\|.*\n((?:\|.*\n)+)/m.exec(text)![1]!.trim().split("\n");
+    const shown = rows.map((row) => {
+      const [, room, rooms] = row.split("|").map((cell) => cell.trim());
+      return [
+        room!,
+        rooms!
+          .split(";")[0]!
+          .split(", ")
+          .filter((each) => each !== ""),
+      ];
+    });
+    const held = Object.entries(mayImport).filter(([room]) => !room.endsWith(".ts"));
+    const sorted = (rooms: Iterable<string>) =>
+      [...rooms].filter((each) => !each.endsWith(".ts")).toSorted();
+    expect(Object.fromEntries(shown.map(([room, rooms]) => [room, sorted(rooms!)]))).toEqual(
+      Object.fromEntries(held.map(([room, rooms]) => [room, sorted(rooms)])),
+    );
   });
 
   test.each([
