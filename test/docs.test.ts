@@ -135,10 +135,12 @@ describe("the pages for contributors", () => {
       path: path!,
       name,
     }));
-  /** A path may begin below `src/`, or in a room. A part in angle brackets stands for any name. */
+  /** A path may begin below `src/` or `test/`, or in a room. A part in angle brackets stands for any name. */
   const filesOf = (path: string) => {
     const named = path.replaceAll(".", "\\.").replaceAll(/<\w+>/g, "[\\w.-]+");
-    const pattern = new RegExp(`^(?:src/(?:.*/)?)?${named}${path.endsWith("/") ? ".*" : ""}$`);
+    const pattern = new RegExp(
+      `^(?:(?:src|test)/(?:.*/)?)?${named}${path.endsWith("/") ? ".*" : ""}$`,
+    );
     return sources.filter((file) => pattern.test(file));
   };
   const faultsOf = (text: string) =>
@@ -149,7 +151,8 @@ describe("the pages for contributors", () => {
       return [`${path} has no ${name}`];
     });
 
-  test.each(["ARCHITECTURE.md", "CONTRIBUTING.md"])("%s names files that are there", (page) => {
+  const pages = ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/invariants.md"];
+  test.each(pages)("%s names files that are there", (page) => {
     expect(cited(read(page)).length).toBeGreaterThan(5);
     expect(faultsOf(read(page))).toEqual([]);
   });
