@@ -4,15 +4,15 @@ import { memoryKind } from "../store/contract/kinds.ts";
 import type { Database } from "../store/database.ts";
 import { readTaskStates } from "../tasks/sql/finish.ts";
 import { flow } from "./flow.ts";
-import { openRunWorkers, type RunWorkersHarness } from "./contract/worker-harness.ts";
+import { openRuns, type RunsHarness } from "./contract/harness.ts";
 import { firstSignal } from "./sql.ts";
 
 afterAll(closeStores);
 
 describe("a run that pods hand on to each other", () => {
-  let scene: RunWorkersHarness;
+  let scene: RunsHarness;
   beforeEach(async () => {
-    scene = await openRunWorkers(memoryKind);
+    scene = await openRuns(memoryKind);
   });
   afterEach(() => scene.close());
 

@@ -5,16 +5,16 @@ import { closeStores } from "../tasks/contract/harness.ts";
 import { storeKinds } from "../store/contract/kinds.ts";
 import { sql, table } from "../store/sql.ts";
 import { flow } from "./flow.ts";
-import { openRunWorkers, type RunWorkersHarness, soon } from "./contract/worker-harness.ts";
+import { openRuns, type RunsHarness, soon } from "./contract/harness.ts";
 
 afterAll(closeStores);
 
 const tasks = table("task");
 
 describe.each(storeKinds)("stuck runs on $name", (kind) => {
-  let runs: RunWorkersHarness;
+  let runs: RunsHarness;
   beforeEach(async () => {
-    runs = await openRunWorkers(kind);
+    runs = await openRuns(kind);
   });
   afterEach(() => runs.close());
 

@@ -3,15 +3,15 @@ import { abort } from "../../base/errors.ts";
 import { task } from "../../tasks/task.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { flow } from "../flow.ts";
-import { openRunWorkers, type RunWorkersHarness, soon } from "./worker-harness.ts";
+import { openRuns, type RunsHarness, soon } from "./harness.ts";
 
 /** What a run that is to come after others is promised on every store. */
 export function afterContract(kind: StoreKind): void {
   describe(`runs after others on ${kind.name}`, () => {
-    let harness: RunWorkersHarness;
+    let harness: RunsHarness;
     let calls: string[];
     beforeEach(async () => {
-      harness = await openRunWorkers(kind);
+      harness = await openRuns(kind);
       calls = [];
     });
     afterEach(() => harness.close());

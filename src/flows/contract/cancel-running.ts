@@ -1,15 +1,15 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { flow } from "../flow.ts";
-import { openRunWorkers, type RunWorkersHarness, soon } from "./worker-harness.ts";
+import { openRuns, type RunsHarness, soon } from "./harness.ts";
 
 /** What the cancel of a run that a pod runs is promised on every store. */
 export function cancelRunningContract(kind: StoreKind): void {
   describe(`cancelling what runs on ${kind.name}`, () => {
-    let harness: RunWorkersHarness;
+    let harness: RunsHarness;
     let calls: string[];
     beforeEach(async () => {
-      harness = await openRunWorkers(kind);
+      harness = await openRuns(kind);
       calls = [];
     });
     afterEach(() => harness.close());

@@ -3,13 +3,7 @@ import { readTaskStates } from "../../tasks/sql/finish.ts";
 import type { Database } from "../../store/database.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { flow } from "../flow.ts";
-import {
-  givesBack,
-  holding,
-  looksForSignal,
-  openRunWorkers,
-  type RunWorkersHarness,
-} from "./worker-harness.ts";
+import { givesBack, holding, looksForSignal, openRuns, type RunsHarness } from "./harness.ts";
 import { cancel } from "../decide/thrown.ts";
 
 const hourMs = 3_600_000;
@@ -17,10 +11,10 @@ const hourMs = 3_600_000;
 /** What the cancel of a run is promised on every store. */
 export function cancelContract(kind: StoreKind): void {
   describe(`cancelling runs on ${kind.name}`, () => {
-    let harness: RunWorkersHarness;
+    let harness: RunsHarness;
     let calls: string[];
     beforeEach(async () => {
-      harness = await openRunWorkers(kind);
+      harness = await openRuns(kind);
       calls = [];
     });
     afterEach(() => harness.close());

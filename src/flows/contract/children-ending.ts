@@ -3,14 +3,14 @@ import { task } from "../../tasks/task.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { moody, talker, waitsFor } from "./children.ts";
 import { flow } from "../flow.ts";
-import { givesBack, holding, openRunWorkers, type RunWorkersHarness } from "./worker-harness.ts";
+import { givesBack, holding, openRuns, type RunsHarness } from "./harness.ts";
 
 /** What becomes of parents and children where one of them fails or is cancelled, on every store. */
 export function childrenEndingContract(kind: StoreKind): void {
   describe(`ends of parents and children on ${kind.name}`, () => {
-    let harness: RunWorkersHarness;
+    let harness: RunsHarness;
     beforeEach(async () => {
-      harness = await openRunWorkers(kind);
+      harness = await openRuns(kind);
     });
     afterEach(() => harness.close());
 

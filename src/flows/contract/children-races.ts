@@ -6,7 +6,7 @@ import type { StoreKind } from "../../store/contract/database.ts";
 import { sql } from "../../store/sql.ts";
 import { type Flow, flow } from "../flow.ts";
 import { moody, talker, waitsFor } from "./children.ts";
-import { givesBack, holding, openRunWorkers, type RunWorkersHarness } from "./worker-harness.ts";
+import { givesBack, holding, openRuns, type RunsHarness } from "./harness.ts";
 import { childrenOf } from "../sql.ts";
 
 const looksAtChildren = childrenOf("", "").strings;
@@ -14,9 +14,9 @@ const looksAtChildren = childrenOf("", "").strings;
 /** No end of a child is missed by its parent, and none is started in vain, on every store. */
 export function childrenRacesContract(kind: StoreKind): void {
   describe(`parents in the wrong moment on ${kind.name}`, () => {
-    let harness: RunWorkersHarness;
+    let harness: RunsHarness;
     beforeEach(async () => {
-      harness = await openRunWorkers(kind);
+      harness = await openRuns(kind);
     });
     afterEach(() => harness.close());
 

@@ -5,7 +5,7 @@ import { task } from "../../tasks/task.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql } from "../../store/sql.ts";
 import { flow } from "../flow.ts";
-import { openRunWorkers, type RunWorkersHarness, soon } from "./worker-harness.ts";
+import { openRuns, type RunsHarness, soon } from "./harness.ts";
 
 export const double = flow<number>("double", { version: 1 })
   .to("double", ({ input }) => ({ twice: input * 2 }))
@@ -34,9 +34,9 @@ export const waitsFor = (...words: string[]) =>
 /** What runs that start others are promised on every store. */
 export function childrenContract(kind: StoreKind): void {
   describe(`children of runs on ${kind.name}`, () => {
-    let harness: RunWorkersHarness;
+    let harness: RunsHarness;
     beforeEach(async () => {
-      harness = await openRunWorkers(kind);
+      harness = await openRuns(kind);
     });
     afterEach(() => harness.close());
 

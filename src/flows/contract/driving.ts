@@ -39,7 +39,7 @@ export function drivingContract(kind: StoreKind): void {
       const state = { n: 2, kept: "first", at: "1970-01-01T00:00:00.000Z" };
       expect(await runs.outcome(runs.wait(run))).toEqual({ ...state, seen: state });
       expect(calls).toEqual(["first", "second", "nothing", "third"]);
-      expect(await runs.told(run)).toEqual([
+      expect(await runs.noted(run)).toEqual([
         "start",
         "complete first",
         "complete second",
@@ -86,7 +86,7 @@ export function drivingContract(kind: StoreKind): void {
         error: { code: "invalid_input" },
       });
       expect(calls).toEqual([]);
-      expect(await runs.told(run)).toEqual(["start", "error send", "error tidy", "finish"]);
+      expect(await runs.noted(run)).toEqual(["start", "error send", "error tidy", "finish"]);
     });
 
     test("a state that the output refuses is the error of the last transition", async () => {
@@ -101,7 +101,7 @@ export function drivingContract(kind: StoreKind): void {
         state: {},
         error: { code: "invalid_output" },
       });
-      expect(await runs.told(run)).toEqual(["start", "error sum", "error sum", "finish"]);
+      expect(await runs.noted(run)).toEqual(["start", "error sum", "error sum", "finish"]);
     });
 
     test("a handoff ends the run with what it gives, and skips to its finalizers", async () => {
@@ -121,7 +121,7 @@ export function drivingContract(kind: StoreKind): void {
       const run = await runs.start(check, null);
       expect(await runs.outcome(runs.wait(run))).toEqual({ path: "/there" });
       expect(calls).toEqual(["look", '{"type":"completed","output":{"path":"/there"}}']);
-      expect(await runs.told(run)).toEqual([
+      expect(await runs.noted(run)).toEqual([
         "start",
         "complete look",
         "complete finally",
@@ -173,7 +173,7 @@ export function drivingContract(kind: StoreKind): void {
       isStopping.resolve();
       await runs.outcome(stopped);
       expect(calls).toEqual([]);
-      expect(await runs.told(runId)).toEqual([]);
+      expect(await runs.noted(runId)).toEqual([]);
       await runs.pod("pod-2", [slow]);
       expect(await runs.ended(runId)).toMatchObject({ status: "completed" });
       expect(calls).toEqual(["work"]);
@@ -284,7 +284,7 @@ export function drivingContract(kind: StoreKind): void {
       await runs.pod("pod-1", [wrapped]);
       const run = await runs.start(wrapped, null);
       expect(await runs.ended(run)).toMatchObject({ output: { one: 1, turned: true } });
-      expect(await runs.told(run)).toEqual(["start", "error one", "complete one", "finish"]);
+      expect(await runs.noted(run)).toEqual(["start", "error one", "complete one", "finish"]);
     });
 
     test("can be started by its name, by an enqueue, and by a row that was inserted by SQL", async () => {

@@ -47,7 +47,7 @@ export function fencesContract(kind: StoreKind): void {
       expect(await runs.ended(run)).toMatchObject({ output: { one: 1, two: "of the first" } });
       expect(calls).toEqual(["one", "two", "three of the first"]);
       expect(first.running).toBe(0);
-      expect(await runs.told(run)).toEqual([
+      expect(await runs.noted(run)).toEqual([
         "start",
         "complete one",
         "pod_died",
@@ -112,7 +112,7 @@ export function fencesContract(kind: StoreKind): void {
         });
         attempts[1]!.ends();
         expect(await runs.ended(run)).toMatchObject({ output: { by: 2 } });
-        expect(await runs.told(run)).toEqual(["pod_died", "start", "complete one", "finish"]);
+        expect(await runs.noted(run)).toEqual(["pod_died", "start", "complete one", "finish"]);
       },
     );
 
@@ -187,7 +187,7 @@ export function fencesContract(kind: StoreKind): void {
       const run = await runs.start(made, null);
       expect(await runs.ended(run)).toMatchObject({ status: "completed", output: { one: 1 } });
       expect(calls).toEqual(once);
-      expect(await runs.told(run)).toEqual(noted);
+      expect(await runs.noted(run)).toEqual(noted);
       expect(lost).toBeGreaterThanOrEqual(6);
     });
 
@@ -211,7 +211,7 @@ export function fencesContract(kind: StoreKind): void {
         const run = await runs.start(made, null);
         expect(await runs.ended(run)).toMatchObject({ status: "completed" });
         expect(calls).toEqual(once);
-        expect(await runs.told(run)).toEqual(noted);
+        expect(await runs.noted(run)).toEqual(noted);
       },
     );
 

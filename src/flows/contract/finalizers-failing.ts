@@ -2,16 +2,16 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { abort, snooze } from "../../base/errors.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { flow } from "../flow.ts";
-import { openRunWorkers, type RunWorkersHarness, soon } from "./worker-harness.ts";
+import { openRuns, type RunsHarness, soon } from "./harness.ts";
 import { cancel } from "../decide/thrown.ts";
 
 /** What finalizers are promised on every store where they fail, or their pods do. */
 export function finalizersTroubleContract(kind: StoreKind): void {
   describe(`finalizers in trouble on ${kind.name}`, () => {
-    let harness: RunWorkersHarness;
+    let harness: RunsHarness;
     let calls: string[];
     beforeEach(async () => {
-      harness = await openRunWorkers(kind);
+      harness = await openRuns(kind);
       calls = [];
     });
     afterEach(() => harness.close());

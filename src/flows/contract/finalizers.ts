@@ -3,13 +3,7 @@ import { z } from "zod";
 import { abort } from "../../base/errors.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { flow } from "../flow.ts";
-import {
-  givesBack,
-  holding,
-  openRunWorkers,
-  type RunWorkersHarness,
-  soon,
-} from "./worker-harness.ts";
+import { givesBack, holding, openRuns, type RunsHarness, soon } from "./harness.ts";
 import { cancel, unrecoverable } from "../decide/thrown.ts";
 
 /** Every way in which a run can end, and what its finalizers are told of it. */
@@ -32,10 +26,10 @@ type Ending = keyof typeof endings;
 /** What finalizers are promised on every store. */
 export function finalizersContract(kind: StoreKind): void {
   describe(`finalizers on ${kind.name}`, () => {
-    let harness: RunWorkersHarness;
+    let harness: RunsHarness;
     let calls: string[];
     beforeEach(async () => {
-      harness = await openRunWorkers(kind);
+      harness = await openRuns(kind);
       calls = [];
     });
     afterEach(() => harness.close());

@@ -7,14 +7,14 @@ import type { Database } from "../../store/database.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql } from "../../store/sql.ts";
 import { flow } from "../flow.ts";
-import { givesBack, openRunWorkers, type RunWorkersHarness } from "./worker-harness.ts";
+import { givesBack, openRuns, type RunsHarness } from "./harness.ts";
 
 /** What others do to the row of a run, or to what it has started, in a moment that doesn't suit it. */
 export function interferenceContract(kind: StoreKind): void {
   describe(`runs that others interfere with on ${kind.name}`, () => {
-    let harness: RunWorkersHarness;
+    let harness: RunsHarness;
     beforeEach(async () => {
-      harness = await openRunWorkers(kind);
+      harness = await openRuns(kind);
     });
     afterEach(() => harness.close());
 

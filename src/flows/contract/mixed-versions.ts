@@ -172,7 +172,7 @@ export function mixedVersionsContract(kind: StoreKind): void {
       // The same version again changes nothing about it.
       const again = await runs.pod("pod-3", [unknown]);
       await runs.pass(50);
-      const asides = (await runs.told(run)).filter((type) => type === "set_aside");
+      const asides = (await runs.noted(run)).filter((type) => type === "set_aside");
       expect(asides).toHaveLength(1);
       await runs.stop(again);
       const mended = flow("image", { version: 3, removed: { unpack: "end" } })
@@ -191,7 +191,7 @@ export function mixedVersionsContract(kind: StoreKind): void {
       await runs.doing(run, "set_aside");
       expect(await runs.cancel(run.runId)).toBe("finished");
       expect(await runs.get(run.runId)).toMatchObject({ status: "cancelled", doing: null });
-      const told = await runs.told(run);
+      const told = await runs.noted(run);
       expect(told.slice(-3)).toEqual(["set_aside", "cancel_requested", "given_up"]);
     });
 
@@ -220,7 +220,7 @@ export function mixedVersionsContract(kind: StoreKind): void {
       });
       expect(await runs.cancel(run.runId)).toBe("finished");
       expect(await runs.get(run.runId)).toMatchObject({ status: "cancelled" });
-      expect((await runs.told(run)).slice(-2)).toEqual(["set_aside", "given_up"]);
+      expect((await runs.noted(run)).slice(-2)).toEqual(["set_aside", "given_up"]);
     });
 
     test("a cancel that is sent again doesn't give up what was set aside since", async () => {
@@ -296,7 +296,7 @@ export function mixedVersionsContract(kind: StoreKind): void {
       });
       await runs.outcome(resumed);
       expect(sends).toBe(2);
-      const told = await runs.told(run);
+      const told = await runs.noted(run);
       expect(told.filter((type) => type === "resume")).toHaveLength(1);
     });
 
@@ -370,7 +370,7 @@ export function mixedVersionsContract(kind: StoreKind): void {
       await runs.tamper(run, sql`state = ${state as string}`);
       await runs.resume(run.runId);
       expect(await runs.ended(run)).toMatchObject({ output: { pulled: true, tidied: true } });
-      expect(await runs.told(run)).toContain("resume");
+      expect(await runs.noted(run)).toContain("resume");
     });
 
     test("one that a later version has advanced can be given to an earlier one by hand", async () => {

@@ -4,14 +4,14 @@ import type { Database } from "../../store/database.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { talker } from "./children.ts";
 import { flow } from "../flow.ts";
-import { openRunWorkers, type RunWorkersHarness } from "./worker-harness.ts";
+import { openRuns, type RunsHarness } from "./harness.ts";
 
 /** What runs are promised that wait under a name which a later version has changed, on every store. */
 export function renamedContract(kind: StoreKind): void {
   describe(`waits that are renamed on ${kind.name}`, () => {
-    let harness: RunWorkersHarness;
+    let harness: RunsHarness;
     beforeEach(async () => {
-      harness = await openRunWorkers(kind);
+      harness = await openRuns(kind);
     });
     afterEach(() => harness.close());
 

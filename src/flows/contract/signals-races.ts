@@ -3,22 +3,16 @@ import { rowsOf } from "../../tasks/contract/harness.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql } from "../../store/sql.ts";
 import { flow } from "../flow.ts";
-import {
-  givesBack,
-  holding,
-  looksForSignal,
-  openRunWorkers,
-  type RunWorkersHarness,
-} from "./worker-harness.ts";
+import { givesBack, holding, looksForSignal, openRuns, type RunsHarness } from "./harness.ts";
 import { asking } from "./signals.ts";
 import { sendSignal } from "../sql.ts";
 
 /** No signal is missed that comes while a run is being parked, on every store. */
 export function signalsRacesContract(kind: StoreKind): void {
   describe(`signals in the wrong moment on ${kind.name}`, () => {
-    let harness: RunWorkersHarness;
+    let harness: RunsHarness;
     beforeEach(async () => {
-      harness = await openRunWorkers(kind);
+      harness = await openRuns(kind);
     });
     afterEach(() => harness.close());
 

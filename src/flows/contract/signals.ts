@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql, table } from "../../store/sql.ts";
 import { flow } from "../flow.ts";
-import { openRunWorkers, type RunWorkersHarness } from "./worker-harness.ts";
+import { openRuns, type RunsHarness } from "./harness.ts";
 import { maxOpenSignals } from "../sql.ts";
 
 const yes = z.object({ by: z.string() });
@@ -18,9 +18,9 @@ export const asking = flow("asking", { version: 1 })
 /** What a run that is told something from outside is promised on every store. */
 export function signalsContract(kind: StoreKind): void {
   describe(`signals on ${kind.name}`, () => {
-    let harness: RunWorkersHarness;
+    let harness: RunsHarness;
     beforeEach(async () => {
-      harness = await openRunWorkers(kind);
+      harness = await openRuns(kind);
     });
     afterEach(() => harness.close());
 

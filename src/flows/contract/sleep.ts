@@ -1,15 +1,15 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { flow } from "../flow.ts";
-import { givesBack, holding, openRunWorkers, type RunWorkersHarness } from "./worker-harness.ts";
+import { givesBack, holding, openRuns, type RunsHarness } from "./harness.ts";
 
 /** What a run that sleeps is promised on every store. */
 export function sleepContract(kind: StoreKind): void {
   describe(`durable sleep on ${kind.name}`, () => {
-    let harness: RunWorkersHarness;
+    let harness: RunsHarness;
     let calls: string[];
     beforeEach(async () => {
-      harness = await openRunWorkers(kind);
+      harness = await openRuns(kind);
       calls = [];
     });
     afterEach(() => harness.close());
