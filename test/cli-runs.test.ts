@@ -58,7 +58,7 @@ afterEach(async () => {
 });
 
 const run = (...args: string[]) => runIn(args, { cwd: folder });
-/** As somebody does who has the database and nothing else. */
+/** As an operator does who has the database and nothing else. */
 const runAlone = (...args: string[]) => runIn([...args, "--store", store], { cwd: elsewhere });
 const until = (condition: () => Promise<boolean>) =>
   vi.waitFor(async () => expect(await condition()).toBe(true), { timeout: 60_000, interval: 50 });

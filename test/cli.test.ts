@@ -383,7 +383,7 @@ describe("serve", () => {
     expect(await run(["dev", "--port", port])).toMatchObject({ code: 4 });
     other.close();
 
-    // Whoever has the usual port, this test or somebody else, `dev` gets another.
+    // If the usual port is taken, by this test or by another program, `dev` takes another one.
     const usual = createServer().on("error", () => {});
     await new Promise((resolve) =>
       usual.once("error", resolve).listen(8080, "127.0.0.1", () => resolve(null)),

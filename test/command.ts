@@ -47,7 +47,7 @@ export function run(args: readonly string[], options: CommandOptions): Promise<O
   return start(args, options).ended;
 }
 
-/** Whoever runs the tests may have settings of their own. */
+/** The environment of the tests may contain settings of its own. */
 function cleanEnvironment(): NodeJS.ProcessEnv {
   const kept = Object.entries(process.env).filter(
     ([name]) =>

@@ -31,7 +31,7 @@ function isAbandoned(path: string): boolean {
   if (!found) return false;
   if (Date.now() - found.mtimeMs > ownedMostMs) return true;
   try {
-    // Whoever has just made the file hasn't written its number yet.
+    // A process that has just made the file hasn't written its number yet.
     process.kill(Number(readFileSync(path, "utf8")) || process.pid, 0);
     return false;
   } catch (error) {

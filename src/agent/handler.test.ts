@@ -243,7 +243,7 @@ describe("an answer that is no longer wanted", () => {
     else await reader.cancel();
     await until("it has ended", () => ended);
     expect(given!.aborted).toBe(true);
-    // Whoever leaves makes no error.
+    // A client that leaves causes no error.
     expect(errors).not.toHaveBeenCalled();
   });
 });

@@ -166,7 +166,7 @@ describe("in plain Node", () => {
     const length = `content-length: ${Buffer.byteLength(body)}`;
     socket.write(`${["POST / HTTP/1.1", "host: x", length, ...lines].join("\r\n")}\r\n\r\n${body}`);
     let before = -1;
-    // It stops once what nobody reads fills the way.
+    // It stops once unread data fills the buffers.
     await until("the answer waits for its reader", async () => {
       const same = made > 0 && made === before;
       before = made;

@@ -133,7 +133,7 @@ describe("a batch that is refused", () => {
 
 describe("a callback", () => {
   test("that throws keeps no other from being called, and isn't taken for a refusal", async () => {
-    // Nobody handles such a bug, so it is seen where those are seen that nobody handles.
+    // No caller handles such a bug, so it surfaces as an unhandled rejection.
     const others = process.listeners("unhandledRejection");
     process.removeAllListeners("unhandledRejection");
     const unhandled = new Promise((resolve) => process.once("unhandledRejection", resolve));

@@ -53,7 +53,7 @@ describe("a view of failed tasks in a file", () => {
     expect(read).toBe(1_500);
     first.rest();
 
-    // Meanwhile nobody leads.
+    // Meanwhile no pod leads.
     await scene.complete(all.slice(0, 300));
     await scene.queue.retry(all[301]!);
     await scene.fail([all[301]!], "another");

@@ -112,7 +112,7 @@ describe.each(storeKinds)("stuck runs on $name", (kind) => {
     expect(await runs.queue.get(runId)).toMatchObject({ flowVersion: 2, noWorker: true });
     expect(await kinds()).toEqual([{ why: "no_worker", at: "approve", version: 2, count: 1 }]);
 
-    // One that nobody has advanced may go to any version.
+    // A run that no version has advanced may go to any version.
     const { runId: fresh } = await runs.start(order, 1);
     expect(await runs.view(fresh)).toMatchObject({ version: 0, noWorker: false });
     await says("pod-3", { order: 3 });

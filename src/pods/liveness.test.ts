@@ -243,7 +243,7 @@ describe("the leader", () => {
         expect(history.at(-1)!.pods.map((each) => each.podId)).toEqual(
           expect.arrayContaining(leader === undefined ? [] : [leader]),
         );
-        // Whoever asks finds a leader at the latest in itself.
+        // A pod that looks for a leader finds at least itself.
         expect(
           leader !== undefined || silent.includes(self) || self === "z" || !hasPod(history, self),
         ).toBe(true);

@@ -38,7 +38,7 @@ describe("a pod", () => {
     await pod.stop();
     await pod.stop();
     expect(await producer.pods()).toMatchObject([{ podId: pod.podId, status: "down" }]);
-    // Whoever else writes to the file at the same moment is waited for.
+    // It waits for any other process that writes to the file at the same moment.
     const types = new Set(events.map((event) => event.type).filter((type) => type !== "contended"));
     expect(types).toEqual(new Set(["beat", "leading", "claimed", "ended"]));
     await expect(pod.enqueue(double, 1)).rejects.toMatchObject({ code: "closed" });

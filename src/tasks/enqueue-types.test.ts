@@ -75,7 +75,7 @@ async function typed(tasks: Tasks): Promise<void> {
   // @ts-expect-error the second doesn't fit
   await tasks.enqueueEach(unfit());
 
-  // Whether anybody works on it is known of what waits only.
+  // Whether any pod works on it is known of waiting tasks only.
   const found = await tasks.get("id");
   if (found?.status === "pending") expectTypeOf(found.noWorker).toBeBoolean();
   // @ts-expect-error what has ended needs no worker

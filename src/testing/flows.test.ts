@@ -21,7 +21,7 @@ describe("a run in a test", () => {
 
         expect(await t.runs.wait(run), `${point} ${times}`).toEqual({});
 
-        // A claim is made once, unless somebody dies; and nobody misses a pod when the run has ended.
+        // A claim is made once, unless a pod dies; and no pod is missed once the run has ended.
         const isOver = point === "finished" && times === 3;
         const died = crash.pod === undefined || isOver ? 0 : 1;
         const history = await t.runs.history(run.runId);

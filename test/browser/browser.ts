@@ -14,7 +14,7 @@ export async function launch(): Promise<Browser> {
   });
 }
 
-/** What a browser says of pages that nobody would see: what they threw, and what their policy forbade. */
+/** What a browser reports of its pages: what they threw, and what their policy forbade. */
 export type Watched = {
   readonly context: BrowserContext;
   readonly troubles: string[];

@@ -34,7 +34,7 @@ export function onPage(page: Page) {
       await box.fill(text);
       await box.press("Enter");
     },
-    /** Once nobody answers any more. */
+    /** Once no server answers any more. */
     async idle(): Promise<void> {
       await stop.waitFor({ state: "detached" });
     },

@@ -33,7 +33,7 @@ describe("a chat whose connection is cut again and again", { timeout: limitMs },
       await one.idle();
       await one.say(`count ${words}`);
       said++;
-      // Now and then before anybody has heard of it.
+      // Now and then before either side has noticed.
       if (between(random, 0, 1) === 0) scene.server.proxy.cut();
       await one.stop.waitFor();
       while ((await one.stop.count()) > 0 && scene.server.proxy.cuts < cutsWanted) {
@@ -64,7 +64,7 @@ describe("a chat whose connection is cut again and again", { timeout: limitMs },
   });
 });
 
-/** As somebody does who is told that the connection is lost. */
+/** As a user does who sees that the connection is lost. */
 async function tryNow({ page }: ChatPage): Promise<void> {
   const button = page.getByRole("button", { name: "Try now" });
   if (await button.isVisible()) await button.click({ timeout: 200 }).catch(() => {});

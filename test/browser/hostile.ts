@@ -1,7 +1,7 @@
-/** Where whatever escapes would ask for something. Nothing listens there, and nobody may even try. */
+/** Where whatever escapes would send a request. Nothing listens there, and no page may even try. */
 const away = "http://127.0.0.1:9/leak";
 
-/** What somebody would say who wants a page to do something. */
+/** What a user would send who wants a page to do something. */
 export const hostileTexts: readonly string[] = [
   `<img src=x onerror="window.hit='img'">`,
   `<img src="${away}.png">`,

@@ -9,7 +9,7 @@ export type Proxy = {
   cut(): void;
   /** Cuts by itself the connection that brings so many more bytes to a browser, if any does. */
   cutAfter(bytes: number): void;
-  /** Nobody gets through from now on, or everybody. */
+  /** From now on no connection gets through, or all do. */
   block(isBlocked: boolean): void;
   close(): Promise<void>;
 };

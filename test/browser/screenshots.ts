@@ -36,7 +36,7 @@ try {
   await browser.close();
 }
 
-/** Says what the pictures show: a task that goes on and a call that waits for somebody's word. */
+/** Writes what the pictures show: a task in progress and a call that waits for an approval. */
 async function talk(inBrowser: Browser, { url }: ChatServer): Promise<void> {
   const ada = await openContext(inBrowser);
   for (const [chatId, texts] of Object.entries({

@@ -61,7 +61,7 @@ const gated = task("gated", {}, async ({ input, progress, signal }) => {
   return { steps: 2 };
 });
 
-/** Waits for somebody's word. */
+/** Waits for an approval. */
 const asking = flow("asking", { version: 1 })
   .signal("word", { schema: z.object({ by: z.string() }), timeoutMs: 3_600_000 })
   .to("thank", ({ state }) => ({ thanks: state.word.by }))

@@ -30,7 +30,7 @@ export function fetched(
     encoding: "utf8",
     timeout: 240_000,
   });
-  // Somebody else may have been faster; then theirs is as good.
+  // Another process may have been faster; then its copy is as good.
   if (npm.status === 0 && !existsSync(folder)) renameSync(unfinished, folder);
   rmSync(unfinished, { recursive: true, force: true });
   return npm.status === 0 ? { folder } : { none: `npm has no ${packages.join()}: ${npm.stderr}` };

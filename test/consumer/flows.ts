@@ -1,7 +1,7 @@
 import { flow } from "flotilla";
 import { z } from "zod";
 
-/** What somebody exports of flows: the beginning as a contract, one half way, and whole ones. */
+/** What a user's module exports of flows: the beginning as a contract, one half way, and whole ones. */
 export const order = flow("order", {
   version: 1,
   input: z.object({ items: z.array(z.string()) }),

@@ -25,7 +25,7 @@ const kept = join(root, "node_modules", ".cache", "packed");
 
 /**
  * Packs what would be published, and gives the tarball's path. Tests whose sources are the same have the
- * same tarball: whoever needs it first makes it.
+ * same tarball: the first that needs it makes it.
  */
 export async function packTarball(folder: string): Promise<string> {
   const name = `${hashOfSources()}.tgz`;

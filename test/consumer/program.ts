@@ -6,7 +6,7 @@ import { z } from "zod";
 import { authorsOf, helper } from "./sessions.ts";
 import { half, order, orders, parcel } from "./flows.ts";
 
-/** What somebody writes who has installed the package: without annotations, and strictly typed. */
+/** What a user writes who has installed the package: without annotations, and strictly typed. */
 const store = process.argv[2]!;
 const log = { debug() {}, info() {}, warn() {}, error() {} };
 

@@ -2,7 +2,7 @@ import { agent, type Chat, type Chunk, type Entry, type InboxItem, type Sessions
 import { createAgentHandler, toNode } from "flotilla/agent";
 import { createServer } from "node:http";
 
-/** What somebody exports of agents, and functions that take conversations. */
+/** What a user's module exports of agents, and functions that take conversations. */
 export const helper = agent("helper", async function* ({ messages, user, epoch }): AsyncGenerator<
   Chunk | string
 > {

@@ -19,7 +19,7 @@ export type Fleet = {
   /** Where ledgers and logs are. */
   readonly folder: string;
   readonly flotilla: Flotilla;
-  /** What was done to pods. Whoever harms them in ways of their own adds to it. */
+  /** What was done to pods. A test that harms them in its own way adds to it. */
   readonly faults: Fault[];
   readonly pods: readonly PodProcess[];
   start(options?: StartOptions): Promise<PodProcess>;

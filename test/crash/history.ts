@@ -2,8 +2,8 @@ import { hasCode } from "../../src/base/errors.ts";
 import { monotonicMs } from "./ledger.ts";
 
 /**
- * What producers asked for and what they were told. A call that may or may not have been stored is
- * unknown: it speaks neither for nor against anybody.
+ * What producers asked for, and the answers they got. A call that may or may not have been stored is
+ * unknown: it proves nothing either way.
  */
 export type Operation = {
   readonly kind: "enqueue" | "cancel" | "wait";

@@ -2,9 +2,9 @@ import pg from "pg";
 import type { Fleet } from "./fleet.ts";
 import type { PodProcess } from "./pod-handle.ts";
 
-/** A time in which the store can be read, but nobody can write. */
+/** A time in which the store can be read, but not written. */
 export type Outage = {
-  /** Lets everybody write again but one pod, whose beats stay out for now. */
+  /** Lets all pods write again but one, whose beats stay out for now. */
   end(): Promise<void>;
   /** Lets that one too. */
   endForAll(): Promise<void>;

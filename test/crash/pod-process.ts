@@ -122,7 +122,7 @@ process.once("SIGTERM", () => {
   void pod.stop().then(() => process.exit(0));
 });
 
-// Without the test that started it, nobody would end this process.
+// Without the test that started it, this process would never end.
 process.once("disconnect", () => process.exit(1));
 
 function fileLogger(path: string): Logger {

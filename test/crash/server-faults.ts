@@ -19,7 +19,7 @@ export function serverFaults(fleet: Fleet, server: PostgresServer): CommonFaults
     }
   };
 
-  /** Somebody has looked at rows with a lock, and has gone for a coffee. */
+  /** A transaction has locked rows, and stays idle. */
   const holdRows = async (random: Random): Promise<void> => {
     const client = await connected(fleet.store);
     try {

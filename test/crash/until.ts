@@ -1,7 +1,7 @@
 import { monotonicMs } from "./ledger.ts";
 
 const lookEveryMs = { least: 10, most: 50 };
-// To look takes the machine's time from those that are waited for: whoever has waited long looks rarely.
+// A check takes the machine's time from the processes it waits for, so a test that has waited long checks rarely.
 const waitedShare = 0.05;
 
 /** Waits for something to become true. The limit is for a machine with much else to do. */

@@ -35,7 +35,7 @@ function nextOrder(random: Random, { deployed }: Knowledge, recent: readonly str
   if (kind < 0.4) return order({ ms: 0 }, { options: { priority: between(random, -5, 5) } });
   if (kind < 0.43 && deployed) return order({ ms: between(random, 0, 50) }, { name: newName });
   if (kind < 0.46 && recent.length > 1) {
-    // What it waits for is also in its input, for those who judge when it ran.
+    // What it waits for is also in its input, for the checkers that judge when it ran.
     const after = recent.slice(-2);
     return order({ ms: 0, after }, { options: { after, afterFailed: "run" } });
   }

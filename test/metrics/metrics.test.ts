@@ -15,7 +15,7 @@ import { createMetrics } from "../../src/server/metrics/metrics.ts";
 import { temporaryDatabase, temporaryFile } from "../../src/store/contract/kinds.ts";
 import { parseExposition, valueOf } from "./exposition.ts";
 
-/** Somebody else at the same database, with a connection of his own. */
+/** Another program at the same database, with a connection of its own. */
 type Other = { run(text: string): Promise<unknown>; close(): Promise<void> };
 type Place = { url: string; prefix: string; other(): Promise<Other>; remove(): Promise<void> };
 
@@ -252,7 +252,7 @@ describe("a scrape of a pod on Postgres", () => {
     test("shows the deadlocks that were lost and made good", async () => {
       const { place, metrics, value } = now();
       const rival = await place.other();
-      // Whoever looks first for a deadlock is its victim, and that should be us.
+      // The transaction that first checks for a deadlock is its victim, and that should be ours.
       const base = new URL(place.url).pathname.slice(1);
       await rival.run(`alter database ${base} set deadlock_timeout = '4s'`);
       await rival.run("set deadlock_timeout = '60s'");

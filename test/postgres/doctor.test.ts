@@ -32,7 +32,7 @@ const clients: pg.Client[] = [];
 
 beforeAll(async () => {
   server = await startPostgres({
-    // Nobody tidies up behind the tests.
+    // No process cleans up behind the tests.
     settings: { autovacuum_naptime: "1h", max_prepared_transactions: 5 },
   });
 });

@@ -44,7 +44,7 @@ function candidates(): string[] {
 /** The version of the server in a folder, 0 where there is none that can be run. */
 function versionIn(folder: string): number {
   if (!["initdb", "postgres"].every((program) => existsSync(join(folder, program)))) return 0;
-  // Asked as the user that will run it: what lies in somebody's home may be closed to others.
+  // Asked as the user that will run it: a file in another user's home may be closed to it.
   const asked = spawnSync(join(folder, "postgres"), ["--version"], {
     ...unprivileged(),
     cwd: "/",

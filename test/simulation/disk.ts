@@ -20,7 +20,7 @@ export function createSimDisk(world: World): SimDisk {
   const { scheduler } = world;
   const entries = new Map<string, OutboxEntry>();
 
-  /** What is dropped must have been stored, or lost to another claim: nobody else will ever send it. */
+  /** What is dropped must have been stored, or lost to another claim: no other pod will ever send it. */
   const judgeDropped = async (dropped: Parameters<OutboxDisk["write"]>[1]): Promise<void> => {
     if (dropped.length === 0) return;
     const rows = await world.store.database.read(

@@ -53,7 +53,7 @@ export function createLane(scheduler: Scheduler): Lane {
   return lane;
 }
 
-/** The clock of one thread. Its wall can be set wrong; nobody's monotonic time is another's. */
+/** The clock of one thread. Its wall time can be set wrong, and each has a monotonic time of its own. */
 export function laneClock(
   scheduler: Scheduler,
   lane: Lane,

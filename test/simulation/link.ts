@@ -27,7 +27,7 @@ export type LinkOptions = {
 
 type Outcome = { readonly tables: Row[][] } | { readonly error: unknown };
 
-/** Whoever looks at each write, right before and right after it. */
+/** Called with each write, right before and right after it. */
 export type Watcher = {
   before(who: string, intent: Intent): Promise<Seen>;
   after(
@@ -162,7 +162,7 @@ export function createNetwork(
       if (ice) {
         world.count(`fault: frozen, ${ice.mode}`);
         if (ice.mode === "refuse") return tell({ error: busy() });
-        // Those who wait come in any order after the thaw.
+        // Waiting writes come in any order after the thaw.
         later(world.between(50, 400), () => landing(statements, intent, options, tell));
         return;
       }
@@ -245,7 +245,7 @@ export function createNetwork(
             later(sendMs, () => land(crash));
           } else if (world.chance(troubles.doubled)) {
             troubled("doubled");
-            // Claims aren't made to be repeated, and nobody repeats one whose answer has come.
+            // Claims aren't made to be repeated, and no pod repeats one whose answer has come.
             const heard = (outcome: Outcome) => {
               if (intent.kind === "claim" || "error" in outcome) unknown();
               else answer(outcome);

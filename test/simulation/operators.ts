@@ -109,7 +109,7 @@ export function startOperators(
       const { letters } = operator;
       const redrive = await tried(letters.redrive(await selected(operator), { maxStep }));
       await operator.rest(0, 2_500);
-      // Somebody is in a hurry for the one that is likely to be taken just now.
+      // An operator changes the one that is likely to be claimed just now.
       const [first] = made;
       if (first && world.chance(0.5)) await tried(operator.tasks.retry(first));
       await operator.rest(0, 2_500);

@@ -19,7 +19,7 @@ type Asked = {
 export type Pauses = {
   /** Notes that something is asked for. What it returns is told how that went. */
   ask(wish: Wish, target: string): (answered: boolean) => void;
-  /** Why nobody may claim tasks of this name now, if that is known. */
+  /** Why no pod may claim tasks of this name now, if that is known. */
   pausedBy(name: string): string | undefined;
 };
 
@@ -30,7 +30,7 @@ export function createPauses(world: World): Pauses {
   const asked: Asked[] = [];
   let place = 0;
 
-  /** Whether this was done, and nobody who wanted the opposite could have come after it. */
+  /** Whether this was done, and no opposite request could have come after it. */
   const isKnown = (target: string, wish: Wish): boolean => {
     let since = -1;
     for (const each of asked) {

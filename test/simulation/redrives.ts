@@ -17,7 +17,7 @@ type Taken = {
   readonly step: number;
   readonly group: string;
   outcome?: "again" | "cancelled" | "completed" | "failed";
-  /** Somebody else has started it over since. */
+  /** Another operator has started it over since. */
   touched: boolean;
 };
 
@@ -25,7 +25,7 @@ type Known = {
   readonly selection: Selection;
   readonly stepMost: number;
   readonly createdMs: number;
-  /** What had failed by then and was nobody else's, with its token. */
+  /** What had failed by then and belonged to no other redrive, with its token. */
   readonly there: ReadonlyMap<string, number>;
   readonly taken: Map<string, Taken>;
   state: string;

@@ -4,7 +4,7 @@
  * a run depends on nothing but its seed.
  */
 export type Scheduler = {
-  /** True time, in milliseconds since the run began. Nobody inside the simulation can see it. */
+  /** True time, in milliseconds since the run began. No part of the simulation can see it. */
   readonly nowMs: number;
   /** Lets something happen later. The function it returns takes that back. */
   after(delayMs: number, happen: () => void): () => void;

@@ -42,7 +42,7 @@ export function createWaitChecker({ violate }: World, tasks: Tasks) {
       if (culprit) violate("waits", `${what}: let go to run though ${culprit.slice(-6)} failed`);
     },
 
-    /** Nobody waits for what has ended, once a write is done. */
+    /** No task waits for one that has ended, once a write is done. */
     judgeParked(changes: readonly Change[]): void {
       for (const { taskId, payload, after } of changes) {
         if (after?.status === "pending" && after.parked === waiting) {

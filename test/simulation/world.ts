@@ -61,7 +61,7 @@ export type World = {
   broken: boolean;
   /** How many writes of each process are on their way to the store. */
   readonly onTheWay: Map<string, number>;
-  /** Who can't write now; `*` is everybody. */
+  /** The pods that can't write now; `*` is all of them. */
   readonly frozen: Map<string, Freeze>;
   readonly violations: Violation[];
   violate(invariant: string, what: string): void;

@@ -1,6 +1,6 @@
 import { flow, type Flow } from "../../src/flows/flow.ts";
 
-/** What the functions of the flows ask of whoever runs them. */
+/** What the functions of the flows ask of the program that runs them. */
 export type TripHooks = {
   /** What a run does where it would be held up: throw, wait for ever, or nothing. */
   readonly at: (run: string, place: string) => unknown;

@@ -92,7 +92,7 @@ export function storeBusContract(kind: StoreKind): void {
       if (store.hints === false) return;
       const { got } = reading("bob");
       const alice = connect("alice");
-      // Whoever has just begun to listen is told to look, and that doesn't count.
+      // A listener that has just subscribed is told to read once; that doesn't count.
       for (let nth = 1; nth <= 3; nth++) {
         alice.send("bob", "note", nth);
         await until("the letter", () => got.length === nth, { stepMs: 0 });
@@ -565,7 +565,7 @@ function counting(database: Database) {
 /** Hints have come by then. */
 const hinted = () => new Promise((resolve) => setTimeout(resolve, 300));
 
-/** Waits until a store has told those who began to listen to look once more. */
+/** Waits until a store has told new listeners to read once more. */
 async function settled(counted: { readonly reads: number }): Promise<void> {
   for (let before = -1; before !== counted.reads;) {
     before = counted.reads;
@@ -578,7 +578,7 @@ function carrying(database: Database, told = (text: string | undefined) => text)
   const listeners: { readonly address: string | undefined; readonly listener: Listener }[] = [];
   let last = () => {};
   const carried = {
-    /** Tells nobody of anything. */
+    /** Notifies no listener. */
     deaf: false,
     /** Writes that left letters. */
     writes: 0,

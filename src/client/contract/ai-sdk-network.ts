@@ -27,7 +27,7 @@ export function createFakeNetwork() {
   return {
     network,
     Socket: Socket as unknown as SocketClass,
-    /** Nothing goes out any more, and nobody hears of it. */
+    /** Nothing is sent any more, and neither side learns of it. */
     mute() {
       isMute = true;
     },

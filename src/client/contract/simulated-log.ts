@@ -32,7 +32,7 @@ export function createLogs() {
     const before = log.entries.find(({ messageId }) => messageId === entry.messageId);
     if (before && entry.replaces === undefined) return { seq: before.seq, duplicate: true };
     const seq = log.entries.length + 1;
-    // The same message may be stored again in a log that was cut back, and nobody could tell.
+    // The same message may be stored again in a log that was cut back, and no reader could tell.
     log.entries.push({ kind: "message", tokens: 1, atMs: 0, ...entry, seq });
     return { seq, duplicate: false };
   };

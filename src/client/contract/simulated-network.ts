@@ -10,7 +10,7 @@ export type Faults = {
   closedDoor: number;
   /** A message of either side is the last one that comes through, and both sides hear of it. */
   cut: number;
-  /** The same, but nobody hears of it. */
+  /** The same, but neither side learns of it. */
   halfOpen: number;
   /** Entries are sent twice, or from before the place. */
   doubled: number;

@@ -143,7 +143,7 @@ export function simulateServer({ clock, random }: { clock: Clock; random: Random
     const messageId = message.id!;
     const { parts } = message;
     const stored = store(session, { role: "user", author: "ada", messageId, parts });
-    // Stored, but nobody can say so: it is to be asked again.
+    // Stored, but the sender can't know: it sends it again.
     return answer(isRefused ? error : { type: "ack", ref, messageId, ...stored });
   };
 
@@ -226,7 +226,7 @@ export function simulateServer({ clock, random }: { clock: Clock; random: Random
       leave(session, "deleted");
       logs.remove(session);
     },
-    /** Makes it anew, and may say so to those who follow their inbox. */
+    /** Makes it anew, and may notify clients that follow their inbox. */
     make(session: string, { isTold = false } = {}) {
       missing.delete(session);
       if (!isTold) return;

@@ -149,7 +149,7 @@ async function run(seed: number): Promise<void> {
   client.close();
 }
 
-/** Someone who believes that events keep what is said of them, and notes where they don't. */
+/** A reader that relies on the promises of events, and notes each that is broken. */
 function watch(session: string) {
   const complaints: string[] = [];
   let seen: Entry[] = [];

@@ -203,7 +203,7 @@ describe("a client that can't reach its server", () => {
     expect(statuses()).toEqual(["joining", "joining"]);
     await clock.advance(30_000);
     expect(statuses()).toEqual(["away", "away"]);
-    // Whoever comes later is told at once.
+    // A later subscriber is told at once.
     client.session("b").subscribe(() => {});
     expect(client.session("b").get().status).toBe("away");
     server.isUp = true;

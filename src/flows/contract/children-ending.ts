@@ -35,7 +35,7 @@ export function childrenEndingContract(kind: StoreKind): void {
         error: { code: "dependency_failed", taskId: bad!.runId },
       });
       expect(failed.error?.message).toContain("in a bad mood");
-      // Nobody repeats it: the children wouldn't end otherwise the next time.
+      // It isn't repeated: the children would end the same way the next time.
       expect(await harness.noted(runId)).toEqual(["start", "park each", "error each", "finish"]);
     });
 

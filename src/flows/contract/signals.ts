@@ -8,7 +8,7 @@ import { maxOpenSignals } from "../sql.ts";
 
 const yes = z.object({ by: z.string() });
 
-/** Goes on when somebody has said that it may. */
+/** Continues once a signal allows it. */
 export const asking = flow("asking", { version: 1 })
   .to("ask", () => ({ asked: true }))
   .signal("approval", { schema: yes })
@@ -154,7 +154,7 @@ export function signalsContract(kind: StoreKind): void {
       expect(await harness.signals(runId)).toEqual([]);
       await harness.signal(runId, "b", 5, { id: "two" });
       expect(await harness.ended(runId)).toMatchObject({ output: { a: 1, b: 5 } });
-      // Whoever isn't sure that it was stored may send it again, even now.
+      // A sender that isn't sure whether it was stored may send it again, even now.
       await harness.signal(runId, "b", 5, { id: "two" });
     });
 

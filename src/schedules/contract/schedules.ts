@@ -8,7 +8,7 @@ import { createSchedules, putAll } from "../schedules.ts";
 import { everyMs, sendMail, rows, openSchedules } from "./harness.ts";
 import { schedule } from "../schedule.ts";
 
-/** What those who keep schedules are promised on every store. */
+/** What schedules promise on every store. */
 export function schedulesContract(kind: StoreKind): void {
   describe(`schedules on ${kind.name}`, () => {
     const scene = openSchedules(kind);

@@ -26,7 +26,7 @@ const open = async () => {
   return client;
 };
 
-/** Everybody else is still served. */
+/** All other clients are still served. */
 const expectServing = async () => {
   const other = await open();
   expect((await other.request({ type: "ping" })).type).toBe("pong");

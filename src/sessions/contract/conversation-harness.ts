@@ -15,7 +15,7 @@ export type ConversationHarness = {
   readonly entries: readonly DecidedEntry[];
   /** Those of the last decision. */
   readonly effects: readonly SessionEffect[];
-  /** Who runs what is started from now on; null for nobody. */
+  /** The runner of what is started from now on; null for none. */
   runner: string | null;
   nowMs: number;
   ask(command: Command): CommandDecision;

@@ -24,8 +24,8 @@ export type HubHarness = {
   /** Reads wait while this is set, until it is resolved. */
   gate: PromiseWithResolvers<void> | undefined;
   /**
-   * How often the journal was read, how many reads there were at once, and how often somebody looked
-   * where a session is.
+   * How often the journal was read, how many reads there were at once, and how often the owner of a session
+   * was looked up.
    */
   readonly reads: { headers: number; pages: number; most: number; looks: number };
   /** The pod that owns the log, and the one that the others take for the owner. */
@@ -44,7 +44,7 @@ export type HubHarness = {
   hub(address: string): Hub;
   runner(address: string): FakeRunner;
   header(sessionId: string): Header;
-  /** Stores a change; nobody hears of it before it is given to an owner's hub. */
+  /** Stores a change; no process learns of it before an owner's hub gets it. */
   store(sessionId: string, change: Change): Promise<CommittedSession>;
   /** Stores a change and tells the owner's hub. */
   commit(sessionId: string, change: Change): Promise<void>;

@@ -169,7 +169,7 @@ export function recordsContract(scene: JournalHarness): void {
       expect(await all(scene.journal, one)).toEqual(before);
       expect(await all(scene.journal, two)).toEqual(nothing);
       expect(await scene.now(next)).toEqual(next);
-      // Whoever decides again goes on at the same place.
+      // A command that is decided again goes on at the same place.
       headOf(await scene.journal.commit(next, messageRecord(one, 3)));
     });
 

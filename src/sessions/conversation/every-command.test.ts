@@ -40,7 +40,7 @@ const states: Record<State, () => ConversationHarness> = {
   deleted: () => then(states.running(), (talk) => talk.ask({ type: "delete" })),
 };
 
-/** Somebody has said something and was answered, in a first turn. */
+/** A user has sent a message and was answered, in a first turn. */
 function answered(helper: AgentFacts): ConversationHarness {
   const talk = startConversation({ helper, other: compacted });
   talk.say("hello");

@@ -119,7 +119,7 @@ async function play(scene: HubHarness, steps: readonly Step[], weather: Weather)
       if (each.isSeen) scene.seenOwner = each.pod;
     }
     if (each.type === "die" && isOwned) {
-      // The owner has stored something, and nobody hears of it.
+      // The owner has stored something, and no gateway learns of it.
       await scene.store("s", { say: 1 });
       scene.own(undefined);
     }

@@ -139,7 +139,7 @@ describe("an owner", () => {
   });
 
   test("O2: never says that something failed which may be stored", async () => {
-    // The answer is lost, and then the store can't be reached for longer than anybody's patience.
+    // The answer is lost, and then the store can't be reached for longer than any caller's patience.
     commits.push(async (store) => (await store(), Promise.reject(unknown())));
     for (let times = 0; times < 30; times++) commits.push(away);
     const answer = say("s", "a");

@@ -59,7 +59,7 @@ describe("the network of agents", () => {
     await expect(post(lookup, `https://rebind.example:${port}/`, false)).rejects.toMatchObject({
       code: "agent_forbidden",
       retryable: false,
-      // Everybody in the session sees the message; the log has the cause.
+      // All members of the session see the message; the log has the cause.
       message: expect.not.stringContaining("rebind"),
       cause: { message: expect.stringContaining("rebind.example") },
     });

@@ -20,11 +20,11 @@ export type OpenStore = {
   readonly clock?: MovableClock;
   /** Opens the same store again, as another process would. */
   readonly again?: () => Promise<Database>;
-  /** A connection of a caller's own on the same store, to be closed by whoever asks for it. */
+  /** A connection of the caller's own on the same store. The caller closes it. */
   readonly caller?: () => Promise<CallerConnection>;
   /** How many transactions it has committed so far, where that can be seen. */
   readonly commits?: () => number;
-  /** False where nobody is ever told of a commit, so that looking again has to do. */
+  /** False if no listener is ever notified of a commit, so that only polling finds it. */
   readonly hints?: false;
   /** Forgets all rows that tables have, and that they ever had. Default: they are deleted. */
   readonly empty?: (tables: readonly TableName[]) => Promise<void>;
@@ -252,7 +252,7 @@ export function databaseContract(kind: StoreKind): void {
       await database.write([sql`insert into ${pods} (pod_id, waiting) values ('pod', 1)`]);
     };
 
-    /** Waits until nobody is told of anything any more. */
+    /** Waits until no notification comes any more. */
     const settled = async (told: Readonly<Record<string, number>>) => {
       let last = "";
       await until("an end of hints", async () => {
@@ -308,7 +308,7 @@ export function databaseContract(kind: StoreKind): void {
       database.subscribe((whose) => (whose === "own" ? 0 : told.work++));
       const stop = database.subscribe(() => told.alice++, "alice");
       database.subscribe(() => told.bob++, "bob");
-      // A store that had to begin to listen tells everybody once, because it may have missed something.
+      // A store that had to begin to listen notifies all listeners once, because it may have missed something.
       await until("hints for both", async () => {
         await database.write([put(1), sql`delete from scratch`], { channels: ["alice", "bob"] });
         return told.alice > 0 && told.bob > 0;

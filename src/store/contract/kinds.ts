@@ -97,8 +97,8 @@ export async function emptyTables(store: OpenStore, tables: readonly TableName[]
 const leftBytes = 64 * 1_024;
 
 /**
- * Deleting is quick, but what is deleted stays in the way until somebody cleans up, and whoever looks
- * for a row goes through it. So tables that have grown by it are made anew.
+ * Deleting is quick, but deleted rows stay until they are vacuumed, and every search steps over them. So
+ * tables that have grown by it are made anew.
  */
 async function emptyPostgres(database: Database, names: readonly TableName[]): Promise<void> {
   const grown = await database.read(sql`

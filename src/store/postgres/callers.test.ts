@@ -109,7 +109,7 @@ test("a client of pg is taken as tx once it has begun, and not before", async ()
     await expect(flotilla.enqueue("ship", 1, { tx: client })).rejects.toMatchObject({
       code: "invalid_option",
     });
-    // Nobody has to wait for the answer to a `begin`.
+    // No caller waits for the answer to a `begin`.
     const begun = client.query("begin");
     await flotilla.enqueue("ship", 1, { tx: client });
     await begun;

@@ -124,7 +124,7 @@ describe("envelopes on Postgres", () => {
     await spy.end();
     await tell({ alice: "true" });
     await until("it", () => alice.got.includes("true"));
-    // A plain hint carries nothing, so that anybody may send one.
+    // A plain notification carries nothing, so that any role may send one.
     expect(alice.got).toEqual([undefined, "true"]);
     expect(events.filter((type) => type === "forged")).toHaveLength(4);
   });

@@ -159,7 +159,7 @@ test("the files of a new store are its owner's alone, whatever else the process 
 /** A number as text of the statement, because pragmas take no values. */
 const plain = (value: number) => sql([String(value)] as unknown as TemplateStringsArray);
 
-/** The administrator may write anywhere, so the opening is done by somebody who may not. */
+/** The administrator may write anywhere, so a user without that right does the opening. */
 function openAsNobody(path: string): { code: string; message: string } {
   const script = `
     import process from "node:process";

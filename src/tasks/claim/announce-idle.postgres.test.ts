@@ -31,7 +31,7 @@ afterEach(async () => {
 
 const waiting = async () =>
   (await database.read(sql`select waiting from ${table("pod")}`))[0]!["waiting"] === 1;
-/** Whether a write that brings work calls out to those who listen. */
+/** Whether a write that makes tasks ready notifies listeners. */
 const callsOut = async () => {
   const heard: string[] = [];
   const client = new pg.Client(url);

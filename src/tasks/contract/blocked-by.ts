@@ -4,7 +4,7 @@ import type { StoreKind } from "../../store/contract/database.ts";
 import { sql, table } from "../../store/sql.ts";
 import { openTasks, type TasksHarness } from "./harness.ts";
 
-/** What is said of tasks that nobody works on, on every store. */
+/** What is reported of tasks that no pod works on, on every store. */
 export function blockedByContract(kind: StoreKind): void {
   describe(`tasks without a worker on ${kind.name}`, () => {
     let queue: TasksHarness;

@@ -181,7 +181,7 @@ export function enqueueAfterContract(kind: StoreKind): void {
         try {
           const one = await queue.enqueue("pay", null);
           const pay = task("pay", {}, async ({ complete }) => {
-            // Somebody begins to wait only now, which the claim can't have known.
+            // A task begins to wait only now, which the claim can't have known.
             const waiter = await queue.enqueue("sum", null, { after: [one] });
             await caller.begin();
             await complete(caller.handle, 7);
@@ -192,7 +192,7 @@ export function enqueueAfterContract(kind: StoreKind): void {
           await queue.work("pod-1", [pay, sum]);
           expect(await queue.ended(one.taskId)).toMatchObject({ status: "completed", result: 7 });
           const { tasks } = await queue.list({ name: "sum" });
-          // Where nobody is told of a commit, the next look finds it.
+          // If no listener is notified of a commit, the next poll finds it.
           await queue.pass(1_500);
           expect(await queue.ended(tasks[0]!.taskId)).toMatchObject({ result: [7] });
         } finally {

@@ -61,11 +61,11 @@ export async function openTasks(kind: StoreKind) {
     clock,
     random,
     ids,
-    /** What the workers have told those who count. */
+    /** The events that the workers reported. */
     told,
     client,
 
-    /** Time passes, for the store and for everybody who uses it. */
+    /** Time passes, for the store and for all that use it. */
     async pass(byMs: number): Promise<void> {
       await moveStore(byMs);
       await clock.advance(byMs);

@@ -255,7 +255,7 @@ export function keysContract(kind: StoreKind): void {
     test("in the caller's transaction is there when that commits, and not when it doesn't", async () => {
       const caller = await queue.store.caller?.();
       if (!caller) return;
-      // Not every store gives a hint of what somebody else commits.
+      // Not every store notifies of commits of other connections.
       await queue.work("pod-1", [task("mail", {}, ({ input }) => input)], { pollMs: 20 });
       await caller.exec("create table if not exists orders (id integer)");
 

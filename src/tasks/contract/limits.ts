@@ -50,7 +50,7 @@ export function limitsContract(kind: StoreKind): void {
       return ids;
     };
     const settle = async () => {
-      // Everybody who could claim has had the time to do so.
+      // Every pod that could claim has had the time to do so.
       for (let times = 0; times < 3; times++) await queue.pass(1_500);
     };
 

@@ -65,7 +65,7 @@ export function outboxContract(kind: StoreKind): void {
         await queue.pass(2_000);
         await queue.until("it is kept", () => memory.entries.size === 1);
 
-        // The first pod is never heard of again. Its task is given back, and nobody has claimed it.
+        // The first pod is never heard of again. Its task is released, and no pod has claimed it.
         await queue.recover("pod-1", [{ taskId, token: 1 }]);
         const outbox = outboxOf("pod-2");
         await send(outbox);

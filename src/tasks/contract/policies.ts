@@ -136,7 +136,7 @@ export function policiesContract(kind: StoreKind): void {
       const first = await queue.enqueue("mail", 1, unfinished);
       expect(await queue.enqueue("mail", 2, unfinished)).toEqual({ ...first, created: false });
       await end(first.taskId);
-      // Whoever wants the task as long as it is kept still gets it.
+      // A caller that wants the task as long as it is kept still gets it.
       expect(await queue.enqueue("mail", 3, { key: "k" })).toEqual({ ...first, created: false });
       const second = await queue.enqueue("mail", 4, unfinished);
       expect(second.created).toBe(true);
@@ -194,7 +194,7 @@ export function policiesContract(kind: StoreKind): void {
         expect(await queue.count(sql`unique_key = 'k'`)).toBe(1);
         expect(await queue.count()).toBe(turn + 1);
         expect(all.filter((each) => "code" in each && each.code !== "duplicate_key")).toEqual([]);
-        // What waits can be replaced, so everybody who asked for that and wasn't first has.
+        // A waiting task can be replaced, so every caller that asked for that and wasn't first has replaced it.
         const replacing = all.slice(20, 40) as { created: boolean; replaced: boolean }[];
         expect(replacing.filter((each) => !each.created && !each.replaced)).toEqual([]);
         await queue.database.write([sql`update ${rowsOf} set status = 'failed'`]);

@@ -4,7 +4,7 @@ import { movableClock } from "../../base/contract/movable-clock.ts";
 import { seededRandom } from "../../base/random.ts";
 import { retryIndividually } from "./finish-writer.ts";
 
-/** A store in which some rows are held: whoever wants one waits a second and is refused. */
+/** A store in which some rows are locked: a write to one waits a second and is refused. */
 function heldRows(held: Set<string>) {
   const clock = movableClock();
   const stop = new AbortController();

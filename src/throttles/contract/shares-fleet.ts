@@ -144,7 +144,7 @@ export async function openFleet(kind: StoreKind, options: ThrottleOptions = {}) 
       const leaving = Promise.all([...pods].map((pod) => pod.leave())).finally(() => {
         over = true;
       });
-      // Whoever met others at the row pauses before it tries again, and only then sees that it is over.
+      // A pod that met others at the row pauses before it tries again, and only then sees that it is over.
       while (!over) {
         await clock.advance(50);
         await eventLoopTurns();

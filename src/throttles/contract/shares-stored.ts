@@ -29,7 +29,7 @@ type StoredPod = {
   readonly callsWaiting?: number;
 };
 
-/** Stores a throttle as pods and a leader would have left it, for those who only look. */
+/** Stores a throttle as pods and a leader would have left it, for tests that only read. */
 export async function storeThrottle(database: Database, given: StoredThrottle): Promise<void> {
   const { name, key, bound, options, constraints, stats, pods = {} } = given;
   const throttleId = { name, key };

@@ -32,7 +32,7 @@ export function sharesContract(kind: StoreKind): void {
       const b = fleet.join("b");
       b.ask(20);
       await fleet.pass(second);
-      // What is in flight isn't taken from anybody.
+      // What is in flight isn't taken from any pod.
       expect(await fleet.shares()).toEqual({ a: 8 });
       for (const permit of a.permits) permit.release("success");
       await fleet.pass(2 * second);
@@ -305,7 +305,7 @@ export function sharesContract(kind: StoreKind): void {
     test("are changed only in the row that was read", async () => {
       const { database, place } = fleet;
       await database.write([insertThrottles([{ ...place, bound: 3, settings: "{}" }])]);
-      // Whoever comes later finds the row there.
+      // A later pod finds the row there.
       await database.write([insertThrottles([{ ...place, bound: 9, settings: "{}" }])]);
       const { rev, bound } = (await fleet.rowNow())!;
       expect(bound).toBe(3);

@@ -50,7 +50,7 @@ describe("whatever happens to a limiter", () => {
         let epoch = 1;
         let before = 0;
         const all: Asked[] = [];
-        // Those who still waited when somebody of their priority who came later got a permit.
+        // Callers that still waited when a later one of their priority got a permit.
         const passed: Asked[] = [];
         const out = () => all.filter((each) => each.permit && !each.permit.released);
         const waiting = () => all.filter((each) => !each.permit && !each.over);

@@ -103,7 +103,7 @@ describe("waiting", () => {
           waiting.add("batch", "patient");
           let turns = 0;
           for (const priority of later) {
-            // There is always somebody more urgent, and more come than go.
+            // There is always a more urgent caller, and more come than go.
             waiting.add(priority === "batch" ? "interactive" : priority, "later");
             const place = waiting.next(anybody)!;
             waiting.take(place);

@@ -45,7 +45,7 @@ describe("permits", () => {
       expect(sum(got)).toBe(Math.min(budget, sum(demands)));
       expect(sum(targets(budget, demands, nowMs))).toBeLessThanOrEqual(budget);
       expect(got.filter((each, at) => each > demands[at]!)).toEqual([]);
-      // Nobody has two more than somebody who goes short.
+      // No pod has two more than another that has too few.
       const short = got.filter((each, at) => each < demands[at]!);
       expect(short.filter((each) => Math.max(...got) > each + 1)).toEqual([]);
     }

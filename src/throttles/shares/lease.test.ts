@@ -56,7 +56,7 @@ describe("a lease", () => {
       limit: 2,
       untilMs: 80_000,
     });
-    // Somebody else has changed the row, so neither can be stored any more.
+    // Another pod has changed the row, so neither can be stored any more.
     expect(leaseAfterRead(doubtful, 9, entry(5, 1))).toEqual(held);
   });
 

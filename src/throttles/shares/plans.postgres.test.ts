@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { planning } from "../../store/contract/planning.ts";
 import { getDemands, getReports, getShares, getThrottles, listThrottles } from "./sql.ts";
 
-// Keys that are made of who asks are many, and nobody has said so to the planner.
+// Keys that are derived from callers are many, and the planner has no statistics about that.
 const planOf = planning([
   "analyze flotilla.throttle",
   "analyze flotilla.throttle_report",

@@ -94,7 +94,7 @@ export async function createFlowFleet(
   };
 }
 
-/** How runs end that nobody disturbs. */
+/** How runs end that nothing disturbs. */
 export async function cleanEnds(fleet: FlowFleet, failures?: number): Promise<Map<string, End>> {
   await fleet.begin("clean", scenarios, failures);
   const pod = await fleet.startFlows();

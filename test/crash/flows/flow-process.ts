@@ -75,7 +75,7 @@ const stopping = createStopping({
   stopOf: (key) => stops[key] ?? others,
   say,
   onStored({ runId, flow, payload, events }) {
-    // Somebody is told that the run waits, and answers.
+    // The test learns that the run waits, and sends the signal.
     if (!events.includes("park")) return;
     if (flow === "asks") void runs().signal(runId, "approve", by, { id: "approval" });
     const { goes = false } = JSON.parse(payload) as { goes?: boolean };
@@ -107,5 +107,5 @@ process.on("message", (message: ToPod) => {
   for (const look of waiting.splice(0)) look();
 });
 process.once("SIGTERM", () => void pod.stop().then(() => process.exit(0)));
-// Without the test that started it, nobody would end this process.
+// Without the test that started it, this process would never end.
 process.once("disconnect", () => process.exit(1));

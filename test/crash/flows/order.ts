@@ -6,7 +6,7 @@ const input = z.object({
   key: z.string(),
   /** The transition at which it waits for the second version. */
   waitsAt: z.string().optional(),
-  /** Whether somebody lets it go on as soon as it asks. */
+  /** Whether the signal is sent as soon as the run waits for it. */
   goes: z.boolean(),
 });
 export type OrderInput = z.infer<typeof input>;

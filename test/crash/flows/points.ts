@@ -62,7 +62,7 @@ export function notAt(
 const racing = ["status", "result", "error"] as const;
 const fields = [...racing, "state", "effects", "history"] as const;
 
-/** What is otherwise, in a run that was stopped or in its family, than where nobody disturbed it. */
+/** What is different, in a run that was stopped or in its family, from an undisturbed one. */
 export function differences(
   { label, key: stopped, stop }: Point,
   ends: ReadonlyMap<string, End>,

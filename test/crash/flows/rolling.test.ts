@@ -8,7 +8,7 @@ import { monotonicMs } from "../ledger.ts";
 import type { PodProcess } from "../pod-handle.ts";
 import { pauseFor, until } from "../until.ts";
 
-// Nobody is to be taken for dead, and nobody waits for a transition that takes long.
+// No pod is to be taken for dead, and no test waits for a transition that takes long.
 const config = { heartbeatMs: 1_000, deadAfterMs: 30_000, shutdownMs: 200 };
 
 describe.each(storeKinds)("on %s, under load", (on) => {
@@ -81,7 +81,7 @@ describe.each(storeKinds)("on %s, under load", (on) => {
       for (const pod of fleet.pods) versions.set(pod.podId, 1);
       for (const pod of second) versions.set(pod.podId, 2);
 
-      // Everybody may go now, but only pods of the first version are there.
+      // Every run may go on now, but only pods of the first version are there.
       await until("only what the second version has advanced is left", async () => {
         const open = (await fleet.runs()).filter((run) => !isOver(run));
         await Promise.all(

@@ -19,7 +19,7 @@ export type NewSaid =
       readonly runId: string;
       readonly events: readonly string[];
     }
-  /** A write was refused, because somebody else has the run. */
+  /** A write was refused, because another pod has the run. */
   | { readonly event: "lost"; readonly key: string; readonly runId: string }
   /** A run was given back as it was. */
   | {

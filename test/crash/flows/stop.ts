@@ -62,8 +62,8 @@ export function createStopping(parts: {
       if (halted.has(runId) || stop?.at === "claim") return halt(key, runId);
       const put: typeof given.finishWriter.put = (finish, onFinished, onError) => {
         const events = isRunFinish(finish) ? finish.run.events.map(({ type }) => type) : [];
-        // Some writes depend on who comes first: one that was woken too early waits again, and one that
-        // somebody else has to begin is given back as it was. Nothing new is stored by them.
+        // Some writes depend on which pod comes first: one that was woken too early waits again, and one that
+        // another pod has to begin is released unchanged. They store nothing new.
         const isNew = events.length > 0 && !(events.join() === "park" && parked.has(runId));
         if (!isNew) {
           if (events.length === 0)

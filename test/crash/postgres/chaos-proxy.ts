@@ -11,17 +11,17 @@ export type ChaosProxy = {
   flow(change: Partial<Record<Direction, Flow>>): void;
   /** Closes all connections; with `midFrame`, each in the middle of the next bytes that way. */
   cut(how?: { midFrame: Direction }): void;
-  /** The connections that are there fall silent for good, with nobody told. New ones work. */
+  /** The present connections fall silent for good, and neither side is told. New ones work. */
   halfOpen(): void;
   /**
-   * The next time that somebody sends what this matches, the server gets it and does it, and then
+   * The next time that a client sends what this matches, the server gets it and does it, and then
    * the answer is dropped and the connection closed. Resolves when that has happened.
    */
   loseAnswer(matches: (sent: string) => boolean): Promise<void>;
   /**
-   * The next time that somebody sends what this matches, that connection is held up: what is sent from
+   * The next time that a client sends what this matches, that connection is held up: what is sent from
    * there on isn't passed to the server, or what is answered isn't passed back. Resolves when it has
-   * happened, with what lets it go.
+   * happened, with a function that lets it go.
    */
   hold(way: Direction, matches: (sent: string) => boolean): Promise<() => void>;
   /** Connections that come from now on are to another server; those that are there are closed. */

@@ -38,7 +38,7 @@ test("a server whose clock is an hour off, and jumps, makes no pod look dead, an
   const server = await startPostgres({ env: clock.env, settings: { max_connections: 60 } });
   onTestFinished(server.stop);
   const fleet = await createFleet({ on: "postgres", server: server.url });
-  // What is enqueued before anybody can take it is there when the clock jumps.
+  // What is enqueued before any pod can claim it is there when the clock jumps.
   const producing = producer(fleet);
   const early = await producing.enqueue({ delayed: false });
   const pods = [await fleet.start({ names: ["held"], config })];
@@ -63,7 +63,7 @@ function wrongClock(offsetMs: number): FakeTime {
   return clock;
 }
 
-/** Enqueues, and says in the end whether each ran once, in its time, with nobody taken for dead. */
+/** Enqueues, and returns in the end whether each ran once, in its time, with no pod taken for dead. */
 function producer(fleet: Fleet) {
   const history = createHistory();
   const enqueue = async (name: string, input: object, delayMs = 0): Promise<string> => {

@@ -22,7 +22,7 @@ export type SceneOptions = {
   server?: string;
 };
 
-/** A fleet on Postgres, and a bad network for those who are to suffer from it. */
+/** A fleet on Postgres, and a bad network for pods that are to suffer from it. */
 export async function openScene({ timeouts = {}, server }: SceneOptions = {}): Promise<Scene> {
   const fleet = await openFleet(() => postgresStore(server ?? inject("postgresUrl")));
   const proxy = await startChaosProxy(fleet.store);
@@ -34,7 +34,7 @@ export async function openScene({ timeouts = {}, server }: SceneOptions = {}): P
     producer,
     start: (options) => fleet.start({ store, ...options }),
     async close() {
-      // Whoever still waits for an answer is told that there will be none.
+      // Callers that still wait for an answer are told that there will be none.
       await proxy.close();
       await producer.close();
       await fleet.close();

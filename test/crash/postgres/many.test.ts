@@ -5,7 +5,7 @@ import { startsIn } from "../ledger.ts";
 import { until } from "../until.ts";
 import { openTasks } from "./harness.ts";
 
-// With so many processes on few cores a beat may be late, and nobody is to be taken for dead here.
+// With so many processes on few cores a beat may be late, and no pod is to be taken for dead here.
 const patient = { heartbeatMs: 500, deadAfterMs: 20_000 };
 
 test("sixteen processes claim ten thousand tasks, and no task is claimed twice", async () => {
@@ -61,7 +61,7 @@ test("a task ten times as long as the dead limit runs once, on the pod that live
   const first = await fleet.start({ config: limits });
   const { taskId } = await fleet.flotilla.enqueue("work", { ms: 10 * limits.deadAfterMs });
   await until("it runs", () => startsIn(fleet.ledger(), taskId).length === 1);
-  // Somebody is there who would take it.
+  // A pod is there that would claim it.
   await fleet.start({ config: limits });
 
   expect(await fleet.flotilla.waitFor(taskId)).toEqual({ pod: first.podId, token: 1 });

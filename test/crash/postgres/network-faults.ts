@@ -1,13 +1,13 @@
 import { pauseFor } from "../until.ts";
 import type { ChaosProxy } from "./chaos-proxy.ts";
 
-/** So that those who suffer notice while it lasts. */
+/** Long enough for the pods that suffer from it to notice. */
 export const shortTimeouts = { connectTimeoutMs: 700, answerTimeoutMs: 700 };
 
-/** Long enough for those who are out of reach to be taken for dead. */
+/** Long enough for pods that are out of reach to be taken for dead. */
 const longMs = 1_500;
 
-/** What a network does to those who need it. Each is over, and undone, when its promise resolves. */
+/** What a network does to pods that need it. Each is over, and undone, when its promise resolves. */
 export const networkFaults: Readonly<Record<string, (proxy: ChaosProxy) => Promise<void>>> = {
   "stalls both ways": async (proxy) => {
     proxy.flow({ toServer: "stall", toClient: "stall" });

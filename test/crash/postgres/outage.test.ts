@@ -125,7 +125,7 @@ async function holdTasks(fleet: Fleet): Promise<void> {
   await until("all run", () => startsIn(fleet.ledger()).length === count);
 }
 
-/** How many results all outboxes of a fleet hold, as somebody sees who looks at the files. */
+/** How many results all outboxes of a fleet hold, read from their files. */
 function keptIn(fleet: Fleet): number {
   const files = globSync(join(fleet.folder, "*", "store-*", "outbox-*.db"));
   return files.reduce((sum, path) => sum + finishesIn(path), 0);

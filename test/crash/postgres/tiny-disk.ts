@@ -8,7 +8,7 @@ import { unprivileged } from "../../postgres/user.ts";
 
 export type TinyDisk = {
   readonly folder: string;
-  /** Takes every byte that is left, so that nobody can write anything new. */
+  /** Takes every byte that is left, so that nothing new can be written. */
   fill(): void;
   /** Gives that space back. */
   free(): void;

@@ -5,8 +5,8 @@ import { until } from "../until.ts";
 let sessions = 0;
 
 /**
- * A new session that one of these servers owns and keeps: its log is where it belongs, so that nobody
- * hands it over in the middle of a test.
+ * A new session that one of these servers owns and keeps: its log is where it belongs, so that it isn't
+ * handed over in the middle of a test.
  */
 export async function sessionAt(
   fleet: SessionFleet,

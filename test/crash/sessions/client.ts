@@ -2,14 +2,14 @@ import type { ClientFrame, ServerFrame } from "../../../src/protocol/frames.ts";
 import { keepConnected } from "./connection.ts";
 import { type SessionHistory, type Shown, shown } from "./history.ts";
 
-/** Somebody who talks in sessions over a real socket, and never takes a lost connection for an answer. */
+/** A user who sends messages over a real socket, and never takes a lost connection for an answer. */
 export type Client = {
   readonly name: string;
   /** Follows a session from now on, over whichever connection there is. */
   follow(session: string): void;
   /** Says something with an id of its own, again and again until it is acked, refused or given up. */
   say(session: string, text?: string): Promise<Said>;
-  /** Asks for the answer's end; whether there was one to end. Undefined where nobody said. */
+  /** Stops the answer; whether there was one to stop. Undefined if no reply came. */
   stop(session: string): Promise<boolean | undefined>;
   entries(session: string): readonly Shown[];
   /** The sessions that it follows. */

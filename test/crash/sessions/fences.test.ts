@@ -21,7 +21,7 @@ describe("a record of a session's log", () => {
   const cast = async () => {
     const { session, owner } = await sessionAt(fleet, fleet.servers, null);
     const other = fleet.servers.find((each) => each !== owner)!;
-    // Somebody who stays with the owner for as long as that lives, and comes to the other one then.
+    // A client that stays with the owner for as long as that lives, and then goes to the other one.
     const pick = () => (owner.alive ? owner.url : other.url);
     const ada = fleet.client("ada", { pick, silentMs: Infinity, giveUpMs: 60_000 });
     ada.follow(session);

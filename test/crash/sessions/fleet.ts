@@ -21,7 +21,7 @@ export type SessionFleet = Fleet & {
   startServer(options?: ServerOptions): Promise<ServerProcess>;
   /** An agent behind a URL, in a process of its own; servers that start after it know it as `remote`. */
   startAgent(): Promise<PodProcess>;
-  /** Somebody who connects to any server, unless `pick` says to which. */
+  /** A client that connects to any server, unless `pick` says to which. */
   client(name: string, options?: Partial<ClientOptions>): Client;
   open(session: string, agent: string | null): Promise<void>;
   /** The pod that owns the log of a session, by the store. */

@@ -21,7 +21,7 @@ export type SessionFault = keyof typeof faults | "end backends" | "kill the stor
 export type SessionTorment = {
   readonly fleet: SessionFleet;
   readonly random: Random;
-  /** Talked in by nobody else, one for each time that a runner is paused. */
+  /** Used by no other client, one for each time that a runner is paused. */
   readonly quiet: readonly string[];
   /** Sessions in which something can be said to an owner that sleeps. */
   readonly sessions: readonly string[];
@@ -126,7 +126,7 @@ async function pauseOwner(
   if (alone) await server.terminate();
 }
 
-/** It sleeps in the middle of an answer until somebody else is at it, and finishes when it wakes. */
+/** It is paused in the middle of an answer until another pod makes it, and finishes when it resumes. */
 async function pauseRunner(
   { fleet }: SessionTorment,
   session: string,

@@ -33,7 +33,7 @@ test("servers that are restarted one after the other finish what they stream and
       const logId = owners.indexOf(server.podId);
       return logId < 0 ? undefined : { logId, logs: owners.length };
     });
-    // Whoever owns a session and has its agent makes the answer as well.
+    // The owner of a session that has its agent makes the answer as well.
     const session = await sessionIn(fleet, place, "local");
     watcher.follow(session);
     await watcher.say(session, `hold-${session}`);

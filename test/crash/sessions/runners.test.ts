@@ -101,7 +101,7 @@ describe("an answer whose runner isn't the owner", () => {
     });
     expect(await same.stored()).toMatchObject([{ text: wholes[0], outcome: "completed" }]);
     expect((await later.stored()).at(-1)).toMatchObject({ text: `${begun(1)} re hold-later` });
-    // Nor has anybody who watches seen anything of what was refused.
+    // Nor has any client that follows seen anything of what was refused.
     expect(ada.answers(same.session).at(-1)).toMatchObject({ epoch: 1, text: wholes[0] });
   }, 120_000);
 

@@ -15,7 +15,7 @@ const lost: SessionCheck = (evidence) => {
   });
 };
 
-/** S2, O2: nothing is stored that nobody said, or that was refused for certain at its first try. */
+/** S2, O2: nothing is stored that no client sent, or that was refused for certain at its first try. */
 const phantoms: SessionCheck = (evidence) => {
   const invoked = new Set(eventsOf(evidence, "invoke").map(nameOf));
   const refusals = Map.groupBy(eventsOf(evidence, "refused"), nameOf);

@@ -15,7 +15,7 @@ const misplaced: SessionCheck = ({ stored }) =>
     ];
   });
 
-/** S2, S6: a seq means the same to everybody for ever, and is stored. */
+/** S2, S6: a seq means the same to all clients for ever, and is stored. */
 const changed: SessionCheck = (evidence) => {
   const stored = new Map(
     evidence.stored.flatMap(({ session, entries }) =>

@@ -49,7 +49,7 @@ const config: Config = {
 process.on("message", (message: ToPod) => {
   if ("open" in message) script.open(message.open);
 });
-// Without the test that started it, nobody would end this process.
+// Without the test that started it, this process would never end.
 process.once("disconnect", () => process.exit(1));
 
 const ended = runUntilSignal({

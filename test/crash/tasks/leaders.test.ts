@@ -217,7 +217,7 @@ async function livenessOf(
   return observe(first, { atMs: 600, pods: [{ ...self, beat: 2 }, ...pods] }, limits);
 }
 
-/** Resolves for everybody when all have come, and lets later callers pass. */
+/** Resolves for all callers when all have come, and lets later ones pass. */
 function meetingOf(size: number): () => Promise<void> {
   let arrived = 0;
   let begin = () => {};

@@ -89,7 +89,7 @@ async function begin(store: string): Promise<Transaction> {
 
 async function beginOnPostgres(url: string): Promise<Transaction> {
   const client = new pg.Client({ connectionString: url, application_name: handlerSession });
-  // A session that is ended from outside is told of here too, where nobody would catch it.
+  // A session that is ended from outside emits an error here too, where no caller would catch it.
   client.on("error", () => {});
   await client.connect();
   await client.query("begin");

@@ -16,7 +16,7 @@ test("on sqlite, four pods and twenty thousand tasks keep every promise through 
 
 test("on postgres, eight pods keep every promise through that, and through all that happens to servers, networks and clocks", async () => {
   console.log(`FLOTILLA_CRASH_SEED=${seed}`);
-  // It gets killed, so it is nobody else's.
+  // It gets killed, so no other test uses it.
   const server = await startPostgres({ settings: serverSettings });
   onTestFinished(() => server.stop());
   const fleet = await createFleet({ on: "postgres", server: server.url });

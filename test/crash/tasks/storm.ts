@@ -154,7 +154,7 @@ async function calm(fleet: Fleet, history: History, tasks: number): Promise<void
   await until("the calm tasks have ended", () => allHaveEnded(fleet));
 }
 
-// Among so many tasks a look is dear, and would take its time from those who work.
+// Among so many tasks a read is expensive, and would take its time from the pods.
 const lookEveryMs = 100;
 
 async function allHaveEnded(fleet: Fleet): Promise<boolean> {
@@ -191,7 +191,7 @@ function sample(fleet: Fleet, history: History) {
   };
 }
 
-/** L2: the oldest pod that beats leads, in everybody's eyes. */
+/** L2: the oldest pod that beats leads, as all pods see it. */
 async function allFollowTheOldest(fleet: Fleet): Promise<boolean> {
   await pauseFor(lookEveryMs);
   const alive = new Set(fleet.pods.filter((pod) => pod.alive).map(({ podId }) => podId));

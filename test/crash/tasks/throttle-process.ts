@@ -46,5 +46,5 @@ process.send?.({ ready: podId });
 process.once("SIGTERM", () => {
   void pod.stop().then(() => process.exit(0));
 });
-// Without the test that started it, nobody would end this process.
+// Without the test that started it, this process would never end.
 process.once("disconnect", () => process.exit(1));

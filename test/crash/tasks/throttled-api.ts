@@ -48,7 +48,7 @@ export async function startApi({ capacity, callMs }: { capacity: number; callMs:
     seen: () => ({ peak, calls, refused }),
     inFlightOf: (pod: string) => inFlight.get(pod) ?? 0,
     answersTo: (pod: string) => answered.get(pod) ?? 0,
-    /** For how long it has refused nobody. */
+    /** For how long it has refused no call. */
     calmMs: () => monotonicMs() - refusedMs,
     beginAnew(): void {
       peak = now;

@@ -124,7 +124,7 @@ async function pauseOne(fleet: Fleet, random: Random): Promise<void> {
   await pauseFor(between(random, 20, 200));
   await allCanBear(fleet);
   const pod = oneOf(fleet, random);
-  // Who holds SQLite's write lock would stop everybody.
+  // The holder of SQLite's write lock would stop all others.
   await (fleet.kind === "sqlite" ? pod.pauseOutsideWrites() : pod.pause());
   await pauseFor(between(random, limits.deadAfterMs, 1.5 * limits.deadAfterMs));
   pod.resume();
@@ -165,7 +165,7 @@ const backlog = 40;
 
 /** Keeps some tasks waiting, a third of which go wrong at first. */
 async function topUp(fleet: Fleet, random: Random): Promise<void> {
-  // SQLite has one lock for all, so nobody may keep it for long.
+  // SQLite has one lock for all, so no transaction may keep it for long.
   const withinMaxMs = fleet.kind === "sqlite" ? 3 : 30;
   const missing = backlog - (await openTasks(fleet));
   const effects = Array.from({ length: Math.max(missing, 0) }, (): Effect => {

@@ -91,7 +91,7 @@ describe("a download", () => {
     expect(names()).toEqual(["blob~run~3~etag", "blob~run~3~part"]);
     await stopAfter(10_000, 4);
     expect(names()).toEqual(["blob~run~4~etag", "blob~run~4~part"]);
-    // The one that was thought dead goes on writing, and hurts nobody.
+    // The one that was thought dead goes on writing, and does no harm.
     writeFileSync(temporaryPath(target, { runId: "run", token: 3 }, "part"), "rubbish");
     expect(await get(5)).toEqual({ resumedAt: 110_000, received: 190_000 });
     expect(names()).toEqual(["blob"]);

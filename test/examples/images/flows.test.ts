@@ -91,7 +91,7 @@ describe("an image", () => {
 });
 
 describe("what a transition did is the same when it is done again", () => {
-  /** The effects are there, and nobody heard of it: as after a crash before the write. */
+  /** The effects are there, and no result was stored: as after a crash before the write. */
   const lostEnd: Interceptor = async ({ attempt }, next) => {
     const returned = await next();
     if (attempt === 1) throw new Error("the answer was lost");

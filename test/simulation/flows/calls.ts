@@ -62,7 +62,7 @@ export function createCalls(world: World, judge: (call: Call) => void): Calls {
     return call;
   };
 
-  /** Nobody cancels what is ending, and nobody is told to stop for what an earlier attempt was. */
+  /** What is ending can't be cancelled, and no attempt is stopped for the reason of an earlier one. */
   const watchSignal = (call: Call, signal: AbortSignal): void => {
     const what = `${call.flow}.${call.transition} ${call.runId.slice(-6)}`;
     const isStopping = call.pod.stoppingMs !== undefined;

@@ -53,7 +53,7 @@ export function createFlowChecker(
   /** Claims that recovery took from their pod, as `run@token`, with the number of writes until then. */
   const recovered = new Map<string, number>();
   const deathsAtClaim = new Map<string, number>();
-  /** Whether whoever holds a claim has been told of a cancel. */
+  /** Whether the holder of a claim has been told of a cancel. */
   const toldOfCancel = new Map<string, boolean>();
   const histories = createHistories(world);
   const signals = createSignals(world);
@@ -131,7 +131,7 @@ export function createFlowChecker(
     toldOfCancel.set(claim, Number(row["cancel_requested"]) === 1);
   };
 
-  /** A write of whoever drives a run. */
+  /** A write of the pod that drives a run. */
   const judgeWrite = (who: string, intent: Intent, row: Row, before: Row, what: string): void => {
     const sent = intent.rows.filter((each) => each["task_id"] === row["task_id"]);
     if (!sent.some((each) => each["token"] === before["claim_token"])) {
@@ -252,7 +252,7 @@ function movedRuns(noted: readonly Noted[]): Moved[] {
   return [...moved.values()];
 }
 
-/** Nobody could run the finalizers of what can't be read, so that a person's cancel ends it at once. */
+/** No pod could run the finalizers of a run that it can't read, so an operator's cancel ends it at once. */
 const isGivenUp = (intent: Intent, before: Row | undefined) =>
   intent.kind === "cancel" && before?.["status"] === "pending" && Number(before["parked"]) === 6;
 const short = (row: Row) => (row["task_id"] as string).slice(-6);

@@ -1,7 +1,7 @@
 /**
- * Those who ask for runs: they start them, say something to them, cancel them and start them over, at
- * random and just when a run is about to wait. When the faults have stopped, somebody sees to it that no
- * run waits for a word that nobody would ever say.
+ * Clients that start runs, send them signals, cancel them and start them over, at random and just when a
+ * run is about to wait. When the faults have stopped, they make sure that no run waits for a signal that
+ * would never come.
  */
 import { hasCode } from "../../../src/base/errors.ts";
 import { uuidv7 } from "../../../src/base/ids.ts";
@@ -183,7 +183,7 @@ export function startFlowClients(
     scheduler.after(world.between(0, gapMs), loop);
   }
 
-  /** Somebody always has a word for a run that would wait for ever, unless one is there already. */
+  /** There is always a signal for a run that would wait for ever, unless one is there already. */
   const care = async (): Promise<void> => {
     const waiting = await world.store.database.read(sql`
       select task_id, awaits from ${table("task")} run

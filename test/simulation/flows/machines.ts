@@ -195,7 +195,7 @@ export function flowsOf(version: Version, perform: Perform): Flow[] {
   return all;
 }
 
-/** The machines of each version, to read rows by. Nobody runs them. */
+/** The machines of each version, to read rows by. No pod runs them. */
 export const machines = new Map(
   versions.map((version) => [
     version,

@@ -1,4 +1,4 @@
-/** One seed: pods of several versions, those who ask for runs, their troubles, a time of quiet, and the verdict. */
+/** One seed: pods of several versions, clients that start runs, troubles, a time of quiet, the verdict. */
 import { sleep } from "../../../src/base/clock.ts";
 import { task } from "../../../src/tasks/task.ts";
 import { sql, table } from "../../../src/store/sql.ts";
@@ -87,7 +87,7 @@ export async function runFlowSeed(seed: number, { keepTrace = false } = {}): Pro
     gapMs: world.between(400, 1_800),
   });
   startFaults(world, { network, pods: () => pods.filter(Boolean), untilMs: faultsMs, deadAfterMs });
-  // The last deploy: everybody is told to stop, one after the other, and comes back as the newest.
+  // The last deploy: all pods are told to stop, one after the other, and come back as the newest.
   for (let place = 0; place < places; place++) {
     scheduler.after(faultsMs + 1_000 + place * world.between(500, 4_000), () => {
       const pod = pods[place];

@@ -1,6 +1,6 @@
 /**
- * What must hold between rows after every write, whoever made it: nobody is parked for what is there
- * already (F6), nor goes on waiting after a cancel, and no queue has more under way than it may.
+ * What must hold between rows after every write: no run is parked for what is there already (F6), nor goes
+ * on waiting after a cancel, and no queue has more under way than its limit says.
  */
 import { queueScope } from "../../../src/tasks/sql/task-state.ts";
 import type { Row } from "../../../src/store/database.ts";

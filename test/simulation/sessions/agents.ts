@@ -21,9 +21,9 @@ import type { Witness } from "./witness.ts";
 type Saying = AsyncGenerator<Chunk | string>;
 type Scene = {
   readonly world: World;
-  /** Waits, unless nobody wants the answer any more. */
+  /** Waits, unless the answer isn't wanted any more. */
   readonly work: (durationMs: number) => Promise<void>;
-  /** Waits, whoever wants what. */
+  /** Waits, even if the answer isn't wanted any more. */
   readonly stay: (durationMs: number) => Promise<void>;
   readonly words: string;
   readonly context: Pick<AgentContext, "epoch" | "attempt">;
@@ -178,7 +178,7 @@ export function createAgents(world: World, witness: () => Witness): Agents {
     return { call, seen, stored };
   };
 
-  /** Whoever answers is told of everything up to its question, and of nothing else. */
+  /** An agent gets everything up to its question, and nothing else. */
   const judgeTold = (
     pod: SimPod,
     context: Pick<AgentContext, "sessionId" | "epoch" | "messages">,

@@ -1,4 +1,4 @@
-/** Those who make sessions and talk in them, until a moment. What isn't known to be stored is sent again. */
+/** Clients that create sessions and send messages, until a moment. What isn't known to be stored is sent again. */
 import { hasCode, messageOf } from "../../../src/base/errors.ts";
 import type { ChangeMembers, Sent } from "../../../src/sessions/service.ts";
 import type { World } from "../world.ts";
@@ -168,7 +168,7 @@ export function startSessionClients(world: World, parts: ClientsParts): Clients 
     });
   };
 
-  /** Answers a call that nobody has answered. */
+  /** Answers a call that has no result yet. */
   const answerCall = async ({ sessionId }: Made): Promise<void> => {
     const entries = witness.sessions.get(sessionId)?.entries ?? [];
     const calling = entries.findLast(({ parts }) => parts.some(({ type }) => type === "tool-ask"));

@@ -23,7 +23,7 @@ export type Followers = {
    * while its gateway's word of what it follows is lost. Undefined where there are none.
    */
   swap(how: "left" | "deleted"): { old: string; fresh: string } | undefined;
-  /** Those who were connected to a pod that is gone see that. */
+  /** Clients that were connected to a pod that is gone notice that. */
   cutOff(name: string): void;
   /** Who still lacks something, in words. */
   behind(): string | undefined;

@@ -28,7 +28,7 @@ export type History = {
   readonly reads: ReadOp[];
   /** The next moment. */
   now(): number;
-  /** The furthest place that anybody was told of in a session. */
+  /** The furthest position that any client was told of in a session. */
   ackedSeq(sessionId: string): number;
 };
 

@@ -8,7 +8,7 @@ export type Asked = {
   readonly sessionId: string;
   readonly after: number;
   readonly limit: number;
-  /** The furthest place that somebody knew of when it was asked. */
+  /** The furthest position that a client knew of when it was read. */
   readonly atLeast: number;
   readonly where: string;
 };

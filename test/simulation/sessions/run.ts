@@ -1,4 +1,4 @@
-/** One seed: pods with sessions, those who talk and those who follow, their troubles, a quiet time, the verdict. */
+/** One seed: pods with sessions, clients that send or follow, troubles, a time of quiet, the verdict. */
 import { type Logger, silentLogger } from "../../../src/base/log.ts";
 import { createSimDisk } from "../disk.ts";
 import { startFaults } from "../faults.ts";
@@ -212,7 +212,7 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
     });
   }
 
-  /** A deploy: everybody is told to stop, one after the other. */
+  /** A deploy: all pods are told to stop, one after the other. */
   function replaceAll(): void {
     count("fault: all pods replaced");
     for (let place = 0; place < places; place++) {

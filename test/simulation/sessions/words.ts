@@ -34,7 +34,7 @@ export function spokenBy({ parts }: Pick<Entry, "parts">): Spoken | undefined {
   return spokenIn(textOf(parts));
 }
 
-/** All that somebody knows who was told this. */
+/** All that a client knows that was told this. */
 export function knownFrom(summary: string | undefined, messages: readonly UIMessage[]): string[] {
   const before = summary === undefined ? [] : (spokenIn(summary)?.saw ?? []);
   const told = messages.filter(({ role }) => role === "user").map(({ id }) => id);

@@ -20,7 +20,7 @@ import { createSweep, type Sweep } from "./sweep.ts";
 const deadAfterMs = 4_000;
 // Pods that are well have gone by a new bound within this time, also where all of them change at once.
 const settledMs = 5_000;
-// By then what dead pods held has expired for those who look, and shares have found their places.
+// By then what dead pods held has expired for all observers, and shares have settled.
 const quietMs = 2 * (leaseMs + longestMs) + 20_000;
 
 export async function runThrottleSeed(seed: number, { keepTrace = false } = {}): Promise<Report> {
@@ -42,7 +42,7 @@ export async function runThrottleSeed(seed: number, { keepTrace = false } = {}):
   const places = world.pick([1, 2, 3, 4, 6, 8, 12, 32]);
   const hungry = world.between(1, 30);
   let podsMade = 0;
-  // Where nobody leads, the row stays at a revision for seconds, and what comes late may still land.
+  // Without a leader the row stays at a revision for seconds, and a late write may still land.
   const leaderless = world.chance(0.2);
   let leaders = new Set<number>(leaderless ? [] : [0]);
   let quiet = false;
@@ -141,7 +141,7 @@ function watched(world: World, sweep: Sweep): { world: World; checker: Watcher }
   };
 }
 
-/** Permits that nobody uses are back, and everybody who wants to call does. */
+/** Unused permits are back, and every pod that wants to call does. */
 function judgeQuiet(world: World, sweep: Sweep, pods: readonly CallingPod[]): void {
   const { row } = sweep;
   const living = pods.filter((pod) => pod?.alive);
@@ -161,7 +161,7 @@ function judgeQuiet(world: World, sweep: Sweep, pods: readonly CallingPod[]): vo
   }
 }
 
-/** No call is counted twice, however often its report was sent and whoever led. */
+/** No call is counted twice, however often its report was sent and whichever pod led. */
 async function judgeCounts(world: World, downstream: Downstream): Promise<void> {
   const [row] = await world.store.database.read(getThrottles([place]));
   if (!row) return;
