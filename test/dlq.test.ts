@@ -60,7 +60,7 @@ test("failed tasks are listed by their errors, shown, redriven and given up by t
     expect(part.stderr).toContain("flotilla dlq list");
   }
 
-  // The first one shows that nothing was mended, and so the others are spared.
+  // The first one shows that nothing was fixed, and so the others are spared.
   const stopped = await run("redrive", group);
   expect(stopped).toMatchObject({
     code: 1,

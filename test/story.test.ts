@@ -6,7 +6,7 @@ import { until } from "./crash/until.ts";
 import { startsIn } from "./crash/ledger.ts";
 
 const limits = { heartbeatMs: 200, deadAfterMs: 3_000 };
-// Each pod has room for five, so three pods hold fifteen between them.
+// Each pod has five slots, so three pods hold fifteen tasks between them.
 const spec = { names: ["held"], config: { ...limits, slots: 5, target: 1 } };
 const room = 5;
 

@@ -36,7 +36,7 @@ type LossGate =
   /** The first finish was committed. */
   | "finish answer lost";
 
-/** A pod as `startPod` makes it, but with gates around its store and a heart that can be stopped. */
+/** A pod as `startPod` makes it, but with gates around its store and a heartbeat that can be stopped. */
 export async function startGatedPod(
   config: Config,
   options: {

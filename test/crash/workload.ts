@@ -66,7 +66,7 @@ export async function produce(
   await Promise.all(calls);
 }
 
-/** Sees to it that pods have something in hand for as long as they are tormented. */
+/** Keeps pods busy for as long as they are tormented. */
 export function keepBusy(flotilla: Flotilla, history: History, { pods }: { pods: number }) {
   let stopped = false;
   const work = async (): Promise<void> => {

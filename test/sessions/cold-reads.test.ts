@@ -45,7 +45,7 @@ test("on Postgres, clients that read as much as they may hold up no ack, no clai
     expect(await web.sessions.open(chat.sessionId).send("again")).toMatchObject({ seq: 2 });
   }
   expect(await web.waitFor(await web.enqueue(double, 21))).toBe(42);
-  // More than a letter between processes holds, so that it is read where it is followed.
+  // More than an envelope between processes holds, so that it is read where it is followed.
   await followed.send("x".repeat(400_000));
   expect(await events.next()).toMatchObject({ value: { type: "entry", entry: { seq: 1 } } });
   await setImmediate();

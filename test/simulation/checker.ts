@@ -54,7 +54,7 @@ export type Checker = {
   readonly runs: Run[];
   /** How each task stands, by the last change. */
   readonly tasks: Map<string, Standing>;
-  /** Looks at what a write is about to meet. */
+  /** Reads what a write is about to meet. */
   before(who: string, intent: Intent): Promise<Seen>;
   after(who: string, intent: Intent, seen: Seen, changes: readonly Change[]): Promise<void>;
   readonly pauses: Pauses;

@@ -9,7 +9,7 @@ import type { Lane } from "./lane.ts";
 import type { World } from "./world.ts";
 
 export type SimDisk = {
-  /** How many endings are kept there. */
+  /** How many outcomes are kept there. */
   readonly kept: number;
   /** The disk as a pod on this thread has it. */
   attach(lane: Lane): OutboxDisk;

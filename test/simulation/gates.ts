@@ -16,7 +16,7 @@ export async function setLimits({ store }: World): Promise<void> {
   await store.database.write([...tenantLimits].map(([scope, limit]) => putLimit(scope, limit)));
 }
 
-/** A change that only set a task aside for want of room, or let it go on. */
+/** A change that only blocked a task because its limit is reached, or unblocked it. */
 export function isGateMove({ before, after }: Change): boolean {
   return (
     before?.status === "pending" &&

@@ -64,7 +64,7 @@ const leaving = releaseFinish(noRun);
 const noResume = { runId: "", version: null, requestId: "" };
 const noSignal = { runId: "", signalId: "", name: "", payload: "" };
 
-/** What writes are told by: a mutation that changes one of these breaks the simulation, and shows nothing. */
+/** What writes are recognised by: a mutation that changes one breaks the simulation, and shows nothing. */
 export const markers: string[] = [];
 
 /** The template of the one among several statements that says this, wherever it stands among them. */

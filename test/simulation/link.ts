@@ -42,11 +42,11 @@ export type Watcher = {
 export type Network = { connect(options: LinkOptions): Database; hint(): void };
 
 export type NetworkOptions = {
-  /** Letters come along with their hints, as on Postgres. Default false: they lie in their rows. */
+  /** Envelopes come along with their notifications, as on Postgres. Default false: they stay in their rows. */
   carriesLetters?: boolean;
 };
 
-// What is longer is told without its letters, as on Postgres.
+// Longer envelopes aren't sent along with their notification, as on Postgres.
 const carriedChars = 7_999;
 
 export function createNetwork(
@@ -63,9 +63,9 @@ export function createNetwork(
     listener: Listener;
     mailOf: string | undefined;
     due: boolean;
-    /** Whether another process has committed since the last hint. */
+    /** Whether another process has committed since the last notification. */
     others: boolean;
-    /** When the last letters that were brought in time arrive. */
+    /** When the last envelopes that were brought in time arrive. */
     broughtMs: number;
   };
   const listeners = new Set<Listening>();
@@ -106,7 +106,7 @@ export function createNetwork(
     }
   };
 
-  /** Each hint brings its own letters, in the order of the commits, unless it is late or lost. */
+  /** Each notification brings its own envelopes, in the order of the commits, unless it is late or lost. */
   const bring = (letters: ReadonlyMap<string, string>) => {
     const { hintLost, hintLate } = world.troubles;
     for (const each of listeners) {

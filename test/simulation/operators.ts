@@ -1,5 +1,5 @@
 /**
- * People at work: they pause names or everything and resume them, mend what makes tasks fail or break it
+ * Operators at work: they pause names or everything and resume them, fix what makes tasks fail or break it
  * anew, and have failed tasks started over. Two of them, who don't talk to each other.
  */
 import { sleep } from "../../src/base/clock.ts";

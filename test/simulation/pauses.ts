@@ -1,5 +1,5 @@
 /**
- * Pauses: what is known to be paused isn't claimed, and what is known to be resumed isn't held up. Known
+ * Pauses: what is known to be paused isn't claimed, and what is known to be resumed isn't held back. Known
  * is what was answered, unless the opposite was asked for meanwhile, or later.
  */
 import { allNames, listPauses } from "../../src/tasks/sql/limits.ts";

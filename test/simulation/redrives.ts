@@ -38,7 +38,7 @@ export type Redrives = {
   readonly open: number;
   before(intent: Intent): Promise<RedrivesSeen | undefined>;
   after(intent: Intent, seen: RedrivesSeen | undefined, changes: readonly Change[]): void;
-  /** Looks at how a write has left things. */
+  /** Checks how a write has left things. */
   afterwards(intent: Intent): Promise<void>;
   judgeEnd(): Promise<void>;
 };

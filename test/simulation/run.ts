@@ -33,10 +33,10 @@ export async function runSeed(seed: number, { keepTrace = false } = {}): Promise
   let podsMade = 0;
 
   const throttled = world.chance(0.25);
-  // As behind a pooler through which no hint comes: pods find by polling alone what there is to do.
+  // As behind a pooler through which no notification comes: pods find work by polling alone.
   const deaf = world.chance(0.15);
   const unthrottled = taskNames.filter((name) => !throttledNames.includes(name));
-  // Where all that a pod knows is throttled, it claims nothing at all until its gate opens.
+  // While all that a pod knows is throttled, it claims nothing at all until there are permits.
   const isApart = throttled && world.chance(0.7);
   const namesAt = (place: number): readonly string[] => {
     if (isApart && place === 0) return unthrottled;

@@ -33,7 +33,7 @@ export const usualFaults = [
   "fault: wall clock step",
 ];
 
-/** Troubles that go with hearts and hints, where pods have them. */
+/** Troubles that go with heartbeats and notifications, where pods have them. */
 export const podFaults = [
   "fault: freeze a heart",
   "fault: hint late",

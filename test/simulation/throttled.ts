@@ -1,6 +1,6 @@
 /**
- * The gate before the claim. In some seeds tasks of these names are claimed only with a permit, and pods
- * share the permits: what waits behind the gate is counted by a look of its own, told to the others, and
+ * The throttle gate. In some seeds tasks of these names are claimed only with a permit, and pods share the
+ * permits: tasks that wait for permits are counted by a read of their own and reported as demand, and are
  * claimed when a share has come, all of it over a store that fails in every way.
  */
 import { FlotillaError } from "../../src/base/errors.ts";
@@ -38,7 +38,7 @@ const throttles: Readonly<Record<string, ThrottleOfHandler<Payload>>> = {
 
 export const throttledNames = Object.keys(throttles);
 
-/** What a pod asks to know how much waits behind a gate that is shut. */
+/** What a pod reads to know how many tasks wait behind a throttle without permits. */
 const look = countReady([""], 1).strings;
 
 export type LooksOptions = {
@@ -47,7 +47,7 @@ export type LooksOptions = {
   readonly enter: (happen: () => void) => void;
 };
 
-/** The way of a pod to the store, on which the answers of these looks are late and stale, or lost. */
+/** The way of a pod to the store, on which the answers of these reads are late and stale, or lost. */
 export function staleLooks(
   world: World,
   database: Database,

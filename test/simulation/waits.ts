@@ -12,7 +12,7 @@ const waiting = 2;
 const open = ["pending", "claimed"];
 const failed = ["failed", "cancelled"];
 
-/** A change that only looked at a waiter, or let it go. */
+/** A change that only touched a dependent, or woke it. */
 export function isWaking({ before, after }: Change): boolean {
   return (
     before?.status === "pending" &&

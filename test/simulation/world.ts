@@ -26,9 +26,9 @@ export type Troubles = {
   crashBefore: number;
   /** The pod crashes after the commit and before its answer. */
   crashAfter: number;
-  /** A hint doesn't come. */
+  /** A notification doesn't come. */
   hintLost: number;
-  /** A hint comes seconds later. */
+  /** A notification comes seconds later. */
   hintLate: number;
 };
 

@@ -8,7 +8,7 @@ import {
 } from "../../base/contract/movable-clock.ts";
 import type { Bus } from "../bus.ts";
 
-/** A way for letters to go, for the suite that every one of them passes. */
+/** A transport of envelopes, for the suite that every one of them passes. */
 export type BusKind = {
   readonly name: string;
   /** What all tests of the suite share, where it takes long to make. */
@@ -34,7 +34,7 @@ export function busContract(kind: BusKind): void {
   let alice: Bus;
   let bob: Bus;
 
-  /** Where no hint comes, letters are found by looking, and moments have to pass for that. */
+  /** If no notification comes, polling finds envelopes, and moments have to pass for that. */
   const until = async (what: string, condition: () => unknown): Promise<void> => {
     const deadlineMs = performance.now() + waitLimitMs;
     while (!condition()) {

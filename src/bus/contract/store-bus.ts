@@ -21,7 +21,7 @@ const waitLimitMs = 30_000;
 // On a slow machine much of this time passes between one answer of a store and the next.
 const timeoutMs = 3_600_000;
 
-/** What letters in the store promise, and what they may cost. */
+/** What envelopes in the store promise, and what they may cost. */
 export function storeBusContract(kind: StoreKind): void {
   describe(`mailboxes on ${kind.name}`, () => {
     let store: OpenStore;
@@ -124,7 +124,7 @@ export function storeBusContract(kind: StoreKind): void {
       }
       expect(counted.reads - before.reads).toBeLessThanOrEqual(31);
       expect(counted.reads - before.reads).toBeGreaterThan(20);
-      // Nor for letters to oneself.
+      // Nor for envelopes to itself.
       bus.send("bob", "note", 1);
       await bus.request("bob", "note", 2, { timeoutMs });
       expect(counted.writes).toBe(0);
@@ -429,7 +429,7 @@ export function storeBusContract(kind: StoreKind): void {
           },
         },
       });
-      // To read, to take out, and to prune: that is due by now for one who has sent a letter.
+      // To read, to delete, and to prune, which is due by now for a process that has sent an envelope.
       for (const [at, which] of (["read", "write", "write"] as const).entries()) {
         if (at === 2) {
           bus.send("nobody", "note", null);
@@ -438,7 +438,7 @@ export function storeBusContract(kind: StoreKind): void {
         }
         holding = which;
         if (at < 2) alice.send("bob", "note", `first ${at}`);
-        // A letter that comes along with its hint needs no look; the next one is due before long.
+        // An envelope that comes along with its notification needs no read; the next poll is due before long.
         await until("the hold", () => held, { stepMs: at < 2 ? 20 : 500 });
         const heldMs = clock.monotonic();
         const before = stored;
@@ -493,7 +493,7 @@ export function storeBusContract(kind: StoreKind): void {
       await until("all to be taken", isEmpty);
     });
 
-    /** Letters lie there for a while. */
+    /** Envelopes stay there for a while. */
     const age = async (byMs: number) => {
       if (store.clock) return store.clock.advance(byMs);
       await store.database.write([sql`update ${table("bus_message")} set at = at - ${byMs}`]);
@@ -562,7 +562,7 @@ function counting(database: Database) {
   return counted;
 }
 
-/** Hints have come by then. */
+/** Notifications have come by then. */
 const hinted = () => new Promise((resolve) => setTimeout(resolve, 300));
 
 /** Waits until a store has told new listeners to read once more. */
@@ -573,16 +573,16 @@ async function settled(counted: { readonly reads: number }): Promise<void> {
   }
 }
 
-/** The same database, whose hints are told by hand and bring letters along. */
+/** The same database, whose notifications the test sends, with envelopes as payloads. */
 function carrying(database: Database, told = (text: string | undefined) => text) {
   const listeners: { readonly address: string | undefined; readonly listener: Listener }[] = [];
   let last = () => {};
   const carried = {
     /** Notifies no listener. */
     deaf: false,
-    /** Writes that left letters. */
+    /** Writes that inserted envelopes. */
     writes: 0,
-    /** Tells the last letter once more. */
+    /** Sends the last envelope's notification once more. */
     again: () => last(),
     database: {
       ...database,

@@ -126,7 +126,7 @@ export function redriveContract(kind: StoreKind): void {
       await lead.pass();
       expect(await pending()).toEqual([]);
       expect((await letters.groups()).tasks).toBe(7);
-      // When the cause is mended, what is left can be tried again, what came back with it.
+      // When the cause is fixed, what is left can be tried again, and what came back with it.
       const again = await letters.redrive({ name: "a" });
       for (let pass = 0; pass < 12; pass++) {
         await lead.pass();

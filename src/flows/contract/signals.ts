@@ -15,7 +15,7 @@ export const asking = flow("asking", { version: 1 })
   .to("act", ({ state }) => ({ done: `for ${state.approval.by}` }))
   .end();
 
-/** What a run that is told something from outside is promised on every store. */
+/** What a run that gets signals is promised on every store. */
 export function signalsContract(kind: StoreKind): void {
   describe(`signals on ${kind.name}`, () => {
     let harness: RunsHarness;

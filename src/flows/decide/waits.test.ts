@@ -32,7 +32,7 @@ describe("a sleep", () => {
       decision: {
         type: "commit",
         run: { cursor: "approval", waiting: null },
-        // It began when it was parked, and not when it was looked at last.
+        // It began when it was parked, and not when it was last read.
         events: [{ type: "complete", startedAtMs: 8_000 }],
       },
     });

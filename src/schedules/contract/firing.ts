@@ -30,7 +30,7 @@ export function firingContract(kind: StoreKind): void {
         payload: `{"a":1}`,
         priority: 3,
         tenant: "acme",
-        // As every task of a tenant it goes through the gate.
+        // As every task of a tenant it is limited.
         limited: 1,
         unique_key: scheduleKeyOf("mail", dueMs),
       });

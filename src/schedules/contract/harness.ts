@@ -11,7 +11,7 @@ import { schedule } from "../schedule.ts";
 export const everyMs = 10 * 24 * 60 * 60_000;
 export const rows = table("schedule");
 
-/** A store without schedules before each test, and a leader that looks when it is told to. */
+/** A store without schedules before each test, and a leader that polls when it is told to. */
 export function openSchedules(kind: StoreKind) {
   let queue: TasksHarness;
   let schedules: Schedules;

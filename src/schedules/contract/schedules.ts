@@ -155,7 +155,7 @@ export function schedulesContract(kind: StoreKind): void {
       expect(await scene.schedules.get("mail")).toMatchObject({ state: "active" });
     });
 
-    /** Schedules of which the first look is over before what is said happens. */
+    /** Schedules whose first poll is over before the given call happens. */
     const looking = (meanwhile: () => Promise<unknown>) => {
       const { database } = scene.queue;
       let looks = 0;

@@ -191,7 +191,7 @@ test("files of a page take no room, however many are left unread", async () => {
   expect(Buffer.from(await answer.arrayBuffer()).equals(Buffer.from(large))).toBe(true);
 });
 
-/** Sinks of whatever joins a session at a server with room for much on each connection. */
+/** Sinks of all that joins a session, at a server that allows much on each connection. */
 async function watched(limits: ServerConfig) {
   const sinks: Sink<FeedEvent>[] = [];
   const server = await start(
@@ -477,7 +477,7 @@ test("connections that don't say who they are are bounded, and leave room for th
   const [first] = flood.filter((each) => !each.isClosed);
   first!.ask("/v1/tasks?limit=1", key);
   expect(await first!.head()).toMatch(/^HTTP\/1.1 200/);
-  // It isn't one of them any more, so that there is room for one.
+  // It isn't one of them any more, so that one more may come.
   const next = unread(server.port);
   next.ask("/v1/tasks?limit=1", otherKey);
   expect(await next.head()).toMatch(/^HTTP\/1.1 200/);
@@ -509,7 +509,7 @@ test("where connections that say nothing take all the room, a fresh one that doe
     fresh.ask("/v1/tasks?limit=1", key);
     expect(await fresh.head()).toMatch(/^HTTP\/1.1 200/);
   }
-  // One made room for the first, and the others for those after it.
+  // One gave its place to the first, and the others to those after it.
   await until("the oldest to be ended", () => silent[0]!.isClosed);
 });
 

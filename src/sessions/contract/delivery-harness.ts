@@ -39,7 +39,7 @@ export type HubHarness = {
   isSure: boolean;
   /** Of the log, as far as readers of the journal know. */
   incarnation: string;
-  /** Makes another pod the owner, or none, and tells those that it concerns. */
+  /** Makes another pod the owner, or none, and notifies the hubs that it concerns. */
   own(address: string | undefined): void;
   hub(address: string): Hub;
   runner(address: string): FakeRunner;
@@ -76,7 +76,7 @@ export type FakeRunner = {
 export type HubHarnessOptions = {
   carry?: Carry;
   limits?: Partial<HubLimits>;
-  /** What is read for clients that are live doesn't wait for the gate. */
+  /** Reads for live clients don't wait for the semaphore. */
   liveApart?: boolean;
   /** What is between a hub and its bus. */
   between?: (bus: Bus) => Bus;
@@ -270,7 +270,7 @@ export function joinAs(
   };
 }
 
-/** Lets letters and reads come through. */
+/** Lets envelopes and reads come through. */
 export const settled = () => eventLoopTurns(8);
 
 export function upTo(last: number, first = 1): number[] {

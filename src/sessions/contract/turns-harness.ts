@@ -88,7 +88,7 @@ export function createRunnerHarness(
     journal,
     async ask(tenant, session, command) {
       if (tenant !== current.tenant || session !== sessionId) throw new Error("another session");
-      // What a letter would carry.
+      // What an envelope would carry.
       told.push(JSON.parse(JSON.stringify(command)) as Command);
       return (await owner?.(command)) ?? { lastSeq: seq, done: true };
     },

@@ -311,7 +311,7 @@ describe("many clients", () => {
     const strangers = ["a", "b"].map((each) => joinAs(hub, each));
     await eventLoopTurns();
     expect(hub.load().coldReads).toMatchObject({ underWay: 1, waiting: 1 });
-    // More than a letter holds.
+    // More than an envelope holds.
     await scene.commit("s", { say: 1, bytes: 300_000 });
     await scene.clock.advance(500);
     expect(live.seqs).toEqual([1, 2]);

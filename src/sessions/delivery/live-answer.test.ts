@@ -143,7 +143,7 @@ describe("an answer so far", () => {
     let isLate = false;
     const scene = await createHubHarness({
       carry({ from, to }, arrive) {
-        // The next letter on the same way brings it along.
+        // The next envelope on the same way brings it along.
         if (isLate && from === "runner" && to === "gateway") isLate = false;
         else queueMicrotask(arrive);
       },
@@ -180,7 +180,7 @@ describe("an answer that is made elsewhere", () => {
     runner.produce(scene.header("s"), 2);
     await settled();
     losing = false;
-    // The next letter shows the gap.
+    // The next envelope shows the gap.
     runner.produce(scene.header("s"), 2);
     await settled();
     expect(client.answer).toMatchObject({ next: 6, text: runner.text("s") });

@@ -146,7 +146,7 @@ function judge(scene: HubHarness, { client, place, left }: Told): void {
 
 type Weather = { bring(): void; clear(): void };
 
-/** A scene whose letters have these fates, one after the other and from the start again. */
+/** A harness whose envelopes have these fates, one after the other and from the start again. */
 async function scenedIn(
   fates: readonly string[],
 ): Promise<{ scene: HubHarness; weather: Weather }> {

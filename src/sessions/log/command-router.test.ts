@@ -29,9 +29,9 @@ describe("a courier", () => {
   let owner: string | null;
   /** The store that says who owns a log can't be reached. */
   let isAway: boolean;
-  /** How many of the next letters are lost. */
+  /** How many of the next envelopes are lost. */
   let losing: number;
-  /** How long the senders of letters wait for the answers. */
+  /** How long the senders of envelopes wait for the answers. */
   let patience: unknown[];
   /** What the owner of this process was told of how long its callers wait. */
   let options: unknown[];
@@ -143,7 +143,7 @@ describe("a courier", () => {
   });
 
   test("O2: what was refused for certain isn't stored by an earlier owner that has the log again", async () => {
-    // The first letter lies at a pod that stands still.
+    // The first envelope is at a pod that is paused.
     const held: (() => void)[] = [];
     const exchange = createMemoryBus({
       carry({ to, text }, arrive) {

@@ -89,7 +89,7 @@ describe.each(storeKinds)("letters to owners on $name", (kind) => {
   };
 
   test("O2: a message that was refused for certain isn't stored by a pod that slept and has the log again", async () => {
-    // The pod stands still: its letters lie where they are.
+    // The pod is paused: its envelopes stay where they are.
     await take("slept");
     let told: string | undefined;
     courierAt("web")

@@ -245,7 +245,7 @@ export function databaseContract(kind: StoreKind): void {
     });
     afterEach(remove);
 
-    /** Hints may be sent only if a pod says that it waits for one. */
+    /** Notifications may be sent only if a pod is marked idle. */
     const somebodyWaits = async () => {
       await migrate(database);
       const pods = table("pod");

@@ -25,7 +25,7 @@ describe("hints of a SQLite file", () => {
   test("tell our own commits from those of others, to every listener alike", async () => {
     const told: (string | undefined)[][] = [[], []];
     for (const each of told) ours.subscribe((whose) => each.push(whose));
-    // The first hint can't know what came before it.
+    // The first notification can't know what came before it.
     await ours.write([insert]);
     await until("the first hint", () => told.every((each) => each.length > 0));
     for (let round = 0; round < 5; round++) {
@@ -34,7 +34,7 @@ describe("hints of a SQLite file", () => {
         [theirs, undefined],
       ] as const) {
         const before = told.map((each) => each.length);
-        // A commit of ours that the thread sees together with another's is told as another's.
+        // A commit of ours that the thread sees together with another's is reported as another's.
         await until(`a hint of ${whose ?? "another's"} commit`, async () => {
           await writer.write([insert]);
           await until("a hint", () => told.every((each, at) => each.length > before[at]!));
@@ -55,7 +55,7 @@ describe("hints of a SQLite file", () => {
       const busy = [1, 2, 3].map(() => ours.write([insert]));
       await theirs.write([insert]);
       await Promise.all(busy);
-      // A hint may be lost, and then the next one tells.
+      // A notification may be lost, and then the next one reports it.
       await until("a hint of the other's commits", async () => {
         if (others > before) return true;
         await theirs.write([insert]);

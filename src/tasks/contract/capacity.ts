@@ -59,7 +59,7 @@ export function capacityContract(kind: StoreKind): void {
       let most = 0;
       for (let nth = 0; nth < 12; nth++) {
         const { context, finish } = await queue.until(`run ${nth}`, async () => {
-          // Claims by hints that find nothing bring the sixteenth about.
+          // Claims after notifications that find nothing bring the sixteenth about.
           worker.wake();
           most = Math.max(most, worker.running);
           return heavy.attempts[nth];

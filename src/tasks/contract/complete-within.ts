@@ -74,7 +74,7 @@ export function completeWithinContract(kind: StoreKind): void {
     test("is waited for where the handler returns before it commits", async () => {
       const { database } = queue;
       let returned = false;
-      // The worker has looked and found nothing committed, and sends its own ending: only now commit.
+      // The worker has read that nothing is committed, and sends its own outcome: only now commit.
       const write: typeof database.write = async (statements, options) => {
         const written = database.write(statements, options);
         if (returned) await caller.exec("commit");

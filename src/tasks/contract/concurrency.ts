@@ -19,7 +19,7 @@ type Given = {
   createdAtMs?: number;
 };
 
-/** What the gates promise on every store, statement by statement. */
+/** What concurrency limits promise on every store, statement by statement. */
 export function concurrencyContract(kind: StoreKind): void {
   describe(`gates on ${kind.name}`, () => {
     let queue: TasksHarness;

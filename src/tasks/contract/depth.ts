@@ -5,7 +5,7 @@ import { readDepth } from "../inspect/depth.ts";
 import { closeStores, openTasks, type TasksHarness, rowsOf } from "./harness.ts";
 import { maxDepthCount } from "../sql/inspect.ts";
 
-/** What a look at the queue promises on every store. */
+/** What the depth of the queue promises on every store. */
 export function depthContract(kind: StoreKind): void {
   describe(`the depth of the queue on ${kind.name}`, () => {
     let queue: TasksHarness;

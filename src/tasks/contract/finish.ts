@@ -26,7 +26,7 @@ export function finishContract(kind: StoreKind): void {
 
     const decide = (claim: Claim, outcome: AttemptOutcome) =>
       decideFinish(claim, outcome, policy, seededRandom(1));
-    /** Stores endings as the worker does, and gives how many rows that changed. */
+    /** Stores outcomes as the worker does, and returns how many rows that changed. */
     const finish = async (...pairs: [Claim, AttemptOutcome][]) => {
       const finishes = pairs.map(([claim, outcome]) => decide(claim, outcome));
       const tables = await queue.database.write([

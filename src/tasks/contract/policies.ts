@@ -291,7 +291,7 @@ export function policiesContract(kind: StoreKind): void {
       let deleted = false;
       const racing: Database = {
         ...queue.database,
-        // The delete comes between the insert that finds the key taken and the look at who holds it.
+        // The delete comes between the insert that finds the key taken and the read of its holder.
         async write(statements, options) {
           if (deleted) return queue.database.write(statements, options);
           deleted = true;
@@ -315,7 +315,7 @@ export function policiesContract(kind: StoreKind): void {
         ...queue.database,
         async write(statements, options) {
           if (writes++ > 0) throw new FlotillaError("store_busy", "not now");
-          // The holder of the key is deleted between the insert and the look at who holds it.
+          // The holder of the key is deleted between the insert and the read of its holder.
           const at = statements.findIndex(({ strings }) => strings === findKeys([]).strings);
           const first = await queue.database.write(statements.slice(0, at), options);
           await queue.database.write([sql`delete from ${rowsOf} where payload = '"old"'`]);

@@ -22,7 +22,7 @@ function holdingClaims(database: Database) {
     ...database,
     write(statements, options) {
       const answer = database.write(statements, options);
-      // Only a claim looks ahead, too, and isn't sent with a hint.
+      // Only a claim reads ahead, too, and is sent without a notification.
       if (!holding || statements.length < 2 || options !== undefined) return answer;
       return new Promise((resolve, reject) => {
         calls.push({

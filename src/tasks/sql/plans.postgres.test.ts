@@ -122,7 +122,7 @@ const histories: Record<string, readonly string[]> = {
   ],
 };
 
-/** What is about tasks that are named: an index of all that are at a gate or wait is no way to them. */
+/** Statements about named tasks: an index of all blocked or waiting tasks is no way to them. */
 const aboutNamed = /^(passGates|wakeWaiters|beginWaiting|releaseCall|takeStep|storeRuns)/;
 
 describe.each(Object.entries(histories))("Postgres finds tasks %s", (_, history) => {

@@ -29,7 +29,7 @@ export const fleetMs = 180_000;
 
 export type FlowFleetOptions = {
   readonly keyOf?: (named: Named) => string;
-  /** Whether a pod without flows sees to it that the runs of dead ones are recovered. Default true. */
+  /** Whether a pod without flows recovers the runs of dead ones. Default true. */
   readonly recovers?: boolean;
 };
 
@@ -40,7 +40,7 @@ export async function createFlowFleet(
   const fleet = await createFleet({ on });
   if (recovers) await fleet.start({ names: ["work"], config: limits });
   const runs = () => storedRuns(fleet, keyOf);
-  // To look is work too, and those that are looked at need the machine more.
+  // A check takes time too, and the processes that are checked need the machine more.
   const open = async () => {
     await pauseFor(50);
     const rows = await fleet.sql(

@@ -103,7 +103,7 @@ async function moveTasksTo(fleet: Fleet, space: string): Promise<void> {
   await reader.query("select 1");
 }
 
-/** The last page may have room for a few more. */
+/** The last page may have space for a few more. */
 async function enqueueUntilRefused(fleet: Fleet): Promise<void> {
   for (let tasks = 0; tasks < 1_000; tasks++) await fleet.flotilla.enqueue("work", { ms: 0 });
 }

@@ -14,7 +14,7 @@ export type TinyDisk = {
   free(): void;
 };
 
-/** A file system of its own with so much room, which can be filled. It goes when the test is over. */
+/** A file system of its own of this size, which can be filled. It goes when the test is over. */
 export function mountTinyDisk({ megabytes }: { megabytes: number }): TinyDisk {
   if (process.getuid?.() !== 0) {
     throw new Error("this test mounts a small file system, which only root may: run it as root");

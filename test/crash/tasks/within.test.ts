@@ -40,7 +40,7 @@ describe.each(storeKinds)("on %s, a handler that completes within its transactio
     const fleet = await fleetWithEffects(on);
     const effect: Effect = { ms: 0, withinMs: 0, gate: "door" };
     const { taskId } = await fleet.flotilla.enqueue("within", effect);
-    // It hardly ever looks at what it holds, so it hasn't heard of it when it completes.
+    // It hardly ever polls its claims, so it doesn't know of it when it completes.
     const config = { ...knowing.config, pollMs: 60_000 };
     const first = await fleet.start({ ...knowing, config, gate: "none" });
     await until("it waits", () => startsIn(fleet.ledger(), taskId).length === 1);

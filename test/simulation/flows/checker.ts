@@ -121,7 +121,7 @@ export function createFlowChecker(
       if (Number(before["flow_version"]) > 0) world.count("flow: taken over by a later version");
     }
     const notYet = [1, 2, 3, 5, 6].includes(Number(before["parked"]));
-    // Claims make due what is due by themselves, and ask for room as they take.
+    // Claims unpark what is due by themselves, and check free slots as they take.
     const isDue = Number(before["parked"]) === 1 && before["run_at"] <= world.storeClock.now();
     if (notYet && !isDue && Number(before["parked"]) !== 3) {
       violate("F6", `${what}: claimed while parked (${before["parked"]})`);

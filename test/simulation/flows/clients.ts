@@ -208,7 +208,7 @@ export function startFlowClients(
     return world.pick(ways)();
   };
 
-  /** A parent looks at its children now, or waits for those of a later step: one of them begins anew. */
+  /** A parent reads its children now, or waits for those of a later step: one of them begins anew. */
   const crossChildren = (row: Row): void => {
     const failed = checker().families.failedOf(row["task_id"]);
     if (failed.length === 0 || !world.chance(0.4)) return;

@@ -1,6 +1,7 @@
 /**
- * Letters that are lost although the store said that it has them, as what was written without waiting for
- * the disk is when a database dies. And which ways letters took: with their hint, from their row, or both.
+ * Envelopes that are lost although the store said that it has them, as what was written without waiting for
+ * the disk is when a database dies. And which ways envelopes took: with their notification, from their row,
+ * or both.
  */
 import { FlotillaError } from "../../../src/base/errors.ts";
 import { decodeNotification, encodeNotification } from "../../../src/bus/envelope.ts";
@@ -12,11 +13,11 @@ import { sql, type Statement } from "../../../src/store/sql.ts";
 import type { World } from "../world.ts";
 
 export type Letters = {
-  /** How likely a letter is lost. */
+  /** How likely an envelope is lost. */
   lost: number;
   /** From this address, all that says whether these are followed or watched is lost until then. */
   loseFollowing(from: string, names: readonly string[], untilMs: number): void;
-  /** What is for this address lies in its rows until then: no hint comes, and no look succeeds. */
+  /** What is for this address stays in its rows until then: no notification comes, and no read succeeds. */
   cutOff(address: string, untilMs: number): void;
   through(database: Database): Database;
 };
@@ -78,7 +79,7 @@ export function createLetters(world: World, { once, heads }: LettersOptions): Le
     if (head?.owner === address && head.term > meant!.term) count("letters: for an earlier term");
   };
 
-  /** What is left of a write where some of its letters are lost. Several rows for one address are spared. */
+  /** What is left of a write if some of its envelopes are lost. Several rows for one address are spared. */
   const thinned = (statements: readonly Statement[], options: WriteOptions) => {
     const { payloads: letters } = options;
     if (deafTo.size === 0 || !letters) return { statements, options };
@@ -104,7 +105,7 @@ export function createLetters(world: World, { once, heads }: LettersOptions): Le
     return { statements: [insertEnvelopes(rows)], options: { ...options, letters: left } };
   };
 
-  /** Counts which way letters come to one reader. */
+  /** Counts which way envelopes come to one receiver. */
   const createReader = () => {
     const carried = new Set<string>();
     const found = new Set<string>();
@@ -143,7 +144,7 @@ export function createLetters(world: World, { once, heads }: LettersOptions): Le
     cutOff: (address, untilMs) => void cut.set(address, untilMs),
     through(database) {
       const reader = createReader();
-      /** Looks for letters, if it is a look, unless that is kept from succeeding. */
+      /** Reads envelopes, if it is a read, unless that is kept from succeeding. */
       const lookedBy = async <Answer>(
         statement: Statement | undefined,
         ask: () => Promise<Answer>,

@@ -103,7 +103,7 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
     count("fault: pause, and the log back");
     const durationMs = world.between(5_500, 9_500);
     pause(pod, durationMs);
-    // Its connections break meanwhile, so that it reads its letters late.
+    // Its connections break meanwhile, so that it reads its envelopes late.
     letters.cutOff(pod.podId, scheduler.nowMs + durationMs + world.between(0, 1_500));
     scheduler.after(world.between(0, 1_000), () => clients!.crowd(head!.logId, "change"));
     scheduler.after(durationMs - world.between(500, 2_500), () => {

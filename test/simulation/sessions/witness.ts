@@ -36,7 +36,7 @@ export type Witness = Watcher & {
 };
 
 export type WitnessOptions = {
-  /** Nothing is wrong but letters, so that no runner is ever given up. */
+  /** Nothing is wrong but envelopes, so that no runner is ever given up. */
   isCalm: boolean;
   onSession: (seen: SessionSeen, noted: Extract<Noted, { what: "session" }>) => void;
 };

@@ -114,7 +114,7 @@ export async function runThrottleSeed(seed: number, { keepTrace = false } = {}):
 const change = changeShares(place, 0, "").strings;
 const isChange = ({ strings }: Statement) => strings === change;
 
-/** Looks at the row after every commit, in the same moment. */
+/** Checks the row after every commit, in the same moment. */
 function watched(world: World, sweep: Sweep): { world: World; checker: Watcher } {
   const { store } = world;
   let who = "";

@@ -1,5 +1,5 @@
 /**
- * H1, looked at after every commit and at every call: what pods have in flight, as the downstream counts
+ * H1, checked after every commit and at every call: what pods have in flight, as the downstream counts
  * it, is covered by what the row says they hold; and what they hold together is within the bound.
  */
 import type { ShareEntries } from "../../../src/throttles/shares/sql.ts";
