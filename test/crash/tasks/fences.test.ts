@@ -60,7 +60,7 @@ describe.each(storeKinds)("on %s, a pod that was paused for longer than the dead
     { before: 0, way: "in the usual way" },
     { before: 1, way: "when it must run alone" },
   ])(
-    "finishes what nobody else has claimed meanwhile, and doesn't run it again, $way",
+    "finishes what no other pod has claimed meanwhile, and doesn't run it again, $way",
     async ({ before }) => {
       const fleet = await createFleet({ on });
       const first = await fleet.start(held);
