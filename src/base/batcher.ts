@@ -1,4 +1,4 @@
-import { FlotillaError, hasCode } from "./errors.ts";
+import { FlotillaError, hasCode, storeWideCodes } from "./errors.ts";
 
 export type BatcherOptions = {
   /** The largest batch. Default 500. */
@@ -20,17 +20,6 @@ export type Put<Item, Result> = (
   resolve: (result: Result) => void,
   reject: (error: unknown) => void,
 ) => void;
-
-// If the store itself fails, halves would fail too.
-const storeWideCodes = [
-  "closed",
-  "store_busy",
-  "store_corrupt",
-  "store_full",
-  "store_read_only",
-  "store_unavailable",
-  "unknown_outcome",
-] as const;
 
 /**
  * Collects items that arrive during a write, and sends them as one batch. Nothing waits on a timer

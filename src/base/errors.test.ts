@@ -1,5 +1,20 @@
 import { describe, expect, test } from "vitest";
-import { abort, FlotillaError, hasCode, messageOf, retryAfter } from "./errors.ts";
+import {
+  abort,
+  contendedCodes,
+  decidedCodes,
+  type ErrorCode,
+  FlotillaError,
+  hasCode,
+  messageOf,
+  ownerAwayCodes,
+  retryAfter,
+  storeAwayCodes,
+  storeWideCodes,
+  transientCodes,
+  unstorableCodes,
+  untilStoreRecovers,
+} from "./errors.ts";
 
 describe("the message of what was thrown", () => {
   const unprintable = {
@@ -47,4 +62,22 @@ test("codes are told apart from errors that aren't ours", () => {
   expect(hasCode(error, "closed", "timeout")).toBe(true);
   expect(hasCode(error, "timeout")).toBe(false);
   expect(hasCode(Object.assign(new Error("x"), { code: "closed" }), "closed")).toBe(false);
+});
+
+describe("the groups of codes that decide whether a call is repeated", () => {
+  const holds = (group: readonly ErrorCode[], part: readonly ErrorCode[]) =>
+    part.every((code) => group.includes(code));
+
+  test("hold each other: what is transient may recover, and what may recover is store-wide", () => {
+    expect(holds(transientCodes, [...storeAwayCodes, ...contendedCodes])).toBe(true);
+    expect(holds(untilStoreRecovers, transientCodes)).toBe(true);
+    expect(new Set(storeWideCodes)).toEqual(new Set(["closed", ...untilStoreRecovers]));
+    expect(holds(ownerAwayCodes, storeAwayCodes)).toBe(true);
+    expect(holds(decidedCodes, unstorableCodes)).toBe(true);
+  });
+
+  test("repeat nothing that an owner has decided", () => {
+    const repeated: readonly ErrorCode[] = [...ownerAwayCodes, ...storeWideCodes];
+    expect(decidedCodes.filter((code) => repeated.includes(code))).toEqual([]);
+  });
 });

@@ -47,6 +47,83 @@ export const errorCodes = [
 
 export type ErrorCode = (typeof errorCodes)[number];
 
+/*
+ * The groups of codes that decide whether a call is repeated. They are here alone, so that two rooms
+ * never disagree about the same error. Each is spelled out: a bundler keeps a list that spreads
+ * another, and pages would load all of them.
+ */
+
+/** The store is unreachable or too busy. A read is repeated. */
+export const storeAwayCodes = ["store_busy", "store_unavailable"] as const;
+
+/**
+ * Another writer was in the way, or the answer was lost. A change of what was read before is made
+ * again from a new read.
+ */
+export const contendedCodes = ["store_busy", "unknown_outcome"] as const;
+
+/** The store was busy or unavailable, or its answer was lost. A conditional write is repeated. */
+export const transientCodes = [
+  "store_busy",
+  "store_full",
+  "store_unavailable",
+  "unknown_outcome",
+] as const;
+
+/**
+ * For writes that only this pod can make while it lives: the release of an abandoned claim, the
+ * outcome of an attempt. Permanent errors are repeated too, because an operator may repair the store.
+ */
+export const untilStoreRecovers = [
+  "store_busy",
+  "store_corrupt",
+  "store_full",
+  "store_missing",
+  "store_read_only",
+  "store_unavailable",
+  "unknown_outcome",
+] as const;
+
+/** The whole store failed, so each part of a batch would fail as the batch did. */
+export const storeWideCodes = [
+  "closed",
+  "store_busy",
+  "store_corrupt",
+  "store_full",
+  "store_missing",
+  "store_read_only",
+  "store_unavailable",
+  "unknown_outcome",
+] as const;
+
+/** No store can take this value. */
+export const unstorableCodes = [
+  "payload_not_storable",
+  "payload_too_deep",
+  "payload_too_large",
+] as const;
+
+/** A session's owner answers these only after it has checked whether the client id is stored. */
+export const decidedCodes = [
+  "conflict",
+  "forbidden",
+  "invalid_input",
+  "not_found",
+  "payload_not_storable",
+  "payload_too_deep",
+  "payload_too_large",
+] as const;
+
+/** The log has no owner or a new one, or the owner or its store did not respond. */
+export const ownerAwayCodes = [
+  "not_owner",
+  "store_busy",
+  "store_unavailable",
+  "timeout",
+  "unavailable",
+  "unknown_outcome",
+] as const;
+
 export type FlotillaErrorOptions = ErrorOptions & {
   /** Facts for programs: which option, which limit, which task. */
   details?: Readonly<Record<string, unknown>>;

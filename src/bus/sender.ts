@@ -1,7 +1,7 @@
 import process from "node:process";
 import { contentionMs } from "../base/backoff.ts";
 import { type Clock, sleep } from "../base/clock.ts";
-import { hasCode } from "../base/errors.ts";
+import { hasCode, transientCodes } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import type { Database } from "../store/database.ts";
 import { encodeNotification, type EnvelopeRow } from "./envelope.ts";
@@ -34,13 +34,6 @@ const maxWriteChars = 2 * 1024 * 1024;
 const resendForMs = 5_000;
 const resendWhenClosingMs = 500;
 const maxAddresses = 10_000;
-
-const transientCodes = [
-  "store_busy",
-  "store_full",
-  "store_unavailable",
-  "unknown_outcome",
-] as const;
 
 /**
  * Writes envelopes: all that arrive during a write go into the next one. One write at a time,

@@ -1,6 +1,6 @@
 import { contentionMs } from "../base/backoff.ts";
 import { sleep, systemClock } from "../base/clock.ts";
-import { FlotillaError, hasCode, messageOf } from "../base/errors.ts";
+import { contendedCodes, FlotillaError, hasCode, messageOf } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { systemRandom } from "../base/random.ts";
 import type { Database, Row } from "./database.ts";
@@ -85,7 +85,7 @@ export async function migrate(
       // Another pod took this number first or is about to, or the migration itself fails.
       const after = await schemaState(database, migrations);
       if (after.version < id) {
-        if (!hasCode(error, "store_busy", "unknown_outcome")) throw error;
+        if (!hasCode(error, ...contendedCodes)) throw error;
         if (systemClock.monotonic() - startedMs >= patienceMs) throw outOfPatience(id, next, error);
         await sleep(systemClock, contentionMs(tries, systemRandom));
       }

@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
-import { type ErrorCode, FlotillaError } from "../base/errors.ts";
+import { type ErrorCode, FlotillaError, transientCodes } from "../base/errors.ts";
 import { movableClock } from "../base/contract/movable-clock.ts";
 import type { Database, StoreEvent } from "./database.ts";
 import { sql } from "./sql.ts";
-import { transientCodes, writeUntilKnown, untilKnown } from "./retry.ts";
+import { writeUntilKnown, untilKnown } from "./retry.ts";
 
 const statements = [sql`select 1`];
 const random = { uint32: () => 0 };

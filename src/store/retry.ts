@@ -1,6 +1,6 @@
 import { contentionMs } from "../base/backoff.ts";
 import { type Clock, sleep } from "../base/clock.ts";
-import { type ErrorCode, hasCode } from "../base/errors.ts";
+import { type ErrorCode, hasCode, transientCodes } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import type { Database, Row } from "./database.ts";
 import type { Statement } from "./sql.ts";
@@ -20,26 +20,6 @@ export type RetryOptions = {
   /** Called before each retry. */
   onFailed?: () => void;
 };
-
-/** Transient errors: the store was busy or unavailable, or its answer was lost. */
-export const transientCodes: readonly ErrorCode[] = [
-  "store_busy",
-  "store_full",
-  "store_unavailable",
-  "unknown_outcome",
-];
-
-/**
- * For writes that only this pod can make while it lives: the release of an abandoned claim, the
- * outcome of an attempt. These retry permanent errors too, because an operator may repair the
- * store.
- */
-export const untilStoreRecovers: readonly ErrorCode[] = [
-  ...transientCodes,
-  "store_corrupt",
-  "store_missing",
-  "store_read_only",
-];
 
 /** For callers that wait: only unknown outcomes are retried, and all other errors are thrown. */
 export const untilKnown = { limitMs: 30_000, codes: ["unknown_outcome"] } as const;

@@ -3,12 +3,11 @@
  * anew, and have failed tasks started over. Two of them, who don't talk to each other.
  */
 import { sleep } from "../../src/base/clock.ts";
-import { hasCode } from "../../src/base/errors.ts";
+import { hasCode, transientCodes } from "../../src/base/errors.ts";
 import { uuidv7 } from "../../src/base/ids.ts";
 import { createDeadLetters, type DeadLetters } from "../../src/dead-letters/dead-letters.ts";
 import type { Selection } from "../../src/dead-letters/redrive.ts";
 import { createTasks, type Tasks } from "../../src/tasks/tasks.ts";
-import { transientCodes } from "../../src/store/retry.ts";
 import { allNames } from "../../src/tasks/sql/limits.ts";
 import { createLane, laneClock } from "./lane.ts";
 import type { Network } from "./link.ts";

@@ -2,10 +2,9 @@
  * What clients ask for, one by one and many in a call, and what they were told: T1. What was answered is
  * there, what failed for certain isn't, and of a call that stores all or none either all are there or none.
  */
-import { FlotillaError, hasCode } from "../../src/base/errors.ts";
+import { FlotillaError, hasCode, transientCodes } from "../../src/base/errors.ts";
 import type { Tasks } from "../../src/tasks/tasks.ts";
 import type { EnqueueOptions } from "../../src/tasks/enqueue/options.ts";
-import { transientCodes } from "../../src/store/retry.ts";
 import type { Row } from "../../src/store/database.ts";
 import type { World } from "./world.ts";
 

@@ -2,11 +2,10 @@
  * What the pods run, and the clients that ask for it. A handler's result names its token, so that
  * it can be told whose result was stored; a client notes how each of its requests ended.
  */
-import { abort, hasCode } from "../../src/base/errors.ts";
+import { abort, hasCode, transientCodes } from "../../src/base/errors.ts";
 import { uuidv7 } from "../../src/base/ids.ts";
 import { createTasks, type Tasks } from "../../src/tasks/tasks.ts";
 import type { EnqueueOptions } from "../../src/tasks/enqueue/options.ts";
-import { transientCodes } from "../../src/store/retry.ts";
 import { task, type TaskContext, type TaskHandler } from "../../src/tasks/task.ts";
 import type { Checker } from "./checker.ts";
 import { concurrencyKeys, tenants } from "./gates.ts";

@@ -1,8 +1,7 @@
 import { backoffMs } from "../../base/backoff.ts";
 import { sleep } from "../../base/clock.ts";
-import { hasCode } from "../../base/errors.ts";
+import { hasCode, storeWideCodes, untilStoreRecovers } from "../../base/errors.ts";
 import { encodeJson } from "../../base/json.ts";
-import { untilStoreRecovers } from "../../store/retry.ts";
 import { dependencyFailedOutcome } from "../../tasks/dependencies.ts";
 import type { FinishResult } from "../../tasks/finish/finish-writer.ts";
 import type { ClaimedRun } from "../../tasks/rows.ts";
@@ -166,7 +165,7 @@ async function drive(
       const driven = await decideAndStore(step, event, { startedAtMs, startedMs }, seenWake);
       if (driven) return driven;
     } catch (error) {
-      if (parts.signal.aborted || hasCode(error, "closed", ...untilStoreRecovers)) throw error;
+      if (parts.signal.aborted || hasCode(error, ...storeWideCodes)) throw error;
       // A bug of ours mustn't keep the run claimed for as long as this pod lives.
       report.driveFailed(error);
       return release(releaseFinish(fenced(), storeMs() + refusedMs));
@@ -328,7 +327,7 @@ async function drive(
         });
         finished = await write(finish);
       } catch (error) {
-        if (parts.signal.aborted || hasCode(error, "closed", ...untilStoreRecovers)) throw error;
+        if (parts.signal.aborted || hasCode(error, ...storeWideCodes)) throw error;
         refusals++;
         report.storeRefused(error);
         // A write that the store always refuses is the fault of its content, so it counts as thrown.
@@ -414,7 +413,7 @@ function createRunWriter(running: TaskAttempt, parts: DriverHost, report: RunRep
       try {
         return { type: "driven", finish, finished: await write(finish) };
       } catch (error) {
-        if (parts.signal.aborted || hasCode(error, "closed", ...untilStoreRecovers)) throw error;
+        if (parts.signal.aborted || hasCode(error, ...storeWideCodes)) throw error;
         report.releaseFailed(error);
         await sleep(clock, backoffMs(tries, random, writeBackoff), parts.signal);
       }

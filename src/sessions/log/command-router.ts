@@ -1,13 +1,19 @@
 import { contentionMs } from "../../base/backoff.ts";
 import { type Clock, sleep } from "../../base/clock.ts";
-import { FlotillaError, hasCode } from "../../base/errors.ts";
+import {
+  decidedCodes,
+  FlotillaError,
+  hasCode,
+  ownerAwayCodes,
+  unstorableCodes,
+} from "../../base/errors.ts";
 import type { Json } from "../../base/json.ts";
 import type { Random } from "../../base/random.ts";
 import type { Bus } from "../../bus/bus.ts";
 import type { CommandResult, Command } from "../conversation/command.ts";
 import type { Head } from "./journal.ts";
 import type { Heads, Owners } from "./ownership.ts";
-import { graceMs, patienceMs, maxRetryDelayMs, transientStoreCodes } from "./retry.ts";
+import { graceMs, patienceMs, maxRetryDelayMs } from "./retry.ts";
 
 /**
  * Sends commands to the owner of the session's log, on this pod or another. It retries with the same ids
@@ -66,27 +72,6 @@ const topic = "session.ask";
 const requestMs = 2_000;
 /** A head read within this time is trusted. */
 const maxHeadAgeMs = 1_000;
-
-/** Codes for commands that no session can accept, whatever its state. */
-const neverStoredCodes = ["payload_not_storable", "payload_too_deep", "payload_too_large"] as const;
-
-/** Codes that an owner returns only after it has checked whether the client id is stored. */
-export const decidedCodes = [
-  "conflict",
-  "forbidden",
-  "invalid_input",
-  "not_found",
-  ...neverStoredCodes,
-] as const;
-
-/** Worth another try: the log has no owner or a new one, or the owner or the store did not respond. */
-const transientCodes = [
-  "not_owner",
-  "unavailable",
-  "timeout",
-  "unknown_outcome",
-  ...transientStoreCodes,
-] as const;
 
 const repeatable: ReadonlySet<Command["type"]> = new Set([
   "archive",
@@ -180,7 +165,7 @@ export function createCommandRouter(parts: CommandRouterParts): CommandRouter {
         mayBeStored ||= hasCode(error, "timeout", "unknown_outcome");
         mayBeStored ||= hasCode(error, "not_owner") && !isNotAccepted(error);
         mayBeStored ||= wasOpen && hasCode(error, "closed");
-        if (!hasCode(error, ...transientCodes)) {
+        if (!hasCode(error, ...ownerAwayCodes)) {
           throw mayBeStored && !isDecided(command, error) ? outcomeUnknown(error) : error;
         }
         if (leftMs <= 0 || signal?.aborted) throw mayBeStored ? outcomeUnknown(error) : error;
@@ -282,7 +267,7 @@ function isDecided({ type }: Command, error: unknown): boolean {
   if (type === "append" || type === "tool_result") return hasCode(error, ...decidedCodes);
   // Without a conflict no earlier try was stored, because even a deleted session keeps its id.
   if (type === "create") return hasCode(error, ...decidedCodes) && !hasCode(error, "conflict");
-  return hasCode(error, ...neverStoredCodes);
+  return hasCode(error, ...unstorableCodes);
 }
 
 /**

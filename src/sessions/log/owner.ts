@@ -1,6 +1,12 @@
 import { contentionMs } from "../../base/backoff.ts";
 import { type Clock, sleep } from "../../base/clock.ts";
-import { FlotillaError, hasCode, messageOf } from "../../base/errors.ts";
+import {
+  FlotillaError,
+  hasCode,
+  messageOf,
+  storeAwayCodes,
+  storeWideCodes,
+} from "../../base/errors.ts";
 import type { Ids } from "../../base/ids.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
@@ -8,7 +14,7 @@ import type { CommandResult, Command, SessionEffect, Facts } from "../conversati
 import type { Header } from "../conversation/header.ts";
 import type { ClientIdRef, CommitResult, Head, Journal, LogRecord } from "./journal.ts";
 import { type RecordDraft, draftRecord, type PendingCommand } from "./record.ts";
-import { patienceMs, maxRetryDelayMs, transientStoreCodes } from "./retry.ts";
+import { patienceMs, maxRetryDelayMs } from "./retry.ts";
 
 /**
  * Appends to one log. It decides commands in memory and commits one record at a time. A record holds every
@@ -77,17 +83,6 @@ const maxBatch = 1_000;
 const maxWaiting = 20_000;
 /** A pod that shuts down while the store is unreachable must exit before it is killed. */
 const leaveTimeoutMs = 5_000;
-
-/** Codes that concern the whole store. Storing halves would fail in the same way. */
-const storeWideCodes = [
-  "closed",
-  "store_busy",
-  "store_corrupt",
-  "store_full",
-  "store_missing",
-  "store_read_only",
-  "store_unavailable",
-] as const;
 
 const none: readonly string[] = [];
 
@@ -224,7 +219,7 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
   const isLate = ({ submittedMs, patienceMs: callerMs }: PendingCommand): boolean =>
     clock.monotonic() - submittedMs >=
     (ended === "no" ? callerMs : Math.min(callerMs, leaveTimeoutMs));
-  const isStoreAway = (error: unknown): boolean => hasCode(error, ...transientStoreCodes);
+  const isStoreAway = (error: unknown): boolean => hasCode(error, ...storeAwayCodes);
 
   /** Rejects commands whose time is up. If the store itself failed, the others are tried again. */
   const giveUp = (items: readonly PendingCommand[], error: unknown): Promise<void> | void => {

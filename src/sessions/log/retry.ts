@@ -1,6 +1,6 @@
 import { contentionMs } from "../../base/backoff.ts";
 import { type Clock, sleep } from "../../base/clock.ts";
-import { FlotillaError, hasCode } from "../../base/errors.ts";
+import { FlotillaError, hasCode, storeAwayCodes } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
 
 /** How long a command or a read is retried, whatever prevents it. */
@@ -11,9 +11,6 @@ export const graceMs = 1_000;
 
 /** The longest delay between two tries while the store is unreachable. */
 export const maxRetryDelayMs = 250;
-
-/** Codes of a store that is unreachable or too busy, and worth another try. */
-export const transientStoreCodes = ["store_busy", "store_unavailable"] as const;
 
 /** The deadline of one call, shared by its reads and the command that it then submits. */
 export type CallDeadline = {
@@ -45,7 +42,7 @@ export function startDeadline({ clock, random }: { clock: Clock; random: Random 
         try {
           return await inTime(read());
         } catch (error) {
-          if (!hasCode(error, ...transientStoreCodes) || clock.monotonic() >= endMs) throw error;
+          if (!hasCode(error, ...storeAwayCodes) || clock.monotonic() >= endMs) throw error;
         }
         await sleep(clock, Math.min(contentionMs(tries, random), maxRetryDelayMs, leftMs()));
       }

@@ -1,13 +1,18 @@
 import { contentionMs } from "../../base/backoff.ts";
 import { sleep } from "../../base/clock.ts";
-import { FlotillaError, hasCode, messageOf } from "../../base/errors.ts";
+import {
+  decidedCodes,
+  FlotillaError,
+  hasCode,
+  messageOf,
+  storeAwayCodes,
+  unstorableCodes,
+} from "../../base/errors.ts";
 import { withFields } from "../../base/log.ts";
 import { estimateMessageTokens } from "../../protocol/message.ts";
 import type { AgentSpec } from "../agents/agent.ts";
 import type { Command, CommandResult, Reply } from "../conversation/command.ts";
 import type { Header, Turn } from "../conversation/header.ts";
-import { decidedCodes } from "../log/command-router.ts";
-import { transientStoreCodes } from "../log/retry.ts";
 import { type Answer, createAnswer, entryErrorOf, keepCheckpoints } from "./answer.ts";
 import { contextOf, type AnswerStream, answerStreamOf, triggerOf } from "./call-function.ts";
 import { callUrl } from "./call-url.ts";
@@ -110,7 +115,7 @@ export async function runTurn(
     try {
       return await reportToOwner(to, of, command, gone);
     } catch (error) {
-      if (!hasCode(error, "payload_too_large", "payload_not_storable", "payload_too_deep")) {
+      if (!hasCode(error, ...unstorableCodes)) {
         throw error;
       }
       // The session waits for an answer, so store one that says why there is none.
@@ -156,7 +161,7 @@ export async function readUntilAvailable<Found>(
     try {
       return await read();
     } catch (error) {
-      if (!hasCode(error, ...transientStoreCodes)) throw error;
+      if (!hasCode(error, ...storeAwayCodes)) throw error;
     }
     await sleep(clock, contentionMs(tries, random), signal).catch(() => {});
   }

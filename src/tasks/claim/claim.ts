@@ -1,12 +1,12 @@
 import type { Clock } from "../../base/clock.ts";
-import { FlotillaError, hasCode, messageOf } from "../../base/errors.ts";
+import { FlotillaError, hasCode, messageOf, untilStoreRecovers } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
 import { withTimeout } from "../../base/timeout.ts";
 import type { Database } from "../../store/database.ts";
 import { createLimitedClaims, type LimitOf } from "../concurrency/candidates.ts";
 import { type KnownPauses, readPauses, unpaused } from "./pauses.ts";
-import { writeUntilKnown, untilStoreRecovers } from "../../store/retry.ts";
+import { writeUntilKnown } from "../../store/retry.ts";
 import { type Claim, toClaim } from "../rows.ts";
 import {
   type ClaimCall,

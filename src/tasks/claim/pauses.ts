@@ -1,10 +1,10 @@
 import type { Clock } from "../../base/clock.ts";
-import { FlotillaError } from "../../base/errors.ts";
+import { FlotillaError, transientCodes } from "../../base/errors.ts";
 import { checkOptions } from "../../base/options.ts";
 import type { Random } from "../../base/random.ts";
 import type { Database } from "../../store/database.ts";
 import type { Statement } from "../../store/sql.ts";
-import { transientCodes, writeUntilKnown } from "../../store/retry.ts";
+import { writeUntilKnown } from "../../store/retry.ts";
 import {
   dropPause,
   allNames,

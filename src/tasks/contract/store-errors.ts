@@ -1,8 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { FlotillaError } from "../../base/errors.ts";
+import { FlotillaError, untilStoreRecovers } from "../../base/errors.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { openTasks, type TasksHarness } from "./harness.ts";
-import { untilStoreRecovers } from "../../store/retry.ts";
 import { task } from "../task.ts";
 import { heldOpen } from "./worker.ts";
 

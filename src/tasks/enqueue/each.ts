@@ -1,4 +1,10 @@
-import { type ErrorCode, FlotillaError, messageOf } from "../../base/errors.ts";
+import {
+  type ErrorCode,
+  FlotillaError,
+  hasCode,
+  messageOf,
+  storeWideCodes,
+} from "../../base/errors.ts";
 import { checkOptions } from "../../base/options.ts";
 import { duplicateKey, type EnqueueOptions } from "./options.ts";
 import type { NewTask } from "../sql/enqueue.ts";
@@ -88,8 +94,6 @@ const maxChunkRows = 1_000;
 const maxChunkChars = 4 * 1024 * 1024;
 
 type Prepared = { readonly index: number; readonly newTask: NewTask };
-
-const storeCodes: readonly ErrorCode[] = ["closed", "overloaded", "unknown_outcome"];
 
 // An error thrown by a row's getter or schema rejects the row.
 const invalid = { code: "invalid_input", details: undefined } as const;
@@ -215,7 +219,7 @@ async function insertRows(
 function isRowError(error: unknown, { splits }: EachParts): boolean {
   if (!(error instanceof FlotillaError)) return false;
   const { code } = error;
-  if (code.startsWith("store_") || storeCodes.includes(code)) return false;
+  if (code.startsWith("store_") || hasCode(error, "overloaded", ...storeWideCodes)) return false;
   // A statement that the database refused has aborted the caller's transaction.
   return splits || code !== "internal";
 }

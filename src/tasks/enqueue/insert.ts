@@ -1,9 +1,9 @@
 import { callbackBatcher } from "../../base/batcher.ts";
 import type { Clock } from "../../base/clock.ts";
-import { FlotillaError, messageOf } from "../../base/errors.ts";
+import { FlotillaError, messageOf, transientCodes } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
 import type { CallerTransaction, Database, Row } from "../../store/database.ts";
-import { transientCodes, writeUntilKnown, untilKnown } from "../../store/retry.ts";
+import { writeUntilKnown, untilKnown } from "../../store/retry.ts";
 import type { Statement } from "../../store/sql.ts";
 import {
   missingDependencyError,

@@ -1,10 +1,10 @@
 import { contentionMs } from "../../base/backoff.ts";
 import { callbackBatcher } from "../../base/batcher.ts";
 import { type Clock, sleep } from "../../base/clock.ts";
-import { type ErrorCode, hasCode } from "../../base/errors.ts";
+import { type ErrorCode, hasCode, untilStoreRecovers } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
 import type { Database, Row } from "../../store/database.ts";
-import { writeUntilKnown, untilStoreRecovers } from "../../store/retry.ts";
+import { writeUntilKnown } from "../../store/retry.ts";
 import { unblockScope } from "../concurrency/unblock.ts";
 import { unblockAfter } from "../sql/concurrency.ts";
 import {

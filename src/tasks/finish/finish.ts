@@ -1,10 +1,9 @@
 import { backoffMs } from "../../base/backoff.ts";
 import { type Clock, sleep } from "../../base/clock.ts";
-import { FlotillaError, hasCode, messageOf } from "../../base/errors.ts";
+import { FlotillaError, hasCode, messageOf, untilStoreRecovers } from "../../base/errors.ts";
 import type { Ids } from "../../base/ids.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
-import { untilStoreRecovers } from "../../store/retry.ts";
 import { type DriveResult, type TaskAttempt, taskFields } from "../run/attempt.ts";
 import type { AttemptReports } from "../run/events.ts";
 import type { TaskProgress } from "../run/progress.ts";

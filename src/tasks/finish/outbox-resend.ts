@@ -1,10 +1,9 @@
 import type { Clock } from "../../base/clock.ts";
-import { hasCode, messageOf } from "../../base/errors.ts";
+import { hasCode, messageOf, storeWideCodes } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
 import type { Database } from "../../store/database.ts";
 import { createFinishWriter, type FinishResult, type FinishWriter } from "./finish-writer.ts";
-import { untilStoreRecovers } from "../../store/retry.ts";
 import type { Finish } from "../sql/finish.ts";
 import type { LeftOver, Outbox } from "./outbox.ts";
 
@@ -55,7 +54,7 @@ async function send(
     log.info({ ...fields, outcome }, "result of an earlier pod sent");
   } catch (error) {
     // The entry stays for the next process.
-    if (signal.aborted || hasCode(error, "closed", ...untilStoreRecovers)) return;
+    if (signal.aborted || hasCode(error, ...storeWideCodes)) return;
     entry.done();
     log.error(
       { ...fields, error: messageOf(error) },

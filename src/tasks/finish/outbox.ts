@@ -1,7 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
-import { hasCode, messageOf } from "../../base/errors.ts";
+import { hasCode, messageOf, storeWideCodes } from "../../base/errors.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
-import { untilStoreRecovers } from "../../store/retry.ts";
 import type { Finish } from "../sql/finish.ts";
 import type { FinishResult, FinishWriter } from "./finish-writer.ts";
 
@@ -251,7 +250,7 @@ export function withOutbox(
   };
   const recordError = (finish: Finish, error: unknown) => {
     // A permanent refusal would be repeated. Everything else is left for the next process to send.
-    const mayPass = signal.aborted || hasCode(error, "closed", ...untilStoreRecovers);
+    const mayPass = signal.aborted || hasCode(error, ...storeWideCodes);
     if (!mayPass) outbox.done(finish);
   };
   return {

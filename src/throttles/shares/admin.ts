@@ -1,4 +1,4 @@
-import { FlotillaError, hasCode } from "../../base/errors.ts";
+import { contendedCodes, FlotillaError, hasCode } from "../../base/errors.ts";
 import { checkNumber, checkOptions } from "../../base/options.ts";
 import { fitPage } from "../../base/page.ts";
 import type { Database, Row } from "../../store/database.ts";
@@ -271,7 +271,7 @@ async function changeManually(
     try {
       await database.write([statement(Number(row["rev"]))]);
     } catch (error) {
-      if (!hasCode(error, "unknown_outcome", "store_busy")) throw error;
+      if (!hasCode(error, ...contendedCodes)) throw error;
     }
   }
   throw new FlotillaError(

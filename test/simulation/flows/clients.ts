@@ -3,12 +3,11 @@
  * run is about to wait. When the faults have stopped, they make sure that no run waits for a signal that
  * would never come.
  */
-import { hasCode } from "../../../src/base/errors.ts";
+import { hasCode, transientCodes } from "../../../src/base/errors.ts";
 import { uuidv7 } from "../../../src/base/ids.ts";
 import { createRuns, type Runs, type StartOptions } from "../../../src/flows/runs.ts";
 import { createDeadLetters, type DeadLetters } from "../../../src/dead-letters/dead-letters.ts";
 import { createTasks, type Tasks } from "../../../src/tasks/tasks.ts";
-import { transientCodes } from "../../../src/store/retry.ts";
 import type { Database, Row } from "../../../src/store/database.ts";
 import { sql, table } from "../../../src/store/sql.ts";
 import { intentOf } from "../kinds.ts";

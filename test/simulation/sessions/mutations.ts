@@ -225,7 +225,7 @@ const list: readonly Mutation[] = [
   },
   {
     name: "turn: a read that fails fails it",
-    edits: [runner("if (!hasCode(error, ...transientStoreCodes)) throw error;", "throw error;")],
+    edits: [runner("if (!hasCode(error, ...storeAwayCodes)) throw error;", "throw error;")],
   },
   {
     name: "runner: remembers nothing of what has ended",
