@@ -1,9 +1,8 @@
 import process from "node:process";
-import { contentionMs } from "../base/backoff.ts";
-import { type Clock, sleep } from "../base/clock.ts";
-import { hasCode, transientCodes } from "../base/errors.ts";
+import type { Clock } from "../base/clock.ts";
 import type { Random } from "../base/random.ts";
 import type { Database } from "../store/database.ts";
+import { writeUntilKnown } from "../store/retry.ts";
 import { encodeNotification, type EnvelopeRow } from "./envelope.ts";
 import { insertEnvelopes } from "./sql.ts";
 
@@ -115,19 +114,16 @@ export function createSender(parts: SenderParts): Sender {
   /** Sends the same rows until they are stored: the receiver recognises duplicates by `seq`. */
   const write = async (rows: readonly EnvelopeRow[]): Promise<boolean> => {
     const { channels, payloads } = notificationsOf(rows);
-    const startedMs = clock.monotonic();
-    for (let tries = 1; ; tries++) {
-      try {
-        await database.write([insertEnvelopes(rows)], { channels, payloads, lossy: true });
-        return true;
-      } catch (error) {
-        const limitMs = closing ? resendWhenClosingMs : resendForMs;
-        const late = clock.monotonic() - startedMs >= limitMs;
-        if (late || !hasCode(error, ...transientCodes)) return false;
-        const waitMs = contentionMs(tries, random);
-        database.report?.({ type: "resent", waitMs });
-        await sleep(clock, waitMs);
-      }
+    try {
+      await writeUntilKnown(database, [insertEnvelopes(rows)], {
+        clock,
+        random,
+        limitMs: () => (closing ? resendWhenClosingMs : resendForMs),
+        writeOptions: { channels, payloads, lossy: true },
+      });
+      return true;
+    } catch {
+      return false;
     }
   };
 

@@ -3,7 +3,7 @@ import { type ErrorCode, FlotillaError, transientCodes } from "../base/errors.ts
 import { movableClock } from "../base/contract/movable-clock.ts";
 import type { Database, StoreEvent } from "./database.ts";
 import { sql } from "./sql.ts";
-import { writeUntilKnown, untilKnown } from "./retry.ts";
+import { callUntilAnswered, sendUntilKnown, untilKnown, writeUntilKnown } from "./retry.ts";
 
 const statements = [sql`select 1`];
 const random = { uint32: () => 0 };
@@ -115,5 +115,104 @@ describe("sending until the outcome is known", () => {
     expect(await refusal).toBeInstanceOf(FlotillaError);
     expect(sent).toHaveLength(1);
     expect(clock.timers).toBe(0);
+  });
+});
+
+/** A call that fails with these codes, and then answers. */
+function failing(codes: readonly ErrorCode[]) {
+  let calls = 0;
+  const seen: boolean[] = [];
+  const call = async (repeated = false) => {
+    seen.push(repeated);
+    const code = codes[calls++];
+    if (code) throw new FlotillaError(code, code);
+    return "done";
+  };
+  return {
+    call,
+    seen,
+    get calls() {
+      return calls;
+    },
+  };
+}
+
+describe("a send whose outcome was unknown once", () => {
+  test("is repeated after refusals that would else end it, and is known to be a repetition", async () => {
+    const clock = movableClock();
+    const { call, seen } = failing(["unknown_outcome", "store_busy"]);
+    const sent = sendUntilKnown(call, { clock, random, codes: ["unknown_outcome"] });
+    await clock.advance(1_000);
+    expect(await sent).toBe("done");
+    expect(seen).toEqual([false, true, true]);
+  });
+
+  test("ends as unknown, not with what refused it later", async () => {
+    const clock = movableClock();
+    const { call } = failing(["unknown_outcome", "conflict"]);
+    const refusal = sendUntilKnown(call, { clock, random }).catch((error: unknown) => error);
+    await clock.advance(1_000);
+    expect(await refusal).toMatchObject({ code: "unknown_outcome" });
+  });
+
+  test("is what the caller decides by", async () => {
+    const clock = movableClock();
+    const { call } = failing(["unknown_outcome", "conflict", "internal"]);
+    const mayRetry = (_: unknown, isUnknown: boolean) => isUnknown;
+    const sent = sendUntilKnown(call, { clock, random, mayRetry });
+    await clock.advance(1_000);
+    expect(await sent).toBe("done");
+    await expect(
+      sendUntilKnown(failing(["store_busy"]).call, { clock, random, mayRetry }),
+    ).rejects.toMatchObject({ code: "store_busy" });
+  });
+});
+
+describe("calling until there is an answer", () => {
+  test("repeats what is transient, and waits as it is told to", async () => {
+    const clock = movableClock();
+    const failures: unknown[] = [];
+    const flaky = failing(["store_unavailable", "store_unavailable"]);
+    const answer = callUntilAnswered(flaky.call, {
+      clock,
+      random,
+      waitMs: (tries) => tries * 10,
+      onFailed: ({ tries, waitMs }) => failures.push([tries, waitMs]),
+    });
+    await clock.advance(10);
+    expect(flaky.calls).toBe(2);
+    await clock.advance(19);
+    expect(flaky.calls).toBe(2);
+    await clock.advance(1);
+    expect(await answer).toBe("done");
+    expect(failures).toEqual([
+      [1, 10],
+      [2, 20],
+    ]);
+  });
+
+  test("ends with the last refusal, also after an unknown outcome", async () => {
+    const clock = movableClock();
+    const refusal = callUntilAnswered(failing(["unknown_outcome", "conflict"]).call, {
+      clock,
+      random,
+    }).catch((error: unknown) => error);
+    await clock.advance(1_000);
+    expect(await refusal).toMatchObject({ code: "conflict" });
+  });
+
+  test("has a limit that may change on the way", async () => {
+    const clock = movableClock();
+    let limitMs = 60_000;
+    const flaky = failing(Array.from({ length: 1_000 }, () => "store_busy" as const));
+    const refusal = callUntilAnswered(flaky.call, {
+      clock,
+      random,
+      limitMs: () => limitMs,
+    }).catch((error: unknown) => error);
+    await clock.advance(1_000);
+    limitMs = 500;
+    await clock.advance(5_000);
+    expect(await refusal).toMatchObject({ code: "store_busy" });
   });
 });

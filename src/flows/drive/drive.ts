@@ -1,7 +1,7 @@
 import { backoffMs } from "../../base/backoff.ts";
-import { sleep } from "../../base/clock.ts";
 import { hasCode, storeWideCodes, untilStoreRecovers } from "../../base/errors.ts";
 import { encodeJson } from "../../base/json.ts";
+import { callUntilAnswered } from "../../store/retry.ts";
 import { dependencyFailedOutcome } from "../../tasks/dependencies.ts";
 import type { FinishResult } from "../../tasks/finish/finish-writer.ts";
 import type { ClaimedRun } from "../../tasks/rows.ts";
@@ -382,21 +382,19 @@ function isBoundToWake(event: RunEvent | undefined): boolean {
 
 /** Writes a run to the store. */
 function createRunWriter(running: TaskAttempt, parts: DriverHost, report: RunReporter) {
-  const { clock, random } = parts;
+  const { clock, random, signal } = parts;
+  const waitMs = (tries: number) => backoffMs(tries, random, writeBackoff);
+  const retryOptions = { clock, random, signal, waitMs };
 
   /** No other pod writes the outcome of this claim, so it is sent again until its result is known. */
-  const send = async (finish: RunFinish): Promise<FinishResult> => {
-    for (let tries = 1; ; tries++) {
-      try {
-        return await new Promise((resolve, reject) =>
+  const send = (finish: RunFinish) =>
+    callUntilAnswered(
+      () =>
+        new Promise<FinishResult>((resolve, reject) =>
           parts.finishWriter.put(finish, resolve, reject),
-        );
-      } catch (error) {
-        if (parts.signal.aborted || !hasCode(error, ...untilStoreRecovers)) throw error;
-        await sleep(clock, backoffMs(tries, random, writeBackoff), parts.signal);
-      }
-    }
-  };
+        ),
+      { ...retryOptions, codes: untilStoreRecovers },
+    );
   const write = (finish: RunFinish) => {
     const { progress } = parts;
     // The next attempt may read this progress, so it is stored first. After a move it is dropped.
@@ -409,15 +407,12 @@ function createRunWriter(running: TaskAttempt, parts: DriverHost, report: RunRep
 
   /** Releases the run as it is. Where the store refuses even that, it is retried. */
   const release = async (finish: RunFinish): Promise<DriveResult> => {
-    for (let tries = 1; ; tries++) {
-      try {
-        return { type: "driven", finish, finished: await write(finish) };
-      } catch (error) {
-        if (parts.signal.aborted || hasCode(error, ...storeWideCodes)) throw error;
-        report.releaseFailed(error);
-        await sleep(clock, backoffMs(tries, random, writeBackoff), parts.signal);
-      }
-    }
+    const finished = await callUntilAnswered(() => write(finish), {
+      ...retryOptions,
+      mayRetry: (error) => !hasCode(error, ...storeWideCodes),
+      onFailed: ({ error }) => report.releaseFailed(error),
+    });
+    return { type: "driven", finish, finished };
   };
 
   return { write, release };

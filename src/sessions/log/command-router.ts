@@ -1,4 +1,3 @@
-import { contentionMs } from "../../base/backoff.ts";
 import { type Clock, sleep } from "../../base/clock.ts";
 import {
   decidedCodes,
@@ -13,7 +12,7 @@ import type { Bus } from "../../bus/bus.ts";
 import type { CommandResult, Command } from "../conversation/command.ts";
 import type { Head } from "./journal.ts";
 import type { Heads, Owners } from "./ownership.ts";
-import { graceMs, patienceMs, maxRetryDelayMs } from "./retry.ts";
+import { graceMs, patienceMs, retryDelayMs } from "./retry.ts";
 
 /**
  * Sends commands to the owner of the session's log, on this pod or another. It retries with the same ids
@@ -170,7 +169,7 @@ export function createCommandRouter(parts: CommandRouterParts): CommandRouter {
         }
         if (leftMs <= 0 || signal?.aborted) throw mayBeStored ? outcomeUnknown(error) : error;
       }
-      await sleep(clock, Math.min(contentionMs(tries, random), maxRetryDelayMs));
+      await sleep(clock, retryDelayMs(tries, random));
     }
   };
 

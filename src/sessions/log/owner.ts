@@ -1,4 +1,3 @@
-import { contentionMs } from "../../base/backoff.ts";
 import { type Clock, sleep } from "../../base/clock.ts";
 import {
   FlotillaError,
@@ -10,11 +9,12 @@ import {
 import type { Ids } from "../../base/ids.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
+import { sendUntilKnown } from "../../store/retry.ts";
 import type { CommandResult, Command, SessionEffect, Facts } from "../conversation/command.ts";
 import type { Header } from "../conversation/header.ts";
 import type { ClientIdRef, CommitResult, Head, Journal, LogRecord } from "./journal.ts";
 import { type RecordDraft, draftRecord, type PendingCommand } from "./record.ts";
-import { patienceMs, maxRetryDelayMs } from "./retry.ts";
+import { patienceMs, retryDelayMs } from "./retry.ts";
 
 /**
  * Appends to one log. It decides commands in memory and commits one record at a time. A record holds every
@@ -209,8 +209,7 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
         }
         reject(lost, error);
       }
-      if (left.length > 0)
-        await sleep(clock, Math.min(contentionMs(tries, random), maxRetryDelayMs));
+      if (left.length > 0) await sleep(clock, retryDelayMs(tries, random));
     }
     freed.push(...doubted.map(({ sessionId }) => sessionId));
     flush();
@@ -232,24 +231,23 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
   };
 
   /** Retries until the outcome is known. Throws only errors that mean that nothing was stored. */
-  const commit = async (
-    record: LogRecord,
-    items: readonly PendingCommand[],
-  ): Promise<CommitResult> => {
-    let unknown = false;
-    for (let tries = 1; ; tries++) {
-      try {
-        return await journal.commit(head, record);
-      } catch (error) {
-        unknown ||= hasCode(error, "unknown_outcome");
-        if (!unknown && (items.some(isLate) || !hasCode(error, ...storeWideCodes))) throw error;
+  const commit = (record: LogRecord, items: readonly PendingCommand[]): Promise<CommitResult> => {
+    let isClosed = false;
+    const send = async (): Promise<CommitResult> =>
+      // A closed store cannot tell what became of the record. The next owner finds out.
+      isClosed ? { type: "fenced" } : journal.commit(head, record);
+    return sendUntilKnown(send, {
+      clock,
+      random,
+      waitMs: (tries) => retryDelayMs(tries, random),
+      mayRetry: (error, isUnknown) =>
+        isUnknown || (!items.some(isLate) && hasCode(error, ...storeWideCodes)),
+      onFailed({ error, tries }) {
+        isClosed = hasCode(error, "closed");
         const fields = { log: head.logId, error: messageOf(error) };
         if (tries === 1) log.warn(fields, "session log commit failed, retrying");
-        await sleep(clock, Math.min(contentionMs(tries, random), maxRetryDelayMs));
-        // A closed store cannot tell what became of the record. The next owner finds out.
-        if (hasCode(error, "closed")) return { type: "fenced" };
-      }
-    }
+      },
+    });
   };
 
   const apply = (draft: RecordDraft): void => {
@@ -342,7 +340,7 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
         else rejectUnstored(lost);
         if (left.length === 0) return;
       }
-      await sleep(clock, Math.min(contentionMs(tries, random), maxRetryDelayMs));
+      await sleep(clock, retryDelayMs(tries, random));
     }
   };
 

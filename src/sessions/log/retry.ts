@@ -1,7 +1,9 @@
 import { contentionMs } from "../../base/backoff.ts";
-import { type Clock, sleep } from "../../base/clock.ts";
-import { FlotillaError, hasCode, storeAwayCodes } from "../../base/errors.ts";
+import type { Clock } from "../../base/clock.ts";
+import { FlotillaError, storeAwayCodes } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
+import { withTimeout } from "../../base/timeout.ts";
+import { callUntilAnswered } from "../../store/retry.ts";
 
 /** How long a command or a read is retried, whatever prevents it. */
 export const patienceMs = 15_000;
@@ -10,7 +12,12 @@ export const patienceMs = 15_000;
 export const graceMs = 1_000;
 
 /** The longest delay between two tries while the store is unreachable. */
-export const maxRetryDelayMs = 250;
+const maxRetryDelayMs = 250;
+
+/** The delay after the `tries`-th failure. Shorter than elsewhere, because a caller waits. */
+export function retryDelayMs(tries: number, random: Random): number {
+  return Math.min(contentionMs(tries, random), maxRetryDelayMs);
+}
 
 /** The deadline of one call, shared by its reads and the command that it then submits. */
 export type CallDeadline = {
@@ -26,26 +33,24 @@ export function startDeadline({ clock, random }: { clock: Clock; random: Random 
 
   /** Bounds the wait when the store does not respond at all. */
   const inTime = <Found>(reading: Promise<Found>): Promise<Found> =>
-    new Promise((resolve, reject) => {
-      const cancel = clock.after(leftMs() + graceMs, () =>
-        reject(new FlotillaError("store_unavailable", "the store did not answer in time")),
-      );
-      void reading.finally(cancel).then(resolve, reject);
-    });
+    withTimeout(
+      clock,
+      leftMs() + graceMs,
+      reading,
+      () => new FlotillaError("store_unavailable", "the store did not answer in time"),
+    );
 
   return {
     get leftMs() {
       return leftMs();
     },
-    async read(read) {
-      for (let tries = 1; ; tries++) {
-        try {
-          return await inTime(read());
-        } catch (error) {
-          if (!hasCode(error, ...storeAwayCodes) || clock.monotonic() >= endMs) throw error;
-        }
-        await sleep(clock, Math.min(contentionMs(tries, random), maxRetryDelayMs, leftMs()));
-      }
-    },
+    read: (read) =>
+      callUntilAnswered(() => inTime(read()), {
+        clock,
+        random,
+        codes: storeAwayCodes,
+        limitMs: endMs - clock.monotonic(),
+        waitMs: (tries) => Math.min(retryDelayMs(tries, random), leftMs()),
+      }),
   };
 }

@@ -1,5 +1,3 @@
-import { contentionMs } from "../../base/backoff.ts";
-import { sleep } from "../../base/clock.ts";
 import {
   decidedCodes,
   FlotillaError,
@@ -10,6 +8,7 @@ import {
 } from "../../base/errors.ts";
 import { withFields } from "../../base/log.ts";
 import { estimateMessageTokens } from "../../protocol/message.ts";
+import { callUntilAnswered } from "../../store/retry.ts";
 import type { AgentSpec } from "../agents/agent.ts";
 import type { Command, CommandResult, Reply } from "../conversation/command.ts";
 import type { Header, Turn } from "../conversation/header.ts";
@@ -57,8 +56,6 @@ type WaitReporter = {
 };
 
 const defaultMaxReplyBytes = 1024 * 1024;
-/** Codes that another try does not change. */
-const finalCodes = ["closed", "unsupported", ...decidedCodes] as const;
 
 /** Makes one answer and stores it. Never rejects: failures are stored as well, or logged. */
 export async function runTurn(
@@ -130,22 +127,22 @@ export async function runTurn(
  * Reports the outcome of work to the session's owner, and retries until it is stored, because a model was
  * paid for it. Rejects only if the owner refuses it for good.
  */
-export async function reportToOwner(
+export function reportToOwner(
   { ask, clock, random, log }: Pick<RunnerParts, "ask" | "clock" | "random" | "log">,
   { tenant, sessionId }: Pick<Header, "tenant" | "sessionId">,
   command: WorkReport,
   signal: AbortSignal,
 ): Promise<CommandResult> {
-  for (let tries = 1; ; tries++) {
-    try {
-      return await ask(tenant, sessionId, command, { signal });
-    } catch (error) {
-      if (signal.aborted || hasCode(error, ...finalCodes)) throw error;
+  return callUntilAnswered(() => ask(tenant, sessionId, command, { signal }), {
+    clock,
+    random,
+    signal,
+    mayRetry: (error) => !hasCode(error, "closed", "unsupported", ...decidedCodes),
+    onFailed({ error, tries }) {
       const fields = { session: sessionId, command: command.type, tries, error: messageOf(error) };
       log.warn(fields, "turn report not stored yet, retrying");
-    }
-    await sleep(clock, contentionMs(tries, random), signal);
-  }
+    },
+  });
 }
 
 /**
@@ -157,15 +154,13 @@ export async function readUntilAvailable<Found>(
   { signal }: Pick<Control, "signal">,
   read: () => Promise<Found>,
 ): Promise<Found | undefined> {
-  for (let tries = 1; !signal.aborted; tries++) {
-    try {
-      return await read();
-    } catch (error) {
-      if (!hasCode(error, ...storeAwayCodes)) throw error;
-    }
-    await sleep(clock, contentionMs(tries, random), signal).catch(() => {});
+  if (signal.aborted) return undefined;
+  try {
+    return await callUntilAnswered(read, { clock, random, signal, codes: storeAwayCodes });
+  } catch (error) {
+    if (signal.aborted && hasCode(error, "cancelled", ...storeAwayCodes)) return undefined;
+    throw error;
   }
-  return undefined;
 }
 
 async function makeAnswer(

@@ -1,10 +1,9 @@
-import { contentionMs } from "../../base/backoff.ts";
 import { callbackBatcher } from "../../base/batcher.ts";
-import { type Clock, sleep } from "../../base/clock.ts";
+import type { Clock } from "../../base/clock.ts";
 import { type ErrorCode, hasCode, untilStoreRecovers } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
 import type { Database, Row } from "../../store/database.ts";
-import { writeUntilKnown } from "../../store/retry.ts";
+import { callUntilAnswered, writeUntilKnown } from "../../store/retry.ts";
 import { unblockScope } from "../concurrency/unblock.ts";
 import { unblockAfter } from "../sql/concurrency.ts";
 import {
@@ -76,6 +75,8 @@ type HasDependents = { readonly type: "has_dependents" };
 const hasDependents: HasDependents = { type: "has_dependents" };
 const maxUnsplitRuns = 16;
 const codesUnlessBusy = untilStoreRecovers.filter((code) => code !== "store_busy");
+
+const readRetryMs = 100;
 
 // Each send occupies a connection while the store waits for a lock, and there are four by default.
 const maxAtOnce = 2;
@@ -206,15 +207,11 @@ export function createFinishWriter(parts: {
   };
 
   // A failed read is retried for as long as the writes are.
-  const readWithRetry = async (read: () => Promise<Row[]>): Promise<Row[]> => {
-    for (;;) {
-      try {
-        return await read();
-      } catch (error) {
-        if (parts.signal.aborted || hasCode(error, "closed")) throw error;
-        await new Promise<void>((resolve) => parts.clock.after(100, resolve));
-      }
-    }
+  const readWithRetry = (read: () => Promise<Row[]>): Promise<Row[]> => {
+    const { clock, random, signal } = parts;
+    // A wait is not aborted, so that one more read follows the signal.
+    const mayRetry = (error: unknown) => !signal.aborted && !hasCode(error, "closed");
+    return callUntilAnswered(read, { clock, random, mayRetry, waitMs: () => readRetryMs });
   };
 
   const finishTask = callbackBatcher(sendBatch);
@@ -304,19 +301,18 @@ export function retryIndividually<Item, Result>(
       next();
     });
 
-  return async (item) => {
-    for (let tries = 0; ; tries++) {
-      await takeTurn(tries);
+  return (item) => {
+    let tries = 0;
+    const sendInTurn = async () => {
+      await takeTurn(tries++);
       try {
         return await send(item);
-      } catch (error) {
-        if (!hasCode(error, "store_busy") || parts.signal.aborted) throw error;
       } finally {
         underWay--;
         next();
       }
-      await sleep(parts.clock, contentionMs(tries + 1, parts.random), parts.signal);
-    }
+    };
+    return callUntilAnswered(sendInTurn, { ...parts, codes: ["store_busy"] });
   };
 }
 

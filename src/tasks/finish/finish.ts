@@ -4,6 +4,7 @@ import { FlotillaError, hasCode, messageOf, untilStoreRecovers } from "../../bas
 import type { Ids } from "../../base/ids.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
+import { callUntilAnswered } from "../../store/retry.ts";
 import { type DriveResult, type TaskAttempt, taskFields } from "../run/attempt.ts";
 import type { AttemptReports } from "../run/events.ts";
 import type { TaskProgress } from "../run/progress.ts";
@@ -91,22 +92,25 @@ export function createAttemptFinisher(parts: AttemptFinisherParts) {
         storeAs(attempt, refusedOutcome(`the store refused the ${what}; the pod's log says why`)),
       () => storeAs(attempt, { type: "interrupted" }, { delayMs: releaseDelayMs }),
     ];
-    for (let tries = 1, at = 0; ; tries++) {
+    let tries = 0;
+    const waitMs = () => backoffMs(tries, random, refusedBackoff);
+    for (let at = 0; ;) {
       try {
-        return await (tries === 1 ? first() : fallbacks[at]!());
+        // If it is unknown whether a write landed, the same write is repeated until it is known.
+        return await callUntilAnswered(() => (++tries === 1 ? first() : fallbacks[at]!()), {
+          clock,
+          random,
+          signal,
+          codes: untilStoreRecovers,
+          waitMs,
+        });
       } catch (error) {
         if (signal.aborted || hasCode(error, "closed")) throw error;
-        // If it is unknown whether a write landed, the same write is repeated until it is known.
-        const isKnown = !hasCode(error, ...untilStoreRecovers);
-        if (isKnown) {
-          refusal = messageOf(error);
-          const fields = { ...taskFields(attempt, podId), error: refusal };
-          log.error(fields, "attempt outcome refused by the store");
-          at = (at + 1) % fallbacks.length;
-        }
-        if (!isKnown || at === 0) {
-          await sleep(clock, backoffMs(tries, random, refusedBackoff), signal);
-        }
+        refusal = messageOf(error);
+        const fields = { ...taskFields(attempt, podId), error: refusal };
+        log.error(fields, "attempt outcome refused by the store");
+        at = (at + 1) % fallbacks.length;
+        if (at === 0) await sleep(clock, waitMs(), signal);
       }
     }
   };

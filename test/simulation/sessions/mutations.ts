@@ -20,7 +20,12 @@ const place = "((log_offset = ${at.offset} and record_id = ${at.recordId})";
 const term = "incarnation = ${at.incarnation} and term = ${at.term}";
 const loadBusy = "const busy = await journal.busy(logId);";
 const beforeCommit = "    const startedMs = clock.monotonic();\n    let committed: CommitResult;";
-const whenUnknown = 'unknown ||= hasCode(error, "unknown_outcome");';
+const sendOnce = "journal.commit(head, record);";
+const sendAndCatch = (unknown: string) =>
+  `journal.commit(head, record).catch((error: unknown) => {
+    if (!hasCode(error, "unknown_outcome")) throw error;
+    ${unknown}
+  });`;
 
 const list: readonly Mutation[] = [
   { name: "record: anywhere in its term", edits: [heads(place, "(1 = 1")] },
@@ -107,19 +112,16 @@ const list: readonly Mutation[] = [
     name: "owner: what is unknown counts as stored",
     edits: [
       owner(
-        whenUnknown,
-        `if (hasCode(error, "unknown_outcome")) return { type: "committed", head: { ...head, offset: head.offset + 1, recordId: record.recordId } };\n${whenUnknown}`,
+        sendOnce,
+        sendAndCatch(
+          'return { type: "committed", head: { ...head, offset: head.offset + 1, recordId: record.recordId } };',
+        ),
       ),
     ],
   },
   {
     name: "owner: what is unknown counts as failed",
-    edits: [
-      owner(
-        whenUnknown,
-        `if (hasCode(error, "unknown_outcome")) throw new FlotillaError("conflict", "lost");\n${whenUnknown}`,
-      ),
-    ],
+    edits: [owner(sendOnce, sendAndCatch('throw new FlotillaError("conflict", "lost");'))],
   },
   {
     name: "owner: duplicates aren't looked for",
@@ -225,7 +227,9 @@ const list: readonly Mutation[] = [
   },
   {
     name: "turn: a read that fails fails it",
-    edits: [runner("if (!hasCode(error, ...storeAwayCodes)) throw error;", "throw error;")],
+    edits: [
+      runner("callUntilAnswered(read, { clock, random, signal, codes: storeAwayCodes })", "read()"),
+    ],
   },
   {
     name: "runner: remembers nothing of what has ended",
