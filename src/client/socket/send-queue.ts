@@ -1,6 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import { fraction, type Random } from "../../base/random.ts";
+import { createTokenBucket, type TokenBucket } from "../../base/token-bucket.ts";
 import type { ClientFrame, ServerFrame } from "../../protocol/frames.ts";
 import { jitteredMs } from "../backoff.ts";
 import { errorFromWire } from "../http.ts";
@@ -102,8 +103,8 @@ export function createSendQueue(parts: SendQueueParts): SendQueue {
   const oneShots: string[] = [];
   let oneShotRefs = 0;
   let maxBytes: number | undefined;
-  let budget = burst;
-  let refilledMs = 0;
+  /** Of the connection, so that there is none before the first. */
+  let spend!: TokenBucket;
   let isPumping = false;
   let cancelTimer: (() => void) | undefined;
 
@@ -136,23 +137,20 @@ export function createSendQueue(parts: SendQueueParts): SendQueue {
     cancelTimer?.();
     cancelTimer = undefined;
     const nowMs = clock.monotonic();
-    budget = Math.min(burst, budget + ((nowMs - refilledMs) * framesPerSecond) / 1_000);
-    refilledMs = nowMs;
+    const budget = Math.floor(spend(0));
     // One-shot frames take the budget first; commands get what is left.
-    const texts = oneShots.splice(0, Math.floor(budget));
-    budget -= texts.length;
-    for (const item of unacked.next(nowMs, Math.floor(budget))) {
+    const texts = oneShots.splice(0, budget);
+    for (const item of unacked.next(nowMs, budget - texts.length)) {
       const text = JSON.stringify({ ...item.frame, ref: item.ref });
       if (encoder.encode(text).length > maxBytes) {
         const message = `the server takes up to ${maxBytes} bytes: send a reference`;
         refuse(item, new FlotillaError("payload_too_large", message));
         continue;
       }
-      budget--;
       texts.push(text);
     }
     for (const text of texts) send(text);
-    const isRateLimited = budget < 1 && (oneShots.length > 0 || unacked.size > 0);
+    const isRateLimited = spend(texts.length) < 1 && (oneShots.length > 0 || unacked.size > 0);
     const dueMs = isRateLimited ? nowMs + 1_000 / framesPerSecond : unacked.dueMs();
     if (dueMs !== undefined) cancelTimer = clock.after(Math.max(10, dueMs - nowMs), pump);
   };
@@ -187,8 +185,7 @@ export function createSendQueue(parts: SendQueueParts): SendQueue {
     },
     onOpen(bytes) {
       maxBytes = bytes;
-      budget = burst;
-      refilledMs = clock.monotonic();
+      spend = createTokenBucket(clock, { perSecond: framesPerSecond, burst });
       pumpSoon();
     },
     onLost() {

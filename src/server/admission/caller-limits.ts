@@ -3,7 +3,7 @@ import { FlotillaError } from "../../base/errors.ts";
 import { maxPageBytes } from "../../base/page.ts";
 import type { ServerConfig } from "../../runtime/server-config.ts";
 import type { Caller } from "../auth/caller.ts";
-import { type TokenBucket, createTokenBucket } from "../../base/token-bucket.ts";
+import { createRateLimit, type RateLimit } from "../../base/token-bucket.ts";
 
 /**
  * Limits per caller on this process: requests per second, requests at once, and bytes of answers left
@@ -59,7 +59,7 @@ export type LimitOptions = Pick<
 >;
 
 type AccountState = {
-  readonly bucket: TokenBucket;
+  readonly bucket: RateLimit;
   atOnce: number;
   unreadBytes: number;
   /** Answers that may be unread, oldest first. */
@@ -115,7 +115,7 @@ export function createCallerLimits(clock: Clock, options: LimitOptions = {}): Ca
     const known = accounts[kind];
     const rate = { perSecond: perSecond[kind], burst: 2 * perSecond[kind] };
     const account = known.get(id) ?? {
-      bucket: createTokenBucket(clock, rate),
+      bucket: createRateLimit(clock, rate),
       atOnce: 0,
       unreadBytes: 0,
       answers: new Set(),

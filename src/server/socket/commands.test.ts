@@ -1,6 +1,5 @@
 import { describe, expect, test } from "vitest";
 import { eventLoopTurns } from "../../base/contract/movable-clock.ts";
-import { createTokenBucket } from "../../base/token-bucket.ts";
 import { createCommandQueue } from "./commands.ts";
 
 /** Something that ends when it is told to. */
@@ -93,17 +92,4 @@ describe("what is asked in order", () => {
     await eventLoopTurns();
     expect(log).toEqual(["first"]);
   });
-});
-
-test("a bucket gives a burst, then as much as comes in, and never more than it holds", () => {
-  let nowMs = 0;
-  const bucket = createTokenBucket({ monotonic: () => nowMs }, { perSecond: 10, burst: 3 });
-  const takes = (count: number) => Array.from({ length: count }, () => bucket.take());
-  expect(takes(4)).toEqual([0, 0, 0, 100]);
-  nowMs += 50;
-  expect(bucket.take()).toBe(50);
-  nowMs += 50;
-  expect(takes(2)).toEqual([0, 100]);
-  nowMs += 60_000;
-  expect(takes(4)).toEqual([0, 0, 0, 100]);
 });

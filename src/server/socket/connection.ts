@@ -2,7 +2,7 @@ import type { RawData, WebSocket } from "ws";
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
-import { createTokenBucket } from "../../base/token-bucket.ts";
+import { createRateLimit } from "../../base/token-bucket.ts";
 import { type ClientFrame, closeCodes, type Ref, type ServerFrame } from "../../protocol/frames.ts";
 import { parseClientFrame, refOf } from "../../protocol/parse-frame.ts";
 import type { Joined, SessionService } from "../../sessions/service.ts";
@@ -86,7 +86,7 @@ export function createSocketConnection(
       socket.close(closeCodes.tooSlow, "too slow: join again with the last seq");
     },
   });
-  const bucket = createTokenBucket(clock, { perSecond: framesPerSecond, burst: framesBurst });
+  const bucket = createRateLimit(clock, { perSecond: framesPerSecond, burst: framesBurst });
   let commands: CommandQueue | undefined;
   const subscriptions = createSubscriptions({ ...parts, caller: () => caller, sendBuffer });
   const expire = () => close(closeCodes.expired, "the token has expired");

@@ -2,6 +2,7 @@ import { contentionMs } from "../../base/backoff.ts";
 import type { Clock } from "../../base/clock.ts";
 import { aloneAfterDeaths } from "../../base/death-limit.ts";
 import type { Random } from "../../base/random.ts";
+import { createTokenBucket } from "../../base/token-bucket.ts";
 import { updateIdle } from "../../pods/sql.ts";
 import type { Database } from "../../store/database.ts";
 import type { Outbox } from "../finish/outbox.ts";
@@ -71,6 +72,7 @@ type ClaimLoopParts = {
 // A notification comes with every commit of any process; claims that find nothing are limited to
 // this rate.
 const emptyClaimsPerSecond = 50;
+const emptyClaimRate = { perSecond: emptyClaimsPerSecond, burst: emptyClaimsPerSecond };
 
 // Otherwise a pod that is busy only for a moment would write with every task.
 const busyForMs = 1_000;
@@ -284,8 +286,7 @@ type ClaimBackoff = {
 export function claimBackoff({ clock, random }: { clock: Clock; random: Random }): ClaimBackoff {
   let notBeforeMs = 0;
   let failures = 0;
-  let tokens = emptyClaimsPerSecond;
-  let tokensAtMs = clock.monotonic();
+  const spend = createTokenBucket(clock, emptyClaimRate);
   return {
     waitMs: () => notBeforeMs - clock.monotonic(),
     get failing() {
@@ -300,11 +301,7 @@ export function claimBackoff({ clock, random }: { clock: Clock; random: Random }
       return waitMs;
     },
     foundNothing() {
-      const nowMs = clock.monotonic();
-      const earned = ((nowMs - tokensAtMs) / 1_000) * emptyClaimsPerSecond;
-      tokens = Math.min(emptyClaimsPerSecond, tokens + earned) - 1;
-      tokensAtMs = nowMs;
-      if (tokens < 0) notBeforeMs = nowMs + 1_000 / emptyClaimsPerSecond;
+      if (spend(1) < 0) notBeforeMs = clock.monotonic() + 1_000 / emptyClaimsPerSecond;
     },
   };
 }
