@@ -51,7 +51,6 @@ export function createBodyReader({ format, maxLineBytes = 1024 * 1024 }: BodyOpt
   let dataLine = 0;
 
   function read(text: string): BodyItem | undefined {
-    line++;
     if (format === "jsonl") return parsed(text.trim(), line);
     if (text === "") {
       const whole = data.join("\n");
@@ -93,10 +92,11 @@ export function createBodyReader({ format, maxLineBytes = 1024 * 1024 }: BodyOpt
     return { type: "error", error: { code: "payload_too_large", message }, fatal: true };
   }
 
-  function readAll(batch: { lines: readonly string[]; tooLong: boolean }): BodyItem[] {
+  function readAll(batch: ReturnType<typeof lines.push>): BodyItem[] {
     const items: BodyItem[] = [];
     for (const text of batch.lines) {
-      const item = read(text);
+      line++;
+      const item = text === undefined ? tooLong() : read(text);
       if (item !== undefined) items.push(item);
       if (ended) return items;
     }

@@ -1,4 +1,5 @@
 import { FlotillaError } from "../base/errors.ts";
+import { createLines } from "../base/lines.ts";
 import { checkOptions } from "../base/options.ts";
 import { asTime } from "../base/time.ts";
 import { taskOptionNames } from "../protocol/task-options.ts";
@@ -36,43 +37,25 @@ export type NumberedLine = { readonly number: number } & (
   | { readonly error: FlotillaError }
 );
 
-const newline = 0x0a;
+const decoder = new TextDecoder("utf-8", { fatal: true });
 
 /** Splits chunks into lines, without the empty ones. A line that is too long becomes an error. */
 export async function* readLines(
   chunks: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
   { maxBytes }: { maxBytes: number },
 ): AsyncGenerator<NumberedLine> {
+  const lines = createLines({ maxLineBytes: maxBytes, returns: false, decode });
   let number = 0;
-  let parts: Uint8Array[] = [];
-  let bytes = 0;
-  const add = (part: Uint8Array): void => {
-    bytes += part.length;
-    if (bytes <= maxBytes) parts.push(part);
-  };
-  const line = (): NumberedLine | undefined => {
-    number++;
-    const [taken, length] = [parts, bytes];
-    [parts, bytes] = [[], 0];
-    if (length > maxBytes) return { number, error: tooLong(number, maxBytes) };
-    const text = decode(taken);
-    if (text === undefined) return { number, error: notUtf8(number) };
-    return text.trim() === "" ? undefined : { number, text };
-  };
-  for await (const chunk of chunks) {
-    let from = 0;
-    for (;;) {
-      const at = chunk.indexOf(newline, from);
-      if (at < 0) break;
-      add(chunk.subarray(from, at));
-      const whole = line();
-      if (whole) yield whole;
-      from = at + 1;
+  const numbered = function* (texts: readonly (string | null | undefined)[]) {
+    for (const text of texts) {
+      number++;
+      if (text === undefined) yield { number, error: tooLong(number, maxBytes) };
+      else if (text === null) yield { number, error: notUtf8(number) };
+      else if (text.trim() !== "") yield { number, text };
     }
-    if (from < chunk.length) add(chunk.subarray(from));
-  }
-  const last = bytes > 0 ? line() : undefined;
-  if (last) yield last;
+  };
+  for await (const chunk of chunks) yield* numbered(lines.push(chunk).lines);
+  yield* numbered(lines.end());
 }
 
 /** Parses the row in a line. */
@@ -87,11 +70,12 @@ export function parseLine(line: NumberedLine, defaults: Partial<JsonRow> = {}): 
   return parseRow(`line ${line.number}`, value, defaults);
 }
 
-function decode(parts: readonly Uint8Array[]): string | undefined {
+/** Null if it isn't UTF-8. */
+function decode(bytes: Uint8Array): string | null {
   try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(Buffer.concat(parts));
+    return decoder.decode(bytes);
   } catch {
-    return undefined;
+    return null;
   }
 }
 
