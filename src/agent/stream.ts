@@ -1,5 +1,6 @@
 import type { Clock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
+import { settledWithin } from "../base/timeout.ts";
 import { readAgentAnswer } from "../protocol/agent-http.ts";
 import { type Chunk, isTerminal, parseChunk, hasContent } from "../protocol/chunk.ts";
 import { createBodyReader, formatOf } from "../protocol/stream.ts";
@@ -52,8 +53,8 @@ export async function streamed(
   /** The next chunk; `late` if it takes too long; undefined from the end on. */
   const take = async (): Promise<Chunk | typeof late | undefined> => {
     next ??= source.next().finally(() => (next = undefined));
-    const result = await within(clock, keepAliveMs, next);
-    if (result === late) return late;
+    const result = await settledWithin(clock, keepAliveMs, next);
+    if (result === undefined) return late;
     return result.done === true ? undefined : result.value;
   };
 
@@ -134,20 +135,6 @@ function bytesOf(
     },
     { highWaterMark: 0 },
   );
-}
-
-function within<T>(clock: Clock, delayMs: number, promise: Promise<T>): Promise<T | typeof late> {
-  return new Promise((resolve, reject) => {
-    const cancel = clock.after(delayMs, () => resolve(late));
-    const settle = (end: () => void) => {
-      cancel();
-      end();
-    };
-    promise.then(
-      (value) => settle(() => resolve(value)),
-      (error: unknown) => settle(() => reject(error)),
-    );
-  });
 }
 
 async function* responseChunks(response: Response): AsyncGenerator<unknown> {

@@ -1,6 +1,7 @@
 import type { Clock } from "../base/clock.ts";
 import { FlotillaError, messageOf } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
+import { settledWithin } from "../base/timeout.ts";
 
 export type Readiness =
   | { readonly ready: true }
@@ -46,18 +47,9 @@ export function createReadiness(parts: ReadinessParts): () => Promise<Readiness>
     if (isStopping()) return { ready: false, reason: "stopping" };
     if (last && clock.monotonic() - last.atMs < cachedMs) return last.readiness;
     writing ??= write();
-    const readiness = await orTimedOut(clock, writing);
+    const written = await settledWithin(clock, pingTimeoutMs, writing);
+    const readiness = written ?? { ready: false, reason: "timeout" };
     last = { atMs: clock.monotonic(), readiness };
     return readiness;
   };
-}
-
-function orTimedOut(clock: Clock, writing: Promise<Readiness>): Promise<Readiness> {
-  return new Promise((resolve) => {
-    const cancel = clock.after(pingTimeoutMs, () => resolve({ ready: false, reason: "timeout" }));
-    void writing.then((readiness) => {
-      cancel();
-      resolve(readiness);
-    });
-  });
 }

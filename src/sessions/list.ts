@@ -16,6 +16,7 @@ import {
   sessionsBelow,
 } from "./sql.ts";
 import type { InboxItem, ListSessionsAmong, SessionPage, SessionView } from "./service.ts";
+import { sessionNotFound } from "./validate.ts";
 
 // A filtered page scans this many sessions at a time, and this many windows at most. If few sessions match,
 // the page is short and has a cursor, instead of taking as long as there are sessions.
@@ -132,22 +133,16 @@ export async function* exportSession(
   sessionId: string,
 ): AsyncGenerator<ExportPage, void, undefined> {
   const session = await readSession(database, tenant, sessionId);
-  if (!session) throw missingSession(sessionId);
+  if (!session) throw sessionNotFound(sessionId);
   let after = 0;
   do {
     const page = await journal.entries(sessionId, { after, ...exportPage });
     const entries = page.filter(({ seq }) => seq <= session.lastSeq);
     const reached = entries.at(-1)?.seq ?? 0;
-    if (reached <= after && after < session.lastSeq) throw missingSession(sessionId);
+    if (reached <= after && after < session.lastSeq) throw sessionNotFound(sessionId);
     yield { session, entries };
     after = reached;
   } while (after < session.lastSeq);
-}
-
-export function missingSession(sessionId: string): FlotillaError {
-  return new FlotillaError("not_found", `there is no session ${sessionId.slice(0, 200)}`, {
-    details: { sessionId: sessionId.slice(0, 200) },
-  });
 }
 
 function cursorOfRow(row: Row): SessionCursor {

@@ -18,6 +18,13 @@ export function checkSessionId(sessionId: unknown): string {
   return checkText("the session's id", sessionId, { max: maxIdChars });
 }
 
+export function sessionNotFound(sessionId: string): FlotillaError {
+  const shown = sessionId.slice(0, maxIdChars);
+  return new FlotillaError("not_found", `there is no session ${shown}`, {
+    details: { sessionId: shown },
+  });
+}
+
 export function checkCreate(input: CreateSession): void {
   checkOptions("sessions.create", input, ["sessionId", "agents", "users", "metadata"]);
   if (input.sessionId !== undefined) checkSessionId(input.sessionId);

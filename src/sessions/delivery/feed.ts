@@ -2,6 +2,7 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { Entry } from "../../protocol/message.ts";
 import type { LiveChunks } from "../runner.ts";
 import type { Joined, JoinPosition, FeedEvent, Sink } from "../service.ts";
+import { sessionNotFound } from "../validate.ts";
 import { type AnswerDelivery, createAnswerDelivery } from "./live-answer.ts";
 import { createReplay, stateFor, type Subscriber } from "./replay.ts";
 import type { Ring } from "./ring.ts";
@@ -309,10 +310,4 @@ class SessionFeed implements Feed {
     this.emptySinceMs = this.parts.monotonic();
     this.parts.onNeedsPolling(this);
   }
-}
-
-export function sessionNotFound(sessionId: string): FlotillaError {
-  return new FlotillaError("not_found", `there is no session ${sessionId.slice(0, 200)}`, {
-    details: { sessionId: sessionId.slice(0, 200) },
-  });
 }

@@ -4,7 +4,8 @@ import type { Logger } from "../../base/log.ts";
 import type { Bus } from "../../bus/bus.ts";
 import type { LiveChunks } from "../runner.ts";
 import { createDigestedSet, type DigestedSet } from "./digested-set.ts";
-import { type Feed, sessionNotFound } from "./feed.ts";
+import { sessionNotFound } from "../validate.ts";
+import type { Feed } from "./feed.ts";
 import {
   asBusJson,
   type EnvelopeCount,

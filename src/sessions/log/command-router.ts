@@ -8,6 +8,7 @@ import {
 } from "../../base/errors.ts";
 import type { Json } from "../../base/json.ts";
 import type { Random } from "../../base/random.ts";
+import { withTimeout } from "../../base/timeout.ts";
 import type { Bus } from "../../bus/bus.ts";
 import type { CommandResult, Command } from "../conversation/command.ts";
 import type { Head } from "./journal.ts";
@@ -126,11 +127,9 @@ export function createCommandRouter(parts: CommandRouterParts): CommandRouter {
       .request(to, topic, envelope as unknown as Json, { timeoutMs: Math.max(1, limitMs) })
       .then((reply) => reply as unknown as CommandResult);
     if (isDoneOnce(request.command)) answer.then(onAnswer, () => {});
-    return new Promise((resolve, reject) => {
-      const late = new FlotillaError("timeout", `no pod has answered ${topic} within ${waitMs} ms`);
-      const cancel = clock.after(waitMs, () => reject(late));
-      void answer.finally(cancel).then(resolve, reject);
-    });
+    const late = () =>
+      new FlotillaError("timeout", `no pod has answered ${topic} within ${waitMs} ms`);
+    return withTimeout(clock, waitMs, answer, late);
   };
 
   /** Sends to the current owner until a result arrives or time is up. */
@@ -178,10 +177,7 @@ export function createCommandRouter(parts: CommandRouterParts): CommandRouter {
     answer: Promise<CommandResult>,
     timeoutMs: number,
   ): Promise<CommandResult> =>
-    new Promise((resolve, reject) => {
-      const cancel = clock.after(timeoutMs + graceMs, () => reject(outcomeUnknown(undefined)));
-      void answer.finally(cancel).then(resolve, reject);
-    });
+    withTimeout(clock, timeoutMs + graceMs, answer, () => outcomeUnknown(undefined));
 
   /**
    * The last submission to each session with a remote or failing owner. A local owner keeps the order of

@@ -1,5 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import { hasCode } from "../../base/errors.ts";
+import { settledWithin } from "../../base/timeout.ts";
 import { runWithOrigin } from "../../pods/unhandled-errors.ts";
 import type { Header } from "../conversation/header.ts";
 import type { Runner, WorkId } from "../runner.ts";
@@ -156,24 +157,14 @@ export function createRunner(runnerParts: RunnerParts): Runner {
       for (const { control } of unbegun) control.end({ keep: false });
       await Promise.all(unbegun.map(release));
       const all = () => Promise.all([...bySession.values()].map(({ ended }) => ended));
-      await within(waitMs, all());
+      await settledWithin(clock, waitMs, all());
       const left = [...bySession.values()];
       for (const { control } of left) control.end({ keep: false });
       await Promise.all(left.map(release));
-      await within(releaseMs, all());
+      await settledWithin(clock, releaseMs, all());
       await network.close();
     },
   };
-
-  function within(limitMs: number, promise: Promise<unknown>): Promise<void> {
-    return new Promise((resolve) => {
-      const cancel = clock.after(limitMs, resolve);
-      void promise.finally(() => {
-        cancel();
-        resolve();
-      });
-    });
-  }
 }
 
 /**
