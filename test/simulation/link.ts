@@ -43,7 +43,7 @@ export type Network = { connect(options: LinkOptions): Database; hint(): void };
 
 export type NetworkOptions = {
   /** Envelopes come along with their notifications, as on Postgres. Default false: they stay in their rows. */
-  carriesLetters?: boolean;
+  carriesEnvelopes?: boolean;
 };
 
 // Longer envelopes aren't sent along with their notification, as on Postgres.
@@ -52,7 +52,7 @@ const carriedChars = 7_999;
 export function createNetwork(
   world: World,
   checker: Watcher,
-  { carriesLetters = false }: NetworkOptions = {},
+  { carriesEnvelopes = false }: NetworkOptions = {},
 ): Network {
   const { scheduler, store, frozen, onTheWay } = world;
   // Some stores tell of every commit that is seen in a file, and others of what a writer calls out.
@@ -61,7 +61,7 @@ export function createNetwork(
     who: string;
     lane: Lane;
     listener: Listener;
-    mailOf: string | undefined;
+    channel: string | undefined;
     due: boolean;
     /** Whether another process has committed since the last notification. */
     others: boolean;
@@ -81,7 +81,7 @@ export function createNetwork(
     for (const each of listeners) {
       if (callsOut || each.who !== committer) each.others = true;
     }
-    tell(({ mailOf }) => mailOf === undefined);
+    tell(({ channel }) => channel === undefined);
   };
   const tell = (isFor: (listening: Listening) => boolean) => {
     const { hintLost, hintLate } = world.troubles;
@@ -96,7 +96,7 @@ export function createNetwork(
       each.due = true;
       scheduler.after(late ? world.between(300, 5_000) : delay(), () => {
         const whose = each.others ? undefined : "own";
-        if (each.mailOf === undefined) {
+        if (each.channel === undefined) {
           world.count(`hint: ${callsOut ? "called out" : (whose ?? "others")}`);
         }
         each.due = false;
@@ -107,17 +107,17 @@ export function createNetwork(
   };
 
   /** Each notification brings its own envelopes, in the order of the commits, unless it is late or lost. */
-  const bring = (letters: ReadonlyMap<string, string>) => {
+  const bring = (payloads: ReadonlyMap<string, string>) => {
     const { hintLost, hintLate } = world.troubles;
     for (const each of listeners) {
-      const text = each.mailOf === undefined ? undefined : letters.get(each.mailOf);
+      const text = each.channel === undefined ? undefined : payloads.get(each.channel);
       if (text === undefined || each.lane.dead) continue;
       if (world.chance(hintLost)) {
-        world.count("fault: letters lost with their hint");
+        world.count("fault: envelopes lost with their notification");
         continue;
       }
       const late = world.chance(hintLate);
-      if (late) world.count("fault: letters late with their hint");
+      if (late) world.count("fault: envelopes late with their notification");
       const soonMs = scheduler.nowMs + (late ? world.between(300, 5_000) : delay());
       const atMs = late ? soonMs : Math.max(each.broughtMs, soonMs);
       if (!late) each.broughtMs = atMs;
@@ -132,15 +132,16 @@ export function createNetwork(
     who: string,
     statements: readonly Statement[],
     intent: Intent,
-    { hint: isCalledOut = false, channels: mail = [], payloads: letters }: WriteOptions,
+    { hint: isCalledOut = false, channels = [], payloads }: WriteOptions,
   ): Promise<Row[][]> => {
     const seen = await checker.before(who, intent);
     const { tables, changes, noted } = await store.commit(statements);
     scheduler.note(`${who} ${intent.kind}${changes.map(brief).join("")}`);
     await checker.after(who, intent, seen, changes, noted);
     if (callsOut ? isCalledOut : changes.length > 0) hint(who);
-    if (carriesLetters && letters) bring(letters);
-    else if (mail.length > 0) tell(({ mailOf }) => mailOf !== undefined && mail.includes(mailOf));
+    if (carriesEnvelopes && payloads) bring(payloads);
+    else if (channels.length > 0)
+      tell(({ channel }) => channel !== undefined && channels.includes(channel));
     return tables;
   };
 
@@ -255,8 +256,8 @@ export function createNetwork(
             later(sendMs, () => land(heard));
           } else later(sendMs, () => land(answer));
         }),
-      subscribe(listener, mailOf) {
-        const entry = { who, lane, listener, mailOf, due: false, others: true, broughtMs: 0 };
+      subscribe(listener, channel) {
+        const entry = { who, lane, listener, channel, due: false, others: true, broughtMs: 0 };
         listeners.add(entry);
         return () => listeners.delete(entry);
       },

@@ -16,7 +16,7 @@ import { createSessionFollowers } from "./followers.ts";
 import { createGateways } from "./gateways.ts";
 import { createHistory } from "./history.ts";
 import { openInboxes } from "./inboxes.ts";
-import { createLetters } from "./letters.ts";
+import { createEnvelopeFaults } from "./envelopes.ts";
 import { createWitness, type Witness } from "./witness.ts";
 
 const heartbeatMs = 1_000;
@@ -32,7 +32,7 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
   const isQuiet = () => scheduler.nowMs >= faultsMs;
   /** Clients come before there is anything, and what programs read first takes long. */
   const isFresh = !isCalm && world.chance(0.2);
-  const letters = createLetters(world, { once: isCalm, heads: () => witness.heads });
+  const envelopes = createEnvelopeFaults(world, { once: isCalm, heads: () => witness.heads });
   const changes = createChanges(world);
   let clients: Clients | undefined;
   const witness: Witness = await createWitness(world, {
@@ -43,8 +43,8 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
       pauseOwner(seen.header.sessionId);
     },
   });
-  const carriesLetters = world.chance(0.7);
-  const network = createNetwork(world, witness as Watcher, { carriesLetters });
+  const carriesEnvelopes = world.chance(0.7);
+  const network = createNetwork(world, witness as Watcher, { carriesEnvelopes });
   const logs = world.pick([1, 2, 4]);
   const pods: SimPod[] = [];
   const byId = new Map<string, SimPod>();
@@ -58,10 +58,10 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
     pods: () => pods.filter(Boolean),
     programs: world.between(1, 2),
     logs,
-    through: letters.through,
+    through: envelopes.through,
     slowAtFirst: isFresh,
   });
-  const { loseFollowing } = letters;
+  const { loseFollowing } = envelopes;
   const following = { gateways, witness, loseFollowing };
   const followers = createSessionFollowers(world, { ...following, untilMs: faultsMs });
   const inboxes = openInboxes(world, { ...following, users });
@@ -104,7 +104,7 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
     const durationMs = world.between(5_500, 9_500);
     pause(pod, durationMs);
     // Its connections break meanwhile, so that it reads its envelopes late.
-    letters.cutOff(pod.podId, scheduler.nowMs + durationMs + world.between(0, 1_500));
+    envelopes.cutOff(pod.podId, scheduler.nowMs + durationMs + world.between(0, 1_500));
     scheduler.after(world.between(0, 1_000), () => clients!.crowd(head!.logId, "change"));
     scheduler.after(durationMs - world.between(500, 2_500), () => {
       const owners = new Set([...witness.heads.values()].map(({ owner }) => owner));
@@ -150,7 +150,7 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
         settings: { slots: 1, pollMs: 10_000, heartbeatMs, deadAfterMs, sessions: { logs } },
         disk,
         schedules: [],
-        through: letters.through,
+        through: envelopes.through,
         log: counting(count),
         thisProcess,
         handlersFor: (made) =>
@@ -173,7 +173,7 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
   if (isCalm) {
     const { delayMs } = world.troubles;
     world.troubles = { ...noTroubles, delayMs, hintLost: world.pick([0, 0.5]) };
-    letters.lost = 0.5;
+    envelopes.lost = 0.5;
   } else {
     startFaults(world, {
       network,
@@ -181,14 +181,14 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
       untilMs: faultsMs,
       deadAfterMs,
     });
-    letters.lost = world.chance(0.5) ? world.pick([0.05, 0.2, 0.5]) : 0;
+    envelopes.lost = world.chance(0.5) ? world.pick([0.05, 0.2, 0.5]) : 0;
     if (world.chance(0.4)) scale();
     else if (world.chance(0.5)) scheduler.after(faultsMs / 2, replaceAll);
     if (world.chance(0.5)) scheduler.after(world.between(1_500, 4_000), pauseUntilBack);
     if (world.chance(0.4)) scheduler.after(world.between(1_000, 4_000), leaveLate);
   }
   scheduler.after(faultsMs, () => {
-    letters.lost = 0;
+    envelopes.lost = 0;
     world.troubles = noTroubles;
   });
   clients = startSessionClients(world, {

@@ -12,7 +12,7 @@ import type { Database, Row, WriteOptions } from "../../../src/store/database.ts
 import { sql, type Statement } from "../../../src/store/sql.ts";
 import type { World } from "../world.ts";
 
-export type Letters = {
+export type EnvelopeFaults = {
   /** How likely an envelope is lost. */
   lost: number;
   /** From this address, all that says whether these are followed or watched is lost until then. */
@@ -22,7 +22,7 @@ export type Letters = {
   through(database: Database): Database;
 };
 
-export type LettersOptions = {
+export type EnvelopeFaultsOptions = {
   /**
    * What starts work is lost only the first time, and what says that work is under way never, so that no
    * runner that is well can be taken for lost.
@@ -32,7 +32,8 @@ export type LettersOptions = {
 };
 
 type Sent = { readonly topic?: string; readonly body?: { readonly sessionId?: string } };
-type Mail = { readonly sender: string; readonly seq: number };
+type Write = { readonly statements: readonly Statement[]; readonly options: WriteOptions };
+type Numbered = { readonly sender: string; readonly seq: number };
 
 const start =
   /session\.start.*?sessionId\W+(\w+).*?work\W+type\W+\w+\W+epoch\W+(\d+)\W+attempt\W+(\d+)/g;
@@ -42,7 +43,10 @@ const roundTrip = sql`select 1 as one`;
 // A statement is known by its template, which is the same object every time it is made.
 const look = readEnvelopes("", 0).strings;
 
-export function createLetters(world: World, { once, heads }: LettersOptions): Letters {
+export function createEnvelopeFaults(
+  world: World,
+  { once, heads }: EnvelopeFaultsOptions,
+): EnvelopeFaults {
   const { scheduler, count } = world;
   const started = new Set<string>();
   const deafTo = new Map<string, { readonly names: readonly string[]; readonly untilMs: number }>();
@@ -62,47 +66,47 @@ export function createLetters(world: World, { once, heads }: LettersOptions): Le
     return isAgain;
   };
 
-  const noteAsked = (letters: ReadonlyMap<string, string>): void => {
-    for (const [to, text] of letters) {
+  const noteAsked = (payloads: ReadonlyMap<string, string>): void => {
+    for (const [to, text] of payloads) {
       if (!text.includes('"session.ask"')) continue;
-      const mail = decodeNotification(text)!;
-      const sessionId = (JSON.parse(mail.body) as Sent[]).find(
+      const envelope = decodeNotification(text)!;
+      const sessionId = (JSON.parse(envelope.body) as Sent[]).find(
         ({ topic }) => topic === "session.ask",
       )!.body!.sessionId!;
       const logId = logOf(sessionId, heads().size);
-      asked.set(nameOf(to, mail), { logId, term: heads().get(logId)?.term ?? 0 });
+      asked.set(nameOf(to, envelope), { logId, term: heads().get(logId)?.term ?? 0 });
     }
   };
-  const noteHanded = (address: string, mail: Mail): void => {
-    const meant = asked.get(nameOf(address, mail));
+  const noteHanded = (address: string, envelope: Numbered): void => {
+    const meant = asked.get(nameOf(address, envelope));
     const head = meant && heads().get(meant.logId);
-    if (head?.owner === address && head.term > meant!.term) count("letters: for an earlier term");
+    if (head?.owner === address && head.term > meant!.term) count("envelopes: for an earlier term");
   };
 
   /** What is left of a write if some of its envelopes are lost. Several rows for one address are spared. */
-  const thinned = (statements: readonly Statement[], options: WriteOptions) => {
-    const { payloads: letters } = options;
-    if (deafTo.size === 0 || !letters) return { statements, options };
-    const texts = [...letters.values()];
+  const thinned = (statements: readonly Statement[], options: WriteOptions): Write => {
+    const { payloads } = options;
+    if (deafTo.size === 0 || !payloads) return { statements, options };
+    const texts = [...payloads.values()];
     const { names, untilMs } = deafTo.get(decodeNotification(texts[0]!)?.sender ?? "") ?? spared;
     const isLost = ({ topic, body }: Sent): boolean =>
       aboutFollowing.includes(topic ?? "") &&
       names.some((name) => JSON.stringify(body).includes(`${name}"`));
     if (untilMs < scheduler.nowMs || texts.includes("")) return { statements, options };
     const left = new Map<string, string>();
-    const rows = [...letters].map(([address, text]) => {
-      const mail = decodeNotification(text)!;
-      const all = JSON.parse(mail.body) as Sent[];
+    const rows = [...payloads].map(([address, text]) => {
+      const envelope = decodeNotification(text)!;
+      const all = JSON.parse(envelope.body) as Sent[];
       const kept = all.filter((each) => !isLost(each));
       if (kept.length < all.length) {
         count("fault: what is followed is lost");
-        scheduler.note(`what ${mail.sender} follows at ${address} is lost`);
+        scheduler.note(`what ${envelope.sender} follows at ${address} is lost`);
       }
       const body = JSON.stringify(kept);
-      left.set(address, encodeNotification({ ...mail, body }));
-      return { ...mail, address, body };
+      left.set(address, encodeNotification({ ...envelope, body }));
+      return { ...envelope, address, body };
     });
-    return { statements: [insertEnvelopes(rows)], options: { ...options, letters: left } };
+    return { statements: [insertEnvelopes(rows)], options: { ...options, payloads: left } };
   };
 
   /** Counts which way envelopes come to one receiver. */
@@ -110,35 +114,36 @@ export function createLetters(world: World, { once, heads }: LettersOptions): Le
     const carried = new Set<string>();
     const found = new Set<string>();
     const last = new Map<string, number>();
-    const hand = (address: string, mail: Mail) => {
-      last.set(mail.sender, Math.max(mail.seq, last.get(mail.sender) ?? 0));
-      noteHanded(address, mail);
+    const hand = (address: string, envelope: Numbered) => {
+      last.set(envelope.sender, Math.max(envelope.seq, last.get(envelope.sender) ?? 0));
+      noteHanded(address, envelope);
     };
     return {
       carry(address: string, text: string): void {
-        const mail = decodeNotification(text);
-        if (!mail) return count("letters: too long for their hint");
-        const name = nameOf(address, mail);
-        if (mail.after > (last.get(mail.sender) ?? 0)) return count("letters: before their turn");
-        count("letters: carried");
-        if (carried.has(name)) count("letters: carried twice");
-        if (found.has(name)) count("letters: found and carried");
+        const envelope = decodeNotification(text);
+        if (!envelope) return count("envelopes: too long for their notification");
+        const name = nameOf(address, envelope);
+        if (envelope.after > (last.get(envelope.sender) ?? 0))
+          return count("envelopes: before their turn");
+        count("envelopes: carried");
+        if (carried.has(name)) count("envelopes: carried twice");
+        if (found.has(name)) count("envelopes: found and carried");
         carried.add(name);
-        hand(address, mail);
+        hand(address, envelope);
       },
       find(address: string, rows: readonly Row[]): void {
         for (const row of rows) {
-          const mail = { sender: String(row["sender"]), seq: Number(row["seq"]) };
-          const name = nameOf(address, mail);
-          if (carried.has(name)) count("letters: carried and found");
+          const envelope = { sender: String(row["sender"]), seq: Number(row["seq"]) };
+          const name = nameOf(address, envelope);
+          if (carried.has(name)) count("envelopes: carried and found");
           found.add(name);
-          hand(address, mail);
+          hand(address, envelope);
         }
       },
     };
   };
 
-  const letters: Letters = {
+  const faults: EnvelopeFaults = {
     lost: 0,
     loseFollowing: (from, names, untilMs) => void deafTo.set(from, { names, untilMs }),
     cutOff: (address, untilMs) => void cut.set(address, untilMs),
@@ -166,40 +171,40 @@ export function createLetters(world: World, { once, heads }: LettersOptions): Le
             (rows) => rows,
           ),
         async write(statements, options) {
-          const isLetter = options?.lossy === true && (options.channels?.length ?? 0) > 0;
-          if (!isLetter) {
+          const isEnvelope = options?.lossy === true && (options.channels?.length ?? 0) > 0;
+          if (!isEnvelope) {
             return lookedBy(
               statements.at(-1),
               () => database.write(statements, options),
               (tables) => tables.at(-1)!,
             );
           }
-          const loses = world.chance(letters.lost) && !(once && isSpared(statements));
+          const loses = world.chance(faults.lost) && !(once && isSpared(statements));
           if (!loses) {
             if (options.payloads) noteAsked(options.payloads);
             const thin = thinned(statements, options);
             return database.write(thin.statements, thin.options);
           }
-          count("fault: letters lost");
-          scheduler.note(`letters to ${options.channels!.join()} are lost`);
+          count("fault: envelopes lost");
+          scheduler.note(`envelopes to ${options.channels!.join()} are lost`);
           await database.read(roundTrip).catch(() => {});
           return statements.map(() => []);
         },
-        subscribe: (listener, mailOf) =>
+        subscribe: (listener, channel) =>
           database.subscribe(
-            mailOf === undefined
+            channel === undefined
               ? listener
               : (whose, text) => {
-                  if (isCutOff(mailOf)) return;
-                  if (text !== undefined) reader.carry(mailOf, text);
+                  if (isCutOff(channel)) return;
+                  if (text !== undefined) reader.carry(channel, text);
                   listener(whose, text);
                 },
-            mailOf,
+            channel,
           ),
       };
     },
   };
-  return letters;
+  return faults;
 }
 
-const nameOf = (address: string, { sender, seq }: Mail) => `${address} ${sender} ${seq}`;
+const nameOf = (address: string, { sender, seq }: Numbered) => `${address} ${sender} ${seq}`;
