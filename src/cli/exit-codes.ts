@@ -5,7 +5,7 @@ import { type ErrorCode, FlotillaError } from "../base/errors.ts";
 /** The exit codes of commands. */
 export const exitCodes = { ok: 0, error: 1, usage: 2, store: 3, refused: 4 } as const;
 
-/** For `flotilla --help`. docs/errors.md and docs/operations.md use the same words. */
+/** For `flotilla --help`. docs/errors.md and docs/operations-reference.md use the same words. */
 export const exitCodeMeanings: Readonly<Record<number, string>> = {
   [exitCodes.ok]: "success",
   [exitCodes.error]: "failure",
