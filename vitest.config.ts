@@ -22,6 +22,7 @@ const shape = [
   "promises",
   "readme",
   "regular-expressions",
+  "statements",
   "simulation/**/*",
   "client/size",
 ].map((name) => `test/${name}.test.ts`);

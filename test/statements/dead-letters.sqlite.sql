@@ -1,0 +1,192 @@
+-- src/dead-letters/sql.ts: failedAfter
+select task_id, claim_token, last_update, redrive_id, now_ms() as now from flotilla_task
+where status = 'failed' and (last_update, task_id) > (?, ?)
+order by last_update, task_id limit cast(? as integer)
+-- values: [10,"task-1",10]
+
+-- src/dead-letters/sql.ts: manyFailed
+select task_id from flotilla_task where status = 'failed' order by last_update, task_id limit 1 offset 999
+
+-- src/dead-letters/sql.ts: failedSince
+select task_id, claim_token, last_update, redrive_id, now_ms() as now from flotilla_task
+where status = 'failed'
+  and last_update >= (case when ? < now_ms() then ? else now_ms() end) - ?
+order by last_update, task_id limit cast(? as integer)
+-- values: [10,10,5,100]
+
+-- src/dead-letters/sql.ts: failedTasks
+select task_id, name, tenant, claim_token, last_update, retry_count, deaths, redrive_id, error
+from flotilla_task task
+where task_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) wanted) and coalesce(task.status, '') = 'failed'
+-- values: ["[[\"task-1\"]]"]
+
+-- src/dead-letters/sql.ts: insertRedrive
+insert into flotilla_redrive (redrive_id, filter, step_max)
+select redrive_id, filter, step_max
+from (select value ->> 0 as redrive_id, value ->> 1 as filter, value ->> 2 as step_max from jsonb_each(?)) fresh
+where (select count(*) from flotilla_redrive where state in ('running', 'stopping')) < ?
+on conflict (redrive_id) do nothing
+-- values: ["[[\"redrive-1\",\"{\\\"all\\\":true}\",100]]",50]
+
+select * from flotilla_redrive where redrive_id = ?
+-- values: ["redrive-1"]
+
+-- src/dead-letters/sql.ts: getRedrive
+select * from flotilla_redrive where redrive_id = ?
+-- values: ["redrive-1"]
+
+-- src/dead-letters/sql.ts: listRedrives
+select * from flotilla_redrive  order by redrive_id desc limit cast(? as integer)
+-- values: [10]
+
+select * from flotilla_redrive where redrive_id < ? order by redrive_id desc limit cast(? as integer)
+-- values: ["redrive-1",10]
+
+-- src/dead-letters/sql.ts: openRedrives
+select * from flotilla_redrive where state in ('running', 'stopping') order by created_at, redrive_id limit cast(? as integer)
+-- values: [50]
+
+-- src/dead-letters/sql.ts: stepTasks
+select task_id, name, status,
+  case when status = 'failed' then error end as error,
+  case when status = 'failed' then (
+    select detail from flotilla_task_event event
+    where event.task_id = task.task_id and event.type = 'redriven'
+    order by seq desc limit 1) end as redriven
+from flotilla_task task where redrive_id = ? and redrive_step = ?
+order by task_id
+-- values: ["redrive-1",1]
+
+-- src/dead-letters/sql.ts: takeStep
+  update flotilla_redrive
+  set
+revision = revision + 1, step = step + 1, last_update = now_ms(),
+succeeded = succeeded + ?, failed = failed + ?,
+failed_otherwise = failed_otherwise + ?, gone = gone + ?, last_write = ?, step_size = ?, step_taken = null,
+    remaining = ?
+  where redrive_id = ? and revision = ? and state = 'running'
+-- values: [1,0,0,0,"write-1",2,3,"redrive-1",2]
+
+select task_id from flotilla_task task where rowid in (
+    select (select rowid from flotilla_task task where task.task_id = named.id)
+    from (
+    select distinct child.parent_id as id from flotilla_task child
+    where child.task_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) started)
+      and child.parent_id is not null ) named)
+      order by task_id
+-- values: ["[[\"task-1\"]]"]
+
+    insert into flotilla_task_event (task_id, seq, type, detail)
+    select wanted.task_id, (select coalesce(max(seq), 0) + 1 from flotilla_task_event past where past.task_id = wanted.task_id), 'redriven', wanted.detail
+    from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as detail from jsonb_each(?)) wanted join flotilla_task task on task.task_id = wanted.task_id
+    where
+coalesce(task.status, '') = 'failed' and task.claim_token = wanted.token
+and exists (select 1 from flotilla_redrive where redrive_id = ? and last_write = ? and step_taken is null)
+and not exists (select 1 from flotilla_redrive holder
+  where holder.redrive_id = task.redrive_id and holder.state in ('running', 'stopping'))
+-- values: ["[[\"task-1\",3,\"{\\\"redriveId\\\":\\\"redrive-1\\\",\\\"step\\\":2,\\\"group\\\":\\\"group-1\\\"}\"]]","redrive-1","write-1"]
+
+      update flotilla_task
+      set
+status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, cancel_requested = 0,
+parked = case when depends > 0 then 2 else case when limited = 1 then 4 else 0 end end,
+depends = case when depends = 3 then 1 else depends end,
+claim_token = claim_token + 1, claimed_by = null, run_at = now_ms(), last_update = now_ms(),
+cursor = case when coalesce(flow_version, 0) = 0 or (intent is null and cursor is not null)
+then cursor else coalesce(stopped_at, cursor) end, intent = null, waiting = null,
+error = null, progress = null, progress_token = claim_token + 1, redrive_id = ?, redrive_step = ?
+      from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as detail from jsonb_each(?)) wanted
+      where flotilla_task.task_id = wanted.task_id and
+  coalesce(flotilla_task.status, '') = 'failed' and flotilla_task.claim_token = wanted.token
+  and exists (select 1 from flotilla_redrive where redrive_id = ? and last_write = ? and step_taken is null)
+  and not exists (select 1 from flotilla_redrive holder
+    where holder.redrive_id = flotilla_task.redrive_id and holder.state in ('running', 'stopping'))
+-- values: ["redrive-1",2,"[[\"task-1\",3,\"{\\\"redriveId\\\":\\\"redrive-1\\\",\\\"step\\\":2,\\\"group\\\":\\\"group-1\\\"}\"]]","redrive-1","write-1"]
+
+update flotilla_task set wake = wake + 1
+      where rowid in (
+    select (select rowid from flotilla_task task where task.task_id = named.id)
+    from (
+    select distinct child.parent_id as id from flotilla_task child
+    where child.task_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) started)
+      and child.parent_id is not null and child.status in ('pending', 'claimed')) named)
+        and status in ('pending', 'claimed')
+-- values: ["[[\"task-1\"]]"]
+
+update flotilla_task
+set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+  select case when verdict = 2 then 3 else flotilla_task.depends end,
+    case when verdict = 1 then 2 when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+  from (
+    select coalesce(max(
+      case (select case when dependency.parent_id = flotilla_task.task_id
+  then case when coalesce(substr(dependency.unique_key, 1, length(coalesce(flotilla_task.awaits, flotilla_task.task_id || '/' || flotilla_task.cursor || '/'))), coalesce(flotilla_task.awaits, flotilla_task.task_id || '/' || flotilla_task.cursor || '/')) = coalesce(flotilla_task.awaits, flotilla_task.task_id || '/' || flotilla_task.cursor || '/')
+    then dependency.status end
+when flotilla_task.awaits is null then dependency.status end from flotilla_task dependency
+          where dependency.task_id = wait.dependency_id)
+        when 'pending' then 1 when 'claimed' then 1
+        when 'failed' then case when flotilla_task.depends = 1 then 2 else 0 end
+        when 'cancelled' then case when flotilla_task.depends = 1 then 2 else 0 end
+        else 0 end), 0) as verdict
+    from flotilla_task_dependency wait where wait.dependent_id = flotilla_task.task_id) judged)
+where rowid in (
+select (select rowid from flotilla_task task where task.task_id = named.id)
+from (select task_id as id from (select value ->> 0 as task_id from jsonb_each(?)) fresh) named) and coalesce(flotilla_task.status, '') = 'pending' and parked = 2
+-- values: ["[[\"task-1\"]]"]
+
+update flotilla_redrive set step_taken = (select count(*) from flotilla_task
+    where redrive_id = ? and redrive_step = ?), taken = taken + (select count(*) from flotilla_task
+    where redrive_id = ? and redrive_step = ?) where redrive_id = ? and last_write = ? and step_taken is null
+-- values: ["redrive-1",2,"redrive-1",2,"redrive-1","write-1"]
+
+select * from flotilla_redrive where redrive_id = ?
+-- values: ["redrive-1"]
+
+-- src/dead-letters/sql.ts: stopRedrive
+update flotilla_redrive
+set state = 'stopping', reason = ?, last_write = ?,
+  revision = revision + 1, last_update = now_ms()
+where redrive_id = ? and revision = ? and state = 'running'
+-- values: ["{\"code\":\"same_error\",\"message\":\"refused\"}","write-1","redrive-1",2]
+
+-- src/dead-letters/sql.ts: cancelRedrive
+update flotilla_redrive
+set state = 'stopping', reason = ?,
+  revision = revision + 1, last_update = now_ms()
+where redrive_id = ? and state = 'running'
+-- values: ["{\"code\":\"same_error\",\"message\":\"refused\"}","redrive-1"]
+
+select * from flotilla_redrive where redrive_id = ?
+-- values: ["redrive-1"]
+
+-- src/dead-letters/sql.ts: endRedrive
+update flotilla_redrive
+set
+revision = revision + 1, step = step + 1, last_update = now_ms(),
+succeeded = succeeded + ?, failed = failed + ?,
+failed_otherwise = failed_otherwise + ?, gone = gone + ?, last_write = ?, state = ?, step_size = 0, step_taken = 0,
+  remaining = case when ? = 'done' then 0 else remaining end
+where redrive_id = ? and revision = ?
+  and state = ?
+-- values: [1,0,0,0,"write-1","done","done","redrive-1",2,"running"]
+
+-- src/dead-letters/sql.ts: pruneRedrives
+delete from flotilla_redrive where not (state in ('running', 'stopping')) and last_update < now_ms() - ?
+-- values: [60000]
+
+-- src/dead-letters/sql.ts: discardTasks
+insert into flotilla_task_event (task_id, seq, type, detail)
+select wanted.task_id, (select coalesce(max(seq), 0) + 1 from flotilla_task_event past where past.task_id = wanted.task_id), 'discarded', ?
+from (select value ->> 0 as task_id, value ->> 1 as token from jsonb_each(?)) wanted join flotilla_task task on task.task_id = wanted.task_id
+where coalesce(task.status, '') = 'failed' and task.claim_token = wanted.token
+-- values: ["{\"writeId\":\"write-1\"}","[[\"task-1\",3]]"]
+
+update flotilla_task set status = 'cancelled', last_update = now_ms()
+from (select value ->> 0 as task_id, value ->> 1 as token from jsonb_each(?)) wanted
+where flotilla_task.task_id = wanted.task_id and coalesce(flotilla_task.status, '') = 'failed' and flotilla_task.claim_token = wanted.token
+-- values: ["[[\"task-1\",3]]"]
+
+select count(*) as discarded from (select value ->> 0 as task_id, value ->> 1 as token from jsonb_each(?)) wanted
+join flotilla_task_event event on event.task_id = wanted.task_id
+where event.type = 'discarded' and event.detail = ?
+-- values: ["[[\"task-1\",3]]","{\"writeId\":\"write-1\"}"]

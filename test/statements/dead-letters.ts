@@ -1,0 +1,58 @@
+import * as deadLetters from "../../src/dead-letters/sql.ts";
+import { type RoomStatements, sqlFile } from "./examples.ts";
+
+const deadLetter = {
+  taskId: "task-1",
+  name: "mail",
+  tenant: "default",
+  group: "group-1",
+  code: "internal",
+  message: "refused",
+  failures: 3,
+  deaths: 0,
+  failedAtMs: 10,
+  redriveId: null,
+  token: 3,
+};
+const redrive = {
+  redriveId: "redrive-1",
+  selection: { all: true },
+  state: "running",
+  reason: null,
+  step: 1,
+  stepSize: 1,
+  stepTaken: 1,
+  maxStep: 100,
+  taken: 1,
+  succeeded: 1,
+  failed: 0,
+  failedOtherwise: 0,
+  gone: 0,
+  remaining: 5,
+  revision: 2,
+  createdAtMs: 1,
+  updatedAtMs: 2,
+} as const;
+const step = { taken: 1, open: 0, succeeded: 1, failed: 0, failedOtherwise: 0, gone: 0 };
+const write = { redrive, step, writeId: "write-1" };
+const reason = { code: "same_error", message: "refused" } as const;
+
+export const deadLetterStatements: RoomStatements = {
+  "src/dead-letters/sql.ts": sqlFile(deadLetters, {
+    failedAfter: () => deadLetters.failedAfter({ atMs: 10, taskId: "task-1" }, 10),
+    manyFailed: () => deadLetters.manyFailed(),
+    failedSince: () => deadLetters.failedSince(10, 5, 100),
+    failedTasks: () => deadLetters.failedTasks(["task-1"]),
+    insertRedrive: () => deadLetters.insertRedrive("redrive-1", { all: true }, 100),
+    getRedrive: () => deadLetters.getRedrive("redrive-1"),
+    listRedrives: () => [deadLetters.listRedrives(10), deadLetters.listRedrives(10, "redrive-1")],
+    openRedrives: () => deadLetters.openRedrives(),
+    stepTasks: () => deadLetters.stepTasks(redrive),
+    takeStep: () => deadLetters.takeStep(write, [deadLetter], { size: 2, remaining: 3 }),
+    stopRedrive: () => deadLetters.stopRedrive(write, reason),
+    cancelRedrive: () => deadLetters.cancelRedrive("redrive-1", reason),
+    endRedrive: () => deadLetters.endRedrive(write, "done"),
+    pruneRedrives: () => deadLetters.pruneRedrives(60_000),
+    discardTasks: () => deadLetters.discardTasks([deadLetter], "write-1"),
+  }),
+};

@@ -1,0 +1,167 @@
+-- src/flows/sql.ts: firstSignal
+select signal_id, payload from flotilla_task_signal
+where task_id = ? and name in (?, ?) and taken = 0 order by seq limit 1
+-- values: ["run-1","paid","refused"]
+
+-- src/flows/sql.ts: childrenOf
+select wait.dependency_id, child.name, child.status, child.result, child.error
+from flotilla_task_dependency wait left join flotilla_task child on child.task_id = wait.dependency_id
+where wait.dependent_id = ?
+  and (child.task_id is null or child.parent_id = ?
+    and substr(child.unique_key, 1, ?) = ?)
+order by wait.place
+-- values: ["run-1","run-1",13,"run-1/charge/"]
+
+-- src/flows/sql.ts: retrySetAside
+update flotilla_task set parked = case when limited = 1 then 4 else 0 end, set_aside = null, set_aside_version = null
+where name = ? and status = 'pending' and parked = 6 and set_aside_version < ?
+-- values: ["order",2]
+
+-- src/flows/sql.ts: sendSignal
+select task_id from flotilla_task task where task_id = ?
+-- values: ["run-1"]
+
+  update flotilla_task
+  set wake = wake + 1,
+    last_update = case when status = 'pending' then now_ms() else last_update end,
+    run_at = case when status = 'pending' and parked in (1, 5) and awaits is not null then now_ms() else run_at end,
+    parked = case when status = 'pending' and parked in (1, 5) and awaits is not null then case when limited = 1 then 4 else 0 end else parked end
+  where task_id = ? and status in ('pending', 'claimed')
+and flow_version is not null and not exists (select 1 from flotilla_task_signal past
+where past.task_id = ? and past.signal_id = ?) and (select count(*) from flotilla_task_signal past
+where past.task_id = ? and past.taken = 0) < ?
+-- values: ["run-1","run-1","signal-1","run-1",1000]
+
+  insert into flotilla_task_signal (task_id, signal_id, seq, name, payload)
+  select task_id, ?, (select coalesce(max(seq), 0) + 1 from flotilla_task_signal past
+    where past.task_id = ?), ?, ?
+  from flotilla_task where task_id = ? and status in ('pending', 'claimed')
+and flow_version is not null and not exists (select 1 from flotilla_task_signal past
+where past.task_id = ? and past.signal_id = ?) and (select count(*) from flotilla_task_signal past
+where past.task_id = ? and past.taken = 0) < ?
+-- values: ["signal-1","run-1","paid","{}","run-1","run-1","signal-1","run-1",1000]
+
+select status, flow_version, case when exists (select 1 from flotilla_task_signal past
+    where past.task_id = ? and past.signal_id = ?) then 1 else 0 end as sent
+      from flotilla_task where task_id = ?
+-- values: ["run-1","signal-1","run-1"]
+
+-- src/flows/sql.ts: resumeSetAside
+  insert into flotilla_task_event (task_id, seq, type, detail)
+  select task.task_id, (select coalesce(max(seq), 0) + 1 from flotilla_task_event past where past.task_id = task.task_id), 'resume',
+    '{"version":' || cast(task.flow_version as text) || ',' || ? || cast(wake + 1 as text) || '}'
+  from flotilla_task task where task.task_id = ? and task.status = 'pending'
+and (task.parked = 6 or false) and not exists (
+select 1 from flotilla_task_event past
+where past.task_id = ?
+  and case when past.type in ('cancel_requested', 'given_up', 'resume')
+    then past.detail like ? and past.detail not like ? || cast(wake + 1 as text) || '}' else false end)
+-- values: ["\"request\":\"request-1\",\"wake\":","run-1","run-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
+
+  update flotilla_task
+  set parked = case when parked = 6 then case when limited = 1 then 4 else 0 end else parked end, set_aside = null,
+    set_aside_version = null, last_update = now_ms(), wake = wake + 1
+
+  where task_id in (select task.task_id from flotilla_task task where task.task_id = ? and task.status = 'pending'
+and (task.parked = 6 or false) and not exists (
+select 1 from flotilla_task_event past
+where past.task_id = ?
+  and case when past.type in ('cancel_requested', 'given_up', 'resume')
+    then past.detail like ? and past.detail not like ? || cast(wake + 1 as text) || '}' else false end))
+-- values: ["run-1","run-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
+
+select status, case when exists (
+    select 1 from flotilla_task_event past
+    where past.task_id = ?
+      and case when past.type in ('cancel_requested', 'given_up', 'resume')
+        then past.detail like ? and true else false end) then 1 else 0 end as resumed
+      from flotilla_task where task_id = ?
+-- values: ["run-1","%\"request\":\"request-1\",\"wake\":%","run-1"]
+
+  insert into flotilla_task_event (task_id, seq, type, detail)
+  select task.task_id, (select coalesce(max(seq), 0) + 1 from flotilla_task_event past where past.task_id = task.task_id), 'resume',
+    '{"version":' || cast(cast(? as integer) as text) || ',' || ? || cast(wake + 1 as text) || '}'
+  from flotilla_task task where task.task_id = ? and task.status = 'pending'
+and (task.parked = 6 or task.flow_version > ?) and not exists (
+select 1 from flotilla_task_event past
+where past.task_id = ?
+  and case when past.type in ('cancel_requested', 'given_up', 'resume')
+    then past.detail like ? and past.detail not like ? || cast(wake + 1 as text) || '}' else false end)
+-- values: [2,"\"request\":\"request-1\",\"wake\":","run-1",2,"run-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
+
+  update flotilla_task
+  set parked = case when parked = 6 then case when limited = 1 then 4 else 0 end else parked end, set_aside = null,
+    set_aside_version = null, last_update = now_ms(), wake = wake + 1
+    , flow_version = ?
+  where task_id in (select task.task_id from flotilla_task task where task.task_id = ? and task.status = 'pending'
+and (task.parked = 6 or task.flow_version > ?) and not exists (
+select 1 from flotilla_task_event past
+where past.task_id = ?
+  and case when past.type in ('cancel_requested', 'given_up', 'resume')
+    then past.detail like ? and past.detail not like ? || cast(wake + 1 as text) || '}' else false end))
+-- values: [2,"run-1",2,"run-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
+
+select status, case when exists (
+    select 1 from flotilla_task_event past
+    where past.task_id = ?
+      and case when past.type in ('cancel_requested', 'given_up', 'resume')
+        then past.detail like ? and true else false end) then 1 else 0 end as resumed
+      from flotilla_task where task_id = ?
+-- values: ["run-1","%\"request\":\"request-1\",\"wake\":%","run-1"]
+
+-- src/flows/sql.ts: listRuns
+  with listed as (
+    select task_id as place, 500 + coalesce(octet_length(payload), 0) + coalesce(octet_length(state), 0) + coalesce(octet_length(progress), 0)
++ coalesce(octet_length(result), 0) + coalesce(octet_length(error), 0) + coalesce(octet_length(waiting), 0)
++ coalesce(octet_length(intent), 0) + coalesce(octet_length(set_aside), 0)
++ case when depends = 0 then 0 else
+  (select count(*) from flotilla_task_dependency wait where wait.dependent_id = task_id) * ? end as bytes from flotilla_task where flow_version is not null
+    order by task_id desc limit cast(? as integer)),
+  measured as (
+    select place, row_number() over (order by place desc) as nth,
+      sum(bytes) over (order by place desc) as up_to
+    from listed)
+select *, (select count(*) from listed) as found from flotilla_task where task_id in (select place from measured
+  where nth = 1 or (nth <= ? and up_to <= ?)) order by task_id desc
+-- values: [40,11,10,1048576]
+
+  with listed as (
+    select task_id as place, 500 + coalesce(octet_length(payload), 0) + coalesce(octet_length(state), 0) + coalesce(octet_length(progress), 0)
++ coalesce(octet_length(result), 0) + coalesce(octet_length(error), 0) + coalesce(octet_length(waiting), 0)
++ coalesce(octet_length(intent), 0) + coalesce(octet_length(set_aside), 0)
++ case when depends = 0 then 0 else
+  (select count(*) from flotilla_task_dependency wait where wait.dependent_id = task_id) * ? end as bytes from flotilla_task where flow_version is not null and name = ? and status in ('pending', 'claimed') and status = 'pending' and parked = 6 and tenant = ? and cursor = ? and parent_id = ? and task_id in (select dependency_id from flotilla_task_dependency where dependent_id = ?) and task_id < ?
+    order by task_id desc limit cast(? as integer)),
+  measured as (
+    select place, row_number() over (order by place desc) as nth,
+      sum(bytes) over (order by place desc) as up_to
+    from listed)
+select *, (select count(*) from listed) as found from flotilla_task where task_id in (select place from measured
+  where nth = 1 or (nth <= ? and up_to <= ?)) order by task_id desc
+-- values: [40,"order","acme","charge","run-1","run-1","run-9",11,10,1048576]
+
+-- src/flows/sql.ts: getRun
+select * from flotilla_task where task_id = ? and flow_version is not null
+-- values: ["run-1"]
+
+-- src/flows/sql.ts: openSignals
+select seq, signal_id, name, at from flotilla_task_signal
+where task_id = ? and taken = 0 and seq > ?
+order by seq limit cast(? as integer)
+-- values: ["run-1",1,10]
+
+-- src/flows/sql.ts: countRuns
+select name, status, cursor, parked, case when retry_count > 0 then 1 else 0 end as retrying,
+  case when waiting is null then 0 else 1 end as waiting, flow_version, count(*) as runs
+from flotilla_task where flow_version is not null
+group by 1, 2, 3, 4, 5, 6, 7 order by 1, 2, 3
+
+-- src/flows/sql.ts: countStuck
+select name, cursor, flow_version,
+  case when parked = 6 then 'set_aside' when retry_count >= ? then 'retrying'
+    when (parked <> 1 or awaits is not null) and case when parked <> 1 and run_at > coalesce(advanced_at, created_at) then run_at else coalesce(advanced_at, created_at) end < now_ms() - ? then 'waiting' else '' end as why,
+  count(*) as runs, min(task_id) as oldest, min(case when parked <> 1 and run_at > coalesce(advanced_at, created_at) then run_at else coalesce(advanced_at, created_at) end) as since_at
+from flotilla_task where flow_version is not null
+  and (status = 'pending' or (status = 'claimed' and retry_count >= ?))
+group by 1, 2, 3, 4 order by name, flow_version, coalesce(cursor, ''), 4
+-- values: [5,60000,5]

@@ -1,0 +1,33 @@
+import * as flows from "../../src/flows/sql.ts";
+import { type RoomStatements, sqlFile } from "./examples.ts";
+
+export const flowStatements: RoomStatements = {
+  "src/flows/sql.ts": sqlFile(flows, {
+    firstSignal: () => flows.firstSignal("run-1", ["paid", "refused"]),
+    childrenOf: () => flows.childrenOf("run-1", "charge"),
+    retrySetAside: () => flows.retrySetAside("order", 2),
+    sendSignal: () =>
+      flows.sendSignal({ runId: "run-1", signalId: "signal-1", name: "paid", payload: "{}" }),
+    resumeSetAside: () => [
+      flows.resumeSetAside({ runId: "run-1", version: null, requestId: "request-1" }),
+      flows.resumeSetAside({ runId: "run-1", version: 2, requestId: "request-1" }),
+    ],
+    listRuns: () => [
+      flows.listRuns({ limit: 10 }),
+      flows.listRuns({
+        flow: "order",
+        status: "open",
+        tenant: "acme",
+        at: "charge",
+        parent: "run-1",
+        setAside: true,
+        before: "run-9",
+        limit: 10,
+      }),
+    ],
+    getRun: () => flows.getRun("run-1"),
+    openSignals: () => flows.openSignals("run-1", { after: 1, limit: 10 }),
+    countRuns: () => flows.countRuns(),
+    countStuck: () => flows.countStuck({ failures: 5, waitingMs: 60_000 }),
+  }),
+};

@@ -1,0 +1,63 @@
+-- src/pods/sql.ts: beat
+insert into flotilla.pod (pod_id, beat, claim_floor, metadata, pauses)
+values ($1, $2, $3, $4, now_ms())
+on conflict (pod_id) do update
+set beat = flotilla.pod.beat + 1, last_heartbeat = now_ms(), status = 'up'
+-- values: ["pod-1",2,7,"{}"]
+
+-- src/pods/sql.ts: readPods
+with recursive holder (pod_id) as (
+  select (select max(claimed_by) from flotilla.task where status = 'claimed')
+  union all
+  select (select max(task.claimed_by) from flotilla.task task
+    where task.status = 'claimed' and task.claimed_by < holder.pod_id)
+  from holder where holder.pod_id is not null)
+select pod_id, started_at, status, beat, passes,
+  exists (select 1 from flotilla.throttle_report) as throttled,
+  exists (select 1 from flotilla.session_log) as talked
+from flotilla.pod
+where status = 'up' or pod_id in (select pod_id from holder where pod_id is not null)
+union all
+select pod_id, 0, 'down', cast($1 as bigint), 0, false, false from holder
+where pod_id is not null and pod_id not in (select pod_id from flotilla.pod)
+-- values: [-1]
+
+-- src/pods/sql.ts: markDown
+update flotilla.pod set status = 'down'
+where pod_id in (
+  select pod_id from flotilla.pod pod
+  where status = 'up' and exists (
+    select 1 from (select pod_id collate "C" as pod_id, beat from unnest($1::text[], $2::bigint[]) as each_row (pod_id, beat)) silent where silent.pod_id = pod.pod_id and silent.beat = pod.beat)
+  for update skip locked)
+-- values: ["{\"pod-2\"}","{4}"]
+
+-- src/pods/sql.ts: updateIdle
+update flotilla.pod set waiting = $1 where pod_id = $2
+-- values: [1,"pod-1"]
+
+-- src/pods/sql.ts: updatePodState
+update flotilla.pod set state = $1 where pod_id = $2
+-- values: ["{}","pod-1"]
+
+-- src/pods/sql.ts: markLeft
+update flotilla.pod set status = 'down', last_heartbeat = now_ms() where pod_id = $1
+-- values: ["pod-1"]
+
+-- src/pods/sql.ts: finishPass
+update flotilla.pod set passes = passes + 1 where pod_id = $1
+-- values: ["pod-1"]
+
+-- src/pods/sql.ts: prunePods
+delete from flotilla.pod where pod_id in (
+  select pod_id from flotilla.pod
+  where status = 'down' and last_heartbeat < now_ms() - $1 for update skip locked)
+-- values: [60000]
+
+-- src/pods/sql.ts: knownPods
+select pod_id, metadata from flotilla.pod
+
+-- src/pods/sql.ts: livePods
+select pod_id, metadata from flotilla.pod where status = 'up'
+
+-- src/pods/sql.ts: listPods
+select * from flotilla.pod order by started_at, pod_id

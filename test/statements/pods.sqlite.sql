@@ -1,0 +1,63 @@
+-- src/pods/sql.ts: beat
+insert into flotilla_pod (pod_id, beat, claim_floor, metadata, pauses)
+values (?, ?, ?, ?, now_ms())
+on conflict (pod_id) do update
+set beat = flotilla_pod.beat + 1, last_heartbeat = now_ms(), status = 'up'
+-- values: ["pod-1",2,7,"{}"]
+
+-- src/pods/sql.ts: readPods
+with recursive holder (pod_id) as (
+  select (select max(claimed_by) from flotilla_task where status = 'claimed')
+  union all
+  select (select max(task.claimed_by) from flotilla_task task
+    where task.status = 'claimed' and task.claimed_by < holder.pod_id)
+  from holder where holder.pod_id is not null)
+select pod_id, started_at, status, beat, passes,
+  exists (select 1 from flotilla_throttle_report) as throttled,
+  exists (select 1 from flotilla_session_log) as talked
+from flotilla_pod
+where status = 'up' or pod_id in (select pod_id from holder where pod_id is not null)
+union all
+select pod_id, 0, 'down', cast(? as bigint), 0, false, false from holder
+where pod_id is not null and pod_id not in (select pod_id from flotilla_pod)
+-- values: [-1]
+
+-- src/pods/sql.ts: markDown
+update flotilla_pod set status = 'down'
+where pod_id in (
+  select pod_id from flotilla_pod pod
+  where status = 'up' and exists (
+    select 1 from (select value ->> 0 as pod_id, value ->> 1 as beat from jsonb_each(?)) silent where silent.pod_id = pod.pod_id and silent.beat = pod.beat)
+  )
+-- values: ["[[\"pod-2\",4]]"]
+
+-- src/pods/sql.ts: updateIdle
+update flotilla_pod set waiting = ? where pod_id = ?
+-- values: [1,"pod-1"]
+
+-- src/pods/sql.ts: updatePodState
+update flotilla_pod set state = ? where pod_id = ?
+-- values: ["{}","pod-1"]
+
+-- src/pods/sql.ts: markLeft
+update flotilla_pod set status = 'down', last_heartbeat = now_ms() where pod_id = ?
+-- values: ["pod-1"]
+
+-- src/pods/sql.ts: finishPass
+update flotilla_pod set passes = passes + 1 where pod_id = ?
+-- values: ["pod-1"]
+
+-- src/pods/sql.ts: prunePods
+delete from flotilla_pod where pod_id in (
+  select pod_id from flotilla_pod
+  where status = 'down' and last_heartbeat < now_ms() - ? )
+-- values: [60000]
+
+-- src/pods/sql.ts: knownPods
+select pod_id, metadata from flotilla_pod
+
+-- src/pods/sql.ts: livePods
+select pod_id, metadata from flotilla_pod where status = 'up'
+
+-- src/pods/sql.ts: listPods
+select * from flotilla_pod order by started_at, pod_id

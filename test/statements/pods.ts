@@ -1,0 +1,21 @@
+import * as pods from "../../src/pods/sql.ts";
+import { noStatement, type RoomStatements, sqlFile } from "./examples.ts";
+
+const silent = { podId: "pod-2", beat: 4, birthMs: 1, status: "up", passes: 0 } as const;
+
+export const podStatements: RoomStatements = {
+  "src/pods/sql.ts": sqlFile(pods, {
+    beat: () => pods.beat("pod-1", "{}", 7, 2),
+    readPods: () => pods.readPods(),
+    toPodSeen: noStatement,
+    markDown: () => pods.markDown([silent]),
+    updateIdle: () => pods.updateIdle("pod-1", true),
+    updatePodState: () => pods.updatePodState("pod-1", "{}"),
+    markLeft: () => pods.markLeft("pod-1"),
+    finishPass: () => pods.finishPass("pod-1"),
+    prunePods: () => pods.prunePods(60_000),
+    knownPods: () => pods.knownPods(),
+    livePods: () => pods.livePods(),
+    listPods: () => pods.listPods(),
+  }),
+};

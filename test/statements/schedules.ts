@@ -1,0 +1,42 @@
+import * as schedules from "../../src/schedules/sql.ts";
+import { type RoomStatements, sqlFile } from "./examples.ts";
+import { plainTask } from "./tasks.ts";
+
+const seen = { scheduleId: "nightly", createdAtMs: 1, updatedAtMs: 2 };
+const definition = {
+  scheduleId: "nightly",
+  name: "report",
+  pattern: "0 3 * * *",
+  zone: "UTC",
+  payload: "null",
+  options: "{}",
+  missed: "once",
+};
+const move = {
+  scheduleId: "nightly",
+  seen: { nextAtMs: 10, revision: 1 },
+  mark: "mark-1",
+  afterMs: 10,
+  nextAtMs: 20,
+  lastAtMs: 10,
+  error: null,
+  tasks: [{ ...plainTask, scheduledAtMs: 10 }],
+};
+
+export const scheduleStatements: RoomStatements = {
+  "src/schedules/sql.ts": sqlFile(schedules, {
+    readDue: () => schedules.readDue(1_000, 10),
+    moveSchedules: () => schedules.moveSchedules([move]),
+    insertFired: () => schedules.insertFired([move]),
+    putSchedule: () => [
+      schedules.putSchedule(definition, undefined),
+      schedules.putSchedule(definition, seen),
+    ],
+    getSchedules: () => schedules.getSchedules(["nightly"]),
+    listSchedules: () => schedules.listSchedules("", 10),
+    pauseSchedule: () => schedules.pauseSchedule(seen),
+    resumeSchedule: () => schedules.resumeSchedule(seen),
+    removeSchedule: () => schedules.removeSchedule(seen),
+    fireSchedule: () => schedules.fireSchedule(seen, plainTask),
+  }),
+};

@@ -1,0 +1,291 @@
+-- src/sessions/sql.ts: readSessions
+select session_id, header, metadata from flotilla.session session
+where session.session_id = any(array(select asked.session_id from (select session_id collate "C" as session_id from unnest($1::text[]) as each_row (session_id)) asked))
+  and tenant = $2 and status <> 'deleted'
+-- values: ["{\"session-1\"}","default"]
+
+select session_id, header, metadata from flotilla.session session
+where session.session_id = any(array(select asked.session_id from (select session_id collate "C" as session_id from unnest($1::text[]) as each_row (session_id)) asked))
+  and tenant = $2 and status <> 'deleted' and agent = $3 and status = $4 and state = $5 and exists (select 1 from flotilla.session_user member
+where member.session_id = session.session_id and member.user_id = $6)
+-- values: ["{\"session-1\"}","default","helper","active","idle","ada"]
+
+-- src/sessions/sql.ts: countSessions
+select (
+select count(*) from (select status from flotilla.session limit cast($1 as integer)) looked where status <> 'deleted') as total,
+  (
+select count(*) from (select status from flotilla.session where state <> 'idle' order by log_id limit cast($2 as integer)) looked where status <> 'deleted') as busy
+-- values: [10000,10000]
+
+-- src/sessions/sql.ts: sessionsBelow
+select session_id, active_at, case when status <> 'deleted' and agent = $1 and status = $2 and state = $3 then 200 + coalesce(octet_length(header), 0) + coalesce(octet_length(metadata), 0) end as bytes from flotilla.session
+where tenant = $4
+  and (active_at, session_id) < ($5, $6)
+order by active_at desc, session_id desc limit cast($7 as integer)
+-- values: ["helper","active","idle","default",9,"session-9",10]
+
+select session_id, active_at, case when status <> 'deleted' then 200 + coalesce(octet_length(header), 0) + coalesce(octet_length(metadata), 0) end as bytes from flotilla.session session
+where session.session_id = any(array(
+select member.session_id from flotilla.session_user member
+where member.tenant = $1 and member.user_id = $2))
+  and (active_at, session_id) < ($3, $4)
+order by active_at desc, session_id desc limit cast($5 as integer)
+-- values: ["default","ada",9,"session-9",10]
+
+select session_id, active_at, case when status <> 'deleted' then 200 + coalesce(octet_length(header), 0) + coalesce(octet_length(metadata), 0) end as bytes from flotilla.session session
+where session.session_id = any(array(select asked.session_id from (select session_id collate "C" as session_id from unnest($1::text[]) as each_row (session_id)) asked))
+  and tenant = $2
+  and (active_at, session_id) < ($3, $4)
+order by active_at desc, session_id desc limit cast($5 as integer)
+-- values: ["{\"session-1\"}","default",9,"session-9",10]
+
+-- src/sessions/sql.ts: busySessionsBelow
+select session_id, active_at, 200 + coalesce(octet_length(header), 0) + coalesce(octet_length(metadata), 0) as bytes from flotilla.session session
+where state <> 'idle' and log_id >= 0 and (tenant || '') = $1
+  and (active_at + 0, session_id || '') < ($2, $3)
+  and status <> 'deleted'
+  and exists (select 1 from flotilla.session_user member
+where member.session_id = session.session_id and member.user_id = $4)
+order by active_at + 0 desc, (session_id || '') desc limit cast($5 as integer)
+-- values: ["default",9,"session-9","ada",10]
+
+-- src/sessions/sql.ts: readInboxRows
+select shown.session_id, shown.header, (select read_seq from flotilla.session_user member
+where member.session_id = shown.session_id and member.user_id = $1) as read_seq,
+  (select count(*) from (
+    select kind, author, replaces from flotilla.message message
+    where message.session_id = shown.session_id and message.seq > (select read_seq from flotilla.session_user member
+where member.session_id = shown.session_id and member.user_id = $2)
+    order by message.seq desc limit cast($3 as integer)) recent
+  where kind = 'message' and replaces is null and author <> $4) as unread
+from (
+  select session_id, header, active_at from flotilla.session session
+  where session.session_id = any(array(
+    select member.session_id from flotilla.session_user member where member.tenant = $5 and member.user_id = $6
+    order by member.session_id desc limit cast($7 as integer)))
+    and tenant = $8 and status <> 'deleted'
+  order by active_at desc, session_id desc limit cast($9 as integer)) shown
+order by shown.active_at desc, shown.session_id desc
+-- values: ["ada","ada",50,"ada","default","ada",100,"default",10]
+
+select shown.session_id, shown.header, (select read_seq from flotilla.session_user member
+where member.session_id = shown.session_id and member.user_id = $1) as read_seq,
+  (select count(*) from (
+    select kind, author, replaces from flotilla.message message
+    where message.session_id = shown.session_id and message.seq > (select read_seq from flotilla.session_user member
+where member.session_id = shown.session_id and member.user_id = $2)
+    order by message.seq desc limit cast($3 as integer)) recent
+  where kind = 'message' and replaces is null and author <> $4) as unread
+from (
+  select session_id, header, active_at from flotilla.session session
+  where session.session_id = any(array(
+    select named.session_id from (select session_id collate "C" as session_id from unnest($5::text[]) as each_row (session_id)) named where exists (select 1 from flotilla.session_user member
+      where member.session_id = named.session_id and member.tenant = $6 and member.user_id = $7)))
+    and tenant = $8 and status <> 'deleted'
+  order by active_at desc, session_id desc limit cast($9 as integer)) shown
+order by shown.active_at desc, shown.session_id desc
+-- values: ["ada","ada",50,"ada","{\"session-1\"}","default","ada","default",10]
+
+-- src/sessions/log/sql.ts: storeRecord
+update flotilla.session_log set log_offset = $1, record_id = $2
+where log_id = $3 and incarnation = $4 and term = $5
+  and ((log_offset = $6 and record_id = $7)
+    or (log_offset = $8 and record_id = $9))
+returning log_id, incarnation, term, owner, host, log_offset, record_id, beat
+-- instead of returning:
+select log_id, incarnation, term, owner, host, log_offset, record_id, beat from flotilla.session_log
+where log_id = $1 and term = $2 and log_offset = $3
+  and record_id = $4
+-- values: [8,"record-8",1,"first",2,7,"record-7",8,"record-8"]
+
+insert into flotilla.message (session_id, seq, role, author, message_id, client_id, body, at) select session_id, seq, role, author, message_id, client_id, body, at from (select session_id collate "C" as session_id, seq, role collate "C" as role, author collate "C" as author, message_id collate "C" as message_id, client_id collate "C" as client_id, body collate "C" as body, at from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[]) as each_row (session_id, seq, role, author, message_id, client_id, body, at)) fresh where
+    exists (select 1 from flotilla.session_log where log_id = $9 and record_id = $10) and not exists (
+    select 1 from flotilla.session where session_id = $11 and last_offset >= $12)
+-- values: ["{\"session-1\"}","{2}","{\"user\"}","{\"ada\"}","{\"message-2\"}","{\"client-2\"}","{\"{\\\"tokens\\\":5,\\\"parts\\\":[]}\"}","{2}",1,"record-8","session-1",8]
+
+insert into flotilla.session (session_id, tenant, status, state, agent, last_seq, header, created_at, active_at, log_id, last_offset)
+select session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
+  cast($1 as integer), cast($2 as bigint)
+from (select session_id collate "C" as session_id, tenant collate "C" as tenant, status collate "C" as status, state collate "C" as state, agent collate "C" as agent, last_seq, header collate "C" as header, created_at, active_at from unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::text[], $10::bigint[], $11::bigint[]) as each_row (session_id, tenant, status, state, agent, last_seq, header, created_at, active_at)) fresh where
+exists (select 1 from flotilla.session_log where log_id = $12 and record_id = $13) and not exists (
+select 1 from flotilla.session where session_id = $14 and last_offset >= $15)
+on conflict (session_id) do update
+set status = excluded.status, state = excluded.state, agent = excluded.agent,
+  last_seq = excluded.last_seq, header = excluded.header, active_at = excluded.active_at,
+  last_offset = excluded.last_offset
+where flotilla.session.last_offset < excluded.last_offset
+-- values: [1,8,"{\"session-1\"}","{\"default\"}","{\"active\"}","{\"idle\"}","{\"helper\"}","{2}","{\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\"}","{1}","{2}",1,"record-8","session-1",8]
+
+update flotilla.session_log set log_offset = $1, record_id = $2
+where log_id = $3 and incarnation = $4 and term = $5
+  and ((log_offset = $6 and record_id = $7)
+    or (log_offset = $8 and record_id = $9))
+returning log_id, incarnation, term, owner, host, log_offset, record_id, beat
+-- instead of returning:
+select log_id, incarnation, term, owner, host, log_offset, record_id, beat from flotilla.session_log
+where log_id = $1 and term = $2 and log_offset = $3
+  and record_id = $4
+-- values: [8,"record-8",1,"first",2,7,"record-7",8,"record-8"]
+
+delete from flotilla.message where session_id = any(array(select session_id from (select session_id collate "C" as session_id from unnest($1::text[]) as each_row (session_id)) ids)) and
+exists (select 1 from flotilla.session_log where log_id = $2 and record_id = $3) and not exists (
+select 1 from flotilla.session where session_id = $4 and last_offset >= $5)
+-- values: ["{\"session-3\"}",1,"record-8","session-1",8]
+
+insert into flotilla.message (session_id, seq, role, author, message_id, client_id, body, at, kind, replaces) select session_id, seq, role, author, message_id, client_id, body, at, kind, replaces from (select session_id collate "C" as session_id, seq, role collate "C" as role, author collate "C" as author, message_id collate "C" as message_id, client_id collate "C" as client_id, body collate "C" as body, at, kind collate "C" as kind, replaces from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::text[], $10::bigint[]) as each_row (session_id, seq, role, author, message_id, client_id, body, at, kind, replaces)) fresh where
+    exists (select 1 from flotilla.session_log where log_id = $11 and record_id = $12) and not exists (
+    select 1 from flotilla.session where session_id = $13 and last_offset >= $14)
+-- values: ["{\"session-1\"}","{2}","{\"user\"}","{\"ada\"}","{\"message-2\"}","{\"client-2\"}","{\"{\\\"tokens\\\":5,\\\"parts\\\":[]}\"}","{2}","{\"summary\"}","{1}",1,"record-8","session-1",8]
+
+delete from flotilla.session_user
+where session_id = any(array(select session_id from (select session_id collate "C" as session_id from unnest($1::text[]) as each_row (session_id)) ids))
+  and
+exists (select 1 from flotilla.session_log where log_id = $2 and record_id = $3) and not exists (
+select 1 from flotilla.session where session_id = $4 and last_offset >= $5)
+  and not exists (select 1 from (select session_id collate "C" as session_id, user_id collate "C" as user_id, tenant collate "C" as tenant from unnest($6::text[], $7::text[], $8::text[]) as each_row (session_id, user_id, tenant)) member
+    where member.session_id = flotilla.session_user.session_id and member.user_id = flotilla.session_user.user_id)
+-- values: ["{\"session-1\"}",1,"record-8","session-1",8,"{\"session-1\"}","{\"ada\"}","{\"default\"}"]
+
+insert into flotilla.session_user (session_id, user_id, tenant)
+select session_id, user_id, tenant from (select session_id collate "C" as session_id, user_id collate "C" as user_id, tenant collate "C" as tenant from unnest($1::text[], $2::text[], $3::text[]) as each_row (session_id, user_id, tenant)) member where
+exists (select 1 from flotilla.session_log where log_id = $4 and record_id = $5) and not exists (
+select 1 from flotilla.session where session_id = $6 and last_offset >= $7)
+on conflict (session_id, user_id) do nothing
+-- values: ["{\"session-1\"}","{\"ada\"}","{\"default\"}",1,"record-8","session-1",8]
+
+update flotilla.session_user set read_seq = fresh.seq from (select session_id collate "C" as session_id, user_id collate "C" as user_id, seq from unnest($1::text[], $2::text[], $3::bigint[]) as each_row (session_id, user_id, seq)) fresh
+where flotilla.session_user.session_id = fresh.session_id and flotilla.session_user.user_id = fresh.user_id
+  and flotilla.session_user.read_seq < fresh.seq and
+exists (select 1 from flotilla.session_log where log_id = $4 and record_id = $5) and not exists (
+select 1 from flotilla.session where session_id = $6 and last_offset >= $7)
+-- values: ["{\"session-1\"}","{\"ada\"}","{2}",1,"record-8","session-1",8]
+
+delete from flotilla.turn_checkpoint
+where session_id = any(array(select session_id from (select session_id collate "C" as session_id from unnest($1::text[]) as each_row (session_id)) ids)) and
+exists (select 1 from flotilla.session_log where log_id = $2 and record_id = $3) and not exists (
+select 1 from flotilla.session where session_id = $4 and last_offset >= $5)
+  and epoch <= (select gone.epoch from (select session_id collate "C" as session_id, epoch from unnest($6::text[], $7::bigint[]) as each_row (session_id, epoch)) gone
+    where gone.session_id = flotilla.turn_checkpoint.session_id)
+-- values: ["{\"session-2\",\"session-3\"}",1,"record-8","session-1",8,"{\"session-2\",\"session-3\"}","{1,9007199254740991}"]
+
+insert into flotilla.turn_checkpoint (session_id, epoch, attempt, body)
+select session_id, epoch, attempt, body from (select session_id collate "C" as session_id, epoch, attempt, body collate "C" as body from unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[]) as each_row (session_id, epoch, attempt, body)) fresh where
+exists (select 1 from flotilla.session_log where log_id = $5 and record_id = $6) and not exists (
+select 1 from flotilla.session where session_id = $7 and last_offset >= $8)
+on conflict (session_id) do update
+set epoch = excluded.epoch, attempt = excluded.attempt, body = excluded.body
+where flotilla.turn_checkpoint.epoch < excluded.epoch
+  or (flotilla.turn_checkpoint.epoch = excluded.epoch and flotilla.turn_checkpoint.attempt <= excluded.attempt)
+-- values: ["{\"session-1\"}","{1}","{1}","{\"{}\"}",1,"record-8","session-1",8]
+
+insert into flotilla.session (session_id, tenant, status, state, agent, last_seq, header, created_at, active_at, metadata, log_id, last_offset)
+select session_id, tenant, status, state, agent, last_seq, header, created_at, active_at, metadata,
+  cast($1 as integer), cast($2 as bigint)
+from (select session_id collate "C" as session_id, tenant collate "C" as tenant, status collate "C" as status, state collate "C" as state, agent collate "C" as agent, last_seq, header collate "C" as header, created_at, active_at, metadata collate "C" as metadata from unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::text[], $10::bigint[], $11::bigint[], $12::text[]) as each_row (session_id, tenant, status, state, agent, last_seq, header, created_at, active_at, metadata)) fresh where
+exists (select 1 from flotilla.session_log where log_id = $13 and record_id = $14) and not exists (
+select 1 from flotilla.session where session_id = $15 and last_offset >= $16)
+on conflict (session_id) do update
+set status = excluded.status, state = excluded.state, agent = excluded.agent,
+  last_seq = excluded.last_seq, header = excluded.header, active_at = excluded.active_at,
+  last_offset = excluded.last_offset , metadata = case when excluded.status = 'deleted' then null
+else coalesce(excluded.metadata, flotilla.session.metadata) end
+where flotilla.session.last_offset < excluded.last_offset
+-- values: [1,8,"{\"session-1\"}","{\"default\"}","{\"active\"}","{\"idle\"}","{\"helper\"}","{2}","{\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\"}","{1}","{2}","{\"{}\"}",1,"record-8","session-1",8]
+
+-- src/sessions/log/sql.ts: readHeads
+select log_id, incarnation, term, owner, host, log_offset, record_id, beat from flotilla.session_log order by log_id
+
+-- src/sessions/log/sql.ts: insertHeads
+select pg_advisory_xact_lock(hashtext('flotilla migrations'))
+
+insert into flotilla.session_log (log_id, incarnation, record_id, log_offset)
+select log_id, incarnation, '',
+  (select coalesce(max(last_offset), 0) from flotilla.session)
+from (select log_id, incarnation collate "C" as incarnation from unnest($1::bigint[], $2::text[]) as each_row (log_id, incarnation)) fresh
+where not exists (select 1 from flotilla.session_log)
+-- values: ["{0}","{\"first\"}"]
+
+-- src/sessions/log/sql.ts: moveHead
+update flotilla.session_log set log_offset = $1, record_id = $2
+where log_id = $3 and incarnation = $4 and term = $5
+  and ((log_offset = $6 and record_id = $7)
+    or (log_offset = $8 and record_id = $9))
+returning log_id, incarnation, term, owner, host, log_offset, record_id, beat
+-- instead of returning:
+select log_id, incarnation, term, owner, host, log_offset, record_id, beat from flotilla.session_log
+where log_id = $1 and term = $2 and log_offset = $3
+  and record_id = $4
+-- values: [8,"record-8",1,"first",2,7,"record-7",8,"record-8"]
+
+-- src/sessions/log/sql.ts: takeHead
+update flotilla.session_log
+set term = $1, owner = $2, host = $3, beat = beat + 1,
+  log_offset = $4, record_id = $5
+where log_id = $6 and incarnation = $7
+  and ((term = $8 and log_offset = $9 and record_id = $10)
+    or (term = $11 and log_offset = $12 and record_id = $13
+      and owner = $14))
+returning log_id, incarnation, term, owner, host, log_offset, record_id, beat
+-- instead of returning:
+select log_id, incarnation, term, owner, host, log_offset, record_id, beat from flotilla.session_log
+where log_id = $1 and term = $2 and log_offset = $3
+  and record_id = $4 and owner = $5
+-- values: [3,"pod-2",null,8,"record-8",1,"first",2,7,"record-7",3,8,"record-8","pod-2"]
+
+-- src/sessions/log/sql.ts: beatHeads
+update flotilla.session_log set beat = beat + 1 from (select log_id, term from unnest($1::bigint[], $2::bigint[]) as each_row (log_id, term)) own
+where flotilla.session_log.log_id = own.log_id and flotilla.session_log.term = own.term and owner = $3
+returning flotilla.session_log.log_id
+-- instead of returning:
+select head.log_id from flotilla.session_log head
+join (select log_id, term from unnest($1::bigint[], $2::bigint[]) as each_row (log_id, term)) own on own.log_id = head.log_id and own.term = head.term
+where head.owner = $3
+-- values: ["{1}","{2}","pod-1"]
+
+-- src/sessions/log/sql.ts: releaseHeads
+update flotilla.session_log set owner = null, host = null from (select log_id, term from unnest($1::bigint[], $2::bigint[]) as each_row (log_id, term)) own
+where flotilla.session_log.log_id = own.log_id and flotilla.session_log.term = own.term and owner = $3
+-- values: ["{1}","{2}","pod-1"]
+
+-- src/sessions/agents/sql.ts: readAgents
+select tenant, name, settings, secrets, revision, created_at, last_update from flotilla.agent agent
+where tenant = $1
+  and agent.name = any(array(select asked.name from (select name collate "C" as name from unnest($2::text[]) as each_row (name)) asked))
+-- values: ["default","{\"helper\"}"]
+
+-- src/sessions/agents/sql.ts: storedByNames
+select tenant, name from flotilla.agent agent
+where agent.name = any(array(select asked.name from (select name collate "C" as name from unnest($1::text[]) as each_row (name)) asked))
+order by tenant, name limit cast($2 as integer)
+-- values: ["{\"helper\"}",10]
+
+-- src/sessions/agents/sql.ts: listAgents
+  with listed as (
+    select name as place, 500 + coalesce(octet_length(settings), 0) + coalesce(octet_length(secrets), 0) as bytes from flotilla.agent where tenant = $1 and name > $2
+    order by name asc limit cast($3 as integer)),
+  measured as (
+    select place, row_number() over (order by place asc) as nth,
+      sum(bytes) over (order by place asc) as up_to
+    from listed)
+select tenant, name, settings, secrets, revision, created_at, last_update, (select count(*) from listed) as found from flotilla.agent
+where tenant = $4 and name = any(array(select place from measured
+  where nth = 1 or (nth <= $5 and up_to <= $6))) order by name
+-- values: ["default","",11,"default",10,1048576]
+
+-- src/sessions/agents/sql.ts: createAgent
+insert into flotilla.agent (tenant, name, settings, secrets)
+select $1, $2, $3, $4
+where (select count(*) from (
+  select 1 from flotilla.agent where tenant = $5 limit cast($6 as integer)) counted) < $7
+on conflict (tenant, name) do nothing
+-- values: ["default","helper","{}","{}","default",100,100]
+
+-- src/sessions/agents/sql.ts: replaceAgent
+update flotilla.agent
+set settings = $1, secrets = $2, revision = revision + 1, last_update = now_ms()
+where tenant = $3 and name = $4 and revision = $5
+-- values: ["{}","{}","default","helper",1]
+
+-- src/sessions/agents/sql.ts: removeAgent
+delete from flotilla.agent where tenant = $1 and name = $2
+-- values: ["default","helper"]

@@ -1,0 +1,291 @@
+-- src/sessions/sql.ts: readSessions
+select session_id, header, metadata from flotilla_session session
+where session.session_id in (select asked.session_id from (select value ->> 0 as session_id from jsonb_each(?)) asked)
+  and tenant = ? and status <> 'deleted'
+-- values: ["[[\"session-1\"]]","default"]
+
+select session_id, header, metadata from flotilla_session session
+where session.session_id in (select asked.session_id from (select value ->> 0 as session_id from jsonb_each(?)) asked)
+  and tenant = ? and status <> 'deleted' and agent = ? and status = ? and state = ? and exists (select 1 from flotilla_session_user member
+where member.session_id = session.session_id and member.user_id = ?)
+-- values: ["[[\"session-1\"]]","default","helper","active","idle","ada"]
+
+-- src/sessions/sql.ts: countSessions
+select (
+select count(*) from (select status from flotilla_session limit cast(? as integer)) looked where status <> 'deleted') as total,
+  (
+select count(*) from (select status from flotilla_session where state <> 'idle' order by log_id limit cast(? as integer)) looked where status <> 'deleted') as busy
+-- values: [10000,10000]
+
+-- src/sessions/sql.ts: sessionsBelow
+select session_id, active_at, case when status <> 'deleted' and agent = ? and status = ? and state = ? then 200 + coalesce(octet_length(header), 0) + coalesce(octet_length(metadata), 0) end as bytes from flotilla_session
+where tenant = ?
+  and (active_at, session_id) < (?, ?)
+order by active_at desc, session_id desc limit cast(? as integer)
+-- values: ["helper","active","idle","default",9,"session-9",10]
+
+select session_id, active_at, case when status <> 'deleted' then 200 + coalesce(octet_length(header), 0) + coalesce(octet_length(metadata), 0) end as bytes from flotilla_session session
+where session.session_id in (
+select member.session_id from flotilla_session_user member
+where member.tenant = ? and member.user_id = ?)
+  and (active_at, session_id) < (?, ?)
+order by active_at desc, session_id desc limit cast(? as integer)
+-- values: ["default","ada",9,"session-9",10]
+
+select session_id, active_at, case when status <> 'deleted' then 200 + coalesce(octet_length(header), 0) + coalesce(octet_length(metadata), 0) end as bytes from flotilla_session session
+where session.session_id in (select asked.session_id from (select value ->> 0 as session_id from jsonb_each(?)) asked)
+  and tenant = ?
+  and (active_at, session_id) < (?, ?)
+order by active_at desc, session_id desc limit cast(? as integer)
+-- values: ["[[\"session-1\"]]","default",9,"session-9",10]
+
+-- src/sessions/sql.ts: busySessionsBelow
+select session_id, active_at, 200 + coalesce(octet_length(header), 0) + coalesce(octet_length(metadata), 0) as bytes from flotilla_session session
+where state <> 'idle' and log_id >= 0 and (tenant || '') = ?
+  and (active_at + 0, session_id || '') < (?, ?)
+  and status <> 'deleted'
+  and exists (select 1 from flotilla_session_user member
+where member.session_id = session.session_id and member.user_id = ?)
+order by active_at + 0 desc, (session_id || '') desc limit cast(? as integer)
+-- values: ["default",9,"session-9","ada",10]
+
+-- src/sessions/sql.ts: readInboxRows
+select shown.session_id, shown.header, (select read_seq from flotilla_session_user member
+where member.session_id = shown.session_id and member.user_id = ?) as read_seq,
+  (select count(*) from (
+    select kind, author, replaces from flotilla_message message
+    where message.session_id = shown.session_id and message.seq > (select read_seq from flotilla_session_user member
+where member.session_id = shown.session_id and member.user_id = ?)
+    order by message.seq desc limit cast(? as integer)) recent
+  where kind = 'message' and replaces is null and author <> ?) as unread
+from (
+  select session_id, header, active_at from flotilla_session session
+  where session.session_id in (
+    select member.session_id from flotilla_session_user member where member.tenant = ? and member.user_id = ?
+    order by member.session_id desc limit cast(? as integer))
+    and tenant = ? and status <> 'deleted'
+  order by active_at desc, session_id desc limit cast(? as integer)) shown
+order by shown.active_at desc, shown.session_id desc
+-- values: ["ada","ada",50,"ada","default","ada",100,"default",10]
+
+select shown.session_id, shown.header, (select read_seq from flotilla_session_user member
+where member.session_id = shown.session_id and member.user_id = ?) as read_seq,
+  (select count(*) from (
+    select kind, author, replaces from flotilla_message message
+    where message.session_id = shown.session_id and message.seq > (select read_seq from flotilla_session_user member
+where member.session_id = shown.session_id and member.user_id = ?)
+    order by message.seq desc limit cast(? as integer)) recent
+  where kind = 'message' and replaces is null and author <> ?) as unread
+from (
+  select session_id, header, active_at from flotilla_session session
+  where session.session_id in (
+    select named.session_id from (select value ->> 0 as session_id from jsonb_each(?)) named where exists (select 1 from flotilla_session_user member
+      where member.session_id = named.session_id and member.tenant = ? and member.user_id = ?))
+    and tenant = ? and status <> 'deleted'
+  order by active_at desc, session_id desc limit cast(? as integer)) shown
+order by shown.active_at desc, shown.session_id desc
+-- values: ["ada","ada",50,"ada","[[\"session-1\"]]","default","ada","default",10]
+
+-- src/sessions/log/sql.ts: storeRecord
+update flotilla_session_log set log_offset = ?, record_id = ?
+where log_id = ? and incarnation = ? and term = ?
+  and ((log_offset = ? and record_id = ?)
+    or (log_offset = ? and record_id = ?))
+returning log_id, incarnation, term, owner, host, log_offset, record_id, beat
+-- instead of returning:
+select log_id, incarnation, term, owner, host, log_offset, record_id, beat from flotilla_session_log
+where log_id = ? and term = ? and log_offset = ?
+  and record_id = ?
+-- values: [8,"record-8",1,"first",2,7,"record-7",8,"record-8"]
+
+insert into flotilla_message (session_id, seq, role, author, message_id, client_id, body, at) select session_id, seq, role, author, message_id, client_id, body, at from (select value ->> 0 as session_id, value ->> 1 as seq, value ->> 2 as role, value ->> 3 as author, value ->> 4 as message_id, value ->> 5 as client_id, value ->> 6 as body, value ->> 7 as at from jsonb_each(?)) fresh where
+    exists (select 1 from flotilla_session_log where log_id = ? and record_id = ?) and not exists (
+    select 1 from flotilla_session where session_id = ? and last_offset >= ?)
+-- values: ["[[\"session-1\",2,\"user\",\"ada\",\"message-2\",\"client-2\",\"{\\\"tokens\\\":5,\\\"parts\\\":[]}\",2]]",1,"record-8","session-1",8]
+
+insert into flotilla_session (session_id, tenant, status, state, agent, last_seq, header, created_at, active_at, log_id, last_offset)
+select session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
+  cast(? as integer), cast(? as bigint)
+from (select value ->> 0 as session_id, value ->> 1 as tenant, value ->> 2 as status, value ->> 3 as state, value ->> 4 as agent, value ->> 5 as last_seq, value ->> 6 as header, value ->> 7 as created_at, value ->> 8 as active_at from jsonb_each(?)) fresh where
+exists (select 1 from flotilla_session_log where log_id = ? and record_id = ?) and not exists (
+select 1 from flotilla_session where session_id = ? and last_offset >= ?)
+on conflict (session_id) do update
+set status = excluded.status, state = excluded.state, agent = excluded.agent,
+  last_seq = excluded.last_seq, header = excluded.header, active_at = excluded.active_at,
+  last_offset = excluded.last_offset
+where flotilla_session.last_offset < excluded.last_offset
+-- values: [1,8,"[[\"session-1\",\"default\",\"active\",\"idle\",\"helper\",2,\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\",1,2]]",1,"record-8","session-1",8]
+
+update flotilla_session_log set log_offset = ?, record_id = ?
+where log_id = ? and incarnation = ? and term = ?
+  and ((log_offset = ? and record_id = ?)
+    or (log_offset = ? and record_id = ?))
+returning log_id, incarnation, term, owner, host, log_offset, record_id, beat
+-- instead of returning:
+select log_id, incarnation, term, owner, host, log_offset, record_id, beat from flotilla_session_log
+where log_id = ? and term = ? and log_offset = ?
+  and record_id = ?
+-- values: [8,"record-8",1,"first",2,7,"record-7",8,"record-8"]
+
+delete from flotilla_message where session_id in (select session_id from (select value ->> 0 as session_id from jsonb_each(?)) ids) and
+exists (select 1 from flotilla_session_log where log_id = ? and record_id = ?) and not exists (
+select 1 from flotilla_session where session_id = ? and last_offset >= ?)
+-- values: ["[[\"session-3\"]]",1,"record-8","session-1",8]
+
+insert into flotilla_message (session_id, seq, role, author, message_id, client_id, body, at, kind, replaces) select session_id, seq, role, author, message_id, client_id, body, at, kind, replaces from (select value ->> 0 as session_id, value ->> 1 as seq, value ->> 2 as role, value ->> 3 as author, value ->> 4 as message_id, value ->> 5 as client_id, value ->> 6 as body, value ->> 7 as at, value ->> 8 as kind, value ->> 9 as replaces from jsonb_each(?)) fresh where
+    exists (select 1 from flotilla_session_log where log_id = ? and record_id = ?) and not exists (
+    select 1 from flotilla_session where session_id = ? and last_offset >= ?)
+-- values: ["[[\"session-1\",2,\"user\",\"ada\",\"message-2\",\"client-2\",\"{\\\"tokens\\\":5,\\\"parts\\\":[]}\",2,\"summary\",1]]",1,"record-8","session-1",8]
+
+delete from flotilla_session_user
+where session_id in (select session_id from (select value ->> 0 as session_id from jsonb_each(?)) ids)
+  and
+exists (select 1 from flotilla_session_log where log_id = ? and record_id = ?) and not exists (
+select 1 from flotilla_session where session_id = ? and last_offset >= ?)
+  and not exists (select 1 from (select value ->> 0 as session_id, value ->> 1 as user_id, value ->> 2 as tenant from jsonb_each(?)) member
+    where member.session_id = flotilla_session_user.session_id and member.user_id = flotilla_session_user.user_id)
+-- values: ["[[\"session-1\"]]",1,"record-8","session-1",8,"[[\"session-1\",\"ada\",\"default\"]]"]
+
+insert into flotilla_session_user (session_id, user_id, tenant)
+select session_id, user_id, tenant from (select value ->> 0 as session_id, value ->> 1 as user_id, value ->> 2 as tenant from jsonb_each(?)) member where
+exists (select 1 from flotilla_session_log where log_id = ? and record_id = ?) and not exists (
+select 1 from flotilla_session where session_id = ? and last_offset >= ?)
+on conflict (session_id, user_id) do nothing
+-- values: ["[[\"session-1\",\"ada\",\"default\"]]",1,"record-8","session-1",8]
+
+update flotilla_session_user set read_seq = fresh.seq from (select value ->> 0 as session_id, value ->> 1 as user_id, value ->> 2 as seq from jsonb_each(?)) fresh
+where flotilla_session_user.session_id = fresh.session_id and flotilla_session_user.user_id = fresh.user_id
+  and flotilla_session_user.read_seq < fresh.seq and
+exists (select 1 from flotilla_session_log where log_id = ? and record_id = ?) and not exists (
+select 1 from flotilla_session where session_id = ? and last_offset >= ?)
+-- values: ["[[\"session-1\",\"ada\",2]]",1,"record-8","session-1",8]
+
+delete from flotilla_turn_checkpoint
+where session_id in (select session_id from (select value ->> 0 as session_id from jsonb_each(?)) ids) and
+exists (select 1 from flotilla_session_log where log_id = ? and record_id = ?) and not exists (
+select 1 from flotilla_session where session_id = ? and last_offset >= ?)
+  and epoch <= (select gone.epoch from (select value ->> 0 as session_id, value ->> 1 as epoch from jsonb_each(?)) gone
+    where gone.session_id = flotilla_turn_checkpoint.session_id)
+-- values: ["[[\"session-2\"],[\"session-3\"]]",1,"record-8","session-1",8,"[[\"session-2\",1],[\"session-3\",9007199254740991]]"]
+
+insert into flotilla_turn_checkpoint (session_id, epoch, attempt, body)
+select session_id, epoch, attempt, body from (select value ->> 0 as session_id, value ->> 1 as epoch, value ->> 2 as attempt, value ->> 3 as body from jsonb_each(?)) fresh where
+exists (select 1 from flotilla_session_log where log_id = ? and record_id = ?) and not exists (
+select 1 from flotilla_session where session_id = ? and last_offset >= ?)
+on conflict (session_id) do update
+set epoch = excluded.epoch, attempt = excluded.attempt, body = excluded.body
+where flotilla_turn_checkpoint.epoch < excluded.epoch
+  or (flotilla_turn_checkpoint.epoch = excluded.epoch and flotilla_turn_checkpoint.attempt <= excluded.attempt)
+-- values: ["[[\"session-1\",1,1,\"{}\"]]",1,"record-8","session-1",8]
+
+insert into flotilla_session (session_id, tenant, status, state, agent, last_seq, header, created_at, active_at, metadata, log_id, last_offset)
+select session_id, tenant, status, state, agent, last_seq, header, created_at, active_at, metadata,
+  cast(? as integer), cast(? as bigint)
+from (select value ->> 0 as session_id, value ->> 1 as tenant, value ->> 2 as status, value ->> 3 as state, value ->> 4 as agent, value ->> 5 as last_seq, value ->> 6 as header, value ->> 7 as created_at, value ->> 8 as active_at, value ->> 9 as metadata from jsonb_each(?)) fresh where
+exists (select 1 from flotilla_session_log where log_id = ? and record_id = ?) and not exists (
+select 1 from flotilla_session where session_id = ? and last_offset >= ?)
+on conflict (session_id) do update
+set status = excluded.status, state = excluded.state, agent = excluded.agent,
+  last_seq = excluded.last_seq, header = excluded.header, active_at = excluded.active_at,
+  last_offset = excluded.last_offset , metadata = case when excluded.status = 'deleted' then null
+else coalesce(excluded.metadata, flotilla_session.metadata) end
+where flotilla_session.last_offset < excluded.last_offset
+-- values: [1,8,"[[\"session-1\",\"default\",\"active\",\"idle\",\"helper\",2,\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\",1,2,\"{}\"]]",1,"record-8","session-1",8]
+
+-- src/sessions/log/sql.ts: readHeads
+select log_id, incarnation, term, owner, host, log_offset, record_id, beat from flotilla_session_log order by log_id
+
+-- src/sessions/log/sql.ts: insertHeads
+select 1
+
+insert into flotilla_session_log (log_id, incarnation, record_id, log_offset)
+select log_id, incarnation, '',
+  (select coalesce(max(last_offset), 0) from flotilla_session)
+from (select value ->> 0 as log_id, value ->> 1 as incarnation from jsonb_each(?)) fresh
+where not exists (select 1 from flotilla_session_log)
+-- values: ["[[0,\"first\"]]"]
+
+-- src/sessions/log/sql.ts: moveHead
+update flotilla_session_log set log_offset = ?, record_id = ?
+where log_id = ? and incarnation = ? and term = ?
+  and ((log_offset = ? and record_id = ?)
+    or (log_offset = ? and record_id = ?))
+returning log_id, incarnation, term, owner, host, log_offset, record_id, beat
+-- instead of returning:
+select log_id, incarnation, term, owner, host, log_offset, record_id, beat from flotilla_session_log
+where log_id = ? and term = ? and log_offset = ?
+  and record_id = ?
+-- values: [8,"record-8",1,"first",2,7,"record-7",8,"record-8"]
+
+-- src/sessions/log/sql.ts: takeHead
+update flotilla_session_log
+set term = ?, owner = ?, host = ?, beat = beat + 1,
+  log_offset = ?, record_id = ?
+where log_id = ? and incarnation = ?
+  and ((term = ? and log_offset = ? and record_id = ?)
+    or (term = ? and log_offset = ? and record_id = ?
+      and owner = ?))
+returning log_id, incarnation, term, owner, host, log_offset, record_id, beat
+-- instead of returning:
+select log_id, incarnation, term, owner, host, log_offset, record_id, beat from flotilla_session_log
+where log_id = ? and term = ? and log_offset = ?
+  and record_id = ? and owner = ?
+-- values: [3,"pod-2",null,8,"record-8",1,"first",2,7,"record-7",3,8,"record-8","pod-2"]
+
+-- src/sessions/log/sql.ts: beatHeads
+update flotilla_session_log set beat = beat + 1 from (select value ->> 0 as log_id, value ->> 1 as term from jsonb_each(?)) own
+where flotilla_session_log.log_id = own.log_id and flotilla_session_log.term = own.term and owner = ?
+returning flotilla_session_log.log_id
+-- instead of returning:
+select head.log_id from flotilla_session_log head
+join (select value ->> 0 as log_id, value ->> 1 as term from jsonb_each(?)) own on own.log_id = head.log_id and own.term = head.term
+where head.owner = ?
+-- values: ["[[1,2]]","pod-1"]
+
+-- src/sessions/log/sql.ts: releaseHeads
+update flotilla_session_log set owner = null, host = null from (select value ->> 0 as log_id, value ->> 1 as term from jsonb_each(?)) own
+where flotilla_session_log.log_id = own.log_id and flotilla_session_log.term = own.term and owner = ?
+-- values: ["[[1,2]]","pod-1"]
+
+-- src/sessions/agents/sql.ts: readAgents
+select tenant, name, settings, secrets, revision, created_at, last_update from flotilla_agent agent
+where tenant = ?
+  and agent.name in (select asked.name from (select value ->> 0 as name from jsonb_each(?)) asked)
+-- values: ["default","[[\"helper\"]]"]
+
+-- src/sessions/agents/sql.ts: storedByNames
+select tenant, name from flotilla_agent agent
+where agent.name in (select asked.name from (select value ->> 0 as name from jsonb_each(?)) asked)
+order by tenant, name limit cast(? as integer)
+-- values: ["[[\"helper\"]]",10]
+
+-- src/sessions/agents/sql.ts: listAgents
+  with listed as (
+    select name as place, 500 + coalesce(octet_length(settings), 0) + coalesce(octet_length(secrets), 0) as bytes from flotilla_agent where tenant = ? and name > ?
+    order by name asc limit cast(? as integer)),
+  measured as (
+    select place, row_number() over (order by place asc) as nth,
+      sum(bytes) over (order by place asc) as up_to
+    from listed)
+select tenant, name, settings, secrets, revision, created_at, last_update, (select count(*) from listed) as found from flotilla_agent
+where tenant = ? and name in (select place from measured
+  where nth = 1 or (nth <= ? and up_to <= ?)) order by name
+-- values: ["default","",11,"default",10,1048576]
+
+-- src/sessions/agents/sql.ts: createAgent
+insert into flotilla_agent (tenant, name, settings, secrets)
+select ?, ?, ?, ?
+where (select count(*) from (
+  select 1 from flotilla_agent where tenant = ? limit cast(? as integer)) counted) < ?
+on conflict (tenant, name) do nothing
+-- values: ["default","helper","{}","{}","default",100,100]
+
+-- src/sessions/agents/sql.ts: replaceAgent
+update flotilla_agent
+set settings = ?, secrets = ?, revision = revision + 1, last_update = now_ms()
+where tenant = ? and name = ? and revision = ?
+-- values: ["{}","{}","default","helper",1]
+
+-- src/sessions/agents/sql.ts: removeAgent
+delete from flotilla_agent where tenant = ? and name = ?
+-- values: ["default","helper"]

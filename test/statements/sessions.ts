@@ -1,0 +1,119 @@
+import * as agents from "../../src/sessions/agents/sql.ts";
+import type { Header } from "../../src/sessions/conversation/header.ts";
+import * as log from "../../src/sessions/log/sql.ts";
+import * as sessions from "../../src/sessions/sql.ts";
+import { noStatement, type RoomStatements, sqlFile } from "./examples.ts";
+
+const agent = { tenant: "default", name: "helper", settings: "{}", secrets: "{}" };
+const head = {
+  logId: 1,
+  incarnation: "first",
+  term: 2,
+  owner: "pod-1",
+  host: null,
+  offset: 7,
+  recordId: "record-7",
+  beat: 3,
+};
+const header: Header = {
+  sessionId: "session-1",
+  tenant: "default",
+  agents: ["helper"],
+  users: ["ada"],
+  status: "active",
+  lastSeq: 2,
+  epoch: 1,
+  work: null,
+  pending: [],
+  summarySeq: 0,
+  compactedSeq: 0,
+  tokens: 5,
+  compactionFailures: 0,
+  failedAtTokens: 0,
+  needsCompaction: false,
+  metadataVersion: 0,
+  preview: "hello",
+  previewAuthor: "ada",
+  createdAtMs: 1,
+  activeAtMs: 2,
+};
+const entry = {
+  sessionId: "session-1",
+  seq: 2,
+  kind: "message",
+  role: "user",
+  author: "ada",
+  messageId: "message-2",
+  clientId: "client-2",
+  tokens: 5,
+  parts: [],
+  atMs: 2,
+} as const;
+const plain: log.Changes = {
+  entries: [entry],
+  headers: [header],
+  members: [],
+  metadata: new Map(),
+  reads: [],
+  checkpoints: [],
+  ended: [],
+  deleted: [],
+};
+const full: log.Changes = {
+  entries: [{ ...entry, kind: "summary", replaces: 1 }],
+  headers: [header],
+  members: [header],
+  metadata: new Map([["session-1", "{}"]]),
+  reads: [{ sessionId: "session-1", user: "ada", seq: 2 }],
+  checkpoints: [{ sessionId: "session-1", epoch: 1, attempt: 1, body: "{}" }],
+  ended: [{ sessionId: "session-2", epoch: 1 }],
+  deleted: ["session-3"],
+};
+const before = { activeAtMs: 9, sessionId: "session-9" };
+const filter = { agent: "helper", status: "active", state: "idle" } as const;
+const inbox = { tenant: "default", user: "ada", limit: 10, consideredMost: 100, countedMost: 50 };
+
+export const sessionStatements: RoomStatements = {
+  "src/sessions/sql.ts": sqlFile(sessions, {
+    readSessions: () => [
+      sessions.readSessions("default", ["session-1"]),
+      sessions.readSessions("default", ["session-1"], { ...filter, user: "ada" }),
+    ],
+    countSessions: () => sessions.countSessions(),
+    sessionsBelow: () => [
+      sessions.sessionsBelow("default", filter, { before, count: 10 }),
+      sessions.sessionsBelow("default", { user: "ada" }, { before, count: 10 }),
+      sessions.sessionsBelow("default", { only: ["session-1"] }, { before, count: 10 }),
+    ],
+    busySessionsBelow: () =>
+      sessions.busySessionsBelow("default", { user: "ada" }, { before, count: 10 }),
+    readInboxRows: () => [
+      sessions.readInboxRows(inbox),
+      sessions.readInboxRows({ ...inbox, only: ["session-1"] }),
+    ],
+  }),
+  "src/sessions/log/sql.ts": sqlFile(log, {
+    changesOf: noStatement,
+    storeRecord: () => [
+      log.storeRecord(head, "record-8", plain),
+      log.storeRecord(head, "record-8", full),
+    ],
+    readHeads: () => log.readHeads(),
+    insertHeads: () => log.insertHeads(["first"]),
+    moveHead: () => log.moveHead(head, "record-8"),
+    takeHead: () => log.takeHead(head, { podId: "pod-2", host: null, recordId: "record-8" }),
+    beatHeads: () => log.beatHeads("pod-1", [{ logId: 1, term: 2 }]),
+    releaseHeads: () => log.releaseHeads("pod-1", [{ logId: 1, term: 2 }]),
+    toEntry: noStatement,
+    toHeader: noStatement,
+    toHead: noStatement,
+  }),
+  "src/sessions/agents/sql.ts": sqlFile(agents, {
+    readAgents: () => agents.readAgents("default", ["helper"]),
+    storedByNames: () => agents.storedByNames(["helper"], 10),
+    listAgents: () => agents.listAgents("default", "", 10),
+    createAgent: () => agents.createAgent(agent, 100),
+    replaceAgent: () => agents.replaceAgent(agent, 1),
+    removeAgent: () => agents.removeAgent("default", "helper"),
+  }),
+};

@@ -1,0 +1,2366 @@
+-- src/tasks/sql/task-state.ts: hasFreeSlots
+not exists (select 1 from flotilla.task_limit given
+    where given.scope = task.concurrency_key and given.max_running <= (select count(*) from flotilla.task held
+    where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope))
+  and not exists (select 1 from flotilla.task_limit given
+    where given.scope = 'tenant/' || task.tenant
+      and given.max_running <= (select count(*) from flotilla.task held
+    where held.status = 'claimed' and held.limited = 1 and held.tenant between task.tenant and task.tenant))
+
+-- src/tasks/sql/task-state.ts: readyOrLimited
+case when limited = 1 then 4 else 0 end
+
+-- src/tasks/sql/task-state.ts: isPending
+coalesce(task.status, '') = 'pending'
+
+-- src/tasks/sql/task-state.ts: nextSeq
+(select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = task.task_id)
+
+-- src/tasks/sql/task-state.ts: requestMark
+$1 || cast(wake + 1 as text) || '}'
+-- values: ["\"request\":\"request-1\",\"wake\":"]
+
+not exists (
+    select 1 from flotilla.task_event past
+    where past.task_id = $1
+      and case when past.type in ('cancel_requested', 'given_up', 'resume')
+        then past.detail like $2 and past.detail not like $3 || cast(wake + 1 as text) || '}' else false end)
+-- values: ["task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
+
+exists (
+    select 1 from flotilla.task_event past
+    where past.task_id = $1
+      and case when past.type in ('cancel_requested', 'given_up', 'resume')
+        then past.detail like $2 and true else false end)
+-- values: ["task-1","%\"request\":\"request-1\",\"wake\":%"]
+
+-- src/tasks/sql/task-state.ts: writesBefore
+((select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = task.task_id) - 1) / cast($1 as integer)
+-- values: [100]
+
+-- src/tasks/sql/task-state.ts: getEvents
+select * from flotilla.task_event where task_id = $1 and seq > $2 order by seq
+-- values: ["task-1",0]
+
+  with listed as (
+    select seq as place, 200 + coalesce(octet_length(detail), 0) as bytes from flotilla.task_event where task_id = $1 and seq > $2
+    order by seq asc limit cast($3 as integer)),
+  measured as (
+    select place, row_number() over (order by place asc) as nth,
+      sum(bytes) over (order by place asc) as up_to
+    from listed)
+select *, (select count(*) from listed) as found from flotilla.task_event where task_id = $4 and seq = any(array(select place from measured
+  where nth = 1 or (nth <= $5 and up_to <= $6)))
+order by seq
+-- values: ["task-1",2,11,"task-1",10,1048576]
+
+-- src/tasks/sql/task-state.ts: runningOfKey
+(select count(*) from flotilla.task held
+    where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope)
+
+-- src/tasks/sql/task-state.ts: runningOfTenant
+(select count(*) from flotilla.task held
+    where held.status = 'claimed' and held.limited = 1 and held.tenant between task.tenant and task.tenant)
+
+-- src/tasks/sql/task-state.ts: withFreeSlots
+with room as (
+    select given.scope, given.max_running - case when wanted.tenant is null
+      then (select count(*) from flotilla.task held
+    where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) else (select count(*) from flotilla.task held
+    where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as room
+    from (select scope collate "C" as scope, tenant collate "C" as tenant from unnest($1::text[], $2::text[]) as each_row (scope, tenant)) wanted join flotilla.task_limit given on given.scope = wanted.scope)
+-- values: ["{\"key/mail/acme\",\"tenant/acme\"}","{null,\"acme\"}"]
+
+-- src/tasks/sql/enqueue.ts: insertTasks
+insert into flotilla.task (task_id, tenant, name, payload, priority, run_at, created_at, last_update,
+  max_attempts, unique_key, trace, parked)
+select task_id, tenant, name, payload, priority, now_ms() + delay_ms, now_ms(), now_ms(),
+  max_attempts, unique_key, trace, case when delay_ms > 0 then 1 else 0 end
+from (select task_id collate "C" as task_id, tenant collate "C" as tenant, name collate "C" as name, payload collate "C" as payload, priority, delay_ms, max_attempts, unique_key collate "C" as unique_key, trace collate "C" as trace from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[], $9::text[]) as each_row (task_id, tenant, name, payload, priority, delay_ms, max_attempts, unique_key, trace)) fresh where true
+on conflict do nothing
+returning task_id
+-- instead of returning:
+select task_id from flotilla.task where task_id in (select task_id from (select task_id collate "C" as task_id, tenant collate "C" as tenant, name collate "C" as name, payload collate "C" as payload, priority, delay_ms, max_attempts, unique_key collate "C" as unique_key, trace collate "C" as trace from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[], $9::text[]) as each_row (task_id, tenant, name, payload, priority, delay_ms, max_attempts, unique_key, trace)) fresh)
+-- values: ["{\"task-1\"}","{\"default\"}","{\"mail\"}","{\"{}\"}","{0}","{0}","{null}","{null}","{null}"]
+
+  insert into flotilla.task (task_id, tenant, name, payload, priority, run_at, created_at, last_update,
+    max_attempts, unique_key, trace, concurrency_key, limited, depends, scheduled_at, flow_version, parent_id, parked)
+  select task_id, tenant, name, payload, priority, case when fresh.start_at is null then now_ms() + fresh.delay_ms
+  when fresh.start_at > now_ms() then fresh.start_at else now_ms() end, now_ms(), now_ms(),
+    max_attempts, unique_key, trace, concurrency_key, limited, depends, scheduled_at, flow_version, parent_id,
+case when depends > 0 then 2 when delay_ms > 0 or start_at > now_ms() then 1
+  when limited = 1 then 4 else 0 end
+  from (select task_id collate "C" as task_id, tenant collate "C" as tenant, name collate "C" as name, payload collate "C" as payload, priority, delay_ms, max_attempts, unique_key collate "C" as unique_key, trace collate "C" as trace, start_at, concurrency_key collate "C" as concurrency_key, limited, depends, scheduled_at, flow_version, parent_id collate "C" as parent_id from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[], $9::text[], $10::bigint[], $11::text[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::text[]) as each_row (task_id, tenant, name, payload, priority, delay_ms, max_attempts, unique_key, trace, start_at, concurrency_key, limited, depends, scheduled_at, flow_version, parent_id)) fresh where fresh.task_id <> ''
+  on conflict do nothing
+  returning task_id
+-- instead of returning:
+select task_id from flotilla.task where task_id in (select task_id from (select task_id collate "C" as task_id, tenant collate "C" as tenant, name collate "C" as name, payload collate "C" as payload, priority, delay_ms, max_attempts, unique_key collate "C" as unique_key, trace collate "C" as trace from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[], $9::text[]) as each_row (task_id, tenant, name, payload, priority, delay_ms, max_attempts, unique_key, trace)) fresh)
+-- values: ["{\"task-1\"}","{\"default\"}","{\"mail\"}","{\"{}\"}","{0}","{0}","{null}","{\"key-1\"}","{null}","{null}","{\"key/mail/acme\"}","{1}","{1}","{null}","{null}","{null}"]
+
+-- src/tasks/sql/enqueue.ts: findKeys
+  select task.task_id, task.tenant, task.name, task.unique_key
+  from (select tenant collate "C" as tenant, name collate "C" as name, unique_key collate "C" as unique_key, task_id collate "C" as task_id from unnest($1::text[], $2::text[], $3::text[], $4::text[]) as each_row (tenant, name, unique_key, task_id)) wanted join flotilla.task task on task.tenant = wanted.tenant and task.name = wanted.name
+and task.unique_key = wanted.unique_key
+-- values: ["{\"default\"}","{\"mail\"}","{\"key-1\"}","{\"task-1\"}"]
+
+-- src/tasks/sql/enqueue.ts: findOwn
+select task_id from flotilla.task where task_id in (select task_id from (select tenant collate "C" as tenant, name collate "C" as name, unique_key collate "C" as unique_key, task_id collate "C" as task_id from unnest($1::text[], $2::text[], $3::text[], $4::text[]) as each_row (tenant, name, unique_key, task_id)) wanted)
+-- values: ["{\"default\"}","{\"mail\"}","{\"key-1\"}","{\"task-1\"}"]
+
+-- src/tasks/sql/enqueue.ts: lockHolders
+  select task.task_id from (select tenant collate "C" as tenant, name collate "C" as name, unique_key collate "C" as unique_key, task_id collate "C" as task_id from unnest($1::text[], $2::text[], $3::text[], $4::text[]) as each_row (tenant, name, unique_key, task_id)) wanted join flotilla.task task on task.tenant = wanted.tenant and task.name = wanted.name
+and task.unique_key = wanted.unique_key
+  order by task.task_id for update of task
+-- values: ["{\"default\"}","{\"mail\"}","{\"key-1\"}","{\"task-1\"}"]
+
+-- src/tasks/sql/enqueue.ts: releaseKeys
+  update flotilla.task set unique_key = null
+  from (select tenant collate "C" as tenant, name collate "C" as name, unique_key collate "C" as unique_key, task_id collate "C" as task_id, while_unfinished, for_ms from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[]) as each_row (tenant, name, unique_key, task_id, while_unfinished, for_ms)) wanted
+  where flotilla.task.tenant = wanted.tenant and flotilla.task.name = wanted.name
+and flotilla.task.unique_key = wanted.unique_key and flotilla.task.task_id <> wanted.task_id
+    and parent_id is null
+    and ((wanted.while_unfinished = 1 and status in ('completed', 'failed', 'cancelled'))
+      or created_at <= now_ms() - wanted.for_ms)
+-- values: ["{\"default\"}","{\"mail\"}","{\"key-1\"}","{\"task-1\"}","{1}","{60000}"]
+
+-- src/tasks/sql/enqueue.ts: noteReplaced
+  insert into flotilla.task_event (task_id, seq, type, detail)
+  select task.task_id, (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = task.task_id), 'replaced',
+    wanted.mark || cast(task.claim_token + 1 as text) || '}'
+  from (select tenant collate "C" as tenant, name collate "C" as name, unique_key collate "C" as unique_key, task_id collate "C" as task_id, mark collate "C" as mark from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[]) as each_row (tenant, name, unique_key, task_id, mark)) wanted join flotilla.task task on task.tenant = wanted.tenant and task.name = wanted.name
+and task.unique_key = wanted.unique_key
+  where task.status = 'pending' and task.flow_version is null and task.parent_id is null
+    and not exists (
+select 1 from flotilla.task_event past
+where past.task_id = task.task_id and past.type = 'replaced'
+  and past.detail like wanted.mark || '%')
+    and task.task_id <> wanted.task_id
+    and true
+  for update of task
+-- values: ["{\"default\"}","{\"mail\"}","{\"key-1\"}","{\"task-1\"}","{\"{\\\"request\\\":\\\"task-1\\\",\\\"token\\\":\"}"]
+
+  insert into flotilla.task_event (task_id, seq, type, detail)
+  select task.task_id, (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = task.task_id), 'replaced',
+    wanted.mark || cast(task.claim_token + 1 as text) || '}'
+  from (select tenant collate "C" as tenant, name collate "C" as name, unique_key collate "C" as unique_key, task_id collate "C" as task_id, mark collate "C" as mark from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[]) as each_row (tenant, name, unique_key, task_id, mark)) wanted join flotilla.task task on task.tenant = wanted.tenant and task.name = wanted.name
+and task.unique_key = wanted.unique_key
+  where task.status = 'pending' and task.flow_version is null and task.parent_id is null
+    and not exists (
+select 1 from flotilla.task_event past
+where past.task_id = task.task_id and past.type = 'replaced'
+  and past.detail like wanted.mark || '%')
+    and task.task_id < wanted.task_id
+    and (select count(*) from flotilla.task stored
+  where stored.task_id in (select task_id from (select tenant collate "C" as tenant, name collate "C" as name, unique_key collate "C" as unique_key, task_id collate "C" as task_id from unnest($6::text[], $7::text[], $8::text[], $9::text[]) as each_row (tenant, name, unique_key, task_id)) wanted)) = $10
+  for update of task
+-- values: ["{\"default\"}","{\"mail\"}","{\"key-1\"}","{\"task-1\"}","{\"{\\\"request\\\":\\\"task-1\\\",\\\"token\\\":\"}","{\"default\"}","{\"mail\"}","{null}","{\"task-1\"}",1]
+
+-- src/tasks/sql/enqueue.ts: replaceHolders
+  update flotilla.task
+  set payload = wanted.payload, priority = wanted.priority, max_attempts = wanted.max_attempts,
+    trace = wanted.trace, concurrency_key = wanted.concurrency_key, limited = wanted.limited, blocked_by = null,
+    scheduled_at = null,
+    run_at = case when wanted.start_at is null then now_ms() + wanted.delay_ms
+  when wanted.start_at > now_ms() then wanted.start_at else now_ms() end, last_update = now_ms(), claim_token = claim_token + 1, claimed_by = null,
+    retry_count = 0, snoozes = 0, deaths = 0, state = null, progress = null, error = null,
+    progress_token = claim_token + 1,
+    parked = case when parked = 2 then 2 when case when wanted.start_at is null then now_ms() + wanted.delay_ms
+  when wanted.start_at > now_ms() then wanted.start_at else now_ms() end > now_ms() then 1
+      when wanted.limited = 1 then 4 else 0 end
+  from (select tenant collate "C" as tenant, name collate "C" as name, unique_key collate "C" as unique_key, task_id collate "C" as task_id, mark collate "C" as mark, payload collate "C" as payload, priority, delay_ms, start_at, max_attempts, trace collate "C" as trace, concurrency_key collate "C" as concurrency_key, limited from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::text[], $12::text[], $13::bigint[]) as each_row (tenant, name, unique_key, task_id, mark, payload, priority, delay_ms, start_at, max_attempts, trace, concurrency_key, limited)) wanted
+  where flotilla.task.tenant = wanted.tenant and flotilla.task.name = wanted.name
+and flotilla.task.unique_key = wanted.unique_key and status = 'pending' and exists (
+    select 1 from flotilla.task_event past
+    where past.task_id = flotilla.task.task_id and past.type = 'replaced'
+      and past.detail = wanted.mark || cast(flotilla.task.claim_token + 1 as text) || '}')
+-- values: ["{\"default\"}","{\"mail\"}","{\"key-1\"}","{\"task-1\"}","{\"{\\\"request\\\":\\\"task-1\\\",\\\"token\\\":\"}","{\"{}\"}","{0}","{0}","{null}","{null}","{null}","{\"key/mail/acme\"}","{1}"]
+
+-- src/tasks/sql/enqueue.ts: trimReplaced
+  delete from flotilla.task_event
+  where type = 'replaced'
+    and task_id in (
+      select task.task_id from (select tenant collate "C" as tenant, name collate "C" as name, unique_key collate "C" as unique_key, task_id collate "C" as task_id from unnest($1::text[], $2::text[], $3::text[], $4::text[]) as each_row (tenant, name, unique_key, task_id)) wanted join flotilla.task task on task.tenant = wanted.tenant and task.name = wanted.name
+and task.unique_key = wanted.unique_key)
+    and seq < (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = flotilla.task_event.task_id) - $5
+-- values: ["{\"default\"}","{\"mail\"}","{\"key-1\"}","{\"task-1\"}",100]
+
+-- src/tasks/sql/enqueue.ts: findReplaced
+  select wanted.task_id from (select tenant collate "C" as tenant, name collate "C" as name, unique_key collate "C" as unique_key, task_id collate "C" as task_id, mark collate "C" as mark from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[]) as each_row (tenant, name, unique_key, task_id, mark)) wanted join flotilla.task task on task.tenant = wanted.tenant and task.name = wanted.name
+and task.unique_key = wanted.unique_key
+  where exists (
+select 1 from flotilla.task_event past
+where past.task_id = task.task_id and past.type = 'replaced'
+  and past.detail like wanted.mark || '%')
+-- values: ["{\"default\"}","{\"mail\"}","{\"key-1\"}","{\"task-1\"}","{\"{\\\"request\\\":\\\"task-1\\\",\\\"token\\\":\"}"]
+
+-- src/tasks/sql/enqueue.ts: undoUnlessStored
+delete from flotilla.task
+where task_id in (select task_id from (select tenant collate "C" as tenant, name collate "C" as name, unique_key collate "C" as unique_key, task_id collate "C" as task_id from unnest($1::text[], $2::text[], $3::text[], $4::text[]) as each_row (tenant, name, unique_key, task_id)) wanted) and not (select count(*) from flotilla.task stored
+where stored.task_id in (select task_id from (select tenant collate "C" as tenant, name collate "C" as name, unique_key collate "C" as unique_key, task_id collate "C" as task_id from unnest($5::text[], $6::text[], $7::text[], $8::text[]) as each_row (tenant, name, unique_key, task_id)) wanted)) = $9
+-- values: ["{\"default\"}","{\"mail\"}","{\"key-1\"}","{\"task-1\"}","{\"default\"}","{\"mail\"}","{null}","{\"task-1\"}",1]
+
+-- src/tasks/sql/claim.ts: isDue
+(run_at <= now_ms() or run_at <= last_update)
+
+-- src/tasks/sql/claim.ts: isReady
+status = 'pending' and parked = 0 and deaths < 2
+
+-- src/tasks/sql/claim.ts: unparkDue
+update flotilla.task set parked = case when limited = 1 then 4 else 0 end, last_update = now_ms()
+where ctid = any(array(
+  select ctid from flotilla.task
+  where status = 'pending' and parked = 1 and run_at <= now_ms()
+  order by run_at limit cast($1 as integer) for update skip locked))
+-- values: [500]
+
+-- src/tasks/sql/claim.ts: readAhead
+select
+  (select run_at - now_ms() from flotilla.task
+    where status = 'pending' and parked = 1 order by run_at limit 1) as wait_ms,
+  exists (
+    select 1 from (select name collate "C" as name from unnest($1::text[]) as each_row (name)) wanted where (select task_id from flotilla.task task
+      where task.name = wanted.name and task.status = 'pending' and parked = 4 and deaths < 2
+      order by tenant, priority desc, created_at, task_id limit 1) is not null) as limited,
+  exists (
+    select 1 from (select name collate "C" as name from unnest($2::text[]) as each_row (name)) wanted where (select task_id from flotilla.task task
+      where task.name = wanted.name and task.status = 'pending' and parked = 0 and deaths >= 2
+      order by created_at, task_id limit 1) is not null)
+  or exists (
+    select 1 from (select name collate "C" as name from unnest($3::text[]) as each_row (name)) wanted where (select task_id from flotilla.task task
+      where task.name = wanted.name and task.status = 'pending' and parked = 4 and deaths >= 2
+      order by created_at, task_id limit 1) is not null) as alone,
+  (select pauses from flotilla.pod where pod_id = $4) as pauses
+-- values: ["{\"mail\"}","{\"mail\"}","{\"mail\"}","pod-1"]
+
+-- src/tasks/sql/claim.ts: claimTasks
+  update flotilla.task
+  set status = 'claimed', claimed_by = $1, claim_token = claim_token + 1,
+    claim_call = $2, last_update = now_ms()
+  where ctid = any(array(
+  select address from (select * from (
+    select ctid as address, task_id, priority, created_at from flotilla.task
+    where name = $3 and status = 'pending' and parked = 0 and deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
+       and flow_version is null
+    order by priority desc, created_at, task_id limit cast($4 as integer) for update skip locked) of_name union all select * from (
+    select ctid as address, task_id, priority, created_at from flotilla.task
+    where name = $5 and status = 'pending' and parked = 0 and deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
+       and flow_version is null
+    order by priority desc, created_at, task_id limit cast($6 as integer) for update skip locked) of_name) ready
+  order by priority desc, created_at, task_id limit cast($7 as integer))) and status = 'pending'
+    and exists (select 1 from flotilla.pod where pod_id = $8 and claim_floor < $9
+       for key share)
+  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
+nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
+nullif(limited, 0) as limited
+-- instead of returning:
+select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+  trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+  nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
+  nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
+  nullif(limited, 0) as limited from flotilla.task
+        where claimed_by = $1 and claim_call = $2 and status = 'claimed'
+-- values: ["pod-1",5,"mail",10,"order",10,10,"pod-1",5]
+
+  update flotilla.task
+  set status = 'claimed', claimed_by = $1, claim_token = claim_token + 1,
+    claim_call = $2, last_update = now_ms() , flow_version = case when flow_version is null and name in ($3) then 0 else flow_version end,
+      run_seq = case when flow_version is null and name in ($4) then ((select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = flotilla.task.task_id) - 1) / cast($5 as integer) else run_seq end
+  where ctid = any(array(
+  select address from (select * from (
+    select ctid as address, task_id, priority, created_at from flotilla.task
+    where name = $6 and status = 'pending' and parked = 0 and deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
+       and flow_version is null and (deaths = 0 or task_id not in (select task_id from (select task_id collate "C" as task_id from unnest($7::text[]) as each_row (task_id)) held))
+    order by priority desc, created_at, task_id limit cast($8 as integer) - (select count(*) from flotilla.task
+  where claimed_by = $9 and claim_call = $10 and status = 'claimed'
+    and name in ($11)) for update skip locked) of_name union all select * from (select * from (select * from (
+    select ctid as address, task_id, priority, created_at from flotilla.task
+    where name = $12 and status = 'pending' and parked = 0 and deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
+      and priority > $13 and (name <> $14 or coalesce(flow_version, 0) <= $15) and (deaths = 0 or task_id not in (select task_id from (select task_id collate "C" as task_id from unnest($16::text[]) as each_row (task_id)) held))
+    order by priority desc, created_at, task_id limit cast($17 as integer) for update skip locked) of_name union all select * from (
+    select ctid as address, task_id, priority, created_at from flotilla.task
+    where name = $18 and status = 'pending' and parked = 0 and deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
+      and priority = $19 and created_at >= $20 and (name <> $21 or coalesce(flow_version, 0) <= $22) and (deaths = 0 or task_id not in (select task_id from (select task_id collate "C" as task_id from unnest($23::text[]) as each_row (task_id)) held))
+    order by priority desc, created_at, task_id limit cast($24 as integer) for update skip locked) of_name) of_names order by priority desc, created_at, task_id limit cast($25 as integer) - (select count(*) from flotilla.task
+  where claimed_by = $26 and claim_call = $27 and status = 'claimed'
+    and name in ($28))) of_set) ready
+  order by priority desc, created_at, task_id limit cast($29 as integer) - (select count(*) from flotilla.task
+  where claimed_by = $30 and claim_call = $31 and status = 'claimed'))) and status = 'pending'
+    and exists (select 1 from flotilla.pod where pod_id = $32 and claim_floor < $33
+      and pauses = $34 for key share)
+  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
+nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
+nullif(limited, 0) as limited, tenant, flow_version, cursor, state, intent, waiting, stopped_at,
+run_seq, cancel_requested, last_update
+-- instead of returning:
+select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+  trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+  nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
+  nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
+  nullif(limited, 0) as limited, tenant, flow_version, cursor, state, intent, waiting, stopped_at,
+  run_seq, cancel_requested, last_update from flotilla.task
+        where claimed_by = $1 and claim_call = $2 and status = 'claimed'
+-- values: ["pod-1",5,"order","order",100,"mail","{\"task-9\"}",3,"pod-1",5,"mail","order",1,"order",2,"{\"task-9\"}",10,"order",1,100,"order",2,"{\"task-9\"}",10,2,"pod-1",5,"order",10,"pod-1",5,"pod-1",5,4]
+
+-- src/tasks/sql/claim.ts: levelsInUse
+with recursive level (name, priority) as (
+  select wanted.name, (select max(priority) from flotilla.task task
+    where task.name = wanted.name and status = 'pending' and parked = 0 and deaths < 2)
+  from (select name collate "C" as name from unnest($1::text[]) as each_row (name)) wanted
+  union all
+  select level.name, (select max(priority) from flotilla.task task
+    where task.name = level.name and status = 'pending' and parked = 0 and deaths < 2 and task.priority < level.priority)
+  from level where level.priority is not null)
+select name, priority from level where priority is not null
+order by priority, name limit cast($2 as integer)
+-- values: ["{\"mail\"}",400]
+
+-- src/tasks/sql/claim.ts: claimOldest
+  update flotilla.task
+  set status = 'claimed', claimed_by = $1, claim_token = claim_token + 1,
+    claim_call = $2, last_update = now_ms()
+  where ctid = any(array(
+  select address from (select * from (
+    select ctid as address, task_id, created_at from flotilla.task
+    where name = $3 and status = 'pending' and parked = 0 and deaths < 2
+      and priority = $4 and (run_at <= now_ms() or run_at <= last_update) and flow_version is null
+    order by created_at, task_id limit cast($5 as integer) for update skip locked) of_level union all select * from (
+    select ctid as address, task_id, created_at from flotilla.task
+    where name = $6 and status = 'pending' and parked = 0 and deaths < 2
+      and priority = $7 and (run_at <= now_ms() or run_at <= last_update) and flow_version is null
+    order by created_at, task_id limit cast($8 as integer) for update skip locked) of_level) ready
+  order by created_at, task_id limit cast($9 as integer))) and status = 'pending'
+    and exists (select 1 from flotilla.pod where pod_id = $10 and claim_floor < $11
+       for key share)
+  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
+nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
+nullif(limited, 0) as limited
+-- instead of returning:
+select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+  trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+  nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
+  nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
+  nullif(limited, 0) as limited from flotilla.task
+        where claimed_by = $1 and claim_call = $2 and status = 'claimed'
+-- values: ["pod-1",5,"mail",0,10,"order",1,10,10,"pod-1",5]
+
+  update flotilla.task
+  set status = 'claimed', claimed_by = $1, claim_token = claim_token + 1,
+    claim_call = $2, last_update = now_ms() , flow_version = case when flow_version is null and name in ($3) then 0 else flow_version end,
+      run_seq = case when flow_version is null and name in ($4) then ((select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = flotilla.task.task_id) - 1) / cast($5 as integer) else run_seq end
+  where ctid = any(array(
+  select address from (select * from (
+    select * from (select * from (
+    select ctid as address, task_id, created_at from flotilla.task
+    where name = $6 and status = 'pending' and parked = 0 and deaths < 2
+      and priority = $7 and (run_at <= now_ms() or run_at <= last_update) and flow_version is null and (deaths = 0 or task_id not in (select task_id from (select task_id collate "C" as task_id from unnest($8::text[]) as each_row (task_id)) held))
+    order by created_at, task_id limit cast($9 as integer) for update skip locked) of_level) of_levels
+    order by created_at, task_id limit cast($10 as integer) - (select count(*) from flotilla.task
+  where claimed_by = $11 and claim_call = $12 and status = 'claimed'
+    and name in ($13))) of_name union all select * from (select * from (select * from (
+    select ctid as address, task_id, created_at from flotilla.task
+    where name = $14 and status = 'pending' and parked = 0 and deaths < 2
+      and priority = $15 and (run_at <= now_ms() or run_at <= last_update) and (name <> $16 or coalesce(flow_version, 0) <= $17) and (deaths = 0 or task_id not in (select task_id from (select task_id collate "C" as task_id from unnest($18::text[]) as each_row (task_id)) held))
+    order by created_at, task_id limit cast($19 as integer) for update skip locked) of_level) of_names order by created_at, task_id limit cast($20 as integer) - (select count(*) from flotilla.task
+  where claimed_by = $21 and claim_call = $22 and status = 'claimed'
+    and name in ($23))) of_set) ready
+  order by created_at, task_id limit cast($24 as integer) - (select count(*) from flotilla.task
+  where claimed_by = $25 and claim_call = $26 and status = 'claimed'))) and status = 'pending'
+    and exists (select 1 from flotilla.pod where pod_id = $27 and claim_floor < $28
+      and pauses = $29 for key share)
+  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
+nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
+nullif(limited, 0) as limited, tenant, flow_version, cursor, state, intent, waiting, stopped_at,
+run_seq, cancel_requested, last_update
+-- instead of returning:
+select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+  trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+  nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
+  nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
+  nullif(limited, 0) as limited, tenant, flow_version, cursor, state, intent, waiting, stopped_at,
+  run_seq, cancel_requested, last_update from flotilla.task
+        where claimed_by = $1 and claim_call = $2 and status = 'claimed'
+-- values: ["pod-1",5,"order","order",100,"mail",0,"{\"task-9\"}",10,3,"pod-1",5,"mail","order",1,"order",2,"{\"task-9\"}",10,2,"pod-1",5,"order",10,"pod-1",5,"pod-1",5,4]
+
+-- src/tasks/sql/claim.ts: notNewer
+and flow_version is null
+
+and (name <> $1 or coalesce(flow_version, 0) <= $2) and (flow_version is null or name in ($3))
+-- values: ["order",2,"order"]
+
+-- src/tasks/sql/claim.ts: claimReserved
+  update flotilla.task
+  set status = 'claimed', claimed_by = $1, claim_token = claim_token + 1,
+    claim_call = $2, last_update = now_ms()
+  where task_id = $3 and parked = 0 and name in ($4, $5) and (run_at <= now_ms() or run_at <= last_update)
+    and flow_version is null and status = 'pending'
+    and exists (select 1 from flotilla.pod where pod_id = $6 and claim_floor < $7
+       for key share)
+  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
+nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
+nullif(limited, 0) as limited
+-- instead of returning:
+select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+  trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+  nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
+  nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
+  nullif(limited, 0) as limited from flotilla.task
+        where claimed_by = $1 and claim_call = $2 and status = 'claimed'
+-- values: ["pod-1",5,"task-1","mail","order","pod-1",5]
+
+-- src/tasks/sql/claim.ts: claimWhere
+  update flotilla.task
+  set status = 'claimed', claimed_by = $1, claim_token = claim_token + 1,
+    claim_call = $2, last_update = now_ms()
+  where task_id = 'task-1' and status = 'pending'
+    and exists (select 1 from flotilla.pod where pod_id = $3 and claim_floor < $4
+       for key share)
+  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
+nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
+nullif(limited, 0) as limited
+-- instead of returning:
+select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+  trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+  nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
+  nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
+  nullif(limited, 0) as limited from flotilla.task
+        where claimed_by = $1 and claim_call = $2 and status = 'claimed'
+-- values: ["pod-1",5,"pod-1",5]
+
+-- src/tasks/sql/claim.ts: reserveAlone
+  update flotilla.task set claimed_by = $1
+  where status = 'pending' and ctid = any(array(
+    select address from (select * from (
+  select ctid as address, task_id, name, tenant, concurrency_key, limited, created_at
+  from flotilla.task task
+  where name in ($2) and status = 'pending' and parked = 0 and deaths >= 2
+    and (run_at <= now_ms() or run_at <= last_update) and (claimed_by is null or claimed_by = $3
+  or claimed_by not in (select pod_id from flotilla.pod where status = 'up')
+  or (select task_id from flotilla.task where status = 'claimed' and claimed_by = $4
+  order by claim_call limit 1) is null) and flow_version is null
+  order by created_at, task_id limit 1 for update skip locked) of_kind union all
+  select * from (
+  select ctid as address, task_id, name, tenant, concurrency_key, limited, created_at
+  from flotilla.task task
+  where name in ($5) and status = 'pending' and parked = 4 and not exists (select 1 from flotilla.task_limit given
+  where given.scope = task.concurrency_key and given.max_running <= (select count(*) from flotilla.task held
+  where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope))
+and not exists (select 1 from flotilla.task_limit given
+  where given.scope = 'tenant/' || task.tenant
+    and given.max_running <= (select count(*) from flotilla.task held
+  where held.status = 'claimed' and held.limited = 1 and held.tenant between task.tenant and task.tenant)) and deaths >= 2
+    and (run_at <= now_ms() or run_at <= last_update) and (claimed_by is null or claimed_by = $6
+  or claimed_by not in (select pod_id from flotilla.pod where status = 'up')
+  or (select task_id from flotilla.task where status = 'claimed' and claimed_by = $7
+  order by claim_call limit 1) is null) and flow_version is null
+  order by created_at, task_id limit 1 for update skip locked) of_kind) alone
+    order by created_at, task_id limit 1))
+  returning task_id, name, tenant, concurrency_key, limited
+-- instead of returning:
+select task_id, name, tenant, concurrency_key, limited
+        from (select * from (
+    select ctid as address, task_id, name, tenant, concurrency_key, limited, created_at
+    from flotilla.task task
+    where name in ($1) and status = 'pending' and parked = 0 and deaths >= 2
+      and (run_at <= now_ms() or run_at <= last_update) and claimed_by = $2
+    order by created_at, task_id limit 1 ) of_kind union all
+    select * from (
+    select ctid as address, task_id, name, tenant, concurrency_key, limited, created_at
+    from flotilla.task task
+    where name in ($3) and status = 'pending' and parked = 4 and not exists (select 1 from flotilla.task_limit given
+    where given.scope = task.concurrency_key and given.max_running <= (select count(*) from flotilla.task held
+    where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope))
+  and not exists (select 1 from flotilla.task_limit given
+    where given.scope = 'tenant/' || task.tenant
+      and given.max_running <= (select count(*) from flotilla.task held
+    where held.status = 'claimed' and held.limited = 1 and held.tenant between task.tenant and task.tenant)) and deaths >= 2
+      and (run_at <= now_ms() or run_at <= last_update) and claimed_by = $4
+    order by created_at, task_id limit 1 ) of_kind) alone
+        order by created_at, task_id limit 1
+-- values: ["pod-1","mail","pod-1","pod-1","mail","pod-1","pod-1"]
+
+-- src/tasks/sql/claim.ts: releaseCall
+select 1 from flotilla.pod where pod_id = $1 for update
+-- values: ["pod-1"]
+
+insert into flotilla.pod (pod_id, claim_floor, pauses) values ($1, $2, now_ms())
+on conflict (pod_id) do update set claim_floor = excluded.claim_floor
+where flotilla.pod.claim_floor < excluded.claim_floor
+-- values: ["pod-1",5]
+
+select task_id from flotilla.task task
+      where claimed_by = $1 and claim_call = $2 and status = 'claimed'
+      order by task_id for update of task
+-- values: ["pod-1",5]
+
+select task_id from flotilla.task task where ctid = any(array(
+    select (select ctid from flotilla.task task where task.task_id = named.id)
+    from (select distinct dependent_id as id from flotilla.task_dependency where dependency_id in (
+      select task.task_id from flotilla.task task where task.claimed_by = $1
+    and task.claim_call = $2 and task.status = 'claimed' and task.cancel_requested = 1
+    and task.flow_version is null)) named)) order by task_id for update of task
+-- values: ["pod-1",5]
+
+update flotilla.task
+set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+  select case when verdict = 2 then 3 else flotilla.task.depends end,
+    case when verdict = 1 then 2 when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+  from (
+    select coalesce(max(
+      case (select case when dependency.parent_id = flotilla.task.task_id
+  then case when coalesce(substr(dependency.unique_key, 1, length(coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/'))), coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')) = coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')
+    then case when dependency.claimed_by = $1
+and dependency.claim_call = $2 and dependency.status = 'claimed' and dependency.cancel_requested = 1
+and dependency.flow_version is null then 'cancelled' else dependency.status end end
+when flotilla.task.awaits is null then case when dependency.claimed_by = $3
+and dependency.claim_call = $4 and dependency.status = 'claimed' and dependency.cancel_requested = 1
+and dependency.flow_version is null then 'cancelled' else dependency.status end end from flotilla.task dependency
+          where dependency.task_id = wait.dependency_id)
+        when 'pending' then 1 when 'claimed' then 1
+        when 'failed' then case when flotilla.task.depends = 1 then 2 else 0 end
+        when 'cancelled' then case when flotilla.task.depends = 1 then 2 else 0 end
+        else 0 end), 0) as verdict
+    from flotilla.task_dependency wait where wait.dependent_id = flotilla.task.task_id) judged)
+where ctid = any(array(
+select (select ctid from flotilla.task task where task.task_id = named.id)
+from (select distinct dependent_id as id from flotilla.task_dependency where dependency_id in (
+  select task.task_id from flotilla.task task where task.claimed_by = $5
+and task.claim_call = $6 and task.status = 'claimed' and task.cancel_requested = 1
+and task.flow_version is null)) named)) and coalesce(flotilla.task.status, '') = 'pending' and parked = 2
+-- values: ["pod-1",5,"pod-1",5,"pod-1",5]
+
+update flotilla.task
+set status = case when cancel_requested = 1 and flow_version is null then 'cancelled'
+    else 'pending' end,
+  claimed_by = null, claim_call = null, claim_token = claim_token + 1, last_update = now_ms()
+where claimed_by = $1 and claim_call = $2 and status = 'claimed'
+-- values: ["pod-1",5]
+
+-- src/tasks/sql/concurrency.ts: limitedPairs
+with recursive step (name, tenant, nth) as (
+  select wanted.name, (select min(task.tenant) from flotilla.task task
+    where task.name = wanted.name and task.status = 'pending' and task.parked = 4 and task.deaths < 2 and task.tenant > $1), 1
+  from (select name collate "C" as name from unnest($2::text[]) as each_row (name)) wanted
+  union all
+  select step.name, (select min(task.tenant) from flotilla.task task
+    where task.name = step.name and task.status = 'pending' and task.parked = 4 and task.deaths < 2 and task.tenant > step.tenant), step.nth + 1
+  from step where step.tenant is not null and step.nth < $3)
+select name, tenant, exists (select 1 from flotilla.task_limit given
+  where given.scope = 'tenant/' || step.tenant
+    and given.max_running <= (select count(*) from flotilla.task held
+where held.status = 'claimed' and held.limited = 1 and held.tenant between step.tenant and step.tenant)) as is_full
+from step where tenant is not null
+-- values: ["","{\"mail\"}",10]
+
+-- src/tasks/sql/concurrency.ts: selectCandidates
+select ready.*, (select case when by_hand = 1 then 0 else max_running end from flotilla.task_limit given
+  where given.scope = ready.concurrency_key) as stored_limit
+from (select * from (
+  select task_id, name, tenant, concurrency_key, priority, created_at from flotilla.task task
+  where name = $1 and tenant = $2 and task.status = 'pending' and task.parked = 4 and task.deaths < 2 and priority <= $3
+    and (run_at <= now_ms() or run_at <= last_update) and flow_version is null
+  order by priority desc, created_at, task_id limit cast($4 as integer)) of_pair) ready
+-- values: ["mail","acme",5,10]
+
+-- src/tasks/sql/concurrency.ts: lockScopes
+insert into flotilla.task_limit (scope, max_running)
+select scope, max_running from (select scope collate "C" as scope, max_running from unnest($1::text[], $2::bigint[]) as each_row (scope, max_running)) fresh where true order by scope
+on conflict (scope) do update set max_running = excluded.max_running
+where flotilla.task_limit.by_hand = 0 and flotilla.task_limit.max_running <> excluded.max_running
+-- values: ["{\"key/mail/acme\"}","{2}"]
+
+select scope from flotilla.task_limit where scope in (select scope from (select scope collate "C" as scope from unnest($1::text[]) as each_row (scope)) wanted)
+order by scope for update
+-- values: ["{\"tenant/acme\"}"]
+
+-- src/tasks/sql/concurrency.ts: lockLimits
+select scope from flotilla.task_limit where scope in (select scope from (select scope collate "C" as scope from unnest($1::text[]) as each_row (scope)) wanted)
+order by scope for update
+-- values: ["{\"tenant/acme\"}"]
+
+-- src/tasks/sql/concurrency.ts: claimCandidates
+  update flotilla.task
+  set status = 'claimed', claimed_by = $1, claim_token = claim_token + 1,
+    claim_call = $2, last_update = now_ms()
+  where ctid = any(array(
+  with room as (
+  select given.scope, given.max_running - case when wanted.tenant is null
+    then (select count(*) from flotilla.task held
+  where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) else (select count(*) from flotilla.task held
+  where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as room
+  from (select scope collate "C" as scope, tenant collate "C" as tenant from unnest($3::text[], $4::text[]) as each_row (scope, tenant)) wanted join flotilla.task_limit given on given.scope = wanted.scope)
+  select address from (
+    select address, place, tenant_room,
+      row_number() over (partition by tenant order by place) as in_tenant
+    from (
+      select address, place, tenant, concurrency_key, group_room, tenant_room,
+        row_number() over (partition by concurrency_key order by place) as in_group
+      from (
+        select task.ctid as address, wanted.place, task.tenant, task.concurrency_key,
+          of_group.room as group_room, of_tenant.room as tenant_room
+        from (select task_id collate "C" as task_id, place, concurrency_key collate "C" as concurrency_key, tenant_scope collate "C" as tenant_scope from unnest($5::text[], $6::bigint[], $7::text[], $8::text[]) as each_row (task_id, place, concurrency_key, tenant_scope)) wanted
+        join flotilla.task task on task.task_id = wanted.task_id
+        left join room of_group on of_group.scope = wanted.concurrency_key
+        left join room of_tenant on of_tenant.scope = wanted.tenant_scope
+        where coalesce(task.status, '') = 'pending' and task.parked = 4
+          and coalesce(task.concurrency_key, '') = coalesce(wanted.concurrency_key, '')
+          and task.deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
+          and flow_version is null
+        for update of task skip locked) tried) by_group
+    where concurrency_key is null or in_group <= group_room) by_tenant
+  where tenant_room is null or in_tenant <= tenant_room
+  order by place limit cast($9 as integer))) and status = 'pending'
+    and exists (select 1 from flotilla.pod where pod_id = $10 and claim_floor < $11
+       for key share)
+  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
+nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
+nullif(limited, 0) as limited
+-- instead of returning:
+select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+  trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+  nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
+  nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
+  nullif(limited, 0) as limited from flotilla.task
+        where claimed_by = $1 and claim_call = $2 and status = 'claimed'
+-- values: ["pod-1",5,"{\"key/mail/acme\",\"tenant/acme\"}","{null,\"acme\"}","{\"task-1\"}","{0}","{\"key/mail/acme\"}","{\"tenant/acme\"}",10,"pod-1",5]
+
+  update flotilla.task
+  set status = 'claimed', claimed_by = $1, claim_token = claim_token + 1,
+    claim_call = $2, last_update = now_ms()
+  where ctid = any(array(
+  with room as (
+  select given.scope, given.max_running - case when wanted.tenant is null
+    then (select count(*) from flotilla.task held
+  where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) else (select count(*) from flotilla.task held
+  where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as room
+  from (select scope collate "C" as scope, tenant collate "C" as tenant from unnest($3::text[], $4::text[]) as each_row (scope, tenant)) wanted join flotilla.task_limit given on given.scope = wanted.scope)
+  select address from (
+    select address, place, tenant_room,
+      row_number() over (partition by tenant order by place) as in_tenant
+    from (
+      select address, place, tenant, concurrency_key, group_room, tenant_room,
+        row_number() over (partition by concurrency_key order by place) as in_group
+      from (
+        select task.ctid as address, wanted.place, task.tenant, task.concurrency_key,
+          of_group.room as group_room, of_tenant.room as tenant_room
+        from (select task_id collate "C" as task_id, place, concurrency_key collate "C" as concurrency_key, tenant_scope collate "C" as tenant_scope from unnest($5::text[], $6::bigint[], $7::text[], $8::text[]) as each_row (task_id, place, concurrency_key, tenant_scope)) wanted
+        join flotilla.task task on task.task_id = wanted.task_id
+        left join room of_group on of_group.scope = wanted.concurrency_key
+        left join room of_tenant on of_tenant.scope = wanted.tenant_scope
+        where coalesce(task.status, '') = 'pending' and task.parked = 4
+          and coalesce(task.concurrency_key, '') = coalesce(wanted.concurrency_key, '')
+          and task.deaths >= 2 and (run_at <= now_ms() or run_at <= last_update)
+          and flow_version is null
+        for update of task skip locked) tried) by_group
+    where concurrency_key is null or in_group <= group_room) by_tenant
+  where tenant_room is null or in_tenant <= tenant_room
+  order by place limit cast($9 as integer))) and status = 'pending'
+    and exists (select 1 from flotilla.pod where pod_id = $10 and claim_floor < $11
+       for key share)
+  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
+nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
+nullif(limited, 0) as limited
+-- instead of returning:
+select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+  trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+  nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
+  nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
+  nullif(limited, 0) as limited from flotilla.task
+        where claimed_by = $1 and claim_call = $2 and status = 'claimed'
+-- values: ["pod-1",5,"{\"key/mail/acme\",\"tenant/acme\"}","{null,\"acme\"}","{\"task-1\"}","{0}","{\"key/mail/acme\"}","{\"tenant/acme\"}",10,"pod-1",5]
+
+-- src/tasks/sql/concurrency.ts: blockCandidates
+update flotilla.task set parked = 3, blocked_by = concurrency_key
+where ctid = any(array(with room as (
+select given.scope, given.max_running - case when wanted.tenant is null
+  then (select count(*) from flotilla.task held
+where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) else (select count(*) from flotilla.task held
+where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as room
+from (select scope collate "C" as scope, tenant collate "C" as tenant from unnest($1::text[], $2::text[]) as each_row (scope, tenant)) wanted join flotilla.task_limit given on given.scope = wanted.scope) select task.ctid
+from (select task_id collate "C" as task_id, place, concurrency_key collate "C" as concurrency_key, tenant_scope collate "C" as tenant_scope from unnest($3::text[], $4::bigint[], $5::text[], $6::text[]) as each_row (task_id, place, concurrency_key, tenant_scope)) wanted
+join flotilla.task task on task.task_id = wanted.task_id
+join room on room.scope = wanted.concurrency_key
+where coalesce(task.status, '') = 'pending' and task.parked = 4 and task.concurrency_key = wanted.concurrency_key
+  and room.room <= 0 for update of task skip locked))
+returning task_id
+-- instead of returning:
+with room as (
+    select given.scope, given.max_running - case when wanted.tenant is null
+      then (select count(*) from flotilla.task held
+    where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) else (select count(*) from flotilla.task held
+    where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as room
+    from (select scope collate "C" as scope, tenant collate "C" as tenant from unnest($1::text[], $2::text[]) as each_row (scope, tenant)) wanted join flotilla.task_limit given on given.scope = wanted.scope) select task.task_id
+    from (select task_id collate "C" as task_id, place, concurrency_key collate "C" as concurrency_key, tenant_scope collate "C" as tenant_scope from unnest($3::text[], $4::bigint[], $5::text[], $6::text[]) as each_row (task_id, place, concurrency_key, tenant_scope)) wanted
+    join flotilla.task task on task.task_id = wanted.task_id
+    join room on room.scope = wanted.concurrency_key
+    where coalesce(task.status, '') = 'pending' and task.parked = 4 and task.concurrency_key = wanted.concurrency_key
+      and room.room <= 0 for update of task
+-- values: ["{\"key/mail/acme\"}","{null}","{\"task-1\"}","{0}","{\"key/mail/acme\"}","{\"tenant/acme\"}"]
+
+-- src/tasks/sql/concurrency.ts: claimLimited
+insert into flotilla.task_limit (scope, max_running)
+select scope, max_running from (select scope collate "C" as scope, max_running from unnest($1::text[], $2::bigint[]) as each_row (scope, max_running)) fresh where true order by scope
+on conflict (scope) do update set max_running = excluded.max_running
+where flotilla.task_limit.by_hand = 0 and flotilla.task_limit.max_running <> excluded.max_running
+-- values: ["{\"key/mail/acme\"}","{2}"]
+
+select scope from flotilla.task_limit where scope in (select scope from (select scope collate "C" as scope from unnest($1::text[]) as each_row (scope)) wanted)
+order by scope for update
+-- values: ["{\"tenant/acme\"}"]
+
+  update flotilla.task
+  set status = 'claimed', claimed_by = $1, claim_token = claim_token + 1,
+    claim_call = $2, last_update = now_ms()
+  where ctid = any(array(
+  with room as (
+  select given.scope, given.max_running - case when wanted.tenant is null
+    then (select count(*) from flotilla.task held
+  where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) else (select count(*) from flotilla.task held
+  where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as room
+  from (select scope collate "C" as scope, tenant collate "C" as tenant from unnest($3::text[], $4::text[]) as each_row (scope, tenant)) wanted join flotilla.task_limit given on given.scope = wanted.scope)
+  select address from (
+    select address, place, tenant_room,
+      row_number() over (partition by tenant order by place) as in_tenant
+    from (
+      select address, place, tenant, concurrency_key, group_room, tenant_room,
+        row_number() over (partition by concurrency_key order by place) as in_group
+      from (
+        select task.ctid as address, wanted.place, task.tenant, task.concurrency_key,
+          of_group.room as group_room, of_tenant.room as tenant_room
+        from (select task_id collate "C" as task_id, place, concurrency_key collate "C" as concurrency_key, tenant_scope collate "C" as tenant_scope from unnest($5::text[], $6::bigint[], $7::text[], $8::text[]) as each_row (task_id, place, concurrency_key, tenant_scope)) wanted
+        join flotilla.task task on task.task_id = wanted.task_id
+        left join room of_group on of_group.scope = wanted.concurrency_key
+        left join room of_tenant on of_tenant.scope = wanted.tenant_scope
+        where coalesce(task.status, '') = 'pending' and task.parked = 4
+          and coalesce(task.concurrency_key, '') = coalesce(wanted.concurrency_key, '')
+          and task.deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
+          and flow_version is null
+        for update of task skip locked) tried) by_group
+    where concurrency_key is null or in_group <= group_room) by_tenant
+  where tenant_room is null or in_tenant <= tenant_room
+  order by place limit cast($9 as integer))) and status = 'pending'
+    and exists (select 1 from flotilla.pod where pod_id = $10 and claim_floor < $11
+       for key share)
+  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
+nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
+nullif(limited, 0) as limited
+-- instead of returning:
+select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+  trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+  nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
+  nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
+  nullif(limited, 0) as limited from flotilla.task
+        where claimed_by = $1 and claim_call = $2 and status = 'claimed'
+-- values: ["pod-1",5,"{\"key/mail/acme\",\"tenant/acme\"}","{null,\"acme\"}","{\"task-1\"}","{0}","{\"key/mail/acme\"}","{\"tenant/acme\"}",10,"pod-1",5]
+
+update flotilla.task set parked = 3, blocked_by = concurrency_key
+where ctid = any(array(with room as (
+select given.scope, given.max_running - case when wanted.tenant is null
+  then (select count(*) from flotilla.task held
+where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) else (select count(*) from flotilla.task held
+where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as room
+from (select scope collate "C" as scope, tenant collate "C" as tenant from unnest($1::text[], $2::text[]) as each_row (scope, tenant)) wanted join flotilla.task_limit given on given.scope = wanted.scope) select task.ctid
+from (select task_id collate "C" as task_id, place, concurrency_key collate "C" as concurrency_key, tenant_scope collate "C" as tenant_scope from unnest($3::text[], $4::bigint[], $5::text[], $6::text[]) as each_row (task_id, place, concurrency_key, tenant_scope)) wanted
+join flotilla.task task on task.task_id = wanted.task_id
+join room on room.scope = wanted.concurrency_key
+where coalesce(task.status, '') = 'pending' and task.parked = 4 and task.concurrency_key = wanted.concurrency_key
+  and room.room <= 0 for update of task skip locked))
+returning task_id
+-- instead of returning:
+with room as (
+    select given.scope, given.max_running - case when wanted.tenant is null
+      then (select count(*) from flotilla.task held
+    where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) else (select count(*) from flotilla.task held
+    where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as room
+    from (select scope collate "C" as scope, tenant collate "C" as tenant from unnest($1::text[], $2::text[]) as each_row (scope, tenant)) wanted join flotilla.task_limit given on given.scope = wanted.scope) select task.task_id
+    from (select task_id collate "C" as task_id, place, concurrency_key collate "C" as concurrency_key, tenant_scope collate "C" as tenant_scope from unnest($3::text[], $4::bigint[], $5::text[], $6::text[]) as each_row (task_id, place, concurrency_key, tenant_scope)) wanted
+    join flotilla.task task on task.task_id = wanted.task_id
+    join room on room.scope = wanted.concurrency_key
+    where coalesce(task.status, '') = 'pending' and task.parked = 4 and task.concurrency_key = wanted.concurrency_key
+      and room.room <= 0 for update of task
+-- values: ["{\"key/mail/acme\"}","{null}","{\"task-1\"}","{0}","{\"key/mail/acme\"}","{\"tenant/acme\"}"]
+
+-- src/tasks/sql/concurrency.ts: unblock
+update flotilla.task set parked = 4, blocked_by = null
+where ctid = any(array(
+  with room as (
+select given.scope, given.max_running - case when wanted.tenant is null
+  then (select count(*) from flotilla.task held
+where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) else (select count(*) from flotilla.task held
+where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as room
+from (select scope collate "C" as scope, tenant collate "C" as tenant from unnest($1::text[], $2::text[]) as each_row (scope, tenant)) wanted join flotilla.task_limit given on given.scope = wanted.scope)
+  select address from (
+    select address, blocked_by,
+      row_number() over (partition by blocked_by order by priority desc, created_at, task_id) as nth
+    from (select * from (
+  select ctid as address, blocked_by, priority, created_at, task_id from flotilla.task
+  where blocked_by = $3 and status = 'pending' and parked = 3
+  order by priority desc, created_at, task_id limit cast($4 as integer) for update skip locked) of_scope) blocked) ranked
+  left join room on room.scope = ranked.blocked_by
+  where ranked.nth <= room.room
+    or not exists (select 1 from flotilla.task_limit given where given.scope = ranked.blocked_by)))
+-- values: ["{\"key/mail/acme\"}","{null}","key/mail/acme",3]
+
+-- src/tasks/sql/concurrency.ts: unblockUnchecked
+update flotilla.task set parked = 4, blocked_by = null
+where ctid = any(array(select address from (select * from (
+  select ctid as address, blocked_by, priority, created_at, task_id from flotilla.task
+  where blocked_by = $1 and status = 'pending' and parked = 3
+  order by priority desc, created_at, task_id limit cast($2 as integer) for update skip locked) of_scope) blocked))
+-- values: ["key/mail/acme",3]
+
+-- src/tasks/sql/concurrency.ts: unblockAfter
+select scope from flotilla.task_limit where scope in (select scope from (select scope collate "C" as scope from unnest($1::text[]) as each_row (scope)) wanted)
+order by scope for update
+-- values: ["{\"key/mail/acme\"}"]
+
+update flotilla.task set parked = 4, blocked_by = null
+where status = 'pending' and ctid = any(array(
+  with room as (
+select given.scope, given.max_running - case when wanted.tenant is null
+  then (select count(*) from flotilla.task held
+where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) else (select count(*) from flotilla.task held
+where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as room
+from (select scope collate "C" as scope, tenant collate "C" as tenant from unnest($1::text[], $2::text[]) as each_row (scope, tenant)) wanted join flotilla.task_limit given on given.scope = wanted.scope)
+  select (select ctid from flotilla.task task
+    where task.blocked_by = wanted.scope and task.status = 'pending' and task.parked = 3
+    order by task.priority desc, task.created_at, task.task_id limit 1 for update of task skip locked)
+  from (select scope collate "C" as scope from unnest($3::text[]) as each_row (scope)) wanted left join room on room.scope = wanted.scope
+  where room.room >= 1 or room.scope is null))
+-- values: ["{\"key/mail/acme\"}","{null}","{\"key/mail/acme\"}"]
+
+select scope from flotilla.task_limit where scope in (select scope from (select scope collate "C" as scope from unnest($1::text[]) as each_row (scope)) wanted)
+order by scope for update
+-- values: ["{\"key/mail/acme\"}"]
+
+update flotilla.task set parked = 4, blocked_by = null
+where ctid = any(array(
+  with room as (
+select given.scope, given.max_running - case when wanted.tenant is null
+  then (select count(*) from flotilla.task held
+where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) else (select count(*) from flotilla.task held
+where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as room
+from (select scope collate "C" as scope, tenant collate "C" as tenant from unnest($1::text[], $2::text[]) as each_row (scope, tenant)) wanted join flotilla.task_limit given on given.scope = wanted.scope)
+  select address from (
+    select address, blocked_by,
+      row_number() over (partition by blocked_by order by priority desc, created_at, task_id) as nth
+    from (select * from (
+  select ctid as address, blocked_by, priority, created_at, task_id from flotilla.task
+  where blocked_by = $3 and status = 'pending' and parked = 3
+  order by priority desc, created_at, task_id limit cast($4 as integer) for update skip locked) of_scope) blocked) ranked
+  left join room on room.scope = ranked.blocked_by
+  where ranked.nth <= room.room
+    or not exists (select 1 from flotilla.task_limit given where given.scope = ranked.blocked_by)))
+-- values: ["{\"key/mail/acme\"}","{null}","key/mail/acme",2]
+
+-- src/tasks/sql/dependencies.ts: hasNoOpenDependents
+(dependents = 0 or not exists (
+  select 1 from flotilla.task_dependency wait where wait.dependency_id = flotilla.task.task_id
+    and (select waiter.status from flotilla.task waiter where waiter.task_id = wait.dependent_id)
+      in ('pending', 'claimed')))
+
+-- src/tasks/sql/dependencies.ts: wakeDependents
+select task_id from flotilla.task task where ctid = any(array(
+    select (select ctid from flotilla.task task where task.task_id = named.id)
+    from (
+    select distinct wait.dependent_id as id from flotilla.task_dependency wait
+    where wait.dependency_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) ended))
+      and (select task.status from flotilla.task task where task.task_id = wait.dependency_id)
+        not in ('pending', 'claimed')) named)) order by task_id for update of task
+-- values: ["{\"task-1\"}"]
+
+update flotilla.task
+set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+  select case when verdict = 2 then 3 else flotilla.task.depends end,
+    case when verdict = 1 then 2 when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+  from (
+    select coalesce(max(
+      case (select case when dependency.parent_id = flotilla.task.task_id
+  then case when coalesce(substr(dependency.unique_key, 1, length(coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/'))), coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')) = coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')
+    then dependency.status end
+when flotilla.task.awaits is null then dependency.status end from flotilla.task dependency
+          where dependency.task_id = wait.dependency_id)
+        when 'pending' then 1 when 'claimed' then 1
+        when 'failed' then case when flotilla.task.depends = 1 then 2 else 0 end
+        when 'cancelled' then case when flotilla.task.depends = 1 then 2 else 0 end
+        else 0 end), 0) as verdict
+    from flotilla.task_dependency wait where wait.dependent_id = flotilla.task.task_id) judged)
+where ctid = any(array(
+select (select ctid from flotilla.task task where task.task_id = named.id)
+from (
+select distinct wait.dependent_id as id from flotilla.task_dependency wait
+where wait.dependency_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) ended))
+  and (select task.status from flotilla.task task where task.task_id = wait.dependency_id)
+    not in ('pending', 'claimed')) named)) and coalesce(flotilla.task.status, '') = 'pending' and parked = 2
+-- values: ["{\"task-1\"}"]
+
+-- src/tasks/sql/dependencies.ts: wakeDependentsOfCall
+select task_id from flotilla.task task where ctid = any(array(
+    select (select ctid from flotilla.task task where task.task_id = named.id)
+    from (select distinct dependent_id as id from flotilla.task_dependency where dependency_id in (
+      select task.task_id from flotilla.task task where task.claimed_by = $1
+    and task.claim_call = $2 and task.status = 'claimed' and task.cancel_requested = 1
+    and task.flow_version is null)) named)) order by task_id for update of task
+-- values: ["pod-1",5]
+
+update flotilla.task
+set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+  select case when verdict = 2 then 3 else flotilla.task.depends end,
+    case when verdict = 1 then 2 when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+  from (
+    select coalesce(max(
+      case (select case when dependency.parent_id = flotilla.task.task_id
+  then case when coalesce(substr(dependency.unique_key, 1, length(coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/'))), coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')) = coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')
+    then case when dependency.claimed_by = $1
+and dependency.claim_call = $2 and dependency.status = 'claimed' and dependency.cancel_requested = 1
+and dependency.flow_version is null then 'cancelled' else dependency.status end end
+when flotilla.task.awaits is null then case when dependency.claimed_by = $3
+and dependency.claim_call = $4 and dependency.status = 'claimed' and dependency.cancel_requested = 1
+and dependency.flow_version is null then 'cancelled' else dependency.status end end from flotilla.task dependency
+          where dependency.task_id = wait.dependency_id)
+        when 'pending' then 1 when 'claimed' then 1
+        when 'failed' then case when flotilla.task.depends = 1 then 2 else 0 end
+        when 'cancelled' then case when flotilla.task.depends = 1 then 2 else 0 end
+        else 0 end), 0) as verdict
+    from flotilla.task_dependency wait where wait.dependent_id = flotilla.task.task_id) judged)
+where ctid = any(array(
+select (select ctid from flotilla.task task where task.task_id = named.id)
+from (select distinct dependent_id as id from flotilla.task_dependency where dependency_id in (
+  select task.task_id from flotilla.task task where task.claimed_by = $5
+and task.claim_call = $6 and task.status = 'claimed' and task.cancel_requested = 1
+and task.flow_version is null)) named)) and coalesce(flotilla.task.status, '') = 'pending' and parked = 2
+-- values: ["pod-1",5,"pod-1",5,"pod-1",5]
+
+-- src/tasks/sql/dependencies.ts: wakeDependentsOfChildren
+select task_id from flotilla.task task where ctid = any(array(
+    select (select ctid from flotilla.task task where task.task_id = named.id)
+    from (
+    select distinct wait.dependent_id as id
+    from flotilla.task_dependency own join flotilla.task_dependency wait on wait.dependency_id = own.dependency_id
+    where own.dependent_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent))
+      and (select task.status from flotilla.task task
+        where task.task_id = own.dependency_id and task.parent_id = own.dependent_id) = 'cancelled') named)) order by task_id for update of task
+-- values: ["{\"run-1\"}"]
+
+update flotilla.task
+set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+  select case when verdict = 2 then 3 else flotilla.task.depends end,
+    case when verdict = 1 then 2 when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+  from (
+    select coalesce(max(
+      case (select case when dependency.parent_id = flotilla.task.task_id
+  then case when coalesce(substr(dependency.unique_key, 1, length(coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/'))), coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')) = coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')
+    then dependency.status end
+when flotilla.task.awaits is null then dependency.status end from flotilla.task dependency
+          where dependency.task_id = wait.dependency_id)
+        when 'pending' then 1 when 'claimed' then 1
+        when 'failed' then case when flotilla.task.depends = 1 then 2 else 0 end
+        when 'cancelled' then case when flotilla.task.depends = 1 then 2 else 0 end
+        else 0 end), 0) as verdict
+    from flotilla.task_dependency wait where wait.dependent_id = flotilla.task.task_id) judged)
+where ctid = any(array(
+select (select ctid from flotilla.task task where task.task_id = named.id)
+from (
+select distinct wait.dependent_id as id
+from flotilla.task_dependency own join flotilla.task_dependency wait on wait.dependency_id = own.dependency_id
+where own.dependent_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent))
+  and (select task.status from flotilla.task task
+    where task.task_id = own.dependency_id and task.parent_id = own.dependent_id) = 'cancelled') named)) and coalesce(flotilla.task.status, '') = 'pending' and parked = 2
+-- values: ["{\"run-1\"}"]
+
+-- src/tasks/sql/dependencies.ts: wakeIfDependenciesEnded
+update flotilla.task
+set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+  select case when verdict = 2 then 3 else flotilla.task.depends end,
+    case when verdict = 1 then 2 when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+  from (
+    select coalesce(max(
+      case (select case when dependency.parent_id = flotilla.task.task_id
+  then case when coalesce(substr(dependency.unique_key, 1, length(coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/'))), coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')) = coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')
+    then dependency.status end
+when flotilla.task.awaits is null then dependency.status end from flotilla.task dependency
+          where dependency.task_id = wait.dependency_id)
+        when 'pending' then 1 when 'claimed' then 1
+        when 'failed' then case when flotilla.task.depends = 1 then 2 else 0 end
+        when 'cancelled' then case when flotilla.task.depends = 1 then 2 else 0 end
+        else 0 end), 0) as verdict
+    from flotilla.task_dependency wait where wait.dependent_id = flotilla.task.task_id) judged)
+where ctid = any(array(
+select (select ctid from flotilla.task task where task.task_id = named.id)
+from (select task_id as id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) fresh) named)) and coalesce(flotilla.task.status, '') = 'pending' and parked = 2
+-- values: ["{\"task-1\"}"]
+
+-- src/tasks/sql/dependencies.ts: wakeChildren
+update flotilla.task
+set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+  select case when verdict = 2 then 3 else flotilla.task.depends end,
+    case when verdict = 1 then 2 when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+  from (
+    select coalesce(max(
+      case (select case when dependency.parent_id = flotilla.task.task_id
+  then case when coalesce(substr(dependency.unique_key, 1, length(coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/'))), coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')) = coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')
+    then dependency.status end
+when flotilla.task.awaits is null then dependency.status end from flotilla.task dependency
+          where dependency.task_id = wait.dependency_id)
+        when 'pending' then 1 when 'claimed' then 1
+        when 'failed' then case when flotilla.task.depends = 1 then 2 else 0 end
+        when 'cancelled' then case when flotilla.task.depends = 1 then 2 else 0 end
+        else 0 end), 0) as verdict
+    from flotilla.task_dependency wait where wait.dependent_id = flotilla.task.task_id) judged)
+where ctid = any(array(
+select (select ctid from flotilla.task task where task.task_id = named.id)
+from (
+select dependency_id as id from flotilla.task_dependency
+where dependent_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent))) named)) and coalesce(flotilla.task.status, '') = 'pending' and parked = 2
+-- values: ["{\"run-1\"}"]
+
+-- src/tasks/sql/dependencies.ts: notifyingParents
+select task_id from flotilla.task task where ctid = any(array(
+    select (select ctid from flotilla.task task where task.task_id = named.id)
+    from (
+    select distinct child.parent_id as id from flotilla.task child
+    where child.task_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) started))
+      and child.parent_id is not null ) named))
+      order by task_id for update of task
+-- values: ["{\"task-1\"}"]
+
+select 'starting'
+
+update flotilla.task set wake = wake + 1
+      where ctid = any(array(
+    select (select ctid from flotilla.task task where task.task_id = named.id)
+    from (
+    select distinct child.parent_id as id from flotilla.task child
+    where child.task_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) started))
+      and child.parent_id is not null and child.status in ('pending', 'claimed')) named))
+        and status in ('pending', 'claimed')
+-- values: ["{\"task-1\"}"]
+
+-- src/tasks/sql/dependencies.ts: dependenciesExist
+not exists (
+    select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) wanted
+    where not exists (select 1 from flotilla.task task where task.task_id = wanted.task_id))
+-- values: ["{\"task-1\"}"]
+
+-- src/tasks/sql/dependencies.ts: missingDependencies
+select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) wanted
+where not exists (select 1 from flotilla.task task where task.task_id = wanted.task_id)
+-- values: ["{\"task-1\"}"]
+
+-- src/tasks/sql/dependencies.ts: insertDependencies
+insert into flotilla.task_dependency (dependency_id, dependent_id, place)
+select coalesce(holder.task_id, wanted.dependency_id), wanted.dependent_id, wanted.place
+from (select dependency_id collate "C" as dependency_id, dependent_id collate "C" as dependent_id, place, tenant collate "C" as tenant, name collate "C" as name, unique_key collate "C" as unique_key from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::text[]) as each_row (dependency_id, dependent_id, place, tenant, name, unique_key)) wanted left join flotilla.task holder
+  on holder.tenant = wanted.tenant and holder.name = wanted.name
+  and holder.unique_key = wanted.unique_key
+where exists (select 1 from flotilla.task task where task.task_id = wanted.dependent_id)
+  and not exists (select 1 from flotilla.task_dependency wait where wait.dependent_id = wanted.dependent_id)
+on conflict do nothing
+-- values: ["{\"task-1\"}","{\"task-2\"}","{0}","{null}","{null}","{null}"]
+
+select task_id from flotilla.task task where ctid = any(array(
+    select (select ctid from flotilla.task task where task.task_id = named.id)
+    from (select distinct dependency_id as id from flotilla.task_dependency
+    where dependent_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) fresh))) named)) order by task_id for update of task
+-- values: ["{\"task-2\"}"]
+
+update flotilla.task set dependents = dependents + 1 where ctid = any(array(
+    select (select ctid from flotilla.task task where task.task_id = named.id)
+    from (select distinct dependency_id as id from flotilla.task_dependency
+    where dependent_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) fresh))) named))
+-- values: ["{\"task-2\"}"]
+
+update flotilla.task
+set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+  select case when verdict = 2 then 3 else flotilla.task.depends end,
+    case when verdict = 1 then 2 when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+  from (
+    select coalesce(max(
+      case (select case when dependency.parent_id = flotilla.task.task_id
+  then case when coalesce(substr(dependency.unique_key, 1, length(coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/'))), coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')) = coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')
+    then dependency.status end
+when flotilla.task.awaits is null then dependency.status end from flotilla.task dependency
+          where dependency.task_id = wait.dependency_id)
+        when 'pending' then 1 when 'claimed' then 1
+        when 'failed' then case when flotilla.task.depends = 1 then 2 else 0 end
+        when 'cancelled' then case when flotilla.task.depends = 1 then 2 else 0 end
+        else 0 end), 0) as verdict
+    from flotilla.task_dependency wait where wait.dependent_id = flotilla.task.task_id) judged)
+where ctid = any(array(
+select (select ctid from flotilla.task task where task.task_id = named.id)
+from (select task_id as id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) fresh) named)) and coalesce(flotilla.task.status, '') = 'pending' and parked = 2
+-- values: ["{\"task-2\"}"]
+
+-- src/tasks/sql/dependencies.ts: dependenciesOf
+select dependent_id, dependency_id from flotilla.task_dependency
+where dependent_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) wanted)) order by dependent_id, place
+-- values: ["{\"task-2\"}"]
+
+-- src/tasks/sql/dependencies.ts: getParents
+select task.* from flotilla.task_dependency wait join flotilla.task task on task.task_id = wait.dependency_id
+where wait.dependent_id = $1 order by wait.place
+-- values: ["task-2"]
+
+-- src/tasks/sql/dependencies.ts: deleteDependencies
+delete from flotilla.task_dependency where dependent_id in (select 'task-1')
+
+-- src/tasks/sql/finish.ts: finishTasks
+update flotilla.task
+set status = 'completed', result = done.result, claim_call = null, last_update = now_ms()
+from (select task_id collate "C" as task_id, token, result collate "C" as result from unnest($1::text[], $2::bigint[], $3::text[]) as each_row (task_id, token, result)) done
+where flotilla.task.task_id = done.task_id
+  and flotilla.task.claim_token = done.token
+  and flotilla.task.status in ('claimed', 'pending')
+   and dependents = 0
+returning flotilla.task.task_id
+-- instead of returning:
+select task.task_id from (select task_id collate "C" as task_id, token, result collate "C" as result from unnest($1::text[], $2::bigint[], $3::text[]) as each_row (task_id, token, result)) done join flotilla.task task on task.task_id = done.task_id
+where task.claim_token = done.token
+  and task.status in ('claimed', 'pending')
+   and dependents = 0
+for update of task
+-- values: ["{\"task-1\"}","{3}","{\"{}\"}"]
+
+update flotilla.task
+set
+status = done.status, result = done.result, error = coalesce(done.error, flotilla.task.error),
+retry_count = retry_count + done.counted, snoozes = snoozes + done.snoozed,
+claim_token = claim_token + case when done.status = 'pending' then 1 else 0 end,
+claimed_by = case when done.status = 'pending' then null else claimed_by end,
+run_at = case when done.delay_ms is null then run_at else now_ms() + done.delay_ms end,
+parked = case when done.delay_ms > 0 then 1 else case when limited = 1 then 4 else 0 end end, claim_call = null, last_update = now_ms()
+from (select task_id collate "C" as task_id, token, status collate "C" as status, result collate "C" as result, error collate "C" as error, counted, snoozed, delay_ms, wake from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[]) as each_row (task_id, token, status, result, error, counted, snoozed, delay_ms, wake)) done
+where flotilla.task.task_id = done.task_id
+  and flotilla.task.claim_token = done.token
+  and flotilla.task.status in ('claimed', 'pending')
+  and (done.wake is null or flotilla.task.wake = done.wake)
+returning flotilla.task.task_id
+-- instead of returning:
+select task.task_id from (select task_id collate "C" as task_id, token, status collate "C" as status, result collate "C" as result, error collate "C" as error, counted, snoozed, delay_ms, wake from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[]) as each_row (task_id, token, status, result, error, counted, snoozed, delay_ms, wake)) done join flotilla.task task on task.task_id = done.task_id
+where task.claim_token = done.token
+  and task.status in ('claimed', 'pending')
+  and (done.wake is null or task.wake = done.wake)
+for update of task
+-- values: ["{\"task-1\"}","{3}","{\"failed\"}","{\"{}\"}","{\"{}\"}","{1}","{0}","{null}","{2}"]
+
+-- src/tasks/sql/finish.ts: noteFinishes
+insert into flotilla.task_event (task_id, seq, type, attempt, pod_id, detail)
+select noted.task_id, (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = noted.task_id), noted.type, noted.attempt, $1, noted.detail
+from (select task_id collate "C" as task_id, token, wake, type collate "C" as type, attempt, detail collate "C" as detail from unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::bigint[], $7::text[]) as each_row (task_id, token, wake, type, attempt, detail)) noted join flotilla.task task on task.task_id = noted.task_id
+where task.claim_token = noted.token
+  and task.status in ('claimed', 'pending')
+  and (noted.wake is null or task.wake = noted.wake)
+for update of task
+-- values: ["pod-1","{\"task-1\"}","{3}","{2}","{\"failed\"}","{1}","{\"{}\"}"]
+
+-- src/tasks/sql/finish.ts: insertFinishFollowUps
+insert into flotilla.task (task_id, tenant, name, payload, priority, run_at, created_at, last_update,
+  unique_key, parent_id, trace, limited, parked)
+select failed.id, task.tenant, failed.name, failed.payload, task.priority, now_ms(), now_ms(), now_ms(),
+  failed.key, task.task_id, task.trace, case when task.tenant <> 'default' then cast($1 as integer) else 0 end, case when task.tenant <> 'default' then cast($2 as integer) else 0 end
+from (select id collate "C" as id, failed_id collate "C" as failed_id, token, name collate "C" as name, payload collate "C" as payload, key collate "C" as key from unnest($3::text[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::text[]) as each_row (id, failed_id, token, name, payload, key)) failed join flotilla.task task
+  on task.task_id = failed.failed_id and task.claim_token = failed.token
+where task.status in ('claimed', 'pending')  for update of task
+on conflict do nothing
+-- values: [1,4,"{\"task-2\"}","{\"task-1\"}","{3}","{\"alarm\"}","{\"{}\"}","{\"task-1/3\"}"]
+
+-- src/tasks/sql/finish.ts: wakeDependentsAfter
+select task_id from flotilla.task task where ctid = any(array(
+    select (select ctid from flotilla.task task where task.task_id = named.id)
+    from (
+    select distinct wait.dependent_id as id from flotilla.task_dependency wait
+    where wait.dependency_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) ended))
+      and (select task.status from flotilla.task task where task.task_id = wait.dependency_id)
+        not in ('pending', 'claimed')) named)) order by task_id for update of task
+-- values: ["{\"task-1\"}"]
+
+update flotilla.task
+set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+  select case when verdict = 2 then 3 else flotilla.task.depends end,
+    case when verdict = 1 then 2 when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+  from (
+    select coalesce(max(
+      case (select case when dependency.parent_id = flotilla.task.task_id
+  then case when coalesce(substr(dependency.unique_key, 1, length(coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/'))), coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')) = coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')
+    then dependency.status end
+when flotilla.task.awaits is null then dependency.status end from flotilla.task dependency
+          where dependency.task_id = wait.dependency_id)
+        when 'pending' then 1 when 'claimed' then 1
+        when 'failed' then case when flotilla.task.depends = 1 then 2 else 0 end
+        when 'cancelled' then case when flotilla.task.depends = 1 then 2 else 0 end
+        else 0 end), 0) as verdict
+    from flotilla.task_dependency wait where wait.dependent_id = flotilla.task.task_id) judged)
+where ctid = any(array(
+select (select ctid from flotilla.task task where task.task_id = named.id)
+from (
+select distinct wait.dependent_id as id from flotilla.task_dependency wait
+where wait.dependency_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) ended))
+  and (select task.status from flotilla.task task where task.task_id = wait.dependency_id)
+    not in ('pending', 'claimed')) named)) and coalesce(flotilla.task.status, '') = 'pending' and parked = 2
+-- values: ["{\"task-1\"}"]
+
+-- src/tasks/sql/finish.ts: readTaskStates
+select task_id, status, claimed_by, claim_token, wake, dependents, cancel_requested, run_seq
+from flotilla.task
+where task_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) wanted))
+-- values: ["{\"task-1\"}"]
+
+-- src/tasks/sql/finish.ts: saveProgress
+update flotilla.task set progress = newest.value, progress_token = newest.token
+from (select task_id collate "C" as task_id, token, run_seq, value collate "C" as value from unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[]) as each_row (task_id, token, run_seq, value)) newest
+where flotilla.task.task_id = newest.task_id and flotilla.task.claim_token = newest.token
+  and flotilla.task.run_seq = newest.run_seq and flotilla.task.status = 'claimed'
+-- values: ["{\"task-1\"}","{3}","{0}","{\"{}\"}"]
+
+-- src/tasks/sql/finish.ts: forgetEarlierSnoozes
+delete from flotilla.task_event
+where task_id in (select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) snoozed) and type = 'snoozed'
+  and exists (select 1 from flotilla.task_event later where later.task_id = flotilla.task_event.task_id
+    and later.seq = flotilla.task_event.seq + 1 and later.type = 'snoozed')
+-- values: ["{\"task-1\"}"]
+
+-- src/tasks/sql/finish.ts: insertFollowUps
+insert into flotilla.task (task_id, tenant, name, payload, priority, run_at, created_at, last_update,
+  unique_key, parent_id, trace, limited, parked)
+select failed.id, task.tenant, failed.name, failed.payload, task.priority, now_ms(), now_ms(), now_ms(),
+  failed.key, task.task_id, task.trace, case when task.tenant <> 'default' then cast($1 as integer) else 0 end, case when task.tenant <> 'default' then cast($2 as integer) else 0 end
+from (select id collate "C" as id, failed_id collate "C" as failed_id, token, name collate "C" as name, payload collate "C" as payload, key collate "C" as key from unnest($3::text[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::text[]) as each_row (id, failed_id, token, name, payload, key)) failed join flotilla.task task
+  on task.task_id = failed.failed_id and task.claim_token = failed.token
+where task.status = 'claimed'
+on conflict do nothing
+-- values: [1,4,"{\"task-2\"}","{\"task-1\"}","{3}","{\"alarm\"}","{\"{}\"}","{\"task-1/3\"}"]
+
+-- src/tasks/sql/finish.ts: readProgress
+select progress, progress_token from flotilla.task where task_id = $1
+-- values: ["task-1"]
+
+-- src/tasks/sql/recover.ts: claimsOf
+select task_id, claim_token, claimed_by, deaths from (
+  select task_id, claim_token, claimed_by, deaths from flotilla.task
+  where status = 'claimed' and claimed_by in (select pod_id from (select pod_id collate "C" as pod_id from unnest($1::text[]) as each_row (pod_id)) silent)
+  order by claimed_by, claim_call limit cast($2 as integer)) held
+order by task_id
+-- values: ["{\"pod-2\"}",10]
+
+-- src/tasks/sql/recover.ts: recoverTasks
+update flotilla.task
+set status = case when cancel_requested = 1 and flow_version is null then 'cancelled' when deaths + 1 >= $1 and flow_version is null then 'failed'
+else 'pending' end,
+  error = case when cancel_requested = 1 and flow_version is null then error when deaths + 1 >= $2 and flow_version is null then $3 else error end,
+  claim_token = claim_token + case when cancel_requested = 1 and flow_version is null or deaths + 1 >= $4 and flow_version is null then 1 else 0 end,
+  deaths = deaths + 1, claimed_by = null, claim_call = null, last_update = now_ms()
+from (select task_id collate "C" as task_id, token, pod_id collate "C" as pod_id, beat from unnest($5::text[], $6::bigint[], $7::text[], $8::bigint[]) as each_row (task_id, token, pod_id, beat)) orphan
+where flotilla.task.task_id = orphan.task_id and flotilla.task.claim_token = orphan.token
+and flotilla.task.status = 'claimed' and flotilla.task.claimed_by = orphan.pod_id
+and coalesce((select pod.beat from flotilla.pod pod where pod.pod_id = orphan.pod_id), -1) = orphan.beat and ctid = any(array(
+  select ctid from flotilla.task
+  where task_id = any(array(select task_id from (select task_id collate "C" as task_id, token, pod_id collate "C" as pod_id, beat from unnest($9::text[], $10::bigint[], $11::text[], $12::bigint[]) as each_row (task_id, token, pod_id, beat)) wanted)) for update skip locked))
+returning flotilla.task.task_id, flotilla.task.name, flotilla.task.status, flotilla.task.claim_token
+-- instead of returning:
+    select task.task_id, task.name, case when cancel_requested = 1 and flow_version is null then 'cancelled' when deaths + 1 >= $1 and flow_version is null then 'failed'
+else 'pending' end as status, claim_token + case when cancel_requested = 1 and flow_version is null or deaths + 1 >= $2 and flow_version is null then 1 else 0 end as claim_token
+    from (select task_id collate "C" as task_id, token, pod_id collate "C" as pod_id, beat from unnest($3::text[], $4::bigint[], $5::text[], $6::bigint[]) as each_row (task_id, token, pod_id, beat)) orphan join flotilla.task task on task.task_id = orphan.task_id and task.claim_token = orphan.token
+and task.status = 'claimed' and task.claimed_by = orphan.pod_id
+and coalesce((select pod.beat from flotilla.pod pod where pod.pod_id = orphan.pod_id), -1) = orphan.beat for update of task
+-- values: [4,4,"{\"code\":\"pod_died\",\"message\":\"4 pods died while they ran this task, 2 of them with nothing else to run\"}",4,"{\"task-1\"}","{3}","{\"pod-2\"}","{4}","{\"task-1\"}","{3}","{\"pod-2\"}","{4}"]
+
+-- src/tasks/sql/recover.ts: noteRecovery
+insert into flotilla.task_event (task_id, seq, type, attempt, pod_id)
+select orphan.task_id, (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = orphan.task_id), 'pod_died', task.retry_count + 1, orphan.pod_id
+from (select task_id collate "C" as task_id, token, pod_id collate "C" as pod_id, beat from unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[]) as each_row (task_id, token, pod_id, beat)) orphan join flotilla.task task on task.task_id = orphan.task_id and task.claim_token = orphan.token
+and task.status = 'claimed' and task.claimed_by = orphan.pod_id
+and coalesce((select pod.beat from flotilla.pod pod where pod.pod_id = orphan.pod_id), -1) = orphan.beat for update of task skip locked
+-- values: ["{\"task-1\"}","{3}","{\"pod-2\"}","{4}"]
+
+-- src/tasks/sql/recover.ts: insertRecoveryFollowUps
+insert into flotilla.task (task_id, tenant, name, payload, priority, run_at, created_at, last_update,
+  unique_key, parent_id, trace, limited, parked)
+select failed.id, task.tenant, failed.name, failed.payload, task.priority, now_ms(), now_ms(), now_ms(),
+  failed.key, task.task_id, task.trace, case when task.tenant <> 'default' then cast($1 as integer) else 0 end, case when task.tenant <> 'default' then cast($2 as integer) else 0 end
+from (select id collate "C" as id, failed_id collate "C" as failed_id, token, name collate "C" as name, payload collate "C" as payload, key collate "C" as key from unnest($3::text[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::text[]) as each_row (id, failed_id, token, name, payload, key)) failed join flotilla.task task
+  on task.task_id = failed.failed_id and task.claim_token = failed.token
+where task.deaths + 1 >= $9 and task.cancel_requested = 0 and task.flow_version is null
+  and exists (select 1 from (select task_id collate "C" as task_id, token, pod_id collate "C" as pod_id, beat from unnest($10::text[], $11::bigint[], $12::text[], $13::bigint[]) as each_row (task_id, token, pod_id, beat)) orphan where task.task_id = orphan.task_id and task.claim_token = orphan.token
+and task.status = 'claimed' and task.claimed_by = orphan.pod_id
+and coalesce((select pod.beat from flotilla.pod pod where pod.pod_id = orphan.pod_id), -1) = orphan.beat)
+for update of task skip locked
+on conflict do nothing
+-- values: [1,4,"{\"task-2\"}","{\"task-1\"}","{3}","{\"alarm\"}","{\"{}\"}","{\"task-1/3\"}",4,"{\"task-1\"}","{3}","{\"pod-2\"}","{4}"]
+
+-- src/tasks/sql/recover.ts: sweep
+with page as (
+  select task_id, status, created_at, last_update from flotilla.task
+  where task_id > $1 order by task_id limit cast($2 as integer))
+select task_id, 1 as old from page where created_at < now_ms() - $3
+and (status = 'completed' and last_update < now_ms() - $4
+  or status = 'failed' and last_update < now_ms() - $5
+  or status = 'cancelled' and last_update < now_ms() - $6)
+union all
+select max(task_id), 0 from page having count(*) = $7
+-- values: ["",10,60000,1000,2000,3000,10]
+
+-- src/tasks/sql/recover.ts: deleteFinished
+delete from flotilla.task where ctid = any(array(
+      select ctid from flotilla.task
+      where task_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) old))
+        and created_at < now_ms() - $2
+    and (status = 'completed' and last_update < now_ms() - $3
+      or status = 'failed' and last_update < now_ms() - $4
+      or status = 'cancelled' and last_update < now_ms() - $5) and (dependents = 0 or not exists (
+  select 1 from flotilla.task_dependency wait where wait.dependency_id = flotilla.task.task_id
+    and (select waiter.status from flotilla.task waiter where waiter.task_id = wait.dependent_id)
+      in ('pending', 'claimed'))) for update skip locked))
+-- values: ["{\"task-1\"}",60000,1000,2000,3000]
+
+delete from flotilla.task_event where task_id in (select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) old
+    where not exists (select 1 from flotilla.task task where task.task_id = old.task_id))
+-- values: ["{\"task-1\"}"]
+
+delete from flotilla.task_dependency where dependent_id in (select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) old
+    where not exists (select 1 from flotilla.task task where task.task_id = old.task_id))
+-- values: ["{\"task-1\"}"]
+
+delete from flotilla.task_signal where task_id in (select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) old
+    where not exists (select 1 from flotilla.task task where task.task_id = old.task_id))
+-- values: ["{\"task-1\"}"]
+
+-- src/tasks/sql/runs.ts: storeRuns
+update flotilla.task set
+flow_version = next.version, cursor = next.cursor, state = coalesce(next.state, flotilla.task.state),
+intent = null, waiting = null, stopped_at = null, retry_count = 0, deaths = 0, progress = null,
+error = null, run_seq = flotilla.task.run_seq + 1, advanced_at = now_ms()
+from (select task_id collate "C" as task_id, token, run_seq, version, cursor collate "C" as cursor, state collate "C" as state from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[]) as each_row (task_id, token, run_seq, version, cursor, state)) next
+where flotilla.task.task_id = next.task_id and flotilla.task.claim_token = next.token
+and flotilla.task.run_seq = next.run_seq and flotilla.task.status in ('claimed', 'pending')
+
+returning flotilla.task.task_id, flotilla.task.status, flotilla.task.wake, flotilla.task.cancel_requested
+-- instead of returning:
+    select task.task_id, task.status, task.wake, task.cancel_requested from (select task_id collate "C" as task_id, token, run_seq, version, cursor collate "C" as cursor, state collate "C" as state from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[]) as each_row (task_id, token, run_seq, version, cursor, state)) next join flotilla.task task on task.task_id = next.task_id
+    where task.claim_token = next.token
+and task.run_seq = next.run_seq and task.status in ('claimed', 'pending')
+ for update of task
+-- values: ["{\"run-1\"}","{3}","{1}","{2}","{\"charge\"}","{\"{}\"}"]
+
+insert into flotilla.task_event (task_id, seq, type, attempt, pod_id, detail)
+select noted.task_id, noted.seq, noted.type, noted.attempt, $1, noted.detail
+from (select task_id collate "C" as task_id, token, run_seq, wake, ends, seq, type collate "C" as type, attempt, detail collate "C" as detail from unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[], $9::bigint[], $10::text[]) as each_row (task_id, token, run_seq, wake, ends, seq, type, attempt, detail)) noted join flotilla.task task on task.task_id = noted.task_id
+where task.claim_token = noted.token and task.run_seq = noted.run_seq + 1
+on conflict do nothing
+-- values: ["pod-1","{\"run-1\"}","{3}","{1}","{null}","{0}","{200}","{\"step\"}","{1}","{\"{}\"}"]
+
+select task.task_id from (select task_id collate "C" as task_id, token, run_seq, wake, ends from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[]) as each_row (task_id, token, run_seq, wake, ends)) given join flotilla.task task on task.task_id = given.task_id
+    where task.claim_token = given.token and task.run_seq = given.run_seq
+    and task.status in ('claimed', 'pending')
+    and (given.wake is null or task.wake = given.wake)
+     order by task.task_id for update of task
+-- values: ["{\"run-1\"}","{3}","{1}","{2}","{0}"]
+
+  insert into flotilla.task (task_id, tenant, name, payload, priority, run_at, created_at, last_update,
+    max_attempts, unique_key, trace, concurrency_key, limited, depends, scheduled_at, flow_version, parent_id, parked)
+  select task_id, tenant, name, payload, priority, case when fresh.start_at is null then now_ms() + fresh.delay_ms
+  when fresh.start_at > now_ms() then fresh.start_at else now_ms() end, now_ms(), now_ms(),
+    max_attempts, unique_key, trace, concurrency_key, limited, depends, scheduled_at, flow_version, parent_id,
+case when depends > 0 then 2 when delay_ms > 0 or start_at > now_ms() then 1
+  when limited = 1 then 4 else 0 end
+  from (select task_id collate "C" as task_id, tenant collate "C" as tenant, name collate "C" as name, payload collate "C" as payload, priority, delay_ms, max_attempts, unique_key collate "C" as unique_key, trace collate "C" as trace, start_at, concurrency_key collate "C" as concurrency_key, limited, depends, scheduled_at, flow_version, parent_id collate "C" as parent_id from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[], $9::text[], $10::bigint[], $11::text[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::text[]) as each_row (task_id, tenant, name, payload, priority, delay_ms, max_attempts, unique_key, trace, start_at, concurrency_key, limited, depends, scheduled_at, flow_version, parent_id)) fresh where fresh.parent_id = any(array(select task.task_id from (select task_id collate "C" as task_id, token, run_seq, wake, ends from unnest($17::text[], $18::bigint[], $19::bigint[], $20::bigint[], $21::bigint[]) as each_row (task_id, token, run_seq, wake, ends)) given join flotilla.task task on task.task_id = given.task_id
+  where task.claim_token = given.token and task.run_seq = given.run_seq
+  and task.status in ('claimed', 'pending')
+  and (given.wake is null or task.wake = given.wake)
+  ))
+  on conflict do nothing
+  returning task_id
+-- instead of returning:
+select task_id from flotilla.task where task_id in (select task_id from (select task_id collate "C" as task_id, tenant collate "C" as tenant, name collate "C" as name, payload collate "C" as payload, priority, delay_ms, max_attempts, unique_key collate "C" as unique_key, trace collate "C" as trace from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[], $9::text[]) as each_row (task_id, tenant, name, payload, priority, delay_ms, max_attempts, unique_key, trace)) fresh)
+-- values: ["{\"child-1\"}","{\"default\"}","{\"mail\"}","{\"{}\"}","{0}","{0}","{null}","{\"run-1/charge/0\"}","{null}","{null}","{null}","{0}","{0}","{null}","{null}","{\"run-1\"}","{\"run-1\"}","{3}","{1}","{2}","{0}"]
+
+  insert into flotilla.task_event (task_id, seq, type)
+  select task_id, (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = task.task_id), 'retried' from flotilla.task task
+  where task_id = any(array(
+select child.task_id from (select parent_id collate "C" as parent_id, name collate "C" as name, tenant collate "C" as tenant, unique_key collate "C" as unique_key from unnest($1::text[], $2::text[], $3::text[], $4::text[]) as each_row (parent_id, name, tenant, unique_key)) wanted
+join flotilla.task child on child.tenant = wanted.tenant and child.name = wanted.name
+  and child.unique_key = wanted.unique_key
+where child.parent_id = wanted.parent_id and child.status in ('failed', 'cancelled')
+  and wanted.parent_id in (select task.task_id from (select task_id collate "C" as task_id, token, run_seq, wake, ends from unnest($5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[]) as each_row (task_id, token, run_seq, wake, ends)) given join flotilla.task task on task.task_id = given.task_id
+where task.claim_token = given.token and task.run_seq = given.run_seq
+and task.status in ('claimed', 'pending')
+and (given.wake is null or task.wake = given.wake)
+))) for update of task
+-- values: ["{\"run-1\"}","{\"mail\"}","{\"default\"}","{\"run-1/charge/0\"}","{\"run-1\"}","{3}","{1}","{2}","{0}"]
+
+update flotilla.task set
+  status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, cancel_requested = 0,
+  parked = case when depends > 0 then 2 else case when limited = 1 then 4 else 0 end end,
+  depends = case when depends = 3 then 1 else depends end,
+  claim_token = claim_token + 1, claimed_by = null, run_at = now_ms(), last_update = now_ms(),
+  cursor = case when coalesce(flow_version, 0) = 0 or (intent is null and cursor is not null)
+  then cursor else coalesce(stopped_at, cursor) end, intent = null, waiting = null,
+  error = null, progress = null, progress_token = claim_token + 1 where task_id = any(array(
+    select child.task_id from (select parent_id collate "C" as parent_id, name collate "C" as name, tenant collate "C" as tenant, unique_key collate "C" as unique_key from unnest($1::text[], $2::text[], $3::text[], $4::text[]) as each_row (parent_id, name, tenant, unique_key)) wanted
+    join flotilla.task child on child.tenant = wanted.tenant and child.name = wanted.name
+      and child.unique_key = wanted.unique_key
+    where child.parent_id = wanted.parent_id and child.status in ('failed', 'cancelled')
+      and wanted.parent_id in (select task.task_id from (select task_id collate "C" as task_id, token, run_seq, wake, ends from unnest($5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[]) as each_row (task_id, token, run_seq, wake, ends)) given join flotilla.task task on task.task_id = given.task_id
+    where task.claim_token = given.token and task.run_seq = given.run_seq
+    and task.status in ('claimed', 'pending')
+    and (given.wake is null or task.wake = given.wake)
+    )))
+-- values: ["{\"run-1\"}","{\"mail\"}","{\"default\"}","{\"run-1/charge/0\"}","{\"run-1\"}","{3}","{1}","{2}","{0}"]
+
+delete from flotilla.task_dependency
+where dependent_id = any(array(select task.task_id from (select task_id collate "C" as task_id, token, run_seq, wake, ends from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[]) as each_row (task_id, token, run_seq, wake, ends)) given join flotilla.task task on task.task_id = given.task_id
+where task.claim_token = given.token and task.run_seq = given.run_seq
+and task.status in ('claimed', 'pending')
+and (given.wake is null or task.wake = given.wake)
+))
+  and exists (select 1 from flotilla.task child join (select parent_id collate "C" as parent_id, name collate "C" as name, tenant collate "C" as tenant, unique_key collate "C" as unique_key, prefix collate "C" as prefix from unnest($6::text[], $7::text[], $8::text[], $9::text[], $10::text[]) as each_row (parent_id, name, tenant, unique_key, prefix)) wanted
+      on substr(child.unique_key, 1, length(wanted.prefix)) = wanted.prefix
+    where child.task_id = flotilla.task_dependency.dependency_id and child.parent_id = flotilla.task_dependency.dependent_id
+      and wanted.parent_id = flotilla.task_dependency.dependent_id)
+  and not exists (select 1 from flotilla.task child join (select parent_id collate "C" as parent_id, name collate "C" as name, tenant collate "C" as tenant, unique_key collate "C" as unique_key, prefix collate "C" as prefix from unnest($11::text[], $12::text[], $13::text[], $14::text[], $15::text[]) as each_row (parent_id, name, tenant, unique_key, prefix)) wanted
+      on child.tenant = wanted.tenant and child.name = wanted.name
+        and child.unique_key = wanted.unique_key
+    where child.task_id = flotilla.task_dependency.dependency_id and wanted.parent_id = flotilla.task_dependency.dependent_id)
+-- values: ["{\"run-1\"}","{3}","{1}","{2}","{0}","{\"run-1\"}","{\"mail\"}","{\"default\"}","{\"run-1/charge/0\"}","{\"run-1/charge/\"}","{\"run-1\"}","{\"mail\"}","{\"default\"}","{\"run-1/charge/0\"}","{\"run-1/charge/\"}"]
+
+update flotilla.task_signal set taken = 1
+from (select task_id collate "C" as task_id, signal_id collate "C" as signal_id from unnest($1::text[], $2::text[]) as each_row (task_id, signal_id)) used
+where flotilla.task_signal.task_id = used.task_id and flotilla.task_signal.signal_id = used.signal_id
+  and used.task_id in (select task.task_id from (select task_id collate "C" as task_id, token, run_seq, wake, ends from unnest($3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[]) as each_row (task_id, token, run_seq, wake, ends)) given join flotilla.task task on task.task_id = given.task_id
+where task.claim_token = given.token and task.run_seq = given.run_seq
+and task.status in ('claimed', 'pending')
+and (given.wake is null or task.wake = given.wake)
+)
+-- values: ["{\"run-1\"}","{\"signal-1\"}","{\"run-1\"}","{3}","{1}","{2}","{0}"]
+
+select task_id from flotilla.task task where task_id = any(array(
+    select child.task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent
+    join flotilla.task_dependency wait on wait.dependent_id = parent.task_id
+    join flotilla.task child on child.task_id = wait.dependency_id
+    where child.parent_id = parent.task_id and child.status in ('pending', 'claimed')
+      and child.cancel_requested = 0
+      and parent.task_id in (select task.task_id from (select task_id collate "C" as task_id, token, run_seq, wake, ends from unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[]) as each_row (task_id, token, run_seq, wake, ends)) given join flotilla.task task on task.task_id = given.task_id
+    where task.claim_token = given.token and task.run_seq = given.run_seq
+    and task.status in ('claimed', 'pending')
+    and (given.wake is null or task.wake = given.wake)
+    ))) order by task_id for update of task
+-- values: ["{\"run-1\"}","{\"run-1\"}","{3}","{1}","{2}","{0}"]
+
+  insert into flotilla.task_event (task_id, seq, type)
+  select task_id, (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = task.task_id), 'cancel_requested' from flotilla.task task
+  where task_id = any(array(
+select child.task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent
+join flotilla.task_dependency wait on wait.dependent_id = parent.task_id
+join flotilla.task child on child.task_id = wait.dependency_id
+where child.parent_id = parent.task_id and child.status in ('pending', 'claimed')
+  and child.cancel_requested = 0
+  and parent.task_id in (select task.task_id from (select task_id collate "C" as task_id, token, run_seq, wake, ends from unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[]) as each_row (task_id, token, run_seq, wake, ends)) given join flotilla.task task on task.task_id = given.task_id
+where task.claim_token = given.token and task.run_seq = given.run_seq
+and task.status in ('claimed', 'pending')
+and (given.wake is null or task.wake = given.wake)
+)))
+-- values: ["{\"run-1\"}","{\"run-1\"}","{3}","{1}","{2}","{0}"]
+
+    update flotilla.task
+    set
+cancel_requested = 1, wake = wake + 1, last_update = now_ms(),
+claim_token = claim_token + case when status = 'pending' and flow_version is null then 1 else 0 end,
+status = case when status = 'pending' and flow_version is null then 'cancelled' else status end,
+run_at = case when flow_version is not null and status = 'pending' and run_at > now_ms()
+  then now_ms() else run_at end,
+parked = case when flow_version is not null and status = 'pending' and parked in (1, 2, 5)
+  then case when limited = 1 then 4 else 0 end else parked end
+    where task_id = any(array(
+  select child.task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent
+  join flotilla.task_dependency wait on wait.dependent_id = parent.task_id
+  join flotilla.task child on child.task_id = wait.dependency_id
+  where child.parent_id = parent.task_id and child.status in ('pending', 'claimed')
+    and child.cancel_requested = 0
+    and parent.task_id in (select task.task_id from (select task_id collate "C" as task_id, token, run_seq, wake, ends from unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[]) as each_row (task_id, token, run_seq, wake, ends)) given join flotilla.task task on task.task_id = given.task_id
+  where task.claim_token = given.token and task.run_seq = given.run_seq
+  and task.status in ('claimed', 'pending')
+  and (given.wake is null or task.wake = given.wake)
+  )))
+-- values: ["{\"run-1\"}","{\"run-1\"}","{3}","{1}","{2}","{0}"]
+
+insert into flotilla.task_event (task_id, seq, type, attempt, pod_id, detail)
+select noted.task_id, noted.seq, noted.type, noted.attempt, $1, noted.detail
+from (select task_id collate "C" as task_id, token, run_seq, wake, ends, seq, type collate "C" as type, attempt, detail collate "C" as detail from unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[], $9::bigint[], $10::text[]) as each_row (task_id, token, run_seq, wake, ends, seq, type, attempt, detail)) noted join flotilla.task task on task.task_id = noted.task_id
+where task.claim_token = noted.token and task.run_seq = noted.run_seq
+and task.status in ('claimed', 'pending')
+and (noted.wake is null or task.wake = noted.wake)
+
+for update of task
+-- values: ["pod-1","{\"run-1\"}","{3}","{1}","{2}","{0}","{200}","{\"step\"}","{1}","{\"{}\"}"]
+
+  update flotilla.task set
+flow_version = coalesce(next.version, flow_version), cursor = next.cursor,
+state = coalesce(next.state, flotilla.task.state), intent = next.intent, waiting = next.waiting,
+stopped_at = next.stopped_at, retry_count = next.failures, run_seq = flotilla.task.run_seq + 1,
+deaths = case when next.moved = 1 then 0 else deaths end,
+progress = case when next.moved = 1 then null else progress end,
+error = case when next.moved = 1 then next.error else coalesce(next.error, flotilla.task.error) end,
+trace = coalesce(next.trace, flotilla.task.trace), advanced_at = now_ms(), status = next.status, result = next.result,
+    claim_token = claim_token + case when next.status = 'pending' then 1 else 0 end,
+    claimed_by = case when next.status = 'pending' then null else claimed_by end,
+    claim_call = null, last_update = now_ms(),
+    run_at = case when next.status = 'pending' then coalesce(next.until_at, now_ms()) else run_at end,
+    parked = case when next.parked <> 0 then next.parked when next.until_at > now_ms() then 1
+      else case when limited = 1 then 4 else 0 end end,
+    depends = case when next.parked = 2 then 2 else depends end,
+    awaits = next.awaits, set_aside = next.set_aside, set_aside_version = next.set_aside_version,
+    concurrency_key = coalesce(next.scope, flotilla.task.concurrency_key),
+    limited = case when next.scope is null then limited else 1 end
+  from (select task_id collate "C" as task_id, token, run_seq, wake, ends, version, cursor collate "C" as cursor, state collate "C" as state, intent collate "C" as intent, waiting collate "C" as waiting, stopped_at collate "C" as stopped_at, failures, moved, error collate "C" as error, trace collate "C" as trace, status collate "C" as status, result collate "C" as result, parked, until_at, awaits collate "C" as awaits, set_aside collate "C" as set_aside, set_aside_version, scope collate "C" as scope from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::bigint[], $13::bigint[], $14::text[], $15::text[], $16::text[], $17::text[], $18::bigint[], $19::bigint[], $20::text[], $21::text[], $22::bigint[], $23::text[]) as each_row (task_id, token, run_seq, wake, ends, version, cursor, state, intent, waiting, stopped_at, failures, moved, error, trace, status, result, parked, until_at, awaits, set_aside, set_aside_version, scope)) next
+  where flotilla.task.task_id = next.task_id and flotilla.task.claim_token = next.token and flotilla.task.run_seq = next.run_seq
+  and flotilla.task.status in ('claimed', 'pending')
+  and (next.wake is null or flotilla.task.wake = next.wake)
+
+  returning flotilla.task.task_id, flotilla.task.status, flotilla.task.wake, flotilla.task.cancel_requested
+-- instead of returning:
+    select task.task_id, task.status, task.wake, task.cancel_requested from (select task_id collate "C" as task_id, token, run_seq, wake, ends, version, cursor collate "C" as cursor, state collate "C" as state, intent collate "C" as intent, waiting collate "C" as waiting, stopped_at collate "C" as stopped_at, failures, moved, error collate "C" as error, trace collate "C" as trace, status collate "C" as status, result collate "C" as result, parked, until_at, awaits collate "C" as awaits, set_aside collate "C" as set_aside, set_aside_version, scope collate "C" as scope from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::bigint[], $13::bigint[], $14::text[], $15::text[], $16::text[], $17::text[], $18::bigint[], $19::bigint[], $20::text[], $21::text[], $22::bigint[], $23::text[]) as each_row (task_id, token, run_seq, wake, ends, version, cursor, state, intent, waiting, stopped_at, failures, moved, error, trace, status, result, parked, until_at, awaits, set_aside, set_aside_version, scope)) next join flotilla.task task on task.task_id = next.task_id
+    where task.claim_token = next.token and task.run_seq = next.run_seq
+and task.status in ('claimed', 'pending')
+and (next.wake is null or task.wake = next.wake)
+ for update of task
+-- values: ["{\"run-1\"}","{3}","{1}","{2}","{0}","{2}","{\"charge\"}","{\"{}\"}","{null}","{null}","{\"charge\"}","{0}","{1}","{null}","{null}","{\"pending\"}","{\"{}\"}","{2}","{null}","{\"run-1/charge/\"}","{null}","{null}","{null}"]
+
+delete from flotilla.task_dependency
+where dependent_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent))
+  and not exists (select 1 from flotilla.task child where child.task_id = flotilla.task_dependency.dependency_id)
+-- values: ["{\"run-1\"}"]
+
+insert into flotilla.task_dependency (dependency_id, dependent_id, place)
+select fresh.dependency_id, fresh.dependent_id, fresh.place from (select dependency_id collate "C" as dependency_id, dependent_id collate "C" as dependent_id, place from unnest($1::text[], $2::text[], $3::bigint[]) as each_row (dependency_id, dependent_id, place)) fresh
+where exists (select 1 from flotilla.task child where child.task_id = fresh.dependency_id)
+on conflict do nothing
+-- values: ["{\"child-1\"}","{\"run-1\"}","{0}"]
+
+update flotilla.task set dependents = dependents + 1 where task_id = any(array(select child.task_id from (select dependency_id collate "C" as dependency_id, dependent_id collate "C" as dependent_id, place from unnest($1::text[], $2::text[], $3::bigint[]) as each_row (dependency_id, dependent_id, place)) fresh
+    join flotilla.task child on child.task_id = fresh.dependency_id))
+-- values: ["{\"child-1\"}","{\"run-1\"}","{0}"]
+
+update flotilla.task
+set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+  select case when verdict = 2 then 3 else flotilla.task.depends end,
+    case when verdict = 1 then 2 when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+  from (
+    select coalesce(max(
+      case (select case when dependency.parent_id = flotilla.task.task_id
+  then case when coalesce(substr(dependency.unique_key, 1, length(coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/'))), coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')) = coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')
+    then dependency.status end
+when flotilla.task.awaits is null then dependency.status end from flotilla.task dependency
+          where dependency.task_id = wait.dependency_id)
+        when 'pending' then 1 when 'claimed' then 1
+        when 'failed' then case when flotilla.task.depends = 1 then 2 else 0 end
+        when 'cancelled' then case when flotilla.task.depends = 1 then 2 else 0 end
+        else 0 end), 0) as verdict
+    from flotilla.task_dependency wait where wait.dependent_id = flotilla.task.task_id) judged)
+where ctid = any(array(
+select (select ctid from flotilla.task task where task.task_id = named.id)
+from (
+select dependency_id as id from flotilla.task_dependency
+where dependent_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent))) named)) and coalesce(flotilla.task.status, '') = 'pending' and parked = 2
+-- values: ["{\"run-1\"}"]
+
+update flotilla.task
+set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+  select case when verdict = 2 then 3 else flotilla.task.depends end,
+    case when verdict = 1 then 2 when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+  from (
+    select coalesce(max(
+      case (select case when dependency.parent_id = flotilla.task.task_id
+  then case when coalesce(substr(dependency.unique_key, 1, length(coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/'))), coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')) = coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')
+    then dependency.status end
+when flotilla.task.awaits is null then dependency.status end from flotilla.task dependency
+          where dependency.task_id = wait.dependency_id)
+        when 'pending' then 1 when 'claimed' then 1
+        when 'failed' then case when flotilla.task.depends = 1 then 2 else 0 end
+        when 'cancelled' then case when flotilla.task.depends = 1 then 2 else 0 end
+        else 0 end), 0) as verdict
+    from flotilla.task_dependency wait where wait.dependent_id = flotilla.task.task_id) judged)
+where ctid = any(array(
+select (select ctid from flotilla.task task where task.task_id = named.id)
+from (select task_id as id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) fresh) named)) and coalesce(flotilla.task.status, '') = 'pending' and parked = 2
+-- values: ["{\"run-1\"}"]
+
+select task_id from flotilla.task task where ctid = any(array(
+    select (select ctid from flotilla.task task where task.task_id = named.id)
+    from (
+    select distinct wait.dependent_id as id
+    from flotilla.task_dependency own join flotilla.task_dependency wait on wait.dependency_id = own.dependency_id
+    where own.dependent_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent))
+      and (select task.status from flotilla.task task
+        where task.task_id = own.dependency_id and task.parent_id = own.dependent_id) = 'cancelled') named)) order by task_id for update of task
+-- values: ["{\"run-1\"}"]
+
+update flotilla.task
+set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+  select case when verdict = 2 then 3 else flotilla.task.depends end,
+    case when verdict = 1 then 2 when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+  from (
+    select coalesce(max(
+      case (select case when dependency.parent_id = flotilla.task.task_id
+  then case when coalesce(substr(dependency.unique_key, 1, length(coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/'))), coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')) = coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')
+    then dependency.status end
+when flotilla.task.awaits is null then dependency.status end from flotilla.task dependency
+          where dependency.task_id = wait.dependency_id)
+        when 'pending' then 1 when 'claimed' then 1
+        when 'failed' then case when flotilla.task.depends = 1 then 2 else 0 end
+        when 'cancelled' then case when flotilla.task.depends = 1 then 2 else 0 end
+        else 0 end), 0) as verdict
+    from flotilla.task_dependency wait where wait.dependent_id = flotilla.task.task_id) judged)
+where ctid = any(array(
+select (select ctid from flotilla.task task where task.task_id = named.id)
+from (
+select distinct wait.dependent_id as id
+from flotilla.task_dependency own join flotilla.task_dependency wait on wait.dependency_id = own.dependency_id
+where own.dependent_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent))
+  and (select task.status from flotilla.task task
+    where task.task_id = own.dependency_id and task.parent_id = own.dependent_id) = 'cancelled') named)) and coalesce(flotilla.task.status, '') = 'pending' and parked = 2
+-- values: ["{\"run-1\"}"]
+
+-- src/tasks/sql/runs.ts: keepRuns
+update flotilla.task set
+flow_version = next.version, cursor = next.cursor, state = coalesce(next.state, flotilla.task.state),
+intent = null, waiting = null, stopped_at = null, retry_count = 0, deaths = 0, progress = null,
+error = null, run_seq = flotilla.task.run_seq + 1, advanced_at = now_ms()
+from (select task_id collate "C" as task_id, token, run_seq, version, cursor collate "C" as cursor, state collate "C" as state from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[]) as each_row (task_id, token, run_seq, version, cursor, state)) next
+where flotilla.task.task_id = next.task_id and flotilla.task.claim_token = next.token
+and flotilla.task.run_seq = next.run_seq and flotilla.task.status in ('claimed', 'pending')
+
+returning flotilla.task.task_id, flotilla.task.status, flotilla.task.wake, flotilla.task.cancel_requested
+-- instead of returning:
+    select task.task_id, task.status, task.wake, task.cancel_requested from (select task_id collate "C" as task_id, token, run_seq, version, cursor collate "C" as cursor, state collate "C" as state from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[]) as each_row (task_id, token, run_seq, version, cursor, state)) next join flotilla.task task on task.task_id = next.task_id
+    where task.claim_token = next.token
+and task.run_seq = next.run_seq and task.status in ('claimed', 'pending')
+ for update of task
+-- values: ["{\"run-1\"}","{3}","{1}","{2}","{\"charge\"}","{\"{}\"}"]
+
+  update flotilla.task set
+flow_version = coalesce(next.version, flow_version), cursor = next.cursor,
+state = coalesce(next.state, flotilla.task.state), intent = next.intent, waiting = next.waiting,
+stopped_at = next.stopped_at, retry_count = next.failures, run_seq = flotilla.task.run_seq + 1,
+deaths = case when next.moved = 1 then 0 else deaths end,
+progress = case when next.moved = 1 then null else progress end,
+error = case when next.moved = 1 then next.error else coalesce(next.error, flotilla.task.error) end,
+trace = coalesce(next.trace, flotilla.task.trace), advanced_at = now_ms()
+  from (select task_id collate "C" as task_id, token, run_seq, wake, ends, version, cursor collate "C" as cursor, state collate "C" as state, intent collate "C" as intent, waiting collate "C" as waiting, stopped_at collate "C" as stopped_at, failures, moved, error collate "C" as error, trace collate "C" as trace from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::bigint[], $13::bigint[], $14::text[], $15::text[]) as each_row (task_id, token, run_seq, wake, ends, version, cursor, state, intent, waiting, stopped_at, failures, moved, error, trace)) next
+  where flotilla.task.task_id = next.task_id and flotilla.task.claim_token = next.token
+  and flotilla.task.run_seq = next.run_seq and flotilla.task.status in ('claimed', 'pending')
+  and (next.wake is null or flotilla.task.wake = next.wake)
+  returning flotilla.task.task_id, flotilla.task.status, flotilla.task.wake, flotilla.task.cancel_requested
+-- instead of returning:
+    select task.task_id, task.status, task.wake, task.cancel_requested from (select task_id collate "C" as task_id, token, run_seq, wake, ends, version, cursor collate "C" as cursor, state collate "C" as state, intent collate "C" as intent, waiting collate "C" as waiting, stopped_at collate "C" as stopped_at, failures, moved, error collate "C" as error, trace collate "C" as trace from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::bigint[], $13::bigint[], $14::text[], $15::text[]) as each_row (task_id, token, run_seq, wake, ends, version, cursor, state, intent, waiting, stopped_at, failures, moved, error, trace)) next join flotilla.task task on task.task_id = next.task_id
+    where task.claim_token = next.token
+and task.run_seq = next.run_seq and task.status in ('claimed', 'pending')
+and (next.wake is null or task.wake = next.wake) for update of task
+-- values: ["{\"run-1\"}","{3}","{1}","{2}","{0}","{2}","{\"charge\"}","{\"{}\"}","{null}","{null}","{null}","{0}","{1}","{null}","{null}"]
+
+-- src/tasks/sql/runs.ts: leaveRuns
+  update flotilla.task set
+flow_version = coalesce(next.version, flow_version), cursor = next.cursor,
+state = coalesce(next.state, flotilla.task.state), intent = next.intent, waiting = next.waiting,
+stopped_at = next.stopped_at, retry_count = next.failures, run_seq = flotilla.task.run_seq + 1,
+deaths = case when next.moved = 1 then 0 else deaths end,
+progress = case when next.moved = 1 then null else progress end,
+error = case when next.moved = 1 then next.error else coalesce(next.error, flotilla.task.error) end,
+trace = coalesce(next.trace, flotilla.task.trace), advanced_at = now_ms(), status = next.status, result = next.result,
+    claim_token = claim_token + case when next.status = 'pending' then 1 else 0 end,
+    claimed_by = case when next.status = 'pending' then null else claimed_by end,
+    claim_call = null, last_update = now_ms(),
+    run_at = case when next.status = 'pending' then coalesce(next.until_at, now_ms()) else run_at end,
+    parked = case when next.parked <> 0 then next.parked when next.until_at > now_ms() then 1
+      else case when limited = 1 then 4 else 0 end end,
+    depends = case when next.parked = 2 then 2 else depends end,
+    awaits = next.awaits, set_aside = next.set_aside, set_aside_version = next.set_aside_version,
+    concurrency_key = coalesce(next.scope, flotilla.task.concurrency_key),
+    limited = case when next.scope is null then limited else 1 end
+  from (select task_id collate "C" as task_id, token, run_seq, wake, ends, version, cursor collate "C" as cursor, state collate "C" as state, intent collate "C" as intent, waiting collate "C" as waiting, stopped_at collate "C" as stopped_at, failures, moved, error collate "C" as error, trace collate "C" as trace, status collate "C" as status, result collate "C" as result, parked, until_at, awaits collate "C" as awaits, set_aside collate "C" as set_aside, set_aside_version, scope collate "C" as scope from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::bigint[], $13::bigint[], $14::text[], $15::text[], $16::text[], $17::text[], $18::bigint[], $19::bigint[], $20::text[], $21::text[], $22::bigint[], $23::text[]) as each_row (task_id, token, run_seq, wake, ends, version, cursor, state, intent, waiting, stopped_at, failures, moved, error, trace, status, result, parked, until_at, awaits, set_aside, set_aside_version, scope)) next
+  where flotilla.task.task_id = next.task_id and flotilla.task.claim_token = next.token and flotilla.task.run_seq = next.run_seq
+  and flotilla.task.status in ('claimed', 'pending')
+  and (next.wake is null or flotilla.task.wake = next.wake)
+  and (next.ends = 0 or flotilla.task.dependents = 0)
+  returning flotilla.task.task_id, flotilla.task.status, flotilla.task.wake, flotilla.task.cancel_requested
+-- instead of returning:
+    select task.task_id, task.status, task.wake, task.cancel_requested from (select task_id collate "C" as task_id, token, run_seq, wake, ends, version, cursor collate "C" as cursor, state collate "C" as state, intent collate "C" as intent, waiting collate "C" as waiting, stopped_at collate "C" as stopped_at, failures, moved, error collate "C" as error, trace collate "C" as trace, status collate "C" as status, result collate "C" as result, parked, until_at, awaits collate "C" as awaits, set_aside collate "C" as set_aside, set_aside_version, scope collate "C" as scope from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::bigint[], $13::bigint[], $14::text[], $15::text[], $16::text[], $17::text[], $18::bigint[], $19::bigint[], $20::text[], $21::text[], $22::bigint[], $23::text[]) as each_row (task_id, token, run_seq, wake, ends, version, cursor, state, intent, waiting, stopped_at, failures, moved, error, trace, status, result, parked, until_at, awaits, set_aside, set_aside_version, scope)) next join flotilla.task task on task.task_id = next.task_id
+    where task.claim_token = next.token and task.run_seq = next.run_seq
+and task.status in ('claimed', 'pending')
+and (next.wake is null or task.wake = next.wake)
+and (next.ends = 0 or task.dependents = 0) for update of task
+-- values: ["{\"run-1\",\"run-1\",\"run-1\",\"run-1\",\"run-1\",\"run-1\"}","{3,3,3,3,3,3}","{1,1,1,1,1,1}","{null,null,null,null,null,null}","{0,0,0,0,0,0}","{2,2,2,2,2,2}","{\"charge\",\"charge\",\"charge\",\"charge\",\"charge\",\"charge\"}","{\"{}\",\"{}\",\"{}\",\"{}\",\"{}\",\"{}\"}","{null,null,null,null,null,null}","{null,null,null,null,null,null}","{null,null,null,null,null,null}","{0,0,0,0,0,0}","{1,1,1,1,1,1}","{null,null,null,null,null,null}","{null,null,null,null,null,null}","{\"pending\",\"pending\",\"pending\",\"pending\",\"pending\",\"pending\"}","{\"{}\",\"{}\",\"{}\",\"{}\",\"{}\",\"{}\"}","{0,5,0,2,4,6}","{100,null,100,null,null,null}","{null,\"paid\",\"paid\",\"run-1/charge/\",null,null}","{null,null,null,null,null,\"{}\"}","{null,null,null,null,null,2}","{null,null,null,null,\"queue/orders\",null}"]
+
+-- src/tasks/sql/runs.ts: findNotedWrites
+select wanted.task_id from (select task_id collate "C" as task_id, seq, type collate "C" as type, detail collate "C" as detail from unnest($1::text[], $2::bigint[], $3::text[], $4::text[]) as each_row (task_id, seq, type, detail)) wanted
+where exists (select 1 from flotilla.task_event noted
+  where noted.task_id = wanted.task_id and noted.seq = wanted.seq and noted.pod_id = $5
+    and noted.type = wanted.type and noted.detail = wanted.detail)
+-- values: ["{\"run-1\"}","{200}","{\"step\"}","{\"{}\"}","pod-1"]
+
+-- src/tasks/sql/run-relations.ts: takeSignals
+update flotilla.task_signal set taken = 1
+from (select task_id collate "C" as task_id, signal_id collate "C" as signal_id from unnest($1::text[], $2::text[]) as each_row (task_id, signal_id)) used
+where flotilla.task_signal.task_id = used.task_id and flotilla.task_signal.signal_id = used.signal_id
+  and used.task_id in (select task.task_id from flotilla.task task where true)
+-- values: ["{\"run-1\"}","{\"signal-1\"}"]
+
+-- src/tasks/sql/run-relations.ts: startOver
+  insert into flotilla.task_event (task_id, seq, type)
+  select task_id, (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = task.task_id), 'retried' from flotilla.task task
+  where task_id = any(array(
+select child.task_id from (select parent_id collate "C" as parent_id, name collate "C" as name, tenant collate "C" as tenant, unique_key collate "C" as unique_key from unnest($1::text[], $2::text[], $3::text[], $4::text[]) as each_row (parent_id, name, tenant, unique_key)) wanted
+join flotilla.task child on child.tenant = wanted.tenant and child.name = wanted.name
+  and child.unique_key = wanted.unique_key
+where child.parent_id = wanted.parent_id and child.status in ('failed', 'cancelled')
+  and wanted.parent_id in (select task.task_id from flotilla.task task where true))) for update of task
+-- values: ["{\"run-1\"}","{\"mail\"}","{\"default\"}","{\"run-1/charge/0\"}"]
+
+update flotilla.task set
+  status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, cancel_requested = 0,
+  parked = case when depends > 0 then 2 else case when limited = 1 then 4 else 0 end end,
+  depends = case when depends = 3 then 1 else depends end,
+  claim_token = claim_token + 1, claimed_by = null, run_at = now_ms(), last_update = now_ms(),
+  cursor = case when coalesce(flow_version, 0) = 0 or (intent is null and cursor is not null)
+  then cursor else coalesce(stopped_at, cursor) end, intent = null, waiting = null,
+  error = null, progress = null, progress_token = claim_token + 1 where task_id = any(array(
+    select child.task_id from (select parent_id collate "C" as parent_id, name collate "C" as name, tenant collate "C" as tenant, unique_key collate "C" as unique_key from unnest($1::text[], $2::text[], $3::text[], $4::text[]) as each_row (parent_id, name, tenant, unique_key)) wanted
+    join flotilla.task child on child.tenant = wanted.tenant and child.name = wanted.name
+      and child.unique_key = wanted.unique_key
+    where child.parent_id = wanted.parent_id and child.status in ('failed', 'cancelled')
+      and wanted.parent_id in (select task.task_id from flotilla.task task where true)))
+-- values: ["{\"run-1\"}","{\"mail\"}","{\"default\"}","{\"run-1/charge/0\"}"]
+
+-- src/tasks/sql/run-relations.ts: deleteOtherChildren
+delete from flotilla.task_dependency
+where dependent_id = any(array(select task.task_id from flotilla.task task where true))
+  and exists (select 1 from flotilla.task child join (select parent_id collate "C" as parent_id, name collate "C" as name, tenant collate "C" as tenant, unique_key collate "C" as unique_key, prefix collate "C" as prefix from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[]) as each_row (parent_id, name, tenant, unique_key, prefix)) wanted
+      on substr(child.unique_key, 1, length(wanted.prefix)) = wanted.prefix
+    where child.task_id = flotilla.task_dependency.dependency_id and child.parent_id = flotilla.task_dependency.dependent_id
+      and wanted.parent_id = flotilla.task_dependency.dependent_id)
+  and not exists (select 1 from flotilla.task child join (select parent_id collate "C" as parent_id, name collate "C" as name, tenant collate "C" as tenant, unique_key collate "C" as unique_key, prefix collate "C" as prefix from unnest($6::text[], $7::text[], $8::text[], $9::text[], $10::text[]) as each_row (parent_id, name, tenant, unique_key, prefix)) wanted
+      on child.tenant = wanted.tenant and child.name = wanted.name
+        and child.unique_key = wanted.unique_key
+    where child.task_id = flotilla.task_dependency.dependency_id and wanted.parent_id = flotilla.task_dependency.dependent_id)
+-- values: ["{\"run-1\"}","{\"mail\"}","{\"default\"}","{\"run-1/charge/0\"}","{\"run-1/charge/\"}","{\"run-1\"}","{\"mail\"}","{\"default\"}","{\"run-1/charge/0\"}","{\"run-1/charge/\"}"]
+
+-- src/tasks/sql/run-relations.ts: insertChildDependencies
+delete from flotilla.task_dependency
+where dependent_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent))
+  and not exists (select 1 from flotilla.task child where child.task_id = flotilla.task_dependency.dependency_id)
+-- values: ["{\"run-1\"}"]
+
+insert into flotilla.task_dependency (dependency_id, dependent_id, place)
+select fresh.dependency_id, fresh.dependent_id, fresh.place from (select dependency_id collate "C" as dependency_id, dependent_id collate "C" as dependent_id, place from unnest($1::text[], $2::text[], $3::bigint[]) as each_row (dependency_id, dependent_id, place)) fresh
+where exists (select 1 from flotilla.task child where child.task_id = fresh.dependency_id)
+on conflict do nothing
+-- values: ["{\"child-1\"}","{\"run-1\"}","{0}"]
+
+update flotilla.task set dependents = dependents + 1 where task_id = any(array(select child.task_id from (select dependency_id collate "C" as dependency_id, dependent_id collate "C" as dependent_id, place from unnest($1::text[], $2::text[], $3::bigint[]) as each_row (dependency_id, dependent_id, place)) fresh
+    join flotilla.task child on child.task_id = fresh.dependency_id))
+-- values: ["{\"child-1\"}","{\"run-1\"}","{0}"]
+
+update flotilla.task
+set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+  select case when verdict = 2 then 3 else flotilla.task.depends end,
+    case when verdict = 1 then 2 when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+  from (
+    select coalesce(max(
+      case (select case when dependency.parent_id = flotilla.task.task_id
+  then case when coalesce(substr(dependency.unique_key, 1, length(coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/'))), coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')) = coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')
+    then dependency.status end
+when flotilla.task.awaits is null then dependency.status end from flotilla.task dependency
+          where dependency.task_id = wait.dependency_id)
+        when 'pending' then 1 when 'claimed' then 1
+        when 'failed' then case when flotilla.task.depends = 1 then 2 else 0 end
+        when 'cancelled' then case when flotilla.task.depends = 1 then 2 else 0 end
+        else 0 end), 0) as verdict
+    from flotilla.task_dependency wait where wait.dependent_id = flotilla.task.task_id) judged)
+where ctid = any(array(
+select (select ctid from flotilla.task task where task.task_id = named.id)
+from (
+select dependency_id as id from flotilla.task_dependency
+where dependent_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent))) named)) and coalesce(flotilla.task.status, '') = 'pending' and parked = 2
+-- values: ["{\"run-1\"}"]
+
+-- src/tasks/sql/inspect.ts: startedOver
+status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, cancel_requested = 0,
+parked = case when depends > 0 then 2 else case when limited = 1 then 4 else 0 end end,
+depends = case when depends = 3 then 1 else depends end,
+claim_token = claim_token + 1, claimed_by = null, run_at = now_ms(), last_update = now_ms(),
+cursor = case when coalesce(flow_version, 0) = 0 or (intent is null and cursor is not null)
+then cursor else coalesce(stopped_at, cursor) end, intent = null, waiting = null,
+error = null, progress = null, progress_token = claim_token + 1
+
+-- src/tasks/sql/inspect.ts: taskPage
+task_id
+
+500 + coalesce(octet_length(payload), 0) + coalesce(octet_length(state), 0) + coalesce(octet_length(progress), 0)
+    + coalesce(octet_length(result), 0) + coalesce(octet_length(error), 0) + coalesce(octet_length(waiting), 0)
+    + coalesce(octet_length(intent), 0) + coalesce(octet_length(set_aside), 0)
+    + case when depends = 0 then 0 else
+      (select count(*) from flotilla.task_dependency wait where wait.dependent_id = task_id) * $1 end
+-- values: [40]
+
+-- src/tasks/sql/inspect.ts: cancelChildren
+select task_id from flotilla.task task where task_id = any(array(
+    select child.task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent
+    join flotilla.task_dependency wait on wait.dependent_id = parent.task_id
+    join flotilla.task child on child.task_id = wait.dependency_id
+    where child.parent_id = parent.task_id and child.status in ('pending', 'claimed')
+      and child.cancel_requested = 0
+      and parent.task_id in (select task.task_id from flotilla.task task where true))) order by task_id for update of task
+-- values: ["{\"run-1\"}"]
+
+  insert into flotilla.task_event (task_id, seq, type)
+  select task_id, (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = task.task_id), 'cancel_requested' from flotilla.task task
+  where task_id = any(array(
+select child.task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent
+join flotilla.task_dependency wait on wait.dependent_id = parent.task_id
+join flotilla.task child on child.task_id = wait.dependency_id
+where child.parent_id = parent.task_id and child.status in ('pending', 'claimed')
+  and child.cancel_requested = 0
+  and parent.task_id in (select task.task_id from flotilla.task task where true)))
+-- values: ["{\"run-1\"}"]
+
+    update flotilla.task
+    set
+cancel_requested = 1, wake = wake + 1, last_update = now_ms(),
+claim_token = claim_token + case when status = 'pending' and flow_version is null then 1 else 0 end,
+status = case when status = 'pending' and flow_version is null then 'cancelled' else status end,
+run_at = case when flow_version is not null and status = 'pending' and run_at > now_ms()
+  then now_ms() else run_at end,
+parked = case when flow_version is not null and status = 'pending' and parked in (1, 2, 5)
+  then case when limited = 1 then 4 else 0 end else parked end
+    where task_id = any(array(
+  select child.task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent
+  join flotilla.task_dependency wait on wait.dependent_id = parent.task_id
+  join flotilla.task child on child.task_id = wait.dependency_id
+  where child.parent_id = parent.task_id and child.status in ('pending', 'claimed')
+    and child.cancel_requested = 0
+    and parent.task_id in (select task.task_id from flotilla.task task where true)))
+-- values: ["{\"run-1\"}"]
+
+-- src/tasks/sql/inspect.ts: cancelTask
+select task_id from flotilla.task task where task_id = $1 and status in ('pending', 'claimed') for update of task
+-- values: ["task-1"]
+
+select task_id from flotilla.task task where task_id = any(array(
+    select child.task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent
+    join flotilla.task_dependency wait on wait.dependent_id = parent.task_id
+    join flotilla.task child on child.task_id = wait.dependency_id
+    where child.parent_id = parent.task_id and child.status in ('pending', 'claimed')
+      and child.cancel_requested = 0
+      and parent.task_id in (select task.task_id from flotilla.task task
+      where task.task_id in (select task_id from flotilla.task where task_id = $2 and status in ('pending', 'claimed') and status = 'pending' and flow_version is not null and parked = 6 and not exists (
+    select 1 from flotilla.task_event past
+    where past.task_id = $3
+      and case when past.type in ('cancel_requested', 'given_up', 'resume')
+        then past.detail like $4 and past.detail not like $5 || cast(wake + 1 as text) || '}' else false end))))) order by task_id for update of task
+-- values: ["{\"task-1\"}","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
+
+  insert into flotilla.task_event (task_id, seq, type)
+  select task_id, (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = task.task_id), 'cancel_requested' from flotilla.task task
+  where task_id = any(array(
+select child.task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent
+join flotilla.task_dependency wait on wait.dependent_id = parent.task_id
+join flotilla.task child on child.task_id = wait.dependency_id
+where child.parent_id = parent.task_id and child.status in ('pending', 'claimed')
+  and child.cancel_requested = 0
+  and parent.task_id in (select task.task_id from flotilla.task task
+  where task.task_id in (select task_id from flotilla.task where task_id = $2 and status in ('pending', 'claimed') and status = 'pending' and flow_version is not null and parked = 6 and not exists (
+select 1 from flotilla.task_event past
+where past.task_id = $3
+  and case when past.type in ('cancel_requested', 'given_up', 'resume')
+    then past.detail like $4 and past.detail not like $5 || cast(wake + 1 as text) || '}' else false end)))))
+-- values: ["{\"task-1\"}","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
+
+    update flotilla.task
+    set
+cancel_requested = 1, wake = wake + 1, last_update = now_ms(),
+claim_token = claim_token + case when status = 'pending' and flow_version is null then 1 else 0 end,
+status = case when status = 'pending' and flow_version is null then 'cancelled' else status end,
+run_at = case when flow_version is not null and status = 'pending' and run_at > now_ms()
+  then now_ms() else run_at end,
+parked = case when flow_version is not null and status = 'pending' and parked in (1, 2, 5)
+  then case when limited = 1 then 4 else 0 end else parked end
+    where task_id = any(array(
+  select child.task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent
+  join flotilla.task_dependency wait on wait.dependent_id = parent.task_id
+  join flotilla.task child on child.task_id = wait.dependency_id
+  where child.parent_id = parent.task_id and child.status in ('pending', 'claimed')
+    and child.cancel_requested = 0
+    and parent.task_id in (select task.task_id from flotilla.task task
+    where task.task_id in (select task_id from flotilla.task where task_id = $2 and status in ('pending', 'claimed') and status = 'pending' and flow_version is not null and parked = 6 and not exists (
+  select 1 from flotilla.task_event past
+  where past.task_id = $3
+    and case when past.type in ('cancel_requested', 'given_up', 'resume')
+      then past.detail like $4 and past.detail not like $5 || cast(wake + 1 as text) || '}' else false end)))))
+-- values: ["{\"task-1\"}","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
+
+  insert into flotilla.task_event (task_id, seq, type, detail)
+  select task_id, (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = task.task_id), 'cancel_requested', '{' || $1 || cast(wake + 1 as text) || '}'
+  from flotilla.task task where task_id = $2 and status in ('pending', 'claimed') and cancel_requested = 0 and not exists (
+select 1 from flotilla.task_event past
+where past.task_id = $3
+  and case when past.type in ('cancel_requested', 'given_up', 'resume')
+    then past.detail like $4 and past.detail not like $5 || cast(wake + 1 as text) || '}' else false end)
+-- values: ["\"request\":\"request-1\",\"wake\":","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
+
+  insert into flotilla.task_event (task_id, seq, type, detail)
+  select task_id, (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = task.task_id), 'given_up', '{' || $1 || cast(wake + 1 as text) || '}'
+  from flotilla.task task where task_id = $2 and status in ('pending', 'claimed') and status = 'pending' and flow_version is not null and parked = 6 and not exists (
+select 1 from flotilla.task_event past
+where past.task_id = $3
+  and case when past.type in ('cancel_requested', 'given_up', 'resume')
+    then past.detail like $4 and past.detail not like $5 || cast(wake + 1 as text) || '}' else false end)
+-- values: ["\"request\":\"request-1\",\"wake\":","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
+
+    update flotilla.task
+    set
+cancel_requested = 1, wake = wake + 1, last_update = now_ms(),
+claim_token = claim_token + case when (status = 'pending' and flow_version is null or status = 'pending' and flow_version is not null and parked = 6) then 1 else 0 end,
+status = case when (status = 'pending' and flow_version is null or status = 'pending' and flow_version is not null and parked = 6) then 'cancelled' else status end,
+run_at = case when flow_version is not null and status = 'pending' and run_at > now_ms()
+  then now_ms() else run_at end,
+parked = case when flow_version is not null and status = 'pending' and parked in (1, 2, 5)
+  then case when limited = 1 then 4 else 0 end else parked end
+    where task_id = $1 and status in ('pending', 'claimed') and cancel_requested = 0 and not exists (
+  select 1 from flotilla.task_event past
+  where past.task_id = $2
+    and case when past.type in ('cancel_requested', 'given_up', 'resume')
+      then past.detail like $3 and past.detail not like $4 || cast(wake + 1 as text) || '}' else false end) or task_id = $5 and status in ('pending', 'claimed') and status = 'pending' and flow_version is not null and parked = 6 and not exists (
+  select 1 from flotilla.task_event past
+  where past.task_id = $6
+    and case when past.type in ('cancel_requested', 'given_up', 'resume')
+      then past.detail like $7 and past.detail not like $8 || cast(wake + 1 as text) || '}' else false end)
+-- values: ["task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
+
+select task_id from flotilla.task task where ctid = any(array(
+    select (select ctid from flotilla.task task where task.task_id = named.id)
+    from (
+    select distinct wait.dependent_id as id
+    from flotilla.task_dependency own join flotilla.task_dependency wait on wait.dependency_id = own.dependency_id
+    where own.dependent_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent))
+      and (select task.status from flotilla.task task
+        where task.task_id = own.dependency_id and task.parent_id = own.dependent_id) = 'cancelled') named)) order by task_id for update of task
+-- values: ["{\"task-1\"}"]
+
+update flotilla.task
+set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+  select case when verdict = 2 then 3 else flotilla.task.depends end,
+    case when verdict = 1 then 2 when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+  from (
+    select coalesce(max(
+      case (select case when dependency.parent_id = flotilla.task.task_id
+  then case when coalesce(substr(dependency.unique_key, 1, length(coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/'))), coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')) = coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')
+    then dependency.status end
+when flotilla.task.awaits is null then dependency.status end from flotilla.task dependency
+          where dependency.task_id = wait.dependency_id)
+        when 'pending' then 1 when 'claimed' then 1
+        when 'failed' then case when flotilla.task.depends = 1 then 2 else 0 end
+        when 'cancelled' then case when flotilla.task.depends = 1 then 2 else 0 end
+        else 0 end), 0) as verdict
+    from flotilla.task_dependency wait where wait.dependent_id = flotilla.task.task_id) judged)
+where ctid = any(array(
+select (select ctid from flotilla.task task where task.task_id = named.id)
+from (
+select distinct wait.dependent_id as id
+from flotilla.task_dependency own join flotilla.task_dependency wait on wait.dependency_id = own.dependency_id
+where own.dependent_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent))
+  and (select task.status from flotilla.task task
+    where task.task_id = own.dependency_id and task.parent_id = own.dependent_id) = 'cancelled') named)) and coalesce(flotilla.task.status, '') = 'pending' and parked = 2
+-- values: ["{\"task-1\"}"]
+
+select task_id from flotilla.task task where ctid = any(array(
+    select (select ctid from flotilla.task task where task.task_id = named.id)
+    from (
+    select distinct wait.dependent_id as id from flotilla.task_dependency wait
+    where wait.dependency_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) ended))
+      and (select task.status from flotilla.task task where task.task_id = wait.dependency_id)
+        not in ('pending', 'claimed')) named)) order by task_id for update of task
+-- values: ["{\"task-1\"}"]
+
+update flotilla.task
+set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+  select case when verdict = 2 then 3 else flotilla.task.depends end,
+    case when verdict = 1 then 2 when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+  from (
+    select coalesce(max(
+      case (select case when dependency.parent_id = flotilla.task.task_id
+  then case when coalesce(substr(dependency.unique_key, 1, length(coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/'))), coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')) = coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')
+    then dependency.status end
+when flotilla.task.awaits is null then dependency.status end from flotilla.task dependency
+          where dependency.task_id = wait.dependency_id)
+        when 'pending' then 1 when 'claimed' then 1
+        when 'failed' then case when flotilla.task.depends = 1 then 2 else 0 end
+        when 'cancelled' then case when flotilla.task.depends = 1 then 2 else 0 end
+        else 0 end), 0) as verdict
+    from flotilla.task_dependency wait where wait.dependent_id = flotilla.task.task_id) judged)
+where ctid = any(array(
+select (select ctid from flotilla.task task where task.task_id = named.id)
+from (
+select distinct wait.dependent_id as id from flotilla.task_dependency wait
+where wait.dependency_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) ended))
+  and (select task.status from flotilla.task task where task.task_id = wait.dependency_id)
+    not in ('pending', 'claimed')) named)) and coalesce(flotilla.task.status, '') = 'pending' and parked = 2
+-- values: ["{\"task-1\"}"]
+
+select status, cancel_requested, concurrency_key from flotilla.task where task_id = $1
+-- values: ["task-1"]
+
+-- src/tasks/sql/inspect.ts: retryTask
+select task_id from flotilla.task task where ctid = any(array(
+    select (select ctid from flotilla.task task where task.task_id = named.id)
+    from (
+    select distinct child.parent_id as id from flotilla.task child
+    where child.task_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) started))
+      and child.parent_id is not null ) named))
+      order by task_id for update of task
+-- values: ["{\"task-1\"}"]
+
+      insert into flotilla.task_event (task_id, seq, type, detail)
+      select task_id, (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = task.task_id), 'retried',
+        $1 || cast(task.claim_token + 1 as text) || '}'
+      from flotilla.task task where task_id = $2 and status in ('failed', 'cancelled') and not exists (
+select 1 from flotilla.task_event past
+where past.task_id = $3 and past.type = 'retried' and past.detail like $4) for update of task
+-- values: ["{\"request\":\"request-1\",\"token\":","task-1","task-1","{\"request\":\"request-1\",\"token\":%"]
+
+        update flotilla.task
+        set
+status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, cancel_requested = 0,
+parked = case when depends > 0 then 2 else case when limited = 1 then 4 else 0 end end,
+depends = case when depends = 3 then 1 else depends end,
+claim_token = claim_token + 1, claimed_by = null, run_at = now_ms(), last_update = now_ms(),
+cursor = case when coalesce(flow_version, 0) = 0 or (intent is null and cursor is not null)
+then cursor else coalesce(stopped_at, cursor) end, intent = null, waiting = null,
+error = null, progress = null, progress_token = claim_token + 1
+        where task_id = $1 and status in ('failed', 'cancelled') and exists (
+          select 1 from flotilla.task_event past
+          where past.task_id = flotilla.task.task_id and past.type = 'retried'
+            and past.detail = $2 || cast(flotilla.task.claim_token + 1 as text) || '}')
+-- values: ["task-1","{\"request\":\"request-1\",\"token\":"]
+
+update flotilla.task set wake = wake + 1
+      where ctid = any(array(
+    select (select ctid from flotilla.task task where task.task_id = named.id)
+    from (
+    select distinct child.parent_id as id from flotilla.task child
+    where child.task_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) started))
+      and child.parent_id is not null and child.status in ('pending', 'claimed')) named))
+        and status in ('pending', 'claimed')
+-- values: ["{\"task-1\"}"]
+
+update flotilla.task
+set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+  select case when verdict = 2 then 3 else flotilla.task.depends end,
+    case when verdict = 1 then 2 when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+  from (
+    select coalesce(max(
+      case (select case when dependency.parent_id = flotilla.task.task_id
+  then case when coalesce(substr(dependency.unique_key, 1, length(coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/'))), coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')) = coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')
+    then dependency.status end
+when flotilla.task.awaits is null then dependency.status end from flotilla.task dependency
+          where dependency.task_id = wait.dependency_id)
+        when 'pending' then 1 when 'claimed' then 1
+        when 'failed' then case when flotilla.task.depends = 1 then 2 else 0 end
+        when 'cancelled' then case when flotilla.task.depends = 1 then 2 else 0 end
+        else 0 end), 0) as verdict
+    from flotilla.task_dependency wait where wait.dependent_id = flotilla.task.task_id) judged)
+where ctid = any(array(
+select (select ctid from flotilla.task task where task.task_id = named.id)
+from (select task_id as id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) fresh) named)) and coalesce(flotilla.task.status, '') = 'pending' and parked = 2
+-- values: ["{\"task-1\"}"]
+
+select status, case when exists (
+    select 1 from flotilla.task_event past
+    where past.task_id = $1 and past.type = 'retried' and past.detail like $2) then 1 else 0 end as retried
+      from flotilla.task where task_id = $3
+-- values: ["task-1","{\"request\":\"request-1\",\"token\":%","task-1"]
+
+-- src/tasks/sql/inspect.ts: getTask
+select * from flotilla.task where task_id = $1
+-- values: ["task-1"]
+
+-- src/tasks/sql/inspect.ts: getTasks
+select * from flotilla.task where task_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) wanted))
+-- values: ["{\"task-1\"}"]
+
+-- src/tasks/sql/inspect.ts: listTasks
+  with listed as (
+    select task_id as place, 500 + coalesce(octet_length(payload), 0) + coalesce(octet_length(state), 0) + coalesce(octet_length(progress), 0)
++ coalesce(octet_length(result), 0) + coalesce(octet_length(error), 0) + coalesce(octet_length(waiting), 0)
++ coalesce(octet_length(intent), 0) + coalesce(octet_length(set_aside), 0)
++ case when depends = 0 then 0 else
+  (select count(*) from flotilla.task_dependency wait where wait.dependent_id = task_id) * $1 end as bytes from flotilla.task
+    order by task_id desc limit cast($2 as integer)),
+  measured as (
+    select place, row_number() over (order by place desc) as nth,
+      sum(bytes) over (order by place desc) as up_to
+    from listed)
+select *, (select count(*) from listed) as found from flotilla.task where task_id = any(array(select place from measured
+  where nth = 1 or (nth <= $3 and up_to <= $4))) order by task_id desc
+-- values: [40,11,10,1048576]
+
+  with listed as (
+    select task_id as place, 500 + coalesce(octet_length(payload), 0) + coalesce(octet_length(state), 0) + coalesce(octet_length(progress), 0)
++ coalesce(octet_length(result), 0) + coalesce(octet_length(error), 0) + coalesce(octet_length(waiting), 0)
++ coalesce(octet_length(intent), 0) + coalesce(octet_length(set_aside), 0)
++ case when depends = 0 then 0 else
+  (select count(*) from flotilla.task_dependency wait where wait.dependent_id = task_id) * $1 end as bytes from flotilla.task where name = $2 and status = $3 and tenant = $4 and task_id < $5
+    order by task_id desc limit cast($6 as integer)),
+  measured as (
+    select place, row_number() over (order by place desc) as nth,
+      sum(bytes) over (order by place desc) as up_to
+    from listed)
+select *, (select count(*) from listed) as found from flotilla.task where task_id = any(array(select place from measured
+  where nth = 1 or (nth <= $7 and up_to <= $8))) order by task_id desc
+-- values: [40,"mail","failed","acme","task-9",11,10,1048576]
+
+-- src/tasks/sql/inspect.ts: countTasks
+select name, status, count(*) as tasks from flotilla.task group by name, status order by name, status
+
+-- src/tasks/sql/inspect.ts: namesWaiting
+with recursive step (name) as (
+  select (select min(name) from flotilla.task where status = 'pending' and parked = 0 and deaths < 2)
+  union all
+  select (select min(task.name) from flotilla.task task
+    where task.name > step.name and task.status = 'pending' and task.parked = 0 and task.deaths < 2)
+  from step where step.name is not null)
+select name from step where name is not null limit cast($1 as integer)
+-- values: [200]
+
+-- src/tasks/sql/inspect.ts: readyDepth
+select level.name,
+  (select count(*) from (
+    select 1 from flotilla.task task
+    where task.name = level.name and task.priority = level.priority
+      and task.status = 'pending' and task.parked = 0 and task.deaths < 2
+    order by task.created_at, task.task_id limit cast($1 as integer)) counted) as tasks,
+  (select now_ms() - min(run_at) from (
+    select task.run_at from flotilla.task task
+    where task.name = level.name and task.priority = level.priority
+      and task.status = 'pending' and task.parked = 0 and task.deaths < 2
+    order by task.created_at, task.task_id limit cast($2 as integer)) first) as age_ms
+from (select name collate "C" as name, priority from unnest($3::text[], $4::bigint[]) as each_row (name, priority)) level
+-- values: [10000,100,"{\"mail\",\"order\"}","{0,1}"]
+
+-- src/tasks/sql/inspect.ts: otherDepths
+select 'delayed' as state, name, count(*) as tasks, now_ms() - min(run_at) as age_ms from (
+  select name, run_at from flotilla.task where status = 'pending' and parked = 1
+  order by run_at limit cast($1 as integer)) delayed group by name
+union all
+select 'waiting', name, count(*), null from (
+  select name from flotilla.task where status = 'pending' and parked = 2
+  order by task_id limit cast($2 as integer)) waiting group by name
+union all
+select 'blocked', name, count(*), null from (
+  select name from flotilla.task where status = 'pending' and parked = 3
+  order by blocked_by, priority desc, created_at, task_id limit cast($3 as integer)) blocked group by name
+union all
+select 'ready', name, count(*), now_ms() - min(run_at) from (
+  select name, run_at from flotilla.task where status = 'pending' and parked = 4 and deaths < 2
+  order by name, tenant, priority desc, created_at, task_id limit cast($4 as integer)) ready group by name
+union all
+select 'alone', name, count(*), now_ms() - min(run_at) from (
+  select name, run_at from flotilla.task where status = 'pending' and parked = 0 and deaths >= 2
+  order by name, created_at, task_id limit cast($5 as integer)) alone group by name
+union all
+select 'alone', name, count(*), now_ms() - min(run_at) from (
+  select name, run_at from flotilla.task where status = 'pending' and parked = 4 and deaths >= 2
+  order by name, created_at, task_id limit cast($6 as integer)) alone group by name
+union all
+select 'running', name, count(*), null from (
+  select name from flotilla.task where status = 'claimed'
+  order by claimed_by, claim_call limit cast($7 as integer)) running group by name
+union all
+select 'failed', name, count(*), null from (
+  select name from flotilla.task where status = 'failed'
+  order by task_id desc limit cast($8 as integer)) failed group by name
+-- values: [10000,10000,10000,10000,10000,10000,10000,10000]
+
+-- src/tasks/sql/inspect.ts: nextDue
+select run_at - now_ms() as wait_ms from flotilla.task
+where status = 'pending' and parked = 1 order by run_at limit cast($1 as integer)
+-- values: [1]
+
+-- src/tasks/sql/inspect.ts: tasksInClaimOrder
+select task_id from (select * from (
+    select cast($1 as integer) as urgency, priority, created_at, task_id from flotilla.task
+    where name = $2 and status = 'pending' and parked = 0 and deaths < 2 and (run_at <= now_ms() or run_at <= last_update) order by priority desc, created_at, task_id limit cast($3 as integer)) of_name union all select * from (
+    select cast($4 as integer) as urgency, priority, created_at, task_id from flotilla.task
+    where name = $5 and status = 'pending' and parked = 4 and deaths < 2 order by tenant, priority desc, created_at, task_id limit cast($6 as integer)) of_name union all select * from (
+    select cast($7 as integer) as urgency, priority, created_at, task_id from flotilla.task
+    where name = $8 and status = 'pending' and parked = 0 and deaths >= 2 order by created_at, task_id limit cast($9 as integer)) of_name union all select * from (
+    select cast($10 as integer) as urgency, priority, created_at, task_id from flotilla.task
+    where name = $11 and status = 'pending' and parked = 4 and deaths >= 2 order by created_at, task_id limit cast($12 as integer)) of_name) ready
+order by urgency, priority desc, created_at, task_id
+-- values: [1,"mail",10,1,"mail",10,1,"mail",10,1,"mail",10]
+
+-- src/tasks/sql/inspect.ts: countReady
+select name, ready from (select $1 as name, (select count(*) from (
+  select 1 from flotilla.task where name = $2 and status = 'pending' and parked = 0 and deaths < 2 and (run_at <= now_ms() or run_at <= last_update) order by priority desc, created_at, task_id limit cast($3 as integer)) first) + (select count(*) from (
+  select 1 from flotilla.task where name = $4 and status = 'pending' and parked = 4 and deaths < 2 order by tenant, priority desc, created_at, task_id limit cast($5 as integer)) first) + (select count(*) from (
+  select 1 from flotilla.task where name = $6 and status = 'pending' and parked = 0 and deaths >= 2 order by created_at, task_id limit cast($7 as integer)) first) + (select count(*) from (
+  select 1 from flotilla.task where name = $8 and status = 'pending' and parked = 4 and deaths >= 2 order by created_at, task_id limit cast($9 as integer)) first) as ready) counted
+where not exists (
+  select 1 from flotilla.task_pause pause
+  where pause.paused = 1 and pause.name in (counted.name, $10))
+-- values: ["mail","mail",10,"mail",10,"mail",10,"mail",10,"*"]
+
+-- src/tasks/sql/limits.ts: putLimit
+insert into flotilla.task_limit (scope, max_running, by_hand) values ($1, $2, 1)
+on conflict (scope) do update set max_running = excluded.max_running, by_hand = 1
+-- values: ["tenant/acme",3]
+
+-- src/tasks/sql/limits.ts: dropLimit
+delete from flotilla.task_limit where scope = $1
+-- values: ["tenant/acme"]
+
+update flotilla.task_limit set by_hand = 0, max_running = 1 where scope = $1
+-- values: ["key/mail/acme"]
+
+-- src/tasks/sql/limits.ts: readScopes
+select wanted.scope,
+  (select max_running from flotilla.task_limit given where given.scope = wanted.scope) as max_running,
+  (select by_hand from flotilla.task_limit given where given.scope = wanted.scope) as by_hand,
+  case when wanted.tenant is null
+    then (select count(*) from flotilla.task held
+where held.status = 'claimed' and held.concurrency_key between wanted.scope and wanted.scope) else (select count(*) from flotilla.task held
+where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as running,
+  (select count(*) from (select 1 from flotilla.task task
+    where task.blocked_by = wanted.scope and task.status = 'pending' and task.parked = 3
+    order by task.priority desc, task.created_at, task.task_id limit cast($1 as integer)) counted
+  ) as blocked
+from (select scope collate "C" as scope, tenant collate "C" as tenant from unnest($2::text[], $3::text[]) as each_row (scope, tenant)) wanted
+-- values: [10000,"{\"tenant/acme\"}","{\"acme\"}"]
+
+-- src/tasks/sql/limits.ts: notableScopes
+select scope from flotilla.task_limit where by_hand = 1
+union
+select scope from (
+with recursive step (scope, nth) as (
+  select (select min(task.blocked_by) from flotilla.task task
+    where task.status = 'pending' and task.parked = 3 and task.blocked_by > $1), 1
+  union all
+  select (select min(task.blocked_by) from flotilla.task task
+    where task.status = 'pending' and task.parked = 3 and task.blocked_by > step.scope), step.nth + 1
+  from step where step.scope is not null and step.nth < $2)
+select scope from step) blocked where scope is not null
+order by scope limit cast($3 as integer)
+-- values: ["",1000,1000]
+
+-- src/tasks/sql/limits.ts: blockedScopes
+select scope, (select max_running from flotilla.task_limit given where given.scope = blocked.scope)
+  - (select count(*) from flotilla.task held
+where held.status = 'claimed' and held.concurrency_key between blocked.scope and blocked.scope) as room
+from (
+with recursive step (scope, nth) as (
+  select (select min(task.blocked_by) from flotilla.task task
+    where task.status = 'pending' and task.parked = 3 and task.blocked_by > $1), 1
+  union all
+  select (select min(task.blocked_by) from flotilla.task task
+    where task.status = 'pending' and task.parked = 3 and task.blocked_by > step.scope), step.nth + 1
+  from step where step.scope is not null and step.nth < $2)
+select scope from step) blocked where scope is not null
+-- values: ["",10]
+
+-- src/tasks/sql/limits.ts: unneededLimits
+select scope, (select count(*) from flotilla.task held
+where held.status = 'claimed' and held.concurrency_key between page.scope and page.scope) = 0
+and not exists (select 1 from flotilla.task task
+  where task.status = 'pending' and task.parked = 3 and task.blocked_by = page.scope) as unneeded
+from (select scope from flotilla.task_limit where scope > $1 and by_hand = 0
+  order by scope limit cast($2 as integer)) page
+-- values: ["",10]
+
+-- src/tasks/sql/limits.ts: dropUnneeded
+delete from flotilla.task_limit where scope in (
+  select scope from flotilla.task_limit given
+  where given.by_hand = 0 and given.scope in (select scope from (select scope collate "C" as scope from unnest($1::text[]) as each_row (scope)) old)
+    and (select count(*) from flotilla.task held
+where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) = 0
+and not exists (select 1 from flotilla.task task
+  where task.status = 'pending' and task.parked = 3 and task.blocked_by = given.scope) for update skip locked)
+-- values: ["{\"key/mail/acme\"}"]
+
+-- src/tasks/sql/limits.ts: tenantCounts
+select 'running' as state, tenant, count(*) as tasks from (
+  select tenant from flotilla.task where status = 'claimed' and limited = 1
+  order by tenant limit cast($1 as integer)) running group by tenant
+union all
+select 'ready', tenant, count(*) from (
+  select tenant from flotilla.task where status = 'pending' and parked = 4 and deaths < 2
+  order by name, tenant, priority desc, created_at, task_id limit cast($2 as integer)) ready group by tenant
+union all
+select 'blocked', tenant, count(*) from (
+  select tenant from flotilla.task where status = 'pending' and parked = 3
+  order by blocked_by, priority desc, created_at, task_id limit cast($3 as integer)) blocked group by tenant
+union all
+select 'limit', scope, max_running from flotilla.task_limit where scope >= 'tenant/' and scope < 'tenant0'
+-- values: [10000,10000,10000]
+
+-- src/tasks/sql/limits.ts: numberToPause
+insert into flotilla.task_pause (name, paused, given) values ($1, 0, 1)
+on conflict (name) do update set given = flotilla.task_pause.given + 1
+-- values: ["mail"]
+
+select given from flotilla.task_pause where name = $1
+-- values: ["mail"]
+
+-- src/tasks/sql/limits.ts: numberToResume
+update flotilla.task_pause set given = given + 1 where name = $1
+-- values: ["mail"]
+
+select given from flotilla.task_pause where name = $1
+-- values: ["mail"]
+
+-- src/tasks/sql/limits.ts: putPause
+update flotilla.task_pause
+set at = case when paused = 1 then at else now_ms() end,
+  reason = case when paused = 1 then reason else $1 end,
+  paused = 1, done = $2
+where name = $3 and done < $4
+-- values: ["repairs",2,"mail",2]
+
+-- src/tasks/sql/limits.ts: dropPause
+update flotilla.task_pause set paused = 0, reason = null, done = $1
+where name = $2 and done < $3
+-- values: [3,"mail",3]
+
+-- src/tasks/sql/limits.ts: listPauses
+select name, at, reason from flotilla.task_pause where paused = 1 order by name
+
+-- src/tasks/sql/limits.ts: notifyPods
+update flotilla.pod set pauses = pauses + 1
+
+-- src/tasks/sql/limits.ts: podIds
+select pod_id from flotilla.pod order by pod_id
+
+-- src/tasks/sql/limits.ts: notifyPod
+select 1 from flotilla.pod where pod_id = $1 for update
+-- values: ["pod-1"]
+
+update flotilla.pod set pauses = pauses + 1 where pod_id = $1
+-- values: ["pod-1"]
+
+-- src/tasks/sql/limits.ts: selectPauses
+select pod.pauses, pause.name from flotilla.pod pod left join flotilla.task_pause pause on pause.paused = 1
+where pod.pod_id = $1
+-- values: ["pod-1"]

@@ -1,0 +1,313 @@
+import { sql, table } from "../../src/store/sql.ts";
+import * as claim from "../../src/tasks/sql/claim.ts";
+import * as concurrency from "../../src/tasks/sql/concurrency.ts";
+import * as dependencies from "../../src/tasks/sql/dependencies.ts";
+import * as enqueue from "../../src/tasks/sql/enqueue.ts";
+import * as finish from "../../src/tasks/sql/finish.ts";
+import * as inspect from "../../src/tasks/sql/inspect.ts";
+import * as limits from "../../src/tasks/sql/limits.ts";
+import * as recover from "../../src/tasks/sql/recover.ts";
+import * as runRelations from "../../src/tasks/sql/run-relations.ts";
+import * as runs from "../../src/tasks/sql/runs.ts";
+import * as taskState from "../../src/tasks/sql/task-state.ts";
+import { noStatement, type RoomStatements, sqlFile } from "./examples.ts";
+
+export const plainTask: enqueue.NewTask = {
+  taskId: "task-1",
+  tenant: "default",
+  name: "mail",
+  payload: "{}",
+  priority: 0,
+  delayMs: 0,
+  maxAttempts: null,
+  key: null,
+  trace: null,
+};
+const keyed: enqueue.NewTask = {
+  ...plainTask,
+  key: "key-1",
+  policy: { onDuplicate: "replace", whileUnfinished: true, forMs: 60_000 },
+  group: "key/mail/acme",
+  gated: true,
+  waits: 1,
+};
+const child = {
+  ...plainTask,
+  taskId: "child-1",
+  key: "run-1/charge/0",
+  parentId: "run-1",
+  place: 0,
+};
+
+const claimCall: claim.ClaimCall = { podId: "pod-1", call: 5, names: ["mail", "order"], limit: 10 };
+const fullClaim: claim.ClaimCall = {
+  ...claimCall,
+  flows: new Map([["order", 2]]),
+  most: new Map([["mail", 3]]),
+  together: [{ names: ["order"], max: 2 }],
+  from: { priority: 1, createdAt: 100 },
+  held: ["task-9"],
+  pauses: 4,
+  shared: true,
+};
+const levels = [
+  { name: "mail", priority: 0 },
+  { name: "order", priority: 1 },
+];
+const inKey = { taskId: "task-1", tenant: "acme", group: "key/mail/acme", groupLimit: 2 };
+const inTenant = { taskId: "task-2", tenant: "acme", group: null, groupLimit: 0 };
+
+const completed: finish.Finish = {
+  taskId: "task-1",
+  token: 3,
+  status: "completed",
+  result: "{}",
+  error: null,
+  counted: 0,
+  delayMs: null,
+  wake: null,
+  event: null,
+};
+const failed: finish.Finish = {
+  ...completed,
+  status: "failed",
+  error: "{}",
+  counted: 1,
+  wake: 2,
+  awaited: true,
+  followUp: { taskId: "task-2", failedId: "task-1", token: 3, name: "alarm", payload: "{}" },
+  event: { type: "failed", attempt: 1, detail: "{}" },
+};
+const orphan = {
+  taskId: "task-1",
+  token: 3,
+  pod: { podId: "pod-2", beat: 4, birthMs: 1, status: "up", passes: 0 },
+} as const;
+const kept = { completed: 1_000, failed: 2_000, cancelled: 3_000 };
+
+const plainRun: runs.RunFinish = {
+  ...completed,
+  taskId: "run-1",
+  status: "claimed",
+  run: {
+    seq: 1,
+    version: 2,
+    cursor: "charge",
+    state: "{}",
+    intent: null,
+    waiting: null,
+    stoppedAt: null,
+    failures: 0,
+    moved: true,
+    trace: null,
+    park: { for: "time", untilMs: null },
+    events: [{ type: "step", attempt: 1, detail: "{}" }],
+    children: [],
+    cancelsChildren: false,
+    takes: [],
+  },
+};
+const parkedRun = (park: runs.RunPark): runs.RunFinish => ({
+  ...plainRun,
+  status: "pending",
+  run: { ...plainRun.run, park },
+});
+const fullRun: runs.RunFinish = {
+  ...parkedRun({ for: "children", keys: "run-1/charge/" }),
+  wake: 2,
+  awaited: true,
+  run: {
+    ...plainRun.run,
+    stoppedAt: "charge",
+    park: { for: "children", keys: "run-1/charge/" },
+    children: [child],
+    cancelsChildren: true,
+    takes: ["signal-1"],
+  },
+};
+const fence = (task: ReturnType<typeof sql>) => sql`${table("task")} ${task} where true`;
+
+export const taskStatements: RoomStatements = {
+  "src/tasks/sql/task-state.ts": sqlFile(taskState, {
+    isPending: () => taskState.isPending(sql`task`),
+    nextSeq: () => taskState.nextSeq(sql`task.task_id`),
+    requestMark: () => taskState.requestMark("task-1", "request-1"),
+    writesBefore: () => taskState.writesBefore(sql`task.task_id`),
+    getEvents: () => [
+      taskState.getEvents("task-1"),
+      taskState.getEvents("task-1", { after: 2, limit: 10 }),
+    ],
+    keyScope: noStatement,
+    queueScope: noStatement,
+    tenantScope: noStatement,
+    tenantOf: noStatement,
+    runningOfKey: () => taskState.runningOfKey(sql`given.scope`),
+    runningOfTenant: () => taskState.runningOfTenant(sql`task.tenant`),
+    withFreeSlots: () => taskState.withFreeSlots(["key/mail/acme", "tenant/acme"]),
+  }),
+  "src/tasks/sql/enqueue.ts": sqlFile(enqueue, {
+    insertTasks: () => [
+      enqueue.insertTasks([plainTask]),
+      enqueue.insertTasks([keyed], sql`fresh.task_id <> ''`),
+    ],
+    findKeys: () => enqueue.findKeys([keyed]),
+    findOwn: () => enqueue.findOwn([keyed]),
+    lockHolders: () => enqueue.lockHolders([keyed]),
+    releaseKeys: () => enqueue.releaseKeys([keyed]),
+    noteReplaced: () => [
+      enqueue.noteReplaced([keyed], { again: false, needed: [] }),
+      enqueue.noteReplaced([keyed], { again: true, needed: [plainTask] }),
+    ],
+    replaceHolders: () => enqueue.replaceHolders([keyed]),
+    trimReplaced: () => enqueue.trimReplaced([keyed]),
+    findReplaced: () => enqueue.findReplaced([keyed]),
+    undoUnlessStored: () => enqueue.undoUnlessStored([keyed], [plainTask]),
+  }),
+  "src/tasks/sql/claim.ts": sqlFile(claim, {
+    unparkDue: () => claim.unparkDue(),
+    readAhead: () => claim.readAhead(["mail"], "pod-1"),
+    claimTasks: () => [claim.claimTasks(claimCall), claim.claimTasks(fullClaim)],
+    frontierOf: noStatement,
+    levelsInUse: () => claim.levelsInUse(["mail"]),
+    claimOldest: () => [claim.claimOldest(claimCall, levels), claim.claimOldest(fullClaim, levels)],
+    notNewer: () => [
+      claim.notNewer(undefined, ["mail"]),
+      claim.notNewer(new Map([["order", 2]]), ["mail", "order"]),
+    ],
+    claimReserved: () => claim.claimReserved(claimCall, "task-1"),
+    claimWhere: () => claim.claimWhere(claimCall, sql`task_id = 'task-1'`),
+    reserveAlone: () => claim.reserveAlone("pod-1", ["mail"]),
+    releaseCall: () => claim.releaseCall("pod-1", 5),
+  }),
+  "src/tasks/sql/concurrency.ts": sqlFile(concurrency, {
+    limitedPairs: () => concurrency.limitedPairs(["mail"], "", 10),
+    selectCandidates: () =>
+      concurrency.selectCandidates([{ name: "mail", tenant: "acme" }], {
+        count: 10,
+        fromPriority: 5,
+      }),
+    lockScopes: () => concurrency.lockScopes([inKey, inTenant]),
+    lockLimits: () => concurrency.lockLimits(["tenant/acme"]),
+    claimCandidates: () => [
+      concurrency.claimCandidates(claimCall, [inKey]),
+      concurrency.claimCandidates(claimCall, [inKey], { alone: true }),
+    ],
+    blockCandidates: () => concurrency.blockCandidates([inKey, inTenant]),
+    claimLimited: () => concurrency.claimLimited(claimCall, [inKey]),
+    unblock: () => concurrency.unblock(["key/mail/acme"], 3),
+    unblockUnchecked: () => concurrency.unblockUnchecked(["key/mail/acme"], 3),
+    unblockAfter: () => [
+      concurrency.unblockAfter([{ ...completed, gate: { group: "key/mail/acme" } }]),
+      concurrency.unblockAfter([
+        { ...completed, gate: { group: "key/mail/acme" } },
+        { ...completed, gate: { group: "key/mail/acme" } },
+      ]),
+    ],
+  }),
+  "src/tasks/sql/dependencies.ts": sqlFile(dependencies, {
+    wakeDependents: () => dependencies.wakeDependents(["task-1"]),
+    wakeDependentsOfCall: () => dependencies.wakeDependentsOfCall("pod-1", 5),
+    wakeDependentsOfChildren: () => dependencies.wakeDependentsOfChildren(["run-1"]),
+    wakeIfDependenciesEnded: () => dependencies.wakeIfDependenciesEnded(["task-1"]),
+    wakeChildren: () => dependencies.wakeChildren(["run-1"]),
+    notifyingParents: () => dependencies.notifyingParents(["task-1"], [sql`select 'starting'`]),
+    dependenciesExist: () => dependencies.dependenciesExist(["task-1"]),
+    missingDependencies: () => dependencies.missingDependencies(["task-1"]),
+    insertDependencies: () =>
+      dependencies.insertDependencies([
+        { dependencyId: "task-1", dependentId: "task-2", place: 0 },
+      ]),
+    dependenciesOf: () => dependencies.dependenciesOf(["task-2"]),
+    getParents: () => dependencies.getParents("task-2"),
+    deleteDependencies: () => dependencies.deleteDependencies(sql`select 'task-1'`),
+  }),
+  "src/tasks/sql/finish.ts": sqlFile(finish, {
+    finishTasks: () => [finish.finishTasks([completed]), finish.finishTasks([failed])],
+    wakesDependents: noStatement,
+    inOrder: noStatement,
+    noteFinishes: () => finish.noteFinishes("pod-1", [failed]),
+    insertFinishFollowUps: () => finish.insertFinishFollowUps([failed]),
+    wakeDependentsAfter: () => finish.wakeDependentsAfter([failed]),
+    readTaskStates: () => finish.readTaskStates(["task-1"]),
+    saveProgress: () =>
+      finish.saveProgress([{ taskId: "task-1", token: 3, runSeq: 0, value: "{}" }]),
+    forgetEarlierSnoozes: () => finish.forgetEarlierSnoozes(["task-1"]),
+    insertFollowUps: () => finish.insertFollowUps([failed.followUp!], sql`task.status = 'claimed'`),
+    readProgress: () => finish.readProgress("task-1"),
+  }),
+  "src/tasks/sql/recover.ts": sqlFile(recover, {
+    claimsOf: () => recover.claimsOf(["pod-2"], 10),
+    recoverTasks: () => recover.recoverTasks([orphan]),
+    noteRecovery: () => recover.noteRecovery([orphan]),
+    insertRecoveryFollowUps: () => recover.insertRecoveryFollowUps([failed.followUp!], [orphan]),
+    sweep: () => recover.sweep("", 10, kept),
+    deleteFinished: () => recover.deleteFinished(["task-1"], kept),
+  }),
+  "src/tasks/sql/runs.ts": sqlFile(runs, {
+    isRunFinish: noStatement,
+    storeRuns: () => [runs.storeRuns("pod-1", [plainRun]), runs.storeRuns("pod-1", [fullRun])],
+    keepRuns: () => [runs.keepRuns([plainRun]), runs.keepRuns([{ ...plainRun, wake: 2 }])],
+    leaveRuns: () =>
+      runs.leaveRuns(
+        [
+          parkedRun({ for: "time", untilMs: 100 }),
+          parkedRun({ for: "signal", name: "paid", untilMs: null }),
+          parkedRun({ for: "signal", name: "paid", untilMs: 100 }),
+          parkedRun({ for: "children", keys: "run-1/charge/" }),
+          parkedRun({ for: "room", scope: "queue/orders" }),
+          parkedRun({ for: "people", why: "{}", byVersion: 2 }),
+        ],
+        false,
+      ),
+    findNotedWrites: () => runs.findNotedWrites("pod-1", [plainRun]),
+  }),
+  "src/tasks/sql/run-relations.ts": sqlFile(runRelations, {
+    takeSignals: () => runRelations.takeSignals([["run-1", "signal-1"]], fence),
+    startOver: () => runRelations.startOver([child], fence),
+    deleteOtherChildren: () => runRelations.deleteOtherChildren([child], fence),
+    insertChildDependencies: () => runRelations.insertChildDependencies([child]),
+  }),
+  "src/tasks/sql/inspect.ts": sqlFile(inspect, {
+    cancelChildren: () => inspect.cancelChildren(["run-1"], fence),
+    cancelTask: () => inspect.cancelTask("task-1", "request-1"),
+    retryTask: () => inspect.retryTask("task-1", "request-1"),
+    getTask: () => inspect.getTask("task-1"),
+    getTasks: () => inspect.getTasks(["task-1"]),
+    listTasks: () => [
+      inspect.listTasks({ limit: 10 }),
+      inspect.listTasks({
+        name: "mail",
+        status: "failed",
+        tenant: "acme",
+        before: "task-9",
+        limit: 10,
+      }),
+    ],
+    countTasks: () => inspect.countTasks(),
+    namesWaiting: () => inspect.namesWaiting(),
+    readyDepth: () => inspect.readyDepth(levels),
+    otherDepths: () => inspect.otherDepths(),
+    nextDue: () => inspect.nextDue(),
+    tasksInClaimOrder: () => inspect.tasksInClaimOrder([{ name: "mail", rank: 1 }], 10),
+    countReady: () => inspect.countReady(["mail"], 10),
+  }),
+  "src/tasks/sql/limits.ts": sqlFile(limits, {
+    putLimit: () => limits.putLimit("tenant/acme", 3),
+    dropLimit: () => [limits.dropLimit("tenant/acme"), limits.dropLimit("key/mail/acme")],
+    readScopes: () => limits.readScopes([{ scope: "tenant/acme", tenant: "acme" }]),
+    notableScopes: () => limits.notableScopes(),
+    blockedScopes: () => limits.blockedScopes("", 10),
+    unneededLimits: () => limits.unneededLimits("", 10),
+    dropUnneeded: () => limits.dropUnneeded(["key/mail/acme"]),
+    tenantCounts: () => limits.tenantCounts(),
+    numberToPause: () => limits.numberToPause("mail"),
+    numberToResume: () => limits.numberToResume("mail"),
+    putPause: () => limits.putPause("mail", "repairs", 2),
+    dropPause: () => limits.dropPause("mail", 3),
+    listPauses: () => limits.listPauses(),
+    notifyPods: () => limits.notifyPods(),
+    podIds: () => limits.podIds(),
+    notifyPod: () => limits.notifyPod("pod-1"),
+    selectPauses: () => limits.selectPauses("pod-1"),
+  }),
+};

@@ -1,0 +1,108 @@
+-- src/throttles/shares/sql.ts: insertThrottles
+insert into flotilla.throttle (name, key, bound, settings)
+select made.name, made.key, made.bound, made.settings from (select name collate "C" as name, key collate "C" as key, bound, settings collate "C" as settings from unnest($1::text[], $2::text[], $3::bigint[], $4::text[]) as each_row (name, key, bound, settings)) made where 1 = 1
+on conflict (name, key) do nothing
+-- values: ["{\"openai\"}","{\"acme\"}","{4}","{\"{}\"}"]
+
+-- src/throttles/shares/sql.ts: putSettings
+update flotilla.throttle set settings = said.settings, rev = flotilla.throttle.rev + 1
+from (select name collate "C" as name, key collate "C" as key, settings collate "C" as settings from unnest($1::text[], $2::text[], $3::text[]) as each_row (name, key, settings)) said
+where flotilla.throttle.name = said.name and flotilla.throttle.key = said.key
+  and flotilla.throttle.settings <> said.settings
+-- values: ["{\"openai\"}","{\"acme\"}","{\"{}\"}"]
+
+-- src/throttles/shares/sql.ts: putReports
+insert into flotilla.throttle_report
+  (name, key, pod_id, seq, demand, in_flight, waiting, calls_waiting, totals, at)
+select said.name, said.key, said.pod_id, said.seq, said.demand, said.in_flight, said.waiting,
+  said.calls_waiting, said.totals, now_ms()
+from (select name collate "C" as name, key collate "C" as key, pod_id collate "C" as pod_id, seq, demand, in_flight, waiting, calls_waiting, totals collate "C" as totals from unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::text[]) as each_row (name, key, pod_id, seq, demand, in_flight, waiting, calls_waiting, totals)) said where 1 = 1
+on conflict (name, key, pod_id) do update
+set seq = excluded.seq, demand = excluded.demand, in_flight = excluded.in_flight,
+  waiting = excluded.waiting, calls_waiting = excluded.calls_waiting, totals = excluded.totals, at = excluded.at
+where flotilla.throttle_report.seq < excluded.seq
+-- values: ["{\"openai\"}","{\"acme\"}","{\"pod-1\"}","{1}","{4}","{2}","{2}","{1}","{\"{}\"}"]
+
+-- src/throttles/shares/sql.ts: getShares
+select throttle.name, throttle.key, throttle.rev, throttle.bound, throttle.epoch, throttle.gate,
+  throttle.pass, throttle.shares, now_ms() as now_at
+from (select name collate "C" as name, key collate "C" as key from unnest($1::text[], $2::text[]) as each_row (name, key)) wanted join flotilla.throttle throttle
+  on throttle.name = wanted.name and throttle.key = wanted.key
+-- values: ["{\"openai\"}","{\"acme\"}"]
+
+-- src/throttles/shares/sql.ts: getDemands
+select report.name, report.key, report.pod_id, report.seq, report.demand
+from (select name collate "C" as name, key collate "C" as key from unnest($1::text[], $2::text[]) as each_row (name, key)) wanted join flotilla.throttle_report report
+  on report.name = wanted.name and report.key = wanted.key
+-- values: ["{\"openai\"}","{\"acme\"}"]
+
+-- src/throttles/shares/sql.ts: changeShares
+update flotilla.throttle set shares = $1, rev = flotilla.throttle.rev + 1, last_update = now_ms()
+where name = $2 and key = $3 and rev = $4
+returning rev
+-- instead of returning:
+select rev from flotilla.throttle where name = $1 and key = $2 and rev = $3 for update
+-- values: ["{}","openai","acme",3]
+
+-- src/throttles/shares/sql.ts: changeLearned
+update flotilla.throttle set bound = $1, epoch = $2, gate = $3, state = $4, stats = $5,
+  pass = flotilla.throttle.pass + 1, rev = flotilla.throttle.rev + 1, last_update = now_ms()
+where name = $6 and key = $7 and rev = $8
+returning rev
+-- instead of returning:
+select rev from flotilla.throttle where name = $1 and key = $2 and rev = $3 for update
+-- values: [8,2,"{}","{}","{}","openai","acme",3]
+
+-- src/throttles/shares/sql.ts: pinBound
+update flotilla.throttle set bound = $1, pinned = $2, pinned_at = now_ms(), epoch = flotilla.throttle.epoch + 1,
+  gate = '{}', pass = flotilla.throttle.pass + 1, rev = flotilla.throttle.rev + 1, last_update = now_ms()
+where name = $3 and key = $4 and rev = $5
+returning rev
+-- instead of returning:
+select rev from flotilla.throttle where name = $1 and key = $2 and rev = $3 for update
+-- values: [5,5,"openai","acme",3]
+
+-- src/throttles/shares/sql.ts: unpinBound
+update flotilla.throttle set pinned = null, pinned_at = now_ms(), epoch = flotilla.throttle.epoch + 1, rev = flotilla.throttle.rev + 1, last_update = now_ms()
+where name = $1 and key = $2 and rev = $3
+returning rev
+-- instead of returning:
+select rev from flotilla.throttle where name = $1 and key = $2 and rev = $3 for update
+-- values: ["openai","acme",3]
+
+-- src/throttles/shares/sql.ts: getRecentReports
+select name, key, pod_id, seq, demand, in_flight, waiting, totals from flotilla.throttle_report
+where at > now_ms() - $1
+-- values: [5000]
+
+-- src/throttles/shares/sql.ts: getThrottles
+select throttle.* from (select name collate "C" as name, key collate "C" as key from unnest($1::text[], $2::text[]) as each_row (name, key)) wanted join flotilla.throttle throttle
+  on throttle.name = wanted.name and throttle.key = wanted.key
+-- values: ["{\"openai\"}","{\"acme\"}"]
+
+-- src/throttles/shares/sql.ts: listThrottles
+select * from flotilla.throttle
+where (name, key) > ($1, $2)
+order by name, key limit cast($3 as integer)
+-- values: ["","",10]
+
+select * from flotilla.throttle
+where (name, key) > ($1, $2) and name = $3
+order by name, key limit cast($4 as integer)
+-- values: ["openai","acme","openai",10]
+
+-- src/throttles/shares/sql.ts: getReports
+select report.name, report.key, report.pod_id, report.demand, report.in_flight, report.waiting,
+  report.calls_waiting, report.totals, report.at, now_ms() as now_at
+from (select name collate "C" as name, key collate "C" as key from unnest($1::text[], $2::text[]) as each_row (name, key)) wanted join flotilla.throttle_report report
+  on report.name = wanted.name and report.key = wanted.key
+-- values: ["{\"openai\"}","{\"acme\"}"]
+
+-- src/throttles/shares/sql.ts: pruneReports
+delete from flotilla.throttle_report where at < now_ms() - $1
+-- values: [60000]
+
+-- src/throttles/shares/sql.ts: pruneThrottles
+delete from flotilla.throttle
+where last_update < now_ms() - $1 and shares = '{}' and pinned is null
+-- values: [60000]
