@@ -1,5 +1,5 @@
 import { nextSeq, requestMark, readyOrLimited } from "../tasks/sql/task-state.ts";
-import { taskPage } from "../tasks/sql/inspect.ts";
+import { maxDepthCount, taskPage } from "../tasks/sql/inspect.ts";
 import { pageQuery } from "../store/page.ts";
 import {
   forUpdateOfTask,
@@ -7,6 +7,7 @@ import {
   join,
   limit,
   now,
+  rows,
   sql,
   type Statement,
   table,
@@ -17,6 +18,7 @@ const tasks = table("task");
 const events = table("task_event");
 const signals = table("task_signal");
 const dependencies = table("task_dependency");
+const bounded = limit(maxDepthCount);
 
 /** The first unused signal of a run, under any of these names. */
 export function firstSignal(runId: string, names: readonly string[]): Statement {
@@ -215,4 +217,72 @@ export function countStuck({
     from ${tasks} where flow_version is not null
       and (status = 'pending' or (status = 'claimed' and retry_count >= ${failures}))
     group by 1, 2, 3, 4 order by name, flow_version, coalesce(cursor, ''), 4`;
+}
+
+/**
+ * Counts the runs of flows that can be claimed. It orders by an index, because a planner that expects most
+ * rows to be pending would otherwise read the whole table.
+ */
+export function countReadyRuns(flows: readonly string[]): Statement {
+  const wanted = rows(
+    { name: "text" },
+    flows.map((name) => [name]),
+  );
+  return sql`
+    select 'ready' as doing, flow.name,
+      (select count(*) from (
+        select 1 from ${tasks} task
+        where task.name = flow.name and task.status = 'pending' and task.parked = 0 and task.deaths < 2
+        order by task.priority desc, task.created_at, task.task_id ${bounded}) open) +
+      (select count(*) from (
+        select 1 from ${tasks} task
+        where task.name = flow.name and task.status = 'pending' and task.parked = 0 and task.deaths >= 2
+        order by task.created_at, task.task_id ${bounded}) alone) as runs
+    from ${wanted} flow`;
+}
+
+/** Counts the other open runs by flow and by what they do, each kind in the order of its index. */
+export function countOtherRuns(): Statement {
+  return sql`
+    select 'running' as doing, name, count(*) as runs from (
+      select name, flow_version from ${tasks} where status = 'claimed'
+      order by claimed_by, claim_call ${bounded}) running
+    where flow_version is not null group by name
+    union all
+    select case when awaits is not null then 'waiting_for_signal' when waiting is not null then 'sleeping'
+        when run_seq = 0 then 'delayed' else 'retrying' end, name, count(*) from (
+      select name, flow_version, awaits, waiting, run_seq from ${tasks}
+      where status = 'pending' and parked = 1 order by run_at ${bounded}) later
+    where flow_version is not null group by 1, 2
+    union all
+    select case when waiting is null then 'waiting_for_others' else 'waiting_for_children' end, name,
+      count(*) from (
+      select name, flow_version, waiting from ${tasks} where status = 'pending' and parked = 2
+      order by task_id ${bounded}) waiting
+    where flow_version is not null group by 1, 2
+    union all
+    select 'waiting_for_room', name, count(*) from (
+      select name, flow_version from ${tasks} where status = 'pending' and parked = 3
+      order by blocked_by, priority desc, created_at, task_id ${bounded}) blocked
+    where flow_version is not null group by name
+    union all
+    select 'ready', name, count(*) from (
+      select name, flow_version from ${tasks}
+      where status = 'pending' and parked = 4 and deaths < 2
+      order by name, tenant, priority desc, created_at, task_id ${bounded}) limited
+    where flow_version is not null group by name
+    union all
+    select 'ready', name, count(*) from (
+      select name, flow_version from ${tasks}
+      where status = 'pending' and parked = 4 and deaths >= 2
+      order by name, created_at, task_id ${bounded}) alone
+    where flow_version is not null group by name
+    union all
+    select 'waiting_for_signal', name, count(*) from (
+      select name from ${tasks} where status = 'pending' and parked = 5
+      order by name ${bounded}) told group by name
+    union all
+    select 'set_aside', name, count(*) from (
+      select name from ${tasks} where status = 'pending' and parked = 6
+      order by name ${bounded}) set_aside group by name`;
 }

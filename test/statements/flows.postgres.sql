@@ -156,6 +156,63 @@ select name, status, cursor, parked, case when retry_count > 0 then 1 else 0 end
 from flotilla.task where flow_version is not null
 group by 1, 2, 3, 4, 5, 6, 7 order by 1, 2, 3
 
+-- src/flows/sql.ts: countReadyRuns
+select 'ready' as doing, flow.name,
+  (select count(*) from (
+    select 1 from flotilla.task task
+    where task.name = flow.name and task.status = 'pending' and task.parked = 0 and task.deaths < 2
+    order by task.priority desc, task.created_at, task.task_id limit cast($1 as integer)) open) +
+  (select count(*) from (
+    select 1 from flotilla.task task
+    where task.name = flow.name and task.status = 'pending' and task.parked = 0 and task.deaths >= 2
+    order by task.created_at, task.task_id limit cast($2 as integer)) alone) as runs
+from (select name collate "C" as name from unnest($3::text[]) as each_row (name)) flow
+-- values: [10000,10000,"{\"order\"}"]
+
+-- src/flows/sql.ts: countOtherRuns
+select 'running' as doing, name, count(*) as runs from (
+  select name, flow_version from flotilla.task where status = 'claimed'
+  order by claimed_by, claim_call limit cast($1 as integer)) running
+where flow_version is not null group by name
+union all
+select case when awaits is not null then 'waiting_for_signal' when waiting is not null then 'sleeping'
+    when run_seq = 0 then 'delayed' else 'retrying' end, name, count(*) from (
+  select name, flow_version, awaits, waiting, run_seq from flotilla.task
+  where status = 'pending' and parked = 1 order by run_at limit cast($2 as integer)) later
+where flow_version is not null group by 1, 2
+union all
+select case when waiting is null then 'waiting_for_others' else 'waiting_for_children' end, name,
+  count(*) from (
+  select name, flow_version, waiting from flotilla.task where status = 'pending' and parked = 2
+  order by task_id limit cast($3 as integer)) waiting
+where flow_version is not null group by 1, 2
+union all
+select 'waiting_for_room', name, count(*) from (
+  select name, flow_version from flotilla.task where status = 'pending' and parked = 3
+  order by blocked_by, priority desc, created_at, task_id limit cast($4 as integer)) blocked
+where flow_version is not null group by name
+union all
+select 'ready', name, count(*) from (
+  select name, flow_version from flotilla.task
+  where status = 'pending' and parked = 4 and deaths < 2
+  order by name, tenant, priority desc, created_at, task_id limit cast($5 as integer)) limited
+where flow_version is not null group by name
+union all
+select 'ready', name, count(*) from (
+  select name, flow_version from flotilla.task
+  where status = 'pending' and parked = 4 and deaths >= 2
+  order by name, created_at, task_id limit cast($6 as integer)) alone
+where flow_version is not null group by name
+union all
+select 'waiting_for_signal', name, count(*) from (
+  select name from flotilla.task where status = 'pending' and parked = 5
+  order by name limit cast($7 as integer)) told group by name
+union all
+select 'set_aside', name, count(*) from (
+  select name from flotilla.task where status = 'pending' and parked = 6
+  order by name limit cast($8 as integer)) set_aside group by name
+-- values: [10000,10000,10000,10000,10000,10000,10000,10000]
+
 -- src/flows/sql.ts: countStuck
 select name, cursor, flow_version,
   case when parked = 6 then 'set_aside' when retry_count >= $1 then 'retrying'

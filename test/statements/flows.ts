@@ -28,6 +28,8 @@ export const flowStatements: RoomStatements = {
     getRun: () => flows.getRun("run-1"),
     openSignals: () => flows.openSignals("run-1", { after: 1, limit: 10 }),
     countRuns: () => flows.countRuns(),
+    countReadyRuns: () => flows.countReadyRuns(["order"]),
+    countOtherRuns: () => flows.countOtherRuns(),
     countStuck: () => flows.countStuck({ failures: 5, waitingMs: 60_000 }),
   }),
 };
