@@ -247,6 +247,67 @@ update flotilla.session_log set owner = null, host = null from (select log_id, t
 where flotilla.session_log.log_id = own.log_id and flotilla.session_log.term = own.term and owner = $3
 -- values: ["{1}","{2}","pod-1"]
 
+-- src/sessions/log/sql.ts: findIds
+select message.session_id, message.client_id, message.seq
+from (select session_id collate "C" as session_id, client_id collate "C" as client_id from unnest($1::text[], $2::text[]) as each_row (session_id, client_id)) wanted join flotilla.message message
+  on message.session_id = wanted.session_id and message.client_id = wanted.client_id
+-- values: ["{\"session-1\"}","{\"client-2\"}"]
+
+-- src/sessions/log/sql.ts: readHeader
+select header from flotilla.session where session_id = $1
+-- values: ["session-1"]
+
+-- src/sessions/log/sql.ts: readBusy
+select header from flotilla.session where log_id = $1 and state <> 'idle'
+-- values: [1]
+
+-- src/sessions/log/sql.ts: readEntries
+select seq, kind, role, author, message_id, replaces, body, at from flotilla.message where session_id = $1 and seq > $2 order by seq limit cast($3 as integer)
+-- values: ["session-1",1,10]
+
+  with listed as (
+    select seq as place, 200 + coalesce(octet_length(body), 0) + coalesce(octet_length(author), 0) + coalesce(octet_length(message_id), 0) as bytes from flotilla.message where session_id = $1 and seq > $2
+    order by seq asc limit cast($3 as integer)),
+  measured as (
+    select place, row_number() over (order by place asc) as nth,
+      sum(bytes) over (order by place asc) as up_to
+    from listed)
+select seq, kind, role, author, message_id, replaces, body, at from flotilla.message
+where session_id = $4 and seq = any(array(select place from measured
+  where nth = 1 or (nth <= $5 and up_to <= $6))) order by seq
+-- values: ["session-1",1,11,"session-1",10,1000]
+
+-- src/sessions/log/sql.ts: readTail
+select seq, kind, role, author, message_id, replaces, body, at from flotilla.message
+    where session_id = $1 and seq > $2 and seq <= $3 order by seq desc limit cast($4 as integer)
+-- values: ["session-1",1,9,10]
+
+  with listed as (
+    select seq as place, 200 + coalesce(octet_length(body), 0) + coalesce(octet_length(author), 0) + coalesce(octet_length(message_id), 0) as bytes from flotilla.message
+where session_id = $1 and seq > $2 and seq <= $3
+    order by seq desc limit cast($4 as integer)),
+  measured as (
+    select place, row_number() over (order by place desc) as nth,
+      sum(bytes) over (order by place desc) as up_to
+    from listed)
+select seq, kind, role, author, message_id, replaces, body, at from flotilla.message
+where session_id = $5 and seq = any(array(select place from measured
+  where nth = 1 or (nth <= $6 and up_to <= $7))) order by seq desc
+-- values: ["session-1",1,9,11,"session-1",10,1000]
+
+-- src/sessions/log/sql.ts: readNewest
+select seq, kind, role, author, message_id, replaces, body, at from flotilla.message
+where session_id = $1 and message_id = $2
+order by seq desc limit cast($3 as integer)
+-- values: ["session-1","message-2",1]
+
+-- src/sessions/log/sql.ts: readCheckpoint
+select epoch, attempt, body, header
+from flotilla.turn_checkpoint checkpoint join flotilla.session session
+  on session.session_id = checkpoint.session_id
+where checkpoint.session_id = $1
+-- values: ["session-1"]
+
 -- src/sessions/agents/sql.ts: readAgents
 select tenant, name, settings, secrets, revision, created_at, last_update from flotilla.agent agent
 where tenant = $1

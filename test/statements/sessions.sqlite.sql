@@ -247,6 +247,67 @@ update flotilla_session_log set owner = null, host = null from (select value ->>
 where flotilla_session_log.log_id = own.log_id and flotilla_session_log.term = own.term and owner = ?
 -- values: ["[[1,2]]","pod-1"]
 
+-- src/sessions/log/sql.ts: findIds
+select message.session_id, message.client_id, message.seq
+from (select value ->> 0 as session_id, value ->> 1 as client_id from jsonb_each(?)) wanted join flotilla_message message
+  on message.session_id = wanted.session_id and message.client_id = wanted.client_id
+-- values: ["[[\"session-1\",\"client-2\"]]"]
+
+-- src/sessions/log/sql.ts: readHeader
+select header from flotilla_session where session_id = ?
+-- values: ["session-1"]
+
+-- src/sessions/log/sql.ts: readBusy
+select header from flotilla_session where log_id = ? and state <> 'idle'
+-- values: [1]
+
+-- src/sessions/log/sql.ts: readEntries
+select seq, kind, role, author, message_id, replaces, body, at from flotilla_message where session_id = ? and seq > ? order by seq limit cast(? as integer)
+-- values: ["session-1",1,10]
+
+  with listed as (
+    select seq as place, 200 + coalesce(octet_length(body), 0) + coalesce(octet_length(author), 0) + coalesce(octet_length(message_id), 0) as bytes from flotilla_message where session_id = ? and seq > ?
+    order by seq asc limit cast(? as integer)),
+  measured as (
+    select place, row_number() over (order by place asc) as nth,
+      sum(bytes) over (order by place asc) as up_to
+    from listed)
+select seq, kind, role, author, message_id, replaces, body, at from flotilla_message
+where session_id = ? and seq in (select place from measured
+  where nth = 1 or (nth <= ? and up_to <= ?)) order by seq
+-- values: ["session-1",1,11,"session-1",10,1000]
+
+-- src/sessions/log/sql.ts: readTail
+select seq, kind, role, author, message_id, replaces, body, at from flotilla_message
+    where session_id = ? and seq > ? and seq <= ? order by seq desc limit cast(? as integer)
+-- values: ["session-1",1,9,10]
+
+  with listed as (
+    select seq as place, 200 + coalesce(octet_length(body), 0) + coalesce(octet_length(author), 0) + coalesce(octet_length(message_id), 0) as bytes from flotilla_message
+where session_id = ? and seq > ? and seq <= ?
+    order by seq desc limit cast(? as integer)),
+  measured as (
+    select place, row_number() over (order by place desc) as nth,
+      sum(bytes) over (order by place desc) as up_to
+    from listed)
+select seq, kind, role, author, message_id, replaces, body, at from flotilla_message
+where session_id = ? and seq in (select place from measured
+  where nth = 1 or (nth <= ? and up_to <= ?)) order by seq desc
+-- values: ["session-1",1,9,11,"session-1",10,1000]
+
+-- src/sessions/log/sql.ts: readNewest
+select seq, kind, role, author, message_id, replaces, body, at from flotilla_message
+where session_id = ? and message_id = ?
+order by seq desc limit cast(? as integer)
+-- values: ["session-1","message-2",1]
+
+-- src/sessions/log/sql.ts: readCheckpoint
+select epoch, attempt, body, header
+from flotilla_turn_checkpoint checkpoint join flotilla_session session
+  on session.session_id = checkpoint.session_id
+where checkpoint.session_id = ?
+-- values: ["session-1"]
+
 -- src/sessions/agents/sql.ts: readAgents
 select tenant, name, settings, secrets, revision, created_at, last_update from flotilla_agent agent
 where tenant = ?

@@ -1,5 +1,6 @@
 import * as agents from "../../src/sessions/agents/sql.ts";
 import type { Header } from "../../src/sessions/conversation/header.ts";
+import type { Changes } from "../../src/sessions/log/changes.ts";
 import * as log from "../../src/sessions/log/sql.ts";
 import * as sessions from "../../src/sessions/sql.ts";
 import { noStatement, type RoomStatements, sqlFile } from "./examples.ts";
@@ -49,7 +50,7 @@ const entry = {
   parts: [],
   atMs: 2,
 } as const;
-const plain: log.Changes = {
+const plain: Changes = {
   entries: [entry],
   headers: [header],
   members: [],
@@ -59,7 +60,7 @@ const plain: log.Changes = {
   ended: [],
   deleted: [],
 };
-const full: log.Changes = {
+const full: Changes = {
   entries: [{ ...entry, kind: "summary", replaces: 1 }],
   headers: [header],
   members: [header],
@@ -93,7 +94,6 @@ export const sessionStatements: RoomStatements = {
     ],
   }),
   "src/sessions/log/sql.ts": sqlFile(log, {
-    changesOf: noStatement,
     storeRecord: () => [
       log.storeRecord(head, "record-8", plain),
       log.storeRecord(head, "record-8", full),
@@ -104,6 +104,19 @@ export const sessionStatements: RoomStatements = {
     takeHead: () => log.takeHead(head, { podId: "pod-2", host: null, recordId: "record-8" }),
     beatHeads: () => log.beatHeads("pod-1", [{ logId: 1, term: 2 }]),
     releaseHeads: () => log.releaseHeads("pod-1", [{ logId: 1, term: 2 }]),
+    findIds: () => log.findIds([{ sessionId: "session-1", clientId: "client-2" }]),
+    readHeader: () => log.readHeader("session-1"),
+    readBusy: () => log.readBusy(1),
+    readEntries: () => [
+      log.readEntries("session-1", { after: 1, limit: 10 }),
+      log.readEntries("session-1", { after: 1, limit: 10, maxBytes: 1_000 }),
+    ],
+    readTail: () => [
+      log.readTail("session-1", { after: 1, upTo: 9, limit: 10 }),
+      log.readTail("session-1", { after: 1, upTo: 9, limit: 10, maxBytes: 1_000 }),
+    ],
+    readNewest: () => log.readNewest("session-1", "message-2"),
+    readCheckpoint: () => log.readCheckpoint("session-1"),
     toEntry: noStatement,
     toHeader: noStatement,
     toHead: noStatement,

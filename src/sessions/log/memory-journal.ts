@@ -2,7 +2,7 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { Ids } from "../../base/ids.ts";
 import type { Entry } from "../../protocol/message.ts";
 import type { Header } from "../conversation/header.ts";
-import { changesOf, type Changes } from "./sql.ts";
+import { changesOf, type Changes } from "./changes.ts";
 import type { Checkpoint, StoredClientId, Head, Journal, LogRecord } from "./journal.ts";
 
 type StoredEntry = {

@@ -5,7 +5,7 @@ import { openStore } from "../../store/open.ts";
 import { planning } from "../../store/contract/planning.ts";
 import { render, type Statement, type Value } from "../../store/sql.ts";
 import { sqliteDialect } from "../../store/sqlite/dialect.ts";
-import { changesOf, storeRecord } from "./sql.ts";
+import { changesOf } from "./changes.ts";
 import {
   findIds,
   readBusy,
@@ -14,7 +14,8 @@ import {
   readHeader,
   readNewest,
   readTail,
-} from "./sql-journal.ts";
+  storeRecord,
+} from "./sql.ts";
 import { entry, header, record, turn } from "../contract/journal-harness.ts";
 
 const sessionIds = Array.from({ length: 20 }, (_, at) => `s${at}`);

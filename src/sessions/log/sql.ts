@@ -1,8 +1,9 @@
-import { FlotillaError } from "../../base/errors.ts";
 import type { Entry } from "../../protocol/message.ts";
 import type { Row } from "../../store/database.ts";
+import { columnBytes, pageQuery } from "../../store/page.ts";
 import {
   isAmong,
+  limit,
   migrationLock,
   returning,
   rows,
@@ -12,7 +13,8 @@ import {
   type Value,
 } from "../../store/sql.ts";
 import { type Header, sessionStateOf } from "../conversation/header.ts";
-import type { Checkpoint, Head, LogRecord } from "./journal.ts";
+import type { Changes } from "./changes.ts";
+import type { ClientIdRef, Head, LogRecord } from "./journal.ts";
 
 const heads = table("session_log");
 const sessions = table("session");
@@ -20,91 +22,13 @@ const users = table("session_user");
 const messages = table("message");
 const checkpoints = table("turn_checkpoint");
 const columns = sql`log_id, incarnation, term, owner, host, log_offset, record_id, beat`;
+const entryNames = sql`seq, kind, role, author, message_id, replaces, body, at`;
 
-/** The rows that a record changes, each row once. A journal stores all of them or none. */
-export type Changes = {
-  readonly entries: LogRecord["entries"];
-  readonly headers: readonly Header[];
-  /** Sessions whose users are replaced by those in the header. */
-  readonly members: readonly Header[];
-  readonly metadata: ReadonlyMap<string, string>;
-  readonly reads: LogRecord["reads"];
-  readonly checkpoints: readonly Checkpoint[];
-  /** Turns that ended: their checkpoints, kept in case the runner dies, are no longer needed. */
-  readonly ended: readonly { readonly sessionId: string; readonly epoch: number }[];
-  /** Sessions of which only the header stays. */
-  readonly deleted: readonly string[];
+/** Estimates the size of an entry as it is sent. */
+const entryPage = {
+  key: sql`seq`,
+  bytes: sql`200 + ${columnBytes(sql`body`)} + ${columnBytes(sql`author`)} + ${columnBytes(sql`message_id`)}`,
 };
-
-export function changesOf(record: LogRecord): Changes {
-  const headers = new Map(record.headers.map((each) => [each.sessionId, each]));
-  const isThere = ({ sessionId }: { sessionId: string }) =>
-    headers.get(sessionId)?.status !== "deleted";
-  const ended = new Map<string, number>();
-  for (const { sessionId, seq, epoch } of record.entries) {
-    const header = headers.get(sessionId);
-    if (header === undefined || header.lastSeq < seq) throw uncounted(sessionId);
-    if (epoch !== undefined && header.work?.epoch !== epoch) ended.set(sessionId, epoch);
-  }
-  for (const { sessionId } of record.metadata) {
-    if (!headers.has(sessionId)) throw uncounted(sessionId);
-  }
-  const deleted = record.headers.filter((each) => !isThere(each)).map((each) => each.sessionId);
-  const stored = [...headers.values()].map((each) => (isThere(each) ? each : tombstone(each)));
-  const changed = record.members && new Set([...record.members, ...deleted]);
-  return {
-    entries: deleted.length === 0 ? record.entries : record.entries.filter(isThere),
-    headers: stored,
-    members: changed ? stored.filter(({ sessionId }) => changed.has(sessionId)) : stored,
-    metadata: new Map(
-      record.metadata.filter(isThere).map((each) => [each.sessionId, each.metadata]),
-    ),
-    reads: furthest(record.reads.filter(isThere)),
-    checkpoints: lastOfEach(
-      record.checkpoints.filter((each) => isCurrent(each, headers.get(each.sessionId))),
-    ),
-    ended: [...ended].map(([sessionId, epoch]) => ({ sessionId, epoch })),
-    deleted: [...new Set(deleted)],
-  };
-}
-
-function uncounted(sessionId: string): FlotillaError {
-  return new FlotillaError("internal", `the record changes ${sessionId} without its header`);
-}
-
-/** If the record has no header of the session, the decision has compared epoch and attempt already. */
-function isCurrent(checkpoint: Checkpoint, header: Header | undefined): boolean {
-  if (header === undefined) return true;
-  const { status, work } = header;
-  if (status === "deleted" || work === null) return false;
-  return work.epoch === checkpoint.epoch && work.attempt === checkpoint.attempt;
-}
-
-/** Keeps the fact that the id was used, and removes all content and names. */
-function tombstone(header: Header): Header {
-  return {
-    ...header,
-    agents: [],
-    users: [],
-    work: null,
-    pending: [],
-    preview: "",
-    previewAuthor: "",
-  };
-}
-
-function lastOfEach<Each extends { readonly sessionId: string }>(all: readonly Each[]): Each[] {
-  return [...new Map(all.map((each) => [each.sessionId, each])).values()];
-}
-
-function furthest(reads: LogRecord["reads"]): LogRecord["reads"] {
-  const highest = new Map<string, LogRecord["reads"][number]>();
-  for (const read of reads) {
-    const key = JSON.stringify([read.sessionId, read.user]);
-    if ((highest.get(key)?.seq ?? 0) < read.seq) highest.set(key, read);
-  }
-  return [...highest.values()];
-}
 
 /**
  * The transaction that stores a record. The row of its first statement tells whether it did. Statements
@@ -385,6 +309,71 @@ function ownRows(logs: OwnedLogs) {
     { log_id: "integer", term: "integer" },
     logs.map(({ logId, term }) => [logId, term]),
   );
+}
+
+/** Finds which of these client ids are stored, with their seqs. */
+export function findIds(ids: readonly ClientIdRef[]): Statement {
+  const wanted = rows(
+    { session_id: "text", client_id: "text" },
+    ids.map(({ sessionId, clientId }) => [sessionId, clientId]),
+  );
+  return sql`
+    select message.session_id, message.client_id, message.seq
+    from ${wanted} wanted join ${messages} message
+      on message.session_id = wanted.session_id and message.client_id = wanted.client_id`;
+}
+
+export function readHeader(sessionId: string): Statement {
+  return sql`select header from ${sessions} where session_id = ${sessionId}`;
+}
+
+export function readBusy(logId: number): Statement {
+  return sql`select header from ${sessions} where log_id = ${logId} and state <> 'idle'`;
+}
+
+export function readEntries(
+  sessionId: string,
+  { after, limit: maxEntries, maxBytes }: { after: number; limit: number; maxBytes?: number },
+): Statement {
+  const from = sql`from ${messages} where session_id = ${sessionId} and seq > ${after}`;
+  if (maxBytes === undefined)
+    return sql`select ${entryNames} ${from} order by seq ${limit(maxEntries)}`;
+  const page = { ...entryPage, order: "asc", from, limit: maxEntries, maxBytes } as const;
+  const { begin, keys } = pageQuery(page);
+  return sql`${begin}
+    select ${entryNames} from ${messages}
+    where session_id = ${sessionId} and ${isAmong(keys, sql`seq`)} order by seq`;
+}
+
+export function readTail(
+  sessionId: string,
+  page: { after: number; upTo: number; limit: number; maxBytes?: number },
+): Statement {
+  const { after, upTo, limit: maxEntries, maxBytes } = page;
+  const from = sql`from ${messages}
+    where session_id = ${sessionId} and seq > ${after} and seq <= ${upTo}`;
+  if (maxBytes === undefined)
+    return sql`select ${entryNames} ${from} order by seq desc ${limit(maxEntries)}`;
+  const pageOptions = { ...entryPage, order: "desc", from, limit: maxEntries, maxBytes } as const;
+  const { begin, keys } = pageQuery(pageOptions);
+  return sql`${begin}
+    select ${entryNames} from ${messages}
+    where session_id = ${sessionId} and ${isAmong(keys, sql`seq`)} order by seq desc`;
+}
+
+export function readNewest(sessionId: string, messageId: string): Statement {
+  return sql`
+    select ${entryNames} from ${messages}
+    where session_id = ${sessionId} and message_id = ${messageId}
+    order by seq desc ${limit(1)}`;
+}
+
+export function readCheckpoint(sessionId: string): Statement {
+  return sql`
+    select epoch, attempt, body, header
+    from ${checkpoints} checkpoint join ${sessions} session
+      on session.session_id = checkpoint.session_id
+    where checkpoint.session_id = ${sessionId}`;
 }
 
 const entryColumns = {

@@ -1,0 +1,88 @@
+import { FlotillaError } from "../../base/errors.ts";
+import type { Header } from "../conversation/header.ts";
+import type { Checkpoint, LogRecord } from "./journal.ts";
+
+/** The rows that a record changes, each row once. A journal stores all of them or none. */
+export type Changes = {
+  readonly entries: LogRecord["entries"];
+  readonly headers: readonly Header[];
+  /** Sessions whose users are replaced by those in the header. */
+  readonly members: readonly Header[];
+  readonly metadata: ReadonlyMap<string, string>;
+  readonly reads: LogRecord["reads"];
+  readonly checkpoints: readonly Checkpoint[];
+  /** Turns that ended: their checkpoints, kept in case the runner dies, are no longer needed. */
+  readonly ended: readonly { readonly sessionId: string; readonly epoch: number }[];
+  /** Sessions of which only the header stays. */
+  readonly deleted: readonly string[];
+};
+
+export function changesOf(record: LogRecord): Changes {
+  const headers = new Map(record.headers.map((each) => [each.sessionId, each]));
+  const isThere = ({ sessionId }: { sessionId: string }) =>
+    headers.get(sessionId)?.status !== "deleted";
+  const ended = new Map<string, number>();
+  for (const { sessionId, seq, epoch } of record.entries) {
+    const header = headers.get(sessionId);
+    if (header === undefined || header.lastSeq < seq) throw uncounted(sessionId);
+    if (epoch !== undefined && header.work?.epoch !== epoch) ended.set(sessionId, epoch);
+  }
+  for (const { sessionId } of record.metadata) {
+    if (!headers.has(sessionId)) throw uncounted(sessionId);
+  }
+  const deleted = record.headers.filter((each) => !isThere(each)).map((each) => each.sessionId);
+  const stored = [...headers.values()].map((each) => (isThere(each) ? each : tombstone(each)));
+  const changed = record.members && new Set([...record.members, ...deleted]);
+  return {
+    entries: deleted.length === 0 ? record.entries : record.entries.filter(isThere),
+    headers: stored,
+    members: changed ? stored.filter(({ sessionId }) => changed.has(sessionId)) : stored,
+    metadata: new Map(
+      record.metadata.filter(isThere).map((each) => [each.sessionId, each.metadata]),
+    ),
+    reads: furthest(record.reads.filter(isThere)),
+    checkpoints: lastOfEach(
+      record.checkpoints.filter((each) => isCurrent(each, headers.get(each.sessionId))),
+    ),
+    ended: [...ended].map(([sessionId, epoch]) => ({ sessionId, epoch })),
+    deleted: [...new Set(deleted)],
+  };
+}
+
+function uncounted(sessionId: string): FlotillaError {
+  return new FlotillaError("internal", `the record changes ${sessionId} without its header`);
+}
+
+/** If the record has no header of the session, the decision has compared epoch and attempt already. */
+function isCurrent(checkpoint: Checkpoint, header: Header | undefined): boolean {
+  if (header === undefined) return true;
+  const { status, work } = header;
+  if (status === "deleted" || work === null) return false;
+  return work.epoch === checkpoint.epoch && work.attempt === checkpoint.attempt;
+}
+
+/** Keeps the fact that the id was used, and removes all content and names. */
+function tombstone(header: Header): Header {
+  return {
+    ...header,
+    agents: [],
+    users: [],
+    work: null,
+    pending: [],
+    preview: "",
+    previewAuthor: "",
+  };
+}
+
+function lastOfEach<Each extends { readonly sessionId: string }>(all: readonly Each[]): Each[] {
+  return [...new Map(all.map((each) => [each.sessionId, each])).values()];
+}
+
+function furthest(reads: LogRecord["reads"]): LogRecord["reads"] {
+  const highest = new Map<string, LogRecord["reads"][number]>();
+  for (const read of reads) {
+    const key = JSON.stringify([read.sessionId, read.user]);
+    if ((highest.get(key)?.seq ?? 0) < read.seq) highest.set(key, read);
+  }
+  return [...highest.values()];
+}
