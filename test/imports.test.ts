@@ -63,6 +63,11 @@ const mayImportSql: Record<string, string[]> = {
   testing: ["sessions", "tasks"],
 };
 
+/** What writes SQL though it is no file of statements, each with the reason. */
+const mayWriteSql: Record<string, string> = {
+  "src/tasks/finish/outbox-files.ts": "has a file of its own, with a table that is in no store",
+};
+
 /** Drivers are loaded when a database or a bus asks for them, so nobody installs one in vain. */
 const driver = /^(pg|@nats-io\/.+)$/;
 const driverFolders = ["store", "bus", "sessions"];
@@ -104,6 +109,17 @@ describe("the import table", () => {
     const text = `import { x } from "../tasks/sql/claim.ts";`;
     expect(foreignSql({ path: "src/cli/x.ts", text })).toHaveLength(1);
     expect(foreignSql({ path: "src/flows/x.ts", text })).toEqual([]);
+  });
+
+  test("keeps SQL to the files of statements", () => {
+    expect(shippedSources().flatMap(scatteredSql)).toEqual([]);
+    const text = `import { now, sql } from "../store/sql.ts";`;
+    expect(scatteredSql({ path: "src/cli/x.ts", text })).toHaveLength(1);
+    expect(scatteredSql({ path: "src/cli/sql.ts", text })).toHaveLength(1);
+    expect(scatteredSql({ path: "src/flows/x.ts", text })).toHaveLength(1);
+    expect(scatteredSql({ path: "src/flows/sql.ts", text })).toEqual([]);
+    const types = `import type { Statement } from "../store/sql.ts";`;
+    expect(scatteredSql({ path: "src/flows/x.ts", text: types })).toEqual([]);
   });
 
   test.each([
@@ -175,6 +191,15 @@ function foreignSql({ path, text }: Source): string[] {
     .filter((target) => isSql(target) && target.startsWith("src/"))
     .filter((target) => ![room, ...(mayImportSql[room] ?? [])].includes(folderOf(target)))
     .map((target) => `${path} may not import ${target}`);
+}
+
+/** What makes statements but is no file of them, or is in a room that has none. */
+function scatteredSql({ path, text }: Source): string[] {
+  const hasNone = ["cli", "server", "runtime"].includes(folderOf(path));
+  if (folderOf(path) === "store" || path in mayWriteSql || (isSql(path) && !hasNone)) return [];
+  return importsOf(text)
+    .filter(({ from, kind }) => from.endsWith("store/sql.ts") && kind !== "type")
+    .map(() => `${path} may not make statements: its room's sql file does`);
 }
 
 /** A file of statements, but for what statements are made of. */

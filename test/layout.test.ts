@@ -18,6 +18,7 @@ const short: Record<string, string> = {
   "src/server/api/*.ts": "is one resource",
   "src/client/lazy.ts": "is what a page loads later, as one chunk",
   "src/cli/doctor/doctor.ts": "is loaded when it is asked for",
+  "src/testing/sql.ts": "is what the room has of statements, which belong in a file of their own",
   "src/throttles/learning/*.ts": "is one algorithm, or one estimate that algorithms share",
 };
 

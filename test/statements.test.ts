@@ -16,6 +16,7 @@ import { podStatements } from "./statements/pods.ts";
 import { scheduleStatements } from "./statements/schedules.ts";
 import { sessionStatements } from "./statements/sessions.ts";
 import { taskStatements } from "./statements/tasks.ts";
+import { testingStatements } from "./statements/testing.ts";
 import { throttleStatements } from "./statements/throttles.ts";
 
 const rooms: Record<string, RoomStatements> = {
@@ -27,6 +28,7 @@ const rooms: Record<string, RoomStatements> = {
   "dead-letters": deadLetterStatements,
   flows: flowStatements,
   sessions: sessionStatements,
+  testing: testingStatements,
 };
 
 // The time is spelled at length in nearly every statement, and `store` tests it.

@@ -1,5 +1,5 @@
 import type { Database } from "../store/database.ts";
-import { listPods, markLeft } from "./sql.ts";
+import { listPods, markLeft, podAges } from "./sql.ts";
 
 /** A pod as its row says. */
 export type StoredPod = {
@@ -22,6 +22,17 @@ export async function storedPods(database: Pick<Database, "read">): Promise<Stor
     beat: Number(row["beat"]),
     state: row["state"],
     metadata: JSON.parse(row["metadata"]) as Record<string, unknown>,
+  }));
+}
+
+/** The pods that are up, with the time since their last heartbeat by the database's clock. */
+export async function livePodAges(
+  database: Pick<Database, "read">,
+): Promise<{ podId: string; ageMs: number; metadata: string }[]> {
+  return (await database.read(podAges())).map((row) => ({
+    podId: row["pod_id"],
+    ageMs: Number(row["age_ms"]),
+    metadata: row["metadata"],
   }));
 }
 

@@ -115,6 +115,13 @@ export function livePods(): Statement {
   return sql`select pod_id, metadata from ${podHealth} where status = 'up'`;
 }
 
+/** The time since the last heartbeat of each live pod, by the database's clock. */
+export function podAges(): Statement {
+  return sql`
+    select pod_id, ${now} - last_heartbeat as age_ms, metadata
+    from ${podHealth} where status = 'up'`;
+}
+
 export function listPods(): Statement {
   return sql`select * from ${podHealth} order by started_at, pod_id`;
 }

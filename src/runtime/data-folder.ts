@@ -2,7 +2,7 @@ import { accessSync, constants, existsSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { FlotillaError } from "../base/errors.ts";
 import type { Database } from "../store/database.ts";
-import { sql, table } from "../store/sql.ts";
+import { createdAtMs } from "../store/migrate.ts";
 
 /**
  * The folder in `dataDir` for this machine's files about one store. Its name is made of the time when the
@@ -10,8 +10,7 @@ import { sql, table } from "../store/sql.ts";
  * own: results for one must never be sent to the other.
  */
 export async function dataFolderOf(dataDir: string, database: Database): Promise<string> {
-  const [row] = await database.read(sql`select applied_at from ${table("migration")} where id = 1`);
-  return join(resolve(dataDir), `store-${Number(row!["applied_at"]).toString(36)}`);
+  return join(resolve(dataDir), `store-${(await createdAtMs(database)).toString(36)}`);
 }
 
 /** Refuses a folder that can neither be written nor created. Creates nothing. */

@@ -55,6 +55,12 @@ export async function schemaState(
   return { version, needs, known: migrations.length, pending: migrations.slice(version) };
 }
 
+/** When the store was created, by its own clock. */
+export async function createdAtMs(database: Pick<Database, "read">): Promise<number> {
+  const [row] = await database.read(sql`select applied_at from ${table("migration")} where id = 1`);
+  return Number(row!["applied_at"]);
+}
+
 /**
  * Migrates the schema. Each migration is one transaction that begins by taking its number, so any
  * number of pods may try at once and one of them applies it. In an empty store all migrations are

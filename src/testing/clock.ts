@@ -1,11 +1,6 @@
 import type { Clock } from "../base/clock.ts";
 import type { Database } from "../store/database.ts";
-import { sql, table } from "../store/sql.ts";
-
-const tasks = table("task");
-const schedules = table("schedule");
-const redrives = table("redrive");
-const sessions = table("session");
+import { readNextDue } from "./sql.ts";
 
 /** A clock that stands still until it is moved. */
 type MovableClock = Clock & {
@@ -131,14 +126,7 @@ export function createTimeTravel(parts: {
  * is in progress, such as a claimed task or an answer. It may wait for any timer, so time must not leap.
  */
 async function nextDueMs(database: Database, nowMs: number): Promise<number> {
-  const [row] = await database.read(sql`
-    select
-      (select count(*) from ${tasks} where status = 'claimed')
-        + (select count(*) from ${sessions} where state <> 'idle')
-        + (select count(*) from ${redrives} where state in ('running', 'stopping'))
-        + (select count(*) from ${schedules} where paused = 0 and next_at = 0) as busy,
-      (select min(run_at) from ${tasks} where status = 'pending' and run_at > ${nowMs}) as task_at,
-      (select min(next_at) from ${schedules} where paused = 0 and next_at > ${nowMs}) as schedule_at`);
+  const [row] = await database.read(readNextDue(nowMs));
   if (Number(row!["busy"]) > 0) return 0;
   return Math.min(Number(row!["task_at"] ?? Infinity), Number(row!["schedule_at"] ?? Infinity));
 }

@@ -1,8 +1,7 @@
 import type { Database } from "../store/database.ts";
 import { channelListeners } from "../store/notifications.ts";
 import { migrate } from "../store/migrate.ts";
-import { sql } from "../store/sql.ts";
-import { memoryDatabase } from "../store/sqlite/inline.ts";
+import { memoryDatabase, totalChanges } from "../store/sqlite/inline.ts";
 
 /**
  * The store in memory, with its tables. Like a file, it notifies only after writes that changed rows:
@@ -17,8 +16,7 @@ export async function testStore(clock: { now(): number }): Promise<Database> {
   let seen = 0;
 
   const notify = async (channelsOnly: boolean): Promise<void> => {
-    const [row] = await database.read(sql`select total_changes() as changes`);
-    const changes = Number(row!["changes"]);
+    const changes = await totalChanges(database);
     if (changes === seen) return;
     seen = changes;
     if (channelsOnly) return;

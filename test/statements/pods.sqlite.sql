@@ -59,5 +59,9 @@ select pod_id, metadata from flotilla_pod
 -- src/pods/sql.ts: livePods
 select pod_id, metadata from flotilla_pod where status = 'up'
 
+-- src/pods/sql.ts: podAges
+select pod_id, now_ms() - last_heartbeat as age_ms, metadata
+from flotilla_pod where status = 'up'
+
 -- src/pods/sql.ts: listPods
 select * from flotilla_pod order by started_at, pod_id

@@ -16,6 +16,7 @@ export const podStatements: RoomStatements = {
     prunePods: () => pods.prunePods(60_000),
     knownPods: () => pods.knownPods(),
     livePods: () => pods.livePods(),
+    podAges: () => pods.podAges(),
     listPods: () => pods.listPods(),
   }),
 };

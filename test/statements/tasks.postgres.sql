@@ -2136,6 +2136,14 @@ select *, (select count(*) from listed) as found from flotilla.task where task_i
 -- src/tasks/sql/inspect.ts: countTasks
 select name, status, count(*) as tasks from flotilla.task group by name, status order by name, status
 
+-- src/tasks/sql/inspect.ts: countPending
+select name, count(*) as tasks from flotilla.task
+where status = 'pending' group by name order by name
+
+-- src/tasks/sql/inspect.ts: countClaimed
+select claimed_by, count(*) as tasks from flotilla.task
+where status = 'claimed' group by claimed_by
+
 -- src/tasks/sql/inspect.ts: namesWaiting
 with recursive step (name) as (
   select (select min(name) from flotilla.task where status = 'pending' and parked = 0 and deaths < 2)

@@ -284,6 +284,8 @@ export const taskStatements: RoomStatements = {
       }),
     ],
     countTasks: () => inspect.countTasks(),
+    countPending: () => inspect.countPending(),
+    countClaimed: () => inspect.countClaimed(),
     namesWaiting: () => inspect.namesWaiting(),
     readyDepth: () => inspect.readyDepth(levels),
     otherDepths: () => inspect.otherDepths(),

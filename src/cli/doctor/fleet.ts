@@ -1,5 +1,6 @@
-import type { Database, Row } from "../../store/database.ts";
-import { now, sql, table } from "../../store/sql.ts";
+import { livePodAges } from "../../pods/pods.ts";
+import type { Database } from "../../store/database.ts";
+import { type OpenCounts, readOpenCounts } from "../../tasks/inspect/depth.ts";
 import { oneLine } from "../output.ts";
 import { type Check, ok, warn } from "./check.ts";
 
@@ -11,17 +12,12 @@ const maxNamesShown = 5;
 
 /** Whether pods run, whether they have a handler for each task, and whether all claims are theirs. */
 export async function checkFleet(database: Database): Promise<Check[]> {
-  const pods = (
-    await database.read(sql`
-      select pod_id, ${now} - last_heartbeat as age_ms, metadata
-      from ${table("pod")} where status = 'up'`)
-  ).map(toPod);
-  const pending = await database.read(sql`
-    select name, count(*) as tasks from ${table("task")}
-    where status = 'pending' group by name order by name`);
-  const claimed = await database.read(sql`
-    select claimed_by, count(*) as tasks from ${table("task")}
-    where status = 'claimed' group by claimed_by`);
+  const pods = (await livePodAges(database)).map(({ podId, ageMs, metadata }) => ({
+    podId,
+    ageMs,
+    names: namesOf(metadata),
+  }));
+  const { pending, claimed } = await readOpenCounts(database);
   const live = pods.filter((pod) => pod.ageMs < silentAfterMs);
   return [podCheck(pods, live), workerCheck(pending, live), claimCheck(claimed, live)];
 }
@@ -41,14 +37,14 @@ function podCheck(pods: readonly Pod[], live: readonly Pod[]): Check {
     : warn("pods", `${text}; ${silent} without a recent heartbeat will be marked down`);
 }
 
-function workerCheck(pending: readonly Row[], live: readonly Pod[]): Check {
+function workerCheck(pending: OpenCounts["pending"], live: readonly Pod[]): Check {
   const known = new Set(live.flatMap((pod) => pod.names));
-  const waiting = pending.filter((row) => !known.has(row["name"]));
+  const waiting = pending.filter(({ name }) => !known.has(name));
   if (waiting.length === 0)
     return ok("workers", "a running pod has a handler for every pending task");
   const names = waiting
     .slice(0, maxNamesShown)
-    .map((row) => `${oneLine(row["name"], 60)} (${row["tasks"]})`);
+    .map(({ name, tasks }) => `${oneLine(name, 60)} (${tasks})`);
   const more = waiting.length - names.length;
   return warn(
     "workers",
@@ -56,19 +52,15 @@ function workerCheck(pending: readonly Row[], live: readonly Pod[]): Check {
   );
 }
 
-function claimCheck(claimed: readonly Row[], live: readonly Pod[]): Check {
+function claimCheck(claimed: OpenCounts["claimed"], live: readonly Pod[]): Check {
   const ids = new Set(live.map((pod) => pod.podId));
-  const stuck = claimed.filter((row) => !ids.has(row["claimed_by"]));
-  const tasks = stuck.reduce((sum, row) => sum + Number(row["tasks"]), 0);
+  const stuck = claimed.filter(({ podId }) => !ids.has(podId));
+  const tasks = stuck.reduce((sum, each) => sum + each.tasks, 0);
   if (tasks === 0) return ok("claims", "every claimed task belongs to a running pod");
   return warn(
     "claims",
     `${tasks} tasks are claimed by pods that aren't running; ${ids.size > 0 ? "they will be recovered within seconds" : "they go on as soon as a pod runs"}`,
   );
-}
-
-function toPod(row: Row): Pod {
-  return { podId: row["pod_id"], ageMs: Number(row["age_ms"]), names: namesOf(row["metadata"]) };
 }
 
 function namesOf(metadata: string): string[] {

@@ -1,7 +1,7 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { Database } from "../database.ts";
 import { channelListeners } from "../notifications.ts";
-import { render } from "../sql.ts";
+import { render, sql } from "../sql.ts";
 import {
   type SqliteConnection,
   type ConnectionOptions,
@@ -78,4 +78,10 @@ export function reconnectingInline(options: ConnectionOptions): Database {
     within: (handle) => current.within(handle),
     close: () => current.close(),
   };
+}
+
+/** How many rows the connection has changed so far. */
+export async function totalChanges(database: Database): Promise<number> {
+  const [row] = await database.read(sql`select total_changes() as changes`);
+  return Number(row!["changes"]);
 }

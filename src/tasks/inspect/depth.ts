@@ -1,6 +1,13 @@
 import type { Database } from "../../store/database.ts";
 import { levelsInUse } from "../sql/claim.ts";
-import { maxDepthCount, namesWaiting, otherDepths, readyDepth } from "../sql/inspect.ts";
+import {
+  countClaimed,
+  countPending,
+  maxDepthCount,
+  namesWaiting,
+  otherDepths,
+  readyDepth,
+} from "../sql/inspect.ts";
 import { allNames, listPauses } from "../sql/limits.ts";
 
 /**
@@ -66,4 +73,20 @@ export async function readDepth(database: Database): Promise<Depth> {
     depth.set(name, of);
   }
   return depth;
+}
+
+/** All open tasks: the pending ones by name, the claimed ones by the pod that holds them. */
+export type OpenCounts = {
+  readonly pending: readonly { readonly name: string; readonly tasks: number }[];
+  readonly claimed: readonly { readonly podId: string; readonly tasks: number }[];
+};
+
+/** Counts every open task, whatever that costs. */
+export async function readOpenCounts(database: Pick<Database, "read">): Promise<OpenCounts> {
+  const pending = await database.read(countPending());
+  const claimed = await database.read(countClaimed());
+  return {
+    pending: pending.map((row) => ({ name: row["name"], tasks: Number(row["tasks"]) })),
+    claimed: claimed.map((row) => ({ podId: row["claimed_by"], tasks: Number(row["tasks"]) })),
+  };
 }

@@ -229,6 +229,20 @@ export function countTasks(): Statement {
     select name, status, count(*) as tasks from ${tasks} group by name, status order by name, status`;
 }
 
+/** The number of pending tasks of each name. Reads all of them. */
+export function countPending(): Statement {
+  return sql`
+    select name, count(*) as tasks from ${tasks}
+    where status = 'pending' group by name order by name`;
+}
+
+/** The number of claimed tasks of each pod. */
+export function countClaimed(): Statement {
+  return sql`
+    select claimed_by, count(*) as tasks from ${tasks}
+    where status = 'claimed' group by claimed_by`;
+}
+
 /** The names of tasks that can be claimed, found by stepping along the index. */
 export function namesWaiting(): Statement {
   return sql`
