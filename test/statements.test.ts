@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import { postgresDialect } from "../src/store/postgres/dialect.ts";
 import { type Dialect, renderAll, type Statement } from "../src/store/sql.ts";
 import { sqliteDialect } from "../src/store/sqlite/dialect.ts";
+import * as taskState from "../src/tasks/sql/task-state.ts";
 import { shippedSources } from "./sources.ts";
 import { busStatements } from "./statements/bus.ts";
 import { deadLetterStatements } from "./statements/dead-letters.ts";
@@ -55,6 +56,25 @@ describe("the statements of each room", () => {
       .filter((path) => /\/sql(?:\.ts$|\/)/.test(path) && !path.startsWith("src/store/"));
     expect(sqlFiles.flatMap((path) => missing(path, files[path]))).toEqual([]);
     expect(Object.keys(files).filter((path) => !sqlFiles.includes(path))).toEqual([]);
+  });
+
+  test("name what tasks wait for, in the words of the partial indexes", () => {
+    const schema = shippedSources().find(({ path }) => path === "src/store/schema.ts")!.text;
+    const conditions = [
+      taskState.isReady,
+      taskState.isReadyAlone,
+      taskState.isDelayed,
+      taskState.waitsForTasks,
+      taskState.isBlocked,
+      taskState.isLimited,
+      taskState.isLimitedAlone,
+      taskState.waitsForSignal,
+      taskState.isSetAside,
+    ].map((condition) => renderAll([condition], dialects["sqlite"]!).queries[0]!.text);
+    expect(conditions.filter((text) => !schema.includes(`where ${text}\``))).toEqual([]);
+    const bare = /\bparked (?:=|<>|in \() ?\d|\bdeaths (?:<|>=) \d/;
+    const spelled = shippedSources().filter(({ text }) => bare.test(text));
+    expect(spelled.map(({ path }) => path)).toEqual(["src/store/schema.ts"]);
   });
 
   test("are missed where there is no example, or one without a statement", () => {

@@ -1,5 +1,18 @@
-import { nextSeq, requestMark, readyOrLimited } from "../tasks/sql/task-state.ts";
 import { maxDepthCount, taskPage } from "../tasks/sql/inspect.ts";
+import {
+  isBlocked,
+  isDelayed,
+  isLimited,
+  isLimitedAlone,
+  isSetAside,
+  nextSeq,
+  ofTask,
+  parkedAs,
+  readyOrLimited,
+  requestMark,
+  waitsForSignal,
+  waitsForTasks,
+} from "../tasks/sql/task-state.ts";
 import { pageQuery } from "../store/page.ts";
 import {
   forUpdateOfTask,
@@ -47,7 +60,7 @@ export function childrenOf(runId: string, transition: string): Statement {
 export function retrySetAside(name: string, version: number): Statement {
   return sql`
     update ${tasks} set parked = ${readyOrLimited}, set_aside = null, set_aside_version = null
-    where name = ${name} and status = 'pending' and parked = 6 and set_aside_version < ${version}`;
+    where name = ${name} and ${isSetAside} and set_aside_version < ${version}`;
 }
 
 /** More unused signals are a mistake of the sender. */
@@ -74,7 +87,7 @@ export function sendSignal({ runId, signalId, name, payload }: NewSignal): State
     where past.task_id = ${runId} and past.taken = 0)`;
   const isNew = sql`task_id = ${runId} and status in ('pending', 'claimed')
     and flow_version is not null and not ${sent} and ${unused} < ${maxOpenSignals}`;
-  const isMeant = sql`status = 'pending' and parked in (1, 5) and awaits is not null`;
+  const isMeant = sql`status = 'pending' and parked in (${parkedAs.untilDue}, ${parkedAs.untilSignal}) and awaits is not null`;
   return [
     sql`select task_id from ${tasks} task where task_id = ${runId} ${forUpdateOfTask}`,
     sql`
@@ -109,7 +122,7 @@ export function resumeSetAside({ runId, version, requestId }: SetAsideResume): S
   const { mark, isFirst, isNoted } = requestMark(runId, requestId);
   const lower = version === null ? sql`false` : sql`task.flow_version > ${version}`;
   const held = sql`task.task_id = ${runId} and task.status = 'pending'
-    and (task.parked = 6 or ${lower}) and ${isFirst}`;
+    and (task.parked = ${parkedAs.setAside} or ${lower}) and ${isFirst}`;
   const as = version === null ? sql`task.flow_version` : sql`cast(${version} as integer)`;
   return [
     sql`
@@ -119,7 +132,7 @@ export function resumeSetAside({ runId, version, requestId }: SetAsideResume): S
       from ${tasks} task where ${held} ${forUpdateOfTask}`,
     sql`
       update ${tasks}
-      set parked = case when parked = 6 then ${readyOrLimited} else parked end, set_aside = null,
+      set parked = case when parked = ${parkedAs.setAside} then ${readyOrLimited} else parked end, set_aside = null,
         set_aside_version = null, last_update = ${now}, wake = wake + 1
         ${version === null ? sql`` : sql`, flow_version = ${version}`}
       where ${isAmong(sql`select task.task_id from ${tasks} task where ${held}`, sql`task_id`)}`,
@@ -147,7 +160,7 @@ export function listRuns(filter: RunFilter): Statement {
     sql`flow_version is not null`,
     ...(filter.flow === undefined ? [] : [sql`name = ${filter.flow}`]),
     ...(filter.status === undefined ? [] : [statusIs(filter.status)]),
-    ...(filter.setAside ? [sql`status = 'pending' and parked = 6`] : []),
+    ...(filter.setAside ? [isSetAside] : []),
     ...(filter.tenant === undefined ? [] : [sql`tenant = ${filter.tenant}`]),
     ...(filter.at === undefined ? [] : [sql`cursor = ${filter.at}`]),
     ...(filter.parent === undefined ? [] : [childOf(filter.parent)]),
@@ -207,11 +220,11 @@ export function countStuck({
 }): Statement {
   const storedAt = sql`coalesce(advanced_at, created_at)`;
   // `run_at` is a time to come for runs that wait until they are due; for all others, when they began to wait.
-  const since = sql`case when parked <> 1 and run_at > ${storedAt} then run_at else ${storedAt} end`;
-  const waits = sql`(parked <> 1 or awaits is not null) and ${since} < ${now} - ${waitingMs}`;
+  const since = sql`case when parked <> ${parkedAs.untilDue} and run_at > ${storedAt} then run_at else ${storedAt} end`;
+  const waits = sql`(parked <> ${parkedAs.untilDue} or awaits is not null) and ${since} < ${now} - ${waitingMs}`;
   return sql`
     select name, cursor, flow_version,
-      case when parked = 6 then 'set_aside' when retry_count >= ${failures} then 'retrying'
+      case when parked = ${parkedAs.setAside} then 'set_aside' when retry_count >= ${failures} then 'retrying'
         when ${waits} then 'waiting' else '' end as why,
       count(*) as runs, min(task_id) as oldest, min(${since}) as since_at
     from ${tasks} where flow_version is not null
@@ -232,11 +245,11 @@ export function countReadyRuns(flows: readonly string[]): Statement {
     select 'ready' as doing, flow.name,
       (select count(*) from (
         select 1 from ${tasks} task
-        where task.name = flow.name and task.status = 'pending' and task.parked = 0 and task.deaths < 2
+        where task.name = flow.name and ${ofTask.isReady}
         order by task.priority desc, task.created_at, task.task_id ${bounded}) open) +
       (select count(*) from (
         select 1 from ${tasks} task
-        where task.name = flow.name and task.status = 'pending' and task.parked = 0 and task.deaths >= 2
+        where task.name = flow.name and ${ofTask.isReadyAlone}
         order by task.created_at, task.task_id ${bounded}) alone) as runs
     from ${wanted} flow`;
 }
@@ -252,37 +265,37 @@ export function countOtherRuns(): Statement {
     select case when awaits is not null then 'waiting_for_signal' when waiting is not null then 'sleeping'
         when run_seq = 0 then 'delayed' else 'retrying' end, name, count(*) from (
       select name, flow_version, awaits, waiting, run_seq from ${tasks}
-      where status = 'pending' and parked = 1 order by run_at ${bounded}) later
+      where ${isDelayed} order by run_at ${bounded}) later
     where flow_version is not null group by 1, 2
     union all
     select case when waiting is null then 'waiting_for_others' else 'waiting_for_children' end, name,
       count(*) from (
-      select name, flow_version, waiting from ${tasks} where status = 'pending' and parked = 2
+      select name, flow_version, waiting from ${tasks} where ${waitsForTasks}
       order by task_id ${bounded}) waiting
     where flow_version is not null group by 1, 2
     union all
     select 'waiting_for_room', name, count(*) from (
-      select name, flow_version from ${tasks} where status = 'pending' and parked = 3
+      select name, flow_version from ${tasks} where ${isBlocked}
       order by blocked_by, priority desc, created_at, task_id ${bounded}) blocked
     where flow_version is not null group by name
     union all
     select 'ready', name, count(*) from (
       select name, flow_version from ${tasks}
-      where status = 'pending' and parked = 4 and deaths < 2
+      where ${isLimited}
       order by name, tenant, priority desc, created_at, task_id ${bounded}) limited
     where flow_version is not null group by name
     union all
     select 'ready', name, count(*) from (
       select name, flow_version from ${tasks}
-      where status = 'pending' and parked = 4 and deaths >= 2
+      where ${isLimitedAlone}
       order by name, created_at, task_id ${bounded}) alone
     where flow_version is not null group by name
     union all
     select 'waiting_for_signal', name, count(*) from (
-      select name from ${tasks} where status = 'pending' and parked = 5
+      select name from ${tasks} where ${waitsForSignal}
       order by name ${bounded}) told group by name
     union all
     select 'set_aside', name, count(*) from (
-      select name from ${tasks} where status = 'pending' and parked = 6
+      select name from ${tasks} where ${isSetAside}
       order by name ${bounded}) set_aside group by name`;
 }

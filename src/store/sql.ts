@@ -186,6 +186,15 @@ export function limit(count: number): Statement {
   return sql`limit cast(${count} as integer)`;
 }
 
+/**
+ * A number in the text, not as a bound value: for a constant that a partial index is compared with, which
+ * no planner matches with a value that it learns later.
+ */
+export function literal(value: number): Statement {
+  if (!Number.isSafeInteger(value)) throw new FlotillaError("internal", `${value} is no integer`);
+  return { [ours]: true, strings: [String(value)], parts: [] };
+}
+
 /** Joins statements with a separator. */
 export function join(statements: readonly Statement[], separator: string): Statement {
   const strings = ["", ...statements.slice(1).map(() => separator), ""];

@@ -107,22 +107,27 @@ export const mutations: readonly Mutation[] = [
   {
     name: "claim: before its time",
     edits: [
-      statements("deaths < 2 and ${isDue}\n", "deaths < 2\n"),
-      statements("parked = 1 and run_at <= ${now}", "parked = 1"),
+      statements("${isReady} and ${isDue}\n", "${isReady}\n"),
+      statements("${isDelayed} and run_at <= ${now}", "${isDelayed}"),
     ],
   },
   {
     name: "claim: names that the pod doesn't know",
     edits: [
       statements(
-        "where name = ${name} and status = 'pending' and parked = 0 and deaths < 2 and ${isDue}",
-        "where ${name} <> '' and status = 'pending' and parked = 0 and deaths < 2 and ${isDue}",
+        "where name = ${name} and ${isReady} and ${isDue}",
+        "where ${name} <> '' and ${isReady} and ${isDue}",
       ),
     ],
   },
   {
     name: "claim: what must run alone, beside others",
-    edits: [statements("parked = 0 and deaths < 2 and ${isDue}", "parked = 0 and ${isDue}")],
+    edits: [
+      statements(
+        "${isReady} and ${isDue}\n",
+        "status = 'pending' and parked = ${parkedAs.ready} and ${isDue}\n",
+      ),
+    ],
   },
   {
     name: "recover: cancelled tasks are given back",

@@ -7,8 +7,79 @@ not exists (select 1 from flotilla.task_limit given
       and given.max_running <= (select count(*) from flotilla.task held
     where held.status = 'claimed' and held.limited = 1 and held.tenant between task.tenant and task.tenant))
 
+-- src/tasks/sql/task-state.ts: isBlocked
+status = 'pending' and parked = 3
+
+-- src/tasks/sql/task-state.ts: isDelayed
+status = 'pending' and parked = 1
+
+-- src/tasks/sql/task-state.ts: isLimited
+status = 'pending' and parked = 4 and deaths < 2
+
+-- src/tasks/sql/task-state.ts: isLimitedAlone
+status = 'pending' and parked = 4 and deaths >= 2
+
+-- src/tasks/sql/task-state.ts: isReady
+status = 'pending' and parked = 0 and deaths < 2
+
+-- src/tasks/sql/task-state.ts: isReadyAlone
+status = 'pending' and parked = 0 and deaths >= 2
+
+-- src/tasks/sql/task-state.ts: isSetAside
+status = 'pending' and parked = 6
+
+-- src/tasks/sql/task-state.ts: ofTask
+task.status = 'pending' and task.parked = 0 and task.deaths < 2
+
+task.status = 'pending' and task.parked = 0 and task.deaths >= 2
+
+task.status = 'pending' and task.parked = 1
+
+task.status = 'pending' and task.parked = 2
+
+task.status = 'pending' and task.parked = 3
+
+task.status = 'pending' and task.parked = 4 and task.deaths < 2
+
+task.status = 'pending' and task.parked = 4 and task.deaths >= 2
+
+task.status = 'pending' and task.parked = 5
+
+task.status = 'pending' and task.parked = 6
+
+task.deaths < 2
+
+task.deaths >= 2
+
+-- src/tasks/sql/task-state.ts: parkedAs
+0
+
+1
+
+2
+
+3
+
+4
+
+5
+
+6
+
 -- src/tasks/sql/task-state.ts: readyOrLimited
 case when limited = 1 then 4 else 0 end
+
+-- src/tasks/sql/task-state.ts: runsAlone
+deaths >= 2
+
+-- src/tasks/sql/task-state.ts: runsBesideOthers
+deaths < 2
+
+-- src/tasks/sql/task-state.ts: waitsForSignal
+status = 'pending' and parked = 5
+
+-- src/tasks/sql/task-state.ts: waitsForTasks
+status = 'pending' and parked = 2
 
 -- src/tasks/sql/task-state.ts: isPending
 coalesce(task.status, '') = 'pending'
@@ -201,9 +272,6 @@ where stored.task_id in (select task_id from (select tenant collate "C" as tenan
 
 -- src/tasks/sql/claim.ts: isDue
 (run_at <= now_ms() or run_at <= last_update)
-
--- src/tasks/sql/claim.ts: isReady
-status = 'pending' and parked = 0 and deaths < 2
 
 -- src/tasks/sql/claim.ts: unparkDue
 update flotilla.task set parked = case when limited = 1 then 4 else 0 end, last_update = now_ms()

@@ -16,7 +16,16 @@ import {
   forUpdateSkipLocked,
 } from "../../store/sql.ts";
 import { wakeDependentsOfCall } from "./dependencies.ts";
-import { hasFreeSlots, readyOrLimited, writesBefore } from "./task-state.ts";
+import {
+  hasFreeSlots,
+  isDelayed,
+  isReady,
+  parkedAs,
+  readyOrLimited,
+  runsAlone,
+  runsBesideOthers,
+  writesBefore,
+} from "./task-state.ts";
 
 const tasks = table("task");
 const pods = table("pod");
@@ -30,9 +39,6 @@ const maxHeldListed = 64;
 // A task that was due when it was written stays due. So a clock that is set back delays only tasks
 // that wait for a time.
 export const isDue = sql`(run_at <= ${now} or run_at <= last_update)`;
-
-/** The condition of the index of tasks to claim. */
-export const isReady = sql`status = 'pending' and parked = 0 and deaths < 2`;
 
 export type ClaimCall = {
   readonly podId: string;
@@ -72,7 +78,7 @@ export function unparkDue(): Statement {
     update ${tasks} set parked = ${readyOrLimited}, last_update = ${now}
     where ${isAmong(sql`
       select ${rowAddress} from ${tasks}
-      where status = 'pending' and parked = 1 and run_at <= ${now}
+      where ${isDelayed} and run_at <= ${now}
       order by run_at ${limit(maxUnparked)} ${forUpdateSkipLocked}`)}`;
 }
 
@@ -96,10 +102,10 @@ export function readAhead(names: readonly string[], podId = ""): Statement {
   return sql`
     select
       (select run_at - ${now} from ${tasks}
-        where status = 'pending' and parked = 1 order by run_at limit 1) as wait_ms,
-      ${any(sql`parked = 4 and deaths < 2`, sql`tenant, priority desc, ${byAge}`)} as limited,
-      ${any(sql`parked = 0 and deaths >= 2`, byAge)}
-      or ${any(sql`parked = 4 and deaths >= 2`, byAge)} as alone,
+        where ${isDelayed} order by run_at limit 1) as wait_ms,
+      ${any(sql`parked = ${parkedAs.limited} and ${runsBesideOthers}`, sql`tenant, priority desc, ${byAge}`)} as limited,
+      ${any(sql`parked = ${parkedAs.ready} and ${runsAlone}`, byAge)}
+      or ${any(sql`parked = ${parkedAs.limited} and ${runsAlone}`, byAge)} as alone,
       (select pauses from ${pods} where pod_id = ${podId}) as pauses`;
 }
 
@@ -113,7 +119,7 @@ export function claimTasks(claim: ClaimCall): Statement {
       name,
       statement: sql`select * from (
       select ${rowAddress} as address, task_id, priority, created_at from ${tasks}
-      where name = ${name} and status = 'pending' and parked = 0 and deaths < 2 and ${isDue}
+      where name = ${name} and ${isReady} and ${isDue}
         ${part} ${notNewer(claim.flows, [name])} ${notHeld(claim)}
       order by priority desc, created_at, task_id ${limitOfName(claim, name)} ${forUpdateSkipLocked}) of_name`,
     })),
@@ -163,7 +169,7 @@ export function levelsInUse(names: readonly string[]): Statement {
 export function claimOldest(claim: ClaimCall, levels: readonly Level[]): Statement {
   const ofLevel = ({ name, priority }: Level) => sql`select * from (
       select ${rowAddress} as address, task_id, created_at from ${tasks}
-      where name = ${name} and status = 'pending' and parked = 0 and deaths < 2
+      where name = ${name} and ${isReady}
         and priority = ${priority} and ${isDue} ${notNewer(claim.flows, [name])} ${notHeld(claim)}
       order by created_at, task_id ${limit(claim.limit)} ${forUpdateSkipLocked}) of_level`;
   const isLimited = ({ name }: Level) => claim.most?.has(name) === true;
@@ -208,7 +214,7 @@ export function notNewer(flows: FlowVersions | undefined, names: readonly string
 export function claimReserved(claim: ClaimCall, taskId: string): Statement {
   return claimWhere(
     claim,
-    sql`task_id = ${taskId} and parked = 0 and name in (${list(claim.names)}) and ${isDue}
+    sql`task_id = ${taskId} and parked = ${parkedAs.ready} and name in (${list(claim.names)}) and ${isDue}
       ${notNewer(claim.flows, claim.names)}`,
   );
 }
@@ -393,11 +399,11 @@ function firstAlone(
   const part = (parked: Statement) => sql`select * from (
     select ${rowAddress} as address, task_id, name, tenant, concurrency_key, limited, created_at
     from ${tasks} task
-    where name in (${list(names)}) and status = 'pending' and ${parked} and deaths >= 2
+    where name in (${list(names)}) and status = 'pending' and ${parked} and ${runsAlone}
       and ${isDue} and ${which}
     order by created_at, task_id limit 1 ${ending}) of_kind`;
-  return sql`${part(sql`parked = 0`)} union all
-    ${part(sql`parked = 4 and ${hasFreeSlots}`)}`;
+  return sql`${part(sql`parked = ${parkedAs.ready}`)} union all
+    ${part(sql`parked = ${parkedAs.limited} and ${hasFreeSlots}`)}`;
 }
 
 // The order forces the planner to use the index. If it expected most tasks to be claimed, it would

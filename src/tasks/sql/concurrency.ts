@@ -14,7 +14,15 @@ import {
   forUpdateOfTask,
 } from "../../store/sql.ts";
 import { type ClaimCall, type FlowVersions, isDue, notNewer, claimWhere } from "./claim.ts";
-import { runningOfTenant, isPending, tenantScope, withFreeSlots } from "./task-state.ts";
+import {
+  isBlocked,
+  isPending,
+  ofTask,
+  parkedAs,
+  runningOfTenant,
+  tenantScope,
+  withFreeSlots,
+} from "./task-state.ts";
 
 /**
  * Claims of limited tasks. `concurrency/candidates.ts` reads and chooses the candidates first. Then
@@ -24,8 +32,6 @@ import { runningOfTenant, isPending, tenantScope, withFreeSlots } from "./task-s
  */
 const tasks = table("task");
 const limits = table("task_limit");
-
-const isLimited = sql`task.status = 'pending' and task.parked = 4 and task.deaths < 2`;
 
 // The most parts that one statement takes.
 const scopesPerStatement = 128;
@@ -61,11 +67,11 @@ export function limitedPairs(names: readonly string[], after: string, count: num
   return sql`
     with recursive step (name, tenant, nth) as (
       select wanted.name, (select min(task.tenant) from ${tasks} task
-        where task.name = wanted.name and ${isLimited} and task.tenant > ${after}), 1
+        where task.name = wanted.name and ${ofTask.isLimited} and task.tenant > ${after}), 1
       from ${wanted} wanted
       union all
       select step.name, (select min(task.tenant) from ${tasks} task
-        where task.name = step.name and ${isLimited} and task.tenant > step.tenant), step.nth + 1
+        where task.name = step.name and ${ofTask.isLimited} and task.tenant > step.tenant), step.nth + 1
       from step where step.tenant is not null and step.nth < ${count})
     select name, tenant, exists (select 1 from ${limits} given
       where given.scope = 'tenant/' || step.tenant
@@ -88,7 +94,7 @@ export function selectCandidates(
   const parts = padded(pairs, { name: "", tenant: "" }).map(
     ({ name, tenant }) => sql`select * from (
       select task_id, name, tenant, concurrency_key, priority, created_at from ${tasks} task
-      where name = ${name} and tenant = ${tenant} and ${isLimited} and priority <= ${fromPriority}
+      where name = ${name} and tenant = ${tenant} and ${ofTask.isLimited} and priority <= ${fromPriority}
         and ${isDue} ${notNewer(flows, [name])}
       order by priority desc, created_at, task_id ${limit(count)}) of_pair`,
   );
@@ -152,9 +158,9 @@ export function claimCandidates(
           join ${tasks} task on task.task_id = wanted.task_id
           left join room of_group on of_group.scope = wanted.concurrency_key
           left join room of_tenant on of_tenant.scope = wanted.tenant_scope
-          where ${isPending(sql`task`)} and task.parked = 4
+          where ${isPending(sql`task`)} and task.parked = ${parkedAs.limited}
             and coalesce(task.concurrency_key, '') = coalesce(wanted.concurrency_key, '')
-            and ${alone ? sql`task.deaths >= 2` : sql`task.deaths < 2`} and ${isDue}
+            and ${alone ? ofTask.runsAlone : ofTask.runsBesideOthers} and ${isDue}
             ${notNewer(claim.flows, claim.names)}
           ${forUpdateOfTaskSkipLocked}) tried) by_group
       where concurrency_key is null or in_group <= group_room) by_tenant
@@ -174,11 +180,11 @@ export function blockCandidates(candidates: readonly Candidate[]): Statement {
     from ${candidateRows(keyed)} wanted
     join ${tasks} task on task.task_id = wanted.task_id
     join room on room.scope = wanted.concurrency_key
-    where ${isPending(sql`task`)} and task.parked = 4 and task.concurrency_key = wanted.concurrency_key
+    where ${isPending(sql`task`)} and task.parked = ${parkedAs.limited} and task.concurrency_key = wanted.concurrency_key
       and room.room <= 0`;
   const freeSlots = withFreeSlots(keyed.map(({ group }) => group!));
   return sql`
-    update ${tasks} set parked = 3, blocked_by = concurrency_key
+    update ${tasks} set parked = ${parkedAs.blocked}, blocked_by = concurrency_key
     where ${isAmong(sql`${freeSlots} select task.${rowAddress} ${full} ${forUpdateOfTaskSkipLocked}`)}
     ${returning(sql`task_id`, { before: sql`${freeSlots} select task.task_id ${full} ${forUpdateOfTask}` })}`;
 }
@@ -206,7 +212,7 @@ export function claimLimited(
  */
 export function unblock(scopes: readonly string[], count: number): Statement {
   return sql`
-    update ${tasks} set parked = 4, blocked_by = null
+    update ${tasks} set parked = ${parkedAs.limited}, blocked_by = null
     where ${isAmong(sql`
       ${withFreeSlots(scopes)}
       select address from (
@@ -221,7 +227,7 @@ export function unblock(scopes: readonly string[], count: number): Statement {
 /** Like `unblock`, without checking for free slots, which the claim checks. */
 export function unblockUnchecked(scopes: readonly string[], count: number): Statement {
   return sql`
-    update ${tasks} set parked = 4, blocked_by = null
+    update ${tasks} set parked = ${parkedAs.limited}, blocked_by = null
     where ${isAmong(sql`select address from (${firstBlocked(scopes, count)}) blocked`)}`;
 }
 
@@ -284,11 +290,11 @@ function unblockOne(scopes: readonly string[]): Statement {
     scopes.map((scope) => [scope]),
   );
   return sql`
-    update ${tasks} set parked = 4, blocked_by = null
+    update ${tasks} set parked = ${parkedAs.limited}, blocked_by = null
     where status = 'pending' and ${isAmong(sql`
       ${withFreeSlots(scopes)}
       select (select ${rowAddress} from ${tasks} task
-        where task.blocked_by = wanted.scope and task.status = 'pending' and task.parked = 3
+        where task.blocked_by = wanted.scope and ${ofTask.isBlocked}
         order by task.priority desc, task.created_at, task.task_id limit 1 ${forUpdateOfTaskSkipLocked})
       from ${wanted} wanted left join room on room.scope = wanted.scope
       where room.room >= 1 or room.scope is null`)}`;
@@ -298,7 +304,7 @@ function firstBlocked(scopes: readonly string[], count: number): Statement {
   const parts = padded(scopes, "").map(
     (scope) => sql`select * from (
       select ${rowAddress} as address, blocked_by, priority, created_at, task_id from ${tasks}
-      where blocked_by = ${scope} and status = 'pending' and parked = 3
+      where blocked_by = ${scope} and ${isBlocked}
       order by priority desc, created_at, task_id ${limit(count)} ${forUpdateSkipLocked}) of_scope`,
   );
   return join(parts, " union all ");

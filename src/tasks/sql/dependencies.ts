@@ -8,10 +8,11 @@ import {
   type Statement,
   table,
 } from "../../store/sql.ts";
-import { isPending, readyOrLimited } from "./task-state.ts";
+import { isPending, parkedAs, readyOrLimited } from "./task-state.ts";
 
 const tasks = table("task");
 const dependencies = table("task_dependency");
+const { untilDue, forDependencies } = parkedAs;
 
 /**
  * A task and one of its dependencies. The dependency may also be given by its key, in case a task
@@ -216,7 +217,7 @@ function updateDependents(dependents: Statement, status = sql`dependency.status`
     update ${tasks}
     set wake = wake + 1, last_update = ${now}, (depends, parked) = (
       select case when verdict = 2 then 3 else ${dependent}.depends end,
-        case when verdict = 1 then 2 when ${dependent}.run_at > ${now} then 1 else ${readyOrLimited} end
+        case when verdict = 1 then ${forDependencies} when ${dependent}.run_at > ${now} then ${untilDue} else ${readyOrLimited} end
       from (
         select coalesce(max(
           case (select ${countedStatus(status)} from ${tasks} dependency
@@ -226,7 +227,7 @@ function updateDependents(dependents: Statement, status = sql`dependency.status`
             when 'cancelled' then case when ${dependent}.depends = 1 then 2 else 0 end
             else 0 end), 0) as verdict
         from ${dependencies} wait where wait.dependent_id = ${dependent}.task_id) judged)
-    where ${named(dependents)} and ${isPending(tasks)} and parked = 2`;
+    where ${named(dependents)} and ${isPending(tasks)} and parked = ${forDependencies}`;
 }
 
 /** The tasks that a query names by `id`. Each is looked up on its own, for the same reason. */

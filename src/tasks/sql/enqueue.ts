@@ -7,10 +7,11 @@ import {
   type Statement,
   table,
 } from "../../store/sql.ts";
-import { nextSeq } from "./task-state.ts";
+import { nextSeq, parkedAs } from "./task-state.ts";
 
 const tasks = table("task");
 const events = table("task_event");
+const { ready, untilDue, forDependencies, limited } = parkedAs;
 
 export type NewTask = {
   readonly taskId: string;
@@ -105,7 +106,7 @@ function plainValues(each: NewTask) {
   return [taskId, tenant, name, payload, priority, delayMs, maxAttempts, key, trace];
 }
 
-const delayed = sql`case when delay_ms > 0 then 1 else 0 end`;
+const delayed = sql`case when delay_ms > 0 then ${untilDue} else ${ready} end`;
 const specialNames = sql`concurrency_key, limited, depends, scheduled_at, flow_version, parent_id, parked`;
 
 /** When a task may run: after its delay, or at its start time, which may be in the past. */
@@ -115,8 +116,8 @@ function startAt(given: Statement): Statement {
 }
 
 const special = sql`concurrency_key, limited, depends, scheduled_at, flow_version, parent_id,
-  case when depends > 0 then 2 when delay_ms > 0 or start_at > ${now} then 1
-    when limited = 1 then 4 else 0 end`;
+  case when depends > 0 then ${forDependencies} when delay_ms > 0 or start_at > ${now} then ${untilDue}
+    when limited = 1 then ${limited} else ${ready} end`;
 
 function isSpecial(given: NewTask): boolean {
   const { gated = false, waits = 0, isRun = false, runAtMs, scheduledAtMs, parentId } = given;
@@ -321,8 +322,8 @@ export function replaceHolders(newTasks: readonly NewTask[]): Statement {
       run_at = ${start}, last_update = ${now}, claim_token = claim_token + 1, claimed_by = null,
       retry_count = 0, snoozes = 0, deaths = 0, state = null, progress = null, error = null,
       progress_token = claim_token + 1,
-      parked = case when parked = 2 then 2 when ${start} > ${now} then 1
-        when wanted.limited = 1 then 4 else 0 end
+      parked = case when parked = ${forDependencies} then ${forDependencies} when ${start} > ${now} then ${untilDue}
+        when wanted.limited = 1 then ${limited} else ${ready} end
     from ${wanted} wanted
     where ${isHolder(sql`${tasks}`)} and status = 'pending' and exists (
       select 1 from ${events} past

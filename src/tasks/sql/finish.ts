@@ -9,7 +9,7 @@ import {
   table,
 } from "../../store/sql.ts";
 import { wakeDependents } from "./dependencies.ts";
-import { nextSeq, parked, readyOrLimited } from "./task-state.ts";
+import { nextSeq, parked, parkedAs, readyOrLimited } from "./task-state.ts";
 import type { RunWrite } from "./runs.ts";
 
 const tasks = table("task");
@@ -265,7 +265,7 @@ function finishRows(finishes: readonly Finish[]) {
     claim_token = claim_token + case when done.status = 'pending' then 1 else 0 end,
     claimed_by = case when done.status = 'pending' then null else claimed_by end,
     run_at = case when done.delay_ms is null then run_at else ${now} + done.delay_ms end,
-    parked = case when done.delay_ms > 0 then 1 else ${readyOrLimited} end`;
+    parked = case when done.delay_ms > 0 then ${parkedAs.untilDue} else ${readyOrLimited} end`;
   const unwoken = (task: Statement) => sql`and (done.wake is null or ${task}.wake = done.wake)`;
   return { done, changes, unwoken };
 }

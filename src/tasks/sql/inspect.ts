@@ -11,14 +11,27 @@ import {
   type Statement,
   table,
 } from "../../store/sql.ts";
-import { isDue, isReady, type Level } from "./claim.ts";
+import { isDue, type Level } from "./claim.ts";
 import {
   notifyingParents,
   wakeIfDependenciesEnded,
   wakeDependents,
   wakeDependentsOfChildren,
 } from "./dependencies.ts";
-import { nextSeq, requestMark, readyOrLimited } from "./task-state.ts";
+import {
+  isBlocked,
+  isDelayed,
+  isLimited,
+  isLimitedAlone,
+  isReady,
+  isReadyAlone,
+  nextSeq,
+  ofTask,
+  parkedAs,
+  readyOrLimited,
+  requestMark,
+  waitsForTasks,
+} from "./task-state.ts";
 import { allNames } from "./limits.ts";
 
 const tasks = table("task");
@@ -34,8 +47,9 @@ const maxNames = 200;
 const maxOldest = 100;
 const idBytes = 40;
 const isPendingTask = sql`status = 'pending' and flow_version is null`;
+const isWaiting = sql`parked in (${parkedAs.untilDue}, ${parkedAs.forDependencies}, ${parkedAs.untilSignal})`;
 // A run that cannot be read has no finalizers that a pod could run, so an operator may give it up.
-const isSetAside = sql`status = 'pending' and flow_version is not null and parked = 6`;
+const isUnreadable = sql`status = 'pending' and flow_version is not null and parked = ${parkedAs.setAside}`;
 
 /**
  * Sets an open task to be cancelled: a pending task ends at once, a claimed one is asked to. A run
@@ -51,7 +65,7 @@ function requestCancel(endsAtOnce: Statement): Statement {
   status = case when ${endsAtOnce} then 'cancelled' else status end,
   run_at = case when flow_version is not null and status = 'pending' and run_at > ${now}
     then ${now} else run_at end,
-  parked = case when flow_version is not null and status = 'pending' and parked in (1, 2, 5)
+  parked = case when flow_version is not null and status = 'pending' and ${isWaiting}
     then ${readyOrLimited} else parked end`;
 }
 
@@ -96,7 +110,7 @@ export function cancelTask(taskId: string, requestId: string): Statement[] {
   const { mark, isFirst } = requestMark(taskId, requestId);
   const isOpen = sql`task_id = ${taskId} and status in ('pending', 'claimed')`;
   const unasked = sql`${isOpen} and cancel_requested = 0 and ${isFirst}`;
-  const givenUp = sql`${isOpen} and ${isSetAside} and ${isFirst}`;
+  const givenUp = sql`${isOpen} and ${isUnreadable} and ${isFirst}`;
   return [
     sql`select task_id from ${tasks} task where ${isOpen} ${forUpdateOfTask}`,
     ...cancelChildren(
@@ -114,7 +128,7 @@ export function cancelTask(taskId: string, requestId: string): Statement[] {
       from ${tasks} task where ${givenUp}`,
     sql`
       update ${tasks}
-      set ${requestCancel(sql`(${isPendingTask} or ${isSetAside})`)}
+      set ${requestCancel(sql`(${isPendingTask} or ${isUnreadable})`)}
       where ${unasked} or ${givenUp}`,
     ...wakeDependentsOfChildren([taskId]),
     ...wakeDependents([taskId]),
@@ -135,7 +149,7 @@ const restartedAt = sql`case when coalesce(flow_version, 0) = 0 or (intent is nu
  */
 export const startedOver = sql`
   status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, cancel_requested = 0,
-  parked = case when depends > 0 then 2 else ${readyOrLimited} end,
+  parked = case when depends > 0 then ${parkedAs.forDependencies} else ${readyOrLimited} end,
   depends = case when depends = 3 then 1 else depends end,
   claim_token = claim_token + 1, claimed_by = null, run_at = ${now}, last_update = ${now},
   cursor = ${restartedAt}, intent = null, waiting = null,
@@ -250,7 +264,7 @@ export function namesWaiting(): Statement {
       select (select min(name) from ${tasks} where ${isReady})
       union all
       select (select min(task.name) from ${tasks} task
-        where task.name > step.name and task.status = 'pending' and task.parked = 0 and task.deaths < 2)
+        where task.name > step.name and ${ofTask.isReady})
       from step where step.name is not null)
     select name from step where name is not null ${limit(maxNames)}`;
 }
@@ -270,12 +284,12 @@ export function readyDepth(levels: readonly Level[]): Statement {
       (select count(*) from (
         select 1 from ${tasks} task
         where task.name = level.name and task.priority = level.priority
-          and task.status = 'pending' and task.parked = 0 and task.deaths < 2
+          and ${ofTask.isReady}
         order by task.created_at, task.task_id ${limit(maxDepthCount)}) counted) as tasks,
       (select ${now} - min(run_at) from (
         select task.run_at from ${tasks} task
         where task.name = level.name and task.priority = level.priority
-          and task.status = 'pending' and task.parked = 0 and task.deaths < 2
+          and ${ofTask.isReady}
         order by task.created_at, task.task_id ${limit(maxOldest)}) first) as age_ms
     from ${wanted} level`;
 }
@@ -288,27 +302,27 @@ export function otherDepths(): Statement {
   const bounded = limit(maxDepthCount);
   return sql`
     select 'delayed' as state, name, count(*) as tasks, ${now} - min(run_at) as age_ms from (
-      select name, run_at from ${tasks} where status = 'pending' and parked = 1
+      select name, run_at from ${tasks} where ${isDelayed}
       order by run_at ${bounded}) delayed group by name
     union all
     select 'waiting', name, count(*), null from (
-      select name from ${tasks} where status = 'pending' and parked = 2
+      select name from ${tasks} where ${waitsForTasks}
       order by task_id ${bounded}) waiting group by name
     union all
     select 'blocked', name, count(*), null from (
-      select name from ${tasks} where status = 'pending' and parked = 3
+      select name from ${tasks} where ${isBlocked}
       order by blocked_by, priority desc, created_at, task_id ${bounded}) blocked group by name
     union all
     select 'ready', name, count(*), ${now} - min(run_at) from (
-      select name, run_at from ${tasks} where status = 'pending' and parked = 4 and deaths < 2
+      select name, run_at from ${tasks} where ${isLimited}
       order by name, tenant, priority desc, created_at, task_id ${bounded}) ready group by name
     union all
     select 'alone', name, count(*), ${now} - min(run_at) from (
-      select name, run_at from ${tasks} where status = 'pending' and parked = 0 and deaths >= 2
+      select name, run_at from ${tasks} where ${isReadyAlone}
       order by name, created_at, task_id ${bounded}) alone group by name
     union all
     select 'alone', name, count(*), ${now} - min(run_at) from (
-      select name, run_at from ${tasks} where status = 'pending' and parked = 4 and deaths >= 2
+      select name, run_at from ${tasks} where ${isLimitedAlone}
       order by name, created_at, task_id ${bounded}) alone group by name
     union all
     select 'running', name, count(*), null from (
@@ -324,7 +338,7 @@ export function otherDepths(): Statement {
 export function nextDue(): Statement {
   return sql`
     select run_at - ${now} as wait_ms from ${tasks}
-    where status = 'pending' and parked = 1 order by run_at ${limit(1)}`;
+    where ${isDelayed} order by run_at ${limit(1)}`;
 }
 
 const byAge = sql`created_at, task_id`;
@@ -333,11 +347,11 @@ const byAge = sql`created_at, task_id`;
 const claimable: readonly { readonly which: Statement; readonly order: Statement }[] = [
   { which: sql`${isReady} and ${isDue}`, order: sql`priority desc, ${byAge}` },
   {
-    which: sql`status = 'pending' and parked = 4 and deaths < 2`,
+    which: isLimited,
     order: sql`tenant, priority desc, ${byAge}`,
   },
-  { which: sql`status = 'pending' and parked = 0 and deaths >= 2`, order: byAge },
-  { which: sql`status = 'pending' and parked = 4 and deaths >= 2`, order: byAge },
+  { which: isReadyAlone, order: byAge },
+  { which: isLimitedAlone, order: byAge },
 ];
 
 /** Names whose tasks need the same permits. A lower rank goes first. */

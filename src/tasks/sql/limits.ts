@@ -8,7 +8,14 @@ import {
   table,
   forUpdateSkipLocked,
 } from "../../store/sql.ts";
-import { runningOfKey, runningOfTenant, tenantOf } from "./task-state.ts";
+import {
+  isBlocked,
+  isLimited,
+  ofTask,
+  runningOfKey,
+  runningOfTenant,
+  tenantOf,
+} from "./task-state.ts";
 
 const tasks = table("task");
 const limits = table("task_limit");
@@ -21,7 +28,6 @@ export const allNames = "*";
 /** Counts stop here. */
 const maxCounted = 10_000;
 const maxListed = 1_000;
-const isBlocked = sql`task.status = 'pending' and task.parked = 3`;
 
 export function putLimit(scope: string, maxRunning: number): Statement {
   return sql`
@@ -52,7 +58,7 @@ export function readScopes(scopes: readonly { scope: string; tenant: string | nu
       case when wanted.tenant is null
         then ${runningOfKey(sql`wanted.scope`)} else ${runningOfTenant(sql`wanted.tenant`)} end as running,
       (select count(*) from (select 1 from ${tasks} task
-        where task.blocked_by = wanted.scope and ${isBlocked}
+        where task.blocked_by = wanted.scope and ${ofTask.isBlocked}
         order by task.priority desc, task.created_at, task.task_id ${limit(maxCounted)}) counted
       ) as blocked
     from ${wanted} wanted`;
@@ -108,11 +114,11 @@ export function tenantCounts(): Statement {
       order by tenant ${bounded}) running group by tenant
     union all
     select 'ready', tenant, count(*) from (
-      select tenant from ${tasks} where status = 'pending' and parked = 4 and deaths < 2
+      select tenant from ${tasks} where ${isLimited}
       order by name, tenant, priority desc, created_at, task_id ${bounded}) ready group by tenant
     union all
     select 'blocked', tenant, count(*) from (
-      select tenant from ${tasks} where status = 'pending' and parked = 3
+      select tenant from ${tasks} where ${isBlocked}
       order by blocked_by, priority desc, created_at, task_id ${bounded}) blocked group by tenant
     union all
     select 'limit', scope, max_running from ${limits} where scope >= 'tenant/' and scope < 'tenant0'`;
@@ -197,10 +203,10 @@ function blockedFrom(after: string, count: number): Statement {
   return sql`
     with recursive step (scope, nth) as (
       select (select min(task.blocked_by) from ${tasks} task
-        where ${isBlocked} and task.blocked_by > ${after}), 1
+        where ${ofTask.isBlocked} and task.blocked_by > ${after}), 1
       union all
       select (select min(task.blocked_by) from ${tasks} task
-        where ${isBlocked} and task.blocked_by > step.scope), step.nth + 1
+        where ${ofTask.isBlocked} and task.blocked_by > step.scope), step.nth + 1
       from step where step.scope is not null and step.nth < ${count})
     select scope from step`;
 }
@@ -208,7 +214,7 @@ function blockedFrom(after: string, count: number): Statement {
 function isUnneeded(scope: Statement): Statement {
   return sql`${runningOfKey(scope)} = 0
     and not exists (select 1 from ${tasks} task
-      where ${isBlocked} and task.blocked_by = ${scope})`;
+      where ${ofTask.isBlocked} and task.blocked_by = ${scope})`;
 }
 
 function givenOf(name: string): Statement {

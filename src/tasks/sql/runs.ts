@@ -10,7 +10,7 @@ import {
 } from "../../store/sql.ts";
 import { wakeIfDependenciesEnded, wakeDependentsOfChildren } from "./dependencies.ts";
 import { insertTasks, type NewTask } from "./enqueue.ts";
-import { eventsPerWrite, readyOrLimited } from "./task-state.ts";
+import { eventsPerWrite, parked, parkedAs, readyOrLimited } from "./task-state.ts";
 import { type Finish, inOrder, wakesDependents } from "./finish.ts";
 import { cancelChildren } from "./inspect.ts";
 import {
@@ -22,6 +22,7 @@ import {
 
 const tasks = table("task");
 const events = table("task_event");
+const { ready, untilDue, forDependencies } = parkedAs;
 
 /** What a released run waits for before it can be claimed. */
 export type RunPark =
@@ -238,9 +239,9 @@ export function leaveRuns(left: readonly RunFinish[], wakes: boolean): Statement
       claimed_by = case when next.status = 'pending' then null else claimed_by end,
       claim_call = null, last_update = ${now},
       run_at = case when next.status = 'pending' then coalesce(next.until_at, ${now}) else run_at end,
-      parked = case when next.parked <> 0 then next.parked when next.until_at > ${now} then 1
+      parked = case when next.parked <> ${ready} then next.parked when next.until_at > ${now} then ${untilDue}
         else ${readyOrLimited} end,
-      depends = case when next.parked = 2 then 2 else depends end,
+      depends = case when next.parked = ${forDependencies} then 2 else depends end,
       awaits = next.awaits, set_aside = next.set_aside, set_aside_version = next.set_aside_version,
       concurrency_key = coalesce(next.scope, ${tasks}.concurrency_key),
       limited = case when next.scope is null then limited else 1 end
@@ -299,16 +300,20 @@ const written = sql`
 function parkValues(park: RunPark) {
   switch (park.for) {
     case "time":
-      return [0, park.untilMs, null, null, null, null];
+      return [parked.ready, park.untilMs, null, null, null, null];
     case "signal":
-      return [park.untilMs === null ? 5 : 0, park.untilMs, park.name, null, null, null];
+      return [signalOrTime(park.untilMs), park.untilMs, park.name, null, null, null];
     case "children":
-      return [2, null, park.keys, null, null, null];
+      return [parked.forDependencies, null, park.keys, null, null, null];
     case "room":
-      return [4, null, null, null, null, park.scope];
+      return [parked.limited, null, null, null, null, park.scope];
     case "people":
-      return [6, null, null, park.why, park.byVersion, null];
+      return [parked.setAside, null, null, park.why, park.byVersion, null];
   }
+}
+
+function signalOrTime(untilMs: number | null): number {
+  return untilMs === null ? parked.untilSignal : parked.ready;
 }
 
 const fenceColumns = {

@@ -1,15 +1,13 @@
+import { aloneAfterDeaths } from "../../base/death-limit.ts";
 import { maxPageBytes } from "../../base/page.ts";
 import { columnBytes, pageQuery } from "../../store/page.ts";
-import { isAmong, rows, sql, type Statement, table } from "../../store/sql.ts";
+import { isAmong, literal, rows, sql, type Statement, table } from "../../store/sql.ts";
 
 const events = table("task_event");
 const tasks = table("task");
 const limits = table("task_limit");
 
-/**
- * Why a pending task cannot be claimed: the values of the column `parked`. Statements spell the
- * number out, so that the planner can use partial indexes.
- */
+/** Why a pending task cannot be claimed: the values of the column `parked`. */
 export const parked = {
   /** It can be claimed. */
   ready: 0,
@@ -27,10 +25,61 @@ export const parked = {
   setAside: 6,
 } as const;
 
+/** The same in the text of statements, so that the planner can use partial indexes. */
+export const parkedAs = {
+  ready: literal(parked.ready),
+  untilDue: literal(parked.untilDue),
+  forDependencies: literal(parked.forDependencies),
+  blocked: literal(parked.blocked),
+  limited: literal(parked.limited),
+  untilSignal: literal(parked.untilSignal),
+  setAside: literal(parked.setAside),
+} as const;
+
+/**
+ * Pending tasks by what they wait for. Each is the condition of a partial index, word for word. A
+ * task runs alone if pods have died while they ran it, because it may be the reason.
+ */
+export const {
+  isReady,
+  isReadyAlone,
+  isDelayed,
+  waitsForTasks,
+  isBlocked,
+  isLimited,
+  isLimitedAlone,
+  waitsForSignal,
+  isSetAside,
+  runsBesideOthers,
+  runsAlone,
+} = conditionsOn(sql``);
+
+/** The same on a table with the alias `task`. */
+export const ofTask = conditionsOn(sql`task.`);
+
+function conditionsOn(row: Statement) {
+  const isParked = (as: Statement) => sql`${row}status = 'pending' and ${row}parked = ${as}`;
+  const runsBesideOthers = sql`${row}deaths < ${literal(aloneAfterDeaths)}`;
+  const runsAlone = sql`${row}deaths >= ${literal(aloneAfterDeaths)}`;
+  return {
+    isReady: sql`${isParked(parkedAs.ready)} and ${runsBesideOthers}`,
+    isReadyAlone: sql`${isParked(parkedAs.ready)} and ${runsAlone}`,
+    isDelayed: isParked(parkedAs.untilDue),
+    waitsForTasks: isParked(parkedAs.forDependencies),
+    isBlocked: isParked(parkedAs.blocked),
+    isLimited: sql`${isParked(parkedAs.limited)} and ${runsBesideOthers}`,
+    isLimitedAlone: sql`${isParked(parkedAs.limited)} and ${runsAlone}`,
+    waitsForSignal: isParked(parkedAs.untilSignal),
+    isSetAside: isParked(parkedAs.setAside),
+    runsBesideOthers,
+    runsAlone,
+  };
+}
+
 /**
  * The new `parked` of a task that nothing holds back any more except, maybe, its concurrency limit.
  */
-export const readyOrLimited = sql`case when limited = 1 then 4 else 0 end`;
+export const readyOrLimited = sql`case when limited = 1 then ${parkedAs.limited} else ${parkedAs.ready} end`;
 
 /**
  * The condition that a task with a known id is pending. It is written so that no planner uses a

@@ -164,7 +164,7 @@ export const flowMutations: readonly Mutation[] = [
     name: "cancel: a run is ended at once",
     edits: [
       ask(
-        "requestCancel(sql`(${isPendingTask} or ${isSetAside})`)",
+        "requestCancel(sql`(${isPendingTask} or ${isUnreadable})`)",
         "requestCancel(sql`status = 'pending'`)",
       ),
     ],
@@ -175,7 +175,7 @@ export const flowMutations: readonly Mutation[] = [
   },
   {
     name: "cancel: what is parked stays so",
-    edits: [ask("and parked in (1, 2, 5)", "and parked in (1)")],
+    edits: [ask("and ${isWaiting}", "and parked = ${parkedAs.untilDue}")],
   },
   {
     name: "started over: from where it ended",
@@ -185,7 +185,7 @@ export const flowMutations: readonly Mutation[] = [
     name: "signal: wakes nobody",
     edits: [
       asking(
-        "status = 'pending' and parked in (1, 5) and awaits is not null",
+        "status = 'pending' and parked in (${parkedAs.untilDue}, ${parkedAs.untilSignal}) and awaits is not null",
         "status = 'x' and awaits is not null",
       ),
     ],
@@ -202,8 +202,8 @@ export const flowMutations: readonly Mutation[] = [
     name: "set aside: no later version takes it up",
     edits: [
       asking(
-        "parked = 6 and set_aside_version < ${version}",
-        "parked = 6 and set_aside_version < 0",
+        "${isSetAside} and set_aside_version < ${version}",
+        "${isSetAside} and set_aside_version < 0",
       ),
     ],
   },
