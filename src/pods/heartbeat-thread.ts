@@ -8,7 +8,10 @@ import { storeForThread, openForHeartbeat, type Store } from "../store/open.ts";
 import { type Heartbeat, type HeartbeatOptions, startHeartbeat } from "./heartbeat.ts";
 import type { Observation } from "./liveness.ts";
 
-type ThreadData = Pick<HeartbeatOptions, "podId" | "heartbeatMs" | "stallBeats" | "metadata"> & {
+type ThreadData = Pick<
+  HeartbeatOptions,
+  "podId" | "heartbeatMs" | "stallBeats" | "metadata" | "watchedTables"
+> & {
   store: Store;
   /** True if the password is a function, which lives on the main thread. */
   asksPassword: boolean;
@@ -45,7 +48,7 @@ export function startHeartbeatThread(
     pulse: PulseWriter;
   },
 ): Heartbeat {
-  const { podId, heartbeatMs, stallBeats, metadata = {} } = options;
+  const { podId, heartbeatMs, stallBeats, metadata = {}, watchedTables = [] } = options;
   const { store, password } = storeForThread(options.store);
   const data: ThreadData = {
     podId,
@@ -54,6 +57,7 @@ export function startHeartbeatThread(
     store,
     asksPassword: password !== undefined,
     metadata,
+    watchedTables,
     pulse: options.pulse.memory,
   };
   let stopped = false;

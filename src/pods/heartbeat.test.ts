@@ -90,6 +90,17 @@ describe("a heartbeat", () => {
     await heartbeat.stop();
   });
 
+  test("tells which of the watched tables have rows", async () => {
+    const { heartbeat, told } = start("a", { watchedTables: ["throttle_report", "session_log"] });
+    await clock.advance(0);
+    await database.write([
+      sql`insert into ${table("session_log")} (log_id, incarnation, record_id) values (1, 'x', '')`,
+    ]);
+    await clock.advance(1_000);
+    expect(told.seen.map((seen) => seen.filledTables)).toEqual([[], ["session_log"]]);
+    await heartbeat.stop();
+  });
+
   test("goes on through troubles of the store, and tells of them", async () => {
     let broken = false;
     const shaky: Database = {

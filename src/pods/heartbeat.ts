@@ -1,8 +1,9 @@
 import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Database } from "../store/database.ts";
+import type { TableName } from "../store/sql.ts";
 import type { Observation } from "./liveness.ts";
-import { beat, readPods, toPodSeen } from "./sql.ts";
+import { beat, readPods, toFilledTables, toPodSeen } from "./sql.ts";
 
 /** Numbers in memory that the main thread and the heartbeat share. */
 export type Pulse = {
@@ -25,6 +26,8 @@ export type HeartbeatOptions = {
   stallBeats: number;
   onStall: () => void;
   metadata?: Readonly<Record<string, unknown>>;
+  /** Each beat reads which of these have rows. */
+  watchedTables?: readonly TableName[];
 };
 
 export type Heartbeat = { stop(): Promise<void> };
@@ -34,7 +37,7 @@ export type Heartbeat = { stop(): Promise<void> };
  * that neither a busy event loop nor a full pool makes a healthy pod look dead.
  */
 export function startHeartbeat(options: HeartbeatOptions): Heartbeat {
-  const { podId, database, clock, pulse, heartbeatMs, stallBeats } = options;
+  const { podId, database, clock, pulse, heartbeatMs, stallBeats, watchedTables } = options;
   const metadata = JSON.stringify(options.metadata ?? {});
   let stopped = false;
   let cancel = () => {};
@@ -54,15 +57,12 @@ export function startHeartbeat(options: HeartbeatOptions): Heartbeat {
     }
     try {
       const beating = beat(podId, metadata, pulse.abandonedUpTo(), ++beats);
-      const [, pods] = await database.write([beating, readPods()]);
+      const [, pods] = await database.write([beating, readPods(watchedTables)]);
       if (stopped) return;
-      const hasThrottleReports = pods!.some((row) => Boolean(row["throttled"]));
-      const hasSessions = pods!.some((row) => Boolean(row["talked"]));
       options.onBeat({
         atMs: clock.monotonic(),
         pods: pods!.map(toPodSeen),
-        hasThrottleReports,
-        hasSessions,
+        filledTables: toFilledTables(pods!),
       });
     } catch (error) {
       options.onError(messageOf(error));

@@ -1,3 +1,5 @@
+import type { TableName } from "../store/sql.ts";
+
 /**
  * Which pods are alive, and which one leads, judged by beats alone.
  *
@@ -20,10 +22,8 @@ export type Observation = {
   /** The observer's monotonic time at which its own beat was committed. */
   readonly atMs: number;
   readonly pods: readonly PodSeen[];
-  /** Whether there are throttle reports of pods, from which the leader learns. */
-  readonly hasThrottleReports?: boolean;
-  /** Whether there are session logs, which need an owner. */
-  readonly hasSessions?: boolean;
+  /** Which of the tables that the heartbeat watches have rows. */
+  readonly filledTables?: readonly TableName[];
 };
 
 export type LivenessLimits = {

@@ -1,5 +1,14 @@
 import type { Row } from "../store/database.ts";
-import { now, rows, sql, type Statement, table, forUpdateSkipLocked } from "../store/sql.ts";
+import {
+  forUpdateSkipLocked,
+  join,
+  now,
+  rows,
+  sql,
+  type Statement,
+  table,
+  type TableName,
+} from "../store/sql.ts";
 import type { PodSeen } from "./liveness.ts";
 
 const podHealth = table("pod");
@@ -24,12 +33,17 @@ export function beat(podId: string, metadata: string, abandonedUpTo: number, cou
  * All pods that are up or still hold claims, including those without a row. Holders are found by
  * stepping along the index from one pod to the next: a planner that expects most tasks to be
  * claimed would otherwise read the table with every beat. Backwards, because a pod's newest claims
- * come last, and its older entries are in the way until they are vacuumed. The rows also say
- * whether there are throttle reports, so that the leader need not query for them, and whether there
- * were ever sessions.
+ * come last, and its older entries are in the way until they are vacuumed.
+ *
+ * It reads `task`, the table of another room, because recovery has to know of every holder. Of the
+ * watched tables, whatever they are for, `filled` names those with rows, so that no part of a pod has
+ * to poll for its first.
  */
-export function readPods(): Statement {
+export function readPods(watched: readonly TableName[] = []): Statement {
   const tasks = table("task");
+  const filled = watched.map(
+    (name) => sql`case when exists (select 1 from ${table(name)}) then ${`${name} `} else '' end`,
+  );
   return sql`
     with recursive holder (pod_id) as (
       select (select max(claimed_by) from ${tasks} where status = 'claimed')
@@ -38,13 +52,19 @@ export function readPods(): Statement {
         where task.status = 'claimed' and task.claimed_by < holder.pod_id)
       from holder where holder.pod_id is not null)
     select pod_id, started_at, status, beat, passes,
-      exists (select 1 from ${table("throttle_report")}) as throttled,
-      exists (select 1 from ${table("session_log")}) as talked
+      ${join([sql`''`, ...filled], " || ")} as filled
     from ${podHealth}
     where status = 'up' or pod_id in (select pod_id from holder where pod_id is not null)
     union all
-    select pod_id, 0, 'down', cast(${unknownBeat} as bigint), 0, false, false from holder
+    select pod_id, 0, 'down', cast(${unknownBeat} as bigint), 0, '' from holder
     where pod_id is not null and pod_id not in (select pod_id from ${podHealth})`;
+}
+
+/** The watched tables that have rows. Every row of a pod names all of them. */
+export function toFilledTables(pods: readonly Row[]): TableName[] {
+  const names = new Set(pods.flatMap((row) => (row["filled"] as string).split(" ")));
+  names.delete("");
+  return [...names] as TableName[];
 }
 
 export function toPodSeen(row: Row): PodSeen {

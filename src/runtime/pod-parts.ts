@@ -57,7 +57,7 @@ export type PodParts = {
 
 export type HeartbeatHooks = Pick<
   HeartbeatOptions,
-  "podId" | "heartbeatMs" | "stallBeats" | "onBeat" | "onError" | "metadata"
+  "podId" | "heartbeatMs" | "stallBeats" | "onBeat" | "onError" | "metadata" | "watchedTables"
 >;
 
 export type PodEvent =

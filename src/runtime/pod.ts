@@ -38,6 +38,9 @@ const firstBeatLimitMs = 30_000;
 // After this the pod starts, and the outbox is sent meanwhile.
 const leftoversLimitMs = 10_000;
 const pruneBusMs = 60_000;
+// The heartbeat watches these: with reports the leader has something to learn from, and logs need owners.
+const throttleReports = "throttle_report";
+const sessionLogs = "session_log";
 
 /** Assembles a pod and starts it. Resolves when its first heartbeat is stored and it claims. */
 export async function assemblePod(settings: PodSettings, parts: PodParts): Promise<Pod> {
@@ -153,8 +156,8 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     void firing.pass();
     deadLetterLeader.beat(leader === podId);
     if (leader === podId) pruneBus();
-    if (leader === podId && seen.hasThrottleReports) throttles.learn();
-    hasSessions ||= seen.hasSessions === true;
+    if (leader === podId && seen.filledTables?.includes(throttleReports)) throttles.learn();
+    hasSessions ||= seen.filledTables?.includes(sessionLogs) === true;
     if (hasSessions) sessions?.wake();
     if (passing) return;
     passStartedMs = clock.monotonic();
@@ -180,6 +183,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
       followUps: [...handlers.values()].filter((each) => each.onFailure).map(({ name }) => name),
       ...(settings.sessions && { sessions: sessionMetadata(agents) }),
     },
+    watchedTables: [throttleReports, sessionLogs],
     onBeat,
     onError(error) {
       lastError = error;

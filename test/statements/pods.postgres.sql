@@ -13,14 +13,28 @@ with recursive holder (pod_id) as (
     where task.status = 'claimed' and task.claimed_by < holder.pod_id)
   from holder where holder.pod_id is not null)
 select pod_id, started_at, status, beat, passes,
-  exists (select 1 from flotilla.throttle_report) as throttled,
-  exists (select 1 from flotilla.session_log) as talked
+  '' as filled
 from flotilla.pod
 where status = 'up' or pod_id in (select pod_id from holder where pod_id is not null)
 union all
-select pod_id, 0, 'down', cast($1 as bigint), 0, false, false from holder
+select pod_id, 0, 'down', cast($1 as bigint), 0, '' from holder
 where pod_id is not null and pod_id not in (select pod_id from flotilla.pod)
 -- values: [-1]
+
+with recursive holder (pod_id) as (
+  select (select max(claimed_by) from flotilla.task where status = 'claimed')
+  union all
+  select (select max(task.claimed_by) from flotilla.task task
+    where task.status = 'claimed' and task.claimed_by < holder.pod_id)
+  from holder where holder.pod_id is not null)
+select pod_id, started_at, status, beat, passes,
+  '' || case when exists (select 1 from flotilla.throttle_report) then $1 else '' end || case when exists (select 1 from flotilla.session_log) then $2 else '' end as filled
+from flotilla.pod
+where status = 'up' or pod_id in (select pod_id from holder where pod_id is not null)
+union all
+select pod_id, 0, 'down', cast($3 as bigint), 0, '' from holder
+where pod_id is not null and pod_id not in (select pod_id from flotilla.pod)
+-- values: ["throttle_report ","session_log ",-1]
 
 -- src/pods/sql.ts: markDown
 update flotilla.pod set status = 'down'

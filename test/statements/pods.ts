@@ -6,7 +6,8 @@ const silent = { podId: "pod-2", beat: 4, birthMs: 1, status: "up", passes: 0 } 
 export const podStatements: RoomStatements = {
   "src/pods/sql.ts": sqlFile(pods, {
     beat: () => pods.beat("pod-1", "{}", 7, 2),
-    readPods: () => pods.readPods(),
+    readPods: () => [pods.readPods(), pods.readPods(["throttle_report", "session_log"])],
+    toFilledTables: noStatement,
     toPodSeen: noStatement,
     markDown: () => pods.markDown([silent]),
     updateIdle: () => pods.updateIdle("pod-1", true),

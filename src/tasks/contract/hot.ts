@@ -206,7 +206,7 @@ export const hotStatements: Record<string, Statement | Statement[]> = {
     10_000,
   ),
   otherDepths: otherDepths(),
-  seePods: readPods(),
+  seePods: readPods(["throttle_report", "session_log"]),
   claimsOf: claimsOf(["pod"], 10),
   recoverTasks: recoverTasks(orphans),
   noteRecovery: noteRecovery(orphans),
