@@ -10,7 +10,7 @@ import { finishTasks } from "../../src/tasks/sql/finish.ts";
 import { sendBatch } from "../../src/store/postgres/transaction.ts";
 import { postgresDialect } from "../../src/store/postgres/dialect.ts";
 import { plainNumbers, startUpConfig } from "../../src/store/postgres/driver.ts";
-import { taskChannel, notifyQuery } from "../../src/store/postgres/notifications.ts";
+import { hintChannel, notifyQuery } from "../../src/store/postgres/notifications.ts";
 import { type Query, render, type Statement } from "../../src/store/sql.ts";
 import { workName } from "../tasks/work.ts";
 import { system as flotilla } from "./flotilla.ts";
@@ -61,7 +61,7 @@ export const system: System = {
     await listener.connect();
     const loops = await Promise.all(Array.from({ length: connections }, () => claimLoop(url, run)));
     listener.on("notification", () => loops[0]!.wake());
-    await listener.query(`listen ${taskChannel(schema)}`);
+    await listener.query(`listen ${hintChannel(schema)}`);
     for (const loop of loops) loop.wake();
   },
 };

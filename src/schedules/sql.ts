@@ -2,7 +2,7 @@ import { maxPageBytes } from "../base/page.ts";
 import { insertTasks, type NewTask } from "../tasks/sql/enqueue.ts";
 import { columnBytes, pageQuery } from "../store/page.ts";
 import {
-  lockForUpdate,
+  forUpdate,
   isAmong,
   limit,
   now,
@@ -199,7 +199,7 @@ export function resumeSchedule(seen: SeenSchedule): Statement {
 /** The first answer has the row if it existed. */
 export function removeSchedule(seen: SeenSchedule): Statement[] {
   return [
-    sql`select schedule_id from ${schedules} where ${isSame(seen)} ${lockForUpdate}`,
+    sql`select schedule_id from ${schedules} where ${isSame(seen)} ${forUpdate}`,
     sql`delete from ${schedules} where ${isSame(seen)}`,
   ];
 }
@@ -210,7 +210,7 @@ export function removeSchedule(seen: SeenSchedule): Statement[] {
  */
 export function fireSchedule(seen: SeenSchedule, task: NewTask): Statement[] {
   return [
-    sql`select schedule_id from ${schedules} where ${isUnchanged(seen)} ${lockForUpdate}`,
+    sql`select schedule_id from ${schedules} where ${isUnchanged(seen)} ${forUpdate}`,
     insertTasks([task], sql`exists (select 1 from ${schedules} where ${isUnchanged(seen)})`),
     sql`select task_id from ${tasks} where task_id = ${task.taskId}`,
   ];

@@ -18,9 +18,8 @@ export type Database = {
   /**
    * Calls the listener when a transaction may have committed. Calls can be late, lost or
    * unnecessary. `whose` is `own` only if no other process can have committed since the last call.
-   * With a channel, the listener is called for envelopes to that address, and subscribers without a
-   * channel are not, if the store can distinguish the two. The call may carry the `payloads` of the
-   * write.
+   * With a channel, the listener is called for writes that name it, and subscribers without a channel
+   * are not, if the store can distinguish the two. The call may carry the payload of the write.
    */
   subscribe(listener: Listener, channel?: string): () => void;
   /**
@@ -47,15 +46,13 @@ export type Listener = (whose?: "own", payload?: string) => void;
 
 export type WriteOptions = {
   /**
-   * The write makes tasks ready to claim: subscribers in other processes are notified with the
-   * commit.
+   * The write makes work for other processes: their subscribers without a channel are notified with
+   * the commit.
    */
   hint?: boolean;
-  /**
-   * Envelopes were written or deleted: listeners of these addresses are notified, and no others.
-   */
+  /** Listeners of these channels are notified, and no others. */
   channels?: readonly string[];
-  /** The envelopes of each address, sent with the notification if the store can carry them. */
+  /** What to tell each channel, sent with the notification if the store can carry them. */
   payloads?: ReadonlyMap<string, string>;
   /**
    * A power cut may lose the write, so it does not wait for the disk if the store supports that.

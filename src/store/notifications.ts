@@ -1,25 +1,25 @@
 import type { Listener } from "./database.ts";
 
-/** Listeners for envelopes, by address. */
+/** Listeners, by channel. */
 export type ChannelListeners = {
-  add(address: string, listener: Listener): () => void;
-  /** Calls the listeners of these addresses; without addresses, all of them. */
-  notify(addresses?: readonly string[]): void;
+  add(channel: string, listener: Listener): () => void;
+  /** Calls the listeners of these channels; without channels, all of them. */
+  notify(channels?: readonly string[]): void;
   clear(): void;
 };
 
 /** Creates an empty set of listeners. */
 export function channelListeners(): ChannelListeners {
-  const entries = new Set<{ readonly address: string; readonly listener: Listener }>();
+  const entries = new Set<{ readonly channel: string; readonly listener: Listener }>();
   return {
-    add(address, listener) {
-      const entry = { address, listener };
+    add(channel, listener) {
+      const entry = { channel, listener };
       entries.add(entry);
       return () => entries.delete(entry);
     },
-    notify(addresses) {
-      for (const { address, listener } of entries) {
-        if (addresses === undefined || addresses.includes(address)) listener();
+    notify(channels) {
+      for (const { channel, listener } of entries) {
+        if (channels === undefined || channels.includes(channel)) listener();
       }
     },
     clear: () => entries.clear(),

@@ -39,21 +39,20 @@ const ours = Symbol("ours");
 
 /** The words that databases spell differently; see the constants below. */
 export type WordName =
-  | "hold_pod"
-  | "hold_rows"
-  | "fleeting"
-  | "foreign"
-  | "hold_task"
-  | "home"
+  | "create_schema"
+  | "for_key_share"
+  | "for_update"
+  | "for_update_of_task"
+  | "for_update_of_task_skip_locked"
+  | "for_update_skip_locked"
+  | "foreign_tables"
   | "key_text"
   | "migration_lock"
   | "new_id"
   | "now"
   | "row_address"
-  | "seize_pod"
   | "starting_now"
-  | "take_rows"
-  | "take_task";
+  | "unlogged";
 
 type Word = { readonly [ours]: true } & (
   | { readonly word: WordName }
@@ -63,7 +62,7 @@ type Word = { readonly [ours]: true } & (
   | { readonly rows: readonly (readonly Value[])[]; readonly columns: Columns }
   | { readonly returning: Statement; readonly companion: Companion }
   | { readonly found: Statement; readonly column: Statement }
-  | { readonly roomy: TableName }
+  | { readonly spacious: TableName }
 );
 
 /** A query in the same transaction that returns the rows which its statement has changed. */
@@ -94,7 +93,7 @@ export const defaultNow: Word = { [ours]: true, word: "starting_now" };
 export const keyText: Word = { [ours]: true, word: "key_text" };
 
 /** Before `table`: its rows may be lost with the server, and cost less. */
-export const unlogged: Word = { [ours]: true, word: "fleeting" };
+export const unlogged: Word = { [ours]: true, word: "unlogged" };
 
 /** The physical address of a row: valid for one statement, and the fastest access. */
 export const rowAddress: Word = { [ours]: true, word: "row_address" };
@@ -106,31 +105,34 @@ export const newId: Word = { [ours]: true, word: "new_id" };
  * Locks the rows of a query for this transaction, if the database needs that, and skips locked
  * ones.
  */
-export const forUpdateSkipLocked: Word = { [ours]: true, word: "take_rows" };
+export const forUpdateSkipLocked: Word = { [ours]: true, word: "for_update_skip_locked" };
 
-/** Ends a query on `task` and locks its rows, which this transaction changes next. */
-export const forUpdateOfTask: Word = { [ours]: true, word: "hold_task" };
+/** Ends a query with the alias `task` and locks its rows, which this transaction changes next. */
+export const forUpdateOfTask: Word = { [ours]: true, word: "for_update_of_task" };
 
-/** Like `forUpdateOfTask`, but skips locked tasks. */
-export const forUpdateOfTaskSkipLocked: Word = { [ours]: true, word: "take_task" };
-
-/** Ends a query and locks its rows until this transaction ends. */
-export const lockForUpdate: Word = { [ours]: true, word: "hold_rows" };
+/** Like `forUpdateOfTask`, but skips locked rows. */
+export const forUpdateOfTaskSkipLocked: Word = {
+  [ours]: true,
+  word: "for_update_of_task_skip_locked",
+};
 
 /**
- * Ends a query on a pod's row that must not change until this transaction ends, except for its
- * heartbeat.
+ * Ends a query on rows that must stay as they are until this transaction ends, except for columns
+ * that are in no key.
  */
-export const forKeyShare: Word = { [ours]: true, word: "hold_pod" };
+export const forKeyShare: Word = { [ours]: true, word: "for_key_share" };
 
-/** Ends a query on a pod's row: waits for all transactions that hold it, and blocks new ones. */
-export const forUpdate: Word = { [ours]: true, word: "seize_pod" };
+/**
+ * Ends a query and locks its rows until this transaction ends. Waits for transactions that have them
+ * locked, also by `forKeyShare`.
+ */
+export const forUpdate: Word = { [ours]: true, word: "for_update" };
 
 /** Creates the schema of our tables, if the database needs one. A separate statement. */
-export const createSchema: Word = { [ours]: true, word: "home" };
+export const createSchema: Word = { [ours]: true, word: "create_schema" };
 
 /** Finds foreign objects in the place of our tables, before ours exist. A separate query. */
-export const foreignTables: Word = { [ours]: true, word: "foreign" };
+export const foreignTables: Word = { [ours]: true, word: "foreign_tables" };
 
 /** Keeps other processes from migrating until this transaction ends. A separate statement. */
 export const migrationLock: Word = { [ours]: true, word: "migration_lock" };
@@ -142,7 +144,7 @@ export function table(name: TableName): Word {
 
 /** Leaves space beside the rows of a table, for their next versions. A separate statement. */
 export function leaveSpace(name: TableName): Word {
-  return { [ours]: true, roomy: name };
+  return { [ours]: true, spacious: name };
 }
 
 /** An index by its plain name, prefixed like a table. */
@@ -247,7 +249,7 @@ export function render(statement: Statement, dialect: Dialect): Query {
     if ("rows" in part) return dialect.rows(part.rows, part.columns, bind);
     if ("returning" in part) return dialect.returning ? `returning ${write(part.returning)}` : "";
     if ("found" in part) return dialect.among(write(part.column), write(part.found));
-    if ("roomy" in part) return dialect.leaveSpace(dialect.table(part.roomy));
+    if ("spacious" in part) return dialect.leaveSpace(dialect.table(part.spacious));
     return dialect.words[part.word];
   };
   return { text: write(statement), values };

@@ -20,23 +20,24 @@ export function postgresDialect({ schema, without = [] }: PostgresDialectOptions
       now: `(select ${now})`,
       starting_now: now,
       key_text: `text ${byBytes}`,
-      fleeting: "unlogged",
+      unlogged: "unlogged",
       row_address: "ctid",
       new_id: newId(),
       // `create schema if not exists` needs a privilege on the database even if the schema exists.
-      home: `do $$ begin if to_regnamespace('${schema}') is null then create schema ${schema}; end if; end $$`,
-      foreign: foreignIn(schema),
+      create_schema: `do $$ begin if to_regnamespace('${schema}') is null then create schema ${schema}; end if; end $$`,
+      foreign_tables: foreignIn(schema),
       migration_lock: `select pg_advisory_xact_lock(hashtext('${schema} migrations'))`,
       // Without skipping, claims wait for each other instead.
-      take_rows: without.includes("skip locked") ? "for update" : "for update skip locked",
-      hold_task: "for update of task",
-      hold_rows: "for update",
-      take_task: without.includes("skip locked")
+      for_update_skip_locked: without.includes("skip locked")
+        ? "for update"
+        : "for update skip locked",
+      for_update_of_task: "for update of task",
+      for_update_of_task_skip_locked: without.includes("skip locked")
         ? "for update of task"
         : "for update of task skip locked",
-      // A heartbeat changes no key, so it waits for neither of these locks.
-      hold_pod: "for key share",
-      seize_pod: "for update",
+      // An update that changes no key, such as a heartbeat, does not wait for it.
+      for_key_share: "for key share",
+      for_update: "for update",
     },
     returning: !without.includes("returning"),
     table: (name) => `${schema}.${name}`,

@@ -11,7 +11,7 @@ import type { Database } from "../database.ts";
 import { temporaryDatabase } from "../contract/kinds.ts";
 import { migrate } from "../migrate.ts";
 import { sql, table } from "../sql.ts";
-import { taskChannel, addressChannel } from "./notifications.ts";
+import { hintChannel, secretChannel } from "./notifications.ts";
 import { openPostgres } from "./postgres.ts";
 
 let url: string;
@@ -94,9 +94,9 @@ describe("envelopes on Postgres", () => {
       where datname = current_database() and query like 'listen flotilla_mail_%'`);
     const [kept] = await database.read(sql`select secret from ${table("bus_secret")}`);
     const key = { schema: "flotilla", secret: String(kept!["secret"]) };
-    expect(row!["query"]).toBe(`listen ${addressChannel(key, "alice")}`);
+    expect(row!["query"]).toBe(`listen ${secretChannel(key, "alice")}`);
     for (const secret of [undefined, ""]) {
-      const guessed = addressChannel({ schema: "flotilla", secret }, "alice");
+      const guessed = secretChannel({ schema: "flotilla", secret }, "alice");
       await database.read(sql`select pg_notify(${guessed}, 'forged')`);
     }
     await tell({ alice: "true" });
@@ -109,18 +109,18 @@ describe("envelopes on Postgres", () => {
     const bob = await hearing("bob");
     const [kept] = await database.read(sql`select secret from ${table("bus_secret")}`);
     const key = { schema: "flotilla", secret: String(kept!["secret"]) };
-    const channel = addressChannel(key, "alice");
+    const channel = secretChannel(key, "alice");
     const payloads: string[] = [];
     const spy = new pg.Client(url);
     await spy.connect();
-    await spy.query(`listen ${addressChannel(key, "bob")}`);
+    await spy.query(`listen ${secretChannel(key, "bob")}`);
     spy.on("notification", ({ payload }) => payloads.push(payload!));
     await tell({ bob: "for bob" });
     await until("a letter", () => payloads.length > 0 && bob.got.length > 0);
     const [forBob] = payloads;
     const forged = ["forged", "", forBob!, forBob!.replace("for bob", "for eve"), "x".repeat(22)];
     for (const payload of forged) await spy.query("select pg_notify($1, $2)", [channel, payload]);
-    await spy.query("select pg_notify($1, $2)", [taskChannel("flotilla"), "forged"]);
+    await spy.query("select pg_notify($1, $2)", [hintChannel("flotilla"), "forged"]);
     await spy.end();
     await tell({ alice: "true" });
     await until("it", () => alice.got.includes("true"));

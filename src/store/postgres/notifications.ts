@@ -15,10 +15,10 @@ const lingerMs = 2_000;
 const closeTimeoutMs = 1_000;
 const signatureChars = 22;
 // The server refuses 8,000 bytes and more. A receiver that gets no payload reads the rows.
-const maxEnvelopeBytes = 7_999 - signatureChars;
+const maxPayloadBytes = 7_999 - signatureChars;
 
 /**
- * What is needed to derive the channel of an address and to sign payloads. Without a secret,
+ * What is needed to derive the name of a channel and to sign payloads. Without a secret,
  * notifications are sent without payloads.
  */
 export type ChannelKey = { readonly schema: string; readonly secret: string | undefined };
@@ -35,7 +35,7 @@ type NotificationParts = {
 
 /**
  * Listens for notifications on a connection of its own, while there are subscribers, and only on
- * channels that they want: envelopes may be many where tasks are few. This is only an accelerator:
+ * channels that they want: one channel may have many where another has few. This is only an accelerator:
  * behind a transaction pooler nothing would arrive, so there it does not listen, and polling finds
  * new work.
  */
@@ -46,8 +46,8 @@ export function listenForNotifications({
   log,
   onForged,
 }: NotificationParts) {
-  const taskListeners = new Set<Listener>();
-  /** Listeners for envelopes, by address. */
+  const hintListeners = new Set<Listener>();
+  /** Listeners, by channel. */
   const channelListeners = new Map<string, Set<Listener>>();
   /** The channels that the current connection listens on, with their listeners. */
   let listening = new Map<string, Set<Listener>>();
@@ -67,13 +67,13 @@ export function listenForNotifications({
     if (verified === undefined) onForged();
     else notify(channel, verified);
   };
-  const subscribers = () => taskListeners.size + channelListeners.size;
+  const subscribers = () => hintListeners.size + channelListeners.size;
 
   const wanted = (key: ChannelKey | undefined) => {
     const channels = new Map<string, Set<Listener>>();
-    if (taskListeners.size > 0) channels.set(taskChannel(schema), taskListeners);
-    for (const [address, listeners] of key ? channelListeners : [])
-      channels.set(addressChannel(key!, address), listeners);
+    if (hintListeners.size > 0) channels.set(hintChannel(schema), hintListeners);
+    for (const [name, listeners] of key ? channelListeners : [])
+      channels.set(secretChannel(key!, name), listeners);
     return channels;
   };
 
@@ -83,7 +83,7 @@ export function listenForNotifications({
   const retune = async (tuned: pg.Client): Promise<void> => {
     let key: ChannelKey | undefined;
     while (client === tuned) {
-      // A listener for envelopes may have been added while another channel was set up.
+      // A listener of a channel may have been added while another channel was set up.
       if (channelListeners.size > 0 && !key) {
         key = await channelKey();
         secret = key.secret;
@@ -185,8 +185,8 @@ export function listenForNotifications({
 
   const add = (listener: Listener, channel: string | undefined): (() => void) => {
     if (channel === undefined) {
-      taskListeners.add(listener);
-      return () => taskListeners.delete(listener);
+      hintListeners.add(listener);
+      return () => hintListeners.delete(listener);
     }
     const listeners = channelListeners.get(channel) ?? new Set();
     channelListeners.set(channel, listeners.add(listener));
@@ -218,19 +218,17 @@ export function listenForNotifications({
     },
     async close(): Promise<void> {
       state = "closed";
-      taskListeners.clear();
+      hintListeners.clear();
       channelListeners.clear();
       await leave();
     },
   };
 }
 
-export const taskChannel = (schema: string) => `${schema}_hint`;
-/**
- * The channel of one address. Channel names are short and addresses may be long, so it is a hash.
- */
-export const addressChannel = (key: ChannelKey, address: string) =>
-  `flotilla_mail_${crypto.hash("sha256", JSON.stringify([key.schema, key.secret, address]), "hex").slice(0, 32)}`;
+export const hintChannel = (schema: string) => `${schema}_hint`;
+/** The name of a channel in Postgres, where names are short: a hash of ours. */
+export const secretChannel = (key: ChannelKey, name: string) =>
+  `flotilla_mail_${crypto.hash("sha256", JSON.stringify([key.schema, key.secret, name]), "hex").slice(0, 32)}`;
 
 export function secretTableQuery(schema: string): Query {
   return { text: `select to_regclass($1)::text as there`, values: [`${schema}.bus_secret`] };
@@ -247,13 +245,12 @@ export function secretQuery(schema: string): Query {
 export function notifyQuery(schema: string): Query {
   const text = `select pg_notify($1, '')
     where exists (select 1 from ${schema}.pod where waiting = 1 and status = 'up')`;
-  return { text, values: [taskChannel(schema)] };
+  return { text, values: [hintChannel(schema)] };
 }
 
 /**
- * Notifies these addresses of new envelopes, with the envelopes as payload if they are short. A
- * `lossy` transaction is answered before it is on disk. All in one statement, because each costs as
- * much as an envelope.
+ * Notifies these channels, with their payloads if they are short. A `lossy` transaction is answered
+ * before it is on disk. All in one statement, because each costs as much as a write.
  */
 export function notifyChannelsQuery(
   key: ChannelKey,
@@ -261,9 +258,9 @@ export function notifyChannelsQuery(
 ): Query {
   const answeredEarly = "set_config('synchronous_commit', 'off', true)";
   if (channels.length === 0) return { text: `select ${answeredEarly}`, values: [] };
-  const notifications = channels.map((address) => {
-    const channel = addressChannel(key, address);
-    return { channel, payload: signPayload(key, channel, payloads?.get(address) ?? "") };
+  const notifications = channels.map((name) => {
+    const channel = secretChannel(key, name);
+    return { channel, payload: signPayload(key, channel, payloads?.get(name) ?? "") };
   });
   const [first] = notifications;
   if (notifications.length === 1) {
@@ -302,7 +299,7 @@ function setRef(client: pg.Client | undefined, needed: boolean): void {
  * with a secret that only pods can read. A plain notification has no payload.
  */
 function signPayload({ secret }: ChannelKey, channel: string, payload: string): string {
-  if (secret === undefined || payload === "" || Buffer.byteLength(payload) > maxEnvelopeBytes)
+  if (secret === undefined || payload === "" || Buffer.byteLength(payload) > maxPayloadBytes)
     return "";
   return signatureOf(secret, channel, payload) + payload;
 }

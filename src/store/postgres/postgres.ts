@@ -45,7 +45,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
   let secret: string | undefined;
   const channelKey = async (): Promise<ChannelKey> => {
     if (secret !== undefined) return { schema, secret };
-    // A store without tables has no secret yet, and no listeners for envelopes.
+    // A store without tables has no secret yet, and no listeners of channels.
     const [found] = await connections.run("read", [secretTableQuery(schema)]);
     if (found![0]!["there"] === null) return { schema, secret };
     const [rows] = await connections.run("read", [secretQuery(schema)]);

@@ -25,23 +25,22 @@ export function sqliteDialect(options: { now?: string; jsonbEach: boolean }): Di
       now,
       starting_now: now,
       key_text: "text",
-      fleeting: "",
+      unlogged: "",
       row_address: "rowid",
       new_id: newId(now),
       // A file needs no schema, and its one writer is a lock already.
-      home: "select 1",
+      create_schema: "select 1",
       // A file may be shared with tables of other names: ours have the prefix.
-      foreign: `select 'this SQLite file' as place, name from sqlite_schema
+      foreign_tables: `select 'this SQLite file' as place, name from sqlite_schema
         where name like 'flotilla\\_%' escape '\\' and type <> 'index'
           and not exists (select 1 from pragma_table_info('flotilla_migration') where name = 'needs')
         order by name`,
       migration_lock: "select 1",
-      take_rows: "",
-      hold_task: "",
-      hold_rows: "",
-      take_task: "",
-      hold_pod: "",
-      seize_pod: "",
+      for_update_skip_locked: "",
+      for_update_of_task: "",
+      for_update_of_task_skip_locked: "",
+      for_key_share: "",
+      for_update: "",
     },
     returning: true,
     table: (name) => `flotilla_${name}`,

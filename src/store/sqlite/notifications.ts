@@ -129,7 +129,7 @@ export function createCommitNotifications() {
 
   const notify = (whose?: "own") => {
     for (const listener of listeners) listener(whose);
-    // Our own writes name the addresses of their envelopes. Those of others are unknown.
+    // Our own writes name their channels. Those of others are unknown.
     if (whose !== "own") channels.notify();
   };
 

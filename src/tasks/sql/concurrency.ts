@@ -1,5 +1,5 @@
 import {
-  lockForUpdate,
+  forUpdate,
   join,
   limit,
   returning,
@@ -132,7 +132,7 @@ export function lockLimits(scopes: readonly string[]): Statement {
   );
   return sql`
     select scope from ${limits} where scope in (select scope from ${wanted} wanted)
-    order by scope ${lockForUpdate}`;
+    order by scope ${forUpdate}`;
 }
 
 /** Claims the candidates with free slots, of their keys and of their tenants. */

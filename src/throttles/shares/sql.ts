@@ -1,6 +1,6 @@
 import type { Row } from "../../store/database.ts";
 import {
-  lockForUpdate,
+  forUpdate,
   limit,
   now,
   returning,
@@ -163,7 +163,7 @@ function changeRow({ name, key }: ThrottleId, rev: number, changes: Statement): 
   return sql`
     update ${throttles} set ${changes}, rev = ${throttles}.rev + 1, last_update = ${now}
     where ${asSeen}
-    ${returning(sql`rev`, { before: sql`select rev from ${throttles} where ${asSeen} ${lockForUpdate}` })}`;
+    ${returning(sql`rev`, { before: sql`select rev from ${throttles} where ${asSeen} ${forUpdate}` })}`;
 }
 
 /** The recent reports, for the leader. Idle pods send none. */
