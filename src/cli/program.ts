@@ -34,6 +34,9 @@ Examples:
 Every setting is taken from its flag, then from the environment, then from the config file, then
 from its default. Where there is output, --json makes it JSON.
 
+Commands work on the store, or with --url through a server. In the folder of a running \`flotilla dev\`
+they need neither flag: they use its store and its config.
+
 Exit codes:
 ${Object.entries(exitCodeMeanings)
   .map(([code, meaning]) => `  ${code}  ${meaning}`)
