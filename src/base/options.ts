@@ -52,12 +52,17 @@ export function checkNumber(what: string, value: unknown, range: NumberRange): n
 }
 
 /**
- * Throws unless the value is text within the limit that can be stored: Postgres refuses U+0000 and
- * lone surrogates.
+ * Whether all stores return a text as it was given to them: Postgres refuses U+0000, and lone
+ * surrogates are changed.
  */
+export function isStorable(text: string): boolean {
+  return text.isWellFormed() && !text.includes("\u0000");
+}
+
+/** Throws unless the value is text within the limit that can be stored. */
 export function checkText(what: string, value: unknown, { max }: { max: number }): string {
   const fits = typeof value === "string" && value !== "" && value.length <= max;
-  if (fits && !value.includes("\u0000") && value.isWellFormed()) return value;
+  if (fits && isStorable(value)) return value;
   throw new FlotillaError(
     "invalid_option",
     `${what} must be 1 to ${max} characters of text that databases can store`,

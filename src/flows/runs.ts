@@ -2,7 +2,7 @@ import type { Clock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
 import { defaultMaxBytes, encodeJson, type Json } from "../base/json.ts";
-import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
+import { checkChoice, checkNumber, checkOptions, isStorable } from "../base/options.ts";
 import { fitPage } from "../base/page.ts";
 import type { Random } from "../base/random.ts";
 import {
@@ -280,7 +280,7 @@ async function toRuns(database: Database, rows: readonly Row[]): Promise<RunView
 
 function checkId(id: unknown): void {
   if (typeof id === "string" && id.length > 0 && id.length <= maxIdChars) {
-    if (id.isWellFormed() && !id.includes("\u0000")) return;
+    if (isStorable(id)) return;
   }
   throw new FlotillaError(
     "invalid_option",

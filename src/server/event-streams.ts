@@ -1,6 +1,7 @@
 import type { Context } from "hono";
 import type { Clock } from "../base/clock.ts";
 import { callerOf } from "./auth/authenticate.ts";
+import { createDrain } from "./drain.ts";
 import { onExpiry } from "./socket/connection.ts";
 import { cutConnection, countWaiting } from "./admission/admission.ts";
 
@@ -33,22 +34,16 @@ export function createEventStreams(clock: Clock, bufferBytes: number): EventStre
   const open: EventStreams["open"] = (c, begin) => {
     let control: ReadableStreamDefaultController<Uint8Array>;
     let isOver = false;
-    let drainWaiters: (() => void)[] = [];
     const cleanUps: (() => void)[] = [];
 
     const bufferedBytes = () => bufferBytes - (control.desiredSize ?? bufferBytes);
     const hasDrained = () => isOver || bufferedBytes() <= bufferBytes / 4;
-    const resolveDrained = () => {
-      if (drainWaiters.length === 0 || !hasDrained()) return;
-      const due = drainWaiters;
-      drainWaiters = [];
-      for (const resolve of due) resolve();
-    };
+    const drain = createDrain(hasDrained);
     const finish = () => {
       isOver = true;
       all.delete(end);
       for (const each of cleanUps.splice(0)) each();
-      resolveDrained();
+      drain.check();
     };
     const end = () => {
       if (isOver) return;
@@ -87,10 +82,7 @@ export function createEventStreams(clock: Clock, bufferBytes: number): EventStre
               writeText(
                 `${id === undefined ? "" : `id: ${id}\n`}event: ${type}\ndata: ${data}\n\n`,
               ),
-            drained: () =>
-              hasDrained()
-                ? Promise.resolve()
-                : new Promise((resolve) => drainWaiters.push(resolve)),
+            drained: drain.drained,
             end,
           });
           if (isOver) stop();
@@ -98,7 +90,7 @@ export function createEventStreams(clock: Clock, bufferBytes: number): EventStre
         },
         pull() {
           countWaiting(c, bufferedBytes());
-          resolveDrained();
+          drain.check();
         },
         cancel: () => {
           if (!isOver) finish();

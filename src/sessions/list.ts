@@ -1,6 +1,6 @@
 import { FlotillaError } from "../base/errors.ts";
 import type { Json } from "../base/json.ts";
-import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
+import { checkChoice, checkNumber, checkOptions, isStorable } from "../base/options.ts";
 import { fitPage, maxPageBytes } from "../base/page.ts";
 import type { Entry } from "../protocol/message.ts";
 import type { Database, Row } from "../store/database.ts";
@@ -178,8 +178,7 @@ function checkedList(
 function checkText(what: string, value: unknown, expected = "text of 1 to 500 characters"): void {
   if (value === undefined) return;
   const fits = typeof value === "string" && value !== "" && value.length <= 500;
-  // Postgres refuses NUL and changes lone surrogates.
-  if (fits && !value.includes("\0") && value.isWellFormed()) return;
+  if (fits && isStorable(value)) return;
   throw new FlotillaError("invalid_option", `${what} must be ${expected}`);
 }
 

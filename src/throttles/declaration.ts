@@ -1,5 +1,5 @@
 import { FlotillaError } from "../base/errors.ts";
-import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
+import { checkChoice, checkNumber, checkOptions, isStorable } from "../base/options.ts";
 import type { Classify } from "./classify.ts";
 import type { Reserve } from "./limiter/admission.ts";
 import { type LimiterSettings, type ThrottleMode, throttleModes } from "./limiter/settings.ts";
@@ -119,9 +119,4 @@ export function checkKey(name: string, key: string): string {
     "invalid_option",
     `throttle "${name}": a key must be a string of at most ${maxNameChars} characters that a database can store (no NUL, no lone surrogates)`,
   );
-}
-
-/** Whether all stores return a text unchanged. One changed name would break the sync of all throttles. */
-export function isStorable(text: string): boolean {
-  return text.isWellFormed() && !text.includes("\u0000");
 }

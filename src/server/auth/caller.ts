@@ -1,4 +1,5 @@
 import { FlotillaError } from "../../base/errors.ts";
+import { isStorable } from "../../base/options.ts";
 import type { Verb } from "../../protocol/verbs.ts";
 
 /** Who calls, for which tenant, and with which permissions. */
@@ -59,7 +60,7 @@ export function noSession(sessionId: string): FlotillaError {
  */
 export function isName(value: unknown): value is string {
   const fits = typeof value === "string" && value !== "" && value.length <= maxNameChars;
-  return fits && !value.includes("\0") && value.isWellFormed();
+  return fits && isStorable(value);
 }
 
 /**

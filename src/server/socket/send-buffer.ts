@@ -4,6 +4,7 @@ import type { Logger } from "../../base/log.ts";
 import type { FrameError, Ref, ServerFrame } from "../../protocol/frames.ts";
 import type { Entry } from "../../protocol/message.ts";
 import type { FeedEvent } from "../../sessions/service.ts";
+import { createDrain } from "../drain.ts";
 import { isOverloadCode, publicErrorOf, statusOf } from "../errors.ts";
 
 /** Frames that wait to be sent to one client. */
@@ -43,23 +44,17 @@ export function createSendBuffer(parts: SendBufferParts): SendBuffer {
   let waiting: EncodedFrame[] = [];
   let waitingChars = 0;
   let closed = false;
-  let drainWaiters: (() => void)[] = [];
 
   const bufferedChars = () => waitingChars + socket.bufferedAmount;
   const hasDrained = () => closed || bufferedChars() <= maxBytes / 4;
 
-  const resolveDrained = () => {
-    if (drainWaiters.length === 0 || !hasDrained()) return;
-    const due = drainWaiters;
-    drainWaiters = [];
-    for (const resolve of due) resolve();
-  };
+  const drain = createDrain(hasDrained);
 
   const close = () => {
     closed = true;
     waiting = [];
     waitingChars = 0;
-    resolveDrained();
+    drain.check();
   };
 
   const flush = () => {
@@ -67,8 +62,8 @@ export function createSendBuffer(parts: SendBufferParts): SendBuffer {
     if (batch.length === 0 || closed) return;
     waiting = [];
     waitingChars = 0;
-    if (batch.length === 1) socket.send(asMessage(batch[0]!), asText, resolveDrained);
-    else socket.send(`[${batch.map((frame) => frame.text).join(",")}]`, resolveDrained);
+    if (batch.length === 1) socket.send(asMessage(batch[0]!), asText, drain.check);
+    else socket.send(`[${batch.map((frame) => frame.text).join(",")}]`, drain.check);
     // Count now that the socket has all frames of this turn of the event loop.
     if (!count()) close();
   };
@@ -87,8 +82,7 @@ export function createSendBuffer(parts: SendBufferParts): SendBuffer {
       if (waiting.push(frame) === 1) later(flush);
       return true;
     },
-    drained: () =>
-      hasDrained() ? Promise.resolve() : new Promise((resolve) => drainWaiters.push(resolve)),
+    drained: drain.drained,
     flush,
     close,
   };

@@ -1,6 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError, transientCodes } from "../../base/errors.ts";
-import { checkOptions } from "../../base/options.ts";
+import { checkOptions, isStorable } from "../../base/options.ts";
 import type { Random } from "../../base/random.ts";
 import type { Database } from "../../store/database.ts";
 import type { Statement } from "../../store/sql.ts";
@@ -145,8 +145,4 @@ function checkReason(reason: unknown): string | null {
   }
   const message = `reason must be at most ${maxReasonChars} characters of text that databases can store`;
   throw new FlotillaError("invalid_option", message);
-}
-
-function isStorable(text: string): boolean {
-  return text.isWellFormed() && !text.includes("\u0000");
 }

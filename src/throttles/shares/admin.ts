@@ -1,9 +1,8 @@
 import { contendedCodes, FlotillaError, hasCode } from "../../base/errors.ts";
-import { checkNumber, checkOptions } from "../../base/options.ts";
+import { checkNumber, checkOptions, isStorable } from "../../base/options.ts";
 import { fitPage } from "../../base/page.ts";
 import type { Database, Row } from "../../store/database.ts";
 import type { Statement } from "../../store/sql.ts";
-import { isStorable } from "../declaration.ts";
 import type { ControllerSettings } from "../settings.ts";
 import { type ThrottleStats, toThrottleStats } from "./fleet-learning.ts";
 import {
