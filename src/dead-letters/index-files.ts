@@ -2,6 +2,7 @@ import { mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { messageOf } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
+import { isBusy } from "../store/sqlite/errors.ts";
 import { openIndex, type DeadLetterIndex } from "./index.ts";
 
 /** Opens indexes of failed tasks, in memory or in files. */
@@ -21,7 +22,6 @@ export type IndexFiles = {
 const maxTasksInMemory = 1_000;
 // Processes with the same folder have a file each, and a later process takes over a free one.
 const maxFiles = 4;
-const busy = 5;
 
 /**
  * Keeps indexes in files of a folder on this machine, so that a returning leader, or a repeated
@@ -41,7 +41,7 @@ export function indexFilesIn(
     try {
       return openIndex(path);
     } catch (error) {
-      if (isHeld(error)) return undefined;
+      if (isBusy(error)) return undefined;
       remove(path);
       return openIndex(path);
     }
@@ -101,8 +101,4 @@ function remove(path: string): void {
 // Errors of the store have our codes, so an SQLite error comes from the index.
 function isOfSqlite(error: unknown): boolean {
   return error instanceof Error && "code" in error && error.code === "ERR_SQLITE_ERROR";
-}
-
-function isHeld(error: unknown): boolean {
-  return error instanceof Error && "errcode" in error && error.errcode === busy;
 }

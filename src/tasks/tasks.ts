@@ -20,6 +20,7 @@ import { createPauses, type Pauses } from "./claim/pauses.ts";
 import type { GraphEnqueued, GraphOptions, GraphRow, TypedRows } from "./enqueue/graph.ts";
 import { createEnqueue } from "./enqueue/enqueue.ts";
 import { writeUntilKnown, untilKnown } from "../store/retry.ts";
+import type { Statement } from "../store/sql.ts";
 import { unblockScope } from "./concurrency/unblock.ts";
 import { type Task, taskStatuses, type TaskStatus } from "./rows.ts";
 import { cancelTask, countTasks, getTask, listTasks, retryTask } from "./sql/inspect.ts";
@@ -177,6 +178,15 @@ export function createTasks(parts: TasksParts): LocalTasks {
   const { onNoWorker } = parts;
   const onNames = onNoWorker && createNoWorkerCheck({ ...parts, onNoWorker });
 
+  /** Returns the row after the change. */
+  const change = async (taskId: string, statements: readonly Statement[]): Promise<Row> => {
+    const options = { clock, random, ...untilKnown, hint: true };
+    const { tables } = await writeUntilKnown(database, statements, options);
+    const [row] = tables.at(-1)!;
+    if (!row) throw notFound(taskId);
+    return row;
+  };
+
   return {
     ...createEnqueue({ ...parts, maxPayloadBytes, ...(onNames && { onNames }) }),
     async noWorker(names) {
@@ -222,14 +232,7 @@ export function createTasks(parts: TasksParts): LocalTasks {
       return { ...counts, noWorker: [...(await readNoWorker(database, names))] };
     },
     async cancel(taskId) {
-      const { tables } = await writeUntilKnown(database, cancelTask(taskId, parts.ids.next()), {
-        clock,
-        random,
-        ...untilKnown,
-        hint: true,
-      });
-      const [row] = tables.at(-1)!;
-      if (!row) throw notFound(taskId);
+      const row = await change(taskId, cancelTask(taskId, parts.ids.next()));
       if (row["status"] === "cancelled") await unblockScope(parts, row["concurrency_key"]);
       // Its dependents may be ready now.
       onEnqueued?.();
@@ -242,14 +245,7 @@ export function createTasks(parts: TasksParts): LocalTasks {
       return isOpen ? "cancelling" : "finished";
     },
     async retry(taskId) {
-      const { tables } = await writeUntilKnown(database, retryTask(taskId, parts.ids.next()), {
-        clock,
-        random,
-        ...untilKnown,
-        hint: true,
-      });
-      const [row] = tables.at(-1)!;
-      if (!row) throw notFound(taskId);
+      const row = await change(taskId, retryTask(taskId, parts.ids.next()));
       if (Number(row["retried"]) === 1) return onEnqueued?.();
       throw new FlotillaError(
         "conflict",

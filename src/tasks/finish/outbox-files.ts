@@ -5,6 +5,7 @@ import type { Logger } from "../../base/log.ts";
 import { render, rows, sql, type Statement } from "../../store/sql.ts";
 import { toObjects } from "../../store/sqlite/connection.ts";
 import { DatabaseSync } from "../../store/sqlite/driver.ts";
+import { isBusy } from "../../store/sqlite/errors.ts";
 import { makePrivate } from "../../store/sqlite/private-file.ts";
 import { createThreadClient, type ThreadClient } from "../../store/sqlite/thread-client.ts";
 import type { Finish } from "../sql/finish.ts";
@@ -21,7 +22,6 @@ type Own = { readonly number: number; readonly file: OutboxFile; release(): void
 
 // More processes on one folder than this is a mistake, and scanning all files takes time.
 const maxFiles = 100;
-const busy = 5;
 
 /**
  * Outboxes in a folder that several processes may share. Each live process has its own file and
@@ -140,7 +140,7 @@ export function lockFile(path: string): { release(): void } | undefined {
     db.exec("begin exclusive");
   } catch (error) {
     db.close();
-    if (isHeld(error)) return undefined;
+    if (isBusy(error)) return undefined;
     throw error;
   }
   return { release: () => db.close() };
@@ -225,8 +225,4 @@ function forget(keys: readonly OutboxKey[]): Statement {
   );
   return sql`
     delete from finish where (task_id, token) in (select task_id, token from ${gone} gone)`;
-}
-
-function isHeld(error: unknown): boolean {
-  return error instanceof Error && "errcode" in error && error.errcode === busy;
 }
