@@ -25,11 +25,10 @@ export {
   flow,
   type FlowStart,
   type Initializing,
-  type SignalOptions,
   type StateIsOutput,
   type Transitions,
-  type TriesOptions,
 } from "./flows/flow.ts";
+export type { SignalOptions, TriesOptions } from "./flows/declare.ts";
 export type { Outcome } from "./flows/drive/attempt.ts";
 export type { Interceptor } from "./flows/machine.ts";
 export type { RunError } from "./flows/decide/run.ts";
@@ -81,25 +80,23 @@ export type {
   OnDuplicate,
 } from "./tasks/enqueue/options.ts";
 export { type ContextValue, contextValue } from "./tasks/run/context.ts";
-export type { Middleware, Next } from "./tasks/run/middleware.ts";
+export type { Middleware, Next } from "./tasks/model.ts";
 export {
-  type FlowContract,
   type HandleOptions,
   type InputOf,
   type ResultOf,
   task,
-  type TaskContext,
-  type TaskContract,
   type TaskFailure,
-  type TaskHandler,
 } from "./tasks/task.ts";
-export type { Pruned, PruneOptions, Retention } from "./tasks/leader/prune.ts";
+export type { FlowContract, TaskContext, TaskContract, TaskHandler } from "./tasks/model.ts";
+export type { Pruned, PruneOptions } from "./tasks/leader/prune.ts";
+export type { Retention } from "./tasks/rows.ts";
 export type { PodState, Reason, ReasonCode } from "./tasks/run/pod-status.ts";
 export type { GraphEnqueued, GraphOptions, GraphRow } from "./tasks/enqueue/graph.ts";
 export type { Paused, PauseOptions } from "./tasks/claim/pauses.ts";
 export type { Task, TaskError, TaskStatus } from "./tasks/rows.ts";
 export type { ThrottleOfHandler } from "./tasks/claim/throttle.ts";
-export type { HeldByThrottle } from "./tasks/inspect/blocked-by.ts";
+export type { HeldByThrottle } from "./tasks/rows.ts";
 export type { WaitOptions } from "./tasks/inspect/wait-for.ts";
 export type { Pod, PodEvent } from "./runtime/pod.ts";
 export { type Config, defineConfig } from "./runtime/config.ts";
@@ -110,16 +107,15 @@ export type { SchedulePage, ScheduleListOptions, Schedules } from "./schedules/s
 export type { Missed } from "./schedules/plan.ts";
 export type { Schedule } from "./schedules/rows.ts";
 export { schedule, type ScheduleDeclaration, type ScheduledOptions } from "./schedules/schedule.ts";
-export {
-  agent,
-  type AgentContext,
-  type AgentFunction,
-  type AgentSpec,
-  type CompactorContext,
-  type CompactorFunction,
-  type TurnCall,
-  type UrlAgentOptions,
-} from "./sessions/agents/agent.ts";
+export { agent, type UrlAgentOptions } from "./sessions/agents/agent.ts";
+export type {
+  AgentContext,
+  AgentFunction,
+  AgentSpec,
+  CompactorContext,
+  CompactorFunction,
+  TurnCall,
+} from "./sessions/agents/spec.ts";
 export type {
   AgentHistory,
   AgentOptions,
@@ -178,7 +174,8 @@ export type { ThrottleOptions } from "./throttles/declaration.ts";
 export type { Fetch, FetchOptions } from "./throttles/fetch.ts";
 export type { LimiterSnapshot } from "./throttles/limiter/stats.ts";
 export type { MiddlewareOptions, ThrottleMiddleware } from "./throttles/model-middleware.ts";
-export type { ThrottledCall, CallOutcome, Permit } from "./throttles/limiter/permit.ts";
+export type { ThrottledCall, Permit } from "./throttles/limiter/permit.ts";
+export type { CallOutcome } from "./throttles/classify.ts";
 export type { OutcomeKind } from "./throttles/learning/sample.ts";
 export type {
   PodView,
@@ -189,6 +186,6 @@ export type {
   ThrottleView,
 } from "./throttles/shares/admin.ts";
 export { type CallOptions, type Throttle, throttle } from "./throttles/throttle.ts";
-export type { Priority } from "./throttles/limiter/wait-queue.ts";
+export type { Priority } from "./throttles/limiter/priority.ts";
 export { startPod, type StartPodOptions } from "./runtime/start-pod.ts";
 export type { ContentionCause, StoreEvent } from "./store/database.ts";

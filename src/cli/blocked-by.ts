@@ -1,6 +1,5 @@
 import type { Operations } from "./remote.ts";
-import type { HeldByThrottle } from "../tasks/inspect/blocked-by.ts";
-import type { Task } from "../tasks/rows.ts";
+import type { HeldByThrottle, Task } from "../tasks/rows.ts";
 import { allNames, tenantScope } from "../tasks/concurrency/limits.ts";
 import { printNotice, oneLine } from "./output.ts";
 

@@ -27,7 +27,7 @@ import {
 import type { EnqueueOptions } from "../tasks/enqueue/options.ts";
 import { resultOf, type WaitOptions } from "../tasks/inspect/wait-for.ts";
 import type { Task } from "../tasks/rows.ts";
-import type { TaskContract } from "../tasks/task.ts";
+import type { TaskContract } from "../tasks/model.ts";
 import type { TaskEvent, TaskEventsOptions, TaskPage, Tasks } from "../tasks/tasks.ts";
 import { network } from "../throttles/fetch.ts";
 import type { ThrottleView } from "../throttles/shares/admin.ts";

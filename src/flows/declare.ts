@@ -1,4 +1,4 @@
-import { checkBackoff } from "../base/backoff.ts";
+import { type Backoff, checkBackoff } from "../base/backoff.ts";
 import { dayMs, yearMs } from "../base/durations.ts";
 import { FlotillaError } from "../base/errors.ts";
 import { encodeJson, type Json } from "../base/json.ts";
@@ -11,7 +11,6 @@ import {
   type NamedQueue,
 } from "../tasks/concurrency/limits.ts";
 import { handleDefaults } from "../tasks/task.ts";
-import type { SignalOptions, TriesOptions } from "./flow.ts";
 import {
   type PartFunction,
   type ChildrenPart,
@@ -23,6 +22,23 @@ import {
   type SleepPart,
   type Tries,
 } from "./machine.ts";
+
+export type SignalOptions<Payload, Checked, Value> = {
+  /** Checks the payload; its output goes into the state. */
+  schema?: Schema<Payload, Checked>;
+  /** How long to wait. Default: without a timeout. */
+  timeoutMs?: number;
+  /** If none came in time: the run fails, or continues with a value. Default `fail`. */
+  onTimeout?: "fail" | { readonly value: Value };
+};
+
+export type TriesOptions = {
+  /** How many attempts it has before the run fails. Default: the flow's, which is 10. */
+  attempts?: number;
+  /** How long one attempt may take before its signal fires. Default: the flow's, which is 15 minutes. */
+  timeoutMs?: number;
+  backoff?: Backoff;
+};
 
 export type FlowOptions<Input, Parsed, Accepts, Output> = TriesOptions & {
   /** Raise it when the flow changes. A version doesn't touch runs that a higher one has advanced. */

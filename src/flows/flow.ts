@@ -1,10 +1,10 @@
-import type { Backoff } from "../base/backoff.ts";
 import type { Json, Jsonify } from "../base/json.ts";
-import type { Schema } from "../base/schema.ts";
-import type { FlowContract, InputOf, ResultOf, TaskContract } from "../tasks/task.ts";
+import type { InputOf, ResultOf } from "../tasks/task.ts";
 import type { HandedOff } from "./decide/returned.ts";
 import type { RunError } from "./decide/run.ts";
 import {
+  type SignalOptions,
+  type TriesOptions,
   checkFlow,
   checkFunction,
   checkMachine,
@@ -23,6 +23,7 @@ import type {
   TransitionContext,
 } from "./drive/attempt.ts";
 import type { PartFunction, Machine, FlowPart } from "./machine.ts";
+import type { FlowContract, TaskContract } from "../tasks/model.ts";
 
 /** Declares a flow. Its transitions follow in their order, and then `.end()`. */
 export function flow<Input = Json, Parsed = Input, Accepts = StateIsOutput, Output = StateIsOutput>(
@@ -113,23 +114,6 @@ function withOptions(flowName: string, name: string, rest: readonly unknown[]): 
 /** A complete flow. Pass it to `use`, and start runs with it. */
 export type Flow<Input = any, Parsed = any, Output = any> = TaskContract<Input, Parsed, Output> &
   Omit<Machine, "name" | "input" | "output">;
-
-export type TriesOptions = {
-  /** How many attempts it has before the run fails. Default: the flow's, which is 10. */
-  attempts?: number;
-  /** How long one attempt may take before its signal fires. Default: the flow's, which is 15 minutes. */
-  timeoutMs?: number;
-  backoff?: Backoff;
-};
-
-export type SignalOptions<Payload, Checked, Value> = {
-  /** Checks the payload; its output goes into the state. */
-  schema?: Schema<Payload, Checked>;
-  /** How long to wait. Default: without a timeout. */
-  timeoutMs?: number;
-  /** If none came in time: the run fails, or continues with a value. Default `fail`. */
-  onTimeout?: "fail" | { readonly value: Value };
-};
 
 type ChildrenOptions<Failures> = TriesOptions & {
   /**

@@ -15,7 +15,7 @@ import type { EnqueueOptions } from "../tasks/enqueue/options.ts";
 import { writeUntilKnown, untilKnown } from "../store/retry.ts";
 import { readBlockers } from "../tasks/inspect/blocked-by.ts";
 import { getEvents, parked } from "../tasks/sql/task-state.ts";
-import type { FlowContract, InputOf, ResultOf, TaskContract } from "../tasks/task.ts";
+import type { InputOf, ResultOf } from "../tasks/task.ts";
 import type { WaitOptions } from "../tasks/inspect/wait-for.ts";
 import { readDependencies } from "../tasks/dependencies.ts";
 import type { Database, Row } from "../store/database.ts";
@@ -25,6 +25,7 @@ import { namePattern } from "./declare.ts";
 import { type HistoryEntry, type RunView, toHistoryEntry, toRun } from "./rows.ts";
 import { readStuck, type StuckOptions, type StuckRuns } from "./stuck.ts";
 import { countRuns, getRun, listRuns, openSignals, resumeSetAside, sendSignal } from "./sql.ts";
+import type { FlowContract, TaskContract } from "../tasks/model.ts";
 
 /** The options of a task, except that attempts belong to transitions, and a run can't replace another. */
 export type StartOptions = Omit<EnqueueOptions, "attempts" | "onDuplicate"> & {

@@ -9,12 +9,13 @@ import { checkNumber, checkOptions } from "../base/options.ts";
 import { systemRandom } from "../base/random.ts";
 import { createPulse, startHeartbeatThread } from "../pods/heartbeat-thread.ts";
 import { type Claimer, createClaimer, type ClaimerParts } from "../tasks/claim/claimer.ts";
-import { checkTaskName, type TaskContract } from "../tasks/task.ts";
+import { checkTaskName } from "../tasks/task.ts";
 import { openStore } from "../store/open.ts";
 import { shareWithProcess } from "../throttles/scope.ts";
 import { assemblePod } from "./pod.ts";
 import { type Config, resolveConfig } from "./config.ts";
 import { defaultLogger, identifyProcess } from "./process.ts";
+import type { TaskContract } from "../tasks/model.ts";
 
 const configOptions = [
   "store",

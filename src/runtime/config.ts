@@ -4,9 +4,9 @@ import { defaultMaxBytes } from "../base/json.ts";
 import type { Logger } from "../base/log.ts";
 import { checkChoice, checkNumber, checkOptions, type NumberRange } from "../base/options.ts";
 import type { Pod } from "./pod-parts.ts";
-import { checkMiddleware, type Middleware } from "../tasks/run/middleware.ts";
+import { checkMiddleware } from "../tasks/run/middleware.ts";
 import type { PressureLimits } from "../tasks/claim/capacity.ts";
-import { type Retention, retentionOf } from "../tasks/leader/prune.ts";
+import { retentionOf } from "../tasks/leader/prune.ts";
 import { agentsByName, type Usable, selectHandlers } from "./handlers.ts";
 import { checkSchedules } from "../schedules/schedules.ts";
 import type { ScheduleDeclaration } from "../schedules/schedule.ts";
@@ -14,6 +14,8 @@ import type { Durability } from "../store/database.ts";
 import { checkDataDir } from "./data-folder.ts";
 import { checkedStore, type Store } from "../store/open.ts";
 import { checkServer, type ServerConfig } from "./server-config.ts";
+import type { Middleware } from "../tasks/model.ts";
+import type { Retention } from "../tasks/rows.ts";
 
 /** The type of `flotilla.config.ts`, and of `startPod`'s argument. Everything has a default. */
 export type Config = {

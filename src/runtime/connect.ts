@@ -17,11 +17,7 @@ import { readSessionCounts, type SessionCounts } from "../sessions/list.ts";
 import { createSqlJournal } from "../sessions/log/sql-journal.ts";
 import type { SessionService } from "../sessions/service.ts";
 import { createSessions, type Sessions } from "../sessions/sessions.ts";
-import {
-  createLocalSessions,
-  type LocalSessionsParts,
-  type LocalSessions,
-} from "../sessions/start.ts";
+import { createLocalSessions, type LocalSessions } from "../sessions/start.ts";
 import { coldReads, type Database, withoutThrowing, writeProbe } from "../store/database.ts";
 import {
   checkedStore,
@@ -40,6 +36,7 @@ import { createThrottlesClient, type ThrottlesClient } from "../throttles/shares
 import { bytesRange, logsFor } from "./config.ts";
 import { checkDataDir } from "./data-folder.ts";
 import { deadLetterViews } from "./local-files.ts";
+import type { LocalSessionsParts } from "../sessions/pod.ts";
 
 export type ConnectOptions = StoreOptions & {
   /** Default 256 KiB. */

@@ -3,8 +3,8 @@ import { nearest } from "../base/options.ts";
 import { withFollowUps } from "../tasks/finish/outcome.ts";
 import type { Flow } from "../flows/flow.ts";
 import { flowHandler, isFlow } from "../flows/drive/drive.ts";
-import type { TaskHandler } from "../tasks/task.ts";
-import type { AgentSpec } from "../sessions/agents/agent.ts";
+import type { TaskHandler } from "../tasks/model.ts";
+import type { AgentSpec } from "../sessions/agents/spec.ts";
 
 // A claim has one select per name in a compound statement, and SQLite allows 500 of them.
 const maxHandlers = 500;

@@ -23,7 +23,26 @@ import type { AgentNetwork } from "../sessions/turns/network.ts";
 import type { TurnEvent } from "../sessions/turns/parts.ts";
 import type { ThrottleRegistry } from "../throttles/registry.ts";
 import type { ThisProcess } from "./process.ts";
-import type { PodThrottlesClient, ThrottleEvent } from "./throttles.ts";
+import type { ThrottlesClient } from "../throttles/shares/admin.ts";
+import type { ShareEvent } from "../throttles/shares/shares.ts";
+import type { LimiterSnapshot } from "../throttles/limiter/stats.ts";
+
+/** The events of a pod's throttles. */
+export type ThrottleEvent =
+  | ShareEvent
+  | {
+      /** This pod leads, and has learned another limit for all pods together. */
+      readonly type: "bound";
+      readonly name: string;
+      readonly key: string;
+      readonly bound: number;
+      readonly epoch: number;
+    };
+
+export type PodThrottlesClient = ThrottlesClient & {
+  /** Snapshots of all throttles and keys in use on this pod. */
+  here(): LimiterSnapshot[];
+};
 
 /** Everything outside that a pod uses. Production and simulation pass their own. */
 export type PodParts = {

@@ -2,7 +2,7 @@ import { ROOT_CONTEXT, SpanKind, SpanStatusCode } from "@opentelemetry/api";
 import { FlotillaError } from "../base/errors.ts";
 import { contextOfText } from "../base/trace-context.ts";
 import type { Runs } from "../flows/runs.ts";
-import { type AgentSpec, factsOfSpec } from "../sessions/agents/agent.ts";
+import { factsOfSpec } from "../sessions/agents/agent.ts";
 import { createAgentRegistry, warnOfShadowed } from "../sessions/agents/registry.ts";
 import type { AgentFacts } from "../sessions/conversation/command.ts";
 import { lazyService } from "../sessions/create-service.ts";
@@ -16,6 +16,7 @@ import { activeTracer, inSpan, quietly, remoteContext } from "../tasks/trace.ts"
 import type { ThrottleRegistry } from "../throttles/registry.ts";
 import { sessionParts } from "./connect.ts";
 import type { PodEvent, PodParts } from "./pod-parts.ts";
+import type { AgentSpec } from "../sessions/agents/spec.ts";
 
 type PodSessionsParts = Pick<
   PodParts,

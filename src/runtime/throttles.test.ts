@@ -5,7 +5,7 @@ import { silentLogger } from "../base/log.ts";
 import { movableClock, eventLoopTurns } from "../base/contract/movable-clock.ts";
 import { seededRandom } from "../base/random.ts";
 import { startHeartbeat } from "../pods/heartbeat.ts";
-import { task, type TaskHandler } from "../tasks/task.ts";
+import { task } from "../tasks/task.ts";
 import type { Database } from "../store/database.ts";
 import { migrate } from "../store/migrate.ts";
 import type { Statement } from "../store/sql.ts";
@@ -14,6 +14,7 @@ import { throttle } from "../throttles/throttle.ts";
 import { shareWithProcess } from "../throttles/scope.ts";
 import { assemblePod, type Pod, type PodEvent } from "./pod.ts";
 import { resolveConfig } from "./config.ts";
+import type { TaskHandler } from "../tasks/model.ts";
 
 const second = 1_000;
 

@@ -1,28 +1,10 @@
-import type { LimiterSnapshot } from "../throttles/limiter/stats.ts";
-import type { TaskHandler } from "../tasks/task.ts";
-import type { AgentSpec } from "../sessions/agents/agent.ts";
-import { createThrottlesClient, type ThrottlesClient } from "../throttles/shares/admin.ts";
+import { createThrottlesClient } from "../throttles/shares/admin.ts";
 import { createFleetLearning } from "../throttles/shares/fleet-learning.ts";
-import { createShares, type ShareEvent } from "../throttles/shares/shares.ts";
+import { createShares } from "../throttles/shares/shares.ts";
 import { createThrottleRegistry, type ThrottleRegistry } from "../throttles/registry.ts";
-import type { PodParts } from "./pod-parts.ts";
-
-/** The events of a pod's throttles. */
-export type ThrottleEvent =
-  | ShareEvent
-  | {
-      /** This pod leads, and has learned another limit for all pods together. */
-      readonly type: "bound";
-      readonly name: string;
-      readonly key: string;
-      readonly bound: number;
-      readonly epoch: number;
-    };
-
-export type PodThrottlesClient = ThrottlesClient & {
-  /** Snapshots of all throttles and keys in use on this pod. */
-  here(): LimiterSnapshot[];
-};
+import type { ThrottleEvent, PodThrottlesClient, PodParts } from "./pod-parts.ts";
+import type { TaskHandler } from "../tasks/model.ts";
+import type { AgentSpec } from "../sessions/agents/spec.ts";
 
 export type PodThrottles = {
   readonly registry: ThrottleRegistry;

@@ -1,5 +1,18 @@
 import { yearMs } from "../base/durations.ts";
-import type { Times } from "./times.ts";
+
+/**
+ * The times of a pattern. Pure: a pattern and a zone always give the same times, so that any leader
+ * can continue where another has stopped.
+ *
+ * A pattern is cron (five fields; a sixth before them for seconds, a seventh after them for years),
+ * a nickname such as `@daily`, or `@every 300000`: that many milliseconds, counted from 1970.
+ */
+export type Times = {
+  /** The first time after this one; null if there is none. */
+  next(afterMs: number): number | null;
+  /** The last time up to this one; null if there is none. */
+  last(untilMs: number): number | null;
+};
 
 /** What to do about times that came while no pod fired. */
 export type Missed = "skip" | "once" | "all";

@@ -3,11 +3,12 @@ import type { Ids } from "../base/ids.ts";
 import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import { type EnqueueOptions, prepareTask } from "../tasks/enqueue/options.ts";
 import type { NewTask } from "../tasks/sql/enqueue.ts";
-import { checkTaskName, type InputOf, type TaskContract } from "../tasks/task.ts";
+import { checkTaskName, type InputOf } from "../tasks/task.ts";
 import { everyRange, type Missed, missedPolicies } from "./plan.ts";
 import type { TaskOptions } from "./rows.ts";
 import type { Definition } from "./sql.ts";
 import { everyPatternOf, timesOf } from "./times.ts";
+import type { TaskContract } from "../tasks/model.ts";
 
 /** The options of a schedule's tasks; the schedule itself sets their key and time. */
 export type ScheduledOptions = Pick<

@@ -6,7 +6,6 @@ import { checkNumber, checkOptions } from "../base/options.ts";
 import { fitPage } from "../base/page.ts";
 import type { Random } from "../base/random.ts";
 import { writeUntilKnown, type RetryOptions, untilKnown } from "../store/retry.ts";
-import type { TaskContract } from "../tasks/task.ts";
 import type { Database, Row } from "../store/database.ts";
 import { hasMore } from "../store/page.ts";
 import type { Statement } from "../store/sql.ts";
@@ -31,6 +30,7 @@ import {
   type SeenSchedule,
 } from "./sql.ts";
 import { timesOf } from "./times.ts";
+import type { TaskContract } from "../tasks/model.ts";
 
 export type SchedulePage = { readonly schedules: Schedule[]; readonly next: string | null };
 

@@ -1,20 +1,6 @@
 import { Cron } from "croner";
 import { FlotillaError, messageOf } from "../base/errors.ts";
-import { everyRange } from "./plan.ts";
-
-/**
- * The times of a pattern. Pure: a pattern and a zone always give the same times, so that any leader
- * can continue where another has stopped.
- *
- * A pattern is cron (five fields; a sixth before them for seconds, a seventh after them for years),
- * a nickname such as `@daily`, or `@every 300000`: that many milliseconds, counted from 1970.
- */
-export type Times = {
-  /** The first time after this one; null if there is none. */
-  next(afterMs: number): number | null;
-  /** The last time up to this one; null if there is none. */
-  last(untilMs: number): number | null;
-};
+import { type Times, everyRange } from "./plan.ts";
 
 const maxPatternChars = 200;
 const maxZoneChars = 100;

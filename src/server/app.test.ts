@@ -2,11 +2,12 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
 import { silentLogger } from "../base/log.ts";
-import { type TaskContract, task } from "../tasks/task.ts";
+import { task } from "../tasks/task.ts";
 import { connect, type Flotilla } from "../runtime/connect.ts";
 import { startPod } from "../runtime/start-pod.ts";
 import type { AppParts } from "./app.ts";
 import { appHarness, openTestStore } from "./contract/app-harness.ts";
+import type { TaskContract } from "../tasks/model.ts";
 
 const key = "a-key-of-16-chars-or-more";
 

@@ -6,7 +6,6 @@ import { defaultMaxBytes } from "../base/json.ts";
 import type { Logger } from "../base/log.ts";
 import type { DeadLetters } from "../dead-letters/dead-letters.ts";
 import type { Machine } from "../flows/machine.ts";
-import type { TaskContract } from "../tasks/task.ts";
 import type { Flotilla } from "../runtime/connect.ts";
 import type { ApiKey } from "../runtime/server-config.ts";
 import type { SessionService } from "../sessions/service.ts";
@@ -34,6 +33,7 @@ import { sessionRoutes } from "./api/sessions.ts";
 import { throttleRoutes } from "./api/throttles.ts";
 import { createEventStreams, type EventStreams, defaultBufferBytes } from "./event-streams.ts";
 import { createRequestAdmission } from "./admission/admission.ts";
+import type { TaskContract } from "../tasks/model.ts";
 
 export type AppParts = {
   flotilla: Flotilla;

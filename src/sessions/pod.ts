@@ -1,7 +1,14 @@
 import type { Json } from "../base/json.ts";
+import type { TraceHeaders } from "../base/trace-context.ts";
+import type { Logger } from "../base/log.ts";
+import type { Ids } from "../base/ids.ts";
+import type { Random } from "../base/random.ts";
+import type { Clock } from "../base/clock.ts";
 import type { AgentRegistry } from "./agents/registry.ts";
 import type { AgentFacts, Facts, Reply } from "./conversation/command.ts";
-import type { LocalSessionsParts } from "./start.ts";
+import type { Bus } from "../bus/bus.ts";
+import type { Journal } from "./log/journal.ts";
+import type { Database } from "../store/database.ts";
 import type { Header } from "./conversation/header.ts";
 import type { Hub } from "./delivery/delivery.ts";
 import { answerIdPrefix } from "./validate.ts";
@@ -19,6 +26,23 @@ import { createTurnMonitor, type TurnMonitor } from "./log/turn-monitor.ts";
 import { createOwner, type CommittedRecord } from "./log/owner.ts";
 import { logOf } from "./log/placement.ts";
 import type { Runner, WorkId } from "./runner.ts";
+
+export type LocalSessionsParts = {
+  database: Database;
+  journal: Journal;
+  /** The same journal by cold reads, for clients that follow or read. Default: `journal`. */
+  coldJournal?: Journal;
+  bus: Bus;
+  clock: Clock;
+  random: Random;
+  ids: Ids;
+  log: Logger;
+  maxPayloadBytes: number;
+  /** How many logs to create when there are none. */
+  logs: number;
+  /** The trace context of the caller, or else the given one. Default: no tracing. */
+  currentTrace?: (given: TraceHeaders | undefined) => string | null;
+};
 
 /** A pod's part in sessions: it owns logs, and makes answers. */
 export type PodSessions = {

@@ -1,10 +1,10 @@
-import type { Bus } from "../bus/bus.ts";
-import type { Clock } from "../base/clock.ts";
-import type { Ids } from "../base/ids.ts";
-import type { Logger } from "../base/log.ts";
-import type { Random } from "../base/random.ts";
-import type { TraceHeaders } from "../base/trace-context.ts";
-import { coldReads, type Database } from "../store/database.ts";
+import {
+  type LocalSessionsParts,
+  type PodSessions,
+  type PodSessionsOptions,
+  startPodSessions,
+} from "./pod.ts";
+import { coldReads } from "../store/database.ts";
 import { createService } from "./create-service.ts";
 import { createHub } from "./delivery/hub.ts";
 import type { Hub, HubLoad } from "./delivery/delivery.ts";
@@ -13,7 +13,6 @@ import type { Journal } from "./log/journal.ts";
 import { readInbox } from "./list.ts";
 import { createCommandRouter } from "./log/command-router.ts";
 import { createHeads } from "./log/ownership.ts";
-import { type PodSessions, type PodSessionsOptions, startPodSessions } from "./pod.ts";
 import type { SessionService } from "./service.ts";
 import { createSessions, type Sessions } from "./sessions.ts";
 
@@ -31,23 +30,6 @@ export type LocalSessions = {
 
 /** This process's current load from sessions. */
 export type SessionLoad = HubLoad & { readonly turnsWaiting: number };
-
-export type LocalSessionsParts = {
-  database: Database;
-  journal: Journal;
-  /** The same journal by cold reads, for clients that follow or read. Default: `journal`. */
-  coldJournal?: Journal;
-  bus: Bus;
-  clock: Clock;
-  random: Random;
-  ids: Ids;
-  log: Logger;
-  maxPayloadBytes: number;
-  /** How many logs to create when there are none. */
-  logs: number;
-  /** The trace context of the caller, or else the given one. Default: no tracing. */
-  currentTrace?: (given: TraceHeaders | undefined) => string | null;
-};
 
 /** How old a known log owner may be where delivery is not urgent. */
 const maxHeadAgeMs = 1_000;

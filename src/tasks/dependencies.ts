@@ -4,7 +4,6 @@ import { type NewTaskOptions, taskOptions } from "../protocol/task-options.ts";
 import type { Database, Row } from "../store/database.ts";
 import type { Statement } from "../store/sql.ts";
 import { type Task, toTask } from "./rows.ts";
-import type { AttemptOutcome } from "./finish/outcome.ts";
 import type { NewTask } from "./sql/enqueue.ts";
 import {
   dependenciesExist,
@@ -14,6 +13,7 @@ import {
   type Dependency,
   dependenciesOf,
 } from "./sql/dependencies.ts";
+import type { AttemptOutcome } from "./model.ts";
 
 export type DependencyRef = string | { readonly taskId: string };
 

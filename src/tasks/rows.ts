@@ -2,7 +2,32 @@ import { FlotillaError } from "../base/errors.ts";
 import type { Json } from "../base/json.ts";
 import type { Row } from "../store/database.ts";
 import { parked } from "./sql/task-state.ts";
-import type { HeldByThrottle } from "./inspect/blocked-by.ts";
+
+/** How long tasks are kept after they ended, in milliseconds, by outcome. */
+export type Retention = {
+  readonly completed: number;
+  readonly failed: number;
+  readonly cancelled: number;
+};
+
+/** The throttle that a pending task waits for, over the whole fleet. */
+export type HeldByThrottle = {
+  readonly name: string;
+  /** Null if the task's input determines the key: then the other fields cover all keys together. */
+  readonly key: string | null;
+  /** How many calls all pods may have in flight at once, and how many they have. */
+  readonly limit: number;
+  readonly inFlight: number;
+  /**
+   * How many wait for a permit: calls on pods, and tasks that could be claimed with one. Tasks of a
+   * name are not counted beyond 10,000.
+   */
+  readonly waiting: number;
+  /** How many of those come before the task. */
+  readonly ahead: number;
+  /** The approximate wait at the learned rate; null if that is unknown. */
+  readonly aboutMs: number | null;
+};
 
 /** Why a task failed, as stored. */
 export type TaskError = {

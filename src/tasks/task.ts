@@ -2,46 +2,12 @@ import { type Backoff, checkBackoff } from "../base/backoff.ts";
 import { dayMs } from "../base/durations.ts";
 import { FlotillaError } from "../base/errors.ts";
 import type { Json, Jsonify } from "../base/json.ts";
-import type { Logger } from "../base/log.ts";
 import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import { checkSchema, type Schema } from "../base/schema.ts";
-import { checkThrottle, type TaskThrottle, type ThrottleOfHandler } from "./claim/throttle.ts";
-import { checkConcurrency, type Concurrency, type NamedQueue } from "./concurrency/limits.ts";
-import type { Task, TaskError } from "./rows.ts";
-import type { FlowDriver } from "./run/attempt.ts";
-
-/** What a handler is called with. */
-export type TaskContext<Input> = {
-  readonly input: Input;
-  readonly taskId: string;
-  readonly name: string;
-  /** 1 for the first attempt. */
-  readonly attempt: number;
-  /** How often it has thrown `snooze`, which does not count as an attempt. */
-  readonly snoozes: number;
-  /**
-   * The schedule's time that it was created for, however late it runs; undefined without a
-   * schedule.
-   */
-  readonly scheduledAtMs: number | undefined;
-  /** Grows with every claim. Pass it to systems that can reject writes with an older token. */
-  readonly token: number;
-  /** Aborts on timeout, cancel, shutdown, and when another pod has the task. */
-  readonly signal: AbortSignal;
-  /** Publishes the task's progress. The newest value wins; it is stored a few times a second. */
-  readonly progress: (value: Json) => void;
-  /** The tasks that this one was enqueued after, as they are now, in the given order. */
-  readonly parents: () => Promise<Task[]>;
-  /** The last saved progress, of this attempt or an earlier one; null if there is none. */
-  readonly lastProgress: () => Promise<Json>;
-  /**
-   * Completes the task in your own transaction on the same database, and returns the result: your
-   * writes and the completion commit together or not at all. It throws if another pod has the task
-   * by now, so that you roll back. What the handler returns afterwards is not stored.
-   */
-  readonly complete: <Result>(tx: unknown, result: Result) => Promise<Result>;
-  readonly log: Logger;
-};
+import { checkThrottle, type ThrottleOfHandler } from "./claim/throttle.ts";
+import { checkConcurrency, type Concurrency } from "./concurrency/limits.ts";
+import type { TaskError } from "./rows.ts";
+import type { TaskContext, TaskContract, TaskHandler } from "./model.ts";
 
 export type HandleOptions<Input = any> = {
   /** How many attempts the task gets before it fails. Default 3. */
@@ -73,46 +39,6 @@ type ContractOptions<Input, Parsed, Returned, Output> = {
    * How many run at once in the whole fleet, by a key derived from the input. Default: no limit.
    */
   concurrency?: Concurrency<Input>;
-};
-
-/** A task's name and types, without its code: safe to import anywhere. */
-export type TaskContract<Input = any, Parsed = any, Output = any> = {
-  readonly name: string;
-  readonly input: Schema<Input, Parsed> | undefined;
-  readonly output: Schema<any, Output> | undefined;
-  readonly concurrency?: Concurrency;
-  /** The named queue whose limit it counts against, together with others. */
-  readonly queue?: NamedQueue | undefined;
-  /** True for a flow, whose stored rows are runs. */
-  readonly isFlow?: true;
-};
-
-/** The contract of a flow, which is started and not enqueued. */
-export type FlowContract<Input = any, Parsed = any, Output = any> = TaskContract<
-  Input,
-  Parsed,
-  Output
-> & { readonly isFlow: true };
-
-/** A contract together with its code. Goes into `use`. */
-export type TaskHandler<Input = any, Parsed = any, Output = any> = TaskContract<
-  Input,
-  Parsed,
-  Output
-> & {
-  readonly options: {
-    readonly attempts: number;
-    readonly timeoutMs: number;
-    readonly backoff: Backoff;
-    readonly slots?: number;
-    readonly progress?: "store" | "local";
-  };
-  readonly throttle?: TaskThrottle;
-  /** The handler of the follow-up after it fails for good. */
-  readonly onFailure?: TaskHandler;
-  readonly run: (context: TaskContext<Parsed>) => unknown;
-  /** For a flow: its version, and the driver of its runs in place of `run`. */
-  readonly flow?: { readonly version: number; readonly drive: FlowDriver };
 };
 
 type Handle<Input, Parsed, Returned, Output> = {

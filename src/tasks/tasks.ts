@@ -25,12 +25,13 @@ import { unblockScope } from "./concurrency/unblock.ts";
 import { type Task, taskStatuses, type TaskStatus } from "./rows.ts";
 import { cancelTask, countTasks, getTask, listTasks, retryTask } from "./sql/inspect.ts";
 import { getEvents } from "./sql/task-state.ts";
-import { checkTaskName, type InputOf, type ResultOf, type TaskContract } from "./task.ts";
+import { checkTaskName, type InputOf, type ResultOf } from "./task.ts";
 import { type Depth, readDepth } from "./inspect/depth.ts";
 import { prune, type Pruned, type PruneOptions } from "./leader/prune.ts";
 import { createNoWorkerCheck, createWorkers, readNoWorker } from "./inspect/blocked-by.ts";
 import { createWaitFor, type WaitOptions } from "./inspect/wait-for.ts";
 import { toTasks } from "./dependencies.ts";
+import type { TaskContract } from "./model.ts";
 
 export type ListOptions = {
   name?: string;

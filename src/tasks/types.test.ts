@@ -2,7 +2,8 @@ import { describe, expect, expectTypeOf, test } from "vitest";
 import { z } from "zod";
 import type { Json, Jsonify } from "../base/json.ts";
 import type { Tasks } from "./tasks.ts";
-import { type InputOf, type ResultOf, task, type TaskHandler } from "./task.ts";
+import { type InputOf, type ResultOf, task } from "./task.ts";
+import type { TaskHandler } from "./model.ts";
 
 const summarize = task("summarize", {
   input: z.object({

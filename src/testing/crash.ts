@@ -5,9 +5,9 @@ import { moveHead } from "../sessions/log/sql.ts";
 import { claimReserved } from "../tasks/sql/claim.ts";
 import { finishTasks } from "../tasks/sql/finish.ts";
 import { keepRuns, leaveRuns } from "../tasks/sql/runs.ts";
-import type { TaskHandler } from "../tasks/task.ts";
 import type { Database } from "../store/database.ts";
 import type { Statement } from "../store/sql.ts";
+import type { TaskHandler } from "../tasks/model.ts";
 
 /**
  * Where a pod can be made to crash:

@@ -1,8 +1,9 @@
 import type { AgentAnswer } from "../protocol/agent-http.ts";
 import type { Chunk } from "../protocol/chunk.ts";
-import { agent, type AgentContext, type AgentSpec } from "../sessions/agents/agent.ts";
+import { agent } from "../sessions/agents/agent.ts";
 import type { AgentOptions } from "../sessions/agents/options.ts";
 import type { Life } from "./crash.ts";
+import type { AgentContext, AgentSpec } from "../sessions/agents/spec.ts";
 
 /**
  * The answer of one turn: a text; a list of texts and chunks, in which promises are awaited; an error to

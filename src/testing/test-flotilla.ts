@@ -14,7 +14,7 @@ import type { Sessions } from "../sessions/sessions.ts";
 import type { Enqueued, EnqueueOptions } from "../tasks/enqueue/options.ts";
 import { resultOf } from "../tasks/inspect/wait-for.ts";
 import type { Task } from "../tasks/rows.ts";
-import type { InputOf, ResultOf, TaskContract } from "../tasks/task.ts";
+import type { InputOf, ResultOf } from "../tasks/task.ts";
 import {
   createTasks,
   type EnqueuedTask,
@@ -36,6 +36,7 @@ import { type CrashPoint, crashPoints } from "./crash.ts";
 import { createTestSessions, type TestSessionsParts } from "./sessions.ts";
 import { testStore } from "./store.ts";
 import { startTestPod, type TestPod } from "./test-pod.ts";
+import type { TaskContract } from "../tasks/model.ts";
 
 export type TestOptions = Omit<Config, "store" | "durability" | "migrate" | "server"> & {
   /** How many pods are started. Default 1. */

@@ -1,7 +1,17 @@
 import { messageOf } from "../base/errors.ts";
 import { type OutcomeKind, outcomeKinds } from "./learning/sample.ts";
-import type { CallOutcome } from "./limiter/permit.ts";
 import { type HeadersLike, readLimitHeaders } from "./rate-headers.ts";
+
+/** How a call ended, as far as its caller knows. */
+export type CallOutcome = {
+  readonly kind: OutcomeKind;
+  /** How long the downstream wants no calls. */
+  readonly retryAfterMs?: number;
+  /** Which limit was met, where the downstream names it: calls per time, or calls at once. */
+  readonly limitedBy?: "rate" | "concurrency";
+  /** What the call cost in the bucket's unit. */
+  readonly used?: number;
+};
 
 /** Decides how a call ended, from what it threw or returned. Undefined: the default decides. */
 export type Classify = (thing: unknown) => OutcomeKind | CallOutcome | undefined;

@@ -1,13 +1,13 @@
 import { FlotillaError } from "../base/errors.ts";
 import { checkChoice, checkNumber, checkOptions, isStorable } from "../base/options.ts";
 import type { Classify } from "./classify.ts";
-import type { Reserve } from "./limiter/admission.ts";
 import { type LimiterSettings, type ThrottleMode, throttleModes } from "./limiter/settings.ts";
 import {
   type ControllerOptions,
   controllerOptionNames,
   resolveControllerOptions,
 } from "./settings.ts";
+import type { Reserve } from "./limiter/priority.ts";
 
 export type ThrottleOptions = ControllerOptions & {
   /** Who decides the limit: each pod for itself, the fleet's leader, or both (default). */

@@ -2,9 +2,9 @@ import { checkOptions } from "../base/options.ts";
 import type { ThrottleDeclaration } from "./declaration.ts";
 import type { Limiter } from "./limiter/limiter.ts";
 import type { HeldPermit } from "./limiter/permit.ts";
-import type { Priority } from "./limiter/wait-queue.ts";
 import { runUnderPermit } from "./run.ts";
 import { watchBytes } from "./stream.ts";
+import type { Priority } from "./limiter/priority.ts";
 
 export type Fetch = typeof fetch;
 

@@ -1,10 +1,11 @@
 import { checkOptions } from "../base/options.ts";
 import type { ThrottleDeclaration } from "./declaration.ts";
-import type { AcquireOptions, Priority } from "./limiter/wait-queue.ts";
 import type { Limiter } from "./limiter/limiter.ts";
-import type { CallOutcome, HeldPermit } from "./limiter/permit.ts";
+import type { AcquireOptions, HeldPermit } from "./limiter/permit.ts";
 import { runUnderPermit } from "./run.ts";
 import { watchParts } from "./stream.ts";
+import type { Priority } from "./limiter/priority.ts";
+import type { CallOutcome } from "./classify.ts";
 
 /** The part of a model that the middleware reads. */
 type ModelLike = { readonly provider: string; readonly modelId: string };

@@ -1,9 +1,8 @@
 import { checkChoice, checkNumber, checkOptions, type NumberRange } from "../base/options.ts";
 import { isResponse } from "./classify.ts";
 import type { ThrottleDeclaration } from "./declaration.ts";
-import { type AcquireOptions, priorities } from "./limiter/wait-queue.ts";
 import type { Limiter } from "./limiter/limiter.ts";
-import type { ThrottledCall, HeldPermit } from "./limiter/permit.ts";
+import type { AcquireOptions, ThrottledCall, HeldPermit } from "./limiter/permit.ts";
 import {
   unlockPermit,
   type OuterPermit,
@@ -14,6 +13,7 @@ import {
   takeClaimPermit,
   lockPermit,
 } from "./scope.ts";
+import { priorities } from "./limiter/priority.ts";
 
 type Fn<Result> = (call: ThrottledCall) => Result | PromiseLike<Result>;
 

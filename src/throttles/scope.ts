@@ -3,8 +3,8 @@ import { afterUnref, systemClock } from "../base/clock.ts";
 import { systemRandom } from "../base/random.ts";
 import type { Limiter } from "./limiter/limiter.ts";
 import type { HeldPermit } from "./limiter/permit.ts";
-import type { Priority } from "./limiter/wait-queue.ts";
 import { createThrottleRegistry, type ThrottleRegistry } from "./registry.ts";
+import type { Priority } from "./limiter/priority.ts";
 
 /** A permit that enclosing code holds. A linked list, the innermost first. */
 export type OuterPermit = {

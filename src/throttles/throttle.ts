@@ -6,14 +6,13 @@ import {
   type ThrottleOptions,
 } from "./declaration.ts";
 import { type Fetch, type FetchOptions, throttledFetch } from "./fetch.ts";
-import type { AcquireOptions } from "./limiter/wait-queue.ts";
 import {
   type MiddlewareOptions,
   type ThrottleMiddleware,
   throttleMiddleware,
 } from "./model-middleware.ts";
 import type { LimiterSnapshot } from "./limiter/stats.ts";
-import type { ThrottledCall, Permit } from "./limiter/permit.ts";
+import type { AcquireOptions, ThrottledCall, Permit } from "./limiter/permit.ts";
 import { acquirePermit, runUnderPermit } from "./run.ts";
 import { currentScope } from "./scope.ts";
 

@@ -1,6 +1,5 @@
 import process from "node:process";
-import type { PodEvent } from "../../src/runtime/pod.ts";
-import { assemblePod, type Pod } from "../../src/runtime/pod.ts";
+import { type PodEvent, assemblePod, type Pod } from "../../src/runtime/pod.ts";
 import { type Config, resolveConfig } from "../../src/runtime/config.ts";
 import { systemClock } from "../../src/base/clock.ts";
 import { FlotillaError } from "../../src/base/errors.ts";

@@ -10,8 +10,9 @@ import { convertArrayToReadableStream, MockLanguageModelV4 } from "ai/test";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { z } from "zod";
 import type { UIMessage } from "../../src/protocol/message.ts";
-import { agent, type AgentContext } from "../../src/sessions/agents/agent.ts";
+import { agent } from "../../src/sessions/agents/agent.ts";
 import { entriesOnce, type SessionFleet, startFleet, stores, textOf } from "./fleet.ts";
+import type { AgentContext } from "../../src/sessions/agents/spec.ts";
 
 const usage = {
   inputTokens: { total: 1, noCache: 1, cacheRead: 0, cacheWrite: 0 },

@@ -2,8 +2,7 @@
  * Judges every committed change as it happens, and every run of a handler as it starts and ends.
  * What can only be judged when all is over is in `verdict.ts`.
  */
-import { deathLimit } from "../../src/base/death-limit.ts";
-import { aloneAfterDeaths } from "../../src/base/death-limit.ts";
+import { deathLimit, aloneAfterDeaths } from "../../src/base/death-limit.ts";
 import type { Change, TaskState } from "./audit.ts";
 import { createGateChecker, isGateMove } from "./gates.ts";
 import { countFences, lookBefore, type Seen } from "./fences.ts";

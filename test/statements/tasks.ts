@@ -107,7 +107,7 @@ const plainRun: runs.RunFinish = {
     takes: [],
   },
 };
-const parkedRun = (park: runs.RunPark): runs.RunFinish => ({
+const parkedRun = (park: finish.RunPark): runs.RunFinish => ({
   ...plainRun,
   status: "pending",
   run: { ...plainRun.run, park },

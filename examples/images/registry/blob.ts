@@ -1,5 +1,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Served } from "./registry.ts";
+
+/** How often and how much was asked for, by digest. */
+export type Served = { requests: number; bytes: number; ranges: string[] };
 
 /** What goes wrong with a request. */
 export type Fault =

@@ -1,11 +1,8 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { type Digest, digestOf } from "../disk/digest.ts";
-import { type Fault, serveBlob } from "./blob.ts";
+import { type Fault, serveBlob, type Served } from "./blob.ts";
 import { layerType, type Manifest, manifestType } from "./manifest.ts";
-
-/** How often and how much was asked for, by digest. */
-export type Served = { requests: number; bytes: number; ranges: string[] };
 
 /** A registry in memory, for the example and its tests, that misbehaves when it is told to. */
 export type Registry = AsyncDisposable & {

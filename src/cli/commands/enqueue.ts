@@ -2,7 +2,6 @@ import process from "node:process";
 import type { Command } from "commander";
 import { FlotillaError } from "../../base/errors.ts";
 import { nearest } from "../../base/options.ts";
-import type { TaskContract } from "../../tasks/task.ts";
 import type { Workable } from "../../runtime/handlers.ts";
 import { onTarget } from "../connect.ts";
 import { type TargetFlags, withJson, withTarget } from "../flags.ts";
@@ -18,6 +17,7 @@ import {
   withTaskOptions,
   withWait,
 } from "../task-flags.ts";
+import type { TaskContract } from "../../tasks/model.ts";
 
 type Flags = TargetFlags & NewTaskFlags & WaitFlags & { json?: true; file?: string };
 

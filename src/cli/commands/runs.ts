@@ -6,7 +6,6 @@ import { nearest } from "../../base/options.ts";
 import type { RunView } from "../../flows/rows.ts";
 import type { RunListOptions, StartOptions } from "../../flows/runs.ts";
 import type { Workable } from "../../runtime/handlers.ts";
-import type { FlowContract } from "../../tasks/task.ts";
 import { onTarget } from "../connect.ts";
 import {
   listsByDefault,
@@ -29,6 +28,7 @@ import {
   withWait,
 } from "../task-flags.ts";
 import { doingText, paintRunStatus, printRun } from "./runs-show.ts";
+import type { FlowContract } from "../../tasks/model.ts";
 
 type Flags = TargetFlags & { json?: true };
 type ListFlags = Flags & RunListOptions & { limit: number };

@@ -3,7 +3,6 @@ import { FlotillaError } from "../../base/errors.ts";
 import { everyRange, missedPolicies } from "../../schedules/plan.ts";
 import type { Schedule } from "../../schedules/rows.ts";
 import type { ScheduleOf } from "../../schedules/schedule.ts";
-import type { TaskContract } from "../../tasks/task.ts";
 import { onTarget } from "../connect.ts";
 import {
   listsByDefault,
@@ -16,6 +15,7 @@ import {
 import { columns, oneLine, paint, print, printJson } from "../output.ts";
 import { loadHandlers } from "../settings.ts";
 import { type NewTaskFlags, withTaskOptions } from "../task-flags.ts";
+import type { TaskContract } from "../../tasks/model.ts";
 
 type Flags = TargetFlags & { json?: true };
 type ListFlags = Flags & { cursor?: string; limit: number };

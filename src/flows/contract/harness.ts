@@ -9,7 +9,7 @@ import type { Worker, WorkerOptions } from "../../tasks/run/worker.ts";
 import { wakeDependents } from "../../tasks/sql/dependencies.ts";
 import { noteRecovery, type Orphan, recoverTasks } from "../../tasks/sql/recover.ts";
 import { leaveRuns } from "../../tasks/sql/runs.ts";
-import type { TaskHandler } from "../../tasks/task.ts";
+import type { TaskHandler } from "../../tasks/model.ts";
 import { type EventRow, fold, type HistoryEvent, toHistory } from "../decide/run.ts";
 import { flowHandler, isFlow } from "../drive/drive.ts";
 import { retrySetAsideRuns, toColumns } from "../drive/load.ts";

@@ -1,7 +1,7 @@
 import { encodeJson, type Json } from "../../base/json.ts";
 import { type Logger, withFields } from "../../base/log.ts";
 import { throttleScopeOf } from "../../tasks/claim/throttle.ts";
-import { type DriverHost, type TaskAttempt, signalOf, stopError } from "../../tasks/run/attempt.ts";
+import { signalOf, stopError } from "../../tasks/run/attempt.ts";
 import { isThenable } from "../../tasks/run/execute.ts";
 import { runAround } from "../../tasks/run/middleware.ts";
 import { runInThrottleScope } from "../../throttles/scope.ts";
@@ -10,6 +10,7 @@ import { createHandoff, type Handoff, readReturned } from "../decide/returned.ts
 import type { RunError, State } from "../decide/run.ts";
 import { classifyThrown } from "../decide/thrown.ts";
 import type { CallablePart, Machine } from "../machine.ts";
+import type { DriverHost, TaskAttempt } from "../../tasks/model.ts";
 
 /** The context of every function of a flow. */
 export type RunContext<Input, Env> = {

@@ -5,9 +5,7 @@ import { callUntilAnswered } from "../../store/retry.ts";
 import { dependencyFailedOutcome } from "../../tasks/dependencies.ts";
 import type { FinishResult } from "../../tasks/finish/finish-writer.ts";
 import type { ClaimedRun } from "../../tasks/rows.ts";
-import type { DriveResult, DriverHost, TaskAttempt } from "../../tasks/run/attempt.ts";
 import type { RunFinish } from "../../tasks/sql/runs.ts";
-import type { TaskHandler } from "../../tasks/task.ts";
 import type { Flow } from "../flow.ts";
 import { advanceRun } from "../decide/advance.ts";
 import type { RunDecision, RunEvent, Now } from "../decide/event.ts";
@@ -37,6 +35,7 @@ import {
 } from "./load.ts";
 import { findChildRows, readChildren, findSignal } from "./lookup.ts";
 import { type StepStart, type RunReporter, createRunReporter } from "./report.ts";
+import type { DriveResult, DriverHost, TaskAttempt, TaskHandler } from "../../tasks/model.ts";
 
 // The delay of a run that only a later version may advance, or whose writes the store refuses.
 const refusedMs = 60_000;

@@ -2,8 +2,6 @@ import { FlotillaError, hasCode, messageOf } from "../../base/errors.ts";
 import { check } from "../../base/schema.ts";
 import type { Database } from "../../store/database.ts";
 import { concurrencyScopeOf } from "../../tasks/concurrency/limits.ts";
-import type { TaskAttempt } from "../../tasks/run/attempt.ts";
-import type { TaskHandler } from "../../tasks/task.ts";
 import { advanceRun } from "../decide/advance.ts";
 import type { RunDecision, Now, SetAside } from "../decide/event.ts";
 import {
@@ -18,6 +16,7 @@ import {
 import { classifyThrown } from "../decide/thrown.ts";
 import { findCursor, type Machine, moveEvent } from "../machine.ts";
 import { retrySetAside } from "../sql.ts";
+import type { TaskAttempt, TaskHandler } from "../../tasks/model.ts";
 
 /** The columns of a run's row, unparsed. */
 export type RunColumns = {

@@ -1,16 +1,11 @@
 import { messageOf } from "../../base/errors.ts";
-import {
-  type DriveResult,
-  type DriverHost,
-  type TaskAttempt,
-  taskFields,
-} from "../../tasks/run/attempt.ts";
-import type { TransitionOutcome } from "../../tasks/run/events.ts";
+import { taskFields } from "../../tasks/run/attempt.ts";
 import type { RunDecision, SetAside } from "../decide/event.ts";
 import type { HistoryEvent, Run, RunError } from "../decide/run.ts";
 import type { Machine } from "../machine.ts";
 import type { TransitionAttempt } from "./attempt.ts";
 import { type TracedOutcome, traceRun } from "./trace.ts";
+import type { DriveResult, DriverHost, TaskAttempt, TransitionOutcome } from "../../tasks/model.ts";
 
 export type RunReporter = ReturnType<typeof createRunReporter>;
 

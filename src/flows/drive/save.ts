@@ -1,11 +1,12 @@
 import type { Ids } from "../../base/ids.ts";
 import { prepareTask } from "../../tasks/enqueue/options.ts";
 import type { NewTask } from "../../tasks/sql/enqueue.ts";
-import type { RunFinish, RunPark, RunWrite } from "../../tasks/sql/runs.ts";
-import type { TaskContract } from "../../tasks/task.ts";
+import type { RunFinish } from "../../tasks/sql/runs.ts";
 import { childKey, childKeyPrefix, type RunDecision, type RunEffect } from "../decide/event.ts";
 import { type HistoryEvent, type Run, type RunError, toEventRow } from "../decide/run.ts";
 import { type RunColumns, toColumns } from "./load.ts";
+import type { RunPark, RunWrite } from "../../tasks/sql/finish.ts";
+import type { TaskContract } from "../../tasks/model.ts";
 
 /** A run as it was stored last, and the fences for its next write. */
 export type FencedRun = {

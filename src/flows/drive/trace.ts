@@ -8,7 +8,6 @@ import {
 } from "@opentelemetry/api";
 import type { Clock } from "../../base/clock.ts";
 import { contextOfText, textOfContext, type TraceContext } from "../../base/trace-context.ts";
-import type { TaskAttempt } from "../../tasks/run/attempt.ts";
 import {
   activeTracer,
   failSpan,
@@ -21,6 +20,7 @@ import {
 } from "../../tasks/trace.ts";
 import type { Machine } from "../machine.ts";
 import type { RunError } from "../decide/run.ts";
+import type { TaskAttempt } from "../../tasks/model.ts";
 
 /** An attempt at a transition or finalizer. */
 export type TracedAttempt = { readonly transition: string; readonly attempt: number };

@@ -1,7 +1,6 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { Machine } from "../../flows/machine.ts";
 import type { TaskEventsOptions } from "../../tasks/tasks.ts";
-import type { FlowContract, TaskContract } from "../../tasks/task.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import { flowToJson, readFlows } from "../../runtime/flows.ts";
 import { parseRow } from "../../runtime/json-rows.ts";
@@ -9,6 +8,7 @@ import { canSee } from "../auth/caller.ts";
 import { route, type Route } from "../route.ts";
 import { runSpecs } from "./runs.schema.ts";
 import { eventPage, withoutUndefined, noWorkerAmong, traceOf } from "./tasks.ts";
+import type { FlowContract, TaskContract } from "../../tasks/model.ts";
 
 export type RunRoutes = {
   flotilla: Pick<Flotilla, "pods" | "runs" | "tasks">;

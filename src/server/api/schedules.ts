@@ -1,11 +1,11 @@
 import { FlotillaError } from "../../base/errors.ts";
-import type { TaskContract } from "../../tasks/task.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import type { Schedule } from "../../schedules/rows.ts";
 import type { ScheduleOf } from "../../schedules/schedule.ts";
 import { route, type Route } from "../route.ts";
 import { scheduleSpecs } from "./schedules.schema.ts";
 import { withoutUndefined } from "./tasks.ts";
+import type { TaskContract } from "../../tasks/model.ts";
 
 export type ScheduleRoutes = {
   flotilla: Pick<Flotilla, "schedules" | "tasks">;

@@ -3,13 +3,13 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import { type JsonRow, parseLine, parseRow, readLines } from "../../runtime/json-rows.ts";
 import type { EachResult, EnqueueRow, RowOutcome } from "../../tasks/enqueue/each.ts";
-import type { TaskContract } from "../../tasks/task.ts";
 import type { TaskEventsOptions } from "../../tasks/tasks.ts";
 import { canSee } from "../auth/caller.ts";
 import { publicErrorOf } from "../errors.ts";
 import { readRequestBody, route, type Route, contentTypeOf } from "../route.ts";
 import { validate } from "../validate.ts";
 import { newTask, taskSpecs } from "./tasks.schema.ts";
+import type { TaskContract } from "../../tasks/model.ts";
 
 type TaskRoutes = {
   flotilla: Flotilla;

@@ -6,10 +6,11 @@ import { afterAll, afterEach } from "vitest";
 import { z } from "zod";
 import { systemClock } from "../../base/clock.ts";
 import { silentLogger } from "../../base/log.ts";
-import { task, type TaskContract } from "../../tasks/task.ts";
+import { task } from "../../tasks/task.ts";
 import { connect, type Flotilla } from "../../runtime/connect.ts";
 import { type AppParts, createApp } from "../app.ts";
 import { createMetrics } from "../metrics/metrics.ts";
+import type { TaskContract } from "../../tasks/model.ts";
 
 type Headers = Record<string, string>;
 

@@ -1,9 +1,9 @@
 import { messageOf } from "../../base/errors.ts";
 import type { DoingCounts } from "../../flows/counts.ts";
 import type { Machine } from "../../flows/machine.ts";
-import type { WorkerEvent } from "../../tasks/run/events.ts";
 import { createScrapeCache } from "./scrape-cache.ts";
-import type { Instruments, ScrapeParts } from "./metrics.ts";
+import type { WorkerEvent } from "../../tasks/model.ts";
+import type { Instruments, ScrapeParts } from "./instruments.ts";
 
 /** The parts of a flow that create its series before anything has happened. */
 export type MetricsFlow = Pick<Machine, "name"> & {

@@ -1,16 +1,13 @@
-import { Counter, Gauge, Histogram, Registry } from "prom-client";
+import { Registry } from "prom-client";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { type Pod, type PodEvent, reasonCodes } from "../../runtime/pod.ts";
-import type { Logger } from "../../base/log.ts";
-import type { DoingCounts } from "../../flows/counts.ts";
-import type { Depth } from "../../tasks/inspect/depth.ts";
 import type { SessionLoad } from "../../sessions/start.ts";
 import type { LimiterSnapshot } from "../../throttles/limiter/stats.ts";
-import type { ThrottleView } from "../../throttles/shares/admin.ts";
 import { createDepthGauges } from "./tasks.ts";
 import { createSessionMetrics } from "./sessions.ts";
 import { createFlowMetrics, type MetricsFlow } from "./flows.ts";
 import { createThrottleMetrics } from "./throttles.ts";
+import { instrumentsOf, type ScrapeParts } from "./instruments.ts";
 import type { SocketEvent } from "../socket/sockets.ts";
 
 /** The content of `/metrics`: events of the pod and its store, and counts read from the store. */
@@ -21,17 +18,6 @@ export type Metrics = {
   observe(event: PodEvent | SocketEvent): void;
   /** The text of one scrape. */
   collect(parts: ScrapeParts): Promise<string>;
-};
-
-/** What a scrape reads. */
-export type ScrapeParts = {
-  depth: () => Promise<Depth>;
-  /** What the fleet knows of its throttles. */
-  throttles?: () => Promise<readonly ThrottleView[]>;
-  /** What the open runs of these flows do. */
-  doing?: (flows: readonly string[]) => Promise<DoingCounts>;
-  clock: Clock;
-  log: Logger;
 };
 
 type MetricsPod = Pick<Pod, "podId" | "leader" | "running" | "capacity"> & {
@@ -252,20 +238,5 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
       await Promise.all([depth.refresh(parts), throttles.refresh(parts), runs.refresh(parts)]);
       return registry.metrics();
     },
-  };
-}
-
-/** Makes and registers instruments. */
-export type Instruments = ReturnType<typeof instrumentsOf>;
-
-function instrumentsOf(registry: Registry) {
-  const registers = [registry];
-  return {
-    counter: (name: string, help: string, labelNames: string[] = []) =>
-      new Counter({ name, help, labelNames, registers }),
-    gauge: (name: string, help: string, labelNames: string[] = []) =>
-      new Gauge({ name, help, labelNames, registers }),
-    histogram: (name: string, help: string, buckets: number[], labelNames: string[] = []) =>
-      new Histogram({ name, help, buckets, labelNames, registers }),
   };
 }

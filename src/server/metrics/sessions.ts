@@ -1,7 +1,7 @@
 import type { PodEvent } from "../../runtime/pod.ts";
 import type { SessionLoad } from "../../sessions/start.ts";
-import type { Instruments } from "./metrics.ts";
 import type { SocketEvent } from "../socket/sockets.ts";
+import type { Instruments } from "./instruments.ts";
 
 type SessionMetricEvent =
   | SocketEvent

@@ -1,7 +1,7 @@
 import { messageOf } from "../../base/errors.ts";
 import type { Depth } from "../../tasks/inspect/depth.ts";
 import { createScrapeCache } from "./scrape-cache.ts";
-import type { Instruments, ScrapeParts } from "./metrics.ts";
+import type { Instruments, ScrapeParts } from "./instruments.ts";
 
 // Callers choose names too, and every name is a series that the scraper keeps for long.
 const otherNames = "other";

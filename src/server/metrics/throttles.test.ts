@@ -9,7 +9,8 @@ import { resolveControllerOptions } from "../../throttles/settings.ts";
 import type { ThrottleView } from "../../throttles/shares/admin.ts";
 import { createThrottleRegistry } from "../../throttles/registry.ts";
 import { parseExposition } from "../../../test/metrics/exposition.ts";
-import { createMetrics, type ScrapeParts } from "./metrics.ts";
+import { createMetrics } from "./metrics.ts";
+import type { ScrapeParts } from "./instruments.ts";
 
 const api = declareThrottle("api", { mode: "local", initial: 2 });
 

@@ -4,7 +4,7 @@ import type { Histogram } from "../../throttles/learning/histogram.ts";
 import type { LimiterSnapshot } from "../../throttles/limiter/stats.ts";
 import type { ThrottleView } from "../../throttles/shares/admin.ts";
 import { createScrapeCache } from "./scrape-cache.ts";
-import type { Instruments, ScrapeParts } from "./metrics.ts";
+import type { Instruments, ScrapeParts } from "./instruments.ts";
 
 const labelNames = ["throttle", "key"];
 const breakerStates = ["closed", "half_open", "open"] as const;

@@ -12,7 +12,7 @@ import type {
   ContextPolicy,
   HistoryMode,
   UrlSource,
-} from "./agent.ts";
+} from "./spec.ts";
 
 /** How an agent is called, whether it is a function or a URL. */
 export type AgentOptions = {

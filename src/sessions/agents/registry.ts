@@ -5,8 +5,9 @@ import type { Database, Row } from "../../store/database.ts";
 import type { AgentFacts } from "../conversation/command.ts";
 import { activeSecrets, restoreHeaders } from "./secrets.ts";
 import { fromSettings, secretsOf, storedSettingsOf } from "./stored-agents.ts";
-import { type AgentSpec, factsOfSpec } from "./agent.ts";
+import { factsOfSpec } from "./agent.ts";
 import { readAgents, storedByNames } from "./sql.ts";
+import type { AgentSpec } from "./spec.ts";
 
 /** The agents that a pod can run: those in its code, and stored ones. */
 export type AgentRegistry = {

@@ -1,7 +1,29 @@
 import { createHash } from "node:crypto";
 import { FlotillaError } from "../../base/errors.ts";
 import { secretKey } from "../../protocol/agent-http.ts";
-import type { AgentSecrets, AgentSettings } from "./stored-agents.ts";
+import type { UrlAgentOptions } from "./agent.ts";
+import type { UrlOptions } from "./options.ts";
+
+/** The secrets that sign the requests of a stored agent, and those of its compactor. */
+export type AgentSecrets = {
+  readonly secret?: string | readonly string[];
+  readonly compactionSecret?: string | readonly string[];
+};
+
+/**
+ * A stored agent as it is created over HTTP: a URL, and those options that JSON can hold. Its secrets are
+ * stored separately. Whether it may be in a private network is for the operator to decide.
+ */
+export type AgentSettings = Omit<
+  UrlAgentOptions,
+  "throttle" | "secret" | "allowPrivate" | "compaction"
+> & {
+  compaction?: Omit<
+    NonNullable<UrlAgentOptions["compaction"]>,
+    "fn" | "secret" | "allowPrivate" | "url" | "headers"
+  > &
+    Pick<UrlOptions, "url" | "headers">;
+};
 
 /**
  * The secrets of a stored agent: the values of its headers, and its signing secrets. They are stored apart

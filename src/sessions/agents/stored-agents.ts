@@ -8,15 +8,11 @@ import { livePods } from "../../pods/sql.ts";
 import type { Database, Row } from "../../store/database.ts";
 import { hasMore } from "../../store/page.ts";
 import type { AgentFacts } from "../conversation/command.ts";
-import { agent, type AgentSpec, type UrlAgentOptions } from "./agent.ts";
+import { agent, type UrlAgentOptions } from "./agent.ts";
+import { checkAgentName, checkAgentOptions, checkUrlSource, optionNames } from "./options.ts";
 import {
-  checkAgentName,
-  checkAgentOptions,
-  checkUrlSource,
-  optionNames,
-  type UrlOptions,
-} from "./options.ts";
-import {
+  type AgentSecrets,
+  type AgentSettings,
   mergeSecrets,
   type StoredSecrets,
   noSecrets,
@@ -27,6 +23,7 @@ import {
   restoreHeaders,
 } from "./secrets.ts";
 import { createAgent, listAgents, readAgents, removeAgent, replaceAgent } from "./sql.ts";
+import type { AgentSpec } from "./spec.ts";
 
 /** An agent as the API shows it. It holds no secrets. */
 export type AgentView =
@@ -81,27 +78,6 @@ export type StoredAgents = {
    * their turns wait or fail with an entry.
    */
   remove(tenant: string, name: string): Promise<boolean>;
-};
-
-/**
- * A stored agent as it is created over HTTP: a URL, and those options that JSON can hold. Its secrets are
- * stored separately. Whether it may be in a private network is for the operator to decide.
- */
-export type AgentSettings = Omit<
-  UrlAgentOptions,
-  "throttle" | "secret" | "allowPrivate" | "compaction"
-> & {
-  compaction?: Omit<
-    NonNullable<UrlAgentOptions["compaction"]>,
-    "fn" | "secret" | "allowPrivate" | "url" | "headers"
-  > &
-    Pick<UrlOptions, "url" | "headers">;
-};
-
-/** The secrets that sign the requests of a stored agent, and those of its compactor. */
-export type AgentSecrets = {
-  readonly secret?: string | readonly string[];
-  readonly compactionSecret?: string | readonly string[];
 };
 
 type StoredAgentsParts = {

@@ -6,7 +6,6 @@ import type { Logger } from "../../base/log.ts";
 import { until } from "../../base/contract/movable-clock.ts";
 import { seededRandom, systemRandom } from "../../base/random.ts";
 import { createThrottleRegistry } from "../../throttles/registry.ts";
-import type { AgentSpec } from "../agents/agent.ts";
 import type { CommandResult, Command, DecidedEntry, Reply } from "../conversation/command.ts";
 import type { Header, Turn } from "../conversation/header.ts";
 import { createMemoryJournal } from "../log/memory-journal.ts";
@@ -14,6 +13,7 @@ import { entry, fresh, header, record, take, turn } from "./journal-harness.ts";
 import type { LiveChunks, Runner } from "../runner.ts";
 import type { RunnerParts, TurnEvent } from "../turns/parts.ts";
 import { createRunner } from "../turns/runner.ts";
+import type { AgentSpec } from "../agents/spec.ts";
 
 export type RunnerHarness = {
   readonly runner: Runner;

@@ -12,9 +12,9 @@ import { createRepair } from "../../protocol/limits.ts";
 import type { EntryError, Part, UIMessage } from "../../protocol/message.ts";
 import { messageToChunks } from "../../protocol/to-chunks.ts";
 import { waitingChunk } from "../../protocol/waiting.ts";
-import type { QueuePosition } from "../../throttles/limiter/wait-queue.ts";
 import type { LiveChunks, WorkId } from "../runner.ts";
 import { AgentFailure } from "./failure.ts";
+import type { QueuePosition } from "../../throttles/limiter/permit.ts";
 
 type AnswerOptions = {
   readonly name: WorkId;

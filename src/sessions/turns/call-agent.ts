@@ -1,15 +1,15 @@
 import { backoffMs } from "../../base/backoff.ts";
 import { type Clock, sleep } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
-import type { ThrottledCall } from "../../throttles/limiter/permit.ts";
-import type { QueuePosition } from "../../throttles/limiter/wait-queue.ts";
+import type { ThrottledCall, QueuePosition } from "../../throttles/limiter/permit.ts";
 import { runUnderPermit } from "../../throttles/run.ts";
 import { runInThrottleScope } from "../../throttles/scope.ts";
-import type { AgentSpec } from "../agents/agent.ts";
 import type { Answer } from "./answer.ts";
 import { AgentFailure, failureOf, timedOut } from "./failure.ts";
-import { type AnswerStream, errorChunkFailure } from "./call-function.ts";
+import { errorChunkFailure } from "./call-function.ts";
 import type { Control, RunnerParts } from "./parts.ts";
+import type { AgentSpec } from "../agents/spec.ts";
+import type { AnswerStream } from "./call-url.ts";
 
 /** How long an agent may take to close its stream after its final chunk. */
 const graceMs = 5_000;

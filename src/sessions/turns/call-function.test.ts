@@ -2,9 +2,10 @@ import { createUIMessageStream, createUIMessageStreamResponse } from "ai";
 import { describe, expect, test } from "vitest";
 import { abort, retryAfter } from "../../base/errors.ts";
 import { until } from "../../base/contract/movable-clock.ts";
-import { agent, type AgentContext } from "../agents/agent.ts";
+import { agent } from "../agents/agent.ts";
 import type { AgentAnswer } from "../../protocol/agent-http.ts";
 import { events, createRunnerHarness, saying, sse, replyText } from "../contract/turns-harness.ts";
+import type { AgentContext } from "../agents/spec.ts";
 
 const quick = { backoff: { baseMs: 1, jitter: 0 } };
 

@@ -2,22 +2,12 @@ import { createHash } from "node:crypto";
 import { withFields } from "../../base/log.ts";
 import { readAgentAnswer } from "../../protocol/agent-http.ts";
 import { classifyCall } from "../../throttles/classify.ts";
-import type { AgentContext, TurnCall } from "../agents/agent.ts";
 import type { Header, Turn } from "../conversation/header.ts";
 import { AgentFailure } from "./failure.ts";
 import type { History } from "./history.ts";
 import type { Keyed, RunnerParts } from "./parts.ts";
-import { readAnswerBody } from "./call-url.ts";
-
-/** An answer as a stream. */
-export type AnswerStream = {
-  /** Chunks, not validated yet. */
-  readonly chunks: AsyncIterator<unknown, unknown>;
-  /** True if the end of the stream is a good end; false if it needs a final chunk. */
-  readonly endsByItself: boolean;
-  /** The error behind an `error` chunk, if known. */
-  readonly cause?: () => unknown;
-};
+import { type AnswerStream, readAnswerBody } from "./call-url.ts";
+import type { AgentContext, TurnCall } from "../agents/spec.ts";
 
 /** The context that an agent's function gets. */
 export function contextOf(

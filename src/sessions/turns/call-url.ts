@@ -4,10 +4,19 @@ import { messageOf } from "../../base/errors.ts";
 import { type AgentRequest, secretKey } from "../../protocol/agent-http.ts";
 import { type BodyItem, createBodyReader, formatOf } from "../../protocol/stream.ts";
 import { readLimitHeaders } from "../../throttles/rate-headers.ts";
-import type { UrlSource } from "../agents/agent.ts";
 import { AgentFailure } from "./failure.ts";
-import type { AnswerStream } from "./call-function.ts";
+import type { UrlSource } from "../agents/spec.ts";
 import type { AgentNetwork, PostResponse } from "./network.ts";
+
+/** An answer as a stream. */
+export type AnswerStream = {
+  /** Chunks, not validated yet. */
+  readonly chunks: AsyncIterator<unknown, unknown>;
+  /** True if the end of the stream is a good end; false if it needs a final chunk. */
+  readonly endsByItself: boolean;
+  /** The error behind an `error` chunk, if known. */
+  readonly cause?: () => unknown;
+};
 
 // A message is far smaller, but chunks on the way to it may replace each other many times.
 const maxBodyBytes = 64 * 1024 * 1024;

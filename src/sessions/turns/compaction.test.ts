@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { movableClock, until } from "../../base/contract/movable-clock.ts";
-import { agent, type CompactorContext } from "../agents/agent.ts";
+import { agent } from "../agents/agent.ts";
 import type { CompactionOptions } from "../agents/options.ts";
 import type { Command } from "../conversation/command.ts";
 import type { Header } from "../conversation/header.ts";
@@ -12,6 +12,7 @@ import {
   serve,
   sse,
 } from "../contract/turns-harness.ts";
+import type { CompactorContext } from "../agents/spec.ts";
 
 function sceneWith(compaction?: CompactionOptions, options: RunnerHarnessOptions = {}) {
   const spec = agent(

@@ -1,7 +1,6 @@
 import { messageOf } from "../../base/errors.ts";
 import { withFields } from "../../base/log.ts";
 import { estimateMessageTokens } from "../../protocol/message.ts";
-import type { AgentSpec, CompactionSpec } from "../agents/agent.ts";
 import type { Compaction, Header } from "../conversation/header.ts";
 import { createAnswer } from "./answer.ts";
 import {
@@ -13,13 +12,15 @@ import {
   isUncompressed,
   notAnAnswer,
   readAnswerBody,
+  type AnswerStream,
 } from "./call-url.ts";
 import { AgentFailure, failureOf } from "./failure.ts";
-import { type AnswerStream, answerStreamOf } from "./call-function.ts";
+import { answerStreamOf } from "./call-function.ts";
 import { readRange } from "./history.ts";
 import type { Control } from "./parts.ts";
 import { readUntilAvailable, reportToOwner, type TurnParts } from "./turn.ts";
 import { callWithRetries } from "./call-agent.ts";
+import type { AgentSpec, CompactionSpec } from "../agents/spec.ts";
 
 // A summary must be far smaller than what it replaces.
 const maxSummaryBytes = 256 * 1024;

@@ -1,9 +1,9 @@
 import { jsonBytes } from "../../protocol/limits.ts";
 import type { Entry, Part, UIMessage } from "../../protocol/message.ts";
 import { type EntryNote, viewOf } from "../../protocol/view.ts";
-import type { AgentSpec, ContextPolicy, HistoryMode } from "../agents/agent.ts";
 import type { Header, Turn } from "../conversation/header.ts";
 import type { Journal } from "../log/journal.ts";
+import type { AgentSpec, ContextPolicy, HistoryMode } from "../agents/spec.ts";
 
 /** The part of a conversation that an agent gets with a request. */
 export type History = {

@@ -1,7 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { movableClock, until } from "../../base/contract/movable-clock.ts";
-import { agent } from "../agents/agent.ts";
-import type { UrlAgentOptions } from "../agents/agent.ts";
+import { agent, type UrlAgentOptions } from "../agents/agent.ts";
 import { type AgentNetwork, createAgentNetwork } from "./network.ts";
 import {
   events,

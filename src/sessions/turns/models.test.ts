@@ -14,7 +14,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { z } from "zod";
 import { until } from "../../base/contract/movable-clock.ts";
 import type { UIMessage } from "../../protocol/message.ts";
-import { agent, type AgentSpec } from "../agents/agent.ts";
+import { agent } from "../agents/agent.ts";
 import type { AgentOptions } from "../agents/options.ts";
 import type { AgentRequest } from "../../protocol/agent-http.ts";
 import {
@@ -24,6 +24,7 @@ import {
   type TestServer,
   replyText,
 } from "../contract/turns-harness.ts";
+import type { AgentSpec } from "../agents/spec.ts";
 
 const secret = `whsec_${Buffer.alloc(32, 5).toString("base64")}`;
 const usage = {

@@ -2,11 +2,11 @@ import type { Clock } from "../../base/clock.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
 import type { ThrottleRegistry } from "../../throttles/registry.ts";
-import type { AgentSpec } from "../agents/agent.ts";
 import type { CommandResult, Command } from "../conversation/command.ts";
 import type { Journal } from "../log/journal.ts";
 import type { LiveChunks } from "../runner.ts";
 import type { AgentNetwork } from "./network.ts";
+import type { AgentSpec } from "../agents/spec.ts";
 
 /** What a runner needs. */
 export type RunnerParts = {

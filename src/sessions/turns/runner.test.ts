@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { FlotillaError } from "../../base/errors.ts";
 import { movableClock, until } from "../../base/contract/movable-clock.ts";
 import { createAssembler } from "../../protocol/assembler/assembler.ts";
-import { agent, type AgentContext } from "../agents/agent.ts";
+import { agent } from "../agents/agent.ts";
 import type { AgentOptions } from "../agents/options.ts";
 import type { Command } from "../conversation/command.ts";
 import { header, turn } from "../contract/journal-harness.ts";
@@ -15,6 +15,7 @@ import {
   events,
   replyText,
 } from "../contract/turns-harness.ts";
+import type { AgentContext } from "../agents/spec.ts";
 
 /** An agent that says what the test lets it say, when it does. */
 function spoken(options: AgentOptions = {}, sceneOptions: RunnerHarnessOptions = {}) {

@@ -9,17 +9,17 @@ import {
 import { withFields } from "../../base/log.ts";
 import { estimateMessageTokens } from "../../protocol/message.ts";
 import { callUntilAnswered } from "../../store/retry.ts";
-import type { AgentSpec } from "../agents/agent.ts";
 import type { Command, CommandResult, Reply } from "../conversation/command.ts";
 import type { Header, Turn } from "../conversation/header.ts";
 import { type Answer, createAnswer, entryErrorOf, keepCheckpoints } from "./answer.ts";
-import { contextOf, type AnswerStream, answerStreamOf, triggerOf } from "./call-function.ts";
-import { callUrl } from "./call-url.ts";
+import { contextOf, answerStreamOf, triggerOf } from "./call-function.ts";
+import { type AnswerStream, callUrl } from "./call-url.ts";
 import { AgentFailure, failureOf } from "./failure.ts";
 import { type History, readHistory } from "./history.ts";
 import type { AgentNetwork } from "./network.ts";
 import type { Control, RunnerParts, TurnEvent } from "./parts.ts";
 import { callWithRetries } from "./call-agent.ts";
+import type { AgentSpec } from "../agents/spec.ts";
 
 export type TurnParts = RunnerParts & { readonly network: AgentNetwork };
 

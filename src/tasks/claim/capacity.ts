@@ -1,7 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Row } from "../../store/database.ts";
 import type { SharedNameLimit } from "../sql/claim.ts";
-import type { TaskHandler } from "../task.ts";
+import type { TaskHandler } from "../model.ts";
 
 /**
  * How many tasks a pod holds. A pod with 100 slots and a target of 0.8 holds at most 80 tasks,

@@ -7,7 +7,6 @@ import { updateIdle } from "../../pods/sql.ts";
 import type { Database } from "../../store/database.ts";
 import type { Outbox } from "../finish/outbox.ts";
 import type { Claim } from "../rows.ts";
-import type { TaskAttempt } from "../run/attempt.ts";
 import type { AttemptReports } from "../run/events.ts";
 import {
   capacityOf,
@@ -19,6 +18,7 @@ import {
 } from "./capacity.ts";
 import type { ClaimCalls } from "./claim.ts";
 import type { ThrottleGate } from "./throttle-gate.ts";
+import type { TaskAttempt } from "../model.ts";
 
 type ClaimLoop = {
   /** Tasks may be ready to claim. */

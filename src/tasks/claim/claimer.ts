@@ -14,10 +14,10 @@ import { createAttemptFinisher } from "../finish/finish.ts";
 import { createFinishWriter } from "../finish/finish-writer.ts";
 import { readHeldClaims } from "../run/held-claims.ts";
 import type { Claim } from "../rows.ts";
-import { type TaskAttempt, startAttempt, stopAttempt } from "../run/attempt.ts";
-import type { AttemptOutcome } from "../finish/outcome.ts";
-import { handleDefaults, type TaskHandler } from "../task.ts";
+import { startAttempt, stopAttempt } from "../run/attempt.ts";
+import { handleDefaults } from "../task.ts";
 import { dependencyFailedOutcome } from "../dependencies.ts";
+import type { TaskAttempt, AttemptOutcome, TaskHandler } from "../model.ts";
 
 /** A task that the caller holds until it reports an outcome or loses the claim. */
 export type ClaimedTask = {

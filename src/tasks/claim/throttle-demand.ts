@@ -1,16 +1,12 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Database } from "../../store/database.ts";
 import type { Limiter } from "../../throttles/limiter/limiter.ts";
-import {
-  type AcquireOptions,
-  priorities,
-  type Priority,
-} from "../../throttles/limiter/wait-queue.ts";
 import type { ThrottleRegistry } from "../../throttles/registry.ts";
 import { unparkDue } from "../sql/claim.ts";
 import { countReady, nextDue } from "../sql/inspect.ts";
-import type { TaskHandler } from "../task.ts";
-import type { TaskThrottle } from "./throttle.ts";
+import type { AcquireOptions } from "../../throttles/limiter/permit.ts";
+import { priorities, type Priority } from "../../throttles/limiter/priority.ts";
+import type { TaskHandler, TaskThrottle } from "../model.ts";
 
 /** Names whose tasks need the same permits, with the same priority. */
 export type ThrottleDemand = {

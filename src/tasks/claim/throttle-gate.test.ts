@@ -4,10 +4,11 @@ import { memoryKind } from "../../store/contract/kinds.ts";
 import { sql } from "../../store/sql.ts";
 import { declarationOf, throttle } from "../../throttles/throttle.ts";
 import { createThrottleRegistry } from "../../throttles/registry.ts";
-import type { Priority } from "../../throttles/limiter/wait-queue.ts";
 import { closeStores, openTasks, type TasksHarness } from "../contract/harness.ts";
-import { task, type TaskHandler } from "../task.ts";
+import { task } from "../task.ts";
 import { countedCalls, workThrottled } from "../contract/throttled-pod.ts";
+import type { Priority } from "../../throttles/limiter/priority.ts";
+import type { TaskHandler } from "../model.ts";
 
 let queue: TasksHarness;
 beforeEach(async () => {

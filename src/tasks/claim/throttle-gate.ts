@@ -2,11 +2,8 @@ import type { Clock } from "../../base/clock.ts";
 import { hasCode } from "../../base/errors.ts";
 import type { Database } from "../../store/database.ts";
 import type { Limiter } from "../../throttles/limiter/limiter.ts";
-import type { AcquireOptions } from "../../throttles/limiter/wait-queue.ts";
 import type { ThrottleRegistry } from "../../throttles/registry.ts";
-import type { TaskAttempt } from "../run/attempt.ts";
 import type { SharedNameLimit } from "../sql/claim.ts";
-import type { TaskHandler } from "../task.ts";
 import {
   createLimiters,
   createDemandPoll,
@@ -14,6 +11,8 @@ import {
   demandsOf,
 } from "./throttle-demand.ts";
 import { estimateOf, throttleKeyOf, priorityOf } from "./throttle.ts";
+import type { AcquireOptions } from "../../throttles/limiter/permit.ts";
+import type { TaskAttempt, TaskHandler } from "../model.ts";
 
 /** Names whose tasks are not claimed, because their throttle has no free permits. */
 export type BlockedDemand = {

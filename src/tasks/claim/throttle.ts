@@ -1,16 +1,13 @@
 import { FlotillaError, messageOf } from "../../base/errors.ts";
 import type { Jsonify } from "../../base/json.ts";
 import { checkChoice, checkNumber, checkOptions } from "../../base/options.ts";
-import { checkKey, type ThrottleDeclaration } from "../../throttles/declaration.ts";
-import type { Limiter } from "../../throttles/limiter/limiter.ts";
-import type { HeldPermit } from "../../throttles/limiter/permit.ts";
-import { priorities, type Priority } from "../../throttles/limiter/wait-queue.ts";
+import { checkKey } from "../../throttles/declaration.ts";
+import type { TaskThrottle, Throttled, TaskAttempt } from "../model.ts";
+import { priorities, type Priority } from "../../throttles/limiter/priority.ts";
 import type { ThrottleRegistry } from "../../throttles/registry.ts";
 import { isProcessDefault, type HandlerScope } from "../../throttles/scope.ts";
 import { declarationOf, type Throttle } from "../../throttles/throttle.ts";
-import type { AttemptOutcome } from "../finish/outcome.ts";
 import type { Claim } from "../rows.ts";
-import type { TaskAttempt } from "../run/attempt.ts";
 
 /** The throttle of a handler's calls. Tasks that wait for its permits stay unclaimed. */
 export type ThrottleOfHandler<Input = any> =
@@ -26,27 +23,6 @@ export type ThrottleOfHandler<Input = any> =
        */
       readonly estimate?: number | ((input: Jsonify<Input>) => number);
     };
-
-/** A handler's throttle after validation. */
-export type TaskThrottle = {
-  readonly declared: ThrottleDeclaration;
-  readonly key: string | ((input: unknown) => string);
-  readonly priority: Priority | undefined;
-  readonly estimate: number | ((input: unknown) => number) | undefined;
-};
-
-/**
- * What a task of a throttled name was claimed with: a permit, or the reason why it cannot run now.
- */
-export type Throttled =
-  | {
-      readonly limiter: Limiter;
-      readonly permit: HeldPermit;
-      readonly priority: Priority | undefined;
-      /** True once the handler owns the permit and releases it. */
-      handedOver: boolean;
-    }
-  | { readonly refused: AttemptOutcome };
 
 const estimateRange = { min: 0, max: 1e9, whole: false } as const;
 

@@ -1,7 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { CallerConnection, StoreKind } from "../../store/contract/database.ts";
 import { openTasks, type TasksHarness } from "./harness.ts";
-import { task, type TaskContext } from "../task.ts";
+import { task } from "../task.ts";
+import type { TaskContext } from "../model.ts";
 
 /** What a handler is promised that completes its task in a transaction of its own. */
 export function completeWithinContract(kind: StoreKind): void {

@@ -5,11 +5,12 @@ import { sql, table } from "../../store/sql.ts";
 import { createFinishWriter } from "../finish/finish-writer.ts";
 import { openTasks, type TasksHarness } from "./harness.ts";
 import type { Claim } from "../rows.ts";
-import { type AttemptOutcome, decideFinish } from "../finish/outcome.ts";
+import { decideFinish } from "../finish/outcome.ts";
 import { cancelTask } from "../sql/inspect.ts";
 import { releaseCall } from "../sql/claim.ts";
 import { deleteFinished, noteRecovery, recoverTasks } from "../sql/recover.ts";
 import { wakeDependents } from "../sql/dependencies.ts";
+import type { AttemptOutcome } from "../model.ts";
 
 const returned: AttemptOutcome = { type: "returned", result: `"done"` };
 const threw: AttemptOutcome = { type: "threw", thrown: new Error("broken") };

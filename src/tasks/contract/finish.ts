@@ -5,10 +5,11 @@ import type { StoreKind } from "../../store/contract/database.ts";
 import { createFinishWriter } from "../finish/finish-writer.ts";
 import { openTasks, type TasksHarness } from "./harness.ts";
 import type { Claim } from "../rows.ts";
-import { type AttemptOutcome, decideFinish } from "../finish/outcome.ts";
+import { decideFinish } from "../finish/outcome.ts";
 import { finishTasks, noteFinishes, saveProgress } from "../sql/finish.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Database } from "../../store/database.ts";
+import type { AttemptOutcome } from "../model.ts";
 
 const policy = { attempts: 3, backoff: { baseMs: 1_000, jitter: 0 } };
 const returned: AttemptOutcome = { type: "returned", result: `"done"` };

@@ -12,8 +12,8 @@ import { withFollowUps } from "../finish/outcome.ts";
 import { type Claim, type Task, toClaim } from "../rows.ts";
 import { claimOldest, claimTasks, type Frontier, type Level, levelsInUse } from "../sql/claim.ts";
 import { recoverTasks } from "../sql/recover.ts";
-import type { TaskHandler } from "../task.ts";
 import { startWorker, type Worker, type WorkerEvent, type WorkerOptions } from "../run/worker.ts";
+import type { TaskHandler } from "../model.ts";
 
 /** A queue on an empty store, with time in hand. */
 export type TasksHarness = Awaited<ReturnType<typeof openTasks>>;

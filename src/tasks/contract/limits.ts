@@ -5,7 +5,8 @@ import { openTasks, type TasksHarness, rowsOf } from "./harness.ts";
 import { createUnblocker } from "../concurrency/unblock.ts";
 import { abort, retryAfter } from "../../base/errors.ts";
 import { claimReserved } from "../sql/claim.ts";
-import { task, type TaskContext } from "../task.ts";
+import { task } from "../task.ts";
+import type { TaskContext } from "../model.ts";
 
 type Call = { user: string; n: number };
 type Attempt = {

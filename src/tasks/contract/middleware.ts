@@ -2,10 +2,10 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { z } from "zod";
 import { abort, snooze } from "../../base/errors.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
-import type { Middleware } from "../run/middleware.ts";
 import { openTasks, type TasksHarness } from "./harness.ts";
 import { task } from "../task.ts";
 import { heldOpen } from "./worker.ts";
+import type { Middleware } from "../model.ts";
 
 /** What middleware promises on every store. */
 export function middlewareContract(kind: StoreKind): void {

@@ -11,9 +11,10 @@ import { storeThrottle } from "../../throttles/contract/shares-stored.ts";
 import { throttle, type Throttle } from "../../throttles/throttle.ts";
 import { openTasks, type TasksHarness, rowsOf } from "./harness.ts";
 import type { Task } from "../rows.ts";
-import { task, type TaskHandler } from "../task.ts";
+import { task } from "../task.ts";
 import { throttlesOf } from "../inspect/blocked-by.ts";
 import { countedCalls, workThrottled } from "./throttled-pod.ts";
+import type { TaskHandler } from "../model.ts";
 
 /** What tasks of throttled names promise on every store. */
 export function throttleContract(kind: StoreKind): void {

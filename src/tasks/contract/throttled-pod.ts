@@ -2,8 +2,8 @@ import { silentLogger } from "../../base/log.ts";
 import { createShares } from "../../throttles/shares/shares.ts";
 import { createThrottleRegistry, type ThrottleRegistry } from "../../throttles/registry.ts";
 import type { TasksHarness } from "./harness.ts";
-import type { TaskHandler } from "../task.ts";
 import type { Worker, WorkerOptions } from "../run/worker.ts";
+import type { TaskHandler } from "../model.ts";
 
 export type ThrottledPod = { readonly worker: Worker; readonly throttles: ThrottleRegistry };
 

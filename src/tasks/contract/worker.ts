@@ -4,7 +4,8 @@ import { abort, retryAfter } from "../../base/errors.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql } from "../../store/sql.ts";
 import { openTasks, type TasksHarness, rowsOf } from "./harness.ts";
-import { type HandleOptions, task, type TaskContext } from "../task.ts";
+import { type HandleOptions, task } from "../task.ts";
+import type { TaskContext } from "../model.ts";
 
 const once = { attempts: 3, backoff: { baseMs: 1_000, factor: 2, jitter: 0 } };
 

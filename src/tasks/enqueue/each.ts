@@ -9,7 +9,8 @@ import { checkOptions } from "../../base/options.ts";
 import { duplicateKey, type EnqueueOptions } from "./options.ts";
 import type { NewTask } from "../sql/enqueue.ts";
 import { isInsertFailure, type InsertResult } from "./insert.ts";
-import type { InputOf, TaskContract } from "../task.ts";
+import type { InputOf } from "../task.ts";
+import type { TaskContract } from "../model.ts";
 
 /** A task with options of its own, given by contract or by name. */
 export type EnqueueRow<T extends TaskContract = TaskContract> =

@@ -4,7 +4,6 @@ import { checkOptions } from "../../base/options.ts";
 import type { Random } from "../../base/random.ts";
 import type { Database } from "../../store/database.ts";
 import type { NewTask } from "../sql/enqueue.ts";
-import type { TaskContract } from "../task.ts";
 import { activeTracer, givenTrace, tracedEnqueue } from "../trace.ts";
 import {
   type EachResult,
@@ -25,6 +24,7 @@ import {
   optionsOfOne,
   prepareTask,
 } from "./options.ts";
+import type { TaskContract } from "../model.ts";
 
 type EnqueueParts = {
   database: Database;

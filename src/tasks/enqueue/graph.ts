@@ -2,8 +2,9 @@ import { FlotillaError } from "../../base/errors.ts";
 import { checkOptions } from "../../base/options.ts";
 import type { TraceHeaders } from "../../base/trace-context.ts";
 import type { Enqueued, EnqueueOptions } from "./options.ts";
-import type { InputOf, TaskContract } from "../task.ts";
+import type { InputOf } from "../task.ts";
 import type { DependencyRef } from "../dependencies.ts";
+import type { TaskContract } from "../model.ts";
 
 /** One of several tasks that are stored together and may depend on each other. */
 export type GraphRow = {

@@ -8,7 +8,8 @@ import { type NewTaskOptions, taskOptionNames, taskOptions } from "../../protoco
 import { concurrencyScopeOf } from "../concurrency/limits.ts";
 import { checkDependencies, type DependencyRef } from "../dependencies.ts";
 import type { KeyPolicy, NewTask } from "../sql/enqueue.ts";
-import { checkTaskName, type TaskContract } from "../task.ts";
+import { checkTaskName } from "../task.ts";
+import type { TaskContract } from "../model.ts";
 
 export type EnqueueOptions = NewTaskOptions<Date | number, DependencyRef> & {
   /**

@@ -5,15 +5,19 @@ import type { Ids } from "../../base/ids.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
 import { callUntilAnswered } from "../../store/retry.ts";
-import { type DriveResult, type TaskAttempt, taskFields } from "../run/attempt.ts";
+import { taskFields } from "../run/attempt.ts";
 import type { AttemptReports } from "../run/events.ts";
-import type { TaskProgress } from "../run/progress.ts";
 import { notCommitted } from "../run/context.ts";
 import type { Finish } from "../sql/finish.ts";
 import type { FinishResult, FinishWriter } from "./finish-writer.ts";
-import { completedFinish, type AttemptOutcome, decideFinish, withFollowUp } from "./outcome.ts";
-
-export type FinishedAttempt = { readonly finish: Finish; readonly finished: FinishResult };
+import { completedFinish, decideFinish, withFollowUp } from "./outcome.ts";
+import type {
+  FinishedAttempt,
+  DriveResult,
+  TaskAttempt,
+  TaskProgress,
+  AttemptOutcome,
+} from "../model.ts";
 
 /** The pod has given up storing the outcome. */
 type NotStored = { readonly error: unknown };

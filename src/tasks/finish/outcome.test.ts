@@ -3,7 +3,8 @@ import { describe, expect, test } from "vitest";
 import { abort, FlotillaError, retryAfter, snooze } from "../../base/errors.ts";
 import { seededRandom } from "../../base/random.ts";
 import type { Claim, TaskError } from "../rows.ts";
-import { type AttemptOutcome, type RetryPolicy, decideFinish } from "./outcome.ts";
+import { type RetryPolicy, decideFinish } from "./outcome.ts";
+import type { AttemptOutcome } from "../model.ts";
 
 const claim: Claim = {
   taskId: "t1",

@@ -2,20 +2,10 @@ import { type Backoff, backoffMs } from "../../base/backoff.ts";
 import { FlotillaError, messageOf } from "../../base/errors.ts";
 import type { Ids } from "../../base/ids.ts";
 import type { Random } from "../../base/random.ts";
-import { followUpName, type TaskHandler } from "../task.ts";
+import { followUpName } from "../task.ts";
 import type { Claim, TaskError } from "../rows.ts";
 import type { Finish, FollowUp } from "../sql/finish.ts";
-
-/** How an attempt ended on its pod. */
-export type AttemptOutcome =
-  | { readonly type: "returned"; readonly result: string }
-  | { readonly type: "threw"; readonly thrown: unknown }
-  | { readonly type: "timed_out"; readonly timeoutMs: number }
-  | { readonly type: "cancelled" }
-  /** Not the task's fault: it is released uncounted, at once or after a delay. */
-  | { readonly type: "interrupted"; readonly delayMs?: number }
-  /** The handler was not called, because a dependency did not complete. */
-  | { readonly type: "unmet"; readonly error: TaskError };
+import type { AttemptOutcome, TaskHandler } from "../model.ts";
 
 export type RetryPolicy = { readonly attempts: number; readonly backoff: Backoff };
 

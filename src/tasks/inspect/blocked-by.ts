@@ -2,13 +2,13 @@ import type { Clock } from "../../base/clock.ts";
 import { settledWithin } from "../../base/timeout.ts";
 import { livePods } from "../../pods/sql.ts";
 import type { Database, Row } from "../../store/database.ts";
-import { priorities, type Priority } from "../../throttles/limiter/wait-queue.ts";
 import { readThrottle, readThrottles, type ThrottleView } from "../../throttles/shares/admin.ts";
 import { toTasks } from "../dependencies.ts";
-import type { Task } from "../rows.ts";
+import type { HeldByThrottle, Task } from "../rows.ts";
 import { maxDepthCount, getTask, type RankedName, tasksInClaimOrder } from "../sql/inspect.ts";
 import { allNames, listPauses } from "../sql/limits.ts";
-import type { TaskHandler } from "../task.ts";
+import { priorities, type Priority } from "../../throttles/limiter/priority.ts";
+import type { TaskHandler } from "../model.ts";
 
 /** What blocks a task or run besides its own row. */
 export type Blockers = {
@@ -27,25 +27,6 @@ export type Workers = {
    * is pending.
    */
   markWaiting(tasks: readonly Task[]): Promise<Task[]>;
-};
-
-/** The throttle that a pending task waits for, over the whole fleet. */
-export type HeldByThrottle = {
-  readonly name: string;
-  /** Null if the task's input determines the key: then the other fields cover all keys together. */
-  readonly key: string | null;
-  /** How many calls all pods may have in flight at once, and how many they have. */
-  readonly limit: number;
-  readonly inFlight: number;
-  /**
-   * How many wait for a permit: calls on pods, and tasks that could be claimed with one. Tasks of a
-   * name are not counted beyond 10,000.
-   */
-  readonly waiting: number;
-  /** How many of those come before the task. */
-  readonly ahead: number;
-  /** The approximate wait at the learned rate; null if that is unknown. */
-  readonly aboutMs: number | null;
 };
 
 /** The throttle of a name's tasks, and the priority if it is not the default. */

@@ -3,6 +3,7 @@ import { checkChoice, checkNumber, checkOptions } from "../../base/options.ts";
 import type { Database } from "../../store/database.ts";
 import { readTaskStates } from "../sql/finish.ts";
 import { deleteFinished, sweep } from "../sql/recover.ts";
+import type { Retention } from "../rows.ts";
 
 export type PruneOptions = {
   /**
@@ -22,13 +23,6 @@ export type Pruned = {
   readonly deleted: number;
   /** How many tasks were scanned. */
   readonly seen: number;
-};
-
-/** How long tasks are kept after they ended, in milliseconds, by outcome. */
-export type Retention = {
-  readonly completed: number;
-  readonly failed: number;
-  readonly cancelled: number;
 };
 
 const outcomes = ["completed", "failed", "cancelled"] as const;

@@ -26,7 +26,8 @@ import {
   recoverTasks,
   sweep,
 } from "../sql/recover.ts";
-import { type Retention, retentionOf, shortestMs } from "./prune.ts";
+import type { Retention } from "../rows.ts";
+import { retentionOf, shortestMs } from "./prune.ts";
 
 export type LeaderOptions = {
   podId: string;

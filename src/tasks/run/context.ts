@@ -3,25 +3,11 @@ import { encodeJson, type Json } from "../../base/json.ts";
 import { type Logger, withFields } from "../../base/log.ts";
 import { check } from "../../base/schema.ts";
 import type { Database } from "../../store/database.ts";
-import type { ThrottleRegistry } from "../../throttles/registry.ts";
 import { readParents } from "../dependencies.ts";
 import { completedFinish } from "../finish/outcome.ts";
 import { finishTasks, wakeDependentsAfter } from "../sql/finish.ts";
-import type { TaskContext } from "../task.ts";
-import { type TaskAttempt, signalOf, taskFields } from "./attempt.ts";
-import type { Middleware } from "./middleware.ts";
-import type { TaskProgress } from "./progress.ts";
-
-export type AttemptParts = {
-  database: Database;
-  progress: Pick<TaskProgress, "last" | "save">;
-  log: Logger;
-  podId: string;
-  maxResultBytes: number;
-  middleware: readonly Middleware[];
-  /** The pod's own registry, if it has one. */
-  throttles?: ThrottleRegistry | undefined;
-};
+import { signalOf, taskFields } from "./attempt.ts";
+import type { AttemptParts, TaskContext, TaskAttempt } from "../model.ts";
 
 /** A typed value that middleware passes to inner middleware and the handler. */
 export type ContextValue<Value> = {

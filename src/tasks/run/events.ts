@@ -1,62 +1,12 @@
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError, messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
-import type { FinishedAttempt } from "../finish/finish.ts";
 import type { TaskError } from "../rows.ts";
-import { type TaskAttempt, taskFields } from "./attempt.ts";
+import { taskFields } from "./attempt.ts";
 import type { Finish } from "../sql/finish.ts";
 import { isRefused } from "../claim/throttle.ts";
 import { endAttemptSpan } from "../trace.ts";
-
-/** Events of a worker, for metrics. */
-export type WorkerEvent =
-  | { readonly type: "claimed"; readonly tasks: number; readonly tookMs: number }
-  | { readonly type: "claim_failed"; readonly code: string; readonly waitMs: number }
-  | {
-      readonly type: "ended";
-      readonly name: string;
-      readonly outcome: TaskOutcome;
-      readonly tookMs: number;
-    }
-  | {
-      /** A transition or finalizer of a run was executed or waited, and its outcome is stored. */
-      readonly type: "transition";
-      readonly flow: string;
-      readonly transition: string;
-      readonly outcome: TransitionOutcome;
-      readonly tookMs: number;
-    }
-  /** A run was written for the first time and is at its first transition. */
-  | { readonly type: "run_begun"; readonly flow: string }
-  /** The run cannot be read, and an operator has to inspect it. */
-  | { readonly type: "run_set_aside"; readonly flow: string; readonly reason: string }
-  | {
-      readonly type: "run_ended";
-      readonly flow: string;
-      readonly status: "completed" | "failed" | "cancelled";
-      /** Since its start, by the store's clock. */
-      readonly tookMs: number;
-    };
-
-export type TransitionOutcome =
-  | "completed"
-  | "retry"
-  | "failed"
-  | "cancelled"
-  | "parked"
-  /** Released unchanged: the pod stops, or a read of the store failed. */
-  | "interrupted"
-  /** Another pod has the run, and this pod's outcome is not stored. */
-  | "lost";
-
-export type TaskOutcome =
-  | "completed"
-  | "retry"
-  | "failed"
-  | "cancelled"
-  | "released"
-  | "snoozed"
-  | "lost";
+import type { TaskOutcome, WorkerEvent, FinishedAttempt, TaskAttempt } from "../model.ts";
 
 export type AttemptReports = ReturnType<typeof createAttemptReports>;
 

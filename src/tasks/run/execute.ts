@@ -1,14 +1,14 @@
 import { FlotillaError } from "../../base/errors.ts";
 import { check } from "../../base/schema.ts";
 import { runInThrottleScope } from "../../throttles/scope.ts";
-import { createContext, resultText, type AttemptParts } from "./context.ts";
+import { createContext, resultText } from "./context.ts";
 import { runAround } from "./middleware.ts";
 import type { Claim } from "../rows.ts";
-import { outcomeOfThrown, type TaskAttempt } from "./attempt.ts";
-import type { AttemptOutcome } from "../finish/outcome.ts";
+import { outcomeOfThrown } from "./attempt.ts";
 import { throttleScopeOf } from "../claim/throttle.ts";
 import { inSpan, startAttemptSpan } from "../trace.ts";
 import { dependencyFailedOutcome } from "../dependencies.ts";
+import type { AttemptParts, TaskAttempt, AttemptOutcome } from "../model.ts";
 
 /**
  * Runs the handler of a claimed task. Never throws or rejects: every result is an outcome. It

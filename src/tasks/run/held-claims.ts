@@ -4,7 +4,7 @@ import type { Logger } from "../../base/log.ts";
 import { fraction, type Random } from "../../base/random.ts";
 import type { Database, Row } from "../../store/database.ts";
 import { readTaskStates } from "../sql/finish.ts";
-import type { TaskAttempt, StopReason } from "./attempt.ts";
+import type { TaskAttempt, StopReason } from "../model.ts";
 
 type HeldClaimsParts = {
   podId: string;

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { contextValue } from "./context.ts";
-import { checkMiddleware, type Middleware, type Next, runAround } from "./middleware.ts";
-import type { TaskContext } from "../task.ts";
+import { checkMiddleware, runAround } from "./middleware.ts";
+import type { Middleware, Next, TaskContext } from "../model.ts";
 
 const context = { name: "a", input: 1 } as TaskContext<unknown>;
 const around = (middleware: Middleware[], run: (context: TaskContext<unknown>) => unknown) =>

@@ -1,16 +1,5 @@
 import { FlotillaError } from "../../base/errors.ts";
-import type { TaskContext } from "../task.ts";
-
-/**
- * Calls the next middleware, and after the last one the handler. Resolves with what that returns.
- */
-export type Next = () => Promise<unknown>;
-
-/**
- * Wraps every handler. It calls `next` once and awaits it. What it returns is the result, and what
- * it throws counts as thrown by the handler.
- */
-export type Middleware = (context: TaskContext<unknown>, next: Next) => unknown;
+import type { Next, Middleware } from "../model.ts";
 
 /** Every attempt on the pod pays for its middleware; more than this is a mistake. */
 const maxMiddleware = 100;

@@ -4,10 +4,9 @@ import type { Json } from "../../base/json.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
 import { settledWithin } from "../../base/timeout.ts";
 import type { Database } from "../../store/database.ts";
-import type { FinishedAttempt } from "../finish/finish.ts";
 import type { LocalProgress } from "./local-progress.ts";
-import type { TaskAttempt } from "./attempt.ts";
 import { readProgress, saveProgress } from "../sql/finish.ts";
+import type { TaskProgress, FinishedAttempt, TaskAttempt } from "../model.ts";
 
 export type TaskProgressParts = {
   database: Database;
@@ -30,10 +29,8 @@ const lastSaveMs = 1_000;
  */
 type Unsaved = { readonly value: string; readonly runSeq: number };
 
-export type TaskProgress = ReturnType<typeof createTaskProgress>;
-
 /** Keeps the newest progress of each task and stores it at intervals, all tasks in one write. */
-export function createTaskProgress(parts: TaskProgressParts) {
+export function createTaskProgress(parts: TaskProgressParts): TaskProgress {
   const { database, clock, localProgress: local, log = silentLogger } = parts;
 
   const store = async (newest: Map<TaskAttempt, Unsaved>): Promise<void> => {
@@ -80,7 +77,6 @@ export function createTaskProgress(parts: TaskProgressParts) {
       (kept ? seldom : often).save(attempt, value);
     },
 
-    /** The last saved value, of this attempt or an earlier one; null if there is none. */
     async last(attempt: TaskAttempt): Promise<Json> {
       const pending = unsaved(attempt);
       if (pending !== undefined) return JSON.parse(pending.value) as Json;
@@ -96,7 +92,6 @@ export function createTaskProgress(parts: TaskProgressParts) {
 
     isUnsaved: (attempt: TaskAttempt): boolean => unsaved(attempt) !== undefined,
 
-    /** Stores the last progress of an attempt that may be followed by another. */
     async leave(attempt: TaskAttempt): Promise<void> {
       const value = unsaved(attempt);
       this.forget(attempt);
@@ -109,7 +104,6 @@ export function createTaskProgress(parts: TaskProgressParts) {
       seldom.newest.delete(attempt);
     },
 
-    /** Forgets local progress once the task has ended or another pod continues it. */
     finished(attempt: TaskAttempt, { finish, finished }: FinishedAttempt) {
       const isOver = finish.status !== "pending" || finished.type === "lost";
       if (isOver && isLocal(attempt)) local?.forget(attempt.claim);

@@ -21,26 +21,25 @@ import { releasePermit } from "../claim/throttle.ts";
 import { createAttemptFinisher, createFinish } from "../finish/finish.ts";
 import { createFinishWriter } from "../finish/finish-writer.ts";
 import { withOutbox, type Outbox } from "../finish/outbox.ts";
-import type { AttemptOutcome } from "../finish/outcome.ts";
 import type { Claim } from "../rows.ts";
 import type { FlowVersions } from "../sql/claim.ts";
-import type { TaskHandler } from "../task.ts";
-import {
-  type DriveResult,
-  type DriverHost,
-  outcomeOfThrown,
-  type TaskAttempt,
-  startAttempt,
-  type StopReason,
-  stopAttempt,
-} from "./attempt.ts";
-import { createAttemptReports, type WorkerEvent } from "./events.ts";
+import { outcomeOfThrown, startAttempt, stopAttempt } from "./attempt.ts";
+import { createAttemptReports } from "./events.ts";
 import { executeAttempt } from "./execute.ts";
 import { startPolling } from "./held-claims.ts";
 import type { LocalProgress } from "./local-progress.ts";
-import type { Middleware } from "./middleware.ts";
 import { createStatusPublisher, type PodState, type Reason, reasonsOf } from "./pod-status.ts";
 import { createTaskProgress } from "./progress.ts";
+import type {
+  AttemptOutcome,
+  TaskHandler,
+  DriveResult,
+  DriverHost,
+  TaskAttempt,
+  StopReason,
+  WorkerEvent,
+  Middleware,
+} from "../model.ts";
 
 export type { WorkerEvent };
 

@@ -10,7 +10,7 @@ import {
 } from "../../store/sql.ts";
 import { wakeDependents } from "./dependencies.ts";
 import { nextSeq, parked, parkedAs, readyOrLimited } from "./task-state.ts";
-import type { RunWrite } from "./runs.ts";
+import type { NewTask } from "./enqueue.ts";
 
 const tasks = table("task");
 const events = table("task_event");
@@ -48,6 +48,53 @@ export type Finish = {
     readonly detail: string | null;
   } | null;
 };
+
+/** The row of a run after one write of its driver. */
+export type RunWrite = {
+  /** How many such writes there were before; the fence of this write. */
+  readonly seq: number;
+  readonly version: number | null;
+  readonly cursor: string | null;
+  /** Null if it is unchanged. */
+  readonly state: string | null;
+  readonly intent: string | null;
+  readonly waiting: string | null;
+  readonly stoppedAt: string | null;
+  readonly failures: number;
+  /**
+   * True if the cursor points to another transition than before, which has no deaths and no
+   * progress yet.
+   */
+  readonly moved: boolean;
+  /** The trace that it belongs to from now on; null if it is stored already. */
+  readonly trace: string | null;
+  /** Only used if the run is released. */
+  readonly park: RunPark;
+  readonly events: readonly {
+    readonly type: string;
+    readonly attempt: number | null;
+    readonly detail: string | null;
+  }[];
+  /** Runs that it starts and waits for. */
+  readonly children: readonly NewTask[];
+  /** Whether its children are to be cancelled. */
+  readonly cancelsChildren: boolean;
+  /** The signals that it has consumed. */
+  readonly takes: readonly string[];
+};
+
+/** What a released run waits for before it can be claimed. */
+export type RunPark =
+  /** Nothing, or a time in the future. */
+  | { readonly for: "time"; readonly untilMs: number | null }
+  /** A signal of this name, with or without a time limit. */
+  | { readonly for: "signal"; readonly name: string; readonly untilMs: number | null }
+  /** All children whose keys begin with this prefix. */
+  | { readonly for: "children"; readonly keys: string }
+  /** A free slot of a limit that the starter of the run did not know of. */
+  | { readonly for: "room"; readonly scope: string }
+  /** An operator: the run cannot be read. */
+  | { readonly for: "people"; readonly why: string; readonly byVersion: number };
 
 /** A task that follows the failure of another, stored in the same write as that failure. */
 export type FollowUp = {

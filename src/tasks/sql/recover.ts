@@ -1,3 +1,4 @@
+import type { Retention } from "../rows.ts";
 import { aloneAfterDeaths, deathLimit } from "../../base/death-limit.ts";
 import type { PodSeen } from "../../pods/liveness.ts";
 import {
@@ -14,7 +15,6 @@ import {
   forUpdateSkipLocked,
   forUpdateOfTaskSkipLocked,
 } from "../../store/sql.ts";
-import type { Retention } from "../leader/prune.ts";
 import { nextSeq } from "./task-state.ts";
 import { type FollowUp, insertFollowUps } from "./finish.ts";
 import { deleteDependencies, hasNoOpenDependents } from "./dependencies.ts";

@@ -3,9 +3,8 @@ import { seededRandom } from "../../base/random.ts";
 import type { Allowance } from "../learning/controller.ts";
 import { declareThrottle, type ThrottleOptions } from "../declaration.ts";
 import { createLearner } from "../registry.ts";
-import type { AcquireOptions } from "../limiter/wait-queue.ts";
 import { createLimiter } from "../limiter/limiter.ts";
-import type { HeldPermit } from "../limiter/permit.ts";
+import type { AcquireOptions, HeldPermit } from "../limiter/permit.ts";
 
 /** What a limiter under test may do, if nothing else is said. */
 export function allowing(limit: number, more: Partial<Allowance> = {}): Allowance {

@@ -1,4 +1,4 @@
-import { addHistograms, totalCount, type Histogram, noDurations, percentile } from "./histogram.ts";
+import { addHistograms, type Histogram, noDurations } from "./histogram.ts";
 import { countsIn, noRollingCounts, rolled, type RollingCounts, withCounts } from "./windows.ts";
 import { type OutcomeCounts, noCounts, type Sample } from "./sample.ts";
 
@@ -130,10 +130,6 @@ export function recentCounts(round: EvidenceRound): OutcomeCounts {
 
 export function latelyCounts(round: EvidenceRound): OutcomeCounts {
   return countsIn(round.lately);
-}
-
-export function p95(durations: Histogram, minCalls: number): number | undefined {
-  return totalCount(durations) >= minCalls ? percentile(durations, 0.95) : undefined;
 }
 
 /**

@@ -55,3 +55,8 @@ export function percentile(histogram: Histogram, share: number): number | undefi
   }
   return durationOf(histogram.length - 1);
 }
+
+/** The 95th percentile; undefined where there are fewer calls than that. */
+export function p95(durations: Histogram, minCalls: number): number | undefined {
+  return totalCount(durations) >= minCalls ? percentile(durations, 0.95) : undefined;
+}

@@ -1,5 +1,4 @@
-import { p95 } from "./evidence.ts";
-import type { Histogram } from "./histogram.ts";
+import { p95, type Histogram } from "./histogram.ts";
 import type { LatencySettings } from "../settings.ts";
 
 /**

@@ -2,22 +2,16 @@ import { fraction, type Random } from "../../base/random.ts";
 import type { Allowance } from "../learning/controller.ts";
 import { createPodBucket } from "./bucket.ts";
 import type { LimiterSettings } from "./settings.ts";
-import { priorities, type Priority } from "./wait-queue.ts";
+import {
+  type Reserve,
+  type PerPriority,
+  zeroPerPriority,
+  priorities,
+  type Priority,
+} from "./priority.ts";
 
 /** Why a call can't begin now although it fits under the limit. */
 export type HoldReason = "no_share" | "breaker" | "hold" | "bucket";
-
-/** How many permits only calls of a priority may take. */
-export type Reserve = { readonly [priority in Priority]?: number };
-
-export type PerPriority = Record<Priority, number>;
-
-export const zeroPerPriority = (): PerPriority => ({
-  control: 0,
-  interactive: 0,
-  retry: 0,
-  batch: 0,
-});
 
 const brakeMs = 5_000;
 const firstPauseMs = 250;

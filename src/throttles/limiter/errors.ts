@@ -1,5 +1,5 @@
 import { FlotillaError } from "../../base/errors.ts";
-import type { Priority } from "./wait-queue.ts";
+import type { Priority } from "./priority.ts";
 
 export type LimiterErrors = ReturnType<typeof createLimiterErrors>;
 

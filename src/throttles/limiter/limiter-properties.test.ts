@@ -4,7 +4,7 @@ import { eventLoopTurns } from "../../base/contract/movable-clock.ts";
 import { allowing, createTestLimiter } from "../contract/limiter.ts";
 import type { HeldPermit } from "./permit.ts";
 import { outcomeKinds } from "../learning/sample.ts";
-import { priorities, type Priority } from "./wait-queue.ts";
+import { priorities, type Priority } from "./priority.ts";
 
 type Step =
   | { readonly do: "ask"; readonly priority: Priority }

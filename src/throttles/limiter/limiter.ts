@@ -1,14 +1,15 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Random } from "../../base/random.ts";
-import { type Classify, classifyCall } from "../classify.ts";
+import { type Classify, classifyCall, type CallOutcome } from "../classify.ts";
 import type { Allowance } from "../learning/controller.ts";
 import type { MeasuredOutcome, Sample } from "../learning/sample.ts";
 import { createAdmission, type HoldReason } from "./admission.ts";
 import { createLimiterErrors } from "./errors.ts";
-import { type CallOutcome, createCallsInFlight, type HeldPermit } from "./permit.ts";
+import { createCallsInFlight, type HeldPermit, type AcquireOptions } from "./permit.ts";
 import type { LimiterSettings } from "./settings.ts";
 import { createCallStats, createSampleRecorder, type LimiterSnapshot } from "./stats.ts";
-import { type AcquireOptions, createWaitQueue, type Priority } from "./wait-queue.ts";
+import { createWaitQueue } from "./wait-queue.ts";
+import type { Priority } from "./priority.ts";
 
 /** Why a call can't begin now, and an estimate of how long it has to wait, where there is one. */
 type Refusal = {

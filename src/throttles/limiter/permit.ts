@@ -1,19 +1,30 @@
 import { FlotillaError } from "../../base/errors.ts";
-import { isAmount, toCallOutcome } from "../classify.ts";
+import { type CallOutcome, isAmount, toCallOutcome } from "../classify.ts";
 import { type OutcomeKind, outcomeKinds } from "../learning/sample.ts";
-import type { AcquireOptions, Priority } from "./wait-queue.ts";
-import { zeroPerPriority } from "./admission.ts";
+import { type Priority, zeroPerPriority } from "./priority.ts";
 import { maxCallDurationMs, type LimiterSettings } from "./settings.ts";
 
-/** How a call ended, as far as its caller knows. */
-export type CallOutcome = {
-  readonly kind: OutcomeKind;
-  /** How long the downstream wants no calls. */
-  readonly retryAfterMs?: number;
-  /** Which limit was met, where the downstream names it: calls per time, or calls at once. */
-  readonly limitedBy?: "rate" | "concurrency";
-  /** What the call cost in the bucket's unit. */
-  readonly used?: number;
+export type AcquireOptions = {
+  /** Ends the wait, and aborts the call. */
+  readonly signal?: AbortSignal | undefined;
+  /** Default: the priority of the task or session that makes the call, else `batch`. */
+  readonly priority?: Priority | undefined;
+  /** What the call will probably cost in the bucket's unit. */
+  readonly estimate?: number | undefined;
+  /** How long the call may take, if that is less than `callTimeoutMs`. */
+  readonly timeoutMs?: number | undefined;
+  /** How long to wait for a permit at most. */
+  readonly maxWaitMs?: number | undefined;
+  /** Called with the position in the queue: after a quarter of a second, and then about every second. */
+  readonly onWaiting?: ((at: QueuePosition) => void) | undefined;
+};
+
+/** The position of a call that waits for a permit on its pod. */
+export type QueuePosition = {
+  /** How many other calls of the same throttle and key wait on this pod and are served before it. */
+  readonly ahead: number;
+  /** About how long it will wait; absent where no call has ended yet. */
+  readonly aboutMs?: number;
 };
 
 /** What a running call gets: its signal, and callbacks to report its cost and its first token. */

@@ -1,5 +1,5 @@
-import type { Reserve } from "./admission.ts";
 import type { ControllerSettings } from "../settings.ts";
+import type { Reserve } from "./priority.ts";
 
 /** Who decides how many calls a pod may make at once. */
 export const throttleModes = ["local", "leader", "hybrid"] as const;

@@ -7,9 +7,9 @@ import {
   type OutcomeKind,
   type Sample,
 } from "../learning/sample.ts";
-import type { PerPriority } from "./admission.ts";
 import type { BucketSnapshot } from "./bucket.ts";
 import type { ThrottleMode } from "./settings.ts";
+import type { PerPriority } from "./priority.ts";
 
 type MutableCounts = Record<OutcomeKind, number>;
 

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { createPriorityQueue, type WaitEntry, priorities, type Priority } from "./wait-queue.ts";
+import { createPriorityQueue, type WaitEntry } from "./wait-queue.ts";
+import { priorities, type Priority } from "./priority.ts";
 
 const anybody = () => true;
 const anyPriority = fc.constantFrom(...priorities);

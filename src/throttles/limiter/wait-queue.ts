@@ -1,11 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import type { LimiterErrors } from "./errors.ts";
-import type { HeldPermit } from "./permit.ts";
-
-/** Priorities of calls, the most urgent first. */
-export const priorities = ["control", "interactive", "retry", "batch"] as const;
-
-export type Priority = (typeof priorities)[number];
+import type { AcquireOptions, HeldPermit } from "./permit.ts";
+import { priorities, type Priority } from "./priority.ts";
 
 // So that a steady stream of urgent calls slows the others down, and never starves them.
 const oldestFirstEvery = 16;
@@ -112,29 +108,6 @@ export function createPriorityQueue<Item>() {
 function emptyList<Item>(): PriorityList<Item> {
   return { first: undefined, last: undefined, size: 0 };
 }
-
-export type AcquireOptions = {
-  /** Ends the wait, and aborts the call. */
-  readonly signal?: AbortSignal | undefined;
-  /** Default: the priority of the task or session that makes the call, else `batch`. */
-  readonly priority?: Priority | undefined;
-  /** What the call will probably cost in the bucket's unit. */
-  readonly estimate?: number | undefined;
-  /** How long the call may take, if that is less than `callTimeoutMs`. */
-  readonly timeoutMs?: number | undefined;
-  /** How long to wait for a permit at most. */
-  readonly maxWaitMs?: number | undefined;
-  /** Called with the position in the queue: after a quarter of a second, and then about every second. */
-  readonly onWaiting?: ((at: QueuePosition) => void) | undefined;
-};
-
-/** The position of a call that waits for a permit on its pod. */
-export type QueuePosition = {
-  /** How many other calls of the same throttle and key wait on this pod and are served before it. */
-  readonly ahead: number;
-  /** About how long it will wait; absent where no call has ended yet. */
-  readonly aboutMs?: number;
-};
 
 /** A waiting call: its request, and how its wait ends. */
 type Waiter = {

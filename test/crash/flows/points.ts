@@ -1,5 +1,4 @@
-import type { End, StoredRun } from "./ends.ts";
-import { historyOf } from "./ends.ts";
+import { type End, type StoredRun, historyOf } from "./ends.ts";
 import { scenarioOf } from "./machines.ts";
 import { callsIn, type Said } from "./said.ts";
 import type { Stop } from "./stop.ts";

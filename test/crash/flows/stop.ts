@@ -1,7 +1,7 @@
 import type { TaskHandler } from "flotilla";
-import type { FlowDriver } from "../../../src/tasks/run/attempt.ts";
 import { isRunFinish } from "../../../src/tasks/sql/runs.ts";
 import type { NewSaid } from "./said.ts";
+import type { FlowDriver } from "../../../src/tasks/model.ts";
 
 /** Where a run goes no further in a process, as if that had been killed then. It is killed when all have. */
 export type Stop =

@@ -4,12 +4,12 @@
  */
 import { abort } from "../../../src/base/errors.ts";
 import type { Chunk } from "../../../src/protocol/chunk.ts";
-import {
-  agent,
-  type AgentContext,
-  type AgentSpec,
-  type CompactorContext,
-} from "../../../src/sessions/agents/agent.ts";
+import { agent } from "../../../src/sessions/agents/agent.ts";
+import type {
+  AgentContext,
+  AgentSpec,
+  CompactorContext,
+} from "../../../src/sessions/agents/spec.ts";
 import type { AgentOptions } from "../../../src/sessions/agents/options.ts";
 import type { AgentNetwork } from "../../../src/sessions/turns/network.ts";
 import type { AgentRequest } from "../../../src/protocol/agent-http.ts";
