@@ -5,7 +5,7 @@ import { movableClock, eventLoopTurns } from "./contract/movable-clock.ts";
 
 const waits = { clock: movableClock(), waitMs: 1_000 };
 
-function scene(atOnce: number) {
+function harness(atOnce: number) {
   const clock = movableClock();
   const line = createSemaphore(atOnce, { clock, waitMs: 1_000 });
   const begun: string[] = [];
@@ -29,7 +29,7 @@ function scene(atOnce: number) {
 }
 
 test("does so much at once, and the rest in the order of asking", async () => {
-  const { clock, line, begun, told, ask, end } = scene(2);
+  const { clock, line, begun, told, ask, end } = harness(2);
   for (const name of ["a", "b", "c", "d"]) ask(name);
   expect([begun, line.underWay, line.waiting]).toEqual([["a", "b"], 2, 2]);
   await end("b");
@@ -41,7 +41,7 @@ test("does so much at once, and the rest in the order of asking", async () => {
 });
 
 test("what waits for longer than it may is refused, and takes no place", async () => {
-  const { clock, line, begun, told, ask, end } = scene(1);
+  const { clock, line, begun, told, ask, end } = harness(1);
   for (const name of ["a", "b"]) ask(name);
   await clock.advance(600);
   ask("c");
@@ -55,7 +55,7 @@ test("what waits for longer than it may is refused, and takes no place", async (
 });
 
 test("all that wait can be refused at once, and what is under way goes on", async () => {
-  const { clock, line, begun, told, ask, end } = scene(1);
+  const { clock, line, begun, told, ask, end } = harness(1);
   for (const name of ["a", "b", "c"]) ask(name);
   line.refuse(new FlotillaError("closed", "closed"));
   await eventLoopTurns();

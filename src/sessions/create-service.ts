@@ -16,7 +16,7 @@ import { listSessions, readSession } from "./list.ts";
 import type { CommandRouter } from "./log/command-router.ts";
 import type { Journal } from "./log/journal.ts";
 import type { Heads } from "./log/ownership.ts";
-import { type CallDeadline, startDeadline } from "./log/retry.ts";
+import { type CallDeadline, startDeadline } from "./log/call-deadline.ts";
 import type { Joined, Sent, SessionService, SessionView, Sink } from "./service.ts";
 import {
   checkCreate,

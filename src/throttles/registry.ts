@@ -2,7 +2,12 @@ import type { Clock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import { checkKey, type ThrottleDeclaration } from "./declaration.ts";
-import { allowanceOf, type ControllerState, initialState, step } from "./learning/controller.ts";
+import {
+  allowanceOf,
+  type ControllerState,
+  initialState,
+  step,
+} from "./learning/limit-controller.ts";
 import { createLimiter, type Learner, type Limiter } from "./limiter/limiter.ts";
 import type { ControllerSettings } from "./settings.ts";
 

@@ -5,12 +5,12 @@ import type { Page } from "playwright-core";
 import { describe, expect, test } from "vitest";
 import { leave, openContext } from "./browser.ts";
 import { expectSoon } from "./expect-soon.ts";
-import { useChatScene } from "./scene.ts";
+import { useChatScene } from "./harness.ts";
 import { openChat } from "./chat-page.ts";
 
 const limitMs = 180_000;
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const scene = useChatScene(limitMs);
+const harness = useChatScene(limitMs);
 
 /** What a checker of accessibility finds wrong with a page as it stands. */
 async function faults(page: Page): Promise<string[]> {
@@ -32,9 +32,9 @@ const looks = [
 
 describe("a chat is usable by everybody", { timeout: limitMs }, () => {
   test.each(looks)("and axe finds nothing wrong with it: %s", async (look, options) => {
-    const ada = await openContext(scene.browser, { ...options, reducedMotion: "reduce" });
+    const ada = await openContext(harness.browser, { ...options, reducedMotion: "reduce" });
     const chatId = `axe-${look.replaceAll(" ", "-")}`;
-    const tab = await openChat(ada.context, { url: scene.server.url, chatId, agent: "guide" });
+    const tab = await openChat(ada.context, { url: harness.server.url, chatId, agent: "guide" });
     await tab.page.getByRole("heading", { name: "Ask the guide" }).waitFor();
     expect(await faults(tab.page)).toEqual([]);
 
@@ -51,17 +51,17 @@ describe("a chat is usable by everybody", { timeout: limitMs }, () => {
     await tab.idle();
     expect(await faults(tab.page)).toEqual([]);
 
-    scene.server.proxy.block(true);
+    harness.server.proxy.block(true);
     await tab.page.getByRole("button", { name: "Try now" }).waitFor();
     expect(await faults(tab.page)).toEqual([]);
-    scene.server.proxy.block(false);
+    harness.server.proxy.block(false);
     await tab.page.getByRole("button", { name: "Try now" }).waitFor({ state: "detached" });
     await leave(ada);
   });
 
   test("on a phone the chats are in a drawer, with which nothing is wrong either", async () => {
-    const ada = await openContext(scene.browser, { ...phone, reducedMotion: "reduce" });
-    const tab = await openChat(ada.context, { url: scene.server.url, chatId: "drawer" });
+    const ada = await openContext(harness.browser, { ...phone, reducedMotion: "reduce" });
+    const tab = await openChat(ada.context, { url: harness.server.url, chatId: "drawer" });
     await tab.say("hello");
     await tab.shows("You said: hello");
     await tab.page.getByRole("button", { name: "Conversations" }).tap();
@@ -74,8 +74,8 @@ describe("a chat is usable by everybody", { timeout: limitMs }, () => {
   });
 
   test("from the keyboard alone: a new chat, a message, a stop, and back again", async () => {
-    const ada = await openContext(scene.browser);
-    const tab = await openChat(ada.context, { url: scene.server.url, chatId: "keys" });
+    const ada = await openContext(harness.browser);
+    const tab = await openChat(ada.context, { url: harness.server.url, chatId: "keys" });
     const { page } = tab;
     await page.getByRole("heading", { name: "Ask the guide" }).waitFor();
     const press = (key: string) => page.keyboard.press(key);
@@ -109,8 +109,8 @@ describe("a chat is usable by everybody", { timeout: limitMs }, () => {
   });
 
   test("who presses Tab first may skip to the message box", async () => {
-    const ada = await openContext(scene.browser, { hasTouch: true, isMobile: true });
-    const tab = await openChat(ada.context, { url: scene.server.url, chatId: "skip" });
+    const ada = await openContext(harness.browser, { hasTouch: true, isMobile: true });
+    const tab = await openChat(ada.context, { url: harness.server.url, chatId: "skip" });
     await tab.page.getByRole("heading", { name: "Ask the guide" }).waitFor();
     await tab.page.keyboard.press("Tab");
     await expectSoon(() => focused(tab.page), "Skip to the message box");

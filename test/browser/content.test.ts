@@ -4,22 +4,22 @@ import { createClient } from "../../src/client/index.ts";
 import { textOf } from "../../src/protocol/message.ts";
 import { leave, openContext } from "./browser.ts";
 import { expectSoon } from "./expect-soon.ts";
-import { useChatScene } from "./scene.ts";
+import { useChatScene } from "./harness.ts";
 import { type ChatPage, openChat } from "./chat-page.ts";
 import { confusingTexts, hostileChunks, hostileTexts } from "./hostile.ts";
 
 const limitMs = 180_000;
-const scene = useChatScene(limitMs);
+const harness = useChatScene(limitMs);
 
 describe("hostile content", { timeout: limitMs }, () => {
   test("shows as text, runs nothing, asks for nothing and leads nowhere", async () => {
-    const ada = await openContext(scene.browser);
+    const ada = await openContext(harness.browser);
     const { context } = ada;
     const asked: string[] = [];
     context.on("request", (request) => asked.push(request.url()));
     const texts = [...hostileTexts, ...confusingTexts];
     const chatId = "hostile";
-    const tab = await openChat(context, { url: scene.server.url, chatId });
+    const tab = await openChat(context, { url: harness.server.url, chatId });
     for (const text of texts) {
       // The agent repeats it: what an answer says is no better than what its user says.
       await tab.say(`say ${JSON.stringify(text)}`);
@@ -29,7 +29,7 @@ describe("hostile content", { timeout: limitMs }, () => {
       );
       await tab.idle();
     }
-    const program = createClient({ url: scene.server.url, user: "ada" });
+    const program = createClient({ url: harness.server.url, user: "ada" });
     await program.session(chatId).send(hostileTexts[0]!, { id: "plain" });
     await program.session(chatId).send(`parts ${JSON.stringify(hostileChunks())}`);
     await tab.shows("parts [");
@@ -45,7 +45,7 @@ describe("hostile content", { timeout: limitMs }, () => {
     for (const summary of await tab.page.locator("article summary").all()) await summary.click();
     await expectHarmless(tab.page);
 
-    const elsewhere = asked.filter((url) => !url.startsWith(scene.server.url));
+    const elsewhere = asked.filter((url) => !url.startsWith(harness.server.url));
     expect(elsewhere).toEqual([]);
     expect(asked.filter((url) => /leak|\/x$|onerror/.test(url))).toEqual([]);
     await leave(ada);
@@ -87,7 +87,7 @@ describe("a history of 10,000 messages", { timeout: limitMs }, () => {
 
   test("loads, and is there from the first to the last", async () => {
     const chatId = "long";
-    const { sessions } = scene.server.program;
+    const { sessions } = harness.server.program;
     await sessions.create({ sessionId: chatId, users: ["ada"] });
     await sendAll(chatId, count);
     const textAt = async (place: number) => {
@@ -95,9 +95,9 @@ describe("a history of 10,000 messages", { timeout: limitMs }, () => {
       return textOf(entries[0]!).split("\n")[0]!;
     };
 
-    const ada = await openContext(scene.browser);
+    const ada = await openContext(harness.browser);
     const { context } = ada;
-    const tab = await openChat(context, { url: scene.server.url, chatId });
+    const tab = await openChat(context, { url: harness.server.url, chatId });
     await expectSoon(
       () => seen(tab),
       (places) => expect(places).toContain(count),
@@ -146,7 +146,7 @@ describe("a history of 10,000 messages", { timeout: limitMs }, () => {
 /** What one says is stored in its order, one after the other, so that many say it, in any order. */
 async function sendAll(chatId: string, count: number): Promise<void> {
   const writers = Array.from({ length: 50 }, () =>
-    createClient({ url: scene.server.direct, user: "ada" }),
+    createClient({ url: harness.server.direct, user: "ada" }),
   );
   let sent = 0;
   await Promise.all(

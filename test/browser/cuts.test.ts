@@ -5,47 +5,47 @@ import { viewOf } from "../../src/protocol/view.ts";
 import { textOf } from "../../src/protocol/message.ts";
 import { leave, openContext } from "./browser.ts";
 import { expectSoon } from "./expect-soon.ts";
-import { useChatScene } from "./scene.ts";
+import { useChatScene } from "./harness.ts";
 import { type ChatPage, counted, openChat } from "./chat-page.ts";
 
 const limitMs = 240_000;
 const cutsWanted = 50;
 const words = 120;
 const seed = Number(process.env["BROWSER_SEED"] ?? Date.now() % 100_000);
-const scene = useChatScene(limitMs);
+const harness = useChatScene(limitMs);
 
 describe("a chat whose connection is cut again and again", { timeout: limitMs }, () => {
   test(`shows exactly what was said, seed ${seed}`, async () => {
     const random = seededRandom(seed);
-    const ada = await openContext(scene.browser);
+    const ada = await openContext(harness.browser);
     const { context } = ada;
     const chatId = "cut";
-    const one = await openChat(context, { url: scene.server.url, chatId });
+    const one = await openChat(context, { url: harness.server.url, chatId });
     await one.say("count 1");
     await one.shows("1.1");
-    const two = await openChat(context, { url: scene.server.url, chatId });
+    const two = await openChat(context, { url: harness.server.url, chatId });
     await two.shows("1.1");
     await Promise.all([one, two].map(watchAnswers));
 
     let said = 1;
-    while (scene.server.proxy.cuts < cutsWanted) {
-      const before = scene.server.proxy.cuts;
+    while (harness.server.proxy.cuts < cutsWanted) {
+      const before = harness.server.proxy.cuts;
       await one.idle();
       await one.say(`count ${words}`);
       said++;
       // Now and then before either side has noticed.
-      if (between(random, 0, 1) === 0) scene.server.proxy.cut();
+      if (between(random, 0, 1) === 0) harness.server.proxy.cut();
       await one.stop.waitFor();
-      while ((await one.stop.count()) > 0 && scene.server.proxy.cuts < cutsWanted) {
-        const soFar = scene.server.proxy.cuts;
-        scene.server.proxy.cutAfter(between(random, 0, 4_000));
+      while ((await one.stop.count()) > 0 && harness.server.proxy.cuts < cutsWanted) {
+        const soFar = harness.server.proxy.cuts;
+        harness.server.proxy.cutAfter(between(random, 0, 4_000));
         await until("a cut, or the answer's end", async () => {
           await tryNow(one);
-          return scene.server.proxy.cuts > soFar || (await one.stop.count()) === 0;
+          return harness.server.proxy.cuts > soFar || (await one.stop.count()) === 0;
         });
       }
-      scene.server.proxy.cutAfter(Infinity);
-      expect(scene.server.proxy.cuts).toBeGreaterThan(before);
+      harness.server.proxy.cutAfter(Infinity);
+      expect(harness.server.proxy.cuts).toBeGreaterThan(before);
     }
 
     const wanted = ["count 1", "1.1"];
@@ -55,7 +55,7 @@ describe("a chat whose connection is cut again and again", { timeout: limitMs },
       await tab.idle();
       expect(await strayAnswers(tab)).toEqual([]);
     }
-    const { entries } = await scene.server.program.sessions.entries(chatId, { limit: 1_000 });
+    const { entries } = await harness.server.program.sessions.entries(chatId, { limit: 1_000 });
     expect(entries.map(({ seq }) => seq)).toEqual(wanted.map((_, at) => at + 1));
     expect(viewOf(entries).map((message) => textOf(message).trim())).toEqual(wanted);
     await one.say("over");

@@ -96,7 +96,7 @@ export async function createHubHarness(options: HubHarnessOptions = {}): Promise
   const slowly = async <Found>(read: () => Promise<Found>): Promise<Found> => {
     reads.most = Math.max(reads.most, ++underWay);
     try {
-      await scene.gate?.promise;
+      await harness.gate?.promise;
       return await read();
     } finally {
       underWay--;
@@ -120,21 +120,21 @@ export async function createHubHarness(options: HubHarnessOptions = {}): Promise
       ...(options.liveApart && { liveJournal: stored }),
       clock,
       log: silentLogger,
-      isLocal: () => (reads.looks++, scene.owner === address),
-      isSure: () => scene.isSure,
+      isLocal: () => (reads.looks++, harness.owner === address),
+      isSure: () => harness.isSure,
       async ownerOf() {
-        await scene.gate?.promise;
-        return scene.seenOwner;
+        await harness.gate?.promise;
+        return harness.seenOwner;
       },
       async owners() {
-        if (scene.isAway) throw new FlotillaError("store_unavailable", "the store is away");
-        return scene.seenOwner === undefined ? [] : [scene.seenOwner];
+        if (harness.isAway) throw new FlotillaError("store_unavailable", "the store is away");
+        return harness.seenOwner === undefined ? [] : [harness.seenOwner];
       },
       localHeader: (sessionId) => {
         const header = headers.get(sessionId);
-        return scene.isLoaded && header ? { header, incarnation: "id-1" } : undefined;
+        return harness.isLoaded && header ? { header, incarnation: "id-1" } : undefined;
       },
-      incarnationOf: async () => scene.incarnation,
+      incarnationOf: async () => harness.incarnation,
       runner: { snapshot },
       ...(options.limits && { limits: options.limits }),
     });
@@ -143,7 +143,7 @@ export async function createHubHarness(options: HubHarnessOptions = {}): Promise
     return pod;
   };
 
-  const scene: HubHarness = {
+  const harness: HubHarness = {
     clock,
     journal,
     gate: undefined,
@@ -155,8 +155,8 @@ export async function createHubHarness(options: HubHarnessOptions = {}): Promise
     isSure: true,
     incarnation: "id-1",
     own(address) {
-      const concerned = [scene.owner, address].filter((each) => each !== undefined);
-      scene.owner = address;
+      const concerned = [harness.owner, address].filter((each) => each !== undefined);
+      harness.owner = address;
       for (const each of concerned) podAt(each).hub.ownersMoved();
     },
     hub: (address) => podAt(address).hub,
@@ -175,8 +175,8 @@ export async function createHubHarness(options: HubHarnessOptions = {}): Promise
       return { sessionId, entries: named, header, incarnation, logId, offset };
     },
     async commit(sessionId, change) {
-      const committed = await scene.store(sessionId, change);
-      if (scene.owner !== undefined) podAt(scene.owner).hub.committed([committed]);
+      const committed = await harness.store(sessionId, change);
+      if (harness.owner !== undefined) podAt(harness.owner).hub.committed([committed]);
     },
     async close() {
       for (const { hub, bus } of pods.values()) {
@@ -186,7 +186,7 @@ export async function createHubHarness(options: HubHarnessOptions = {}): Promise
     },
   };
   for (const address of ["owner", "next", "runner", "second", "gateway"]) podAt(address);
-  return scene;
+  return harness;
 }
 
 export type Client = {

@@ -14,9 +14,9 @@ import {
   type ConversationDraft,
   unchanged,
   withEffect,
-  withEntry,
+  appendEntry,
   withHeader,
-} from "./decision.ts";
+} from "./append.ts";
 
 type Of<Type extends Command["type"]> = Extract<Command, { type: Type }>;
 
@@ -46,7 +46,7 @@ export function finishCompaction(
   { parts, tokens }: Of<"compaction_finished">,
   facts: Facts,
 ): CommandDecision {
-  const stored = withEntry(
+  const stored = appendEntry(
     withHeader(startDraft(header), { work: null }),
     {
       kind: "summary",

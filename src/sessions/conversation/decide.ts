@@ -27,7 +27,7 @@ import {
   startDebounced,
   stopTurn,
 } from "./turns.ts";
-import { refuseCommand, unchanged } from "./decision.ts";
+import { refuseCommand, unchanged } from "./append.ts";
 import type { Compaction, Header, Turn, Work } from "./header.ts";
 
 /**

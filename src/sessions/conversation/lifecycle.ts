@@ -1,7 +1,7 @@
 import type { Command, CommandDecision, Facts } from "./command.ts";
 import { maxAgents, type Header, newHeader, maxUsers } from "./header.ts";
 import { abortWork, continueAfterCompaction, stopRunner } from "./turns.ts";
-import { decided, startDraft, refuseCommand, unchanged, withHeader } from "./decision.ts";
+import { decided, startDraft, refuseCommand, unchanged, withHeader } from "./append.ts";
 
 type Of<Type extends Command["type"]> = Extract<Command, { type: Type }>;
 

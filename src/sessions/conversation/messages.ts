@@ -6,9 +6,9 @@ import {
   startDraft,
   unchanged,
   withEffect,
-  withEntry,
+  appendEntry,
   withHeader,
-} from "./decision.ts";
+} from "./append.ts";
 import type { Header } from "./header.ts";
 import { addPending } from "./pending.ts";
 import {
@@ -30,7 +30,7 @@ export function append(header: Header, command: Of<"append">, facts: Facts): Com
   if (to !== undefined && !header.agents.includes(to)) return noSuchAgent(to);
   const agent = to ?? header.agents[0];
   const entry = { kind: "message", role, author, messageId, parts, tokens, clientId } as const;
-  const stored = withEntry(
+  const stored = appendEntry(
     startDraft(header),
     metadata === undefined ? entry : { ...entry, metadata },
     facts,
@@ -59,7 +59,7 @@ export function toolResult(
   if (header.status === "archived") return archived();
   if (!header.agents.includes(target.author)) return noSuchAgent(target.author);
   if (isStale(header, target)) return replaced();
-  const stored = withEntry(
+  const stored = appendEntry(
     startDraft(header),
     {
       kind: "tool_result",

@@ -14,9 +14,9 @@ import {
   startDraft,
   unchanged,
   withEffect,
-  withEntry,
+  appendEntry,
   withHeader,
-} from "./decision.ts";
+} from "./append.ts";
 import {
   type Compaction,
   type Header,
@@ -118,7 +118,7 @@ export function stopTurn(
 ): CommandDecision {
   if (turn.stopping) return unchanged(header, { done: true });
   const { epoch, messageId } = turn;
-  const withStop = withEntry(
+  const withStop = appendEntry(
     startDraft(header),
     {
       kind: "stop",
@@ -294,7 +294,7 @@ function endTurn(
 ): ConversationDraft {
   const { outcome, parts, metadata, tokens, error } = reply;
   const isReplacing = turn.replaces !== null && (parts.length > 0 || outcome === "completed");
-  const stored = withEntry(
+  const stored = appendEntry(
     withHeader(draft, { work: null }),
     {
       kind: "message",
@@ -361,7 +361,7 @@ function dropUnanswerable(draft: ConversationDraft, facts: Facts): ConversationD
 
 function unanswered(draft: ConversationDraft, pending: Pending, facts: Facts): ConversationDraft {
   const { agent, trigger, messageId } = pending;
-  return withEntry(
+  return appendEntry(
     draft,
     {
       kind: "message",

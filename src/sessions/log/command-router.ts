@@ -13,7 +13,7 @@ import type { Bus } from "../../bus/bus.ts";
 import type { CommandResult, Command } from "../conversation/command.ts";
 import type { Head } from "./journal.ts";
 import type { Heads, Owners } from "./ownership.ts";
-import { graceMs, patienceMs, retryDelayMs } from "./retry.ts";
+import { graceMs, patienceMs, retryDelayMs } from "./call-deadline.ts";
 
 /**
  * Sends commands to the owner of the session's log, on this pod or another. It retries with the same ids

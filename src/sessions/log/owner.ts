@@ -14,7 +14,7 @@ import type { CommandResult, Command, SessionEffect, Facts } from "../conversati
 import type { Header } from "../conversation/header.ts";
 import type { ClientIdRef, CommitResult, Head, Journal, LogRecord } from "./journal.ts";
 import { type RecordDraft, draftRecord, type PendingCommand } from "./record.ts";
-import { patienceMs, retryDelayMs } from "./retry.ts";
+import { patienceMs, retryDelayMs } from "./call-deadline.ts";
 
 /**
  * Appends to one log. It decides commands in memory and commits one record at a time. A record holds every

@@ -4,7 +4,7 @@ import { createTurnSlots, type Suspect } from "./runner.ts";
 
 const aloneMs = 2_000;
 
-function scene(most: number) {
+function harness(most: number) {
   const clock = movableClock();
   const gate = createTurnSlots(most, clock);
   const begun: string[] = [];
@@ -39,7 +39,7 @@ function scene(most: number) {
 
 describe("a gate", () => {
   test("lets so many in at once, and the next when one has ended, well or not", async () => {
-    const { gate, begun, ask, end } = scene(2);
+    const { gate, begun, ask, end } = harness(2);
     for (const name of ["a", "b", "c", "d"]) void ask("t", name);
     expect([begun, gate.waiting]).toEqual([["a", "b"], 2]);
     await end("b");
@@ -56,7 +56,7 @@ describe("a gate", () => {
   });
 
   test("serves tenants in turns, and each in the order of asking", async () => {
-    const { begun, ask, end } = scene(1);
+    const { begun, ask, end } = harness(1);
     for (const name of ["a1", "a2", "a3"]) void ask("a", name);
     for (const name of ["b1", "b2"]) void ask("b", name);
     void ask("c", "c1");
@@ -65,7 +65,7 @@ describe("a gate", () => {
   });
 
   test("keeps no turn that has to end, and gives no place away by it", async () => {
-    const { gate, begun, ask, end } = scene(1);
+    const { gate, begun, ask, end } = harness(1);
     const control = new AbortController();
     void ask("t", "a");
     void ask("t", "stopped", control.signal);
@@ -80,7 +80,7 @@ describe("a gate", () => {
   });
 
   test("lets a suspect in when nothing else has begun for a while, and nothing beside it for as long", async () => {
-    const { gate, clock, begun, over, ask, askSuspect, end } = scene(10);
+    const { gate, clock, begun, over, ask, askSuspect, end } = harness(10);
     for (const name of ["a", "b"]) void ask("t", name);
     for (const name of ["suspect 1", "suspect 2"]) void askSuspect(name);
     void ask("t", "c");
@@ -106,7 +106,7 @@ describe("a gate", () => {
   });
 
   test("lets a suspect in at once where nothing is under way", async () => {
-    const { begun, ask, askSuspect, end } = scene(10);
+    const { begun, ask, askSuspect, end } = harness(10);
     void ask("t", "long");
     void askSuspect("suspect");
     await end("long");
@@ -114,14 +114,14 @@ describe("a gate", () => {
   });
 
   test("keeps suspects waiting for each other no longer than they are alone, however long they take", async () => {
-    const { clock, begun, askSuspect } = scene(1_000);
+    const { clock, begun, askSuspect } = harness(1_000);
     for (let n = 0; n < 100; n++) void askSuspect(`suspect ${n}`);
     await clock.advance(99 * aloneMs);
     expect(begun).toHaveLength(100);
   });
 
   test("counts a suspect's time from when it has really begun", async () => {
-    const { clock, begun, over, ask, askSuspect, started } = scene(10);
+    const { clock, begun, over, ask, askSuspect, started } = harness(10);
     started.wait = Promise.withResolvers<void>();
     void askSuspect("suspect");
     void ask("t", "a");
@@ -133,7 +133,7 @@ describe("a gate", () => {
   });
 
   test("lets nothing in beside a suspect before it is known that its time is over", async () => {
-    const { gate, clock, begun, ask, askSuspect, ending } = scene(10);
+    const { gate, clock, begun, ask, askSuspect, ending } = harness(10);
     ending.wait = Promise.withResolvers<void>();
     for (const name of ["suspect 1", "suspect 2"]) void askSuspect(name);
     void ask("t", "a");
@@ -145,7 +145,7 @@ describe("a gate", () => {
   });
 
   test("opens again where a suspect ends before that is known, and not once more for the next", async () => {
-    const { gate, clock, begun, askSuspect, ending, end } = scene(10);
+    const { gate, clock, begun, askSuspect, ending, end } = harness(10);
     ending.wait = Promise.withResolvers<void>();
     for (const name of ["suspect 1", "suspect 2", "suspect 3"]) void askSuspect(name);
     await clock.advance(aloneMs);
@@ -159,7 +159,7 @@ describe("a gate", () => {
   });
 
   test("lets suspects in only where there is room", async () => {
-    const { clock, begun, ask, askSuspect, end } = scene(1);
+    const { clock, begun, ask, askSuspect, end } = harness(1);
     void ask("t", "a");
     void askSuspect("suspect");
     void ask("t", "b");
@@ -173,7 +173,7 @@ describe("a gate", () => {
   });
 
   test("opens again where a suspect is wanted no more", async () => {
-    const { clock, begun, ask, askSuspect } = scene(10);
+    const { clock, begun, ask, askSuspect } = harness(10);
     const control = new AbortController();
     void ask("t", "a");
     void askSuspect("suspect", control.signal);

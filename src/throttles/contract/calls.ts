@@ -1,4 +1,4 @@
-import { type ControllerState, initialState, step } from "../learning/controller.ts";
+import { type ControllerState, initialState, step } from "../learning/limit-controller.ts";
 import { addOutcome, emptySample, type MeasuredOutcome, type Sample } from "../learning/sample.ts";
 import type { ControllerSettings } from "../settings.ts";
 

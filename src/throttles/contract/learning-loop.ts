@@ -1,5 +1,10 @@
 import { fraction, seededRandom } from "../../base/random.ts";
-import { allowanceOf, type ControllerState, initialState, step } from "../learning/controller.ts";
+import {
+  allowanceOf,
+  type ControllerState,
+  initialState,
+  step,
+} from "../learning/limit-controller.ts";
 import {
   addOutcome,
   addSamples,

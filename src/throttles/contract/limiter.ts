@@ -1,6 +1,6 @@
 import { movableClock } from "../../base/contract/movable-clock.ts";
 import { seededRandom } from "../../base/random.ts";
-import type { Allowance } from "../learning/controller.ts";
+import type { Allowance } from "../learning/limit-controller.ts";
 import { declareThrottle, type ThrottleOptions } from "../declaration.ts";
 import { createLearner } from "../registry.ts";
 import { createLimiter } from "../limiter/limiter.ts";

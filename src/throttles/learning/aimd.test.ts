@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { calls, stepped } from "../contract/calls.ts";
-import { type ControllerState, initialState } from "./controller.ts";
+import { type ControllerState, initialState } from "./limit-controller.ts";
 import { resolveControllerOptions } from "../settings.ts";
 
 const seed = resolveControllerOptions({ preset: "aimd" });

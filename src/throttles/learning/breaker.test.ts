@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { calls, holdingAt, stepped } from "../contract/calls.ts";
-import { allowanceOf, type ControllerState, step } from "./controller.ts";
+import { allowanceOf, type ControllerState, step } from "./limit-controller.ts";
 import { resolveControllerOptions } from "../settings.ts";
 
 const settings = resolveControllerOptions({

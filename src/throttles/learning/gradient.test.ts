@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { calls, holdingAt, stepped } from "../contract/calls.ts";
-import type { ControllerState } from "./controller.ts";
+import type { ControllerState } from "./limit-controller.ts";
 import { resolveControllerOptions } from "../settings.ts";
 
 const settings = resolveControllerOptions({ preset: "gradient" });

@@ -1,5 +1,5 @@
 import { fraction, type Random } from "../../base/random.ts";
-import type { Allowance } from "../learning/controller.ts";
+import type { Allowance } from "../learning/limit-controller.ts";
 import { createPodBucket } from "./bucket.ts";
 import type { LimiterSettings } from "./settings.ts";
 import {

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { fullBucket, settleEstimate, takeUnits } from "./bucket.ts";
 import { calls, holdingAt, stepped } from "../contract/calls.ts";
-import { allowanceOf, type ControllerState } from "../learning/controller.ts";
+import { allowanceOf, type ControllerState } from "../learning/limit-controller.ts";
 import { resolveControllerOptions } from "../settings.ts";
 
 describe("a pod's bucket", () => {

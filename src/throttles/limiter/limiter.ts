@@ -1,7 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Random } from "../../base/random.ts";
 import { type Classify, classifyCall, type CallOutcome } from "../classify.ts";
-import type { Allowance } from "../learning/controller.ts";
+import type { Allowance } from "../learning/limit-controller.ts";
 import type { MeasuredOutcome, Sample } from "../learning/sample.ts";
 import { createAdmission, type HoldReason } from "./admission.ts";
 import { createLimiterErrors } from "./errors.ts";

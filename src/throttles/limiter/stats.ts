@@ -1,4 +1,4 @@
-import type { BreakerState } from "../learning/controller.ts";
+import type { BreakerState } from "../learning/limit-controller.ts";
 import { addHistograms, countDuration, type Histogram, percentile } from "../learning/histogram.ts";
 import {
   type OutcomeCounts,

@@ -2,7 +2,12 @@ import type { Clock } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Database, Row } from "../../store/database.ts";
-import { allowanceOf, type ControllerState, initialState, step } from "../learning/controller.ts";
+import {
+  allowanceOf,
+  type ControllerState,
+  initialState,
+  step,
+} from "../learning/limit-controller.ts";
 import { addHistograms, type Histogram, percentile } from "../learning/histogram.ts";
 import {
   addCounts,

@@ -9,7 +9,7 @@ import {
   type Statement,
   table,
 } from "../../store/sql.ts";
-import type { LearnedAllowance } from "../learning/controller.ts";
+import type { LearnedAllowance } from "../learning/limit-controller.ts";
 import type { ShareEntry } from "./lease.ts";
 
 const throttles = table("throttle");

@@ -4,7 +4,7 @@ import { type Fleet, openFleet, type StartOptions } from "../fleet.ts";
 import type { PodProcess } from "../pod-handle.ts";
 import { postgresStore } from "../stores.ts";
 import { type ChaosProxy, startChaosProxy } from "./chaos-proxy.ts";
-import { type Timeouts, withTimeouts } from "./scene-store.ts";
+import { type Timeouts, withTimeouts } from "./harness-store.ts";
 
 export type Scene = {
   readonly fleet: Fleet;
@@ -44,9 +44,9 @@ export async function openScene({ timeouts = {}, server }: SceneOptions = {}): P
 
 /** The same, gone when the test is over. */
 export async function createScene(options?: SceneOptions): Promise<Scene> {
-  const scene = await openScene(options);
-  onTestFinished(scene.close);
-  return scene;
+  const harness = await openScene(options);
+  onTestFinished(harness.close);
+  return harness;
 }
 
 export async function openTasks(fleet: Fleet): Promise<number> {

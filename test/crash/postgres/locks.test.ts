@@ -5,7 +5,7 @@ import { createFleet, type Fleet } from "../harness.ts";
 import { startsIn } from "../ledger.ts";
 import { until } from "../until.ts";
 import { openTasks } from "./harness.ts";
-import { withTimeouts } from "./scene-store.ts";
+import { withTimeouts } from "./harness-store.ts";
 
 const names = ["held", "work"];
 const config = { heartbeatMs: 100, deadAfterMs: 600, pollMs: 200 };

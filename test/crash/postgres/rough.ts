@@ -7,7 +7,7 @@ import { cutOff, serverFaults } from "../server-faults.ts";
 import { startChaosProxy } from "./chaos-proxy.ts";
 import { type FakeTime, fakeTime } from "./fake-time.ts";
 import { networkFaults, shortTimeouts } from "./network-faults.ts";
-import { withTimeouts } from "./scene-store.ts";
+import { withTimeouts } from "./harness-store.ts";
 
 export type RoughPlace = {
   /** Everything that can happen to a server, to the way to it, and to a clock. */

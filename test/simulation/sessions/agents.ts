@@ -32,7 +32,7 @@ type Scene = {
 };
 type Script = {
   readonly options: AgentOptions;
-  readonly say: (scene: Scene) => Saying;
+  readonly say: (harness: Scene) => Saying;
   /** How likely a compactor that is called breaks down. */
   readonly breaks?: number;
   /** It is stored, and at a URL: any pod can run it. Others are in the code of some pods. */
@@ -74,14 +74,14 @@ const scripts: Readonly<Record<string, Script>> = {
   merging: { options: { during: "merge", debounceMs: 300 }, say: atLength },
   flaky: {
     options: { retries: 2, backoff },
-    async *say(scene) {
-      const { world, work, fails } = scene;
+    async *say(harness) {
+      const { world, work, fails } = harness;
       await work(world.between(5, 200));
       if (world.chance(0.4)) {
         fails();
         throw world.chance(0.2) ? abort("nothing helps") : new Error("not now");
       }
-      yield* shortly(scene);
+      yield* shortly(harness);
     },
   },
   dying: {
@@ -103,12 +103,12 @@ const scripts: Readonly<Record<string, Script>> = {
   },
   silent: {
     options: { idleTimeoutMs: 2_000, retries: 2, backoff },
-    async *say(scene) {
-      if (scene.world.chance(0.3)) {
-        scene.fails();
+    async *say(harness) {
+      if (harness.world.chance(0.3)) {
+        harness.fails();
         await new Promise(() => {});
       }
-      yield* shortly(scene);
+      yield* shortly(harness);
     },
   },
   keeping: { options: {}, say: shortly, breaks: 0 },

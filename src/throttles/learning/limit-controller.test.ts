@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { calls, holdingAt, stepped } from "../contract/calls.ts";
-import { allowanceOf, type ControllerState, initialState, step } from "./controller.ts";
+import { allowanceOf, type ControllerState, initialState, step } from "./limit-controller.ts";
 import { emptySample, outcomeKinds, type Sample } from "./sample.ts";
 import { type Preset, presets, resolveControllerOptions } from "../settings.ts";
 

@@ -35,7 +35,7 @@ export function withEffect(draft: ConversationDraft, effect: SessionEffect): Con
 }
 
 /** Appends an entry. Pods' clocks differ, so `activeAtMs` never goes back. */
-export function withEntry(
+export function appendEntry(
   draft: ConversationDraft,
   entry: Omit<DecidedEntry, "seq" | "atMs">,
   { nowMs }: Facts,
