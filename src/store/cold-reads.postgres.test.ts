@@ -2,7 +2,7 @@ import pg from "pg";
 import { afterEach, describe, expect, test } from "vitest";
 import { startChaosProxy } from "../../test/crash/postgres/chaos-proxy.ts";
 import { until } from "../base/contract/movable-clock.ts";
-import type { Database } from "./database.ts";
+import { type Database, observed } from "./database.ts";
 import { temporaryDatabase, temporaryFile } from "./contract/kinds.ts";
 import { openPostgres, type PostgresOptions } from "./postgres/postgres.ts";
 import { sql } from "./sql.ts";
@@ -47,10 +47,12 @@ describe("on Postgres, cold reads of which each waits for a lock", () => {
     ["its own connections", undefined],
     ["a pool of the caller's", 4],
     ["the smallest pool of the caller's that has one to spare", 2],
-  ])("hold up no other read and no write, on %s", async (_, poolMost) => {
+    ["a store whose errors are counted", undefined, true],
+  ])("hold up no other read and no write, on %s", async (_, poolMost, counted = false) => {
     // Longer than this machine may be busy: what waits for the lock is to wait until it is given up.
     const patient = { connectTimeoutMs: 60_000, lockTimeoutMs: 60_000 };
-    const { database, url } = await open(poolMost, patient);
+    const { database: plain, url } = await open(poolMost, patient);
+    const database = counted ? observed(plain, () => {}) : plain;
     const holder = await hold(url);
     const cold = Array.from({ length: 20 }, () => readCold(database));
     await Promise.all(Array.from({ length: 8 }, () => database.read(one)));

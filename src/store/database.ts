@@ -112,7 +112,7 @@ export function observed(database: Database, onEvent: OnStoreEvent): Database {
   };
   return {
     ...database,
-    read: (statement) => database.read(statement).catch(reportError),
+    read: (statement, options) => database.read(statement, options).catch(reportError),
     write: (statements, options) => database.write(statements, options).catch(reportError),
     report: onEvent,
   };
