@@ -64,6 +64,8 @@ const flowWorks = ["one-run", "hundred-runs", "thousand-runs", "resume"];
 const sessionWorks = ["acked", "append", "fanout", "replay", "idle", "turns", "restart", "pods"];
 const systems = variants.map(({ key }) => key);
 const played = allScenarios.map(({ name }) => name);
+/** What has no comparison with another checkout. */
+const notBeside = ["recover", "memory", "keys", "limits", "schedules", "idle", "pods"];
 /** What only a comparison with others knows of. */
 const ofComparison = ["systems", "tasks", "save"] as const;
 
@@ -80,7 +82,7 @@ function usageOf(names: readonly string[]): string {
              which statements the server was busy with
   --beside   another checkout, with its packages installed: its programs take turns with ours in
              every round, as the system "beside"; peers only where --systems names them.
-             Not for throttle. Recovery, memory and clients across pods are not compared
+             Not for throttle, and not for ${notBeside.join(", ")}
   --rounds   how often each system has its turn
 
 with --store postgres, where other queues are measured side by side:
@@ -174,6 +176,12 @@ export function readArguments(args: string[], names: readonly string[]): Argumen
   if (hindrance) fail(hindrance);
   if (beside && values.save) fail("--save keeps what is published, which has nothing beside it");
   const kinds = kindsOf(name, store);
+  const uncompared =
+    beside &&
+    text("only")
+      ?.split(",")
+      .find((each) => notBeside.includes(each.trim()));
+  if (uncompared) fail(`${uncompared} isn't compared with another checkout`);
   return {
     beside,
     name,

@@ -1,3 +1,4 @@
+import { besideNotes, evenRounds } from "./beside.ts";
 import { goals } from "./flows/goals.ts";
 import { flowReport, withBetterRestate } from "./flows/report.ts";
 import { measureResume } from "./flows/resume.ts";
@@ -24,7 +25,10 @@ const loads = [
 export async function bench(options: BenchOptions): Promise<Report> {
   const { rounds, warmMs, runMs, cutMs, ...size } = options.quick ? sizes.quick : sizes.full;
   const wanted = (name: string) => options.only?.includes(name) ?? true;
-  await using side = await openFlowSide(options, options.rounds ?? rounds);
+  await using side = await openFlowSide(
+    options,
+    evenRounds(options.rounds ?? rounds, options.beside),
+  );
   const works: Work[] = [];
   for (const { name, ...load } of loads) {
     if (wanted(name)) works.push(...(await measureTransitions(side, { ...load, warmMs, runMs })));
@@ -38,6 +42,10 @@ export async function bench(options: BenchOptions): Promise<Report> {
   const report = flowReport(all, side.about);
   return {
     ...report,
-    notes: [...sayGoals(goals, report.measures, options.store), ...report.notes],
+    notes: [
+      ...sayGoals(goals, report.measures, options.store),
+      ...report.notes,
+      ...besideNotes(options),
+    ],
   };
 }

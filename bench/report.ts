@@ -33,6 +33,9 @@ export type Rounds = {
  */
 export function measure({ metric, unit, ours, others = {}, better = "higher" }: Rounds): Measure {
   const versus = Object.entries(others).map(([name, theirs]) => {
+    if (theirs.length !== ours.length) {
+      throw new Error(`${metric}: ${ours.length} rounds of ours, ${theirs.length} of ${name}`);
+    }
     const ratios = ours.map((our, at) =>
       better === "higher" ? our / theirs[at]! : theirs[at]! / our,
     );

@@ -1,3 +1,4 @@
+import { besideNotes, evenRounds } from "./beside.ts";
 import { sayGoals } from "./goals.ts";
 import type { Report } from "./report.ts";
 import type { BenchOptions } from "./run.ts";
@@ -52,11 +53,14 @@ const sizes = {
   },
 };
 
+/** What has no comparison with another checkout. */
+const alone = ["idle", "pods"];
+
 /** Sessions over real sockets: a server in one process, its clients in another. */
 export async function bench(options: BenchOptions): Promise<Report> {
   const { rounds, ...size } = options.quick ? sizes.quick : sizes.full;
   const { store, only, tasks } = options;
-  await using site = await openSite(options, options.rounds ?? rounds);
+  await using site = await openSite(options, evenRounds(options.rounds ?? rounds, options.beside));
   const restart = tasks === undefined ? size.restart : { sessions: tasks };
   const measuring: Readonly<Record<string, () => Promise<Work[]>>> = {
     acked: () => measureAcked(site, size.acked),
@@ -72,10 +76,14 @@ export async function bench(options: BenchOptions): Promise<Report> {
   };
   const works: Work[] = [];
   for (const [name, measure] of Object.entries(measuring)) {
-    if (only?.includes(name) ?? true) works.push(...(await measure()));
+    if (only?.includes(name) ?? !(options.beside && alone.includes(name)))
+      works.push(...(await measure()));
   }
   const found = works.filter(({ figures }) => Object.keys(figures).length > 0);
   if (options.save) saveResults(found, site.about, `sessions-${store as "sqlite" | "postgres"}`);
   const report = reportOf(found, site.about);
-  return { ...report, notes: [...sayGoals(goals, report.measures, store), ...report.notes] };
+  return {
+    ...report,
+    notes: [...sayGoals(goals, report.measures, store), ...report.notes, ...besideNotes(options)],
+  };
 }

@@ -1,6 +1,7 @@
-/** The middle one, so that one disturbed round doesn't move the figure. */
+/** The middle one, or between the two in the middle, so that one disturbed round doesn't move the figure. */
 export function median(values: readonly number[]): number {
-  return percentile(values, 0.5);
+  const negated = values.map((value) => -value);
+  return (percentile(values, 0.5) - percentile(negated, 0.5)) / 2;
 }
 
 /** The smallest value that at least this share of the values doesn't exceed. */

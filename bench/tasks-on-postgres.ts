@@ -1,3 +1,4 @@
+import { besideNotes, evenRounds } from "./beside.ts";
 import type { Report } from "./report.ts";
 import type { BenchOptions } from "./run.ts";
 import { measureDrain } from "./side-by-side/drain.ts";
@@ -51,7 +52,10 @@ export async function bench(options: BenchOptions): Promise<Report> {
       (options.beside !== undefined && alone.includes(name))
     );
   const drain = { ...size.drain, ...(options.tasks && { tasks: options.tasks }) };
-  await using side = await openSideBySide(options, options.rounds ?? size.rounds);
+  await using side = await openSideBySide(
+    options,
+    evenRounds(options.rounds ?? size.rounds, options.beside),
+  );
   const { best, ofPostgres } = side.keys;
   const everybody = side.keys.everybody.filter(
     (key) => options.systems !== undefined || !(options.quick && slow.includes(key)),
@@ -105,6 +109,6 @@ export async function bench(options: BenchOptions): Promise<Report> {
   const report = reportOf(works, side.about);
   return {
     measures: [...report.measures, ...keys, ...recovery, ...memory.measures],
-    notes: [...report.notes, ...memory.notes],
+    notes: [...report.notes, ...memory.notes, ...besideNotes(options)],
   };
 }

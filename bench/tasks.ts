@@ -1,5 +1,6 @@
 import { availableParallelism, cpus } from "node:os";
 import process from "node:process";
+import { besideNotes, evenRounds } from "./beside.ts";
 import type { Measure, Report } from "./report.ts";
 import type { BenchOptions } from "./run.ts";
 import { measureDrain } from "./tasks/drain.ts";
@@ -41,15 +42,19 @@ export async function bench(options: BenchOptions): Promise<Report> {
   const wanted = (name: string) =>
     options.only?.includes(name) ??
     !(asked.includes(name) || (options.beside !== undefined && alone.includes(name)));
-  const rounds = options.rounds && { rounds: options.rounds };
+  const rounds = ({ rounds: usual }: { rounds: number }) => ({
+    rounds: evenRounds(options.rounds ?? usual, options.beside),
+  });
   const measured = async (name: string, measuring: () => Promise<Measure[]>) =>
     wanted(name) ? measuring() : [];
   const enqueue = await measured("enqueue", () =>
-    measureEnqueue(options, { ...size.enqueue, ...rounds }),
+    measureEnqueue(options, { ...size.enqueue, ...rounds(size.enqueue) }),
   );
-  const drain = await measured("drain", () => measureDrain(options, { ...size.drain, ...rounds }));
+  const drain = await measured("drain", () =>
+    measureDrain(options, { ...size.drain, ...rounds(size.drain) }),
+  );
   const wakeup = await measured("wakeup", () =>
-    measureWakeup(options, { ...size.wakeup, ...rounds }),
+    measureWakeup(options, { ...size.wakeup, ...rounds(size.wakeup) }),
   );
   const schedules = await measured("schedules", () => measureSchedules(options, size.drain));
   const limits = await measured("limits", () => measureLimits(options, size.drain));
@@ -81,6 +86,7 @@ export async function bench(options: BenchOptions): Promise<Report> {
       `limit: bare node:sqlite on a thread, the same statements in batches of 100, in the same run`,
       `drain: one pod with ${manySlots} slots, and with the default of 100; a backlog of ${size.drain.tasks.toLocaleString("en-US")}`,
       ...memory.notes,
+      ...besideNotes(options),
       `Node ${process.version}, ${availableParallelism()} cores, ${cpus()[0]?.model ?? "unknown processor"}`,
     ],
   };
