@@ -195,7 +195,9 @@ async function runOnSqlite(text: string): Promise<void> {
   }
 }
 
-async function runOnPostgres(text: string): Promise<void> {
+async function runOnPostgres(shown: string): Promise<void> {
+  // Roles belong to the whole server, where another test may have those of the page.
+  const text = shown.replaceAll(/\bflotilla_(owner|pods|producers)\b/g, "$&_of_docs");
   const { url, remove } = await temporaryDatabase();
   await (await openStore(url)).close();
   const client = new pg.Client(url);
@@ -204,7 +206,9 @@ async function runOnPostgres(text: string): Promise<void> {
     // The roles of the page, and a schema that isn't there yet: none of it outlasts the transaction.
     await client.query("begin");
     if (!text.includes("create role")) {
-      await client.query("create role flotilla_pods; create role flotilla_producers");
+      await client.query(
+        "create role flotilla_pods_of_docs; create role flotilla_producers_of_docs",
+      );
     }
     if (text.includes("create schema")) await client.query("drop schema flotilla cascade");
     await client.query(text);
