@@ -64,6 +64,8 @@ const maxWorkers = Math.max(3, availableParallelism());
 // What is missing is seen before anything else is done.
 const withoutServer = ["./test/parts-setup.ts", "./test/built-setup.ts"];
 const withPostgres = [...withoutServer, "./test/postgres/setup.ts"];
+// `npx vitest src/tasks` is a loop of seconds, for which Node is enough.
+const watches = !["run", "list"].some((command) => process.argv.includes(command));
 const postgresKinds = { FLOTILLA_TEST_KINDS: "postgres" };
 
 export default defineConfig({
@@ -88,6 +90,7 @@ export default defineConfig({
     expect: { poll: { timeout: 30_000 } },
     sequence: { sequencer: LongestFirst },
     reporters: ["default", "./test/reporter.ts"],
+    ...(watches && { project: ["unit"] }),
     projects: [
       {
         extends: true,
