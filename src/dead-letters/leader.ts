@@ -85,8 +85,8 @@ export function createDeadLetterLeader(options: DeadLetterLeaderOptions) {
     await database.write([pruneRedrives(redrivesKeptMs)]);
   };
 
-  const send = (statements: Parameters<typeof writeUntilKnown>[1], hint = false) =>
-    writeUntilKnown(database, statements, { clock, random, ...untilKnown, hint });
+  const send = (statements: Parameters<typeof writeUntilKnown>[1], notify = false) =>
+    writeUntilKnown(database, statements, { clock, random, ...untilKnown, notify });
 
   /** Picks tasks that had failed a moment ago, and counts the rest. */
   const pick = async (

@@ -77,7 +77,7 @@ export function createFiring(options: FiringOptions): Firing {
       const statements = firing
         ? [moveSchedules(ordered), insertFired(ordered)]
         : [moveSchedules(ordered)];
-      const [moved] = await database.write(statements, { hint: firing });
+      const [moved] = await database.write(statements, { notify: firing });
       const made = new Set(moved!.map((row) => row["schedule_id"] as string));
       return moves.map(({ scheduleId }) => made.has(scheduleId));
     },

@@ -96,8 +96,8 @@ const definitionColumns = ["name", "pattern", "zone", "payload", "options", "mis
 export function createSchedules(parts: SchedulesParts): Schedules {
   const { database, clock, random, ids, onEnqueued } = parts;
 
-  const send = (statements: readonly Statement[], hint = false) =>
-    writeUntilKnown(database, statements, { clock, random, ...untilKnown, hint });
+  const send = (statements: readonly Statement[], notify = false) =>
+    writeUntilKnown(database, statements, { clock, random, ...untilKnown, notify });
 
   const found = async (scheduleId: string): Promise<Row> => {
     checkScheduleId(scheduleId);

@@ -17,23 +17,23 @@ export function postgresTransaction(
   const notifies = !options.without?.includes("notify");
   return callerTransaction(handle, {
     dialect: postgresDialect(options),
-    ...(notifies && { notify: notifyQuery(options.schema) }),
+    ...(notifies && { notification: notifyQuery(options.schema) }),
   });
 }
 
 /**
  * Writes on the caller's own connection: they commit or roll back with the rest of the caller's
- * transaction. `notify` notifies idle pods, if the database can, when the caller commits.
+ * transaction. `notification` notifies other processes, if the database can, when the caller commits.
  */
 function callerTransaction(
   handle: unknown,
-  { dialect, notify }: { dialect: Dialect; notify?: Query },
+  { dialect, notification }: { dialect: Dialect; notification?: Query },
 ): CallerTransaction {
   const send = senderOf(handle);
   return {
-    async write(statements, { hint = false } = {}) {
+    async write(statements, { notify = false } = {}) {
       const { queries, answerAt } = renderAll(statements, dialect);
-      if (hint && notify) queries.push(notify);
+      if (notify && notification) queries.push(notification);
       const tables: Row[][] = [];
       try {
         for (const query of queries) tables.push((await send(query)) as Row[]);

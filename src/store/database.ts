@@ -49,7 +49,7 @@ export type WriteOptions = {
    * The write makes work for other processes: their subscribers without a channel are notified with
    * the commit.
    */
-  hint?: boolean;
+  notify?: boolean;
   /** Listeners of these channels are notified, and no others. */
   channels?: readonly string[];
   /** What to tell each channel, sent with the notification if the store can carry them. */
@@ -64,7 +64,7 @@ export type Durability = "full" | "relaxed";
 
 /** Writes are stored if and only if the caller commits. */
 export type CallerTransaction = {
-  write(statements: readonly Statement[], options?: Pick<WriteOptions, "hint">): Promise<Row[][]>;
+  write(statements: readonly Statement[], options?: Pick<WriteOptions, "notify">): Promise<Row[][]>;
 };
 
 /** Events of a store, for metrics: errors and waits. */
@@ -80,7 +80,7 @@ export type StoreEvent =
 
 /**
  * `busy`: another transaction held a lock. `deadlock`, `serialization`: the database undid one of
- * two transactions. `race`: two events of one task were recorded at the same time.
+ * two transactions. `race`: two transactions inserted the same key at the same time.
  */
 export type ContentionCause = "busy" | "deadlock" | "serialization" | "race";
 

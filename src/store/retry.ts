@@ -23,11 +23,11 @@ export type RetryOptions = {
 };
 
 export type RetryWriteOptions = RetryOptions & {
-  /** Whether the write makes tasks ready to claim. */
-  hint?: boolean;
+  /** Whether the write makes work for other processes, as in `WriteOptions`. */
+  notify?: boolean;
   /** The statements to send once an earlier send may have landed. Default: the same ones. */
   again?: () => readonly Statement[];
-  writeOptions?: Omit<WriteOptions, "hint">;
+  writeOptions?: Omit<WriteOptions, "notify">;
 };
 
 /** For callers that wait: only unknown outcomes are retried, and all other errors are thrown. */
@@ -43,10 +43,10 @@ export function writeUntilKnown(
   statements: readonly Statement[],
   options: RetryWriteOptions,
 ): Promise<{ tables: Row[][]; repeated: boolean }> {
-  const { again = () => statements, hint = false, writeOptions } = options;
+  const { again = () => statements, notify = false, writeOptions } = options;
   const send = async (repeated: boolean) => {
     const sent = repeated ? again() : statements;
-    return { tables: await database.write(sent, { hint, ...writeOptions }), repeated };
+    return { tables: await database.write(sent, { notify, ...writeOptions }), repeated };
   };
   return sendUntilKnown(send, {
     ...options,

@@ -181,7 +181,7 @@ export function createTasks(parts: TasksParts): LocalTasks {
 
   /** Returns the row after the change. */
   const change = async (taskId: string, statements: readonly Statement[]): Promise<Row> => {
-    const options = { clock, random, ...untilKnown, hint: true };
+    const options = { clock, random, ...untilKnown, notify: true };
     const { tables } = await writeUntilKnown(database, statements, options);
     const [row] = tables.at(-1)!;
     if (!row) throw notFound(taskId);

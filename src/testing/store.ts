@@ -24,9 +24,9 @@ export async function testStore(clock: { now(): number }): Promise<Database> {
   };
   return {
     read: database.read,
-    async write(statements, { hint: work = false, channels } = {}) {
+    async write(statements, { notify: makesWork = false, channels } = {}) {
       const tables = await database.write(statements);
-      await notify(channels !== undefined && !work);
+      await notify(channels !== undefined && !makesWork);
       if (channels !== undefined) onChannels.notify(channels);
       return tables;
     },

@@ -126,7 +126,7 @@ describe("through PgBouncer in session mode", () => {
     const stop = database.subscribe(() => hints++);
     await until("listening to begin", () => hints > 0);
     const before = hints;
-    await database.write([sql`select 1 as one`], { hint: true });
+    await database.write([sql`select 1 as one`], { notify: true });
     expect(await until("the hint to arrive", () => hints > before)).toBe(true);
     stop();
     await database.close();

@@ -132,7 +132,7 @@ export function createNetwork(
     who: string,
     statements: readonly Statement[],
     intent: Intent,
-    { hint: isCalledOut = false, channels = [], payloads }: WriteOptions,
+    { notify: isCalledOut = false, channels = [], payloads }: WriteOptions,
   ): Promise<Row[][]> => {
     const seen = await checker.before(who, intent);
     const { tables, changes, noted } = await store.commit(statements);

@@ -211,5 +211,5 @@ export async function retrySetAsideRuns(
   const statements = [...handlers].flatMap(({ name, flow }) =>
     flow ? [retrySetAside(name, flow.version)] : [],
   );
-  if (statements.length > 0) await database.write(statements, { hint: true });
+  if (statements.length > 0) await database.write(statements, { notify: true });
 }

@@ -268,12 +268,12 @@ export function databaseContract(kind: StoreKind): void {
       await somebodyWaits();
       let hints = 0;
       const stop = database.subscribe(() => hints++);
-      await database.write([put(1)], { hint: true });
+      await database.write([put(1)], { notify: true });
       await until("a hint", () => hints > 0);
       stop();
       await eventLoopTurns(10);
       const before = hints;
-      await database.write([put(2)], { hint: true });
+      await database.write([put(2)], { notify: true });
       await database.read(sql`select 1 as one`);
       await eventLoopTurns(10);
       expect(hints).toBe(before);
@@ -292,7 +292,7 @@ export function databaseContract(kind: StoreKind): void {
       for (let id = 1; id <= 5; id++) {
         await database.write([put(id + 100)]);
         const before = ofOthers;
-        await other.write([put(id)], { hint: true });
+        await other.write([put(id)], { notify: true });
         // What another has committed is never taken for our own.
         await until("a hint", () => ofOthers > before);
         expect(await ids()).toContain(id);
@@ -349,7 +349,7 @@ export function databaseContract(kind: StoreKind): void {
       await migrate(database);
       const tables = await database.write(
         [put(1), sql`select count(*) as count from scratch`, put(2)],
-        { lossy: true, channels: ["alice"], hint: true },
+        { lossy: true, channels: ["alice"], notify: true },
       );
       expect(tables).toEqual([[], [{ count: 1 }], []]);
       expect(await ids()).toEqual([1, 2]);

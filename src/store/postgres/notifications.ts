@@ -46,7 +46,7 @@ export function listenForNotifications({
   log,
   onForged,
 }: NotificationParts) {
-  const hintListeners = new Set<Listener>();
+  const workListeners = new Set<Listener>();
   /** Listeners, by channel. */
   const channelListeners = new Map<string, Set<Listener>>();
   /** The channels that the current connection listens on, with their listeners. */
@@ -67,11 +67,11 @@ export function listenForNotifications({
     if (verified === undefined) onForged();
     else notify(channel, verified);
   };
-  const subscribers = () => hintListeners.size + channelListeners.size;
+  const subscribers = () => workListeners.size + channelListeners.size;
 
   const wanted = (key: ChannelKey | undefined) => {
     const channels = new Map<string, Set<Listener>>();
-    if (hintListeners.size > 0) channels.set(hintChannel(schema), hintListeners);
+    if (workListeners.size > 0) channels.set(hintChannel(schema), workListeners);
     for (const [name, listeners] of key ? channelListeners : [])
       channels.set(secretChannel(key!, name), listeners);
     return channels;
@@ -185,8 +185,8 @@ export function listenForNotifications({
 
   const add = (listener: Listener, channel: string | undefined): (() => void) => {
     if (channel === undefined) {
-      hintListeners.add(listener);
-      return () => hintListeners.delete(listener);
+      workListeners.add(listener);
+      return () => workListeners.delete(listener);
     }
     const listeners = channelListeners.get(channel) ?? new Set();
     channelListeners.set(channel, listeners.add(listener));
@@ -218,7 +218,7 @@ export function listenForNotifications({
     },
     async close(): Promise<void> {
       state = "closed";
-      hintListeners.clear();
+      workListeners.clear();
       channelListeners.clear();
       await leave();
     },

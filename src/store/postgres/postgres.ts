@@ -81,9 +81,9 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
     write: (statements, options = {}) =>
       guarded(async () => {
         const { queries, answerAt } = renderAll(statements, dialect);
-        const { hint = false, lossy = false } = options;
+        const { notify = false, lossy = false } = options;
         const channels = (notifies && options.channels) || [];
-        if (hint && notifies) queries.push(notifyQuery(schema));
+        if (notify && notifies) queries.push(notifyQuery(schema));
         if (channels.length > 0 || lossy) {
           const key = channels.length > 0 ? await channelKey() : { schema, secret: undefined };
           queries.push(notifyChannelsQuery(key, { ...options, channels }));

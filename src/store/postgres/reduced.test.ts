@@ -140,7 +140,7 @@ test("nothing listens, and no commit is notified", async () => {
   await witness.connect();
   await witness.query("listen flotilla_hint");
   const bring = (to: Database) =>
-    to.write([sql`insert into ${tasks} (name) values ('a')`], { hint: true });
+    to.write([sql`insert into ${tasks} (name) values ('a')`], { notify: true });
 
   const stop = database.subscribe(() => {});
   await bring(database);

@@ -25,12 +25,12 @@ export function inlineDatabase(connection: SqliteConnection): Database {
       checkOpen();
       return toObjects(connection.read(render(statement, connection.dialect)));
     },
-    async write(statements, { hint = false, channels: channelNames } = {}) {
+    async write(statements, { notify = false, channels: channelNames } = {}) {
       checkOpen();
       const queries = statements.map((each) => render(each, connection.dialect));
       const outcome = connection.commit([queries])[0]!;
       if ("error" in outcome) throw outcome.error;
-      if (hint || channelNames === undefined) for (const listener of listeners) listener();
+      if (notify || channelNames === undefined) for (const listener of listeners) listener();
       if (channelNames !== undefined) channels.notify(channelNames);
       return outcome.tables.map(toObjects);
     },

@@ -38,7 +38,7 @@ const callsOut = async () => {
   await client.connect();
   client.on("notification", ({ payload }) => heard.push(payload ?? ""));
   await client.query("listen flotilla_hint");
-  await database.write([sql`select 1`], { hint: true });
+  await database.write([sql`select 1`], { notify: true });
   // They arrive in the order in which they were committed.
   await client.query("notify flotilla_hint, 'last'");
   await until("the last of them", () => heard.includes("last"));

@@ -94,7 +94,7 @@ export function createClaimCalls(parts: ClaimCallsParts): ClaimCalls {
     abandonedUpTo = Math.max(abandonedUpTo, call);
     onAbandoned(abandonedUpTo);
     try {
-      const retryOptions = { clock, random, signal, codes: untilStoreRecovers, hint: true };
+      const retryOptions = { clock, random, signal, codes: untilStoreRecovers, notify: true };
       await writeUntilKnown(database, releaseCall(podId, call), retryOptions);
     } catch (error) {
       const fields = { pod: podId, call, error: messageOf(error) };

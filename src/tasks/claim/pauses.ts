@@ -108,7 +108,7 @@ export function createPauses(parts: {
       if (number === undefined) return;
       await writeUntilKnown(database, [dropPause(name, number), notifyPods()], {
         ...retryOptions,
-        hint: true,
+        notify: true,
       });
       onEnqueued?.();
     },

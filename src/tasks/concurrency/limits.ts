@@ -112,7 +112,7 @@ export function createLimits(parts: {
       // declared in code.
       const unblocking = (limit === null ? unblockUnchecked : unblock)([scope], maxUnblocked);
       const statements = [lockLimits([scope]), change, unblocking];
-      await writeUntilKnown(database, statements, { ...parts, ...untilKnown, hint: true });
+      await writeUntilKnown(database, statements, { ...parts, ...untilKnown, notify: true });
       onEnqueued?.();
     },
     async get(scope) {

@@ -23,9 +23,11 @@ export async function unblockScope(
 ): Promise<void> {
   if (scope === null) return;
   const statements = [lockLimits([scope]), unblock([scope], 1)];
-  await writeUntilKnown(parts.database, statements, { ...parts, ...untilKnown, hint: true }).catch(
-    () => {},
-  );
+  await writeUntilKnown(parts.database, statements, {
+    ...parts,
+    ...untilKnown,
+    notify: true,
+  }).catch(() => {});
 }
 
 /**
@@ -52,7 +54,7 @@ export function createUnblocker({ database }: { database: Database }) {
       const part = open.slice(at, at + scopesPerStatement);
       const scopes = part.map(({ scope }) => scope);
       const count = Math.min(maxUnblocked, Math.max(...part.map(({ freeSlots }) => freeSlots)));
-      await database.write([lockLimits(scopes), unblock(scopes, count)], { hint: true });
+      await database.write([lockLimits(scopes), unblock(scopes, count)], { notify: true });
     }
     return open.length;
   };

@@ -59,7 +59,7 @@ export function createInsert(parts: { database: Database; clock: Clock; random: 
         // The caller gets one answer for all tasks, so once some are stored,
         // transient refusals are retried too.
         ...(whole && begun && { codes: transientCodes }),
-        hint: anyDue(newTasks),
+        notify: anyDue(newTasks),
         ...(again && { again }),
       }),
     );
@@ -88,7 +88,7 @@ export async function insertWithin(
   options: { whole: boolean },
 ): Promise<Enqueued[]> {
   const results = await insertAll(newTasks, options, async (statements) => ({
-    tables: await transaction.write(statements, { hint: anyDue(newTasks) }),
+    tables: await transaction.write(statements, { notify: anyDue(newTasks) }),
     repeated: false,
   }));
   // The transaction is not committed yet, so throwing leaves nothing stored.

@@ -147,7 +147,7 @@ export function createFinishWriter(parts: {
       ...parts,
       codes,
       ...(parts.onTrouble && { onFailed: parts.onTrouble }),
-      hint: woken || finishes.some((each) => each.delayMs === 0),
+      notify: woken || finishes.some((each) => each.delayMs === 0),
     });
     if (woken) parts.onWoken?.();
     const stored =

@@ -77,7 +77,7 @@ export function createLeader(options: LeaderOptions) {
     const following = await followUpPoisoned(database, orphans, ids);
     const waking = wakeDependents(orphans.map(({ taskId }) => taskId));
     const statements = [noteRecovery(orphans), ...following, recoverTasks(orphans), ...waking];
-    const tables = await database.write(statements, { hint: true });
+    const tables = await database.write(statements, { notify: true });
     return tables[1 + following.length]!;
   };
 

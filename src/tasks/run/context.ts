@@ -148,7 +148,7 @@ async function completeWithin<Result>(
   // commits.
   const awaited = [{ ...finish, awaited: true }];
   const statements = [finishTasks(awaited), ...wakeDependentsAfter(awaited)];
-  const [finished] = await transaction.write(statements, { hint: true });
+  const [finished] = await transaction.write(statements, { notify: true });
   if (finished!.length === 0) throw claimLost(claim.taskId);
   return result;
 }
