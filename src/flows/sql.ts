@@ -178,8 +178,8 @@ function statusIs(status: string): Statement {
 
 /** Parents depend on their children, and dependencies are found by an index. */
 function childOf(parentId: string): Statement {
-  const awaited = sql`select dependency_id from ${dependencies} where dependent_id = ${parentId}`;
-  return sql`parent_id = ${parentId} and ${isAmong(awaited, sql`task_id`)}`;
+  const dependencyIds = sql`select dependency_id from ${dependencies} where dependent_id = ${parentId}`;
+  return sql`parent_id = ${parentId} and ${isAmong(dependencyIds, sql`task_id`)}`;
 }
 
 export function getRun(runId: string): Statement {

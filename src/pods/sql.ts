@@ -11,7 +11,7 @@ import {
 } from "../store/sql.ts";
 import type { PodSeen } from "./liveness.ts";
 
-const podHealth = table("pod");
+const podTable = table("pod");
 
 // No pod has this beat, so a pod that returns is seen to have changed.
 const unknownBeat = -1;
@@ -23,10 +23,10 @@ const unknownBeat = -1;
  */
 export function beat(podId: string, metadata: string, abandonedUpTo: number, count = 1): Statement {
   return sql`
-    insert into ${podHealth} (pod_id, beat, claim_floor, metadata, pauses)
+    insert into ${podTable} (pod_id, beat, claim_floor, metadata, pauses)
     values (${podId}, ${count}, ${abandonedUpTo}, ${metadata}, ${now})
     on conflict (pod_id) do update
-    set beat = ${podHealth}.beat + 1, last_heartbeat = ${now}, status = 'up'`;
+    set beat = ${podTable}.beat + 1, last_heartbeat = ${now}, status = 'up'`;
 }
 
 /**
@@ -53,11 +53,11 @@ export function readPods(watched: readonly TableName[] = []): Statement {
       from holder where holder.pod_id is not null)
     select pod_id, started_at, status, beat, passes,
       ${join([sql`''`, ...filled], " || ")} as filled
-    from ${podHealth}
+    from ${podTable}
     where status = 'up' or pod_id in (select pod_id from holder where pod_id is not null)
     union all
     select pod_id, 0, 'down', cast(${unknownBeat} as bigint), 0, '' from holder
-    where pod_id is not null and pod_id not in (select pod_id from ${podHealth})`;
+    where pod_id is not null and pod_id not in (select pod_id from ${podTable})`;
 }
 
 /** The watched tables that have rows. Every row of a pod names all of them. */
@@ -87,9 +87,9 @@ export function markDown(pods: readonly PodSeen[]): Statement {
     pods.map((pod) => [pod.podId, pod.beat]),
   );
   return sql`
-    update ${podHealth} set status = 'down'
+    update ${podTable} set status = 'down'
     where pod_id in (
-      select pod_id from ${podHealth} pod
+      select pod_id from ${podTable} pod
       where status = 'up' and exists (
         select 1 from ${silent} silent where silent.pod_id = pod.pod_id and silent.beat = pod.beat)
       ${forUpdateSkipLocked})`;
@@ -97,22 +97,22 @@ export function markDown(pods: readonly PodSeen[]): Statement {
 
 /** Sets whether a pod is idle. Commits notify only if a pod is. */
 export function updateIdle(podId: string, idle: boolean): Statement {
-  return sql`update ${podHealth} set waiting = ${idle ? 1 : 0} where pod_id = ${podId}`;
+  return sql`update ${podTable} set waiting = ${idle ? 1 : 0} where pod_id = ${podId}`;
 }
 
 /** Stores a pod's state: its capacity, and why it claims no more. */
 export function updatePodState(podId: string, state: string): Statement {
-  return sql`update ${podHealth} set state = ${state} where pod_id = ${podId}`;
+  return sql`update ${podTable} set state = ${state} where pod_id = ${podId}`;
 }
 
 /** Marks a pod down that leaves by itself. */
 export function markLeft(podId: string): Statement {
-  return sql`update ${podHealth} set status = 'down', last_heartbeat = ${now} where pod_id = ${podId}`;
+  return sql`update ${podTable} set status = 'down', last_heartbeat = ${now} where pod_id = ${podId}`;
 }
 
 /** Records that this leader has finished a pass. */
 export function finishPass(podId: string): Statement {
-  return sql`update ${podHealth} set passes = passes + 1 where pod_id = ${podId}`;
+  return sql`update ${podTable} set passes = passes + 1 where pod_id = ${podId}`;
 }
 
 /**
@@ -120,28 +120,28 @@ export function finishPass(podId: string): Statement {
  */
 export function prunePods(olderThanMs: number): Statement {
   return sql`
-    delete from ${podHealth} where pod_id in (
-      select pod_id from ${podHealth}
+    delete from ${podTable} where pod_id in (
+      select pod_id from ${podTable}
       where status = 'down' and last_heartbeat < ${now} - ${olderThanMs} ${forUpdateSkipLocked})`;
 }
 
 /** The metadata of all pods. */
 export function knownPods(): Statement {
-  return sql`select pod_id, metadata from ${podHealth}`;
+  return sql`select pod_id, metadata from ${podTable}`;
 }
 
 /** The metadata of live pods. */
 export function livePods(): Statement {
-  return sql`select pod_id, metadata from ${podHealth} where status = 'up'`;
+  return sql`select pod_id, metadata from ${podTable} where status = 'up'`;
 }
 
 /** The time since the last heartbeat of each live pod, by the database's clock. */
 export function podAges(): Statement {
   return sql`
     select pod_id, ${now} - last_heartbeat as age_ms, metadata
-    from ${podHealth} where status = 'up'`;
+    from ${podTable} where status = 'up'`;
 }
 
 export function listPods(): Statement {
-  return sql`select * from ${podHealth} order by started_at, pod_id`;
+  return sql`select * from ${podTable} order by started_at, pod_id`;
 }

@@ -4,16 +4,23 @@ import { checkNumber } from "../base/options.ts";
 import { taskOptions } from "../protocol/task-options.ts";
 import type { Row } from "../store/database.ts";
 import type { NewTask } from "../tasks/sql/enqueue.ts";
+import { keyScope } from "../tasks/sql/task-state.ts";
 import type { Missed } from "./plan.ts";
 import { everyMsOf, nextTime } from "./times.ts";
 
-/** The stored options of each task that a schedule creates. */
+/** The options of each task that a schedule creates. */
 export type TaskOptions = {
   readonly priority?: number;
   readonly attempts?: number;
   readonly tenant?: string;
-  /** The scope of the limit by key that its tasks count against. */
-  readonly group?: string;
+  /** The key that a concurrency limit counts its tasks under. */
+  readonly concurrencyKey?: string;
+};
+
+/** What is stored of them. */
+export type StoredOptions = TaskOptions & {
+  /** The scope of a limit that is not by key: that of the flow's queue. */
+  readonly scope?: string;
 };
 
 /** A schedule in its public form. */
@@ -56,7 +63,7 @@ export function toSchedule(row: Row): Schedule {
     name: row["name"],
     ...whenOf(row["pattern"], row["zone"]),
     input: parsed(row["payload"]) as Json,
-    options: (parsed(row["options"]) ?? {}) as TaskOptions,
+    options: publicOptions(parsed(row["options"])),
     missed: row["missed"],
     state: error !== null ? "broken" : paused ? "paused" : nextAtMs === null ? "ended" : "active",
     revision: Number(row["revision"]),
@@ -76,14 +83,20 @@ export function toSchedule(row: Row): Schedule {
 export function taskOf(row: Row): (taskId: string, time?: Timed) => NewTask {
   const payload: string = row["payload"];
   mustParse("payload", payload);
-  const options = mustParse("options", row["options"]) as TaskOptions;
-  const { priority = 0, attempts, tenant = "default", group = null } = options ?? {};
+  const options = mustParse("options", row["options"]) as StoredOptions;
+  const { priority = 0, attempts, tenant = "default" } = options ?? {};
+  const { concurrencyKey = null, scope: otherScope = null } = options ?? {};
   checkNumber("options.priority", priority, taskOptions.priority);
   if (attempts !== undefined) checkNumber("options.attempts", attempts, taskOptions.attempts);
-  if (typeof tenant !== "string" || (group !== null && typeof group !== "string")) {
-    throw new FlotillaError("invalid_schedule", "options: tenant and group must be text");
+  const isText = (value: unknown) => value === null || typeof value === "string";
+  if (typeof tenant !== "string" || !isText(concurrencyKey) || !isText(otherScope)) {
+    throw new FlotillaError(
+      "invalid_schedule",
+      "options: tenant, concurrencyKey and scope must be text",
+    );
   }
-  const gated = group !== null || tenant !== "default";
+  const scope = concurrencyKey === null ? otherScope : keyScope(row["name"], concurrencyKey);
+  const limited = scope !== null || tenant !== "default";
   return (taskId, time) => ({
     taskId,
     tenant,
@@ -95,8 +108,14 @@ export function taskOf(row: Row): (taskId: string, time?: Timed) => NewTask {
     key: time?.key ?? null,
     trace: null,
     ...(time && { scheduledAtMs: time.atMs }),
-    ...(gated && { group, gated }),
+    ...(limited && { scope, limited }),
   });
+}
+
+function publicOptions(stored: unknown): TaskOptions {
+  if (typeof stored !== "object" || stored === null) return (stored ?? {}) as TaskOptions;
+  const { scope: _, ...options } = stored as StoredOptions;
+  return options;
 }
 
 function whenOf(pattern: string, zone: string): Pick<Schedule, "pattern" | "zone" | "everyMs"> {

@@ -5,7 +5,8 @@ import { type EnqueueOptions, prepareTask } from "../tasks/enqueue/options.ts";
 import type { NewTask } from "../tasks/sql/enqueue.ts";
 import { checkTaskName, type InputOf } from "../tasks/task.ts";
 import { everyRange, type Missed, missedPolicies } from "./plan.ts";
-import type { TaskOptions } from "./rows.ts";
+import { keyOf } from "../tasks/sql/task-state.ts";
+import type { StoredOptions } from "./rows.ts";
 import type { Definition } from "./sql.ts";
 import { everyPatternOf, timesOf } from "./times.ts";
 import type { TaskContract } from "../tasks/model.ts";
@@ -147,12 +148,14 @@ export async function definitionOf(
 ): Promise<Definition> {
   const { scheduleId, task, input, pattern, zone, missed, options } = declared;
   const made: NewTask = await prepareTask(task, input, options, parts);
-  const stored: TaskOptions = {
+  const { name, payload, scope } = made;
+  // The key may be one that the contract makes of the input.
+  const key = typeof scope === "string" ? keyOf(name, scope) : undefined;
+  const stored: StoredOptions = {
     ...(made.priority !== 0 && { priority: made.priority }),
     ...(made.maxAttempts !== null && { attempts: made.maxAttempts }),
     ...(made.tenant !== "default" && { tenant: made.tenant }),
-    ...(typeof made.group === "string" && { group: made.group }),
+    ...(typeof scope === "string" && (key === undefined ? { scope } : { concurrencyKey: key })),
   };
-  const { name, payload } = made;
   return { scheduleId, name, pattern, zone, payload, options: JSON.stringify(stored), missed };
 }

@@ -13,6 +13,7 @@ import {
   type Dependency,
   dependenciesOf,
 } from "./sql/dependencies.ts";
+import { depends } from "./sql/task-state.ts";
 import type { AttemptOutcome } from "./model.ts";
 
 export type DependencyRef = string | { readonly taskId: string };
@@ -24,7 +25,7 @@ const maxIdChars = 500;
 /** Checks the dependencies of a new task. */
 export function checkDependencies(
   options: Pick<NewTaskOptions<unknown, DependencyRef>, "after" | "afterFailed" | "onDuplicate">,
-): Pick<NewTask, "after" | "waits"> {
+): Pick<NewTask, "after" | "depends"> {
   const { after, afterFailed = "fail" } = options;
   checkChoice("afterFailed", afterFailed, taskOptions.afterFailed.choices);
   if (after === undefined) {
@@ -48,7 +49,7 @@ export function checkDependencies(
   }
   if (after.length === 0) return {};
   const ids = new Set(after.map((each: DependencyRef) => dependencyIdOf(each)));
-  return { after: [...ids], waits: afterFailed === "fail" ? 1 : 2 };
+  return { after: [...ids], depends: afterFailed === "fail" ? depends.completed : depends.ended };
 }
 
 export function dependencyIdOf(dependency: DependencyRef): string {
@@ -123,7 +124,7 @@ export async function readDependencies(
   rows: readonly Row[],
 ): Promise<ReadonlyMap<string, readonly string[]>> {
   const dependencies = new Map<string, string[]>();
-  const dependents = rows.filter((row) => Number(row["depends"]) > 0);
+  const dependents = rows.filter((row) => Number(row["depends"]) > depends.none);
   if (dependents.length === 0) return dependencies;
   const found = await database.read(
     dependenciesOf(dependents.map((row) => row["task_id"] as string)),

@@ -1,7 +1,7 @@
 import { FlotillaError } from "../base/errors.ts";
 import type { Json } from "../base/json.ts";
 import type { Row } from "../store/database.ts";
-import { parked } from "./sql/task-state.ts";
+import { depends, parked } from "./sql/task-state.ts";
 
 /** How long tasks are kept after they ended, in milliseconds, by outcome. */
 export type Retention = {
@@ -109,11 +109,11 @@ export type Claim = {
   readonly maxAttempts: number | null;
   readonly deaths: number;
   /** Present if the task is limited: with the scope of its key, if it has one. */
-  readonly gate?: { readonly group: string | null } | undefined;
+  readonly limited?: { readonly scope: string | null } | undefined;
   /** True if the task had dependents when it was claimed. */
   readonly hasDependents?: boolean | undefined;
   /** True if a dependency failed or was cancelled, so that the task must not run. */
-  readonly doomed?: boolean | undefined;
+  readonly dependencyFailed?: boolean | undefined;
   /** The schedule's time that it was created for. */
   readonly scheduledAtMs?: number | undefined;
   /** The stored trace context of its enqueue; may hold anything. */
@@ -213,10 +213,10 @@ export function toClaim(row: Row): Claim {
     snoozes: Number(row["snoozes"]),
     maxAttempts: row["max_attempts"] === null ? null : Number(row["max_attempts"]),
     deaths: Number(row["deaths"]),
-    gate:
-      Number(row["limited"]) === 1 ? { group: row["concurrency_key"] as string | null } : undefined,
+    limited:
+      Number(row["limited"]) === 1 ? { scope: row["concurrency_key"] as string | null } : undefined,
     hasDependents: Number(row["dependents"]) > 0 || undefined,
-    doomed: Number(row["depends"]) === 3 || undefined,
+    dependencyFailed: Number(row["depends"]) === depends.failed || undefined,
     scheduledAtMs: row["scheduled_at"] === null ? undefined : Number(row["scheduled_at"]),
     trace: row["trace"],
     run: row["run_seq"] === undefined ? undefined : toClaimedRun(row),

@@ -49,7 +49,7 @@ export const mutations: readonly Mutation[] = [
     name: "waits: run though one of them has failed",
     edits: [
       statements(
-        "case when verdict = 2 then 3 else ${dependent}.depends end",
+        "case when verdict = 2 then ${dependsAs.failed} else ${dependent}.depends end",
         "${dependent}.depends",
       ),
     ],
@@ -273,18 +273,18 @@ export const mutations: readonly Mutation[] = [
     name: "gates: more of a key than may run",
     edits: [
       statements(
-        "where concurrency_key is null or in_group <= group_room) by_tenant",
+        "where concurrency_key is null or in_key <= key_slots) by_tenant",
         "where true) by_tenant",
       ),
     ],
   },
   {
     name: "gates: more of a tenant than may run",
-    edits: [statements("where tenant_room is null or in_tenant <= tenant_room", "where true")],
+    edits: [statements("where tenant_slots is null or in_tenant <= tenant_slots", "where true")],
   },
   {
     name: "gates: nobody lets others go on",
-    edits: [statements("where ranked.nth <= room.room", "where ranked.nth < 0")],
+    edits: [statements("where ranked.nth <= free.slots", "where ranked.nth < 0")],
   },
   ...gateMutations,
   ...pauseMutations,

@@ -1,3 +1,12 @@
+-- src/tasks/sql/task-state.ts: dependsAs
+0
+
+1
+
+2
+
+3
+
 -- src/tasks/sql/task-state.ts: hasFreeSlots
 not exists (select 1 from flotilla_task_limit given
     where given.scope = task.concurrency_key and given.max_running <= (select count(*) from flotilla_task held
@@ -27,6 +36,9 @@ status = 'pending' and parked = 0 and deaths >= 2
 
 -- src/tasks/sql/task-state.ts: isSetAside
 status = 'pending' and parked = 6
+
+-- src/tasks/sql/task-state.ts: noDeaths
+0
 
 -- src/tasks/sql/task-state.ts: ofTask
 task.status = 'pending' and task.parked = 0 and task.deaths < 2
@@ -134,11 +146,11 @@ order by seq
     where held.status = 'claimed' and held.limited = 1 and held.tenant between task.tenant and task.tenant)
 
 -- src/tasks/sql/task-state.ts: withFreeSlots
-with room as (
+with free as (
     select given.scope, given.max_running - case when wanted.tenant is null
       then (select count(*) from flotilla_task held
     where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) else (select count(*) from flotilla_task held
-    where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as room
+    where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as slots
     from (select value ->> 0 as scope, value ->> 1 as tenant from jsonb_each(?)) wanted join flotilla_task_limit given on given.scope = wanted.scope)
 -- values: ["[[\"key/mail/acme\",null],[\"tenant/acme\",\"acme\"]]"]
 
@@ -660,32 +672,32 @@ order by scope
   set status = 'claimed', claimed_by = ?, claim_token = claim_token + 1,
     claim_call = ?, last_update = now_ms()
   where rowid in (
-  with room as (
+  with free as (
   select given.scope, given.max_running - case when wanted.tenant is null
     then (select count(*) from flotilla_task held
   where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) else (select count(*) from flotilla_task held
-  where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as room
+  where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as slots
   from (select value ->> 0 as scope, value ->> 1 as tenant from jsonb_each(?)) wanted join flotilla_task_limit given on given.scope = wanted.scope)
   select address from (
-    select address, place, tenant_room,
+    select address, place, tenant_slots,
       row_number() over (partition by tenant order by place) as in_tenant
     from (
-      select address, place, tenant, concurrency_key, group_room, tenant_room,
-        row_number() over (partition by concurrency_key order by place) as in_group
+      select address, place, tenant, concurrency_key, key_slots, tenant_slots,
+        row_number() over (partition by concurrency_key order by place) as in_key
       from (
         select task.rowid as address, wanted.place, task.tenant, task.concurrency_key,
-          of_group.room as group_room, of_tenant.room as tenant_room
+          of_key.slots as key_slots, of_tenant.slots as tenant_slots
         from (select value ->> 0 as task_id, value ->> 1 as place, value ->> 2 as concurrency_key, value ->> 3 as tenant_scope from jsonb_each(?)) wanted
         join flotilla_task task on task.task_id = wanted.task_id
-        left join room of_group on of_group.scope = wanted.concurrency_key
-        left join room of_tenant on of_tenant.scope = wanted.tenant_scope
+        left join free of_key on of_key.scope = wanted.concurrency_key
+        left join free of_tenant on of_tenant.scope = wanted.tenant_scope
         where coalesce(task.status, '') = 'pending' and task.parked = 4
           and coalesce(task.concurrency_key, '') = coalesce(wanted.concurrency_key, '')
           and task.deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
           and flow_version is null
-        ) tried) by_group
-    where concurrency_key is null or in_group <= group_room) by_tenant
-  where tenant_room is null or in_tenant <= tenant_room
+        ) tried) by_key
+    where concurrency_key is null or in_key <= key_slots) by_tenant
+  where tenant_slots is null or in_tenant <= tenant_slots
   order by place limit cast(? as integer)) and status = 'pending'
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
        )
@@ -707,32 +719,32 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
   set status = 'claimed', claimed_by = ?, claim_token = claim_token + 1,
     claim_call = ?, last_update = now_ms()
   where rowid in (
-  with room as (
+  with free as (
   select given.scope, given.max_running - case when wanted.tenant is null
     then (select count(*) from flotilla_task held
   where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) else (select count(*) from flotilla_task held
-  where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as room
+  where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as slots
   from (select value ->> 0 as scope, value ->> 1 as tenant from jsonb_each(?)) wanted join flotilla_task_limit given on given.scope = wanted.scope)
   select address from (
-    select address, place, tenant_room,
+    select address, place, tenant_slots,
       row_number() over (partition by tenant order by place) as in_tenant
     from (
-      select address, place, tenant, concurrency_key, group_room, tenant_room,
-        row_number() over (partition by concurrency_key order by place) as in_group
+      select address, place, tenant, concurrency_key, key_slots, tenant_slots,
+        row_number() over (partition by concurrency_key order by place) as in_key
       from (
         select task.rowid as address, wanted.place, task.tenant, task.concurrency_key,
-          of_group.room as group_room, of_tenant.room as tenant_room
+          of_key.slots as key_slots, of_tenant.slots as tenant_slots
         from (select value ->> 0 as task_id, value ->> 1 as place, value ->> 2 as concurrency_key, value ->> 3 as tenant_scope from jsonb_each(?)) wanted
         join flotilla_task task on task.task_id = wanted.task_id
-        left join room of_group on of_group.scope = wanted.concurrency_key
-        left join room of_tenant on of_tenant.scope = wanted.tenant_scope
+        left join free of_key on of_key.scope = wanted.concurrency_key
+        left join free of_tenant on of_tenant.scope = wanted.tenant_scope
         where coalesce(task.status, '') = 'pending' and task.parked = 4
           and coalesce(task.concurrency_key, '') = coalesce(wanted.concurrency_key, '')
           and task.deaths >= 2 and (run_at <= now_ms() or run_at <= last_update)
           and flow_version is null
-        ) tried) by_group
-    where concurrency_key is null or in_group <= group_room) by_tenant
-  where tenant_room is null or in_tenant <= tenant_room
+        ) tried) by_key
+    where concurrency_key is null or in_key <= key_slots) by_tenant
+  where tenant_slots is null or in_tenant <= tenant_slots
   order by place limit cast(? as integer)) and status = 'pending'
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
        )
@@ -752,30 +764,30 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
 
 -- src/tasks/sql/concurrency.ts: blockCandidates
 update flotilla_task set parked = 3, blocked_by = concurrency_key
-where rowid in (with room as (
+where rowid in (with free as (
 select given.scope, given.max_running - case when wanted.tenant is null
   then (select count(*) from flotilla_task held
 where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) else (select count(*) from flotilla_task held
-where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as room
+where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as slots
 from (select value ->> 0 as scope, value ->> 1 as tenant from jsonb_each(?)) wanted join flotilla_task_limit given on given.scope = wanted.scope) select task.rowid
 from (select value ->> 0 as task_id, value ->> 1 as place, value ->> 2 as concurrency_key, value ->> 3 as tenant_scope from jsonb_each(?)) wanted
 join flotilla_task task on task.task_id = wanted.task_id
-join room on room.scope = wanted.concurrency_key
+join free on free.scope = wanted.concurrency_key
 where coalesce(task.status, '') = 'pending' and task.parked = 4 and task.concurrency_key = wanted.concurrency_key
-  and room.room <= 0 )
+  and free.slots <= 0 )
 returning task_id
 -- instead of returning:
-with room as (
+with free as (
     select given.scope, given.max_running - case when wanted.tenant is null
       then (select count(*) from flotilla_task held
     where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) else (select count(*) from flotilla_task held
-    where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as room
+    where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as slots
     from (select value ->> 0 as scope, value ->> 1 as tenant from jsonb_each(?)) wanted join flotilla_task_limit given on given.scope = wanted.scope) select task.task_id
     from (select value ->> 0 as task_id, value ->> 1 as place, value ->> 2 as concurrency_key, value ->> 3 as tenant_scope from jsonb_each(?)) wanted
     join flotilla_task task on task.task_id = wanted.task_id
-    join room on room.scope = wanted.concurrency_key
+    join free on free.scope = wanted.concurrency_key
     where coalesce(task.status, '') = 'pending' and task.parked = 4 and task.concurrency_key = wanted.concurrency_key
-      and room.room <= 0
+      and free.slots <= 0
 -- values: ["[[\"key/mail/acme\",null]]","[[\"task-1\",0,\"key/mail/acme\",\"tenant/acme\"]]"]
 
 -- src/tasks/sql/concurrency.ts: claimLimited
@@ -793,32 +805,32 @@ order by scope
   set status = 'claimed', claimed_by = ?, claim_token = claim_token + 1,
     claim_call = ?, last_update = now_ms()
   where rowid in (
-  with room as (
+  with free as (
   select given.scope, given.max_running - case when wanted.tenant is null
     then (select count(*) from flotilla_task held
   where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) else (select count(*) from flotilla_task held
-  where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as room
+  where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as slots
   from (select value ->> 0 as scope, value ->> 1 as tenant from jsonb_each(?)) wanted join flotilla_task_limit given on given.scope = wanted.scope)
   select address from (
-    select address, place, tenant_room,
+    select address, place, tenant_slots,
       row_number() over (partition by tenant order by place) as in_tenant
     from (
-      select address, place, tenant, concurrency_key, group_room, tenant_room,
-        row_number() over (partition by concurrency_key order by place) as in_group
+      select address, place, tenant, concurrency_key, key_slots, tenant_slots,
+        row_number() over (partition by concurrency_key order by place) as in_key
       from (
         select task.rowid as address, wanted.place, task.tenant, task.concurrency_key,
-          of_group.room as group_room, of_tenant.room as tenant_room
+          of_key.slots as key_slots, of_tenant.slots as tenant_slots
         from (select value ->> 0 as task_id, value ->> 1 as place, value ->> 2 as concurrency_key, value ->> 3 as tenant_scope from jsonb_each(?)) wanted
         join flotilla_task task on task.task_id = wanted.task_id
-        left join room of_group on of_group.scope = wanted.concurrency_key
-        left join room of_tenant on of_tenant.scope = wanted.tenant_scope
+        left join free of_key on of_key.scope = wanted.concurrency_key
+        left join free of_tenant on of_tenant.scope = wanted.tenant_scope
         where coalesce(task.status, '') = 'pending' and task.parked = 4
           and coalesce(task.concurrency_key, '') = coalesce(wanted.concurrency_key, '')
           and task.deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
           and flow_version is null
-        ) tried) by_group
-    where concurrency_key is null or in_group <= group_room) by_tenant
-  where tenant_room is null or in_tenant <= tenant_room
+        ) tried) by_key
+    where concurrency_key is null or in_key <= key_slots) by_tenant
+  where tenant_slots is null or in_tenant <= tenant_slots
   order by place limit cast(? as integer)) and status = 'pending'
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
        )
@@ -837,40 +849,40 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
 -- values: ["pod-1",5,"[[\"key/mail/acme\",null],[\"tenant/acme\",\"acme\"]]","[[\"task-1\",0,\"key/mail/acme\",\"tenant/acme\"]]",10,"pod-1",5]
 
 update flotilla_task set parked = 3, blocked_by = concurrency_key
-where rowid in (with room as (
+where rowid in (with free as (
 select given.scope, given.max_running - case when wanted.tenant is null
   then (select count(*) from flotilla_task held
 where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) else (select count(*) from flotilla_task held
-where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as room
+where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as slots
 from (select value ->> 0 as scope, value ->> 1 as tenant from jsonb_each(?)) wanted join flotilla_task_limit given on given.scope = wanted.scope) select task.rowid
 from (select value ->> 0 as task_id, value ->> 1 as place, value ->> 2 as concurrency_key, value ->> 3 as tenant_scope from jsonb_each(?)) wanted
 join flotilla_task task on task.task_id = wanted.task_id
-join room on room.scope = wanted.concurrency_key
+join free on free.scope = wanted.concurrency_key
 where coalesce(task.status, '') = 'pending' and task.parked = 4 and task.concurrency_key = wanted.concurrency_key
-  and room.room <= 0 )
+  and free.slots <= 0 )
 returning task_id
 -- instead of returning:
-with room as (
+with free as (
     select given.scope, given.max_running - case when wanted.tenant is null
       then (select count(*) from flotilla_task held
     where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) else (select count(*) from flotilla_task held
-    where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as room
+    where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as slots
     from (select value ->> 0 as scope, value ->> 1 as tenant from jsonb_each(?)) wanted join flotilla_task_limit given on given.scope = wanted.scope) select task.task_id
     from (select value ->> 0 as task_id, value ->> 1 as place, value ->> 2 as concurrency_key, value ->> 3 as tenant_scope from jsonb_each(?)) wanted
     join flotilla_task task on task.task_id = wanted.task_id
-    join room on room.scope = wanted.concurrency_key
+    join free on free.scope = wanted.concurrency_key
     where coalesce(task.status, '') = 'pending' and task.parked = 4 and task.concurrency_key = wanted.concurrency_key
-      and room.room <= 0
+      and free.slots <= 0
 -- values: ["[[\"key/mail/acme\",null]]","[[\"task-1\",0,\"key/mail/acme\",\"tenant/acme\"]]"]
 
 -- src/tasks/sql/concurrency.ts: unblock
 update flotilla_task set parked = 4, blocked_by = null
 where rowid in (
-  with room as (
+  with free as (
 select given.scope, given.max_running - case when wanted.tenant is null
   then (select count(*) from flotilla_task held
 where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) else (select count(*) from flotilla_task held
-where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as room
+where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as slots
 from (select value ->> 0 as scope, value ->> 1 as tenant from jsonb_each(?)) wanted join flotilla_task_limit given on given.scope = wanted.scope)
   select address from (
     select address, blocked_by,
@@ -879,8 +891,8 @@ from (select value ->> 0 as scope, value ->> 1 as tenant from jsonb_each(?)) wan
   select rowid as address, blocked_by, priority, created_at, task_id from flotilla_task
   where blocked_by = ? and status = 'pending' and parked = 3
   order by priority desc, created_at, task_id limit cast(? as integer) ) of_scope) blocked) ranked
-  left join room on room.scope = ranked.blocked_by
-  where ranked.nth <= room.room
+  left join free on free.scope = ranked.blocked_by
+  where ranked.nth <= free.slots
     or not exists (select 1 from flotilla_task_limit given where given.scope = ranked.blocked_by))
 -- values: ["[[\"key/mail/acme\",null]]","key/mail/acme",3]
 
@@ -899,17 +911,17 @@ order by scope
 
 update flotilla_task set parked = 4, blocked_by = null
 where status = 'pending' and rowid in (
-  with room as (
+  with free as (
 select given.scope, given.max_running - case when wanted.tenant is null
   then (select count(*) from flotilla_task held
 where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) else (select count(*) from flotilla_task held
-where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as room
+where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as slots
 from (select value ->> 0 as scope, value ->> 1 as tenant from jsonb_each(?)) wanted join flotilla_task_limit given on given.scope = wanted.scope)
   select (select rowid from flotilla_task task
     where task.blocked_by = wanted.scope and task.status = 'pending' and task.parked = 3
     order by task.priority desc, task.created_at, task.task_id limit 1 )
-  from (select value ->> 0 as scope from jsonb_each(?)) wanted left join room on room.scope = wanted.scope
-  where room.room >= 1 or room.scope is null)
+  from (select value ->> 0 as scope from jsonb_each(?)) wanted left join free on free.scope = wanted.scope
+  where free.slots >= 1 or free.scope is null)
 -- values: ["[[\"key/mail/acme\",null]]","[[\"key/mail/acme\"]]"]
 
 select scope from flotilla_task_limit where scope in (select scope from (select value ->> 0 as scope from jsonb_each(?)) wanted)
@@ -918,11 +930,11 @@ order by scope
 
 update flotilla_task set parked = 4, blocked_by = null
 where rowid in (
-  with room as (
+  with free as (
 select given.scope, given.max_running - case when wanted.tenant is null
   then (select count(*) from flotilla_task held
 where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) else (select count(*) from flotilla_task held
-where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as room
+where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as slots
 from (select value ->> 0 as scope, value ->> 1 as tenant from jsonb_each(?)) wanted join flotilla_task_limit given on given.scope = wanted.scope)
   select address from (
     select address, blocked_by,
@@ -931,8 +943,8 @@ from (select value ->> 0 as scope, value ->> 1 as tenant from jsonb_each(?)) wan
   select rowid as address, blocked_by, priority, created_at, task_id from flotilla_task
   where blocked_by = ? and status = 'pending' and parked = 3
   order by priority desc, created_at, task_id limit cast(? as integer) ) of_scope) blocked) ranked
-  left join room on room.scope = ranked.blocked_by
-  where ranked.nth <= room.room
+  left join free on free.scope = ranked.blocked_by
+  where ranked.nth <= free.slots
     or not exists (select 1 from flotilla_task_limit given where given.scope = ranked.blocked_by))
 -- values: ["[[\"key/mail/acme\",null]]","key/mail/acme",2]
 
@@ -2335,7 +2347,7 @@ order by scope limit cast(? as integer)
 -- src/tasks/sql/limits.ts: blockedScopes
 select scope, (select max_running from flotilla_task_limit given where given.scope = blocked.scope)
   - (select count(*) from flotilla_task held
-where held.status = 'claimed' and held.concurrency_key between blocked.scope and blocked.scope) as room
+where held.status = 'claimed' and held.concurrency_key between blocked.scope and blocked.scope) as free_slots
 from (
 with recursive step (scope, nth) as (
   select (select min(task.blocked_by) from flotilla_task task

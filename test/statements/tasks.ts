@@ -27,9 +27,9 @@ const keyed: enqueue.NewTask = {
   ...plainTask,
   key: "key-1",
   policy: { onDuplicate: "replace", whileUnfinished: true, forMs: 60_000 },
-  group: "key/mail/acme",
-  gated: true,
-  waits: 1,
+  scope: "key/mail/acme",
+  limited: true,
+  depends: 1,
 };
 const child = {
   ...plainTask,
@@ -54,8 +54,8 @@ const levels = [
   { name: "mail", priority: 0 },
   { name: "order", priority: 1 },
 ];
-const inKey = { taskId: "task-1", tenant: "acme", group: "key/mail/acme", groupLimit: 2 };
-const inTenant = { taskId: "task-2", tenant: "acme", group: null, groupLimit: 0 };
+const inKey = { taskId: "task-1", tenant: "acme", scope: "key/mail/acme", scopeLimit: 2 };
+const inTenant = { taskId: "task-2", tenant: "acme", scope: null, scopeLimit: 0 };
 
 const completed: finish.Finish = {
   taskId: "task-1",
@@ -74,7 +74,7 @@ const failed: finish.Finish = {
   error: "{}",
   counted: 1,
   wake: 2,
-  awaited: true,
+  hasDependents: true,
   followUp: { taskId: "task-2", failedId: "task-1", token: 3, name: "alarm", payload: "{}" },
   event: { type: "failed", attempt: 1, detail: "{}" },
 };
@@ -115,7 +115,7 @@ const parkedRun = (park: finish.RunPark): runs.RunFinish => ({
 const fullRun: runs.RunFinish = {
   ...parkedRun({ for: "children", keys: "run-1/charge/" }),
   wake: 2,
-  awaited: true,
+  hasDependents: true,
   run: {
     ...plainRun.run,
     stoppedAt: "charge",
@@ -140,6 +140,7 @@ export const taskStatements: RoomStatements = {
     keyScope: noStatement,
     queueScope: noStatement,
     tenantScope: noStatement,
+    keyOf: noStatement,
     tenantOf: noStatement,
     runningOfKey: () => taskState.runningOfKey(sql`given.scope`),
     runningOfTenant: () => taskState.runningOfTenant(sql`task.tenant`),
@@ -197,10 +198,10 @@ export const taskStatements: RoomStatements = {
     unblock: () => concurrency.unblock(["key/mail/acme"], 3),
     unblockUnchecked: () => concurrency.unblockUnchecked(["key/mail/acme"], 3),
     unblockAfter: () => [
-      concurrency.unblockAfter([{ ...completed, gate: { group: "key/mail/acme" } }]),
+      concurrency.unblockAfter([{ ...completed, limited: { scope: "key/mail/acme" } }]),
       concurrency.unblockAfter([
-        { ...completed, gate: { group: "key/mail/acme" } },
-        { ...completed, gate: { group: "key/mail/acme" } },
+        { ...completed, limited: { scope: "key/mail/acme" } },
+        { ...completed, limited: { scope: "key/mail/acme" } },
       ]),
     ],
   }),
@@ -254,7 +255,7 @@ export const taskStatements: RoomStatements = {
           parkedRun({ for: "signal", name: "paid", untilMs: null }),
           parkedRun({ for: "signal", name: "paid", untilMs: 100 }),
           parkedRun({ for: "children", keys: "run-1/charge/" }),
-          parkedRun({ for: "room", scope: "queue/orders" }),
+          parkedRun({ for: "slot", scope: "queue/orders" }),
           parkedRun({ for: "people", why: "{}", byVersion: 2 }),
         ],
         false,

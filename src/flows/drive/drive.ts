@@ -131,7 +131,7 @@ async function drive(
     wake: running.wake,
     columns,
     hasDependents: claim.hasDependents === true,
-    gate: claim.gate,
+    limited: claim.limited,
     trace: report.trace(),
     traceEnded: report.endedTrace(),
   });
@@ -145,7 +145,7 @@ async function drive(
   }
   let run: Run = opened.run;
   const input = await readInput(machine, claim);
-  const scope = !row.version && !claim.gate ? runScopeOf(machine, claim) : undefined;
+  const scope = !row.version && !claim.limited ? runScopeOf(machine, claim) : undefined;
   if (scope !== undefined) return release(blockedFinish(fenced(), scope));
 
   for (;;) {
@@ -187,7 +187,7 @@ async function drive(
     const { database } = parts;
     if (step.type === "decided") return undefined;
     if ("error" in input) return undefined;
-    if (claim.doomed && at.intent === null && !at.waiting) {
+    if (claim.dependencyFailed && at.intent === null && !at.waiting) {
       const ending = await dependencyFailedOutcome(database, taskId);
       return ending.type === "unmet"
         ? { type: "unmet", error: ending.error }

@@ -163,7 +163,7 @@ export function runScopeOf(
       concurrencyKey: undefined,
       tenant,
     });
-    return limit?.group ?? undefined;
+    return limit?.scope ?? undefined;
   } catch {
     // An invalid input is reported when the run begins.
     return undefined;

@@ -19,7 +19,7 @@ export type FencedRun = {
   readonly boundToWake?: boolean;
   readonly columns: RunColumns;
   readonly hasDependents: boolean;
-  readonly gate: { readonly group: string | null } | undefined;
+  readonly limited: { readonly scope: string | null } | undefined;
   /** The run's trace, where the row doesn't have it yet. */
   readonly trace: string | null;
   /** The same for the write that ends the run. */
@@ -54,14 +54,14 @@ export function toRunFinish(
     park: toPark(decision, childKeyPrefix(fenced.taskId, startedBy ?? decided.cursor ?? "")),
   };
   const base = { taskId: fenced.taskId, token: fenced.token, event: null, run: write } as const;
-  const gate = fenced.gate && { gate: fenced.gate };
+  const limited = fenced.limited && { limited: fenced.limited };
   const wake = fenced.boundToWake ? fenced.wake : null;
   const nothing = { result: null, error: null, counted: 0, delayMs: null, wake } as const;
   switch (decision.type) {
     case "commit":
       return { ...base, ...nothing, status: "claimed" };
     case "park":
-      return { ...base, ...nothing, ...gate, status: "pending", delayMs: 1, wake: fenced.wake };
+      return { ...base, ...nothing, ...limited, status: "pending", delayMs: 1, wake: fenced.wake };
     case "retry": {
       const error = JSON.stringify(errorOf(events));
       const retry = {
@@ -71,15 +71,15 @@ export function toRunFinish(
         delayMs: 1,
         wake: fenced.wake,
       } as const;
-      return { ...base, ...nothing, ...gate, ...retry };
+      return { ...base, ...nothing, ...limited, ...retry };
     }
     case "finish": {
       const { status } = decision;
       const result = status === "completed" ? JSON.stringify(decision.result) : null;
       const error = decision.error && JSON.stringify(decision.error);
-      const awaited = fenced.hasDependents && { awaited: true };
+      const hasDependents = fenced.hasDependents && { hasDependents: true };
       const run = { ...write, trace: fenced.traceEnded };
-      return { ...base, run, ...nothing, ...gate, ...awaited, status, result, error };
+      return { ...base, run, ...nothing, ...limited, ...hasDependents, status, result, error };
     }
   }
 }
@@ -91,7 +91,7 @@ export function releaseFinish(fenced: FencedRun, untilMs: number | null = null):
 
 /** Releases the run unchanged, blocked by a concurrency limit that it wasn't started under. */
 export function blockedFinish(fenced: FencedRun, scope: string): RunFinish {
-  return unchangedFinish(fenced, { for: "room", scope }, []);
+  return unchangedFinish(fenced, { for: "slot", scope }, []);
 }
 
 /** Sets the run aside unchanged. No pod claims it until it is resumed or a later version tries. */
@@ -112,10 +112,10 @@ function unchangedFinish(fenced: FencedRun, park: RunPark, events: RunWrite["eve
     result: null,
     error: null,
     counted: 0,
-    delayMs: (park.for === "time" && park.untilMs === null) || park.for === "room" ? 0 : 1,
+    delayMs: (park.for === "time" && park.untilMs === null) || park.for === "slot" ? 0 : 1,
     wake: null,
     event: null,
-    ...(fenced.gate && { gate: fenced.gate }),
+    ...(fenced.limited && { limited: fenced.limited }),
     run: { ...unchanged(fenced), park, events },
   };
 }

@@ -215,6 +215,8 @@ export function firingContract(kind: StoreKind): void {
       await scene.queue.enqueue(few, input, options);
       await scene.schedules.put("a", { task: few, input, everyMs });
       await scene.schedules.put("b", { task: few, input, everyMs, options });
+      expect((await scene.schedules.get("a"))?.options).toEqual({ concurrencyKey: "ada" });
+      expect((await scene.schedules.get("b"))?.options).toEqual(options);
       for (const id of ["a", "b"]) await scene.schedules.fire(id);
       await lead();
       for (const id of ["a", "b"]) await letCome(id, 1);

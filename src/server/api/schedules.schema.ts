@@ -20,7 +20,7 @@ const schedule = named(
     zone: described(z.string().nullable(), "The time zone of the pattern."),
     everyMs: described(z.int().nullable(), "The interval; null where it has a pattern."),
     input: json(),
-    options: z.object({ ...taskOptions, group: z.string().optional() }),
+    options: z.object({ ...taskOptions, concurrencyKey: z.string().optional() }),
     missed,
     state: z.enum(["active", "paused", "ended", "broken"]),
     revision: described(z.int(), "Rises with every change of the schedule."),

@@ -13,7 +13,7 @@ export async function openReduced(url: string): Promise<Database> {
   const understood = (statements: readonly Statement[]) => {
     for (const { text } of renderAll(statements, reducedDialect).queries) {
       const unknown = /\b(skip locked|returning|pg_notify)\b/i.exec(text);
-      if (unknown) throw new Error(`a lesser database doesn't know \`${unknown[0]}\`: ${text}`);
+      if (unknown) throw new Error(`a reduced database doesn't know \`${unknown[0]}\`: ${text}`);
     }
   };
   return {

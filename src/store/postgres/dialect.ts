@@ -7,7 +7,7 @@ const now = "floor(extract(epoch from statement_timestamp()) * 1000)::bigint";
 const byBytes = 'collate "C"';
 const special = /["\\]/g;
 
-/** Features of Postgres that a lesser database may lack. */
+/** Features of Postgres that a reduced database may lack. */
 export type Feature = "notify" | "returning" | "skip locked";
 
 export type PostgresDialectOptions = { schema: string; without?: readonly Feature[] };

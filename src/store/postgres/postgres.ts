@@ -22,7 +22,7 @@ import { checkStore, type PostgresStore } from "./config.ts";
 
 export type PostgresOptions = PostgresStore & {
   durability?: Durability;
-  /** Features to do without, to simulate a lesser database in tests. */
+  /** Features to do without, to simulate a reduced database in tests. */
   without?: readonly Feature[];
   clock?: Clock;
   log?: Logger;

@@ -142,7 +142,7 @@ export function createClaimer(parts: ClaimerParts): Claimer {
   const hold = (claim: Claim): ClaimedTask | undefined => {
     const attempt = startAttempt(claim, handlerOf(claim.name), clock.monotonic());
     attempt.controller = new AbortController();
-    if (claim.doomed) {
+    if (claim.dependencyFailed) {
       // A dependency did not complete, so the task must not run.
       const outcome = dependencyFailedOutcome(database, claim.taskId);
       void outcome.then((unmet) => finishAttempt(attempt, unmet)).catch(() => {});

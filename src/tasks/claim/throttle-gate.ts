@@ -236,7 +236,7 @@ export function createThrottleGate(parts: ThrottleGateParts): ThrottleGate | und
         assign(attempt) {
           const demand = demandOf.get(attempt.claim.name);
           // A task whose dependency failed never runs, so it needs no permit.
-          if (demand === undefined || attempt.claim.doomed) return;
+          if (demand === undefined || attempt.claim.dependencyFailed) return;
           claimedOf.set(demand, (claimedOf.get(demand) ?? 0) + 1);
           const left = reserved.get(demand) ?? 0;
           if (left > 0) reserved.set(demand, left - 1);

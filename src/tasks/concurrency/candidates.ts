@@ -145,9 +145,9 @@ export function createLimitedClaims(parts: LimitedClaimsParts) {
     prepareAlone(call: ClaimCall, taskId: string): LimitedClaim | undefined {
       const row = reservedRows.get(taskId);
       if (row === undefined || !call.names.includes(row["name"])) return undefined;
-      const { tenant, concurrency_key: group } = row;
-      const groupLimit = limitOf(row["name"]) ?? defaultKeyLimit;
-      return limitedClaimOf(call, [{ taskId, tenant, group, groupLimit }], true);
+      const { tenant, concurrency_key: scope } = row;
+      const scopeLimit = limitOf(row["name"]) ?? defaultKeyLimit;
+      return limitedClaimOf(call, [{ taskId, tenant, scope, scopeLimit }], true);
     },
     /** Remembers the scope of a task that is reserved for this pod. */
     rememberReserved(row: Row | undefined): void {
@@ -267,8 +267,8 @@ function toCandidate(row: Row, limitOf: LimitOf): Candidate {
   return {
     taskId: row["task_id"],
     tenant: row["tenant"],
-    group: row["concurrency_key"],
-    groupLimit: limitOf(row["name"]) ?? usual,
+    scope: row["concurrency_key"],
+    scopeLimit: limitOf(row["name"]) ?? usual,
   };
 }
 

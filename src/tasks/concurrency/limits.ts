@@ -144,17 +144,17 @@ export function checkConcurrency(what: string, concurrency: Concurrency): Concur
 /** The concurrency scope of a task: its key, its tenant, or both; undefined if it has none. */
 export function concurrencyScopeOf(
   task: LimitedTask,
-): { group: string | null; gated: true } | undefined {
+): { scope: string | null; limited: true } | undefined {
   const { name, concurrency, queue, concurrencyKey, tenant } = task;
   if (concurrencyKey !== undefined) {
     checkText("concurrencyKey", concurrencyKey, { max: maxKeyChars });
-    return { group: keyScope(name, concurrencyKey), gated: true };
+    return { scope: keyScope(name, concurrencyKey), limited: true };
   }
   // A flow in a queue counts against the queue's limit, together with all others of the queue.
-  if (queue !== undefined) return { group: queueScope(queue.name), gated: true };
+  if (queue !== undefined) return { scope: queueScope(queue.name), limited: true };
   if (concurrency !== undefined)
-    return { group: keyScope(name, concurrencyKeyOf(task)), gated: true };
-  return tenant === "default" ? undefined : { group: null, gated: true };
+    return { scope: keyScope(name, concurrencyKeyOf(task)), limited: true };
+  return tenant === "default" ? undefined : { scope: null, limited: true };
 }
 
 function checkScope(scope: unknown): asserts scope is string {

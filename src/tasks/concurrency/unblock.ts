@@ -47,7 +47,7 @@ export function createUnblocker({ database }: { database: Database }) {
     const slots = rows.map((row) => ({
       scope: row["scope"] as string,
       // Without a limit the number of free slots is unbounded.
-      freeSlots: row["room"] === null ? maxUnblocked : Number(row["room"]),
+      freeSlots: row["free_slots"] === null ? maxUnblocked : Number(row["free_slots"]),
     }));
     const open = slots.filter(({ freeSlots }) => freeSlots > 0);
     for (let at = 0; at < open.length; at += scopesPerStatement) {

@@ -160,8 +160,8 @@ export function concurrencyContract(kind: StoreKind): void {
         await queue.limits.set(`key/mail/${key}`, 1);
         await Promise.all(
           given.map(({ taskId }, at) => {
-            const group = `key/mail/${key}`;
-            const candidate = { taskId, tenant: "acme", group, groupLimit: 1 };
+            const scope = `key/mail/${key}`;
+            const candidate = { taskId, tenant: "acme", scope, scopeLimit: 1 };
             const call = { podId: `pod-${at + 1}`, call: ++lastCall, names: ["mail"], limit: 1 };
             return queue.database.write(claimLimited(call, [candidate]).statements);
           }),

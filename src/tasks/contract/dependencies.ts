@@ -33,7 +33,7 @@ export function dependenciesContract(kind: StoreKind): void {
     const end = async (claimed: Claim, outcome: AttemptOutcome = returned) => {
       const finishWriter = createFinishWriter({ ...queue, podId: "pod-1", signal: over.signal });
       const settled = decideFinish(claimed, outcome, { attempts: 1, backoff: {} }, seededRandom(1));
-      const finish = { ...settled, ...(claimed.hasDependents && { awaited: true }) };
+      const finish = { ...settled, ...(claimed.hasDependents && { hasDependents: true }) };
       expect(await finishWriter.finish(finish)).toEqual({ type: "stored" });
     };
     const run = async (name: string, outcome?: AttemptOutcome) =>
@@ -68,7 +68,7 @@ export function dependenciesContract(kind: StoreKind): void {
       await Promise.all(claimed.map((each) => end(each, threw)));
       expect(await queue.count(sql`name = 'a' and status = 'failed'`)).toBe(2);
       expect(await queue.events(one)).toMatchObject([{ seq: 1, type: "failed" }]);
-      expect(await claim("waiter")).toMatchObject({ doomed: true });
+      expect(await claim("waiter")).toMatchObject({ dependencyFailed: true });
     });
 
     test("what has ended already isn't waited for", async () => {
@@ -82,12 +82,12 @@ export function dependenciesContract(kind: StoreKind): void {
       const [one, other] = [await enqueue("one"), await enqueue("other")];
       await enqueue("waiter", one, other);
       await run("one", threw);
-      expect(await claim("waiter")).toMatchObject({ doomed: true });
+      expect(await claim("waiter")).toMatchObject({ dependencyFailed: true });
       const late = (await queue.enqueue("late", 1, { after: [one] })).taskId;
-      expect(await claim("late")).toMatchObject({ taskId: late, doomed: true });
+      expect(await claim("late")).toMatchObject({ taskId: late, dependencyFailed: true });
       await enqueue("waiter", other);
       await queue.cancel(other);
-      expect(await claim("waiter")).toMatchObject({ doomed: true });
+      expect(await claim("waiter")).toMatchObject({ dependencyFailed: true });
     });
 
     test("with `afterFailed: run` it waits until all have ended, however they end", async () => {
@@ -99,7 +99,7 @@ export function dependenciesContract(kind: StoreKind): void {
       await queue.cancel(other);
       const claimed = await claim("waiter");
       expect(claimed).toMatchObject({ taskId });
-      expect(claimed?.doomed).toBeUndefined();
+      expect(claimed?.dependencyFailed).toBeUndefined();
     });
 
     test("a retry of an awaited task is no end of it", async () => {
@@ -141,7 +141,7 @@ export function dependenciesContract(kind: StoreKind): void {
         ...wakeDependents([one]),
       ]);
       expect(await queue.get(one)).toMatchObject({ status: "failed" });
-      expect(await claim("waiter")).toMatchObject({ doomed: true });
+      expect(await claim("waiter")).toMatchObject({ dependencyFailed: true });
     });
 
     test("a claim that is released after a cancel wakes the dependents of its task", async () => {
@@ -155,7 +155,7 @@ export function dependenciesContract(kind: StoreKind): void {
       expect(await queue.get(one)).toMatchObject({ status: "cancelled" });
       expect(await queue.get(other)).toMatchObject({ status: "pending" });
       expect(await queue.claim("pod-1", ["waiter"], 5, { call: 71 })).toMatchObject([
-        { doomed: true },
+        { dependencyFailed: true },
       ]);
     });
 
@@ -164,7 +164,7 @@ export function dependenciesContract(kind: StoreKind): void {
       const waiter = await enqueue("waiter", one);
       await enqueue("last", waiter);
       expect(await queue.cancel(waiter)).toBe("cancelled");
-      expect(await claim("last")).toMatchObject({ doomed: true });
+      expect(await claim("last")).toMatchObject({ dependencyFailed: true });
       await run("one");
       expect(await claim("waiter")).toBeUndefined();
     });
@@ -201,7 +201,7 @@ export function dependenciesContract(kind: StoreKind): void {
       await run("one");
       const claimed = await claim("waiter");
       expect(claimed).toMatchObject({ taskId: waiter });
-      expect(claimed?.doomed).toBeUndefined();
+      expect(claimed?.dependencyFailed).toBeUndefined();
     });
 
     test("starting one over whose awaited task has failed for good dooms it again", async () => {
@@ -210,7 +210,7 @@ export function dependenciesContract(kind: StoreKind): void {
       const claimed = (await claim("waiter"))!;
       await end(claimed, threw);
       await queue.retry(claimed.taskId);
-      expect(await claim("waiter")).toMatchObject({ doomed: true });
+      expect(await claim("waiter")).toMatchObject({ dependencyFailed: true });
     });
 
     test("a dependency is kept until its dependents have ended, and their notes go with them", async () => {

@@ -117,10 +117,10 @@ const letter = {
 const redrive = toStoredRedrive({ redrive_id: "r", filter: "{}", state: "running", reason: null });
 
 const candidates: Candidate[] = [
-  { taskId: "x", tenant: "acme", group: "key/a/k", groupLimit: 2 },
-  { taskId: "y", tenant: "acme", group: null, groupLimit: 1 },
+  { taskId: "x", tenant: "acme", scope: "key/a/k", scopeLimit: 2 },
+  { taskId: "y", tenant: "acme", scope: null, scopeLimit: 1 },
 ];
-const gate = { group: "key/a/k" };
+const limited = { scope: "key/a/k" };
 
 const flows = new Map([["a", 2]]);
 
@@ -168,10 +168,10 @@ export const hotStatements: Record<string, Statement | Statement[]> = {
   passGates: claimLimited(call, candidates).statements,
   "passGates, alone": claimLimited(call, candidates, { alone: true }).statements,
   "claimTasks, after the gates": claimTasks({ ...call, shared: true, pauses: 1 }),
-  freeRoom: unblockAfter([{ status: "completed", delayMs: null, gate }]).freeing,
+  freeRoom: unblockAfter([{ status: "completed", delayMs: null, limited }]).freeing,
   "freeRoom, of several": unblockAfter([
-    { status: "completed", delayMs: null, gate },
-    { status: "failed", delayMs: null, gate },
+    { status: "completed", delayMs: null, limited },
+    { status: "failed", delayMs: null, limited },
   ]).freeing,
   blockedScopes: blockedScopes("", 10),
   unneededLimits: unneededLimits("", 10),

@@ -49,7 +49,7 @@ export type FinishWriter = {
   /** The current rows of tasks, by id. */
   readStates(taskIds: string[]): Promise<ReadonlyMap<string, Row>>;
   /** Unblocks tasks of a scope or tenant after an outcome that this writer did not store. */
-  unblock(group: string | null): Promise<void>;
+  unblock(scope: string | null): Promise<void>;
 };
 
 /** The row of a run after a write. */
@@ -115,7 +115,7 @@ export function createFinishWriter(parts: {
   ): Promise<(FinishResult | HasDependents)[]> => {
     // Tasks and runs have separate statements, and either all of them wake dependents or none do.
     const finishes = wakesDependents(batch)
-      ? batch.map((each) => ({ ...each, awaited: true }))
+      ? batch.map((each) => ({ ...each, hasDependents: true }))
       : batch;
     const hasEvents = finishes.some((each) => each.event !== null);
     const snoozed = finishes.filter((each) => each.snoozed).map(({ taskId }) => taskId);
@@ -142,7 +142,7 @@ export function createFinishWriter(parts: {
     const woken =
       waking.length + following.length > 0 ||
       runs?.hasNewTasks === true ||
-      finishes.some((each) => each.gate !== undefined);
+      finishes.some((each) => each.limited !== undefined);
     const { tables } = await writeUntilKnown(database, [...statements, ...waking], {
       ...parts,
       codes,
@@ -239,7 +239,7 @@ export function createFinishWriter(parts: {
     let finished: FinishResult | SendAlone | HasDependents = first;
     while (finished.type === "send_alone" || finished.type === "has_dependents") {
       const hasNewDependents: boolean = finished.type === "has_dependents";
-      if (hasNewDependents) sent = { ...finish, awaited: true };
+      if (hasNewDependents) sent = { ...finish, hasDependents: true };
       // If one task depends on a thousand others, all of those get a dependent at the same moment,
       // so batch them.
       finished = await (hasNewDependents && !how?.alone ? finishTogether : sendOne)(sent);
@@ -265,8 +265,8 @@ export function createFinishWriter(parts: {
         ? retryUntilKnown(finish, sendAlone, how)
         : new Promise((resolve, reject) => put(finish, resolve, reject)),
     readStates,
-    async unblock(group) {
-      await unblockScope(parts, group);
+    async unblock(scope) {
+      await unblockScope(parts, scope);
       parts.onWoken?.();
     },
   };

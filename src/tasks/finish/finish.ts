@@ -56,11 +56,11 @@ export function createAttemptFinisher(parts: AttemptFinisherParts) {
       const claim = { ...attempt.claim, wake: attempt.wake };
       const ended = decideFinish(claim, decided, attempt.handler.options, random);
       const decidedFinish = withFollowUp(ended, claim, attempt.handler, ids);
-      const { gate, hasDependents: awaited } = claim;
+      const { limited, hasDependents } = claim;
       const finish = {
         ...decidedFinish,
-        ...(awaited && { awaited }),
-        ...(gate && { gate }),
+        ...(hasDependents && { hasDependents }),
+        ...(limited && { limited }),
         ...(delayMs !== undefined && decidedFinish.delayMs === 0 && { delayMs }),
       };
       const how = { alone: attempt.completing };
@@ -124,7 +124,7 @@ export function createAttemptFinisher(parts: AttemptFinisherParts) {
     const row = (await finishWriter.readStates([claim.taskId])).get(claim.taskId);
     if (row?.["status"] !== "completed" || Number(row["claim_token"]) !== claim.token) return;
     // The handler's transaction does not unblock other tasks of the scope.
-    if (claim.gate) await finishWriter.unblock(claim.gate.group);
+    if (claim.limited) await finishWriter.unblock(claim.limited.scope);
     return { finish: completedFinish(claim, ""), finished: { type: "stored" } };
   };
 
@@ -159,7 +159,7 @@ export function createAttemptFinisher(parts: AttemptFinisherParts) {
   ): boolean => {
     const { claim, completing, stopReason } = attempt;
     if (outcome.type !== "returned" || completing || stopReason === "claim_lost") return false;
-    if (claim.gate || claim.hasDependents) return false;
+    if (claim.limited || claim.hasDependents) return false;
     const finish = completedFinish(claim, outcome.result);
     finishWriter.put(
       finish,

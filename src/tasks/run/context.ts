@@ -146,8 +146,8 @@ async function completeWithin<Result>(
   if (changed!.length > 0) return result;
   // Either the task has dependents or its claim is lost. Dependents are woken when the caller
   // commits.
-  const awaited = [{ ...finish, awaited: true }];
-  const statements = [finishTasks(awaited), ...wakeDependentsAfter(awaited)];
+  const finishes = [{ ...finish, hasDependents: true }];
+  const statements = [finishTasks(finishes), ...wakeDependentsAfter(finishes)];
   const [finished] = await transaction.write(statements, { notify: true });
   if (finished!.length === 0) throw claimLost(claim.taskId);
   return result;

@@ -36,7 +36,7 @@ export function createAttemptReports(parts: {
       else {
         const { code, message } = JSON.parse(finish.error) as TaskError;
         // A task whose dependency failed was never attempted.
-        const what = task.doomed ? "dependency did not complete" : "attempt failed";
+        const what = task.dependencyFailed ? "dependency did not complete" : "attempt failed";
         log.warn({ ...fields, code, error: message }, what);
       }
     },

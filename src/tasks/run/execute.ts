@@ -20,7 +20,7 @@ export function executeAttempt(
   parts: AttemptParts,
 ): AttemptOutcome | Promise<AttemptOutcome> {
   const { claim, handler } = attempt;
-  if (claim.doomed) return dependencyFailedOutcome(parts.database, claim.taskId);
+  if (claim.dependencyFailed) return dependencyFailedOutcome(parts.database, claim.taskId);
   attempt.span = startAttemptSpan(claim, parts.podId);
   try {
     const stored = parsePayload(claim);

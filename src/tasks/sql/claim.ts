@@ -20,6 +20,7 @@ import {
   hasFreeSlots,
   isDelayed,
   isReady,
+  noDeaths,
   parkedAs,
   readyOrLimited,
   runsAlone,
@@ -382,12 +383,12 @@ function notHeld({ held = [], from }: ClaimCall): Statement {
   if (held.length === 0) return sql``;
   // A long list in every claim of a long backlog costs more than the rest of the claim. Tasks with
   // deaths are left to the claims that start at the head, as every 16th does.
-  if (from !== undefined && held.length > maxHeldListed) return sql`and deaths = 0`;
+  if (from !== undefined && held.length > maxHeldListed) return sql`and deaths = ${noDeaths}`;
   const ids = rows(
     { task_id: "text" },
     held.map((taskId) => [taskId]),
   );
-  return sql`and (deaths = 0 or task_id not in (select task_id from ${ids} held))`;
+  return sql`and (deaths = ${noDeaths} or task_id not in (select task_id from ${ids} held))`;
 }
 
 /** The first task that must run alone, and the first limited one with free slots. */

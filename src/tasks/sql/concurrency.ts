@@ -44,15 +44,15 @@ export type Candidate = {
   readonly taskId: string;
   readonly tenant: string;
   /** The scope of its key, and that scope's limit. */
-  readonly group: string | null;
-  readonly groupLimit: number;
+  readonly scope: string | null;
+  readonly scopeLimit: number;
 };
 
 /** The fields of a finish that decide whether it frees a slot. */
 type FreedSlot = {
   readonly status: string;
   readonly delayMs: number | null;
-  readonly gate?: { readonly group: string | null };
+  readonly limited?: { readonly scope: string | null };
 };
 
 /**
@@ -109,7 +109,7 @@ export function selectCandidates(
  * row to lock. One set with `limits` stays as it is.
  */
 export function lockScopes(candidates: readonly Candidate[]): Statement[] {
-  const byScope = new Map(candidates.map(({ group, groupLimit }) => [group, groupLimit]));
+  const byScope = new Map(candidates.map(({ scope, scopeLimit }) => [scope, scopeLimit]));
   const keys = scopesOf(candidates).filter((scope) => byScope.has(scope));
   const tenants = [...new Set(candidates.map(({ tenant }) => tenantScope(tenant)))];
   const fresh = rows(
@@ -146,25 +146,25 @@ export function claimCandidates(
   const first = sql`
     ${withFreeSlots(scopesOf(candidates))}
     select address from (
-      select address, place, tenant_room,
+      select address, place, tenant_slots,
         row_number() over (partition by tenant order by place) as in_tenant
       from (
-        select address, place, tenant, concurrency_key, group_room, tenant_room,
-          row_number() over (partition by concurrency_key order by place) as in_group
+        select address, place, tenant, concurrency_key, key_slots, tenant_slots,
+          row_number() over (partition by concurrency_key order by place) as in_key
         from (
           select task.${rowAddress} as address, wanted.place, task.tenant, task.concurrency_key,
-            of_group.room as group_room, of_tenant.room as tenant_room
+            of_key.slots as key_slots, of_tenant.slots as tenant_slots
           from ${candidateRows(candidates)} wanted
           join ${tasks} task on task.task_id = wanted.task_id
-          left join room of_group on of_group.scope = wanted.concurrency_key
-          left join room of_tenant on of_tenant.scope = wanted.tenant_scope
+          left join free of_key on of_key.scope = wanted.concurrency_key
+          left join free of_tenant on of_tenant.scope = wanted.tenant_scope
           where ${isPending(sql`task`)} and task.parked = ${parkedAs.limited}
             and coalesce(task.concurrency_key, '') = coalesce(wanted.concurrency_key, '')
             and ${alone ? ofTask.runsAlone : ofTask.runsBesideOthers} and ${isDue}
             ${notNewer(claim.flows, claim.names)}
-          ${forUpdateOfTaskSkipLocked}) tried) by_group
-      where concurrency_key is null or in_group <= group_room) by_tenant
-    where tenant_room is null or in_tenant <= tenant_room
+          ${forUpdateOfTaskSkipLocked}) tried) by_key
+      where concurrency_key is null or in_key <= key_slots) by_tenant
+    where tenant_slots is null or in_tenant <= tenant_slots
     order by place ${limit(claim.limit)}`;
   return claimWhere(claim, sql`${isAmong(first)}`);
 }
@@ -175,14 +175,14 @@ export function claimCandidates(
  * as a whole.
  */
 export function blockCandidates(candidates: readonly Candidate[]): Statement {
-  const keyed = candidates.filter(({ group }) => group !== null);
+  const keyed = candidates.filter(({ scope }) => scope !== null);
   const full = sql`
     from ${candidateRows(keyed)} wanted
     join ${tasks} task on task.task_id = wanted.task_id
-    join room on room.scope = wanted.concurrency_key
+    join free on free.scope = wanted.concurrency_key
     where ${isPending(sql`task`)} and task.parked = ${parkedAs.limited} and task.concurrency_key = wanted.concurrency_key
-      and room.room <= 0`;
-  const freeSlots = withFreeSlots(keyed.map(({ group }) => group!));
+      and free.slots <= 0`;
+  const freeSlots = withFreeSlots(keyed.map(({ scope }) => scope!));
   return sql`
     update ${tasks} set parked = ${parkedAs.blocked}, blocked_by = concurrency_key
     where ${isAmong(sql`${freeSlots} select task.${rowAddress} ${full} ${forUpdateOfTaskSkipLocked}`)}
@@ -199,7 +199,7 @@ export function claimLimited(
   options?: { alone: boolean },
 ): { statements: Statement[]; claimedAt: number; blockedAt: number | undefined } {
   const holding = lockScopes(candidates);
-  const keyed = candidates.some(({ group }) => group !== null);
+  const keyed = candidates.some(({ scope }) => scope !== null);
   const claiming = claimCandidates(claim, candidates, options);
   const statements = [...holding, claiming, ...(keyed ? [blockCandidates(candidates)] : [])];
   const claimedAt = holding.length;
@@ -219,8 +219,8 @@ export function unblock(scopes: readonly string[], count: number): Statement {
         select address, blocked_by,
           row_number() over (partition by blocked_by order by priority desc, created_at, task_id) as nth
         from (${firstBlocked(scopes, count)}) blocked) ranked
-      left join room on room.scope = ranked.blocked_by
-      where ranked.nth <= room.room
+      left join free on free.scope = ranked.blocked_by
+      where ranked.nth <= free.slots
         or not exists (select 1 from ${limits} given where given.scope = ranked.blocked_by)`)}`;
 }
 
@@ -241,10 +241,10 @@ export function unblockAfter(finishes: readonly FreedSlot[]): {
   freeing: Statement[];
 } {
   const freed = new Map<string, number>();
-  for (const { status, delayMs, gate } of finishes) {
-    const group = gate?.group ?? null;
-    if (group === null || (status === "pending" && delayMs === 0)) continue;
-    freed.set(group, (freed.get(group) ?? 0) + 1);
+  for (const { status, delayMs, limited } of finishes) {
+    const scope = limited?.scope ?? null;
+    if (scope === null || (status === "pending" && delayMs === 0)) continue;
+    freed.set(scope, (freed.get(scope) ?? 0) + 1);
   }
   if (freed.size === 0) return { holding: [], freeing: [] };
   const scopes = [...freed.keys()].toSorted();
@@ -268,13 +268,13 @@ function padded<Each>(all: readonly Each[], nothing: Each): Each[] {
 function candidateRows(candidates: readonly Candidate[]) {
   return rows(
     { task_id: "text", place: "integer", concurrency_key: "text", tenant_scope: "text" },
-    candidates.map(({ taskId, group, tenant }, at) => [taskId, at, group, tenantScope(tenant)]),
+    candidates.map(({ taskId, scope, tenant }, at) => [taskId, at, scope, tenantScope(tenant)]),
   );
 }
 
 function scopesOf(candidates: readonly Candidate[]): string[] {
-  const scopes = candidates.flatMap(({ group, tenant }) => [
-    ...(group === null ? [] : [group]),
+  const scopes = candidates.flatMap(({ scope, tenant }) => [
+    ...(scope === null ? [] : [scope]),
     tenantScope(tenant),
   ]);
   return [...new Set(scopes)].toSorted();
@@ -296,8 +296,8 @@ function unblockOne(scopes: readonly string[]): Statement {
       select (select ${rowAddress} from ${tasks} task
         where task.blocked_by = wanted.scope and ${ofTask.isBlocked}
         order by task.priority desc, task.created_at, task.task_id limit 1 ${forUpdateOfTaskSkipLocked})
-      from ${wanted} wanted left join room on room.scope = wanted.scope
-      where room.room >= 1 or room.scope is null`)}`;
+      from ${wanted} wanted left join free on free.scope = wanted.scope
+      where free.slots >= 1 or free.scope is null`)}`;
 }
 
 function firstBlocked(scopes: readonly string[], count: number): Statement {

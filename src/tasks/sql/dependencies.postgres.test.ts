@@ -51,7 +51,7 @@ const send = async (client: pg.Client, statements: readonly Statement[]) => {
 };
 /** How a pod ends a task that it has claimed. */
 const ending = (taskId: string): Statement[] => [
-  finishTasks([{ ...finishOf(taskId), awaited: true }]),
+  finishTasks([{ ...finishOf(taskId), hasDependents: true }]),
   ...wakeDependents([taskId]),
 ];
 const finishOf = (taskId: string): Finish => ({

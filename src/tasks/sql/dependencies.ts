@@ -8,7 +8,7 @@ import {
   type Statement,
   table,
 } from "../../store/sql.ts";
-import { isPending, parkedAs, readyOrLimited } from "./task-state.ts";
+import { dependsAs, isPending, parkedAs, readyOrLimited } from "./task-state.ts";
 
 const tasks = table("task");
 const dependencies = table("task_dependency");
@@ -137,7 +137,7 @@ export function insertDependencies(added: readonly Dependency[]): Statement[] {
     ]),
   );
   const dependentIds = [...new Set(added.map(({ dependentId }) => dependentId))];
-  const awaited = sql`select distinct dependency_id as id from ${dependencies}
+  const dependencyIds = sql`select distinct dependency_id as id from ${dependencies}
     where ${isAmong(sql`select task_id from ${idRows(dependentIds)} fresh`, sql`dependent_id`)}`;
   return [
     sql`
@@ -149,8 +149,8 @@ export function insertDependencies(added: readonly Dependency[]): Statement[] {
       where exists (select 1 from ${tasks} task where task.task_id = wanted.dependent_id)
         and not exists (select 1 from ${dependencies} wait where wait.dependent_id = wanted.dependent_id)
       on conflict do nothing`,
-    sql`select task_id from ${tasks} task where ${named(awaited)} order by task_id ${forUpdateOfTask}`,
-    sql`update ${tasks} set dependents = dependents + 1 where ${named(awaited)}`,
+    sql`select task_id from ${tasks} task where ${named(dependencyIds)} order by task_id ${forUpdateOfTask}`,
+    sql`update ${tasks} set dependents = dependents + 1 where ${named(dependencyIds)}`,
     wakeIfDependenciesEnded(dependentIds),
   ];
 }
@@ -216,15 +216,15 @@ function updateDependents(dependents: Statement, status = sql`dependency.status`
   return sql`
     update ${tasks}
     set wake = wake + 1, last_update = ${now}, (depends, parked) = (
-      select case when verdict = 2 then 3 else ${dependent}.depends end,
+      select case when verdict = 2 then ${dependsAs.failed} else ${dependent}.depends end,
         case when verdict = 1 then ${forDependencies} when ${dependent}.run_at > ${now} then ${untilDue} else ${readyOrLimited} end
       from (
         select coalesce(max(
           case (select ${countedStatus(status)} from ${tasks} dependency
               where dependency.task_id = wait.dependency_id)
             when 'pending' then 1 when 'claimed' then 1
-            when 'failed' then case when ${dependent}.depends = 1 then 2 else 0 end
-            when 'cancelled' then case when ${dependent}.depends = 1 then 2 else 0 end
+            when 'failed' then case when ${dependent}.depends = ${dependsAs.completed} then 2 else 0 end
+            when 'cancelled' then case when ${dependent}.depends = ${dependsAs.completed} then 2 else 0 end
             else 0 end), 0) as verdict
         from ${dependencies} wait where wait.dependent_id = ${dependent}.task_id) judged)
     where ${named(dependents)} and ${isPending(tasks)} and parked = ${forDependencies}`;

@@ -7,7 +7,7 @@ import {
   type Statement,
   table,
 } from "../../store/sql.ts";
-import { nextSeq, parkedAs } from "./task-state.ts";
+import { depends, dependsAs, nextSeq, noDeaths, parkedAs } from "./task-state.ts";
 
 const tasks = table("task");
 const events = table("task_event");
@@ -32,11 +32,11 @@ export type NewTask = {
   readonly policy?: KeyPolicy;
   readonly trace: string | null;
   /** The scope of its limit by key; null if it has none. */
-  readonly group?: string | null;
+  readonly scope?: string | null;
   /** True if the task is limited: it has a key scope, or belongs to a tenant. */
-  readonly gated?: boolean;
-  /** Whether it has dependencies: all must have completed (1) or ended (2). */
-  readonly waits?: 0 | 1 | 2;
+  readonly limited?: boolean;
+  /** What it asks of its dependencies, if it has any. */
+  readonly depends?: (typeof depends)["completed" | "ended"];
   /** Its dependencies. */
   readonly after?: readonly string[];
   /** True for a run of a flow. */
@@ -116,13 +116,14 @@ function startAt(given: Statement): Statement {
 }
 
 const special = sql`concurrency_key, limited, depends, scheduled_at, flow_version, parent_id,
-  case when depends > 0 then ${forDependencies} when delay_ms > 0 or start_at > ${now} then ${untilDue}
+  case when depends > ${dependsAs.none} then ${forDependencies} when delay_ms > 0 or start_at > ${now} then ${untilDue}
     when limited = 1 then ${limited} else ${ready} end`;
 
 function isSpecial(given: NewTask): boolean {
-  const { gated = false, waits = 0, isRun = false, runAtMs, scheduledAtMs, parentId } = given;
-  const isSaid = runAtMs !== undefined || scheduledAtMs !== undefined || parentId !== undefined;
-  return gated || waits > 0 || isRun || isSaid;
+  const { isRun = false, runAtMs, scheduledAtMs, parentId } = given;
+  const isTimed = runAtMs !== undefined || scheduledAtMs !== undefined;
+  const isHeld = given.limited === true || given.depends !== undefined;
+  return isHeld || isRun || isTimed || parentId !== undefined;
 }
 
 function specialRows(newTasks: readonly NewTask[]) {
@@ -138,11 +139,11 @@ function specialRows(newTasks: readonly NewTask[]) {
       parent_id: "text",
     },
     newTasks.map((each) => {
-      const { runAtMs = null, group = null, gated = false, waits = 0 } = each;
+      const { runAtMs = null, scope = null } = each;
       const { scheduledAtMs = null, parentId = null } = each;
       const version = each.isRun ? 0 : null;
-      const gate = [group, gated ? 1 : 0];
-      return [...plainValues(each), runAtMs, ...gate, waits, scheduledAtMs, version, parentId];
+      const held = [scope, each.limited ? 1 : 0, each.depends ?? depends.none];
+      return [...plainValues(each), runAtMs, ...held, scheduledAtMs, version, parentId];
     }),
   );
 }
@@ -309,8 +310,8 @@ export function replaceHolders(newTasks: readonly NewTask[]): Statement {
       each.runAtMs ?? null,
       each.maxAttempts,
       each.trace,
-      each.group ?? null,
-      each.gated ? 1 : 0,
+      each.scope ?? null,
+      each.limited ? 1 : 0,
     ]),
   );
   const start = startAt(sql`wanted`);
@@ -320,7 +321,7 @@ export function replaceHolders(newTasks: readonly NewTask[]): Statement {
       trace = wanted.trace, concurrency_key = wanted.concurrency_key, limited = wanted.limited, blocked_by = null,
       scheduled_at = null,
       run_at = ${start}, last_update = ${now}, claim_token = claim_token + 1, claimed_by = null,
-      retry_count = 0, snoozes = 0, deaths = 0, state = null, progress = null, error = null,
+      retry_count = 0, snoozes = 0, deaths = ${noDeaths}, state = null, progress = null, error = null,
       progress_token = claim_token + 1,
       parked = case when parked = ${forDependencies} then ${forDependencies} when ${start} > ${now} then ${untilDue}
         when wanted.limited = 1 then ${limited} else ${ready} end

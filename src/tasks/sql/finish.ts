@@ -35,9 +35,9 @@ export type Finish = {
    */
   readonly wake: number | null;
   /** Present if the task is limited, so that other tasks may be blocked by it. */
-  readonly gate?: { readonly group: string | null };
+  readonly limited?: { readonly scope: string | null };
   /** True if it is known to have dependents, which must be woken in the same write. */
-  readonly awaited?: boolean;
+  readonly hasDependents?: boolean;
   /** The new state of a run, which has its own statements. */
   readonly run?: RunWrite;
   /** The follow-up of a task that has failed for good. */
@@ -92,7 +92,7 @@ export type RunPark =
   /** All children whose keys begin with this prefix. */
   | { readonly for: "children"; readonly keys: string }
   /** A free slot of a limit that the starter of the run did not know of. */
-  | { readonly for: "room"; readonly scope: string }
+  | { readonly for: "slot"; readonly scope: string }
   /** An operator: the run cannot be read. */
   | { readonly for: "people"; readonly why: string; readonly byVersion: number };
 
@@ -117,7 +117,7 @@ export function finishTasks(unordered: readonly Finish[]): Statement {
   const { done, changes, unwoken } = finishes.every(({ status }) => status === "completed")
     ? completedRows(finishes)
     : finishRows(finishes);
-  const unawaited = unlessHasDependents(finishes);
+  const withoutDependents = unlessHasDependents(finishes);
   return sql`
     update ${tasks}
     set ${changes}, claim_call = null, last_update = ${now}
@@ -125,7 +125,7 @@ export function finishTasks(unordered: readonly Finish[]): Statement {
     where ${tasks}.task_id = done.task_id
       and ${tasks}.claim_token = done.token
       and ${tasks}.status in ('claimed', 'pending')
-      ${unwoken(sql`${tasks}`)} ${unawaited}
+      ${unwoken(sql`${tasks}`)} ${withoutDependents}
     ${returning(sql`${tasks}.task_id`, {
       // A row that meets the condition keeps meeting it while it is locked, and one that does not
       // never will: tokens, wakes and the count of dependents only grow.
@@ -133,14 +133,14 @@ export function finishTasks(unordered: readonly Finish[]): Statement {
         select task.task_id from ${done} done join ${tasks} task on task.task_id = done.task_id
         where task.claim_token = done.token
           and task.status in ('claimed', 'pending')
-          ${unwoken(sql`task`)} ${unawaited}
+          ${unwoken(sql`task`)} ${withoutDependents}
         ${forUpdateOfTask}`,
     })}`;
 }
 
 /** True if a write of these must wake dependents. */
 export function wakesDependents(finishes: readonly Finish[]): boolean {
-  return finishes.some(({ awaited }) => awaited);
+  return finishes.some(({ hasDependents }) => hasDependents);
 }
 
 /** Writes that share rows touch them in the same order. Otherwise they could deadlock. */

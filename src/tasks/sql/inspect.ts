@@ -19,6 +19,7 @@ import {
   wakeDependentsOfChildren,
 } from "./dependencies.ts";
 import {
+  dependsAs,
   isBlocked,
   isDelayed,
   isLimited,
@@ -26,6 +27,7 @@ import {
   isReady,
   isReadyAlone,
   nextSeq,
+  noDeaths,
   ofTask,
   parkedAs,
   readyOrLimited,
@@ -148,9 +150,9 @@ const restartedAt = sql`case when coalesce(flow_version, 0) = 0 or (intent is nu
  * again, so `wakeIfDependenciesEnded` must follow.
  */
 export const startedOver = sql`
-  status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, cancel_requested = 0,
-  parked = case when depends > 0 then ${parkedAs.forDependencies} else ${readyOrLimited} end,
-  depends = case when depends = 3 then 1 else depends end,
+  status = 'pending', retry_count = 0, snoozes = 0, deaths = ${noDeaths}, cancel_requested = 0,
+  parked = case when depends > ${dependsAs.none} then ${parkedAs.forDependencies} else ${readyOrLimited} end,
+  depends = case when depends = ${dependsAs.failed} then ${dependsAs.completed} else depends end,
   claim_token = claim_token + 1, claimed_by = null, run_at = ${now}, last_update = ${now},
   cursor = ${restartedAt}, intent = null, waiting = null,
   error = null, progress = null, progress_token = claim_token + 1`;
@@ -233,7 +235,7 @@ export const taskPage = {
   bytes: sql`500 + ${columnBytes(sql`payload`)} + ${columnBytes(sql`state`)} + ${columnBytes(sql`progress`)}
     + ${columnBytes(sql`result`)} + ${columnBytes(sql`error`)} + ${columnBytes(sql`waiting`)}
     + ${columnBytes(sql`intent`)} + ${columnBytes(sql`set_aside`)}
-    + case when depends = 0 then 0 else
+    + case when depends = ${dependsAs.none} then 0 else
       (select count(*) from ${dependencies} wait where wait.dependent_id = task_id) * ${idBytes} end`,
   maxBytes: maxPageBytes,
 } as const;

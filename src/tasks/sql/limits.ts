@@ -80,7 +80,7 @@ export function notableScopes(): Statement {
 export function blockedScopes(after: string, count: number): Statement {
   return sql`
     select scope, (select max_running from ${limits} given where given.scope = blocked.scope)
-      - ${runningOfKey(sql`blocked.scope`)} as room
+      - ${runningOfKey(sql`blocked.scope`)} as free_slots
     from (${blockedFrom(after, count)}) blocked where scope is not null`;
 }
 

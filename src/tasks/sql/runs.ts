@@ -10,7 +10,14 @@ import {
 } from "../../store/sql.ts";
 import { wakeIfDependenciesEnded, wakeDependentsOfChildren } from "./dependencies.ts";
 import { insertTasks } from "./enqueue.ts";
-import { eventsPerWrite, parked, parkedAs, readyOrLimited } from "./task-state.ts";
+import {
+  dependsAs,
+  eventsPerWrite,
+  noDeaths,
+  parked,
+  parkedAs,
+  readyOrLimited,
+} from "./task-state.ts";
 import { type RunPark, type RunWrite, type Finish, inOrder, wakesDependents } from "./finish.ts";
 import { cancelChildren } from "./inspect.ts";
 import {
@@ -149,7 +156,7 @@ function plainWrites(kept: readonly RunFinish[]) {
   );
   const changes = sql`
     flow_version = next.version, cursor = next.cursor, state = coalesce(next.state, ${tasks}.state),
-    intent = null, waiting = null, stopped_at = null, retry_count = 0, deaths = 0, progress = null,
+    intent = null, waiting = null, stopped_at = null, retry_count = 0, deaths = ${noDeaths}, progress = null,
     error = null, run_seq = ${tasks}.run_seq + 1, advanced_at = ${now}`;
   return { next, changes, unwoken: () => sql`` };
 }
@@ -194,7 +201,7 @@ export function leaveRuns(left: readonly RunFinish[], wakes: boolean): Statement
       run_at = case when next.status = 'pending' then coalesce(next.until_at, ${now}) else run_at end,
       parked = case when next.parked <> ${ready} then next.parked when next.until_at > ${now} then ${untilDue}
         else ${readyOrLimited} end,
-      depends = case when next.parked = ${forDependencies} then 2 else depends end,
+      depends = case when next.parked = ${forDependencies} then ${dependsAs.ended} else depends end,
       awaits = next.awaits, set_aside = next.set_aside, set_aside_version = next.set_aside_version,
       concurrency_key = coalesce(next.scope, ${tasks}.concurrency_key),
       limited = case when next.scope is null then limited else 1 end
@@ -258,7 +265,7 @@ function parkValues(park: RunPark) {
       return [signalOrTime(park.untilMs), park.untilMs, park.name, null, null, null];
     case "children":
       return [parked.forDependencies, null, park.keys, null, null, null];
-    case "room":
+    case "slot":
       return [parked.limited, null, null, null, null, park.scope];
     case "people":
       return [parked.setAside, null, null, park.why, park.byVersion, null];

@@ -36,6 +36,28 @@ export const parkedAs = {
   setAside: literal(parked.setAside),
 } as const;
 
+/** Whether a task has dependencies, and what it asks of them: the values of the column `depends`. */
+export const depends = {
+  none: 0,
+  /** All must have completed. */
+  completed: 1,
+  /** All must have ended, in whatever way. */
+  ended: 2,
+  /** One that had to complete failed or was cancelled, so the task must not run. */
+  failed: 3,
+} as const;
+
+/** The same in the text of statements. */
+export const dependsAs = {
+  none: literal(depends.none),
+  completed: literal(depends.completed),
+  ended: literal(depends.ended),
+  failed: literal(depends.failed),
+} as const;
+
+/** The value of the column `deaths` of a task that no pod has died with. */
+export const noDeaths = literal(0);
+
 /**
  * Pending tasks by what they wait for. Each is the condition of a partial index, word for word. A
  * task runs alone if pods have died while they ran it, because it may be the reason.
@@ -160,6 +182,12 @@ export function tenantScope(tenant: string): string {
   return `tenant/${tenant}`;
 }
 
+/** The key that a scope of this task name is for; undefined for other scopes. */
+export function keyOf(name: string, scope: string): string | undefined {
+  const prefix = keyScope(name, "");
+  return scope.startsWith(prefix) ? scope.slice(prefix.length) : undefined;
+}
+
 /** The tenant that a scope names; undefined for other scopes. */
 export function tenantOf(scope: string): string | undefined {
   return scope.startsWith("tenant/") ? scope.slice("tenant/".length) : undefined;
@@ -189,7 +217,7 @@ function isAbout(column: Statement, value: Statement): Statement {
 }
 
 /**
- * Begins a query with `room (scope, room)`: the free slots of each scope that has a limit. It is
+ * Begins a query with `free (scope, slots)`: the free slots of each scope that has a limit. It is
  * exact while this transaction has the scopes locked, if an earlier statement locked them.
  */
 export function withFreeSlots(scopes: readonly string[]): Statement {
@@ -197,9 +225,9 @@ export function withFreeSlots(scopes: readonly string[]): Statement {
     { scope: "text", tenant: "text" },
     [...new Set(scopes)].map((scope) => [scope, tenantOf(scope) ?? null]),
   );
-  return sql`with room as (
+  return sql`with free as (
     select given.scope, given.max_running - case when wanted.tenant is null
-      then ${runningOfKey(sql`given.scope`)} else ${runningOfTenant(sql`wanted.tenant`)} end as room
+      then ${runningOfKey(sql`given.scope`)} else ${runningOfTenant(sql`wanted.tenant`)} end as slots
     from ${wanted} wanted join ${limits} given on given.scope = wanted.scope)`;
 }
 

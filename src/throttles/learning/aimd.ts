@@ -2,7 +2,7 @@ import { braked, type Evidence, isSlow, type LimitDecision } from "./evidence.ts
 
 /**
  * Additive increase, multiplicative decrease: one more after a proven round, no growth while latency is
- * up, half after a strike or a timeout. Stored and configured under the name "seed".
+ * up, half after a strike or a timeout.
  */
 export type AimdMemory = { readonly algorithm: "aimd" };
 

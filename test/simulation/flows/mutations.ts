@@ -97,7 +97,7 @@ export const flowMutations: readonly Mutation[] = [
     name: "run: deaths kept from one transition to the next",
     edits: [
       runs("deaths = case when next.moved = 1 then 0 else deaths end", "deaths = deaths"),
-      runs("retry_count = 0, deaths = 0, progress", "retry_count = 0, progress"),
+      runs("retry_count = 0, deaths = ${noDeaths}, progress", "retry_count = 0, progress"),
     ],
   },
   {
@@ -265,7 +265,7 @@ export const flowMutations: readonly Mutation[] = [
   },
   {
     name: "drive: runs though what it was to run after has failed",
-    edits: [drive("if (claim.doomed && ", "if (claim.doomed === null && ")],
+    edits: [drive("if (claim.dependencyFailed && ", "if (claim.dependencyFailed === null && ")],
   },
   {
     name: "held: a cancel that was heard of is parked over",
@@ -294,7 +294,7 @@ export const flowMutations: readonly Mutation[] = [
     name: "gates: more of a queue than may run",
     edits: [
       of("tasks/sql/concurrency")(
-        "where concurrency_key is null or in_group <= group_room) by_tenant",
+        "where concurrency_key is null or in_key <= key_slots) by_tenant",
         "where true) by_tenant",
       ),
     ],
