@@ -47,7 +47,8 @@ describe("commands beside a running dev", () => {
     expect(statSync(announced()).mode & 0o777).toBe(0o600);
     for (const flags of [[], ["--url", url], ["--store", "sqlite:app/other.db"]]) {
       const sent = await run(["enqueue", "mail", `{"to":"ada"}`, "--wait", "--json", ...flags]);
-      expect(sent).toMatchObject({ code: 0, stderr: "" });
+      const notice = `flotilla: using the store of \`flotilla dev\` (pid ${dev.child.pid})\n`;
+      expect(sent).toMatchObject({ code: 0, stderr: flags.length === 0 ? notice : "" });
       const { taskId, result } = JSON.parse(sent.stdout) as { taskId: string; result: string };
       expect(result).toBe("to ada");
       expect((await run(["tasks", "list", ...flags])).stdout).toContain(taskId);
@@ -57,6 +58,30 @@ describe("commands beside a running dev", () => {
     }
     // The hint comes from the handlers of the config that dev runs with.
     expect((await run(["enqueue", "mial"])).stderr).toContain(`did you mean "mail"?`);
+  });
+
+  test("use the store of the environment before that of dev, and that before DATABASE_URL", async () => {
+    const other = `sqlite:${join(folder, "none.db")}`;
+    const runWith = (env: Record<string, string>) => runIn(["tasks"], { cwd: folder, env });
+    const own = await runWith({ FLOTILLA_STORE: other });
+    expect(own).toMatchObject({ code: 3, stderr: expect.stringContaining("none.db") });
+    expect(own.stderr).not.toContain("using the store");
+    expect(await runWith({ DATABASE_URL: other })).toMatchObject({
+      code: 0,
+      stderr: expect.stringContaining("using the store of `flotilla dev`"),
+    });
+  });
+
+  test("find the first of two, also once the second has stopped", async () => {
+    const first = readFileSync(announced(), "utf8");
+    const second = start(["dev", "--port", "0", "--store", "sqlite:second.db"], { cwd: folder });
+    await vi.waitUntil(() => second.output.stderr.includes("another `flotilla dev`"), {
+      timeout: 60_000,
+    });
+    expect(readFileSync(announced(), "utf8")).toBe(first);
+    second.child.kill("SIGTERM");
+    expect(await second.ended).toMatchObject({ code: 0 });
+    expect(readFileSync(announced(), "utf8")).toBe(first);
   });
 
   test("don't find one that has stopped, or was killed", async () => {

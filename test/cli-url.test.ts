@@ -190,8 +190,12 @@ describe("tasks through a server", () => {
     const late = await enqueue("mail", `{"to":"bob"}`, "--delay-ms", "600000");
     expect((await onServer("tasks", "cancel", late.taskId)).stdout).toContain("is cancelled");
     expect((await onServer("tasks", "retry", late.taskId)).stdout).toContain("starts over");
-    const pruned = await onServer("tasks", "prune", "--older-than", "1", "--yes");
-    expect(pruned).toMatchObject({ code: 2, stderr: expect.stringContaining("needs --store") });
+    const prune = ["tasks", "prune", "--older-than", "1", "--yes"];
+    const env = { FLOTILLA_URL: url, FLOTILLA_API_KEY: key };
+    for (const pruned of [await onServer(...prune), await runIn(prune, { cwd: folder, env })]) {
+      expect(pruned).toMatchObject({ code: 2, stderr: expect.stringContaining("needs --store") });
+    }
+    expect((await onStore("tasks", "prune", "--help")).stdout).not.toContain("--url");
   });
 
   test("of a file are stored each on its own", async () => {

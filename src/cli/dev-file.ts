@@ -1,14 +1,31 @@
-import { mkdirSync, readFileSync, renameSync, rmdirSync, rmSync, writeFileSync } from "node:fs";
+import { randomUUID } from "node:crypto";
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  readSync,
+  renameSync,
+  rmdirSync,
+  rmSync,
+  type Stats,
+  writeFileSync,
+} from "node:fs";
 import { dirname, join } from "node:path";
 import process from "node:process";
 import { systemClock } from "../base/clock.ts";
+import { printNotice } from "./output.ts";
 
 /**
  * A running `flotilla dev` announces itself in a file of its working folder, so that commands which are run
- * there use its store and its config, also where it was started with flags.
+ * there use its store and its config, also where it was started with flags. A command runs that config, so
+ * it believes only a file that its own user has written.
  */
 export type RunningDev = {
   readonly pid: number;
+  /** On loopback. */
   readonly url: string;
   /** Missing where the config has a store that isn't a URL. */
   readonly store?: string;
@@ -16,25 +33,51 @@ export type RunningDev = {
 };
 
 const file = join(".flotilla", "dev.json");
+const maxFileBytes = 64 * 1024;
 const answerTimeoutMs = 1_000;
 
-/** Returns what takes the announcement back. A folder that can't be written only has no announcement. */
-export function announceDev(dev: RunningDev): () => void {
+/**
+ * Returns what takes the announcement back. Without a folder that only this user can write there is no
+ * announcement, and neither while another `flotilla dev` has one there.
+ */
+export async function announceDev(dev: RunningDev): Promise<() => void> {
+  const nothing = (): void => {};
   const path = join(process.cwd(), file);
+  const folder = dirname(path);
+  const url = loopbackOf(dev.url);
+  if (url === undefined) {
+    printNotice(`commands in this folder need a flag such as --url: ${dev.url} isn't on loopback`);
+    return nothing;
+  }
+  const other = await findAt(path);
+  if (other && other.pid !== dev.pid) {
+    printNotice(
+      `another \`flotilla dev\` (pid ${other.pid}) runs in this folder: commands without flags use its store`,
+    );
+    return nothing;
+  }
+  // The URL of the store may have a password.
+  const text = JSON.stringify({ ...dev, url });
+  const written = `${path}.${randomUUID()}`;
   try {
-    mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
-    const written = `${path}.${dev.pid}`;
-    // The URL of the store may have a password.
-    writeFileSync(written, JSON.stringify(dev), { mode: 0o600 });
+    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    if (!isOwnFolder(folder)) {
+      printNotice(
+        `commands in this folder need --store: ${folder} isn't a folder that only its user can write`,
+      );
+      return nothing;
+    }
+    writeFileSync(written, text, { flag: "wx", mode: 0o600 });
     renameSync(written, path);
   } catch {
-    return () => {};
+    rmSync(written, { force: true });
+    return nothing;
   }
   return () => {
     try {
-      if (read(path)?.pid !== dev.pid) return;
+      if (readText(path) !== text) return;
       rmSync(path);
-      rmdirSync(dirname(path));
+      rmdirSync(folder);
     } catch {
       // Other files are in the folder, or another process has removed it.
     }
@@ -43,20 +86,30 @@ export function announceDev(dev: RunningDev): () => void {
 
 let finding: Promise<RunningDev | undefined> | undefined;
 
-/** The `flotilla dev` that runs in this folder. One that was killed left its file: it doesn't count. */
+/**
+ * The `flotilla dev` that runs in this folder, with a notice that it is used. One that was killed left its
+ * file: it doesn't count.
+ */
 export function findDev(): Promise<RunningDev | undefined> {
-  return (finding ??= findOnce());
+  return (finding ??= findAt(join(process.cwd(), file)).then((dev) => {
+    if (dev) printNotice(`using the store of \`flotilla dev\` (pid ${dev.pid})`);
+    return dev;
+  }));
 }
 
-async function findOnce(): Promise<RunningDev | undefined> {
-  const dev = read(join(process.cwd(), file));
-  if (!dev || !isAlive(dev.pid)) return undefined;
+async function findAt(path: string): Promise<RunningDev | undefined> {
+  const dev = parse(readText(path));
+  if (!dev || !isOwnProcess(dev.pid)) return undefined;
   const { network } = await import("../throttles/fetch.ts");
   const late = new AbortController();
   const cancel = systemClock.after(answerTimeoutMs, () => late.abort());
   try {
     // Another process may have its id by now, but hardly its port as well.
-    const { ok } = await network(`${dev.url}/health/live`, { signal: late.signal });
+    const { ok, body } = await network(`${dev.url}/health/live`, {
+      redirect: "error",
+      signal: late.signal,
+    });
+    await body?.cancel();
     return ok ? dev : undefined;
   } catch {
     return undefined;
@@ -65,19 +118,72 @@ async function findOnce(): Promise<RunningDev | undefined> {
   }
 }
 
-function read(path: string): RunningDev | undefined {
+/** The text of a file that only this user can have written; undefined for anything else. */
+function readText(path: string): string | undefined {
+  let opened: number | undefined;
   try {
-    return JSON.parse(readFileSync(path, "utf8")) as RunningDev;
+    if (!isOwnFolder(dirname(path))) return undefined;
+    // Not through a link, and without waiting for the writer of a named pipe. Windows has neither flag.
+    const { O_RDONLY, O_NOFOLLOW = 0, O_NONBLOCK = 0 } = constants;
+    opened = openSync(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    const stats = fstatSync(opened);
+    if (!stats.isFile() || !isOwn(stats, 0o077) || stats.size > maxFileBytes) return undefined;
+    const bytes = Buffer.alloc(stats.size);
+    return bytes.toString("utf8", 0, readSync(opened, bytes));
   } catch {
     return undefined;
+  } finally {
+    if (opened !== undefined) closeSync(opened);
   }
 }
 
-function isAlive(pid: number): boolean {
+function isOwnFolder(folder: string): boolean {
+  const stats = lstatSync(folder);
+  return stats.isDirectory() && isOwn(stats, 0o022);
+}
+
+/** Whether it is this user's, and others have none of these permissions. Windows has no such modes. */
+function isOwn({ uid, mode }: Stats, permissions: number): boolean {
+  const own = process.getuid?.();
+  return own === undefined || (uid === own && (mode & permissions) === 0);
+}
+
+function parse(text: string | undefined): RunningDev | undefined {
+  if (text === undefined) return undefined;
+  let found: Readonly<Record<string, unknown>> | null;
+  try {
+    found = JSON.parse(text) as typeof found;
+  } catch {
+    return undefined;
+  }
+  const { pid, url, store, config } = found ?? {};
+  const isText = (value: unknown) => value === undefined || typeof value === "string";
+  const isValid =
+    Number.isSafeInteger(pid) &&
+    Number(pid) > 1 &&
+    typeof url === "string" &&
+    loopbackOf(url) === url &&
+    isText(store) &&
+    isText(config);
+  return isValid ? (found as RunningDev) : undefined;
+}
+
+/** The URL on loopback of a server; undefined where it doesn't listen there. */
+function loopbackOf(url: string): string | undefined {
+  if (!URL.canParse(url)) return undefined;
+  const { protocol, hostname, port, username, password } = new URL(url);
+  if (protocol !== "http:" || username !== "" || password !== "") return undefined;
+  const host = { "0.0.0.0": "127.0.0.1", "[::]": "[::1]" }[hostname] ?? hostname;
+  const isLoopback = /^(localhost|127(\.\d+){3}|\[::1\])$/.test(host);
+  return isLoopback ? `http://${host}${port === "" ? "" : `:${port}`}` : undefined;
+}
+
+/** Whether it runs. A process of another user, which may not be signalled, isn't this user's `dev`. */
+function isOwnProcess(pid: number): boolean {
   try {
     process.kill(pid, 0);
     return true;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === "EPERM";
+  } catch {
+    return false;
   }
 }

@@ -1,6 +1,7 @@
 import process from "node:process";
 import { CommanderError } from "commander";
-import { type ErrorCode, FlotillaError } from "../base/errors.ts";
+import { type ErrorCode, errorCodes, FlotillaError } from "../base/errors.ts";
+import { sanitize } from "./output.ts";
 
 /** The exit codes of commands. */
 export const exitCodes = { ok: 0, error: 1, usage: 2, store: 3, refused: 4 } as const;
@@ -22,7 +23,7 @@ export function exitCodeOf(thrown: unknown): number {
   if (thrown instanceof CommanderError) {
     return thrown.exitCode === 0 ? exitCodes.ok : exitCodes.usage;
   }
-  return thrown instanceof FlotillaError ? codeOf(thrown.code) : exitCodes.error;
+  return thrown instanceof FlotillaError ? exitCodeFor(knownCode(thrown)) : exitCodes.error;
 }
 
 /** Prints an error to standard error. An error that isn't a FlotillaError is a bug, and keeps its stack. */
@@ -30,7 +31,8 @@ export function explain(thrown: unknown, { json }: { json: boolean }): void {
   // Commander has printed its message already.
   if (thrown instanceof CommanderError) return;
   if (json && thrown instanceof FlotillaError) {
-    const { code, message, details = {} } = thrown;
+    const { message, details = {} } = thrown;
+    const code = knownCode(thrown);
     process.stderr.write(`${JSON.stringify({ error: { code, message, details } })}\n`);
     return;
   }
@@ -40,10 +42,16 @@ export function explain(thrown: unknown, { json }: { json: boolean }): void {
       : thrown instanceof Error
         ? (thrown.stack ?? thrown.message)
         : String(thrown);
-  process.stderr.write(`flotilla: ${text}\n`);
+  // It may quote a server, a store or a file.
+  process.stderr.write(`flotilla: ${sanitize(text)}\n`);
 }
 
-function codeOf(code: ErrorCode): number {
+/** A newer server, or another program at its URL, may send a code that this release doesn't know. */
+function knownCode({ code }: FlotillaError): ErrorCode {
+  return errorCodes.includes(code) ? code : "unavailable";
+}
+
+function exitCodeFor(code: ErrorCode): number {
   if (code.startsWith("store_")) return exitCodes.store;
   if (usage.includes(code)) return exitCodes.usage;
   if (code === "not_found" || code === "conflict" || code === "duplicate_key")

@@ -39,6 +39,15 @@ export function withStore(command: Command): Command {
     );
 }
 
+/** For commands that a server can't answer, among others that it can. */
+export function withStoreOnly(command: Command): Command {
+  const { outputError } = command.configureOutput();
+  return withStore(command).configureOutput({
+    outputError: (text, write) =>
+      outputError?.(text.replace("unknown option '--url'", "$&: this needs --store"), write),
+  });
+}
+
 /** For commands that a store and a server can answer. */
 export function withTarget(command: Command): Command {
   const option = new Option(

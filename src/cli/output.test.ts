@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { sanitize } from "./output.ts";
+import { columns, oneLine, paintStatus, sanitize } from "./output.ts";
 
 test.each([
   ["\u001b[2Jgone", "\\x1b[2Jgone"],
@@ -19,4 +19,24 @@ test.each([
 test("what people write stays as it is", () => {
   const text = "Grüße,\n\tשלום, 你好, می‌خواهم, 👩‍👩‍👧";
   expect(sanitize(text)).toBe(text);
+});
+
+test("text of others is on one line, and what is invisible in it is shown", () => {
+  expect(oneLine("a\nb\u001b[2J\u202ec\u200b", 100)).toBe("a b [2J\\u{202e}c\\u{200b}");
+  expect(oneLine(undefined as never, 100)).toBe("undefined");
+});
+
+test("cells are sanitized and stay on their line, with the colours of the command", () => {
+  const painted = "\u001b[32mup\u001b[39m";
+  const shown = columns([
+    ["id\u001b[2J\u001b]0;title\u0007", painted, "\u202ex\ny"],
+    ["\u001b[8mhidden", "b", "c"],
+  ]);
+  expect(shown).toBe(
+    `id\\x1b[2J\\x1b]0;title\\x07  ${painted}  \\u{202e}x y\n\\x1b[8mhidden              b   c`,
+  );
+});
+
+test.each(["later", "constructor", "__proto__"])("the unknown state %s is plain", (state) => {
+  expect(paintStatus(state as never)).toBe(state);
 });

@@ -14,7 +14,7 @@ function leaves(
 const all = leaves(createProgram());
 const runsOn = ["dev", "work", "serve"];
 /** What is about a store itself, or about none. */
-const withoutServer = [...runsOn, "migrate", "doctor", "openapi"];
+const withoutServer = [...runsOn, "migrate", "doctor", "openapi", "tasks prune"];
 
 describe("the command line", () => {
   test.each(all)("$words says what it does", ({ leaf }) => {
@@ -44,4 +44,9 @@ describe("the command line", () => {
       expect(url?.envVar).toBe("FLOTILLA_URL");
     },
   );
+
+  test.each(withoutServer)("%s has no flag for a server", (words) => {
+    const { leaf } = all.find((each) => each.words === words)!;
+    expect(leaf.options.map(({ long }) => long)).not.toContain("--url");
+  });
 });

@@ -1,6 +1,6 @@
 import process from "node:process";
 import { sleep, systemClock } from "../base/clock.ts";
-import { FlotillaError, hasCode, messageOf } from "../base/errors.ts";
+import { FlotillaError, hasCode } from "../base/errors.ts";
 import { type Client, createClient } from "../client/client.ts";
 import { serverUrl } from "../client/environment.ts";
 import { createClientCredentials, createHttp, errorFromWire, type Http } from "../client/http.ts";
@@ -25,19 +25,20 @@ import {
   type RowOutcome,
 } from "../tasks/enqueue/each.ts";
 import type { EnqueueOptions } from "../tasks/enqueue/options.ts";
-import { resultOf, type WaitOptions } from "../tasks/inspect/wait-for.ts";
+import { whyOpen } from "../tasks/inspect/blocked-by.ts";
+import { resultOf, timeoutOf, type WaitOptions } from "../tasks/inspect/wait-for.ts";
 import type { Task } from "../tasks/rows.ts";
 import type { TaskContract } from "../tasks/model.ts";
 import type { TaskEvent, TaskEventsOptions, TaskPage, Tasks } from "../tasks/tasks.ts";
-import { network } from "../throttles/fetch.ts";
 import type { ThrottleView } from "../throttles/shares/admin.ts";
+import { checkedFetch } from "./checked-fetch.ts";
 
 /** What commands ask of Flotilla. A store and a server answer alike, so a command needn't know which. */
 export type Operations = Pick<
   Flotilla,
   "agents" | "enqueue" | "enqueueEach" | "pods" | "throttles" | "waitFor"
 > & {
-  readonly tasks: Omit<Tasks, keyof Flotilla | "settled" | "waitFor">;
+  readonly tasks: Omit<Tasks, keyof Flotilla | "prune" | "settled" | "waitFor">;
   readonly runs: Omit<Runs, "doing">;
   readonly schedules: Schedules;
   readonly deadLetters: Omit<DeadLetters, "getRedrive">;
@@ -59,8 +60,8 @@ type Query = Record<string, string | number | undefined>;
 type NewTask = Awaited<ReturnType<EachParts["prepare"]>>;
 type Shown<View> = View & { readonly noWorker: boolean };
 
-// The largest page of groups of failed tasks.
-const maxGroups = 1_000;
+// The largest page of failed tasks.
+const maxPageTasks = 1_000;
 const followPollMs = 250;
 // Reading or discarding millions of failed tasks takes a while.
 const answerTimeoutMs = 10 * 60_000;
@@ -80,7 +81,7 @@ export function openRemote(url: string, { user, tenant }: ActingFor = {}): Remot
   const token = serverKey();
   const options: ClientOptions = {
     url,
-    fetch: requestWithCause,
+    fetch: checkedFetch,
     ...(token !== undefined && { token }),
     ...(user !== undefined && { user }),
     ...(tenant !== undefined && { tenant }),
@@ -88,7 +89,7 @@ export function openRemote(url: string, { user, tenant }: ActingFor = {}): Remot
   const client = createClient(options);
   const http = createHttp({
     url: () => serverUrl(url),
-    fetch: requestWithCause,
+    fetch: checkedFetch,
     credentials: createClientCredentials(token),
     clock: systemClock,
     answerTimeoutMs,
@@ -114,9 +115,11 @@ export function remoteOperations({ client, http }: Remote): Operations {
     return withoutNote(answer.schedule);
   };
   const settled = async (taskId: string, options: WaitOptions = {}): Promise<Task> =>
-    (await whenEnded(client.tasks.watch(taskId), taskId, options)) as unknown as Task;
-  const flows = async () =>
-    (await http<{ flows: ReturnType<typeof flowToJson>[] }>("GET", "/v1/flows")).flows;
+    (await whenEnded(client, taskId, options)) as unknown as Task;
+  type Flows = { flows: ReturnType<typeof flowToJson>[] };
+  let answered: Promise<Flows> | undefined;
+  /** One answer has both the counts and the stuck runs of a command. */
+  const flows = async () => (await (answered ??= http<Flows>("GET", "/v1/flows"))).flows;
 
   return {
     async enqueue(task: TaskContract | string, input: unknown, options: EnqueueOptions = {}) {
@@ -157,12 +160,6 @@ export function remoteOperations({ client, http }: Remote): Operations {
         await http("POST", "/v1/resume", { body: { name } });
       },
       paused: async () => (await http<{ paused: Paused[] }>("GET", "/v1/pauses")).paused,
-      prune: () => {
-        throw new FlotillaError(
-          "unsupported",
-          "a server can't be asked to prune tasks: `flotilla tasks prune` needs --store",
-        );
-      },
       limits: {
         async set(scope, limit) {
           await http("PUT", "/v1/limits", { body: { scope, limit } });
@@ -240,15 +237,20 @@ export function remoteOperations({ client, http }: Remote): Operations {
       groups: ({ name, limit } = {}) => http("GET", "/v1/dlq/groups", { query: { name, limit } }),
       list: ({ group, name, limit, cursor } = {}) =>
         http("GET", "/v1/dlq/tasks", { query: { group, name, limit, cursor } }),
-      async count({ name, group }) {
-        const query = { name, limit: maxGroups };
-        const { groups, tasks } = await http<Awaited<ReturnType<DeadLetters["groups"]>>>(
-          "GET",
-          "/v1/dlq/groups",
-          { query },
-        );
-        if (group === undefined) return tasks;
-        return groups.find((each) => each.group === group)?.tasks ?? 0;
+      async count({ name, group }, { onProgress } = {}) {
+        // The server lists the largest groups only, but counts the tasks of all.
+        if (group === undefined) {
+          type Groups = Awaited<ReturnType<DeadLetters["groups"]>>;
+          const query = { name, limit: 1 };
+          return (await http<Groups>("GET", "/v1/dlq/groups", { query })).tasks;
+        }
+        let count = 0;
+        const query = { name, group, limit: maxPageTasks };
+        for await (const page of pagesOf<unknown>(http, "/v1/dlq/tasks", "tasks", query)) {
+          count += page.length;
+          onProgress?.(count);
+        }
+        return count;
       },
       discard: (body) => http("POST", "/v1/dlq/discard", { body }),
       redrive: (selection, options = {}) =>
@@ -318,23 +320,6 @@ const redriveAt = (redriveId: string) => `/v1/dlq/redrives/${encodeURIComponent(
 const throttleAt = (name: string) => `/v1/throttles/${encodeURIComponent(name)}`;
 const agentAt = (name: string) => `/v1/agents/${encodeURIComponent(name)}`;
 
-/**
- * `fetch` has the real error in its cause. Requests carry the trace context of the calling program, as
- * tasks stored without a server do.
- */
-const requestWithCause = async (url: string, init: RequestInit = {}): Promise<Response> => {
-  const { TRACEPARENT: traceparent, TRACESTATE: tracestate } = process.env;
-  const headers = new Headers(init.headers);
-  if (traceparent) headers.set("traceparent", traceparent);
-  if (tracestate) headers.set("tracestate", tracestate);
-  try {
-    return await network(url, { ...init, headers, redirect: "error" });
-  } catch (error) {
-    const reason = error instanceof Error && error.cause ? error.cause : error;
-    throw new Error(messageOf(reason, 200), { cause: error });
-  }
-};
-
 function nameOf(task: TaskContract | string): string {
   return typeof task === "string" ? task : task.name;
 }
@@ -365,34 +350,57 @@ async function unlessFinished<Status>(cancel: Promise<Status>): Promise<Status |
 
 async function allPages<Item>(http: Http, path: string, field: string): Promise<Item[]> {
   const all: Item[] = [];
-  let cursor: string | undefined;
-  do {
-    const page = await http<Record<string, unknown>>("GET", path, { query: { cursor } });
-    all.push(...(page[field] as Item[]));
-    cursor = (page["next"] as string | null) ?? undefined;
-  } while (cursor !== undefined);
+  for await (const page of pagesOf<Item>(http, path, field)) all.push(...page);
   return all;
 }
 
-/** The task or run that is watched, once it has ended. */
+async function* pagesOf<Item>(
+  http: Http,
+  path: string,
+  field: string,
+  query: Query = {},
+): AsyncGenerator<readonly Item[]> {
+  const seen = new Set<unknown>();
+  for (let cursor: string | undefined; ;) {
+    const page = await http<Record<string, unknown>>("GET", path, { query: { ...query, cursor } });
+    const items = page[field];
+    if (!Array.isArray(items)) {
+      throw new FlotillaError("unavailable", `the server's answer to ${path} has no ${field}`);
+    }
+    yield items as Item[];
+    const { next } = page as { next?: string | null };
+    if (next === undefined || next === null) return;
+    if (seen.has(next)) {
+      const message = `the server repeats a page of ${path}, so there would be no end`;
+      throw new FlotillaError("unavailable", message);
+    }
+    seen.add(next);
+    cursor = next;
+  }
+}
+
+/** The task or run, once it has ended. */
 function whenEnded<View>(
-  watched: ReturnType<Client["tasks"]["watch"]>,
+  { tasks }: Client,
   taskId: string,
   { timeoutMs }: WaitOptions,
 ): Promise<View> {
   return new Promise<View>((resolve, reject) => {
+    const watched = tasks.watch(taskId);
     const stop = watched.subscribe(() => {
       const { status, value, error } = watched.get();
       if (status === "ended") finish(() => resolve(value as View));
       else if (status === "gone") finish(() => reject(error!));
     });
+    const timedOut = async (limitMs: number): Promise<void> => {
+      const read = async () => (await tasks.get(taskId)) as unknown as Task;
+      const why = await whyOpen(systemClock, read);
+      finish(() => reject(timeoutOf(taskId, limitMs, why)));
+    };
     const cancel =
       timeoutMs === undefined
         ? () => {}
-        : systemClock.after(timeoutMs, () => {
-            const message = `task ${taskId} hasn't ended within ${timeoutMs} ms`;
-            finish(() => reject(new FlotillaError("timeout", message)));
-          });
+        : systemClock.after(timeoutMs, () => void timedOut(timeoutMs));
     const finish = (settle: () => void): void => {
       stop();
       cancel();

@@ -92,7 +92,7 @@ export async function runUntilSignal(options: PodCommandOptions): Promise<void> 
     if (work) pod = await startPod({ ...settings, log }, { onEvent });
     if (flotilla && server) {
       announce(options, server, screen);
-      if (options.live) takeBack = announceDev(devOf(options, server.url));
+      if (options.live) takeBack = await announceDev(devOf(options, server.url));
       if (options.live) live = startCounts(flotilla, pod, server.url, screen);
     }
     // Node writes its compile cache at exit; flush it, so that a killed process starts as quickly again.

@@ -41,8 +41,9 @@ export async function loadStore(flags: TargetFlags): Promise<Store> {
 }
 
 /**
- * The store, and the data folder of its pods on this machine where a config names one. Without flags it is
- * the store of the `flotilla dev` that runs in this folder.
+ * The store, and the data folder of its pods on this machine where a config names one. A flag or its
+ * variable names the store or the config; without both it is the store of the `flotilla dev` that runs in
+ * this folder, before that of the config and DATABASE_URL: what `dev` runs with was chosen last.
  */
 export async function loadStoreSettings(
   flags: TargetFlags,

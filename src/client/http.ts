@@ -120,7 +120,10 @@ export function createClientCredentials(token: ClientOptions["token"]): ClientCr
   };
 }
 
-/** The error of a server's answer. A newer server may send a code that this release doesn't know. */
+/**
+ * The error of a server's answer. A newer server may send a code that this release doesn't know, and another
+ * program at its URL values of other types.
+ */
 export function errorFromWire(wire: {
   readonly code: string;
   readonly message: string;
@@ -128,7 +131,8 @@ export function errorFromWire(wire: {
   readonly retryAfterMs?: number;
 }): FlotillaError {
   const { code, message, ...rest } = wire;
-  return new FlotillaError(code as ErrorCode, message, rest);
+  const known = typeof code === "string" ? code : "unavailable";
+  return new FlotillaError(known as ErrorCode, String(message), rest);
 }
 
 /** Any thrown value as a FlotillaError: the application's token function may throw anything. */

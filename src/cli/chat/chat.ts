@@ -14,7 +14,7 @@ import type {
   SessionView,
   Sink,
 } from "../../sessions/service.ts";
-import { sanitize, oneLine } from "../output.ts";
+import { oneLine } from "../output.ts";
 import type { Transcript } from "./transcript.ts";
 
 /** The calls that a conversation needs, directly on the store or through a server. */
@@ -240,5 +240,5 @@ function unknownOutcome(cause: unknown): FlotillaError {
 }
 
 function reasonText(error: unknown): string {
-  return sanitize(oneLine(messageOf(error), 200));
+  return oneLine(messageOf(error), 200);
 }

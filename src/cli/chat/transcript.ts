@@ -187,14 +187,14 @@ export function entryText(entry: Entry): string {
 
 /** The outcome of an answer; empty where it completed. */
 export function outcomeText({ outcome, error }: Entry): string {
-  const why = error ? `: ${sanitize(oneLine(`${error.code}: ${error.message}`, 500))}` : "";
+  const why = error ? `: ${oneLine(`${error.code}: ${error.message}`, 500)}` : "";
   if (outcome === "stopped") return "(stopped)";
   if (outcome === "cut") return `(cut off${why})`;
   return outcome === "failed" ? `(failed${why})` : "";
 }
 
 function nameOf(author: string): string {
-  return sanitize(oneLine(author, 80));
+  return oneLine(author, 80);
 }
 
 function waitText({ ahead, aboutMs }: Waiting): string {
@@ -236,9 +236,9 @@ function toolText(part: Part): string {
 }
 
 function shortJson(value: unknown): string {
-  return sanitize(oneLine(JSON.stringify(value) ?? "", shortChars));
+  return oneLine(JSON.stringify(value) ?? "", shortChars);
 }
 
 function shortText(value: unknown): string {
-  return typeof value === "string" ? sanitize(oneLine(value, shortChars)) : shortJson(value);
+  return typeof value === "string" ? oneLine(value, shortChars) : shortJson(value);
 }

@@ -12,7 +12,7 @@ import {
   withPage,
   withTarget,
 } from "../flags.ts";
-import { columns, sanitize, oneLine, paint, print, printJson } from "../output.ts";
+import { columns, oneLine, paint, print, printJson } from "../output.ts";
 import { defaultTenant, onAgents } from "../connect.ts";
 
 type Flags = TargetFlags & { tenant?: string; json?: true };
@@ -80,14 +80,14 @@ async function list(flags: ListFlags): Promise<void> {
   if (page.agents.length === 0) return print("no agents");
   const heading = ["name", "source", "url", "during", "revision"];
   const rows = page.agents.map((agent) => [
-    agent.name,
+    oneLine(agent.name, 200),
     agent.source === "code" && agent.shadows ? "code (overrides a stored one)" : agent.source,
-    agent.source === "code" ? "" : sanitize(oneLine(agent.settings.url, 80)),
+    agent.source === "code" ? "" : oneLine(agent.settings.url, 80),
     agent.source === "code" ? agent.facts.during : (agent.settings.during ?? "queue"),
     agent.source === "code" ? "" : String(agent.revision),
   ]);
   print(columns([heading.map((each) => paint("dim", each)), ...rows]));
-  if (page.next !== null) print(paint("dim", `more: --cursor ${page.next}`));
+  if (page.next !== null) print(paint("dim", `more: --cursor ${oneLine(page.next, 500)}`));
 }
 
 async function show(name: string, flags: Flags): Promise<void> {
@@ -101,12 +101,16 @@ function factsOf(agent: AgentView): [string, string][] {
   if (agent.source === "code") {
     const facts = Object.entries(agent.facts).map(([what, value]) => [what, text(value)]);
     const source = agent.shadows ? "code; overrides a stored agent of that name" : "code";
-    return [["name", agent.name], ["source", source], ...(facts as [string, string][])];
+    return [
+      ["name", oneLine(agent.name, 200)],
+      ["source", source],
+      ...(facts as [string, string][]),
+    ];
   }
   const { settings, signing, compactionSigning, revision, lastUpdateMs } = agent;
   const signed = (all: typeof signing) => all.map(({ id }) => id).join(", ") || "nothing";
   return [
-    ["name", agent.name],
+    ["name", oneLine(agent.name, 200)],
     ["source", "stored"],
     ["revision", `${revision}, of ${new Date(lastUpdateMs).toISOString()}`],
     ...Object.entries(settings).map(([what, value]): [string, string] => [what, text(value)]),
@@ -119,7 +123,7 @@ function factsOf(agent: AgentView): [string, string][] {
 
 function text(value: unknown): string {
   const shown = typeof value === "string" ? value : JSON.stringify(value);
-  return sanitize(oneLine(shown, 1_000));
+  return oneLine(shown, 1_000);
 }
 
 async function set(name: string, source: string, flags: SetFlags): Promise<void> {
@@ -185,5 +189,5 @@ async function remove(name: string, flags: Flags): Promise<void> {
 }
 
 function missing(name: string): FlotillaError {
-  return new FlotillaError("not_found", `there is no agent ${sanitize(oneLine(name, 200))}`);
+  return new FlotillaError("not_found", `there is no agent ${oneLine(name, 200)}`);
 }

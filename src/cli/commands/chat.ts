@@ -17,7 +17,7 @@ import { type ChatTerminal, openTerminal } from "../chat/terminal.ts";
 import { createTranscript, firstSeq, type Transcript } from "../chat/transcript.ts";
 import { onStore } from "../connect.ts";
 import { type TargetFlags, withJson, withTarget } from "../flags.ts";
-import { sanitize, oneLine } from "../output.ts";
+import { oneLine } from "../output.ts";
 
 type Flags = TargetFlags & {
   agent?: string;
@@ -109,7 +109,7 @@ async function chat(
     conversation.leave();
     terminal.close();
   }
-  if (isLive) transcript.notice(`session ${sanitize(oneLine(session.sessionId, 200))}`);
+  if (isLive) transcript.notice(`session ${oneLine(session.sessionId, 200)}`);
 }
 
 /** Ctrl-C once stops the answer, twice in a row leaves. */
@@ -183,5 +183,5 @@ function ownName(): string {
 }
 
 function errorText(error: unknown): string {
-  return sanitize(oneLine(messageOf(error), 200));
+  return oneLine(messageOf(error), 200);
 }

@@ -18,7 +18,7 @@ import {
   withSelection,
   withTarget,
 } from "../flags.ts";
-import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";
+import { ago, columns, oneLine, paint, print, printJson, printNotice } from "../output.ts";
 import type { Operations } from "../remote.ts";
 import { bar, count, plural, startProgressBar } from "../progress.ts";
 import { type StopSignals, stopSignals } from "../signals.ts";
@@ -110,7 +110,7 @@ async function list({ json, name, limit, ...flags }: ListFlags): Promise<void> {
 
 function toRow(group: ErrorGroup, nowMs: number): string[] {
   return [
-    group.group,
+    oneLine(group.group, 100),
     count(group.tasks),
     oneLine(group.name, 40),
     ago(nowMs, group.firstAtMs),
@@ -141,10 +141,12 @@ async function show(id: string, { limit, ...flags }: ShowFlags): Promise<void> {
     );
   }
   if (json) return printJson({ group: id, tasks: withEvents, next: page.next });
-  print(`${paint("bold", id)}  ${oneLine(latest.name, 200)}  ${paint("red", latest.code)}`);
+  print(
+    `${paint("bold", id)}  ${oneLine(latest.name, 200)}  ${paint("red", oneLine(latest.code, 100))}`,
+  );
   for (const { task, events } of withEvents) {
     print(
-      `\n${task.taskId}  ${plural(task.failures, "failure")}${task.deaths > 0 ? `, ${plural(task.deaths, "death")}` : ""}  ${new Date(task.failedAtMs).toISOString()}`,
+      `\n${oneLine(task.taskId, 100)}  ${plural(task.failures, "failure")}${task.deaths > 0 ? `, ${plural(task.deaths, "death")}` : ""}  ${new Date(task.failedAtMs).toISOString()}`,
     );
     print(`  ${oneLine(task.message, 400)}`);
     for (const event of events) print(`  ${eventLine(event)}`);
@@ -159,7 +161,9 @@ async function listGroup(
   { limit, onProgress }: Required<Pick<DeadLettersOptions, "limit" | "onProgress">>,
 ): Promise<DeadLetterPage> {
   let { tasks, next } = await deadLetters.list({ group, limit, onProgress });
-  while (next !== null && tasks.length < limit) {
+  const seen = new Set<string>();
+  while (next !== null && tasks.length < limit && !seen.has(next)) {
+    seen.add(next);
     const page = await deadLetters.list({ group, limit: limit - tasks.length, cursor: next });
     tasks = [...tasks, ...page.tasks];
     next = page.next;
@@ -249,10 +253,10 @@ async function redrive(id: string | undefined, flags: RedriveFlags): Promise<voi
     const begun = await deadLetters.redrive(selection, {
       ...(maxStep !== undefined && { maxStep }),
     });
-    if (!json) print(`redrive ${begun.redriveId}`);
+    if (!json) print(`redrive ${oneLine(begun.redriveId, 100)}`);
     const pods = await flotilla.pods();
     if (!pods.some((pod) => pod.status === "up")) {
-      process.stderr.write("flotilla: no pod is up: the redrive begins when one leads\n");
+      printNotice("no pod is up: the redrive begins when one leads");
     }
     if (signals) return follow(flotilla, begun.redriveId, { signals, ...(json && { json }) });
     if (json) printJson(begun);
@@ -276,9 +280,7 @@ async function follow(
     });
   } catch (error) {
     if (!enough.signal.aborted || !hasCode(error, "cancelled")) throw error;
-    process.stderr.write(
-      `flotilla: the redrive goes on: follow it with \`flotilla dlq follow ${redriveId}\`\n`,
-    );
+    printNotice(`the redrive goes on: follow it with \`flotilla dlq follow ${redriveId}\``);
     process.exitCode = interrupted;
     return;
   } finally {
@@ -310,7 +312,7 @@ function summaryOf({ taken, succeeded, failed, failedOtherwise, gone, state }: R
     ...(failedOtherwise > 0 ? [`${failedOtherwise} failed with another error`] : []),
     ...(gone > 0 ? [`${gone} cancelled or deleted`] : []),
   ];
-  return `${state}: ${parts.join(", ")}`;
+  return `${oneLine(state, 40)}: ${parts.join(", ")}`;
 }
 
 async function redrives(flags: Flags): Promise<void> {
@@ -321,8 +323,8 @@ async function redrives(flags: Flags): Promise<void> {
   const nowMs = systemClock.now();
   const heading = ["redrive", "state", "of", "age", "started over", "succeeded", ""];
   const rows = found.map((each) => [
-    each.redriveId,
-    each.state,
+    oneLine(each.redriveId, 100),
+    oneLine(each.state, 40),
     oneLine(selectionText(each.selection), 60),
     ago(nowMs, each.createdAtMs),
     `${each.taken}${each.remaining ? ` of ${each.taken + each.remaining}` : ""}`,

@@ -1,11 +1,10 @@
-import process from "node:process";
 import type { Command } from "commander";
 import { FlotillaError } from "../../base/errors.ts";
 import { nearest } from "../../base/options.ts";
 import type { Workable } from "../../runtime/handlers.ts";
 import { onTarget } from "../connect.ts";
 import { type TargetFlags, withJson, withTarget } from "../flags.ts";
-import { print, printJson } from "../output.ts";
+import { oneLine, print, printJson, printNotice } from "../output.ts";
 import type { Operations } from "../remote.ts";
 import { loadHandlers } from "../settings.ts";
 import { warnNoWorker } from "../blocked-by.ts";
@@ -78,7 +77,7 @@ async function enqueue(
   const work = async (flotilla: Operations): Promise<void> => {
     const trace = traceOfCaller();
     const { taskId, created } = await flotilla.enqueue(task, input, { ...options, trace });
-    if (!json) print(taskId);
+    if (!json) print(oneLine(taskId, 100));
     await warnNoWorker(flotilla, [name]);
     if (!wait) {
       if (json) printJson({ taskId, created });
@@ -128,5 +127,5 @@ function hintAt(name: string, use: readonly Workable[]): void {
   const meant = names.includes(name) ? undefined : nearest(name, names);
   if (meant === undefined) return;
   const doubt = `the config has no handler "${name}", did you mean "${meant}"?`;
-  process.stderr.write(`flotilla: ${doubt} The task is enqueued anyway\n`);
+  printNotice(`${doubt} The task is enqueued anyway`);
 }

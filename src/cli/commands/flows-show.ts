@@ -55,7 +55,7 @@ export function stuckLines(
 ): string[] {
   const { runs, runId, sinceMs } = stuck;
   const at = stuck.at === null ? "start" : oneLine(stuck.at, 100);
-  const which = runs === 1 ? runId : `such as ${runId}`;
+  const which = oneLine(runs === 1 ? runId : `such as ${runId}`, 100);
   // The row's time is that of the last failed attempt, not of the first.
   const since = stuck.why === "retrying" ? "" : ` for ${ago(nowMs, sinceMs)}`;
   const { trouble, remedies } = describeStuck(stuck, run, workers);

@@ -51,7 +51,7 @@ function show(paused: readonly Paused[], { json }: Flags): void {
   if (paused.length === 0) return print("nothing is paused");
   const nowMs = systemClock.now();
   const rows = paused.map(({ name, sinceMs, reason }) => [
-    name === allNames ? "everything" : name,
+    name === allNames ? "everything" : oneLine(name, 200),
     `paused ${ago(nowMs, sinceMs)} ago`,
     paint("dim", oneLine(reason ?? "", 200)),
   ]);

@@ -22,8 +22,8 @@ export function podsCommand(program: Command): void {
         "claims no more because",
       ];
       const rows = pods.map(({ podId, status, birthMs, lastHeartbeatMs, metadata, state }) => [
-        podId,
-        paint(status === "up" ? "green" : "gray", status),
+        oneLine(podId, 100),
+        paint(status === "up" ? "green" : "gray", oneLine(status, 40)),
         `${ago(nowMs, birthMs)} ago`,
         `${ago(nowMs, lastHeartbeatMs)} ago`,
         oneLine(`${text(metadata["host"])} (${text(metadata["pid"])})`, 60),

@@ -6,7 +6,7 @@ import type { PodInfo } from "../../runtime/connect.ts";
 import { blockedBy } from "../blocked-by.ts";
 import { onTarget } from "../connect.ts";
 import type { TargetFlags } from "../flags.ts";
-import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";
+import { ago, columns, oneLine, paint, paintState, print, printJson } from "../output.ts";
 import type { Operations } from "../remote.ts";
 
 type RunDetails = {
@@ -14,7 +14,7 @@ type RunDetails = {
   readonly history: readonly HistoryEntry[];
   readonly signals: readonly OpenSignal[];
   readonly children: RunPage;
-  readonly heldUp: readonly string[];
+  readonly blockers: readonly string[];
   /** The pod that runs it, where its last heartbeat is old. */
   readonly silent: PodInfo | undefined;
 };
@@ -39,10 +39,10 @@ const statusStyles = {
 /** Prints everything that the store has of a run. Needs no live pod. */
 export async function printRun(runId: string, flags: TargetFlags & { json?: true }): Promise<void> {
   const details = await onTarget(flags, (flotilla) => readDetails(flotilla, runId));
-  const { run, history, signals, children, heldUp } = details;
+  const { run, history, signals, children, blockers } = details;
   if (flags.json) {
-    const held = heldUp.length > 0 && { heldUp };
-    return printJson({ run, history, signals, children: children.runs, ...held });
+    const blocked = blockers.length > 0 && { blockedBy: blockers };
+    return printJson({ run, history, signals, children: children.runs, ...blocked });
   }
   const nowMs = systemClock.now();
   print(columns(facts(details, nowMs).map(([name, value]) => [paint("dim", name), value])));
@@ -57,7 +57,7 @@ export async function printRun(runId: string, flags: TargetFlags & { json?: true
   }
   if (children.runs.length > 0) print("\nchildren");
   const rows = children.runs.map((child) => [
-    `  ${child.runId}`,
+    `  ${oneLine(child.runId, 100)}`,
     oneLine(child.flow, 40),
     paintRunStatus(child.status),
     paint("dim", oneLine(child.error?.message ?? doingText(child, nowMs), 80)),
@@ -68,7 +68,7 @@ export async function printRun(runId: string, flags: TargetFlags & { json?: true
 
 /** What a run does right now, and what blocks it. */
 export function doingText(run: RunView, nowMs: number): string {
-  return [activityText(run, nowMs), ...blockers(run)].filter((each) => each !== "").join(", ");
+  return [activityText(run, nowMs), ...runBlockers(run)].filter((each) => each !== "").join(", ");
 }
 
 /** Names the version, because a run needs the version that advanced it or a later one. */
@@ -77,7 +77,7 @@ export function noWorkerText(version: number): string {
 }
 
 export function paintRunStatus(status: RunView["status"]): string {
-  return paint(statusStyles[status], status);
+  return paintState(statusStyles, status);
 }
 
 export function errorText(error: unknown): string {
@@ -100,11 +100,11 @@ async function readDetails(flotilla: Operations, runId: string): Promise<RunDeta
     flotilla.tasks.get(runId),
     doing?.type === "running" ? flotilla.pods() : [],
   ]);
-  const heldUp = task ? await blockedBy(flotilla, task) : [];
+  const blockers = task ? await blockedBy(flotilla, task) : [];
   const podId = doing?.type === "running" ? doing.podId : undefined;
   const longAgoMs = systemClock.now() - silentAfterMs;
   const silent = pods.find((pod) => pod.podId === podId && pod.lastHeartbeatMs < longAgoMs);
-  return { run, history, signals, children, heldUp, silent };
+  return { run, history, signals, children, blockers, silent };
 }
 
 async function wholeHistory({ runs }: Operations, runId: string): Promise<HistoryEntry[]> {
@@ -112,17 +112,19 @@ async function wholeHistory({ runs }: Operations, runId: string): Promise<Histor
   for (;;) {
     const after = history.at(-1)?.seq ?? 0;
     const page = await runs.history(runId, { after, limit: pageEntries });
+    // Entries that were read already would be read for ever.
+    const isNew = (page.at(-1)?.seq ?? 0) > after;
+    if (!isNew) return history;
     history.push(...page);
-    if (page.length === 0) return history;
   }
 }
 
-function facts({ run, history, heldUp, silent }: RunDetails, nowMs: number): Fact[] {
+function facts({ run, history, blockers, silent }: RunDetails, nowMs: number): Fact[] {
   const { key, parentId, waitsFor, deaths, progress, error, output } = run;
   const startedMs = startOf(run, history);
   const isOpen = run.status === "open";
   return [
-    ["id", run.runId],
+    ["id", oneLine(run.runId, 100)],
     ["flow", `${oneLine(run.flow, 200)}${run.version > 0 ? `, version ${run.version}` : ""}`],
     ["status", paintRunStatus(run.status)],
     ...when(isOpen, ["at", run.at === null ? "start" : oneLine(run.at, 100)]),
@@ -133,8 +135,8 @@ function facts({ run, history, heldUp, silent }: RunDetails, nowMs: number): Fac
       "pod",
       `last heartbeat ${ago(nowMs, silent?.lastHeartbeatMs ?? nowMs)} ago; the run goes on as soon as another pod is up`,
     ]),
-    ...heldUp.map((why): Fact => ["held up", why]),
-    ...when(isOpen && run.intent !== null, ["ends as", String(run.intent)]),
+    ...blockers.map((why): Fact => ["blocked by", why]),
+    ...when(isOpen && run.intent !== null, ["ends as", oneLine(String(run.intent), 100)]),
     ["tenant", oneLine(run.tenant, 200)],
     ...when(key !== null, ["key", oneLine(key ?? "", 200)]),
     ["priority", String(run.priority)],
@@ -142,7 +144,7 @@ function facts({ run, history, heldUp, silent }: RunDetails, nowMs: number): Fac
     ["started", startedMs === undefined ? "not yet" : time(startedMs)],
     ["updated", time(run.updatedAtMs)],
     ...when(deaths > 0, ["deaths", `${deaths} pods died while they ran this transition`]),
-    ...when(parentId !== null, ["parent", String(parentId)]),
+    ...when(parentId !== null, ["parent", oneLine(String(parentId), 100)]),
     ...when(waitsFor.length > 0, [isOpen ? "waits for" : "waited for", ids(waitsFor)]),
     ["input", json(run.input)],
     ["state", json(run.state)],
@@ -170,7 +172,7 @@ function sinceOf({ doing }: RunView): number {
 
 function ids(all: readonly string[]): string {
   const more = all.length - maxIdsShown;
-  return `${all.slice(0, maxIdsShown).join(" ")}${more > 0 ? ` and ${more} more` : ""}`;
+  return `${oneLine(all.slice(0, maxIdsShown).join(" "), 1_000)}${more > 0 ? ` and ${more} more` : ""}`;
 }
 
 /** The events of a run, one line each: time, type, transition, attempt, duration, and details. */
@@ -188,7 +190,7 @@ function toCells(entry: HistoryEntry): string[] {
     startedAtMs === null ? "" : took(atMs - startedAtMs),
     [
       ...detailTexts(type, (entry.detail ?? {}) as Fields),
-      ...(podId === null ? [] : [paint("dim", `on ${podId}`)]),
+      ...(podId === null ? [] : [paint("dim", `on ${oneLine(podId, 100)}`)]),
     ].join("  "),
   ];
 }
@@ -241,7 +243,7 @@ function detailTexts(type: string, detail: Fields): string[] {
 /** A handoff or an abort ends the run before its last transition. */
 function ending(detail: Fields): string[] {
   const { type } = (detail["intent"] ?? {}) as Fields;
-  return typeof type === "string" && type !== "completed" ? [`the run is ${type}`] : [];
+  return typeof type === "string" && type !== "completed" ? [`the run is ${text(type)}`] : [];
 }
 
 function retried({ retryAtMs }: Fields): string[] {
@@ -251,7 +253,7 @@ function retried({ retryAtMs }: Fields): string[] {
 function parkedFor({ waiting, untilMs }: Fields): string[] {
   const what = ((waiting ?? {}) as Fields)["for"];
   return [
-    ...(typeof what === "string" ? [`waits for ${what === "sleep" ? "a time" : what}`] : []),
+    ...(typeof what === "string" ? [`waits for ${what === "sleep" ? "a time" : text(what)}`] : []),
     ...(typeof untilMs === "number" ? [`until ${time(untilMs)}`] : []),
   ];
 }
@@ -265,7 +267,7 @@ function text(value: unknown): string {
   return oneLine(typeof value === "string" ? value : (JSON.stringify(value) ?? ""), 500);
 }
 
-function blockers({ noWorker, paused, version, cancelRequested, intent }: RunView): string[] {
+function runBlockers({ noWorker, paused, version, cancelRequested, intent }: RunView): string[] {
   return [
     ...(paused ? ["paused"] : []),
     ...(noWorker ? [noWorkerText(version)] : []),
@@ -278,7 +280,7 @@ function activityText({ doing }: RunView, nowMs: number): string {
     case undefined:
       return "";
     case "running":
-      return `running for ${ago(nowMs, doing.sinceMs)} on ${doing.podId}`;
+      return `running for ${ago(nowMs, doing.sinceMs)} on ${oneLine(doing.podId, 100)}`;
     case "ready":
       return "ready to run";
     case "retrying":

@@ -1,4 +1,3 @@
-import process from "node:process";
 import { type Command, Option } from "commander";
 import { systemClock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
@@ -16,7 +15,7 @@ import {
   withTarget,
 } from "../flags.ts";
 import { warnNoWorker } from "../blocked-by.ts";
-import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";
+import { ago, columns, oneLine, paint, print, printJson, printNotice } from "../output.ts";
 import type { Operations } from "../remote.ts";
 import { loadHandlers } from "../settings.ts";
 import {
@@ -88,7 +87,7 @@ async function list({ json, url, config, store, ...filter }: ListFlags): Promise
   const heading = ["id", "flow", "version", "status", "at", "attempt", "age", ""];
   const rows = page.runs.map((run) => toRow(run, nowMs));
   print(columns([heading.map((each) => paint("dim", each)), ...rows]));
-  if (page.next !== null) print(paint("dim", `more: --cursor ${page.next}`));
+  if (page.next !== null) print(paint("dim", `more: --cursor ${oneLine(page.next, 500)}`));
 }
 
 function toRow(run: RunView, nowMs: number): string[] {
@@ -96,7 +95,7 @@ function toRow(run: RunView, nowMs: number): string[] {
   const isOpen = status === "open";
   const remarks = [doingText(run, nowMs), error?.message ?? ""].filter((each) => each !== "");
   return [
-    run.runId,
+    oneLine(run.runId, 100),
     oneLine(run.flow, 40),
     version === 0 ? "" : String(version),
     paintRunStatus(status),
@@ -158,7 +157,7 @@ async function start(
   const work = async (flotilla: Operations): Promise<void> => {
     const { runs } = flotilla;
     const { runId, created } = await runs.start(flow, input, options);
-    if (!json) print(runId);
+    if (!json) print(oneLine(runId, 100));
     await warnNoWorker(flotilla, [name]);
     if (!wait) {
       if (json) printJson({ runId, created });
@@ -182,7 +181,7 @@ function flowOf(name: string, use: readonly Workable[], json: true | undefined):
   const meant = nearest(name, names);
   if (meant !== undefined && !json) {
     const doubt = `the config has no flow "${name}", did you mean "${meant}"?`;
-    process.stderr.write(`flotilla: ${doubt} The run is started anyway\n`);
+    printNotice(`${doubt} The run is started anyway`);
   }
   return { name, input: undefined, output: undefined, isFlow: true };
 }

@@ -12,7 +12,7 @@ import {
   withPage,
   withTarget,
 } from "../flags.ts";
-import { columns, oneLine, paint, print, printJson } from "../output.ts";
+import { columns, oneLine, paint, paintState, print, printJson } from "../output.ts";
 import { loadHandlers } from "../settings.ts";
 import { type NewTaskFlags, withTaskOptions } from "../task-flags.ts";
 import type { TaskContract } from "../../tasks/model.ts";
@@ -81,16 +81,16 @@ async function list({ json, cursor, limit, ...flags }: ListFlags): Promise<void>
   if (all.length === 0) return print("no schedules");
   const heading = ["id", "task", "when", "zone", "state", "next", ""];
   const rows = all.map((each) => [
-    each.scheduleId,
+    oneLine(each.scheduleId, 100),
     oneLine(each.name, 40),
     when(each, 40),
     oneLine(each.zone ?? "", 40),
-    paintState(each.state),
+    paintState(stateStyles, each.state),
     time(each.nextAtMs),
     paint("dim", oneLine(each.error ?? (each.noWorker ? "no worker" : ""), 60)),
   ]);
   print(columns([heading.map((each) => paint("dim", each)), ...rows]));
-  if (next !== null) print(paint("dim", `more: --cursor ${next}`));
+  if (next !== null) print(paint("dim", `more: --cursor ${oneLine(next, 500)}`));
 }
 
 async function show(scheduleId: string, flags: Flags): Promise<void> {
@@ -109,7 +109,7 @@ async function show(scheduleId: string, flags: Flags): Promise<void> {
     ["task", oneLine(name, 200) + (noWorker ? " (no worker)" : "")],
     ["when", `${when(schedule, 200)}${zone === null ? "" : `  ${oneLine(zone, 100)}`}`],
     ["missed", missed],
-    ["state", paintState(state)],
+    ["state", paintState(stateStyles, state)],
     ...(error === null ? [] : [["error", oneLine(error, 1_000)] as [string, string]]),
     ["revision", String(revision)],
     ["input", oneLine(JSON.stringify(schedule.input), 1_000)],
@@ -173,7 +173,7 @@ async function resume(scheduleId: string, flags: Flags): Promise<void> {
 async function fire(scheduleId: string, flags: Flags): Promise<void> {
   const fired = await onTarget(flags, ({ schedules }) => schedules.fire(scheduleId));
   if (flags.json) return printJson(fired);
-  print(fired.taskId);
+  print(oneLine(fired.taskId, 100));
 }
 
 function printSchedule(schedule: Schedule, json: true | undefined, text: string): void {
@@ -192,10 +192,6 @@ function parseInput(inputText: string | undefined): unknown {
       { cause: error },
     );
   }
-}
-
-function paintState(state: Schedule["state"]): string {
-  return paint(stateStyles[state], state);
 }
 
 function when({ pattern, everyMs }: Schedule, maxChars: number): string {

@@ -12,7 +12,7 @@ import {
   withPage,
   withTarget,
 } from "../flags.ts";
-import { ago, columns, sanitize, oneLine, paint, print, printJson } from "../output.ts";
+import { ago, columns, oneLine, paint, paintState, print, printJson } from "../output.ts";
 import { defaultTenant, onSessions } from "../connect.ts";
 import type { SessionOperations } from "../remote.ts";
 
@@ -103,24 +103,24 @@ async function list(flags: ListFlags): Promise<void> {
   const heading = ["id", "agent", "users", "state", "entries", "active", ""];
   const rows = page.sessions.map((session) => toRow(session, nowMs));
   print(columns([heading.map((each) => paint("dim", each)), ...rows]));
-  if (page.next !== null) print(paint("dim", `more: --cursor ${page.next}`));
+  if (page.next !== null) print(paint("dim", `more: --cursor ${oneLine(page.next, 500)}`));
 }
 
 function toRow(session: SessionView, nowMs: number): string[] {
   const { sessionId, agents, users, lastSeq, activeAtMs, preview, previewAuthor } = session;
   return [
-    safeText(sessionId, 60),
-    safeText(agents.join(", "), 40),
-    safeText(users.join(", "), 40),
+    oneLine(sessionId, 60),
+    oneLine(agents.join(", "), 40),
+    oneLine(users.join(", "), 40),
     stateText(session),
     String(lastSeq),
     ago(nowMs, activeAtMs),
-    paint("dim", preview === "" ? "" : safeText(`${previewAuthor}: ${preview}`, 60)),
+    paint("dim", preview === "" ? "" : oneLine(`${previewAuthor}: ${preview}`, 60)),
   ];
 }
 
 function stateText({ status, state }: SessionView): string {
-  const shown = paint(stateStyles[state.state], state.state.replace("_", " "));
+  const shown = paintState(stateStyles, state.state, state.state.replace("_", " "));
   return status === "archived" ? `archived${state.state === "idle" ? "" : `, ${shown}`}` : shown;
 }
 
@@ -135,15 +135,15 @@ async function show(sessionId: string, flags: Flags & { last: number }): Promise
   });
   if (json) return printJson({ session, entries });
   const { state, agents, users, lastSeq, tokens, metadata, createdAtMs } = session;
-  const answers = isTurn(state) ? `, by ${safeText(state.agent, 80)}, turn ${state.epoch}` : "";
+  const answers = isTurn(state) ? `, by ${oneLine(state.agent, 80)}, turn ${state.epoch}` : "";
   const facts: [string, string][] = [
-    ["id", safeText(session.sessionId, 200)],
-    ["agents", safeText(agents.join(", "), 400) || "none"],
-    ["users", safeText(users.join(", "), 400) || "none"],
+    ["id", oneLine(session.sessionId, 200)],
+    ["agents", oneLine(agents.join(", "), 400) || "none"],
+    ["users", oneLine(users.join(", "), 400) || "none"],
     ["state", stateText(session) + answers],
     ["entries", String(lastSeq)],
     ["tokens", `${tokens}${session.needsCompaction ? ", needs a compaction" : ""}`],
-    ["metadata", safeText(JSON.stringify(metadata), 1_000)],
+    ["metadata", oneLine(JSON.stringify(metadata), 1_000)],
     ["created", new Date(createdAtMs).toISOString()],
   ];
   print(columns(facts.map(([what, value]) => [paint("dim", what), value])));
@@ -156,7 +156,7 @@ function headingOf(entry: Entry): string {
   const instead = replaces === undefined ? "" : ` in place of #${replaces}`;
   const about = [what, instead, outcomeText(entry)].filter((each) => each !== "").join(" ");
   const when = new Date(atMs).toISOString();
-  return `${paint("dim", `#${seq}`)} ${paint("bold", safeText(author, 80))} ${paint("dim", `${about}  ${when}`)}`;
+  return `${paint("dim", `#${seq}`)} ${paint("bold", oneLine(author, 80))} ${paint("dim", `${about}  ${when}`)}`;
 }
 
 function indented(text: string): string {
@@ -207,7 +207,7 @@ async function change(
 ): Promise<void> {
   await onSessions(flags, (service, tenant) => service[what](tenant, sessionId));
   if (flags.json) return printJson({ sessionId, [`${what}d`]: true });
-  print(`session ${safeText(sessionId, 200)} ${done}`);
+  print(`session ${oneLine(sessionId, 200)} ${done}`);
 }
 
 async function remove(sessionId: string, flags: Flags & { yes?: true }): Promise<void> {
@@ -219,13 +219,9 @@ async function remove(sessionId: string, flags: Flags & { yes?: true }): Promise
   }
   await onSessions(flags, (service, tenant) => service.remove(tenant, sessionId));
   if (flags.json) return printJson({ sessionId, removed: true });
-  print(`session ${safeText(sessionId, 200)} is deleted`);
-}
-
-function safeText(text: string, maxChars: number): string {
-  return sanitize(oneLine(text, maxChars));
+  print(`session ${oneLine(sessionId, 200)} is deleted`);
 }
 
 function missing(sessionId: string): FlotillaError {
-  return new FlotillaError("not_found", `there is no session ${safeText(sessionId, 200)}`);
+  return new FlotillaError("not_found", `there is no session ${oneLine(sessionId, 200)}`);
 }

@@ -1,3 +1,4 @@
+import process from "node:process";
 import { type Command, Option } from "commander";
 import { systemClock } from "../../base/clock.ts";
 import { dayMs } from "../../base/durations.ts";
@@ -5,13 +6,15 @@ import { FlotillaError } from "../../base/errors.ts";
 import { type Task, type TaskStatus, taskStatuses, type Retention } from "../../tasks/rows.ts";
 import type { TaskEvent } from "../../tasks/tasks.ts";
 import { blockedBy } from "../blocked-by.ts";
-import { onTarget } from "../connect.ts";
+import { onStore, onTarget } from "../connect.ts";
 import {
   listsByDefault,
   number,
+  type StoreFlags,
   type TargetFlags,
   withJson,
   withPage,
+  withStoreOnly,
   withTarget,
 } from "../flags.ts";
 import { ago, columns, oneLine, paint, paintStatus, print, printJson } from "../output.ts";
@@ -28,7 +31,7 @@ type ListFlags = Flags & {
   limit: number;
 };
 
-type PruneFlags = TargetFlags & {
+type PruneFlags = StoreFlags & {
   json?: true;
   olderThan: number;
   status?: keyof Retention;
@@ -71,20 +74,22 @@ Examples:
 }
 
 export async function printTask(taskId: string, flags: Flags): Promise<void> {
-  const { task, events, heldUp } = await onTarget(flags, async (flotilla) => {
+  const { task, events, blockers } = await onTarget(flags, async (flotilla) => {
     const found = await flotilla.tasks.get(taskId);
     const taskEvents = await flotilla.tasks.events(taskId);
     return {
       task: found,
       events: taskEvents,
-      heldUp: found ? await blockedBy(flotilla, found) : [],
+      blockers: found ? await blockedBy(flotilla, found) : [],
     };
   });
   if (!task) {
     throw new FlotillaError("not_found", `there is no task ${taskId}`, { details: { taskId } });
   }
-  if (flags.json) return printJson({ task, events, ...(heldUp.length > 0 && { heldUp }) });
-  const known = [...facts(task), ...heldUp.map((why): [string, string] => ["held up", why])];
+  if (flags.json) {
+    return printJson({ task, events, ...(blockers.length > 0 && { blockedBy: blockers }) });
+  }
+  const known = [...facts(task), ...blockers.map((why): [string, string] => ["blocked by", why])];
   print(columns(known.map(([name, value]) => [paint("dim", name), value])));
   for (const event of events) print(eventLine(event));
 }
@@ -93,9 +98,9 @@ export function eventLine(event: TaskEvent): string {
   const { atMs, type, attempt, podId, detail } = event;
   const parts = [
     paint("dim", time(atMs)),
-    type,
+    oneLine(type, 40),
     ...(attempt === null ? [] : [`attempt ${attempt}`]),
-    ...(podId === null ? [] : [`on ${podId}`]),
+    ...(podId === null ? [] : [`on ${oneLine(podId, 100)}`]),
     ...(detail === null ? [] : [json(detail)]),
   ];
   return parts.join("  ");
@@ -108,7 +113,7 @@ async function list({ json, url, config, store, ...filter }: ListFlags): Promise
   const nowMs = systemClock.now();
   const heading = ["id", "name", "status", "failures", "age", ""].map((each) => paint("dim", each));
   print(columns([heading, ...page.tasks.map((task) => toRow(task, nowMs))]));
-  if (page.next !== null) print(paint("dim", `more: --cursor ${page.next}`));
+  if (page.next !== null) print(paint("dim", `more: --cursor ${oneLine(page.next, 500)}`));
 }
 
 function noWorker({ flowVersion }: Task): string {
@@ -129,7 +134,7 @@ function remarkOn(task: Task): string {
 
 function toRow(task: Task, nowMs: number): string[] {
   return [
-    task.taskId,
+    oneLine(task.taskId, 100),
     oneLine(task.name, 40),
     paintStatus(task.status),
     String(task.failures),
@@ -141,7 +146,7 @@ function toRow(task: Task, nowMs: number): string[] {
 function facts(task: Task): [string, string][] {
   const { maxAttempts, deaths, key, progress } = task;
   return [
-    ["id", task.taskId],
+    ["id", oneLine(task.taskId, 100)],
     ["name", oneLine(task.name, 200)],
     [
       "status",
@@ -152,7 +157,12 @@ function facts(task: Task): [string, string][] {
     ],
     ...(task.flowVersion === null
       ? []
-      : [["run", `of a flow: \`flotilla runs show ${task.taskId}\` shows it`] as [string, string]]),
+      : [
+          ["run", `of a flow: \`flotilla runs show ${oneLine(task.taskId, 100)}\` shows it`] as [
+            string,
+            string,
+          ],
+        ]),
     ["tenant", oneLine(task.tenant, 200)],
     ...(key === null ? [] : [["key", oneLine(key, 200)] as [string, string]]),
     ["priority", String(task.priority)],
@@ -164,7 +174,9 @@ function facts(task: Task): [string, string][] {
       : [["scheduled for", time(task.scheduledAtMs)] as [string, string]]),
     ["failures", `${task.failures}${maxAttempts === null ? "" : ` of ${maxAttempts} attempts`}`],
     ...(deaths > 0 ? [["deaths", String(deaths)] as [string, string]] : []),
-    ...(task.status === "claimed" ? [["pod", task.claimedBy] as [string, string]] : []),
+    ...(task.status === "claimed"
+      ? [["pod", oneLine(task.claimedBy, 100)] as [string, string]]
+      : []),
     ...(task.waitsFor.length > 0
       ? [
           [task.status === "pending" ? "waits for" : "waited for", ids(task.waitsFor)] as [
@@ -177,7 +189,12 @@ function facts(task: Task): [string, string][] {
     ...(progress === null ? [] : [["progress", json(progress)] as [string, string]]),
     ...(task.status === "completed" ? [["result", json(task.result)] as [string, string]] : []),
     ...("error" in task && task.error
-      ? [["error", `${task.error.code}: ${oneLine(task.error.message, 1_000)}`] as [string, string]]
+      ? [
+          ["error", `${oneLine(task.error.code, 100)}: ${oneLine(task.error.message, 1_000)}`] as [
+            string,
+            string,
+          ],
+        ]
       : []),
   ];
 }
@@ -203,7 +220,7 @@ async function retry(taskId: string, flags: Flags): Promise<void> {
 
 function ids(all: readonly string[]): string {
   const more = all.length - maxIdsShown;
-  return `${all.slice(0, maxIdsShown).join(" ")}${more > 0 ? ` and ${more} more` : ""}`;
+  return `${oneLine(all.slice(0, maxIdsShown).join(" "), 1_000)}${more > 0 ? ` and ${more} more` : ""}`;
 }
 
 function json(value: unknown): string {
@@ -216,7 +233,7 @@ function time(atMs: number): string {
 
 function pruneCommand(tasks: Command): void {
   withJson(
-    withTarget(
+    withStoreOnly(
       tasks
         .command("prune")
         .description("delete old finished tasks now, instead of when their retention ends"),
@@ -253,11 +270,18 @@ async function prune({ json, olderThan, status, yes, ...where }: PruneFlags): Pr
     const message = `this deletes tasks that have been ${which} for ${olderThan} days or longer: add --yes to confirm`;
     throw new FlotillaError("invalid_option", message);
   }
+  // Other commands use that server, so the tasks of another store must not be deleted in its place.
+  if (process.env["FLOTILLA_URL"] && where.store === undefined && where.config === undefined) {
+    throw new FlotillaError(
+      "unsupported",
+      "the server of FLOTILLA_URL can't be asked to prune tasks: `flotilla tasks prune` needs --store",
+    );
+  }
   const stop = new AbortController();
   void stopSignals().received.then(() => stop.abort());
   const progress = startProgressBar();
   try {
-    await onTarget(where, async (flotilla) => {
+    await onStore(where, async (flotilla) => {
       const { byStatus } = await flotilla.tasks.stats();
       const all = Object.values(byStatus).reduce((sum, each) => sum + each, 0);
       const { deleted } = await flotilla.tasks.prune({

@@ -75,7 +75,7 @@ async function list({ json, cursor, limit, watch, ...flags }: ListFlags): Promis
   const page = await onTarget(flags, ({ throttles }) => throttles.list(options));
   if (json) return printJson(page);
   for (const line of throttlesTable(page.throttles, systemClock.now())) print(line);
-  if (page.next !== null) print(`more: --cursor ${page.next}`);
+  if (page.next !== null) print(`more: --cursor ${oneLine(page.next, 500)}`);
 }
 
 /** Refreshes the table: in place on a terminal, elsewhere one table after another. */

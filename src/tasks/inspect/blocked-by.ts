@@ -224,11 +224,23 @@ export function noWorkerWarning(name: string): string {
 
 /** Why a task has not ended; undefined if the store does not answer in time. */
 export async function whyOpen(
-  { database, clock, workers }: { database: Database; clock: Clock; workers: Workers },
-  taskId: string,
+  clock: Clock,
+  read: () => Promise<Task | undefined>,
 ): Promise<string | undefined> {
-  const reason = readReason({ database, workers }, taskId, clock.now()).catch(() => undefined);
+  const reason = read().then(
+    (task) => task && reasonOf(task, clock.now()),
+    () => undefined,
+  );
   return settledWithin(clock, reasonTimeoutMs, reason);
+}
+
+/** The task, with why it waits. */
+export async function readWaiting(
+  { database, workers }: { database: Database; workers: Workers },
+  taskId: string,
+): Promise<Task | undefined> {
+  const found = await toTasks(database, await database.read(getTask(taskId)));
+  return (await workers.markWaiting(found))[0];
 }
 
 /** The flows that a pod handles and their versions, for its metadata. */
@@ -252,16 +264,6 @@ export function throttlesOf(handlers: Iterable<TaskHandler>): Record<string, Thr
     };
   }
   return found;
-}
-
-async function readReason(
-  { database, workers }: { database: Database; workers: Workers },
-  taskId: string,
-  nowMs: number,
-): Promise<string | undefined> {
-  const found = await toTasks(database, await database.read(getTask(taskId)));
-  const [task] = await workers.markWaiting(found);
-  return task && reasonOf(task, nowMs);
 }
 
 function reasonOf(task: Task, nowMs: number): string | undefined {

@@ -6,7 +6,7 @@ import type { Task } from "../rows.ts";
 import { getTasks } from "../sql/inspect.ts";
 import { readTaskStates } from "../sql/finish.ts";
 import { toTasks } from "../dependencies.ts";
-import { whyOpen, type Workers } from "./blocked-by.ts";
+import { readWaiting, whyOpen, type Workers } from "./blocked-by.ts";
 
 export type WaitOptions = {
   /** How long to wait before rejecting with `timeout`. Default: no limit. */
@@ -127,9 +127,8 @@ export function createWaitFor({ database, clock, workers }: WaitForParts) {
   };
 
   const timedOut = async (waiter: Waiter, taskId: string, timeoutMs: number): Promise<void> => {
-    const why = await whyOpen({ database, clock, workers }, taskId);
-    const message = `task ${taskId} didn't finish within ${timeoutMs} ms${why ? `: ${why}` : ""}`;
-    waiter.reject(new FlotillaError("timeout", message, { details: { taskId, timeoutMs } }));
+    const why = await whyOpen(clock, () => readWaiting({ database, workers }, taskId));
+    waiter.reject(timeoutOf(taskId, timeoutMs, why));
   };
 
   const settled = (
@@ -196,6 +195,16 @@ export function resultOf(task: Task): Json {
   }
   const reason = task.status === "cancelled" && task.flowVersion !== null && task.error?.message;
   throw new FlotillaError("cancelled", `${what} was cancelled${reason ? `: ${reason}` : ""}`);
+}
+
+/** The error of a wait that took too long, with why the task is still open. */
+export function timeoutOf(
+  taskId: string,
+  timeoutMs: number,
+  why: string | undefined,
+): FlotillaError {
+  const message = `task ${taskId} didn't finish within ${timeoutMs} ms${why ? `: ${why}` : ""}`;
+  return new FlotillaError("timeout", message, { details: { taskId, timeoutMs } });
 }
 
 function neverSeen(taskId: string): FlotillaError {
