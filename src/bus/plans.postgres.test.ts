@@ -17,8 +17,8 @@ const planOf = planning([
 const read = Array.from({ length: 100 }, (_, at) => ({ sender: `sender ${at % 7}`, seq: at }));
 
 test.each([
-  ["to the letters at an address", readEnvelopes("pod 9", 100)],
-  ["to the letters that it takes", deleteEnvelopes("pod 9", read)],
+  ["to the envelopes at an address", readEnvelopes("pod 9", 100)],
+  ["to the envelopes that it deletes", deleteEnvelopes("pod 9", read)],
 ])("Postgres goes %s by the primary key", async (_, statement) => {
   const plan = await planOf(statement);
   expect(plan).toMatch(/bus_message_pkey/);
@@ -41,8 +41,8 @@ test("Postgres reads no envelope that it leaves or prunes more than once", async
 
 test.each([
   ["read", readEnvelopes("pod 9", 100)],
-  ["taken", deleteEnvelopes("pod 9", read)],
-])("SQLite finds letters by the primary key when they are %s", async (_, statement) => {
+  ["deleted", deleteEnvelopes("pod 9", read)],
+])("SQLite finds envelopes by the primary key when they are %s", async (_, statement) => {
   const place = temporaryFile();
   await (await openStore(place.path)).close();
   const db = new DatabaseSync(place.path);

@@ -72,7 +72,7 @@ export function busContract(kind: BusKind): void {
     test("brings envelopes in the order in which they were sent, with their sender", async () => {
       const got = collect(bob, "note");
       for (let nth = 0; nth < 200; nth++) alice.send("bob", "note", { nth });
-      await until("all letters", () => got.length >= 200);
+      await until("all envelopes", () => got.length >= 200);
       for (let nth = 200; nth < 220; nth++) {
         alice.send("bob", "note", { nth });
         await eventLoopTurns(1);
@@ -112,7 +112,7 @@ export function busContract(kind: BusKind): void {
       expect(got).toEqual([{ body: "to me", from: "alice" }]);
     });
 
-    test("shares no object with anybody, not even oneself", async () => {
+    test("shares no object with any receiver, not even with itself", async () => {
       const body = { list: [1] };
       const got: Json[] = [];
       for (const bus of [alice, bob]) {
@@ -169,7 +169,7 @@ export function busContract(kind: BusKind): void {
       await until("both notes", () => got.length === 2);
     });
 
-    test("says so where no endpoint serves the request", async () => {
+    test("rejects a request where no endpoint serves it", async () => {
       const asked = alice.request("bob", "nothing", null, { timeoutMs });
       await expect(outcome(asked)).rejects.toMatchObject({ code: "unsupported" });
       const stop = bob.serve("note", () => null);
@@ -210,7 +210,7 @@ export function busContract(kind: BusKind): void {
       expect(await outcome(Promise.all(answers))).toEqual(bodies);
     });
 
-    test("keeps many senders apart, each in its order", async () => {
+    test("keeps many senders separate, each in its order", async () => {
       const got = collect(bob, "note");
       const senders: Bus[] = [];
       for (let nth = 0; nth < 12; nth++) senders.push(await opened.connect(`sender ${nth}`));
@@ -218,7 +218,7 @@ export function busContract(kind: BusKind): void {
         for (const sender of senders) sender.send("bob", "note", nth);
         if (nth % 5 === 0) await eventLoopTurns(1);
       }
-      await until("all letters", () => got.length >= 240);
+      await until("all envelopes", () => got.length >= 240);
       for (const { address } of senders) {
         const own = got.filter(({ from }) => from === address).map(({ body }) => body);
         expect(own).toEqual(Array.from({ length: 20 }, (_, nth) => nth));

@@ -53,7 +53,7 @@ export function storeBusContract(kind: StoreKind): void {
         database: store.database,
         clock,
         random: seededRandom(1),
-        onLost: (letters, why) => lost.push([letters, why]),
+        onLost: (count, why) => lost.push([count, why]),
         ...more,
       });
       buses.push(bus);
@@ -95,24 +95,24 @@ export function storeBusContract(kind: StoreKind): void {
       // A listener that has just subscribed is told to read once; that doesn't count.
       for (let nth = 1; nth <= 3; nth++) {
         alice.send("bob", "note", nth);
-        await until("the letter", () => got.length === nth, { stepMs: 0 });
+        await until("the envelope", () => got.length === nth, { stepMs: 0 });
       }
       expect(clock.monotonic()).toBe(0);
     });
 
-    test("are looked into where no hint comes", async () => {
+    test("are polled where no notification comes", async () => {
       const deaf: Database = { ...store.database, subscribe: () => () => {} };
       const { got } = reading("bob", { database: deaf });
       const alice = connect("alice");
       await until("the first look", () => clock.timers > 0, { stepMs: 0 });
       alice.send("bob", "note", 1);
-      await until("the letter to lie there", lying, { stepMs: 0 });
+      await until("the envelope to lie there", lying, { stepMs: 0 });
       expect(got).toEqual([]);
-      await until("the letter", () => got.length === 1);
-      await until("the letter to be taken", isEmpty);
+      await until("the envelope", () => got.length === 1);
+      await until("the envelope to be taken", isEmpty);
     });
 
-    test("ask nothing of the store but a look a second, while nothing is sent", async () => {
+    test("cost the store no more than one poll a second, while nothing is sent", async () => {
       const counted = counting(store.database);
       const { bus } = reading("bob", { database: counted.database });
       await until("the first look", () => counted.reads > 0 && clock.timers > 0, { stepMs: 0 });
@@ -154,7 +154,7 @@ export function storeBusContract(kind: StoreKind): void {
     });
 
     describe("whose envelopes come along with notifications", () => {
-      test("hand them over without a look, each once, and take them out together", async () => {
+      test("hand them over without a read, each once, and delete them together", async () => {
         const carried = carrying(store.database);
         const counted = counting(carried.database);
         const { got } = reading("bob", { database: counted.database });
@@ -164,7 +164,7 @@ export function storeBusContract(kind: StoreKind): void {
         const alice = connect("alice", { database: carried.database });
         for (let nth = 1; nth <= 20; nth++) {
           alice.send("bob", "note", nth);
-          await until("the letter", () => got.length === nth, { stepMs: 0 });
+          await until("the envelope", () => got.length === nth, { stepMs: 0 });
         }
         carried.again();
         expect(counted).toMatchObject({ reads: before.reads, writes: 0 });
@@ -174,7 +174,7 @@ export function storeBusContract(kind: StoreKind): void {
         expect(got).toEqual(Array.from({ length: 20 }, (_, nth) => nth + 1));
       });
 
-      test("look for what no hint has told, and keep the order", async () => {
+      test("read what no notification has named, and keep the order", async () => {
         const carried = carrying(store.database);
         const { got } = reading("bob", { database: carried.database });
         await until("the first look", () => clock.timers > 0, { stepMs: 0 });
@@ -193,7 +193,7 @@ export function storeBusContract(kind: StoreKind): void {
         expect(got).toEqual([1, 2, 3, 4]);
       });
 
-      test("go on where a look that should have taken them out has failed, or its answer was lost", async () => {
+      test("go on where a read that should have deleted them has failed, or its answer was lost", async () => {
         const carried = carrying(store.database);
         let looks = 0;
         const breaking: Database = {
@@ -210,7 +210,7 @@ export function storeBusContract(kind: StoreKind): void {
         const alice = connect("alice", { database: carried.database });
         for (let nth = 1; nth <= 3; nth++) {
           alice.send("bob", "note", nth);
-          await until("the letter", () => got.length === nth, { stepMs: 0 });
+          await until("the envelope", () => got.length === nth, { stepMs: 0 });
         }
         await until("three looks", () => looks >= 3);
         await until("all to be taken", isEmpty);
@@ -222,17 +222,17 @@ export function storeBusContract(kind: StoreKind): void {
         const { bus, got } = reading("bob", { database: carried.database });
         await until("the first look", () => clock.timers > 0, { stepMs: 0 });
         connect("alice", { database: carried.database }).send("bob", "note", 1);
-        await until("the letter", () => got.length === 1, { stepMs: 0 });
+        await until("the envelope", () => got.length === 1, { stepMs: 0 });
         await bus.close();
         expect(await lying()).toBe(0);
       });
 
-      test("are found where hints say nothing that can be read", async () => {
+      test("are found where notifications can't be parsed", async () => {
         const carried = carrying(store.database, () => "nonsense");
         const { got } = reading("bob", { database: carried.database });
         await until("the first look", () => clock.timers > 0, { stepMs: 0 });
         connect("alice", { database: carried.database }).send("bob", "note", 1);
-        await until("the letter", () => got.length === 1, { stepMs: 0 });
+        await until("the envelope", () => got.length === 1, { stepMs: 0 });
         expect(got).toEqual([1]);
       });
 
@@ -243,7 +243,7 @@ export function storeBusContract(kind: StoreKind): void {
         const alice = connect("alice", { database: carried.database });
         for (let nth = 1; nth <= 250; nth++) {
           alice.send("bob", "note", nth);
-          await until("the letter", () => got.length === nth, { stepMs: 0 });
+          await until("the envelope", () => got.length === nth, { stepMs: 0 });
         }
         const isLittle = async () => (await lying()) <= 50;
         await until("the first two hundred to be taken", isLittle, { stepMs: 0 });
@@ -270,13 +270,13 @@ export function storeBusContract(kind: StoreKind): void {
       }
       expect(writes).toBe(1);
       release();
-      await until("all letters", () => got.length === 50);
+      await until("all envelopes", () => got.length === 50);
       expect(got).toEqual(Array.from({ length: 50 }, (_, nth) => nth));
       expect(writes).toBe(2);
     });
 
     test.each(["before", "after"] as const)(
-      "bring a letter once where the answer to its write was lost %s it was stored",
+      "deliver an envelope once where the answer to its write was lost %s it was stored",
       async (loss) => {
         // His time passes while hers stands still.
         const his = movableClock();
@@ -286,12 +286,12 @@ export function storeBusContract(kind: StoreKind): void {
         alice.send("bob", "note", 1);
         if (loss === "after") {
           // It is read and taken before it is sent again.
-          await until("the letter", () => forBob(() => got.length === 1), { stepMs: 0 });
-          await until("the letter to be taken", () => forBob(isEmpty), { stepMs: 0 });
+          await until("the envelope", () => forBob(() => got.length === 1), { stepMs: 0 });
+          await until("the envelope to be taken", () => forBob(isEmpty), { stepMs: 0 });
         }
         await clock.advance(500);
         alice.send("bob", "note", 2);
-        await until("both letters", () => forBob(() => got.includes(2)));
+        await until("both envelopes", () => forBob(() => got.includes(2)));
         expect(got).toEqual([1, 2]);
         await until("what came twice to be taken", () => forBob(isEmpty));
         expect(got).toEqual([1, 2]);
@@ -309,11 +309,11 @@ export function storeBusContract(kind: StoreKind): void {
       await clock.advance(1_500);
       expect(got).toEqual([]);
       busy = false;
-      await until("the letters", () => got.length === 3);
+      await until("the envelopes", () => got.length === 3);
       expect(lost).toEqual([]);
     });
 
-    test("lose what the store doesn't take for long, say so, and bring what comes later", async () => {
+    test("drop what the store refuses for long, report it, and deliver what comes later", async () => {
       const { got } = reading("bob");
       let away = true;
       const alice = connect("alice", {
@@ -328,7 +328,7 @@ export function storeBusContract(kind: StoreKind): void {
       expect(got).toEqual(["later"]);
     });
 
-    test("lose what would be too much to keep, and say so", async () => {
+    test("drop what would be too much to keep, and report it", async () => {
       const { got } = reading("bob");
       let busy = true;
       const alice = connect("alice", {
@@ -349,7 +349,7 @@ export function storeBusContract(kind: StoreKind): void {
       await until("there to be room again", () => got.includes("again"));
     });
 
-    test("let a question be asked again whose answer was lost", async () => {
+    test("let a request be repeated whose answer was lost", async () => {
       let asked = 0;
       let refused = true;
       const bob = connect("bob", {
@@ -375,7 +375,7 @@ export function storeBusContract(kind: StoreKind): void {
     });
 
     test.each(["before", "after", "refused"] as const)(
-      "hand a letter over once where taking it out was lost or refused: %s",
+      "hand an envelope over once where deleting it was lost or refused: %s",
       async (loss) => {
         const database =
           loss === "refused"
@@ -385,7 +385,7 @@ export function storeBusContract(kind: StoreKind): void {
         const alice = connect("alice");
         for (const nth of [1, 2, 3]) {
           alice.send("bob", "note", nth);
-          await until("the letter", () => got.includes(nth));
+          await until("the envelope", () => got.includes(nth));
         }
         await until("all to be taken", isEmpty);
         expect(got).toEqual([1, 2, 3]);
@@ -433,7 +433,7 @@ export function storeBusContract(kind: StoreKind): void {
       for (const [at, which] of (["read", "write", "write"] as const).entries()) {
         if (at === 2) {
           bus.send("nobody", "note", null);
-          await until("the letter to lie there", async () => (await lying()) === 1);
+          await until("the envelope to lie there", async () => (await lying()) === 1);
           await clock.advance(8_000);
         }
         holding = which;
@@ -446,7 +446,7 @@ export function storeBusContract(kind: StoreKind): void {
         await until("it to be stored", () => stored > before, { stepMs: 0 });
         await hinted();
         release();
-        await until("the letter", () => got.includes(`second ${at}`), { stepMs: 0 });
+        await until("the envelope", () => got.includes(`second ${at}`), { stepMs: 0 });
         expect(clock.monotonic()).toBe(heldMs);
         await until("the end of the look", () => clock.timers > 0, { stepMs: 0 });
       }
@@ -464,32 +464,37 @@ export function storeBusContract(kind: StoreKind): void {
         },
       });
       connect("alice").send("bob", "note", 1);
-      await until("the letter", () => got.length > 0);
+      await until("the envelope", () => got.length > 0);
       expect(got).toEqual([1]);
     });
 
     test("drop what is no envelope, and read on", async () => {
       const { got } = reading("bob");
       const junk = ["nonsense", "3", "[null,[],{}]", `[{"topic":"note"},{"answers":1}]`];
-      const mail = junk.map((body, at) => ({ address: "bob", sender: "junk", seq: at + 1, body }));
-      await store.database.write([insertEnvelopes(mail)], { channels: ["bob"] });
+      const envelopes = junk.map((body, at) => ({
+        address: "bob",
+        sender: "junk",
+        seq: at + 1,
+        body,
+      }));
+      await store.database.write([insertEnvelopes(envelopes)], { channels: ["bob"] });
       connect("alice").send("bob", "note", 1);
-      await until("the letter", () => got.length > 0);
+      await until("the envelope", () => got.length > 0);
       await until("all to be taken", isEmpty);
       expect(got).toEqual([1]);
     });
 
     test("empty more than one read can hold", async () => {
-      const mail = Array.from({ length: 350 }, (_, at) => ({
+      const envelopes = Array.from({ length: 350 }, (_, at) => ({
         address: "bob",
         sender: "alice",
         seq: at + 1,
         body: `[{"topic":"note","body":${at}}]`,
       }));
-      await store.database.write([insertEnvelopes(mail)]);
+      await store.database.write([insertEnvelopes(envelopes)]);
       const { got } = reading("bob");
-      await until("all letters", () => got.length === 350, { stepMs: 0 });
-      expect(got).toEqual(mail.map((_, at) => at));
+      await until("all envelopes", () => got.length === 350, { stepMs: 0 });
+      expect(got).toEqual(envelopes.map((_, at) => at));
       await until("all to be taken", isEmpty);
     });
 
@@ -502,7 +507,7 @@ export function storeBusContract(kind: StoreKind): void {
     test("lose envelopes that no endpoint receives to the sender's clean-up, and not before their time", async () => {
       const alice = connect("alice");
       for (const address of ["nobody", "somebody dead"]) alice.send(address, "note", 1);
-      await until("the letters to lie there", async () => (await lying()) === 2);
+      await until("the envelopes to lie there", async () => (await lying()) === 2);
       await age(envelopesKeptMs - 5_000);
       await clock.advance(15_000);
       expect(await lying()).toBe(2);
@@ -511,13 +516,13 @@ export function storeBusContract(kind: StoreKind): void {
     });
 
     test("are kept clean by the process that prunes, so many envelopes at a time", async () => {
-      const mail = Array.from({ length: 30 }, (_, at) => ({
+      const envelopes = Array.from({ length: 30 }, (_, at) => ({
         address: `gone ${at}`,
         sender: "alice",
         seq: at + 1,
         body: "[]",
       }));
-      await store.database.write([insertEnvelopes(mail)]);
+      await store.database.write([insertEnvelopes(envelopes)]);
       await age(envelopesKeptMs + 1);
       await store.database.write([pruneEnvelopes(20)]);
       expect(await lying()).toBe(10);
@@ -588,14 +593,14 @@ function carrying(database: Database, told = (text: string | undefined) => text)
       ...database,
       async write(statements, options) {
         const tables = await database.write(statements, options);
-        const { channels: mail = [], payloads: letters } = options ?? {};
-        if (mail.length > 0) carried.writes++;
+        const { channels = [], payloads } = options ?? {};
+        if (channels.length > 0) carried.writes++;
         last = () => {
           for (const { address, listener } of listeners) {
-            if (mail.includes(address!)) listener(undefined, told(letters?.get(address!)));
+            if (channels.includes(address!)) listener(undefined, told(payloads?.get(address!)));
           }
         };
-        if (mail.length > 0 && !carried.deaf) last();
+        if (channels.length > 0 && !carried.deaf) last();
         return tables;
       },
       subscribe(listener, address) {
