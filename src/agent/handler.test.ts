@@ -97,7 +97,7 @@ describe("an answer", () => {
     ]);
   });
 
-  test("may be what a model says", async () => {
+  test("may be a model's stream", async () => {
     const response = await ask(({ signal }) =>
       streamText({ model: modelThat(text("hello", "1")), prompt: "?", abortSignal: signal }),
     );
@@ -135,7 +135,7 @@ describe("an answer", () => {
     expect(ran).toEqual(["generator", "model"]);
   });
 
-  test("is made of what was asked", async () => {
+  test("is made from the request's messages", async () => {
     let given: AnswerContext | undefined;
     const request = requestOf({ headers: { "x-mine": "1" } });
     const handler = handlerOf({
@@ -218,7 +218,7 @@ describe("an answer that takes its time", () => {
 });
 
 describe("an answer that is no longer wanted", () => {
-  test.each(["the stream is cancelled", "the request is"])("is told so: %s", async (how) => {
+  test.each(["the stream is cancelled", "the request is"])("is aborted: %s", async (how) => {
     const caller = new AbortController();
     let ended = false;
     let given: AbortSignal | undefined;
@@ -253,7 +253,7 @@ describe("an answer that fails", () => {
     throw new Error("password is hunter2");
   };
 
-  test("before anything was said is a status, so that it is asked again", async () => {
+  test("before its first chunk is a status, so that the request is retried", async () => {
     for (const answer of [
       secretly,
       async () => secretly(),
@@ -274,7 +274,7 @@ describe("an answer that fails", () => {
     }
   });
 
-  test("half-way says that it did, and not why", async () => {
+  test("half-way reports that it did, and not why", async () => {
     const response = await ask(async function* () {
       yield "first";
       secretly();
@@ -287,30 +287,33 @@ describe("an answer that fails", () => {
     expect(errors).toHaveBeenCalledTimes(1);
   });
 
-  test.each([true, false])("says what `onError` says (said something before: %s)", async (some) => {
-    const seen: unknown[] = [];
-    const response = await ask(
-      async function* () {
-        if (some) yield "first";
-        secretly();
-      },
-      {
-        onError(error, { sessionId }) {
-          seen.push(error, sessionId);
-          return "Come back later.";
+  test.each([true, false])(
+    "reports what `onError` returns (after a first chunk: %s)",
+    async (some) => {
+      const seen: unknown[] = [];
+      const response = await ask(
+        async function* () {
+          if (some) yield "first";
+          secretly();
         },
-      },
-    );
-    expect(response.status).toBe(200);
-    const { chunks, done } = await readAnswer(response);
-    expect(chunks[0]).toEqual({ type: "start" });
-    expect(chunks.at(-1)).toEqual({ type: "error", errorText: "Come back later." });
-    expect(done).toBe(true);
-    expect(seen).toEqual([expect.objectContaining({ message: "password is hunter2" }), "s-1"]);
-    expect(errors).not.toHaveBeenCalled();
-  });
+        {
+          onError(error, { sessionId }) {
+            seen.push(error, sessionId);
+            return "Come back later.";
+          },
+        },
+      );
+      expect(response.status).toBe(200);
+      const { chunks, done } = await readAnswer(response);
+      expect(chunks[0]).toEqual({ type: "start" });
+      expect(chunks.at(-1)).toEqual({ type: "error", errorText: "Come back later." });
+      expect(done).toBe(true);
+      expect(seen).toEqual([expect.objectContaining({ message: "password is hunter2" }), "s-1"]);
+      expect(errors).not.toHaveBeenCalled();
+    },
+  );
 
-  test("by `abort` says why", async () => {
+  test("by `abort` reports the reason", async () => {
     const response = await ask(() => {
       throw abort("You have no credits left.");
     });
@@ -320,14 +323,14 @@ describe("an answer that fails", () => {
     ]);
   });
 
-  test("is masked where `onError` fails as well, or says nothing", async () => {
+  test("is masked where `onError` throws as well, or returns nothing", async () => {
     const rejecting = { onError: () => Promise.reject(new Error("no log today")) };
     for (const rest of [rejecting, { onError: () => {} }, { onError: () => "" }]) {
       expect((await ask(secretly, rest)).status).toBe(500);
     }
   });
 
-  test("by what a model said half-way is told like any other", async () => {
+  test("by a model's error half-way is reported like any other", async () => {
     const broken = [...text("first", "1"), { type: "error", error: new Error("hunter2") }];
     const response = await ask(() =>
       streamText({ model: modelThat(broken), prompt: "?", maxRetries: 0, onError() {} }),
@@ -363,7 +366,7 @@ describe("an answer that fails", () => {
     expect(String(errors.mock.calls[0]![1])).toMatch(message);
   });
 
-  test("by a Response that says no, is that Response", async () => {
+  test("by a Response with an error status, is that Response", async () => {
     const busy = () => new Response("busy", { status: 429, headers: { "retry-after": "7" } });
     const response = await ask(busy);
     expect([response.status, response.headers.get("retry-after")]).toEqual([429, "7"]);
@@ -381,7 +384,7 @@ describe("a request", () => {
   });
 
   test.each(["{", "null", "[]", "{}", JSON.stringify({ ...agentRequest(), flotilla: undefined })])(
-    "that is signed and asks nothing is refused: %s",
+    "that is signed and has no messages is refused: %s",
     async (body) => {
       const response = await never(requestOf({ body }));
       expect(response.status).toBe(400);
@@ -389,12 +392,12 @@ describe("a request", () => {
     },
   );
 
-  test("by another method is told which", async () => {
+  test("by another method is answered with the allowed one", async () => {
     const response = await never(new Request("http://agents.example/"));
     expect([response.status, response.headers.get("allow")]).toEqual([405, "POST"]);
   });
 
-  test("whose body was read before says what to do about it", async () => {
+  test("whose body was read before is answered with what to do about it", async () => {
     const request = requestOf();
     await request.json();
     const response = await never(request);

@@ -49,7 +49,7 @@ describe("in Express", () => {
     expect((await readAnswer(response)).chunks[2]).toMatchObject({ delta: "/api/agent" });
   });
 
-  test("behind a parser that has read the body, it says what to do", async () => {
+  test("behind a parser that has read the body, the answer names the fix", async () => {
     const app = express().use(express.json()).post("/agent", hello);
     const response = await post((await serve(app)).url);
     expect(response.status).toBe(500);

@@ -106,7 +106,7 @@ describe("a request that isn't", () => {
     }
   });
 
-  test("isn't read at all where its headers say enough", async () => {
+  test("isn't read at all where its headers are enough to refuse it", async () => {
     for (const asking of [{ secrets: [] }, { nowMs: 0 }]) {
       const request = requestOf(asking);
       expect(await check(request)).toMatchObject(refused);
@@ -138,7 +138,7 @@ describe("a request that isn't", () => {
 describe("a request that is too large", () => {
   const tooLarge = { ok: false, status: 413, code: "payload_too_large" };
 
-  test("is refused by what it says of itself, unread", async () => {
+  test("is refused by its content-length, unread", async () => {
     const request = requestOf({ headers: { "content-length": "1001" } });
     expect(await check(request, { maxBytes: 1_000 })).toMatchObject(tooLarge);
     expect(request.bodyUsed).toBe(false);
@@ -183,7 +183,7 @@ test.each([
   ["has no prefix", secret.slice(6)],
   ["is too short", `whsec_${Buffer.alloc(23).toString("base64")}`],
   ["is no base64", `${secret.slice(0, 20)} ${secret.slice(20)}`],
-])("nobody is let in by mistake: a secret that %s throws", (_, given) => {
+])("a secret that %s throws, so that no request is let in by mistake", (_, given) => {
   const options = { secret: given as string };
   expect(() => verify(requestOf(), options)).toThrow(/secret/);
 });

@@ -31,7 +31,7 @@ describe("sleep", () => {
 });
 
 describe("the system's clock", () => {
-  test("tells wall time and a time that only rises", () => {
+  test("gives wall time and a time that only rises", () => {
     expect(Math.abs(systemClock.now() - Date.now())).toBeLessThan(1_000);
     const first = systemClock.monotonic();
     expect(systemClock.monotonic()).toBeGreaterThanOrEqual(first);

@@ -57,7 +57,7 @@ test("a handler's errors carry what the queue needs of them", () => {
   expect(retryAfter(5_000, "later")).toMatchObject({ code: "handler_failed", retryAfterMs: 5_000 });
 });
 
-test("codes are told apart from errors that aren't ours", () => {
+test("our codes are distinguished from codes of other errors", () => {
   const error = new FlotillaError("closed", "x");
   expect(hasCode(error, "closed", "timeout")).toBe(true);
   expect(hasCode(error, "timeout")).toBe(false);

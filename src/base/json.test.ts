@@ -41,7 +41,7 @@ describe("text that databases refuse", () => {
     ["other control characters", "\u0001\u001f\n\t"],
     ["real pairs", "😀 👩‍👩‍👧"],
     ["the text u0000", "u0000"],
-  ])("is told from what only looks like it: %s", (_, value) => {
+  ])("is distinguished from what only resembles it: %s", (_, value) => {
     expect(JSON.parse(encodeJson("the payload", value))).toBe(value);
   });
 
@@ -168,14 +168,14 @@ describe("what JSON would lose without a word", () => {
     );
   });
 
-  test("is no matter where the value says itself how it is written", () => {
+  test("is accepted where the value has its own toJSON", () => {
     const list = Object.assign(new Map([["a", 1]]), { toJSON: () => ["a"] });
     expect(encodeJson("the result", { list, at: new Date(0), none: undefined })).toBe(
       `{"list":["a"],"at":"1970-01-01T00:00:00.000Z"}`,
     );
   });
 
-  test("is looked for without following circles, of which many ways lead around", () => {
+  test("is searched without following circles, of which many ways lead around", () => {
     const team: Record<string, unknown> = {};
     team["members"] = ["ada", "bob", "cid", "dan"].map((name) => ({ name, team }));
     expect(() => encodeJson("the result", team)).toThrow(/circular/);

@@ -45,7 +45,7 @@ describe("an unknown option", () => {
     );
   });
 
-  test("that is said elsewhere is named with where", () => {
+  test("that belongs elsewhere is named with where it belongs", () => {
     expect(() => checkOptions("task", { cron: "* * * * *" }, known)).toThrow(
       "task: unknown option `cron`: a schedule says when, as in `schedule(",
     );
@@ -57,7 +57,7 @@ describe("an unknown option", () => {
     );
   });
 
-  test("with one letter wrong always suggests the right one", () => {
+  test("with one wrong character always suggests the right one", () => {
     const long = known.filter((name) => name.length > 4);
     fc.assert(
       fc.property(fc.constantFrom(...long), fc.nat(), fc.constantFrom("x", ""), (name, at, put) => {

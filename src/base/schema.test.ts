@@ -16,7 +16,7 @@ describe("a schema that answers at once", () => {
     expect(check(age, { age: 3 }, "the payload", "invalid_input")).toEqual({ age: 3, tags: [] });
   });
 
-  test("says what was wrong where", () => {
+  test("reports what was wrong where", () => {
     expect(() => check(age, { age: "x", tags: [1] }, "the payload", "invalid_input")).toThrow(
       expect.objectContaining({
         code: "invalid_input",

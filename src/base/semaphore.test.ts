@@ -28,7 +28,7 @@ function harness(atOnce: number) {
   return { clock, line, begun, told, ask, end };
 }
 
-test("does so much at once, and the rest in the order of asking", async () => {
+test("does so much at once, and the rest in the order of the calls", async () => {
   const { clock, line, begun, told, ask, end } = harness(2);
   for (const name of ["a", "b", "c", "d"]) ask(name);
   expect([begun, line.underWay, line.waiting]).toEqual([["a", "b"], 2, 2]);
@@ -79,7 +79,7 @@ test("a caller with one thing to do waits for one of each other's, not for all",
   expect(order).toEqual(["eve 0", "ada", "bob 0", "eve 1", "bob 1", "eve 2", "eve 3"]);
 });
 
-test("what fails makes room for the next, however many wait", async () => {
+test("what fails frees its slot for the next, however many wait", async () => {
   const few = createSemaphore(2, waits);
   const all = Array.from({ length: 5_000 }, (_, n) =>
     few.run(() => Promise.reject(new Error(String(n)))).catch((error: Error) => error.message),

@@ -59,7 +59,7 @@ describe("a trace context", () => {
     },
   );
 
-  test("never takes more room in a row than its limit", () => {
+  test("never takes more bytes in a row than its limit", () => {
     const tracestate = `a=${"b".repeat(510)}`;
     const text = textOfContext(contextOfHeaders({ traceparent: parent, tracestate })!);
     expect(text).toHaveLength(parent.length + 1 + 512);

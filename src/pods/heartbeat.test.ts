@@ -44,7 +44,7 @@ const pods = async () => (await database.read(listPods())).map((row) => ({ ...ro
 const podNow = async () => (await pods())[0]!;
 
 describe("a heartbeat", () => {
-  test("raises the beat once per interval, and tells what it saw", async () => {
+  test("raises the beat once per interval, and reports what it read", async () => {
     const { heartbeat, told } = start("a", { metadata: { host: "h" } });
     await clock.advance(4_500);
     expect(await podNow()).toMatchObject({
@@ -90,7 +90,7 @@ describe("a heartbeat", () => {
     await heartbeat.stop();
   });
 
-  test("tells which of the watched tables have rows", async () => {
+  test("reports which of the watched tables have rows", async () => {
     const { heartbeat, told } = start("a", { watchedTables: ["throttle_report", "session_log"] });
     await clock.advance(0);
     await database.write([
@@ -101,7 +101,7 @@ describe("a heartbeat", () => {
     await heartbeat.stop();
   });
 
-  test("goes on through troubles of the store, and tells of them", async () => {
+  test("goes on through store errors, and reports them", async () => {
     let broken = false;
     const shaky: Database = {
       ...database,

@@ -56,7 +56,7 @@ describe("a pod is silent", () => {
     expect(silentIds([...before, ...seconds([1], 7_000)])).toEqual(["b"]);
   });
 
-  test("with the beat that it stopped at, which recovery asks for", () => {
+  test("with the beat that it stopped at, which recovery needs", () => {
     expect(silentPods(observed(seconds([4, 4, 4, 4, 4, 4])), limits)).toMatchObject([{ beat: 4 }]);
   });
 
@@ -216,7 +216,7 @@ describe("the leader", () => {
     expect(leaderOf(watched(working, 60), limits, "b")).toBe("a");
   });
 
-  test("is found by everybody who sees the same, but each also trusts itself", () => {
+  test("is the same for every pod that sees the same beats, but each also trusts itself", () => {
     const idle = (second: number) => ({ a: { beat: second }, b: { beat: second } });
     const seen = watched(idle, 10);
     // Both try, which is safe; the first pass that is finished settles it.
@@ -261,7 +261,7 @@ describe("how long a leader had been silent when another was seen to lead", () =
     expect(told(seconds([1, 2, 2, 2, 2, 2, 2]), seen(7_000, pod("b", 2)))).toBe(6_000);
   });
 
-  test("counts to the look at which it was gone or down", () => {
+  test("counts to the read at which it was gone or down", () => {
     expect(told(seconds([1, 2, 2]), seen(3_000))).toBe(2_000);
     expect(told(seconds([1, 2]), seen(2_000, pod("b", 3, { status: "down" })))).toBe(1_000);
   });

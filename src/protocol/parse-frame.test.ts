@@ -40,7 +40,7 @@ describe("docs/protocol.md", () => {
     }
   });
 
-  test("says why connections are closed, by every code of ours", () => {
+  test("gives the reason of every close code of ours", () => {
     for (const code of Object.values(closeCodes)) expect(page).toContain(`| ${code} |`);
   });
 });
@@ -118,7 +118,7 @@ describe("a frame of a client", () => {
     );
   });
 
-  test("gets nothing from what its `__proto__` says", () => {
+  test("gets nothing from its `__proto__`", () => {
     const text = `{"type":"send","ref":1,"__proto__":{"session":"s","message":{"parts":[]}}}`;
     expect(() => parseClientFrame(JSON.parse(text))).toThrow("session");
     const inside = `{"type":"send","ref":1,"session":"s","message":{"parts":[],"__proto__":{"role":"system"}}}`;

@@ -118,7 +118,7 @@ describe("an answer by streamText", () => {
     expect(assembler.outcome).toEqual({ type: "finish", finishReason: "stop" });
   });
 
-  test("with a tool's input, output, and what was said of it", async () => {
+  test("with a tool's input, output, and the text after it", async () => {
     const { assembler } = await recorded(answered([called, [...said("Sunny."), finish("stop")]]));
     const message = assembler.message();
     expect(message.parts[1]).toMatchObject({ state: "output-available", output: "sunny in Paris" });

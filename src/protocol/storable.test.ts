@@ -5,7 +5,7 @@ import type { Chunk } from "./chunk.ts";
 import { createRepair, cutMark, storable } from "./limits.ts";
 import { estimateMessageTokens, fileTokens } from "./message.ts";
 
-describe("what an agent says", () => {
+describe("a chunk of an agent", () => {
   test("can be stored once it is repaired, whatever it was, and is left alone where it could be", () => {
     const anything = fc.jsonValue({ stringUnit: "binary", maxDepth: 3 });
     fc.assert(

@@ -19,7 +19,7 @@ const texts = (entries: readonly Entry[]) =>
   viewOf(entries).map(({ parts }) => parts.map((part) => part["text"]).join());
 
 describe("what a log shows", () => {
-  test("is what was said, in order, with who said it and how it ended", () => {
+  test("is the messages in order, with their authors and how each ended", () => {
     const reply = { role: "assistant", author: "bot", epoch: 1, outcome: "cut" } as const;
     expect(viewOf([entry(1, { metadata: { mood: "good" } }), entry(2, reply)])).toEqual([
       {
@@ -56,7 +56,7 @@ describe("what a log shows", () => {
     ]);
   });
 
-  test("has what clients said of calls in the message that made them", () => {
+  test("has clients' results of calls in the message that made them", () => {
     const call = { type: "tool-locate", toolCallId: "c", state: "input-available", input: {} };
     const log = [
       entry(1, { messageId: "a", parts: [call] }),
@@ -74,7 +74,7 @@ describe("what a log shows", () => {
     expect(viewOf(log, { after: 2 })).toEqual([]);
   });
 
-  test("is what has changed behind a place, where that is asked", () => {
+  test("is what has changed behind a position, where one is given", () => {
     const log = [entry(1), entry(2), entry(3, { messageId: "m1", replaces: 1 })];
     expect(viewOf(log, { after: 2 }).map(({ id }) => id)).toEqual(["m1"]);
   });
@@ -84,7 +84,7 @@ describe("what a log shows", () => {
   });
 });
 
-describe("what a client says of a call", () => {
+describe("a client's answer to a call", () => {
   const asked = {
     type: "dynamic-tool",
     toolName: "pay",
@@ -95,7 +95,7 @@ describe("what a client says of a call", () => {
   };
   const apply = (...results: ToolResult[]) => applyToolResults([asked], results)[0];
 
-  test("is an error, or an answer to what it was asked", () => {
+  test("is an error, or an answer to an approval request", () => {
     const { approval: _, ...call } = asked;
     expect(apply({ toolCallId: "c", errorText: "no" })).toEqual({
       ...call,

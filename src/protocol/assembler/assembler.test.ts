@@ -18,7 +18,7 @@ function assemble(
 }
 
 describe("closing an answer", () => {
-  test("gives the chunks that make everybody's copy the stored one", async () => {
+  test("gives the chunks that make every reader's copy the stored one", async () => {
     await fc.assert(
       fc.asyncProperty(
         anyChunks(25),
@@ -41,7 +41,7 @@ describe("closing an answer", () => {
     );
   });
 
-  test("ends texts, reasonings and inputs, then says why", () => {
+  test("ends texts, reasonings and inputs, then gives the reason", () => {
     const { assembler } = assemble([
       { type: "reasoning-start", id: "r" },
       { type: "text-start", id: "t" },
@@ -103,7 +103,7 @@ describe("the outcome of an answer", () => {
     assemble(types.map((type) => ({ type, errorText: "broken", reason: "stopped" }))).assembler
       .outcome;
 
-  test("is what its chunks say, and nothing where they say nothing", () => {
+  test("is what its chunks hold, and nothing where they hold nothing", () => {
     expect(outcomeOf("start")).toEqual({ type: "none" });
     expect(outcomeOf("start", "finish")).toEqual({ type: "finish" });
     expect(outcomeOf("start", "abort")).toEqual({ type: "abort", reason: "stopped" });
@@ -140,7 +140,7 @@ describe("the limits of an answer", () => {
     expect([errors.length, assembler.parts]).toEqual([3, 5]);
   });
 
-  test("what takes another's place takes its room", () => {
+  test("what replaces a part takes over its bytes", () => {
     const update = { type: "data-report", id: "1", data: "x".repeat(600) };
     const output = { type: "tool-output-available", toolCallId: "c", output: "x".repeat(600) };
     const call = { type: "tool-input-available", toolCallId: "c", toolName: "t", input: {} };
