@@ -19,7 +19,7 @@ function simulated() {
 beforeAll(() => loadLazyModule());
 
 describe("a client keeps bounds", () => {
-  test("on how often it asks to join where it is refused", async () => {
+  test("on how often it sends a join that is refused", async () => {
     const { clock, server, client, count } = simulated();
     server.faults = { ...calm, refused: 1 };
     client.session("a").subscribe(() => {});

@@ -36,7 +36,7 @@ async function following(expiresInMs?: number) {
 }
 
 describe("a client whose machine slept past what it had to do", () => {
-  test("asks once whether the connection lives, and renews its token then", async () => {
+  test("pings once, and then renews its token", async () => {
     const { clock, client, sent } = await following(600_000);
     expect(client.connection.get().status).toBe("open");
     clock.jump(3_600_000);

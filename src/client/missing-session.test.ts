@@ -46,7 +46,7 @@ describe("a session that isn't there", () => {
     client.close();
   });
 
-  test("is looked for without anybody being told, until it is there", async () => {
+  test("is polled without notifying subscribers, until it is there", async () => {
     const { clock, client, joinedAtMs, session } = simulated();
     await clock.advance(1_000);
     let changes = 0;
@@ -62,7 +62,7 @@ describe("a session that isn't there", () => {
     client.close();
   });
 
-  test("is looked for after a second, and later up to ten seconds apart", async () => {
+  test("is polled after a second, and later at intervals of up to ten seconds", async () => {
     const { clock, client, joinedAtMs, session } = simulated();
     session.subscribe(() => {});
     await clock.advance(600_000);
@@ -78,7 +78,7 @@ describe("a session that isn't there", () => {
     client.close();
   });
 
-  test("is looked for at once when the inbox names it", async () => {
+  test("is read at once when the inbox names it", async () => {
     const { clock, server, client, session } = simulated();
     client.inbox().subscribe(() => {});
     session.subscribe(() => {});
@@ -91,7 +91,7 @@ describe("a session that isn't there", () => {
     client.close();
   });
 
-  test("isn't looked for after it was let go of, nor without a connection", async () => {
+  test("isn't polled after it was let go of, nor without a connection", async () => {
     const { clock, server, client, joinedAtMs, session } = simulated();
     const leave = session.subscribe(() => {});
     client.session("b").subscribe(() => {});

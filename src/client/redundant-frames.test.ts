@@ -3,7 +3,7 @@ import type { Network } from "./options.ts";
 import { simulatedClient } from "./contract/simulated-client.ts";
 
 describe("a client does no more than is needed", () => {
-  test("joins once, whatever is sent there and whatever its inbox says of it", async () => {
+  test("joins once, whatever is sent there and whatever its inbox reports of it", async () => {
     const { clock, server, client, count } = simulatedClient();
     const session = client.session("a");
     session.subscribe(() => {});
@@ -20,7 +20,7 @@ describe("a client does no more than is needed", () => {
     client.close();
   });
 
-  test("tells the server when it follows no longer, and joins anew from where it was", async () => {
+  test("leaves a session that it follows no longer, and joins anew from its position", async () => {
     const { clock, server, client, sent, count } = simulatedClient();
     server.write("a", "one");
     const leave = client.session("a").subscribe(() => {});
@@ -52,7 +52,7 @@ describe("a client does no more than is needed", () => {
     client.close();
   });
 
-  test("tells of its connection only when that has changed", async () => {
+  test("notifies of its connection only when that has changed", async () => {
     const { clock, client, count } = simulatedClient();
     const seen: string[] = [];
     client.connection.subscribe(() => seen.push(client.connection.get().status));

@@ -99,7 +99,7 @@ describe("a client", () => {
     expect(sockets.map(({ readyState }) => readyState)).toEqual([3]);
   });
 
-  test("that is closed looks at nothing, and hears of no network", async () => {
+  test("that is closed polls nothing, and listens to no network events", async () => {
     const { clock, client, asked, heard } = simulated();
     client.close();
     const task = client.tasks.watch("t");
@@ -128,7 +128,7 @@ describe("a client", () => {
     client.close();
   });
 
-  test("doesn't follow for a reader whom it told already that the session is gone", async () => {
+  test("doesn't follow for a reader that was already notified that the session is gone", async () => {
     const { clock, server, client } = simulated();
     const session = client.session("a");
     const leave = session.subscribe(() => {});

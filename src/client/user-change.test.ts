@@ -38,7 +38,7 @@ describe("a client that speaks for another user than before", () => {
     client.close();
   });
 
-  test("says nothing that the one before had to say", async () => {
+  test("sends nothing that the one before had queued", async () => {
     const { clock, server, client } = await changed();
     server.isUp = false;
     server.end(1001);

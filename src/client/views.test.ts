@@ -29,7 +29,7 @@ type Plain<View> = { readonly [Name in Exclude<keyof View, "error">]: View[Name]
 type Held<Wanted extends Status> = Plain<Sent<Of<Task, Wanted>, Of<TaskView, Wanted>>>;
 type Shown<Wanted extends Status> = Plain<Of<TaskView, Wanted>>;
 
-test("a task's view says of each status what the server sends in it", () => {
+test("a task's view shows of each status what the server sends in it", () => {
   expectTypeOf<Status>().toEqualTypeOf<Task["status"]>();
   expectTypeOf<Shown<"pending">>().toEqualTypeOf<Held<"pending">>();
   expectTypeOf<Shown<"claimed">>().toEqualTypeOf<Held<"claimed">>();
@@ -54,7 +54,7 @@ test("a task's error is there where the server sends one", () => {
   expectTypeOf<Of<TaskView, "completed">>().not.toHaveProperty("error");
 });
 
-test("a run's view says what the server sends, and of what it does all there is", () => {
+test("a run's view shows what the server sends, and of what it does all there is", () => {
   expectTypeOf<Plain<RunView>>().toEqualTypeOf<Plain<Sent<ServerRun, RunView>>>();
   expectTypeOf<RunView["error"]>().toEqualTypeOf<ErrorView | null>();
   expectTypeOf<RunDoing>().toEqualTypeOf<Doing>();
@@ -76,7 +76,7 @@ test("an agent is of a source that servers know", () => {
   }>();
 });
 
-test("what may be said when something is enqueued or started is what the server takes", () => {
+test("options of an enqueue or a start are what the server takes", () => {
   type Given<Options> = {
     [Name in keyof Options]-?: Exclude<Options[Name], undefined> extends readonly (infer Item)[]
       ? readonly Item[]

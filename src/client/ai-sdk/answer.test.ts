@@ -101,7 +101,7 @@ describe("the stream of an answer", () => {
     expect(stream.types).toContain("text-delta");
   });
 
-  test("isn't ended by a connection that was cut before that was told", async () => {
+  test("isn't ended by a connection that was cut before the end was sent", async () => {
     const stream = streaming({ target: answerTo(1) });
     await stream.hear(joined(0, idle), entry(1), { type: "away" });
     await stream.clock.advance(60_000);
@@ -137,7 +137,7 @@ describe("the stream of an answer", () => {
     expect(stream.read.at(-1)).toEqual(word);
   });
 
-  test("says how making it anew ended, though nothing was said and this client didn't see it", async () => {
+  test("reports how a regeneration ended, though it has no content and this client didn't see it", async () => {
     const stream = streaming({ target: regenerationOf("@1", 2) });
     await stream.hear(joined(2, idle), entry(1), answer(2, { messageId: "@1" }), { type: "away" });
     const error = { code: "failed", message: "the model is on fire" };
@@ -146,7 +146,7 @@ describe("the stream of an answer", () => {
     expect(stream.read.at(-1)).toEqual({ type: "error", errorText: "the model is on fire" });
   });
 
-  test("leaves a message what it was where going on with it failed before a word was said", async () => {
+  test("leaves a message as it was where continuing it failed before the first chunk", async () => {
     const initial: UIMessage = {
       id: "@1",
       role: "assistant",
@@ -160,7 +160,7 @@ describe("the stream of an answer", () => {
   });
 });
 
-test("a turn that waits is told of beside the answer, which begins when it does", async () => {
+test("a turn that waits is reported beside the answer, which begins when the turn does", async () => {
   const stream = streaming({ target: answerTo(1) });
   const of = { type: "chunks", epoch: 1, attempt: 1 } as const;
   const waiting = (data: object | null) => ({ type: "data-waiting", transient: true, data });

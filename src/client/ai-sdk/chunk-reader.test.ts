@@ -39,7 +39,7 @@ describe("a reader that has a part of an answer", () => {
     );
   });
 
-  test("is told nothing that it has already", () => {
+  test("gets nothing that it has already", () => {
     fc.assert(
       fc.property(saidByAgents, (chunks) => {
         const reader = createChunkReader({ messageId });
@@ -49,7 +49,7 @@ describe("a reader that has a part of an answer", () => {
     );
   });
 
-  test("ends with the same message as the log, or is known to be of no use, whatever was said", async () => {
+  test("ends with the same message as the log, or is known to be of no use, whatever the chunks", async () => {
     await fc.assert(
       fc.asyncProperty(anyChunks(20), fc.nat(20), async (said, cut) => {
         const whole = createAssembler({ messageId });

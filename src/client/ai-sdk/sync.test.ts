@@ -14,7 +14,7 @@ describe("an idle chat is shown", () => {
     expect(reconcile(shown, { ...nothing, messages }, watched)).toBeUndefined();
   });
 
-  test("what others said meanwhile, in its place", () => {
+  test("what others wrote meanwhile, in its place", () => {
     const messages = [stored("1", "user"), stored("other", "user"), stored("2", "assistant")];
     const shown = reconcile([messages[0]!, messages[2]!], { ...nothing, messages }, watched);
     expect(shown).toEqual(messages);

@@ -124,7 +124,7 @@ describe.each([
     unfollow();
   });
 
-  test("begins when it can be reached, stops trying when it is told to, and hears of what won't pass", async () => {
+  test("begins when the server can be reached, stops trying when it is aborted, and rejects on what won't pass", async () => {
     let status: number | undefined = 0;
     let tries = 0;
     const begin = (id: string, options: { clock?: Clock } = {}) => {
@@ -250,24 +250,27 @@ describe.each([
   test.each([
     [true, "paid", "it is paid"],
     [false, undefined, "as you like"],
-  ])("asks for leave and goes on with the same message (%s)", async (approved, output, said) => {
-    const id = next();
-    const { chat } = tab(id, {
-      agent: "buyer",
-      sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses,
-    });
-    await chat.sendMessage({ text: "buy it" });
-    expect(chat.messages.at(-1)!.parts.at(-1)).toMatchObject({ state: "approval-requested" });
-    await chat.addToolApprovalResponse({ id: "p1", approved });
-    await until("the rest", () => isReady(chat) && text(chat).endsWith(said));
-    expect(chat.messages).toHaveLength(2);
-    expect(text(chat)).toBe(`may I?${said}`);
-    const call = chat.messages.at(-1)!.parts.find(({ type }) => type === "tool-pay");
-    expect(call).toMatchObject(output ? { output } : { state: "output-denied" });
-    expect(shown(chat)).toEqual(bare(await stored(id)));
-  });
+  ])(
+    "requests an approval and goes on with the same message (%s)",
+    async (approved, output, said) => {
+      const id = next();
+      const { chat } = tab(id, {
+        agent: "buyer",
+        sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses,
+      });
+      await chat.sendMessage({ text: "buy it" });
+      expect(chat.messages.at(-1)!.parts.at(-1)).toMatchObject({ state: "approval-requested" });
+      await chat.addToolApprovalResponse({ id: "p1", approved });
+      await until("the rest", () => isReady(chat) && text(chat).endsWith(said));
+      expect(chat.messages).toHaveLength(2);
+      expect(text(chat)).toBe(`may I?${said}`);
+      const call = chat.messages.at(-1)!.parts.find(({ type }) => type === "tool-pay");
+      expect(call).toMatchObject(output ? { output } : { state: "output-denied" });
+      expect(shown(chat)).toEqual(bare(await stored(id)));
+    },
+  );
 
-  test("runs a tool of the page, and says what came of it", async () => {
+  test("runs a tool of the page, and sends its result", async () => {
     const id = next();
     const { chat } = tab(id, {
       agent: "asker",
@@ -293,7 +296,7 @@ describe.each([
     expect(shown(chat)).toEqual(bare(await stored(id)));
   });
 
-  test("shows what went wrong, keeps what was said, and goes on", async () => {
+  test("shows the error, keeps what was streamed, and goes on", async () => {
     const id = next();
     const { chat, transport } = tab(id, { agent: "broken" });
     transport.follow(chat);
@@ -306,7 +309,7 @@ describe.each([
     expect(chat.messages.length).toBeGreaterThanOrEqual(4);
   });
 
-  test("lets go of what it asked for where nothing comes back", async () => {
+  test("withdraws its request where nothing comes back", async () => {
     const id = next();
     const wifi = createFakeNetwork();
     const { chat } = tab(id, { agent: "teller", wifi });
@@ -319,7 +322,7 @@ describe.each([
     expect(chat.status).toBe("ready");
   });
 
-  test("refuses to change what was said", async () => {
+  test("refuses to change stored messages", async () => {
     const id = next();
     const { chat } = tab(id, { agent: "teller" });
     await chat.sendMessage({ text: "go" });
@@ -330,7 +333,7 @@ describe.each([
     ]);
   });
 
-  test("says that there is no session where none is to be made", async () => {
+  test("reports that there is no session where none is to be made", async () => {
     const { chat } = tab(next());
     await chat.sendMessage({ text: "go" });
     expect(chat.status).toBe("error");
@@ -340,7 +343,7 @@ describe.each([
     });
   });
 
-  test("streams the answer in a chat that wasn't there when it was looked at", async () => {
+  test("streams the answer in a chat that didn't exist when it was first read", async () => {
     const id = next();
     const { chat, transport } = tab(id);
     transport.follow(chat);

@@ -5,7 +5,7 @@ import { createClient } from "../index.ts";
 import { simulateServer } from "../contract/simulated-server.ts";
 import { createChatTransport } from "./index.ts";
 
-test("a transport follows nothing any more once a chat has what it asked for, or was refused", async () => {
+test("a transport follows nothing any more once a chat has its answer, or was refused", async () => {
   const clock = movableClock();
   const { WebSocket, fetch } = simulateServer({ clock, random: seededRandom(1) });
   const network = { isOnline: () => true, onChange: () => () => {} };

@@ -137,7 +137,7 @@ describe("useSession", () => {
     expect(latest()!.messages[0]).toBe(before.messages[0]);
   });
 
-  test("says of a session that isn't there that it is gone", async () => {
+  test("shows a session that isn't there as gone", async () => {
     const client = connected();
     const { Probe, latest } = probe(() => useSession("nowhere"));
     page.render(withClient(client, Probe));
@@ -205,7 +205,7 @@ describe("useTask and useRun", () => {
     expect(latest()?.value).toMatchObject({ status: "completed", output: { sum: 2 } });
   });
 
-  test("look at nothing without an id, then at what they are given", async () => {
+  test("read nothing without an id, then what they are given", async () => {
     const asked: string[] = [];
     const client = connected({
       fetch(url, init) {
@@ -230,7 +230,7 @@ describe("useTask and useRun", () => {
     expect(latest()).toEqual({ status: "idle" });
   });
 
-  test("stop asking when they are gone", async () => {
+  test("stop polling when they are unmounted", async () => {
     const clock = movableClock();
     let asked = 0;
     const client = connected({

@@ -56,7 +56,7 @@ const app = (client: ReturnType<typeof counted>["client"]) =>
 const first = "<p>idle:  idle,idle,idle,idle</p>";
 
 describe("a page that a server renders", () => {
-  test("has what hooks give at first; nothing is connected, asked or kept", async () => {
+  test("has what hooks give at first; nothing is connected, requested or kept", async () => {
     const { client, handles, asked } = counted();
     expect(renderToString(app(client))).toBe(first);
     expect([asked(), handles]).toEqual([0, []]);
@@ -88,7 +88,7 @@ describe("a page that a server renders", () => {
     ["useTask", () => useTask("t")],
     ["useRun", () => useRun("r")],
     ["useConnection", () => useConnection()],
-  ])("says what is missing, where %s has no client", (_, use) => {
+  ])("throws what is missing, where %s has no client", (_, use) => {
     function Lost() {
       return use() && null;
     }

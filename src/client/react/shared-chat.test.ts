@@ -97,7 +97,7 @@ describe.each([
     await expect.poll(async () => (await item())?.unread).toBe(0);
   });
 
-  test("shows two tabs the same, whichever of them asks", async () => {
+  test("shows two tabs the same, whichever of them sends", async () => {
     const id = next();
     const one = tab(id);
     await until("a chat", () => one.latest());
@@ -134,7 +134,7 @@ describe.each([
     await until("the end", () => two.said()?.join() === "go,one two");
   });
 
-  test("ends an answer for everybody by stop, which the AI SDK's own doesn't", async () => {
+  test("ends an answer for every tab by stop, which the AI SDK's own doesn't", async () => {
     const id = next();
     const one = tab(id);
     await until("a chat", () => one.latest());

@@ -185,7 +185,7 @@ describe("a place in a session", () => {
     expect(take(back.place, entries(said)).place.answer).toBeUndefined();
   });
 
-  test("leaves aside what a newer server says", () => {
+  test("ignores unknown fields of a newer server", () => {
     const place = take(joining, joined(0)).place;
     const strange = { type: "typing", session } as unknown as PositionFrame;
     expect(applyFrame(place, strange)).toEqual({ position: place, events: [], gap: false });

@@ -8,8 +8,8 @@ beforeAll(() => loadLazyModule());
 
 const notNow = { code: "unavailable", message: "not now", details: {}, retryAfterMs: 60_000 };
 
-describe("what a server says", () => {
-  test("of when to join again is heeded, where it refuses and where something failed", async () => {
+describe("what the server sends", () => {
+  test("with a time to join again is heeded, where it refuses and where something failed", async () => {
     const all = simulatedClient();
     const { clock, client, count } = all;
     all.answer = ({ type, ref }) =>
@@ -30,7 +30,7 @@ describe("what a server says", () => {
     client.close();
   });
 
-  test("and isn't what the protocol says ends the connection, which is made anew", async () => {
+  test("that breaks the protocol ends the connection, which is made anew", async () => {
     const { clock, client, sockets, hear } = simulatedClient();
     client.session("a").subscribe(() => {});
     await clock.advance(2_000);
@@ -42,7 +42,7 @@ describe("what a server says", () => {
     client.close();
   });
 
-  test("and leaves something out is asked for again, from what is there", async () => {
+  test("that leaves a gap makes the client rejoin from its position", async () => {
     const { clock, server, client, sent, push: tell } = simulatedClient();
     server.write("a", "one");
     client.session("a").subscribe(() => {});
@@ -57,7 +57,7 @@ describe("what a server says", () => {
     client.close();
   });
 
-  test("and leaves out right after a session was found is asked for at once, and then ever later", async () => {
+  test("that leaves a gap right after a session was found makes the client rejoin at once, and then ever later", async () => {
     const { clock, server, client, count, push: tell } = simulatedClient();
     server.remove("a");
     client.session("a").subscribe(() => {});
@@ -83,7 +83,7 @@ describe("what a server says", () => {
     client.close();
   });
 
-  test("of a session that is being asked for doesn't make the client ask twice", async () => {
+  test("of a session that is being joined doesn't make the client join twice", async () => {
     const all = simulatedClient();
     const { clock, server, client, count } = all;
     server.remove("a");
@@ -107,7 +107,7 @@ describe("what a server says", () => {
     ["-2", undefined],
     ["soon", undefined],
   ])(
-    "of when to ask again over HTTP is told where it is a time to come: %s",
+    "with a time to retry over HTTP is passed on where that is in the future: %s",
     async (said, told) => {
       const headers = { "retry-after": said };
       const fetch = () => Promise.resolve(new Response("", { status: 503, headers }));
@@ -142,7 +142,7 @@ describe("what a server says", () => {
     },
   );
 
-  test("to a renewal is heeded: refused or lost, another token is asked for", async () => {
+  test("that answers a renewal is heeded: refused or lost, another token is requested", async () => {
     let asked = 0;
     const all = simulatedClient({ token: () => `token ${++asked}` });
     const { clock, server, client, count } = all;
@@ -164,7 +164,7 @@ describe("what a server says", () => {
     client.close();
   });
 
-  test("is known to who listens late: the log, the answer so far, and that it is gone", async () => {
+  test("is replayed to a late listener: the log, the answer so far, and that it is gone", async () => {
     const { clock, server, client } = simulatedClient();
     const session = client.session("a");
     server.write("a", "one");
@@ -194,7 +194,7 @@ describe("what a server says", () => {
 });
 
 describe("a client that can't reach its server", () => {
-  test("says so of what it follows, before and after there was a connection", async () => {
+  test("shows that in every session it follows, before and after there was a connection", async () => {
     const { clock, server, client } = simulatedClient();
     const statuses = () => [client.session("a"), client.inbox()].map((each) => each.get().status);
     server.isUp = false;

@@ -55,7 +55,7 @@ describe("a link", () => {
     [1001, 0.5, 250],
     [4408, 0.5, 125],
     [4429, 0.5, 7_500],
-  ])("comes back after %i as that asks for", (code, chance, retryInMs) => {
+  ])("comes back after %i as the close code demands", (code, chance, retryInMs) => {
     const link = openSocketState();
     link.receive({ type: "ended", code }, chance);
     expect(link.state).toMatchObject({ status: "waiting", retryInMs });
@@ -75,7 +75,7 @@ describe("a link", () => {
   });
 
   test.each(["late tick", "awake", "offline"])(
-    "asks after sleep whether it still lives: %s",
+    "pings after sleep to learn whether it still lives: %s",
     (how) => {
       const link = openSocketState();
       if (how === "late tick") link.on({ type: "tick", lateMs: 60_000 });
@@ -102,7 +102,7 @@ describe("a link", () => {
     expect(link.effects()).toEqual(["open"]);
   });
 
-  test("gets another token once, and then is refused until told otherwise", () => {
+  test("gets another token once, and then is refused until a new token is set", () => {
     const link = startSocketState();
     const refused = { type: "failed", error: { code: "unauthorized", message: "no" } };
     link.on(wanted);
@@ -127,7 +127,7 @@ describe("a link", () => {
     }
   };
 
-  test("gives up where another program answers from the first try on, and says so", () => {
+  test("gives up where another program answers from the first try on, and reports it", () => {
     const link = startSocketState();
     link.on(wanted);
     strayed(link, 7);
@@ -226,7 +226,7 @@ describe("a link", () => {
     expect(link.effects()).toEqual(["open fresh"]);
   });
 
-  test("doesn't heed what an older connection says", () => {
+  test("ignores events of an older connection", () => {
     const link = openSocketState();
     const old = link.connection;
     link.receive({ type: "ended", code: 1006 });

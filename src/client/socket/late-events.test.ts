@@ -85,7 +85,7 @@ describe("a link that has no connection", () => {
     expect(link.effects()).toEqual([]);
   });
 
-  test("doesn't try because a page is shown where there is no network, but does when told to", () => {
+  test("doesn't try because a page is shown where there is no network, but does on connect", () => {
     const link = without.offline();
     link.pass(20_000);
     link.on({ type: "network", change: "awake" });
@@ -99,7 +99,7 @@ describe("a link that has no connection", () => {
     expect(told.effects()).toEqual(["open"]);
   });
 
-  test("opens none for another token, or because it is told to, where nothing is wanted", () => {
+  test("opens none for another token, or on connect, where nothing is wanted", () => {
     const link = openSocketState();
     link.on(unwanted);
     link.receive({ type: "ended", code: 4401 });
@@ -110,7 +110,7 @@ describe("a link that has no connection", () => {
 });
 
 describe("a link that is open", () => {
-  test("ends as long after nothing is wanted as if that were said once", () => {
+  test("ends as long after nothing is wanted as if that were reported once", () => {
     const link = openSocketState();
     link.on(unwanted);
     link.pass(6_000);
@@ -119,7 +119,7 @@ describe("a link that is open", () => {
     expect(link.effects()).toEqual(["drop"]);
   });
 
-  test("stays while the network is said to be away, and is offline when it is lost then", () => {
+  test("stays while the browser reports that it is offline, and is offline when it is lost then", () => {
     const link = openSocketState();
     link.on({ type: "network", change: "offline" });
     link.receive({ type: "heard" });
@@ -128,14 +128,14 @@ describe("a link that is open", () => {
     expect(link.state).toEqual({ status: "offline" });
   });
 
-  test("pings once, however often it looks before the answer is due", () => {
+  test("pings once, however often it is checked before the answer is due", () => {
     const link = openSocketState();
     link.pass(15_000);
     link.on({ type: "tick", lateMs: 0 });
     expect(link.effects()).toEqual(["ping"]);
   });
 
-  test("asks for one token at a time, and none that it can't get", () => {
+  test("requests one token at a time, and none that it can't get", () => {
     const link = startSocketState();
     link.on(wanted);
     link.receive({ ...hello, expiresInMs: 12_000 });
@@ -149,7 +149,7 @@ describe("a link that is open", () => {
     expect(fixed.effects()).toEqual(["open"]);
   });
 
-  test("renews in a while where the clock of this side says that it has expired", () => {
+  test("renews in a while where this side's clock shows the token as expired", () => {
     const link = startSocketState();
     link.on(wanted);
     link.receive({ ...hello, expiresInMs: -3_600_000 });
@@ -178,7 +178,7 @@ describe("a link that is open", () => {
     expect(link.state.status).toBe("refused");
   });
 
-  test("that was told to connect anew may get another token once more", () => {
+  test("that is connected anew may get another token once more", () => {
     const link = startSocketState();
     link.on(wanted);
     link.receive(refused);

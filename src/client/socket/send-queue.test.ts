@@ -67,7 +67,7 @@ describe("what goes out", () => {
     ["the connection is lost", "conflict", "unknown_outcome"],
     ["the server can't tell", "forbidden", "unknown_outcome"],
     ["it is too much for now", "forbidden", "forbidden"],
-  ] as const)("after %s, a refusal as %s is told as %s", async (what, code, told) => {
+  ] as const)("after %s, a refusal as %s is reported as %s", async (what, code, told) => {
     const { clock, sent, exchange, say } = start();
     exchange.onOpen(10_000);
     const asked = say("s", "a");
@@ -113,7 +113,7 @@ describe("what goes out", () => {
     expect(await Promise.all([sent, unsent])).toEqual(["unknown_outcome", "forbidden"]);
   });
 
-  test("waits as long as it is asked to, and gives up what is refused for good", async () => {
+  test("waits as long as the refusal demands, and gives up what is refused for good", async () => {
     const { clock, sent, exchange, say } = start();
     exchange.onOpen(10_000);
     const asked = say("s", "a");
@@ -130,7 +130,7 @@ describe("what goes out", () => {
     expect(exchange.size).toBe(0);
   });
 
-  test("waits ever longer for what is refused again and again, and looks at nothing meanwhile", async () => {
+  test("waits ever longer for what is refused again and again, and reads nothing meanwhile", async () => {
     const { clock, sent, exchange, say } = start();
     exchange.onOpen(10_000);
     void say("s", "a");
@@ -181,7 +181,7 @@ describe("what goes out", () => {
     expect(await named).toMatchObject({ done: true });
   });
 
-  test("gives up what its signal says, before and after it was sent", async () => {
+  test("gives up when its signal aborts, before and after it was sent", async () => {
     const { exchange, clock, sent } = start();
     const signal = AbortSignal.abort(new Error("never mind"));
     await expect(exchange.submit({ type: "read", session: "s", seq: 1 }, signal)).rejects.toThrow(
