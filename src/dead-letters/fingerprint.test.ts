@@ -65,7 +65,7 @@ describe("the shape of a message", () => {
     );
   });
 
-  test("tells words apart", () => {
+  test("distinguishes words", () => {
     const words = fc.array(kept, { minLength: 1, maxLength: 6 }).map((each) => each.join(" "));
     fc.assert(
       fc.property(words, words, (one, other) => {

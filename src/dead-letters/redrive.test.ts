@@ -73,7 +73,7 @@ describe("a redrive", () => {
     expect(decideRedrive(redrive, fewer)).toMatchObject({ type: "take" });
   });
 
-  test("that stops waits for what it has taken, then says how it ended", () => {
+  test("that stops waits for what it has taken, then reports how it ended", () => {
     const stopping = { ...redrive, state: "stopping" } as const;
     const reason = (code: "same_error" | "cancelled") => ({ reason: { code, message: "" } });
     const open = { ...calm, failed: 2, open: 1 };

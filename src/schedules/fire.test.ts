@@ -53,7 +53,7 @@ describe("a leader's schedules", () => {
   const times = async () =>
     (await stored()).map((row) => (row["unique_key"] as string).split("/")[2]!.slice(11, 19));
 
-  test("come when the store says so, whatever the pod's clock says", async () => {
+  test("are due by the store's clock, whatever the pod's clock shows", async () => {
     offsetMs = 30 * secondMs;
     await schedules.put(schedule("mail", { name: "mail", pattern: "* * * * *" }));
     start();

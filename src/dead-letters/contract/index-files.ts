@@ -187,7 +187,7 @@ export function indexFilesContract(kind: StoreKind): void {
       expect(await queue.get(runs)).toMatchObject({ status: "pending" });
     });
 
-    test("says how many were given up where the store refuses the rest", async () => {
+    test("reports how many were given up where the store refuses the rest", async () => {
       const { queue } = scene;
       await queue.database.write([
         sql`insert into ${tasks} (task_id, name, status, error) select task_id, 'a', 'failed', '{}'

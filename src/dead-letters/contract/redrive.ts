@@ -68,7 +68,7 @@ export function redriveContract(kind: StoreKind): void {
       ]);
     });
 
-    test("tells the runs that have started what it starts over, and are open", async () => {
+    test("notifies the open runs that have started what it starts over", async () => {
       const { queue, letters, failed } = scene;
       const [open, over] = await queue.enqueueMany("parent", [1, 2], { delayMs: 60_000 });
       const children = await failed("a", 2, "no such user");
@@ -94,7 +94,7 @@ export function redriveContract(kind: StoreKind): void {
       expect(await wakes()).toEqual([1, 0]);
     });
 
-    test("stops when the error comes back, and says which", async () => {
+    test("stops when the error comes back, and reports which", async () => {
       const { letters, failed, fail, complete, pending } = scene;
       await failed("a", 9, (at) => `no such user ${at}`);
       const { redriveId } = await letters.redrive({ name: "a" });

@@ -105,7 +105,7 @@ export function firingContract(kind: StoreKind): void {
       ["once", 1, 2],
       ["skip", 0, 3],
     ] as const)(
-      "that were missed three times and say %s make %i",
+      "that were missed three times with `missed` of %s make %i",
       async (missed, made, skipped) => {
         await scene.schedules.put(sendMail("mail", { missed }));
         await lead();
@@ -167,7 +167,7 @@ export function firingContract(kind: StoreKind): void {
       expect(await tasksOf("old")).toEqual([]);
     });
 
-    test("that changed between a leader's look and its write aren't fired as they were", async () => {
+    test("that changed between a leader's read and its write aren't fired as they were", async () => {
       await scene.schedules.put(sendMail());
       await lead();
       await letCome("mail", 1);
@@ -183,7 +183,7 @@ export function firingContract(kind: StoreKind): void {
       expect(await tasksOf("mail")).toMatchObject([{ payload: `"new"` }]);
     });
 
-    test("that were paused or removed between a leader's look and its write aren't fired", async () => {
+    test("that were paused or removed between a leader's read and its write aren't fired", async () => {
       await scene.schedules.put(sendMail("one"));
       await scene.schedules.put(sendMail("two"));
       await lead();
@@ -205,7 +205,7 @@ export function firingContract(kind: StoreKind): void {
       expect(await tasksOf("two")).toEqual([]);
     });
 
-    test("make tasks that go through the same gate as others of their kind", async () => {
+    test("make tasks with the same concurrency limit as others of their kind", async () => {
       const few = task("few", {
         concurrency: { limit: 1, key: (input: { to: string }) => input.to },
       });
@@ -234,7 +234,7 @@ export function firingContract(kind: StoreKind): void {
     });
 
     test.runIf(kind.name === "Postgres")(
-      "whose row somebody else holds wait, and the others are fired",
+      "whose row another transaction holds wait, and the others are fired",
       async () => {
         await scene.schedules.put(sendMail("held"));
         await scene.schedules.put(sendMail("free"));

@@ -14,7 +14,7 @@ export function schedulesContract(kind: StoreKind): void {
     const scene = openSchedules(kind);
     const { lead, letCome, tasksOf } = scene;
 
-    test("say what was put, once however often and by however many", async () => {
+    test("are stored as they were put, once however often and by however many", async () => {
       const first = await scene.schedules.put(sendMail());
       expect(first).toMatchObject({
         revision: 1,
@@ -72,7 +72,7 @@ export function schedulesContract(kind: StoreKind): void {
       expect(await tasksOf("mail")).toHaveLength(1);
     });
 
-    test("make a task besides when they are told to, and aren't moved by that", async () => {
+    test("make an extra task on demand, and aren't moved by that", async () => {
       const put = await scene.schedules.put(sendMail());
       const { taskId } = await scene.schedules.fire("mail");
       expect(await scene.queue.get(taskId)).toMatchObject({
@@ -172,7 +172,7 @@ export function schedulesContract(kind: StoreKind): void {
       });
     };
 
-    test("say what was put last, also where the answer to an earlier put was lost", async () => {
+    test("are as they were put last, also where the answer to an earlier put was lost", async () => {
       await putBefore();
       const putting = losing(() => scene.schedules.put(sendMail("mail", { input: 2 })));
       await expect(
@@ -204,7 +204,7 @@ export function schedulesContract(kind: StoreKind): void {
       expect(await declare(2, put)).toMatchObject([{ input: 3 }]);
     });
 
-    test("are put though they were made, changed or removed between the look and the write", async () => {
+    test("are put though they were made, changed or removed between the read and the write", async () => {
       const making = looking(() => scene.schedules.put(sendMail("mail", { input: 1 })));
       expect(await making.put(sendMail("mail", { input: 2 }))).toMatchObject({
         input: 2,
@@ -219,7 +219,7 @@ export function schedulesContract(kind: StoreKind): void {
       });
     });
 
-    test("are told apart after each change, though the store's clock was turned back", async () => {
+    test("have another revision after each change, though the store's clock was turned back", async () => {
       await scene.schedules.put(sendMail());
       await scene.queue.database.write([
         sql`update ${rows} set last_update = last_update + 3600000`,
@@ -235,7 +235,7 @@ export function schedulesContract(kind: StoreKind): void {
       expect(times).toEqual([0, 1, 2, 3].map((more) => times[0]! + more));
     });
 
-    test("make a task of what they say when it is stored, and none once they are gone", async () => {
+    test("make a task as they are when it is stored, and none once they are gone", async () => {
       await putBefore();
       const changing = looking(() => scene.schedules.put(sendMail("mail", { input: 2 })));
       const { taskId } = await changing.fire("mail");
@@ -245,20 +245,20 @@ export function schedulesContract(kind: StoreKind): void {
       expect(await tasksOf("mail")).toHaveLength(1);
     });
 
-    test("are paused though they were changed between the look and the write", async () => {
+    test("are paused though they were changed between the read and the write", async () => {
       await putBefore();
       const changing = looking(() => scene.schedules.put(sendMail("mail", { input: 2 })));
       expect(await changing.pause("mail")).toMatchObject({ state: "paused", input: 2 });
     });
 
-    test("make one task when told to though the answer was lost and they were changed since", async () => {
+    test("make one task on demand though the answer was lost and they were changed since", async () => {
       await putBefore();
       const firing = losing(() => scene.schedules.put(sendMail("mail", { input: 2 })));
       const { taskId } = await scene.queue.outcome(firing.fire("mail"));
       expect(await tasksOf("mail")).toMatchObject([{ task_id: taskId, payload: '{"to":"ada"}' }]);
     });
 
-    test("say their interval or their pattern, whichever they were given", async () => {
+    test("show their interval or their pattern, whichever they were given", async () => {
       await scene.schedules.put(schedule("a", { name: "a", everyMs: 300_000 }));
       await scene.schedules.put(
         schedule("b", { name: "a", pattern: "0 3 * * *", zone: "Asia/Tokyo" }),
