@@ -37,7 +37,7 @@ order, version 2
     ]);
   });
 
-  test("says what differs from what the flow says of all", () => {
+  test("shows where a part's options differ from the flow's", () => {
     const drawn = describeFlow(
       flow("f", { version: 7, queue: { name: "images", limit: 5 } })
         .to("fetch", { attempts: 3, timeoutMs: 90_000 }, () => {})

@@ -6,7 +6,7 @@ const work = () => {};
 const loose = (options: object = { version: 1 }): any => flow("f", options as { version: number });
 
 describe("a flow is declared", () => {
-  test("as parts in their order, with what the flow says where they say nothing", () => {
+  test("as parts in their order, with the flow's options where they have none", () => {
     const declared = flow("f", { version: 3, attempts: 4, queue: { name: "images", limit: 5 } })
       .to("one", work)
       .to("two", { attempts: 1, timeoutMs: 5, backoff: { baseMs: 7 } }, work)

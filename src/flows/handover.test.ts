@@ -42,14 +42,14 @@ describe("a run that pods hand on to each other", () => {
     expect(seen).toEqual({ at: "last", deaths: 0 });
   });
 
-  test("is cancelled though its pod has heard of that while it looked for a signal", async () => {
+  test("is cancelled though its pod has heard of that while it read signals", async () => {
     const machine = flow("asked", { version: 1 })
       .signal("word")
       .finally("tidy", () => {})
       .end();
     const { runId } = await scene.start(machine, {});
     const { database } = scene;
-    const looksForSignal = firstSignal("", []).strings;
+    const signalReadStatement = firstSignal("", []).strings;
     const looksAtHeld = readTaskStates([]).strings;
     let looks = 0;
     let cancelled = false;
@@ -63,7 +63,7 @@ describe("a run that pods hand on to each other", () => {
       async read(statement) {
         const isOfHeld = statement.strings === looksAtHeld && cancelled;
         const rows = await database.read(statement);
-        if (statement.strings === looksForSignal && looks++ === 0) await heard;
+        if (statement.strings === signalReadStatement && looks++ === 0) await heard;
         if (isOfHeld) setImmediate(hear);
         return rows;
       },

@@ -142,7 +142,7 @@ describe.each(storeKinds)("stuck runs on $name", (kind) => {
     ]);
   });
 
-  test("and one that is paused says so", async () => {
+  test("and one that is paused is shown as paused", async () => {
     await says("pod-1", { report: 1 });
     await runs.queue.pause("report");
     const { runId } = await runs.start(paused, 1);

@@ -95,7 +95,7 @@ export function afterContract(kind: StoreKind): void {
       expect(await harness.ended(await follow([one.runId]))).toMatchObject({ status: "failed" });
     });
 
-    test("where that was asked for, it runs however they end, once all have", async () => {
+    test("with `afterFailed: run` it runs however they end, once all have", async () => {
       await harness.work("pod-1", [first, second]);
       const ids = [];
       for (let count = 0; count < 3; count++) ids.push((await harness.start(first, null)).runId);

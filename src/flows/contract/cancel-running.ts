@@ -37,7 +37,7 @@ export function cancelRunningContract(kind: StoreKind): void {
       };
     };
 
-    test("what a transition returns that was told to stop is kept, and nothing follows it", async () => {
+    test("what an aborted transition returns is kept, and nothing follows it", async () => {
       const work = gated();
       await harness.work("pod-1", [work.flow]);
       const { runId } = await harness.start(work.flow, null);
@@ -49,7 +49,7 @@ export function cancelRunningContract(kind: StoreKind): void {
       expect(calls).toEqual(["work", "tidy cancelled"]);
     });
 
-    test("what a transition throws that was told to stop is the cancel, and no failed attempt", async () => {
+    test("what an aborted transition throws is the cancel, and no failed attempt", async () => {
       const work = gated();
       await harness.work("pod-1", [work.flow]);
       const { runId } = await harness.start(work.flow, null);
@@ -76,7 +76,7 @@ export function cancelRunningContract(kind: StoreKind): void {
       expect(calls).toEqual(["work", "tidy cancelled"]);
     });
 
-    test("what has run to its end is done, though it was told to stop", async () => {
+    test("what has run to its end is done, though its signal was aborted", async () => {
       const work = gated(true);
       await harness.work("pod-1", [work.flow]);
       const { runId } = await harness.start(work.flow, null);
@@ -91,7 +91,7 @@ export function cancelRunningContract(kind: StoreKind): void {
       expect(calls).toEqual(["work", "tidy completed"]);
     });
 
-    test("one that is ending already isn't cancelled, and its finalizer isn't told to stop", async () => {
+    test("a run that is ending already isn't cancelled, and its finalizer isn't aborted", async () => {
       let letGo = () => {};
       let seen: AbortSignal | undefined;
       const ending = flow("ending", { version: 1 })

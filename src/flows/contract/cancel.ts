@@ -3,7 +3,13 @@ import { readTaskStates } from "../../tasks/sql/finish.ts";
 import type { Database } from "../../store/database.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { flow } from "../flow.ts";
-import { givesBack, holding, looksForSignal, openRuns, type RunsHarness } from "./harness.ts";
+import {
+  releaseStatement,
+  holding,
+  signalReadStatement,
+  openRuns,
+  type RunsHarness,
+} from "./harness.ts";
 import { cancel } from "../decide/thrown.ts";
 
 const hourMs = 3_600_000;
@@ -121,7 +127,7 @@ export function cancelContract(kind: StoreKind): void {
       expect(calls).toEqual(["work 1", "tidy 1 completed", "tidy 2 cancelled"]);
     });
 
-    test("is one however often it is asked, and nothing to ask of what isn't there", async () => {
+    test("is one however often it is called, and an error for what isn't there", async () => {
       const { runId } = await harness.start(simple, null);
       await harness.cancel(runId);
       expect(await harness.cancel(runId)).toBe("cancelling");
@@ -133,7 +139,7 @@ export function cancelContract(kind: StoreKind): void {
       await expect(harness.cancel("nobody")).rejects.toMatchObject({ code: "not_found" });
     });
 
-    test("a transition can cancel its own run, and says why", async () => {
+    test("a transition can cancel its own run, with a reason", async () => {
       const own = flow("own", { version: 1 })
         .to("work", () => ({ made: 1 }))
         .to("doubt", () => {
@@ -152,7 +158,7 @@ export function cancelContract(kind: StoreKind): void {
     });
 
     test("one that comes while the run is being parked isn't missed", async () => {
-      const held = holding(harness.database, givesBack);
+      const held = holding(harness.database, releaseStatement);
       const waits = flow("waits", { version: 1 }).signal("word").end();
       await harness.work("pod-1", [waits], { database: held.database, pollMs: 60_000 });
       const { runId } = await harness.start(waits, null);
@@ -162,8 +168,8 @@ export function cancelContract(kind: StoreKind): void {
       expect(await harness.ended(runId)).toMatchObject({ status: "cancelled" });
     });
 
-    test("one that the pod learns of while it looks for a signal isn't missed", async () => {
-      const held = holding(harness.database, looksForSignal, "answer");
+    test("one that the pod learns of while it reads signals isn't missed", async () => {
+      const held = holding(harness.database, signalReadStatement, "answer");
       const waits = flow("waits", { version: 1 }).signal("word").end();
       let isTold = false;
       const listening: Database = {

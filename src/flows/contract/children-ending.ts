@@ -3,7 +3,7 @@ import { task } from "../../tasks/task.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { moody, talker, waitsFor } from "./children.ts";
 import { flow } from "../flow.ts";
-import { givesBack, holding, openRuns, type RunsHarness } from "./harness.ts";
+import { releaseStatement, holding, openRuns, type RunsHarness } from "./harness.ts";
 
 /** What becomes of parents and children where one of them fails or is cancelled, on every store. */
 export function childrenEndingContract(kind: StoreKind): void {
@@ -39,7 +39,7 @@ export function childrenEndingContract(kind: StoreKind): void {
       expect(await harness.noted(runId)).toEqual(["start", "park each", "error each", "finish"]);
     });
 
-    test("where failures are kept, the state tells how each has ended", async () => {
+    test("where failures are kept, the state shows how each has ended", async () => {
       const ill = task<null, null, number>("ill", { attempts: 1 }, () => {
         throw new Error("fever");
       });
@@ -123,7 +123,7 @@ export function childrenEndingContract(kind: StoreKind): void {
       await harness.queue.outcome(worker.stop({ waitMs: 0 }));
       expect(await harness.cancel(runId)).toBe("cancelling");
       // Every write of this pod after the one that cancels is held.
-      const held = holding(harness.database, givesBack);
+      const held = holding(harness.database, releaseStatement);
       await harness.work("pod-2", [parent], { database: held.database });
       await harness.queue.until("the end", () => held.reached);
       const [a] = await harness.childrenOf(runId);

@@ -6,7 +6,7 @@ import type { StoreKind } from "../../store/contract/database.ts";
 import { sql } from "../../store/sql.ts";
 import { type Flow, flow } from "../flow.ts";
 import { moody, talker, waitsFor } from "./children.ts";
-import { givesBack, holding, openRuns, type RunsHarness } from "./harness.ts";
+import { releaseStatement, holding, openRuns, type RunsHarness } from "./harness.ts";
 import { childrenOf } from "../sql.ts";
 
 const looksAtChildren = childrenOf("", "").strings;
@@ -22,7 +22,7 @@ export function childrenRacesContract(kind: StoreKind): void {
 
     test("the last child that ends while its parent is being parked isn't missed", async () => {
       const parent = waitsFor("a");
-      const held = holding(harness.database, givesBack, "answer");
+      const held = holding(harness.database, releaseStatement, "answer");
       await harness.work("pod-1", [parent], { database: held.database });
       const { runId } = await harness.start(parent, null);
       await harness.queue.until("the write that parks it", () => held.reached);
@@ -46,7 +46,7 @@ export function childrenRacesContract(kind: StoreKind): void {
       );
       await harness.queue.outcome(first.stop({ waitMs: 0 }));
       // A pod has looked, found one open, and is about to park the parent again.
-      const held = holding(harness.database, givesBack);
+      const held = holding(harness.database, releaseStatement);
       await harness.database.write([sql`update ${rowsOf} set parked = 0 where task_id = ${runId}`]);
       await harness.work("pod-2", [parent], { database: held.database });
       await harness.queue.until("the write that parks it again", () => held.reached);
@@ -229,10 +229,10 @@ export function childrenRacesContract(kind: StoreKind): void {
     });
 
     test.runIf(kind.name.startsWith("Postgres"))(
-      "none is started by a parent that is being cancelled in somebody's transaction",
+      "none is started by a parent that is being cancelled in an open transaction",
       async () => {
         const caller = await harness.queue.store.caller!();
-        const held = holding(harness.database, givesBack);
+        const held = holding(harness.database, releaseStatement);
         const parent = waitsFor("a", "b");
         await harness.work("pod-1", [parent, talker], { database: held.database });
         const { runId } = await harness.start(parent, null);

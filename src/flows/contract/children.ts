@@ -72,7 +72,7 @@ export function childrenContract(kind: StoreKind): void {
       expect(child).toMatchObject({ flow: "double", input: 21, parentId: runId });
     });
 
-    test("a run waits for the last of its children, and says so", async () => {
+    test("a run waits for the last of its children, and shows that it does", async () => {
       const parent = waitsFor("a", "b");
       await harness.work("pod-1", [parent, talker]);
       const { runId } = await harness.start(parent, null);
@@ -225,7 +225,7 @@ export function childrenContract(kind: StoreKind): void {
       );
     });
 
-    test("a child's option that there isn't fails the run, and says which", async () => {
+    test("an unknown option of a child fails the run, and the error names it", async () => {
       const parent = flow("parent", { version: 1 })
         .children("each", () => [[double, 1, { after: ["x"] } as object]])
         .end();

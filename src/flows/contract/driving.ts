@@ -154,7 +154,7 @@ export function drivingContract(kind: StoreKind): void {
       ]);
     });
 
-    test("a transition isn't called where its pod is told to stop while initializers run", async () => {
+    test("a transition isn't called where its pod begins to stop while initializers run", async () => {
       const begun = Promise.withResolvers<void>();
       const isStopping = Promise.withResolvers<void>();
       const calls: string[] = [];
@@ -332,7 +332,7 @@ export function drivingContract(kind: StoreKind): void {
       expect(await runs.get(vanished.runId)).toBeUndefined();
     });
 
-    test("a task can't be started as a run, nor a run be tried as often as a caller says", async () => {
+    test("a task can't be started as a run, nor can a caller set the attempts of a run", async () => {
       const echo = flow("echo", { version: 1 })
         .to("one", () => {})
         .end();
@@ -341,7 +341,7 @@ export function drivingContract(kind: StoreKind): void {
       expect(await codeOf(runs.start(echo, 1, { attempts: 2 } as never))).toBe("invalid_option");
     });
 
-    test("where it stands can be asked at any moment: what runs, since when, at which attempt", async () => {
+    test("its position can be read at any moment: what runs, since when, at which attempt", async () => {
       const { promise: finished, resolve: finish } = Promise.withResolvers<void>();
       const slow = flow("slow", { version: 1, backoff: { baseMs: 0 } })
         .to("one", () => ({ one: 1 }))

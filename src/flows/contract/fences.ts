@@ -36,7 +36,7 @@ export function fencesContract(kind: StoreKind): void {
     // Nothing looks at what is held while a pod is paused.
     const paused = { pollMs: 1_000_000 };
 
-    test("a pod that was taken for dead, and comes back before anybody has claimed, is heard; its claim is gone", async () => {
+    test("a pod that was taken for dead, and comes back before another has claimed, is heard; its claim is gone", async () => {
       const { made, calls, ends } = gated();
       const first = await runs.pod("pod-1", [made], paused);
       const run = await runs.start(made, null);
@@ -59,7 +59,7 @@ export function fencesContract(kind: StoreKind): void {
       expect((await runs.queue.row(run.runId))["claim_token"]).toBe(2);
     });
 
-    test("one that comes back after another has claimed stores nothing, and what it runs is told to stop", async () => {
+    test("one that comes back after another has claimed stores nothing, and what it runs is aborted", async () => {
       const { made, calls, ends } = gated();
       const first = await runs.pod("pod-1", [made], paused);
       const run = await runs.start(made, null);

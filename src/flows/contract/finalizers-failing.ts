@@ -48,7 +48,7 @@ export function finalizersTroubleContract(kind: StoreKind): void {
       },
     );
 
-    test("one that takes too long is told to stop, and tried again", async () => {
+    test("one that takes too long is aborted, and tried again", async () => {
       let tries = 0;
       const slow = flow("slow", { version: 1, backoff: soon })
         .to("work", () => {

@@ -3,7 +3,7 @@ import { z } from "zod";
 import { abort } from "../../base/errors.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { flow } from "../flow.ts";
-import { givesBack, holding, openRuns, type RunsHarness, soon } from "./harness.ts";
+import { releaseStatement, holding, openRuns, type RunsHarness, soon } from "./harness.ts";
 import { cancel, unrecoverable } from "../decide/thrown.ts";
 
 /** Every way in which a run can end, and what its finalizers are told of it. */
@@ -112,7 +112,7 @@ export function finalizersContract(kind: StoreKind): void {
     );
 
     test.each(["its time", "a cancel"])(
-      "run in the claim of the transition that was told to stop for %s",
+      "run in the claim of the transition that was aborted by %s",
       async (why) => {
         const stuck = flow<null>("stuck", { version: 1, attempts: 1 })
           .to("work", { timeoutMs: why === "its time" ? 20 : 60_000 }, ({ signal }) => {
@@ -153,7 +153,7 @@ export function finalizersContract(kind: StoreKind): void {
       const short = flow("short", { version: 1 })
         .to("only", () => ({ made: 1 }))
         .end();
-      const held = holding(harness.database, givesBack);
+      const held = holding(harness.database, releaseStatement);
       await harness.work("pod-1", [short], { database: held.database });
       const { runId } = await harness.start(short, null);
       await harness.queue.until("the end", () => held.reached);

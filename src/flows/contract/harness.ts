@@ -276,8 +276,8 @@ export async function codeOf(promise: Promise<unknown>): Promise<string | undefi
 }
 
 /** The statements by which `holding` knows a pod's release of a run, and its search for a signal. */
-export const givesBack: Statement["strings"] = leaveRuns([], true).strings;
-export const looksForSignal: Statement["strings"] = firstSignal("", []).strings;
+export const releaseStatement: Statement["strings"] = leaveRuns([], true).strings;
+export const signalReadStatement: Statement["strings"] = firstSignal("", []).strings;
 
 /**
  * A store that delays the first call with such a statement until `letGo`: before it is made, or once it is

@@ -7,7 +7,7 @@ import type { Database } from "../../store/database.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql } from "../../store/sql.ts";
 import { flow } from "../flow.ts";
-import { givesBack, openRuns, type RunsHarness } from "./harness.ts";
+import { releaseStatement, openRuns, type RunsHarness } from "./harness.ts";
 
 /** What others do to the row of a run, or to what it has started, in a moment that doesn't suit it. */
 export function interferenceContract(kind: StoreKind): void {
@@ -37,7 +37,7 @@ export function interferenceContract(kind: StoreKind): void {
       expect(await harness.view(runId)).toMatchObject({ input: "bed", state: { where: "bed" } });
     });
 
-    test("a row that was replaced many times before a pod took it for a run tells all that the run did", async () => {
+    test("the row of a run that was replaced many times before a pod claimed it has all that the run did", async () => {
       const given = { key: "one", onDuplicate: "replace", delayMs: 60_000 } as const;
       for (let times = 0; times < 250; times++) {
         await harness.queue.enqueue("napper", `bed ${times}`, given);
@@ -133,7 +133,7 @@ export function interferenceContract(kind: StoreKind): void {
       const database: Database = {
         ...harness.database,
         async write(statements, options) {
-          if (!statements.some(({ strings }) => strings === givesBack)) {
+          if (!statements.some(({ strings }) => strings === releaseStatement)) {
             return harness.database.write(statements, options);
           }
           isRefused.times++;

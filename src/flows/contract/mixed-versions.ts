@@ -71,7 +71,7 @@ export function mixedVersionsContract(kind: StoreKind): void {
       expect(calls).toEqual(["two by 1"]);
     });
 
-    test("one of a later version that must run alone, or waits at a gate, is left alone too", async () => {
+    test("one of a later version that must run alone, or is limited by its queue, is left alone too", async () => {
       const queue = { name: "deploys", limit: 5 };
       const second = await runs.pod("pod-2", [deploy(2, { fails: () => true, queue })]);
       const made = deploy(2, { queue });
@@ -138,7 +138,7 @@ export function mixedVersionsContract(kind: StoreKind): void {
       });
     });
 
-    test("from one that is no more a run goes on with what is said instead, or ends", async () => {
+    test("from one that is no more a run goes on with what replaces it, or ends", async () => {
       const run = await standing();
       const removed = flow("image", { version: 2, removed: { unpack: "tidy" } })
         .to("pull", () => ({ pulled: "again" }))
@@ -214,7 +214,7 @@ export function mixedVersionsContract(kind: StoreKind): void {
       return run;
     };
 
-    test("one that was asked to cancel before it was set aside can be given up too", async () => {
+    test("one that was cancelled before it was set aside can be given up too", async () => {
       const run = await askedBefore(async (runId) => {
         expect(await runs.cancel(runId)).toBe("cancelling");
       });
@@ -266,7 +266,7 @@ export function mixedVersionsContract(kind: StoreKind): void {
       return { run, resume };
     };
 
-    test("a resume of one that is cancelled before its write says so", async () => {
+    test("a resume of one that is cancelled before its write is refused", async () => {
       const { run, resume } = await asideMeanwhile();
       const resumed = resume({
         async read(statement) {

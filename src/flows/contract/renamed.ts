@@ -69,7 +69,7 @@ export function renamedContract(kind: StoreKind): void {
       expect(await harness.childrenOf(runId)).toHaveLength(2);
     });
 
-    test("a transition isn't called where its pod is told to stop while its earlier children are looked for", async () => {
+    test("a transition isn't called where its pod begins to stop while its earlier children are read", async () => {
       const calls: string[] = [];
       const part = flow("part", { version: 1, attempts: 1 })
         .to("do", () => {

@@ -157,7 +157,7 @@ export function retryingContract(kind: StoreKind): void {
       expect(attempts).toEqual([1, 2, 3]);
     });
 
-    test("one that asks for more time before it is tried again gets it", async () => {
+    test("one whose error demands more time before the next attempt gets it", async () => {
       const asking = flow("asking", { version: 1, backoff: soon })
         .to("one", ({ attempt }) => {
           if (attempt === 1) throw retryAfter(5_000, "slow down");
@@ -229,7 +229,7 @@ export function retryingContract(kind: StoreKind): void {
       },
     );
 
-    test("an attempt that takes too long is told to stop, and tried again", async () => {
+    test("an attempt that takes too long is aborted, and tried again", async () => {
       const reasons: unknown[] = [];
       const slow = flow("slow", { version: 1, backoff: soon })
         .to("quick", () => {})

@@ -128,7 +128,7 @@ export function runProgressContract(kind: StoreKind): void {
       expect(found).toEqual([null, "half"]);
     });
 
-    test("what an attempt says after it was left to itself isn't stored", async () => {
+    test("what an attempt reports after it was abandoned isn't stored", async () => {
       let late: (value: Json) => void = () => {};
       let hang = true;
       const hanging = flow("hanging", {

@@ -66,7 +66,7 @@ export function runQueuesContract(kind: StoreKind): void {
       expect(most()).toBe(2);
     });
 
-    test("a run that waits or is tried later makes room for others of its queue", async () => {
+    test("a run that waits or is tried later frees its slot for others of its queue", async () => {
       const order: number[] = [];
       const sleeping = flow<number>("sleeping", {
         version: 1,
@@ -121,7 +121,7 @@ export function runQueuesContract(kind: StoreKind): void {
       expect((await runs.list({ flow: "unique" })).runs).toHaveLength(1);
     });
 
-    test("doesn't begin before its time, and says so", async () => {
+    test("doesn't begin before its time, and shows that time", async () => {
       const calls: unknown[] = [];
       const later = flow("later", { version: 1 })
         .to("one", ({ input }) => void calls.push(input))

@@ -3,7 +3,13 @@ import { rowsOf } from "../../tasks/contract/harness.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql } from "../../store/sql.ts";
 import { flow } from "../flow.ts";
-import { givesBack, holding, looksForSignal, openRuns, type RunsHarness } from "./harness.ts";
+import {
+  releaseStatement,
+  holding,
+  signalReadStatement,
+  openRuns,
+  type RunsHarness,
+} from "./harness.ts";
 import { asking } from "./signals.ts";
 import { sendSignal } from "../sql.ts";
 
@@ -17,7 +23,7 @@ export function signalsRacesContract(kind: StoreKind): void {
     afterEach(() => harness.close());
 
     test("one that comes while the run is being parked isn't missed", async () => {
-      const held = holding(harness.database, givesBack);
+      const held = holding(harness.database, releaseStatement);
       await harness.work("pod-1", [asking], { database: held.database });
       const { runId } = await harness.start(asking, null);
       await harness.queue.until("the write that parks it", () => held.reached);
@@ -28,8 +34,8 @@ export function signalsRacesContract(kind: StoreKind): void {
       expect(await harness.noted(runId)).not.toContain("park approval");
     });
 
-    test("one that comes between the run's look and its parking isn't missed", async () => {
-      const held = holding(harness.database, looksForSignal, "answer");
+    test("one that comes between the run's read and its parking isn't missed", async () => {
+      const held = holding(harness.database, signalReadStatement, "answer");
       await harness.work("pod-1", [asking], { database: held.database });
       const { runId } = await harness.start(asking, null);
       await harness.queue.until("the look", () => held.reached);
@@ -46,7 +52,7 @@ export function signalsRacesContract(kind: StoreKind): void {
       const { runId } = await harness.start(impatient, null);
       await harness.doing(runId, "waiting_for_signal");
       await harness.queue.outcome(first.stop({ waitMs: 0 }));
-      const held = holding(harness.database, looksForSignal, "answer");
+      const held = holding(harness.database, signalReadStatement, "answer");
       await harness.database.write([sql`update ${rowsOf} set parked = 0 where task_id = ${runId}`]);
       await harness.work("pod-2", [impatient], { database: held.database });
       await harness.queue.until("the look", () => held.reached);
@@ -57,7 +63,7 @@ export function signalsRacesContract(kind: StoreKind): void {
     });
 
     test("one that comes before the pod knows that the run is parked isn't missed", async () => {
-      const held = holding(harness.database, givesBack, "answer");
+      const held = holding(harness.database, releaseStatement, "answer");
       await harness.work("pod-1", [asking], { database: held.database });
       const { runId } = await harness.start(asking, null);
       await harness.queue.until("the write that parks it", () => held.reached);
@@ -79,7 +85,7 @@ export function signalsRacesContract(kind: StoreKind): void {
       "one whose transaction is open while the run is parked isn't missed",
       async () => {
         const caller = await harness.queue.store.caller!();
-        const held = holding(harness.database, givesBack);
+        const held = holding(harness.database, releaseStatement);
         await harness.work("pod-1", [asking], { database: held.database });
         const { runId } = await harness.start(asking, null);
         await harness.queue.until("the write that parks it", () => held.reached);

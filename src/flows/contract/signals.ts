@@ -24,7 +24,7 @@ export function signalsContract(kind: StoreKind): void {
     });
     afterEach(() => harness.close());
 
-    test("a run waits for its signal for as long as it takes, and goes on with what it said", async () => {
+    test("a run waits for its signal for as long as it takes, and goes on with its payload", async () => {
       await harness.work("pod-1", [asking]);
       const { runId } = await harness.start(asking, null);
       const waiting = await harness.doing(runId, "waiting_for_signal");
@@ -92,7 +92,7 @@ export function signalsContract(kind: StoreKind): void {
       });
     });
 
-    test("one in time keeps a run from its timeout, also if another name is told first", async () => {
+    test("one in time keeps a run from its timeout, also if another name comes first", async () => {
       const patient = flow("patient", { version: 1 })
         .signal("first", { timeoutMs: 600_000 })
         .signal("second", { timeoutMs: 600_000 })
@@ -129,7 +129,7 @@ export function signalsContract(kind: StoreKind): void {
       expect(await harness.ended(runId)).toMatchObject({ output: { approval: { by: "ada" } } });
     });
 
-    test("behind one that is refused, the next is looked at at once", async () => {
+    test("behind one that is refused, the next is read at once", async () => {
       const { runId } = await harness.start(asking, null);
       await harness.signal(runId, "approval", "what?");
       await harness.signal(runId, "approval", { by: "ada" });
@@ -190,7 +190,7 @@ export function signalsContract(kind: StoreKind): void {
       expect(await harness.signals(runId)).toEqual([]);
     });
 
-    test("a run that was told too much and hasn't used it is told no more", async () => {
+    test("a run with too many unused signals takes no more", async () => {
       const { runId } = await harness.start(asking, null);
       const many = Array.from({ length: maxOpenSignals - 1 }, (_, at) => at + 1);
       const signals = table("task_signal");
@@ -212,7 +212,7 @@ export function signalsContract(kind: StoreKind): void {
       expect(await harness.ended(runId)).toMatchObject({ output: { done: "for many" } });
     });
 
-    test("what is said while pods are away is heard by the one that comes, after one has died waiting", async () => {
+    test("one that is sent while pods are away is read by the pod that comes, after one has died waiting", async () => {
       const { runId } = await harness.start(asking, null);
       const first = await harness.work("pod-1", [asking]);
       await harness.doing(runId, "waiting_for_signal");

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { flow } from "../flow.ts";
-import { givesBack, holding, openRuns, type RunsHarness } from "./harness.ts";
+import { releaseStatement, holding, openRuns, type RunsHarness } from "./harness.ts";
 
 /** What a run that sleeps is promised on every store. */
 export function sleepContract(kind: StoreKind): void {
@@ -22,7 +22,7 @@ export function sleepContract(kind: StoreKind): void {
         .end();
     const hourMs = 3_600_000;
 
-    test("a run sleeps for as long as was said", async () => {
+    test("a run sleeps for as long as its transition returned", async () => {
       const nap = napping(60);
       await harness.work("pod-1", [nap]);
       const { runId } = await harness.start(nap, null);
@@ -37,7 +37,7 @@ export function sleepContract(kind: StoreKind): void {
       expect(naps[1]!.atMs).toBeGreaterThanOrEqual(untilMs);
     });
 
-    test("it holds no pod meanwhile, and says until when it sleeps", async () => {
+    test("it holds no pod meanwhile, and shows until when it sleeps", async () => {
       const nap = napping(hourMs);
       const pod = await harness.work("pod-1", [nap]);
       const { runId } = await harness.start(nap, null);
@@ -52,7 +52,7 @@ export function sleepContract(kind: StoreKind): void {
     test("it wakes on another pod than it fell asleep on", async () => {
       const nap = napping(30);
       // The first pod never learns that it gave the run back, so its only place stays taken.
-      const held = holding(harness.database, givesBack, "answer");
+      const held = holding(harness.database, releaseStatement, "answer");
       const capacity = { slots: 1, target: 1 };
       await harness.work("pod-1", [nap], { database: held.database, capacity });
       const { runId } = await harness.start(nap, null);
@@ -91,7 +91,7 @@ export function sleepContract(kind: StoreKind): void {
       expect(after.deaths).toBe(1);
     });
 
-    test("what is said to a sleeper doesn't wake it, and is kept for when it does", async () => {
+    test("a signal to a sleeper doesn't wake it, and is kept for when it wakes", async () => {
       const deaf = flow("deaf", { version: 1 }).sleep("nap", hourMs).signal("word").end();
       await harness.work("pod-1", [deaf]);
       const { runId } = await harness.start(deaf, null);

@@ -216,7 +216,7 @@ describe("whatever happens to a run", () => {
     });
   });
 
-  test("a failure of its own is never more patient than it says", () => {
+  test("a failure is never retried more often than its options allow", () => {
     expectOfAny((machine, { events }) => {
       const { attempts } = machine.tries;
       const tried = events.flatMap((event) => (event.type === "error" ? [event.attempt] : []));

@@ -94,7 +94,7 @@ describe("a transition", () => {
     ]);
   });
 
-  test("that is unrecoverable says by whom", () => {
+  test("that is unrecoverable records by whom", () => {
     const error = { code: "aborted", message: "no such image", by: "user" } as const;
     const thrown = { type: "fail", error } as const;
     const decision = stored(decide(runAt("reserve"), { type: "threw", thrown }));
@@ -172,7 +172,7 @@ describe("the last transition", () => {
     .signal("ok", { schema: z.boolean() })
     .end();
 
-  test("waits at the end where the output has yet to be asked, and then finishes", () => {
+  test("waits at the end where the output has yet to be checked, and then finishes", () => {
     const seen = { type: "signal_seen", signal: { signalId: "s1", payload: true } } as const;
     const first = stored(decide(runAt("ok"), seen, now, waits));
     expect(first).toMatchObject({ type: "commit", run: { cursor: atEnd, intent: null } });
@@ -180,7 +180,7 @@ describe("the last transition", () => {
     expect(second).toMatchObject({ type: "finish", status: "completed", result: { ok: true } });
   });
 
-  test("fails the run where the schema refuses the state, and is asked again where it threw", () => {
+  test("fails the run where the schema refuses the state, and is checked again where it threw", () => {
     const thrown = { type: "retry", retryAfterMs: 0 } as const;
     const refused = { code: "invalid_output", message: "no" };
     const run = runAt(atEnd);
@@ -233,7 +233,7 @@ describe("a cancel", () => {
   });
 
   test.each([threw(), aborted, { type: "timed_out", timeoutMs: 5 } as const])(
-    "is why a transition threw that was told to stop: %j",
+    "is why an aborted transition threw: %j",
     (happened) => {
       const decision = stored(decide(runAt("reserve"), happened, cancelling));
       expect(decision.run.intent).toEqual({ type: "cancelled", reason: null });
@@ -279,7 +279,7 @@ describe("a finalizer", () => {
     });
   });
 
-  test("is tried as often as it says", () => {
+  test("is tried as often as its options allow", () => {
     const run = runAt("release", { intent: failed });
     expect(decide(run, threw())).toMatchObject({ type: "retry", run: { failures: 1 } });
   });

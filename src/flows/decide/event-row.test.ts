@@ -27,13 +27,13 @@ describe("events as rows", () => {
     expect(fold(toHistory(rows))).toMatchObject({ cursor: null, version: row.version });
   });
 
-  test("say of a pod's death only that it died", () => {
+  test("record of a pod's death only that it died", () => {
     expect(toHistory([{ type: "pod_died", attempt: 3, detail: null }])).toEqual([
       { type: "pod_died" },
     ]);
   });
 
-  test("tell of a run that was set aside and given back to an earlier version", () => {
+  test("record that a run was set aside and given back to an earlier version", () => {
     const run = fold([
       { type: "start", version: 2, next: "one" },
       { type: "set_aside", reason: "unreadable", message: "", byVersion: 2 },

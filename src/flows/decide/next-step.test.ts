@@ -6,7 +6,7 @@ import { findNextStep } from "./next-step.ts";
 const intent: Intent = { type: "completed", output: 5 };
 
 describe("what a pod does next with a run", () => {
-  test("is to call the function at the cursor, which is told its attempt", () => {
+  test("is to call the function at the cursor, with its attempt", () => {
     expect(findNextStep(order, runAt("reserve", { failures: 2 }), now)).toEqual({
       type: "call",
       part: order.parts[0],
@@ -15,7 +15,7 @@ describe("what a pod does next with a run", () => {
     });
   });
 
-  test("is to call a finalizer, which is told the ending, and no cancel prevents that", () => {
+  test("is to call a finalizer, with the ending, and no cancel prevents that", () => {
     const expected = { type: "call", part: order.finalizers[0], attempt: 1, outcome: intent };
     expect(findNextStep(order, runAt("release", { intent }), now)).toEqual(expected);
     expect(findNextStep(order, runAt("release", { intent }), cancelling)).toEqual(expected);
@@ -25,7 +25,7 @@ describe("what a pod does next with a run", () => {
     });
   });
 
-  test("is to look for a signal, and to hold the state to the output at the end", () => {
+  test("is to read a signal, and to check the state against the output at the end", () => {
     expect(findNextStep(order, runAt("approval"), now).type).toBe("see_signal");
     expect(findNextStep(order, runAt(atEnd), now)).toEqual({ type: "conclude" });
     expect(findNextStep(order, runAt(atEnd), cancelling)).toEqual({ type: "conclude" });

@@ -45,7 +45,7 @@ describe("what a transition throws", () => {
     expect(thrown.error.stack).not.toContain("\u0000");
   });
 
-  test("may throw when it is looked at", () => {
+  test("may throw when its properties are read", () => {
     const hostile = new Proxy(new Error("x"), {
       get() {
         throw new Error("no");

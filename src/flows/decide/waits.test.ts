@@ -64,7 +64,7 @@ describe("a signal", () => {
     });
   });
 
-  test("is waited for no longer because the run is looked at again", () => {
+  test("is waited for no longer because the run is read again", () => {
     const decision = decide(runAt("approval", { waiting }), none, at(60_000));
     expect(decision).toMatchObject({ type: "park", untilMs: 70_000, events: [] });
   });
@@ -153,7 +153,7 @@ describe("children", () => {
     expect(late).toMatchObject({ type: "commit", run: { cursor: "release" }, effects: [] });
   });
 
-  test("aren't asked for again while they run", () => {
+  test("aren't started again while they run", () => {
     expect(findNextStep(order, runAt("parcels"), now).type).toBe("call");
     expect(findNextStep(order, parent, now).type).toBe("see_children");
   });
@@ -196,7 +196,7 @@ describe("children", () => {
     });
   });
 
-  test("that may fail are told of one by one", () => {
+  test("that may fail are reported one by one", () => {
     const kept = flow("kept", { version: 1 })
       .children("parcels", { failures: "keep" }, () => [])
       .end();

@@ -39,7 +39,7 @@ describe("a stored run", () => {
     expect(opened(order, toColumns(run))).toEqual(run);
   });
 
-  test("that was never advanced begins at the first transition, and says so with what comes next", () => {
+  test("that was never advanced begins at the first transition, and records so with what comes next", () => {
     const run = opened(order, { ...fresh, deaths: 2 });
     expect(run).toMatchObject({ version: 2, cursor: "reserve", state: {}, deaths: 2 });
     const decision = stored(advanceRun(order, run, threw(), now));
@@ -161,7 +161,7 @@ describe("an input that can't be read", () => {
     expect(refuseInput(order, ending, refused, now)).toMatchObject(aside);
   });
 
-  test("is asked for again where its schema only threw", () => {
+  test("is checked again where its schema only threw", () => {
     const decision = refuseInput(order, runAt("reserve"), new Error("down"), now);
     expect(decision).toMatchObject({ type: "retry" });
   });

@@ -60,7 +60,7 @@ describe("every line about a run", () => {
     .finally("tidy", ({ log: mine }) => mine.info({}, "tidied"))
     .end();
 
-  test("says which run, flow, version, transition and attempt it is about, where and under which claim", async () => {
+  test("names the run, flow, version, transition and attempt it is about, the pod and the claim", async () => {
     const traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     const trace = { traceparent };
     await work(all);
@@ -116,7 +116,7 @@ describe("every line about a run", () => {
   });
 });
 
-test("a run that fails or is cancelled says so, and why", async () => {
+test("a run that fails or is cancelled is reported, and why", async () => {
   const broken = flow("broken", { version: 1, attempts: 1 })
     .to("burn", () => {
       throw new Error("out of paper");
@@ -139,7 +139,7 @@ test("a run that fails or is cancelled says so, and why", async () => {
   expect(await said(cancelled.runId, "run ended")).toMatchObject({ status: "cancelled" });
 });
 
-test("a run that its pod interrupts says so once it was given back", async () => {
+test("a run that its pod interrupts is reported once it was given back", async () => {
   let began = false;
   const endless = flow("endless", { version: 1 })
     .to("turn", async ({ signal }) => {
@@ -158,7 +158,7 @@ test("a run that its pod interrupts says so once it was given back", async () =>
   });
 });
 
-test("a run that can't be read is an error in the log, once it is set aside", async () => {
+test("a run that can't be read is logged as an error, once it is set aside", async () => {
   const told = flow("told", { version: 1 }).signal("word").end();
   await work(told);
   const { runId } = await flotilla.runs.start(told, null);
