@@ -35,7 +35,7 @@ function measuredJournal() {
 const answer = { role: "assistant", author: "helper", outcome: "completed" } as const;
 const large = { parts: [{ type: "text", text: "x".repeat(200_000) }] };
 
-test("the last answer is found behind much that was said since, without reading it all at once", async () => {
+test("the last answer is found behind many later entries, without reading them all at once", async () => {
   const journal = measuredJournal();
   const rest = Array.from({ length: 60 }, () => large);
   await storingSessions(journal)({ sessionId: "s", entries: [answer, answer, ...rest] });
@@ -186,7 +186,7 @@ describe("with a store that is away", () => {
           [name, "says nothing", () => new Promise<never>(() => {})],
         ] as const,
     ),
-  )("S10: %s of one that %s is told after its time", async (name, _, look) => {
+  )("S10: %s of one that %s is rejected after its time", async (name, _, look) => {
     const { clock, store, service } = await scene();
     store.look = look;
     let told: string | undefined;
@@ -198,7 +198,7 @@ describe("with a store that is away", () => {
   });
 });
 
-test("what an agent is told is read in pieces that fit, however large what was said is", async () => {
+test("the history for an agent is read in pieces that fit, however large it is", async () => {
   const journal = measuredJournal();
   const small = Array.from({ length: 700 }, () => ({}));
   const rest = Array.from({ length: 250 }, () => large);

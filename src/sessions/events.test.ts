@@ -29,7 +29,7 @@ test("a loop over a long history is given it as fast as it reads, however slow i
   expect(seqs).toEqual(Array.from({ length: 30_000 }, (_, at) => at + 1));
 });
 
-test("a loop that falls behind what happens is ended, and told where it may begin again", async () => {
+test("a loop that falls behind is ended, with the position where it may begin again", async () => {
   let left = 0;
   const events = eventsOf((_, sink) => {
     const taken = [page(1, 12_000), page(12_001, 1)].map((event) => sink.push(event));

@@ -26,7 +26,7 @@ describe("an inbox", () => {
     expect(clock.timers).toBe(0);
   });
 
-  test("says nothing of what looks the same", async () => {
+  test("sends nothing that is unchanged", async () => {
     const { store, inbox, clock, touch } = scened();
     store.set("a", item("a", 1));
     const reader = read(inbox);
@@ -38,7 +38,7 @@ describe("an inbox", () => {
     inbox.close();
   });
 
-  test("is told at most four times a second, and read as seldom", async () => {
+  test("is sent at most four times a second, and read as seldom", async () => {
     const { store, inbox, clock, touch, reads } = scened();
     const reader = read(inbox);
     await reader.joined.ready;
@@ -141,7 +141,7 @@ describe("an inbox", () => {
     inbox.close();
   });
 
-  test("tells of a store that is away where there is nothing yet, and waits for it otherwise", async () => {
+  test("rejects with a store that is away where there is nothing yet, and waits for it otherwise", async () => {
     const { store, inbox, clock, touch, reads } = scened();
     reads.error = new Error("away");
     const early = read(inbox);
@@ -177,7 +177,7 @@ describe("an inbox", () => {
     inbox.close();
   });
 
-  test("is told no more where its reader is too slow", async () => {
+  test("is sent no more where its reader is too slow", async () => {
     const { store, inbox, clock, touch } = scened();
     const slow = read(inbox, () => false);
     await slow.joined.ready;
@@ -244,7 +244,7 @@ describe("the sessions of a watched user", () => {
     await scene.close();
   });
 
-  test("are told of, also where their owner heard neither of the user nor that another one is left", async () => {
+  test("are reported, also where their owner heard neither of the user nor that another one is left", async () => {
     let losing = false;
     const scene = await createHubHarness({
       carry: ({ text }, arrive) =>
@@ -268,7 +268,7 @@ describe("the sessions of a watched user", () => {
     await scene.close();
   });
 
-  test("are asked for again where this pod has taken the log, and the last owner wasn't heard", async () => {
+  test("are read again where this pod has taken the log, and the last owner wasn't heard", async () => {
     let losing = false;
     const scene = await createHubHarness({
       carry: (_, arrive) => (losing ? "lost" : queueMicrotask(arrive)),

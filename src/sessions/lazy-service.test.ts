@@ -14,7 +14,7 @@ test("is made by the first call, which goes out before anything else runs", () =
   expect(log).toEqual(["made", "stopped"]);
 });
 
-test("where it can't be made, calls reject and followers are told", async () => {
+test("where it can't be made, calls reject and followers are ended", async () => {
   const service = lazyService(() => {
     throw new FlotillaError("closed", "the pod was stopped");
   });

@@ -62,7 +62,7 @@ describe("however many sessions there are, they are found by an index", () => {
     );
   });
 
-  test("what is busy is looked for among what is busy", async () => {
+  test("busy sessions are searched among busy sessions", async () => {
     const statement = statements["what is busy"]!;
     expect(await planOf(statement)).toMatch(/session_busy/);
     const { text, values } = render(statement, sqliteDialect({ jsonbEach: false }));

@@ -163,7 +163,7 @@ describe.each(storeKinds)("sessions as they are read on $name", (kind) => {
     await expect(asked).rejects.toMatchObject({ code: "invalid_option" });
   });
 
-  test("an inbox has what happened last first, and counts what others have said since", async () => {
+  test("an inbox has what happened last first, and counts what others have written since", async () => {
     const tenant = "inbox";
     const bob = { author: "bob" };
     const answer = { role: "assistant", author: "helper" } as const;

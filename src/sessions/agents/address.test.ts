@@ -76,7 +76,7 @@ describe("an agent's URL", () => {
   );
 });
 
-test("services that tell machines their secrets are no agents, though they are in private ranges", () => {
+test("services that give machines their secrets are no agents, though they are in private ranges", () => {
   for (const address of [
     "100.100.100.200",
     "fd00:ec2::254",

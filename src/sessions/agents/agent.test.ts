@@ -62,7 +62,7 @@ describe("an agent", () => {
     ["last" as const, { mode: "last", count: 1 }],
     [{ tail: 7 }, { mode: "tail", count: 7 }],
     [{ last: 3 }, { mode: "last", count: 3 }],
-  ])("is told as much of what was said as %j says", (history, mode) => {
+  ])("gets as much of the history as %j allows", (history, mode) => {
     expect(agent("helper", { history }, answer).history).toEqual(mode);
   });
 
@@ -100,7 +100,7 @@ describe("an agent", () => {
     expect(() => agent(name as string, answer)).toThrow(/an agent's name is/);
   });
 
-  test("tells the owner of a session only what it decides by", () => {
+  test("shows the owner of a session only what it decides by", () => {
     expect(factsOfSpec(agent("helper", { during: "merge", attempts: 2 }, answer))).toEqual({
       during: "merge",
       debounceMs: 500,

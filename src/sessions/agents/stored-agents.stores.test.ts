@@ -39,7 +39,7 @@ describe.each(storeKinds)("agents made over HTTP on $name", (kind) => {
     await store.remove();
   });
 
-  test("are made once, looked at, changed and removed, each tenant's for itself", async () => {
+  test("are made once, read, changed and removed, each tenant's for itself", async () => {
     const made = await agents.create("t", "helper", { settings: { url, during: "merge" } });
     expect(made).toMatchObject({
       name: "helper",
@@ -165,7 +165,7 @@ describe.each(storeKinds)("agents made over HTTP on $name", (kind) => {
     expect(await signsWith()).toEqual([]);
   });
 
-  test("that code has in their place are shown, told of by pods that start, and can be removed", async () => {
+  test("that code has in their place are shown, logged by pods that start, and can be removed", async () => {
     await agents.create("d", "both", { settings: { url } });
     await database.write([beat("pod-0", inCode("both", "coded"), 0)]);
     const shadowing = { name: "both", source: "code", facts, shadows: true };
@@ -227,7 +227,7 @@ describe.each(storeKinds)("agents made over HTTP on $name", (kind) => {
     expect(await agents.remove("c", "early")).toBe(true);
   });
 
-  test("are known to pods within seconds, and asked for once by many", async () => {
+  test("are known to pods within seconds, and read once for many", async () => {
     let reads = 0;
     const counting: Database = {
       ...database,

@@ -64,7 +64,7 @@ export function fencesContract(scene: JournalHarness): void {
       expect(await scene.now(head)).toEqual(head);
     });
 
-    test("O2: who asks again for a log that it got has it, once", async () => {
+    test("O2: a pod that takes a log again that it got has it, once", async () => {
       const seen = (await scene.journal.heads())[scene.nextLog()]!;
       const owner = { podId: "pod-1", host: "h", recordId: fresh("take") };
       const first = await scene.journal.take(seen, owner);
@@ -75,7 +75,7 @@ export function fencesContract(scene: JournalHarness): void {
       expect(await scene.now(head)).toEqual(head);
     });
 
-    test("who asks for a log gets nothing once it has given it up again", async () => {
+    test("a pod that takes a log gets nothing once it has given it up again", async () => {
       const seen = (await scene.journal.heads())[scene.nextLog()]!;
       const owner = { podId: "pod-1", host: "h", recordId: fresh("take") };
       const taken = (await scene.journal.take(seen, owner))!;
@@ -84,7 +84,7 @@ export function fencesContract(scene: JournalHarness): void {
       expect(await scene.now(taken)).toMatchObject({ owner: null, host: null, term: taken.term });
     });
 
-    test("a beat moves own logs alone, and says which those are", async () => {
+    test("a beat moves own logs alone, and returns which those are", async () => {
       const mine = [await scene.own("beating"), await scene.own("beating")];
       const lost = await scene.own("beating");
       await take(scene.another, lost.logId, "another");

@@ -84,7 +84,7 @@ export function readingContract(scene: JournalHarness): void {
       ).toBeUndefined();
     });
 
-    test("a checkpoint of a turn that is over says nothing about the next", async () => {
+    test("a checkpoint of a turn that is over isn't used for the next", async () => {
       let head = await scene.own();
       const id = fresh("session");
       const checkpoint = { sessionId: id, epoch: 1, attempt: 1, body: "a" };

@@ -89,7 +89,7 @@ export function recordsContract(scene: JournalHarness): void {
       expect(await all(scene.journal, id)).toEqual(nothing);
     });
 
-    test("a record may say the same thing twice, and the last counts", async () => {
+    test("a record may set the same key twice, and the last counts", async () => {
       const head = await scene.own();
       const id = fresh("session");
       const checkpoint = { sessionId: id, epoch: 1, attempt: 1 };

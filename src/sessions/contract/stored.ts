@@ -187,7 +187,7 @@ export function storedContract(kind: StoreKind, ids: Ids): void {
       ).toEqual([{ tenant: "acme" }]);
     });
 
-    test("what a record doesn't change isn't asked about", async () => {
+    test("what a record doesn't change isn't read", async () => {
       const head = await scene.own();
       const id = fresh("session");
       const next: Head = headOf(await scene.journal.commit(head, messageRecord(id, 1)));

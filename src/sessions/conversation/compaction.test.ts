@@ -15,7 +15,7 @@ const fail = (talk: ConversationHarness) => {
   return talk.ask({ type: "compaction_failed", epoch, attempt, error });
 };
 
-test("what was said is summed up once a turn ends over the limit", () => {
+test("the history is summed up once a turn ends over the limit", () => {
   const talk = startConversation({ helper: compacted });
   talk.say("one", { tokens: 30 });
   talk.finish("first", { tokens: 40 });
@@ -55,7 +55,7 @@ test("messages that come meanwhile aren't summed up, and are counted", () => {
   expect(talk.header.work).toMatchObject({ type: "turn", upToSeq: 5 });
 });
 
-test("a compactor that fails holds up no turn, and is tried again after ever more was said", () => {
+test("a compactor that fails holds up no turn, and is tried again after ever more messages", () => {
   const talk = startConversation({ helper: compacted });
   talk.say("one", { tokens: 70 });
   talk.finish("first", { tokens: 0 });
@@ -132,7 +132,7 @@ test("a compaction whose runners are lost is given up, and so is one that no pod
   expect(alone.header).toMatchObject({ compactionFailures: 0, work: { type: "turn" } });
 });
 
-test("where it is done by hand, it is only said to be due", () => {
+test("where it is done by hand, it is only marked as due", () => {
   const compaction = { ...compacted.compaction!, when: "manual" } as const;
   const talk = startConversation({ helper: { ...compacted, compaction }, other: plain });
   talk.say("one", { tokens: 40 });

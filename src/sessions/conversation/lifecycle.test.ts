@@ -24,7 +24,7 @@ test("a session that is created again is the one that is there, unless it should
   expect(talk.ask({ ...created, tenant: "another" })).toMatchObject({ code: "conflict" });
 });
 
-test("the id of a deleted session stays taken, and nothing of what was said is left", () => {
+test("the id of a deleted session stays taken, and none of its messages is left", () => {
   const talk = startConversation();
   talk.say("a secret");
   talk.say("another");
@@ -96,7 +96,7 @@ test("a turn that ends after its session was unarchived is followed by what wait
   expect(talk.header.work).toMatchObject({ type: "turn", epoch: 2 });
 });
 
-test("a pod whose clock is behind doesn't make a session look older", () => {
+test("a pod whose clock is behind doesn't make a session appear older", () => {
   const talk = startConversation();
   talk.nowMs = 5_000;
   talk.say("one");

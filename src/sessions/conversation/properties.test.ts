@@ -288,7 +288,7 @@ function watchAny(judge: (watched: Watched) => void): void {
   );
 }
 
-test("whatever is asked in whatever order, every message is answered or seen to have failed", () => {
+test("whatever commands come in whatever order, every message is answered or seen to have failed", () => {
   watchAny(({ talk, questions, turns }) => {
     const isDeleted = talk.header.status === "deleted";
     const open = questions.filter((question) => !isAnswered(question, talk.entries, turns));

@@ -45,7 +45,7 @@ describe("a message during a turn", () => {
     expect(textsOf(talk)).toEqual(["one", "two", "three", "first", "second"]);
   });
 
-  test("interrupts it where the agent says so, and nothing of the old turn is stored", () => {
+  test("interrupts it where the agent's option demands it, and nothing of the old turn is stored", () => {
     const talk = startConversation({ helper: { ...plain, during: "interrupt" } });
     talk.say("one");
     const old = numbersOf(talk);
@@ -100,7 +100,7 @@ describe("a message during a turn", () => {
     expect(turnOf(talk)).toMatchObject({ agent: "b", epoch: 2 });
   });
 
-  test("that is being stopped waits too, so that what was said by then is kept", () => {
+  test("that is being stopped waits too, so that the answer so far is kept", () => {
     const talk = startConversation({ helper: { ...plain, during: "interrupt" } });
     talk.say("one");
     talk.ask({ type: "stop" });
@@ -112,7 +112,7 @@ describe("a message during a turn", () => {
 });
 
 describe("what waits", () => {
-  test("keeps results and regenerations apart, in order, and one for each message", () => {
+  test("keeps results and regenerations separate, in order, and one for each message", () => {
     const talk = startConversation();
     talk.say("one");
     talk.finish("first");
@@ -140,7 +140,7 @@ describe("what waits", () => {
   test.each([
     ["a result", giveResult],
     ["a regeneration", regenerate],
-  ])("%s for an answer that was replaced since it was looked up is refused", (_, ask) => {
+  ])("%s for an answer that was replaced since it was read is refused", (_, ask) => {
     const talk = startConversation();
     talk.say("one");
     talk.finish("first");
@@ -202,7 +202,7 @@ describe("what waits", () => {
   });
 });
 
-describe("an answer in which nothing was said", () => {
+describe("an answer without content", () => {
   test("leaves the one it was to replace in its place", () => {
     const talk = startConversation();
     talk.say("one");
@@ -217,7 +217,7 @@ describe("an answer in which nothing was said", () => {
     expect(failed!.messageId).not.toBe(first!.messageId);
   });
 
-  test("shows the session as it was, and what was said keeps its start to be shown", () => {
+  test("shows the session as it was, and the last answer keeps its start to be shown", () => {
     const talk = startConversation();
     talk.say(`  a long\n lines ${"🙂".repeat(60)}`);
     const { preview } = talk.header;
@@ -249,7 +249,7 @@ describe("a runner", () => {
     });
   });
 
-  test("is lost at most as often as under a task, whatever the agent says, and the failure is seen", () => {
+  test("is lost at most as often as under a task, whatever the agent's options, and the failure is seen", () => {
     const talk = startConversation({ helper: { ...plain, attempts: 100 } });
     talk.say("one");
     for (let lost = 1; lost < deathLimit; lost++) {
@@ -327,7 +327,7 @@ describe("a runner", () => {
     expect(seen).toEqual(expected);
   });
 
-  test("that is lost for good before anything was said leaves a failure to be seen", () => {
+  test("that is lost for good before its first chunk leaves a failure to be seen", () => {
     const talk = startConversation({ helper: { ...plain, attempts: 1 } });
     talk.say("one");
     talk.say("two");
@@ -346,7 +346,7 @@ describe("a runner", () => {
     expect(turnOf(talk)).toMatchObject({ epoch: 1, attempt: 7, lost: 1 });
   });
 
-  test("that can't be found is asked for again, and that is no attempt", () => {
+  test("that can't be found is requested again, and that is no attempt", () => {
     const talk = startConversation({ helper: { ...plain, attempts: 1 } });
     talk.runner = null;
     talk.say("one");
@@ -358,7 +358,7 @@ describe("a runner", () => {
     expect(talk.effects).toEqual([{ type: "start_turn", epoch: 1, attempt: 1 }]);
   });
 
-  test("that doesn't answer a stop leaves what it had said, and comes too late with the rest", () => {
+  test("that doesn't answer a stop leaves what it had sent, and comes too late with the rest", () => {
     const talk = startConversation();
     talk.say("one");
     talk.ask({ type: "stop" });
@@ -382,7 +382,7 @@ describe("a runner", () => {
   });
 });
 
-test("a regeneration that is asked for again while it runs is the same one", () => {
+test("a regeneration that is requested again while it runs is the same one", () => {
   const talk = startConversation();
   talk.say("one");
   talk.finish("first");
@@ -411,7 +411,7 @@ describe("who stops an answer", () => {
     expect(talk.entries.at(-1)).toMatchObject({ seq: 3, messageId, epoch: 1 });
   });
 
-  test("is told once, however often it is asked, and by whom", () => {
+  test("is recorded once, however often the stop is sent, and with its first sender", () => {
     const talk = startConversation();
     talk.say("one");
     talk.ask({ ...stop, epoch: 1 });
@@ -424,7 +424,7 @@ describe("who stops an answer", () => {
     expect(stops(talk).map(({ author }) => author)).toEqual(["bea"]);
   });
 
-  test("isn't told where the answer has ended before, or is of another turn", () => {
+  test("isn't recorded where the answer has ended before, or is of another turn", () => {
     const talk = startConversation();
     talk.say("one");
     talk.finish("whole");
@@ -434,7 +434,7 @@ describe("who stops an answer", () => {
     expect(stops(talk)).toEqual([]);
   });
 
-  test("is a program where a pod of an earlier release doesn't say", () => {
+  test("is a program where a pod of an earlier release doesn't name one", () => {
     const talk = startConversation();
     talk.say("one");
     talk.ask({ type: "stop" });

@@ -3,7 +3,7 @@ import { eventLoopTurns } from "../../base/contract/movable-clock.ts";
 import { createHubHarness, joinAs, settled, upTo } from "../contract/delivery-harness.ts";
 
 describe("joining a session", () => {
-  test("tells what there is, then what is said", async () => {
+  test("sends what there is, then what comes", async () => {
     const scene = await createHubHarness();
     await scene.commit("s", { say: 3 });
     const client = joinAs(scene.hub("owner"), "s");
@@ -27,7 +27,7 @@ describe("joining a session", () => {
     await scene.close();
   });
 
-  test("is looked after every second only while there is something to look for", async () => {
+  test("is polled every second only while there is something to find", async () => {
     const scene = await createHubHarness();
     await scene.commit("s", { say: 1 });
     const client = joinAs(scene.hub("owner"), "s");
@@ -49,7 +49,7 @@ describe("joining a session", () => {
     await scene.close();
   });
 
-  test("misses nothing of what is said at any step of it", async () => {
+  test("misses nothing that is committed at any step of it", async () => {
     // A commit has two steps, stored and told of; joining has several turns of the event loop.
     for (let storedAt = 0; storedAt < 14; storedAt++) {
       for (let toldAt = storedAt; toldAt < 14; toldAt++) {
@@ -74,7 +74,7 @@ describe("joining a session", () => {
     }
   });
 
-  test("misses nothing of what is said while pages of the past are read", async () => {
+  test("misses nothing that is committed while pages of the past are read", async () => {
     const scene = await createHubHarness({ limits: { pageEntries: 3, ringBytes: 500 } });
     await scene.commit("s", { say: 10 });
     const client = joinAs(scene.hub("owner"), "s");
@@ -145,7 +145,7 @@ describe("joining a session", () => {
     await scene.close();
   });
 
-  test("is told of the deletion, and of nothing after it", async () => {
+  test("gets the deletion, and nothing after it", async () => {
     const scene = await createHubHarness();
     await scene.commit("s", { say: 1 });
     const client = joinAs(scene.hub("owner"), "s");
@@ -157,7 +157,7 @@ describe("joining a session", () => {
     await scene.close();
   });
 
-  test("is told of the deletion while it still reads the past", async () => {
+  test("gets the deletion while it still reads the past", async () => {
     const scene = await createHubHarness({ limits: { pageEntries: 2 } });
     await scene.commit("s", { say: 9 });
     scene.gate = Promise.withResolvers();
@@ -204,7 +204,7 @@ describe("a place that isn't in the log", () => {
     await scene.close();
   });
 
-  test("is told from one that is", async () => {
+  test("is distinguished from one that is", async () => {
     const scene = await createHubHarness({ limits: { pageEntries: 2 } });
     await scene.commit("s", { say: 6 });
     const place = { lastSeq: 3, incarnation: "id-1", lastMessageId: "m3" };
@@ -267,7 +267,7 @@ describe("what comes twice or in part", () => {
     await scene.close();
   });
 
-  test("isn't told to some before the others", async () => {
+  test("isn't sent to some before the others", async () => {
     const scene = await createHubHarness();
     await scene.commit("s", { say: 2 });
     const hub = scene.hub("owner");
@@ -341,7 +341,7 @@ describe("many clients", () => {
     await scene.close();
   });
 
-  test("that are too slow are told no more, and others are", async () => {
+  test("that are too slow get no more, and others do", async () => {
     const scene = await createHubHarness();
     await scene.commit("s", { say: 1 });
     const hub = scene.hub("owner");
@@ -359,7 +359,7 @@ describe("many clients", () => {
     await scene.close();
   });
 
-  test("that have left are told nothing", async () => {
+  test("that have left get nothing", async () => {
     const scene = await createHubHarness();
     await scene.commit("s", { say: 1 });
     const hub = scene.hub("owner");
@@ -391,7 +391,7 @@ describe("many clients", () => {
     await scene.close();
   });
 
-  test("find what was said last in memory, within its bounds", async () => {
+  test("find the last entries in memory, within its bounds", async () => {
     const limits = { ringBytes: 20_000, ringsBytes: 50_000 };
     const scene = await createHubHarness({ limits });
     const hub = scene.hub("owner");

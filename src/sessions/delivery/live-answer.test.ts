@@ -97,7 +97,7 @@ describe.each([
 });
 
 describe("an answer so far", () => {
-  test("may hold more than was told of, which isn't told twice", async () => {
+  test("may hold more than was published, which isn't sent twice", async () => {
     const scene = await createHubHarness();
     await asked(scene, { runner: "runner" });
     const runner = scene.runner("runner");
@@ -113,7 +113,7 @@ describe("an answer so far", () => {
     await scene.close();
   });
 
-  test("isn't shown while something said before it is still being read", async () => {
+  test("isn't shown while an earlier entry is still being read", async () => {
     let losing = false;
     const scene = await createHubHarness({
       carry: ({ text }, arrive) =>

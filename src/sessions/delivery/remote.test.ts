@@ -39,8 +39,8 @@ describe("a session that another pod owns", () => {
     await scene.close();
   });
 
-  test.each(["the next letter", "the next second"])(
-    "that lost a letter is complete with %s",
+  test.each(["the next envelope", "the next second"])(
+    "that lost an envelope is complete with %s",
     async (by) => {
       let losing = false;
       const scene = await createHubHarness({
@@ -58,7 +58,7 @@ describe("a session that another pod owns", () => {
       losing = false;
       expect(client.seqs).toEqual([1]);
       // Even one about another session shows that something is missing.
-      if (by === "the next letter") await scene.commit("other", { say: 1 });
+      if (by === "the next envelope") await scene.commit("other", { say: 1 });
       else await scene.clock.advance(1_000);
       await settled();
       expect(client.seqs).toEqual([1, 2, 3]);
@@ -94,7 +94,7 @@ describe("a session that another pod owns", () => {
     },
   );
 
-  test("S5: is asked for again where its owner has as many sessions, and others", async () => {
+  test("S5: is requested again where its owner has as many sessions, and others", async () => {
     let asked = 0;
     let isAnother = false;
     const scene = await createHubHarness({
@@ -153,7 +153,7 @@ describe("a session that another pod owns", () => {
     await scene.close();
   });
 
-  test("that is joined while its owner says what it has doesn't have all asked for again", async () => {
+  test("that is joined while its owner sends what it has isn't requested again as a whole", async () => {
     let isJoining = false;
     let asked = 0;
     const scene = await createHubHarness({
@@ -180,7 +180,7 @@ describe("a session that another pod owns", () => {
     await scene.close();
   });
 
-  test("is followed at its next owner, with what the last one never told", async () => {
+  test("is followed at its next owner, with what the last one never published", async () => {
     const scene = await createHubHarness();
     await scene.commit("s", { say: 1 });
     const client = joinAs(scene.hub("gateway"), "s");
@@ -299,7 +299,7 @@ describe("a session that another pod owns", () => {
     await scene.close();
   });
 
-  test("is delivered whatever pods of other releases say", async () => {
+  test("is delivered whatever pods of other releases send", async () => {
     const odd = [null, 7, "x", [], {}, { sessions: 3 }, { sessions: [null, { sessionId: 4 }] }];
     const more = [
       { born: -1, letter: "1", sessions: [{ sessionId: "s", view: { lastSeq: 90 } }] },

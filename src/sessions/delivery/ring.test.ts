@@ -3,8 +3,8 @@ import type { Entry } from "../../protocol/message.ts";
 import { createRing, type Ring, type RingBudget, estimateJsonBytes } from "./ring.ts";
 import { upTo } from "../contract/delivery-harness.ts";
 
-describe("what was said last", () => {
-  test("is kept up to its bound, the newest of it", () => {
+describe("a ring of the last entries", () => {
+  test("keeps the newest, up to its bound", () => {
     const room = roomOf(1_000_000);
     const ring = createRing(room, 10_000);
     for (const seq of upTo(200)) ring.add([entry(seq)]);
@@ -18,7 +18,7 @@ describe("what was said last", () => {
     expect(room.usedBytes).toBe(0);
   });
 
-  test("makes room for others where all together are too large", () => {
+  test("is cleared for the others where all together are too large", () => {
     const rings: Ring[] = [];
     const room = roomOf(20_000, () => rings[0]!.clear());
     rings.push(createRing(room, 15_000), createRing(room, 15_000));

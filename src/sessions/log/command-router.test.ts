@@ -21,7 +21,7 @@ import type { Owner } from "./owner.ts";
 const command = (clientId: string) => ({ type: "stop", clientId }) as unknown as Command;
 const nameOf = (given: Command) => (given as unknown as { clientId: string }).clientId;
 
-describe("a courier", () => {
+describe("a command router", () => {
   let clock: MovableClock;
   let stored: string[];
   /** What the owner of this process does with the next commands; undefined: there is none. */
@@ -37,7 +37,7 @@ describe("a courier", () => {
   let options: unknown[];
   let bus: Bus;
   let heads: CommandRouterParts["heads"];
-  let courier: CommandRouter;
+  let router: CommandRouter;
 
   beforeEach(() => {
     clock = movableClock();
@@ -72,7 +72,7 @@ describe("a courier", () => {
         return head();
       },
     };
-    courier = createCommandRouter({
+    router = createCommandRouter({
       bus,
       heads,
       owners: {
@@ -93,9 +93,9 @@ describe("a courier", () => {
     stored.push(nameOf(given));
     return { lastSeq: stored.length, seq: stored.length };
   };
-  const ask = (clientId: string) => courier.submit("default", "s", command(clientId));
+  const ask = (clientId: string) => router.submit("default", "s", command(clientId));
 
-  test("asks an owner of its own process at once, one after the other without waiting", () => {
+  test("submits to an owner of its own process at once, one after the other without waiting", () => {
     submit = store;
     void ask("a");
     void ask("b");
@@ -131,7 +131,7 @@ describe("a courier", () => {
     [{ incarnation: "one", term: 3 }, "taken", ["a"]],
     // As earlier releases ask.
     [undefined, "taken", ["a"]],
-  ])("O2: a letter for %j, at an owner of term 3: %s", async (term, outcome, found) => {
+  ])("O2: an envelope for %j, at an owner of term 3: %s", async (term, outcome, found) => {
     submit = store;
     const asked = { tenant: "default", sessionId: "s", command: command("a"), term };
     const body = JSON.parse(JSON.stringify(asked)) as Json;
@@ -207,7 +207,7 @@ describe("a courier", () => {
       const moved = Promise.withResolvers<CommandResult>();
       submit = () => moved.promise;
       const asked = { type, clientId: "a" } as unknown as Command;
-      const answer = courier
+      const answer = router
         .submit("default", "s", asked)
         .catch((error: FlotillaError) => error.code);
       submit = () => Promise.reject(new FlotillaError(refusal, "refused"));
@@ -223,14 +223,14 @@ describe("a courier", () => {
       const details = { taken: false };
       return Promise.reject(new FlotillaError("not_owner", "moved", { details }));
     };
-    const said = courier
+    const said = router
       .submit("default", "s", { type: "archive" })
       .catch((error: FlotillaError) => error.code);
     await clock.advance(1_000);
     expect(await said).toBe("not_found");
   });
 
-  test("a refusal is certain where the pod that was asked before never took the command", async () => {
+  test("a refusal is certain where the pod that was tried before never took the command", async () => {
     submit = () => Promise.reject(new FlotillaError("not_found", "none"));
     const exchange = createMemoryBus({ carry: (_, arrive) => arrive() });
     let owner = "before";
@@ -259,7 +259,7 @@ describe("a courier", () => {
     expect(await said).toMatchObject({ code: "not_found" });
   });
 
-  test("S4: an owner that comes back meanwhile is asked in the same order", async () => {
+  test("S4: an owner that comes back meanwhile gets the commands in the same order", async () => {
     const first = ask("a");
     await eventLoopTurns();
     submit = store;
@@ -282,13 +282,13 @@ describe("a courier", () => {
     const change: Command = { type: "metadata", metadata: "{}", ifVersion: 1 };
     const conflict = async () => Promise.reject(new FlotillaError("conflict", "version 2"));
     submit = conflict;
-    await expect(courier.submit("default", "s", change)).rejects.toMatchObject({
+    await expect(router.submit("default", "s", change)).rejects.toMatchObject({
       code: "conflict",
     });
     // It may have been stored by the one who lost the log.
     const moved = Promise.withResolvers<CommandResult>();
     submit = () => moved.promise;
-    const answer = courier
+    const answer = router
       .submit("default", "s", change)
       .catch((error: FlotillaError) => error.code);
     submit = conflict;
@@ -308,7 +308,7 @@ describe("a courier", () => {
     },
   );
 
-  test("says `unavailable` where nothing can be stored, and `unknown_outcome` where it may be", async () => {
+  test("rejects with `unavailable` where nothing can be stored, and with `unknown_outcome` where it may be", async () => {
     const never = ask("a").catch((error: FlotillaError) => error.code);
     await clock.advance(20_000);
     expect(await never).toBe("unavailable");
@@ -339,7 +339,7 @@ describe("a courier", () => {
   });
 
   test.each(["an owner of this process", "the store"])(
-    "S10: says `unknown_outcome` after its time where %s says nothing at all",
+    "S10: rejects with `unknown_outcome` after its time where %s never answers",
     async (silent) => {
       const never = new Promise<never>(() => {});
       if (silent === "the store") heads.of = () => never;
@@ -388,7 +388,7 @@ describe("a courier", () => {
       expect(await answered(command("a"))).toEqual({ version: 1 });
     });
 
-    test("also one that comes while the store doesn't say who owns the log", async () => {
+    test("also one that comes while the store doesn't answer who owns the log", async () => {
       const { of } = heads;
       heads.of = (...given) => (asked === 0 ? of(...given) : new Promise(() => {}));
       expect(await answered(command("a"))).toEqual({ version: 1 });
@@ -421,7 +421,7 @@ describe("a courier", () => {
     expect(await next).toMatchObject({ seq: 1 });
   });
 
-  test("S10: each copy of an envelope says how long it is waited for, so that few are kept", async () => {
+  test("S10: each copy of an envelope carries how long its caller waits, so that few are kept", async () => {
     owner = "there";
     const startedMs = clock.monotonic();
     let toldMs = 0;
@@ -437,15 +437,18 @@ describe("a courier", () => {
     [undefined, {}],
     ["long", {}],
     [1_500, { patienceMs: 1_500 }],
-  ])("S10: a letter that says %j is kept so long by its owner", async (patienceMs, expected) => {
-    submit = store;
-    const body = { tenant: "default", sessionId: "s", command: command("a"), patienceMs };
-    const letter = JSON.parse(JSON.stringify(body)) as Json;
-    await bus.request("here", "session.ask", letter, { timeoutMs: 1_000 });
-    expect(options).toEqual([expected]);
-  });
+  ])(
+    "S10: an envelope with a patience of %j is kept so long by its owner",
+    async (patienceMs, expected) => {
+      submit = store;
+      const body = { tenant: "default", sessionId: "s", command: command("a"), patienceMs };
+      const letter = JSON.parse(JSON.stringify(body)) as Json;
+      await bus.request("here", "session.ask", letter, { timeoutMs: 1_000 });
+      expect(options).toEqual([expected]);
+    },
+  );
 
-  test("passes on what an owner refuses, without asking again", async () => {
+  test("passes on what an owner refuses, without another try", async () => {
     submit = () => Promise.reject(new FlotillaError("conflict", "the session is archived"));
     await expect(ask("a")).rejects.toMatchObject({ code: "conflict" });
   });

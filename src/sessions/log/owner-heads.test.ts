@@ -20,7 +20,7 @@ function scened() {
 const headOf = (term: number, logId = 0) => ({ logId, incarnation: "one", term }) as Head;
 
 describe("heads", () => {
-  test("are there for every caller once they are, also while a look from before is under way", async () => {
+  test("are there for every caller once they are, also while an earlier read is under way", async () => {
     const { reads, heads } = scened();
     const early = heads.all(0);
     // The logs are made while the first look is under way.
@@ -33,7 +33,7 @@ describe("heads", () => {
     expect(await late).toMatchObject({ incarnation: "one" });
   });
 
-  test("are no older than was asked for, also while a look from before is under way", async () => {
+  test("are no older than the caller allows, also while an earlier read is under way", async () => {
     const { clock, reads, heads } = scened();
     const early = heads.of("s", 0);
     await clock.advance(1_500);
@@ -71,7 +71,7 @@ describe("heads", () => {
     expect(heads.last).toMatchObject([{ incarnation: "two", term: 1 }, { term: 1 }]);
   });
 
-  test("one that was seen by itself during a look is kept, and the look counts for the others", async () => {
+  test("one that was read by itself during a read of all is kept, and the read counts for the others", async () => {
     const { clock, reads, heads } = scened();
     heads.put([headOf(1), headOf(1, 1)], clock.monotonic());
     await clock.advance(1_500);

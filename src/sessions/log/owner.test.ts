@@ -93,7 +93,7 @@ describe("an owner", () => {
     delivered = [];
   });
 
-  test("S2, S4: gives out seqs in the order of asking, all that came meanwhile in one record", async () => {
+  test("S2, S4: gives out seqs in the order of the calls, all that came meanwhile in one record", async () => {
     const first = say("s", "a");
     await eventLoopTurns(1);
     const rest = Array.from({ length: 50 }, (_, at) => say("s", `b${at}`));
@@ -138,7 +138,7 @@ describe("an owner", () => {
     expect(await journal.entries("s", { after: 0, limit: 10 })).toHaveLength(1);
   });
 
-  test("O2: never says that something failed which may be stored", async () => {
+  test("O2: never rejects as failed what may be stored", async () => {
     // The answer is lost, and then the store can't be reached for longer than any caller's patience.
     commits.push(async (store) => (await store(), Promise.reject(unknown())));
     for (let times = 0; times < 30; times++) commits.push(away);
@@ -147,7 +147,7 @@ describe("an owner", () => {
     expect(await answer).toMatchObject({ seq: 1 });
   });
 
-  test("tells callers that the store is away once patience is over, where nothing can be stored", async () => {
+  test("rejects callers with a store that is away once patience is over, where nothing can be stored", async () => {
     for (let times = 0; times < 200; times++) commits.push(away);
     const told: string[] = [];
     const tell = (clientId: string) =>
@@ -239,7 +239,7 @@ describe("an owner", () => {
     expect(records.map(({ entries }) => entries.length)).toEqual([1]);
   });
 
-  test("O7: one whose record was stored before another took over leaves it to its caller to ask there", async () => {
+  test("O7: one whose record was stored before another took over leaves it to its caller to retry there", async () => {
     commits.push(async (store) => {
       await store();
       await take("pod-2");
@@ -274,7 +274,7 @@ describe("an owner", () => {
     ]);
   });
 
-  test("S3, O2: however much was said since, what was stored isn't refused when it is sent again", async () => {
+  test("S3, O2: however many entries came since, what was stored isn't refused when it is sent again", async () => {
     const first = await say("s", "a");
     for (let at = 0; at < 300; at++) await say("s", `later ${at}`);
     await owner.submit(tenant, "s", { type: "archive" });
@@ -282,7 +282,7 @@ describe("an owner", () => {
     expect(await say("s", "a")).toMatchObject({ seq: first.seq, duplicate: true });
   });
 
-  test("O2: refuses nothing while it can't be looked whether it was stored", async () => {
+  test("O2: refuses nothing while it can't read whether it was stored", async () => {
     await say("s", "a");
     await owner.submit(tenant, "s", { type: "archive" });
     journal.storedIds = () => Promise.reject(new FlotillaError("store_unavailable", "away"));
@@ -298,7 +298,7 @@ describe("an owner", () => {
     ]);
   });
 
-  test("S4: sessions wait for no look but their own, and each is asked in its order", async () => {
+  test("S4: sessions wait for no read but their own, and the commands of each keep their order", async () => {
     await create("other");
     await say("s", "a");
     await owner.submit(tenant, "s", { type: "archive" });
@@ -327,7 +327,7 @@ describe("an owner", () => {
     expect(clock.timers).toBe(0);
   });
 
-  test("S4: what waits for a look is asked elsewhere, in its order, where its owner stops", async () => {
+  test("S4: what waits for a read is rejected in its order, for another owner, where its owner stops", async () => {
     await owner.submit(tenant, "s", { type: "archive" });
     journal.storedIds = away;
     owner = own(await take("pod-2"));
@@ -372,7 +372,7 @@ describe("an owner", () => {
     ).toEqual([1, "internal", 2, 3]);
   });
 
-  test("S12: a session that can't be looked up is never taken for a new one", async () => {
+  test("S12: a session that can't be read is never taken for a new one", async () => {
     const header = journal.header;
     journal.header = () => Promise.reject(new FlotillaError("store_unavailable", "away"));
     owner = own(await take("pod-2"));
@@ -392,13 +392,13 @@ describe("an owner", () => {
     expect(records).toEqual([]);
   });
 
-  test("keeps the order of what was asked while a session was looked up", async () => {
+  test("keeps the order of commands that came while a session was read", async () => {
     owner = own(await take("pod-2"));
     const seqs = await Promise.all(["a", "b", "c"].map((clientId) => say("s", clientId)));
     expect(seqs.map(({ seq }) => seq)).toEqual([1, 2, 3]);
   });
 
-  test("S12: a session of which something is asked isn't forgotten, however many others come", async () => {
+  test("S12: a session with a command under way isn't forgotten, however many others come", async () => {
     await say("s", "a");
     owner = own(await take("pod-2"), { slotsMost: 2 });
     await say("s", "b");
@@ -414,7 +414,7 @@ describe("an owner", () => {
     expect((await journal.header("s"))?.lastSeq).toBe(3);
   });
 
-  test("makes an answer anew once, also where that is asked for again when it is done", async () => {
+  test("regenerates an answer once, also where that is requested again when it is done", async () => {
     const agents = ["echo"];
     const made = { type: "create", sessionId: "t", tenant, agents, users: [], metadata: null };
     const ask = (command: Command) => owner.submit(tenant, "t", command);
@@ -464,7 +464,7 @@ describe("an owner", () => {
     });
   });
 
-  test("what is stored is answered, whatever becomes of telling others", async () => {
+  test("what is stored is answered, whatever becomes of publishing it", async () => {
     onDelivered = () => {
       throw new Error("somebody who follows has failed");
     };

@@ -113,7 +113,7 @@ describe("the owners of logs", () => {
     expect(clock.timers).toBe(0);
   });
 
-  test("O4: two pods share the logs as placement says, and don't take them from each other in turns", async () => {
+  test("O4: two pods share the logs by placement, and don't take them from each other in turns", async () => {
     start("a");
     await eventLoopTurns();
     start("b");
@@ -140,7 +140,7 @@ describe("the owners of logs", () => {
     expect(await owned()).toEqual(["b", "b", "b", "b"]);
   });
 
-  test("those of a process that is seen to be gone are taken at once, and who takes them is told of it", async () => {
+  test("those of a process that is seen to be gone are taken at once, and the taker learns whose they were", async () => {
     startMortal("a");
     await eventLoopTurns();
     kill("a");
@@ -181,7 +181,7 @@ describe("the owners of logs", () => {
     expect(a.owned).toHaveLength(3);
   });
 
-  test("nothing is handed to a pod that doesn't say that it would take it", async () => {
+  test("nothing is handed to a pod that doesn't confirm that it would take it", async () => {
     start("a");
     up.set("ghost", false);
     await clock.advance(30_000);

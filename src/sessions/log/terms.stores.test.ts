@@ -20,7 +20,7 @@ import { createOwner, type Owner } from "./owner.ts";
 const tenant = "default";
 const waitLimitMs = 30_000;
 
-describe.each(storeKinds)("letters to owners on $name", (kind) => {
+describe.each(storeKinds)("envelopes to owners on $name", (kind) => {
   let store: OpenStore;
   let journal: Journal;
   let clock: MovableClock;
@@ -51,14 +51,14 @@ describe.each(storeKinds)("letters to owners on $name", (kind) => {
       await new Promise((resolve) => setTimeout(resolve, 1));
     }
   };
-  const lettersTo = async (address: string): Promise<number> => {
+  const envelopesTo = async (address: string): Promise<number> => {
     const [row] = await store.database.read(
       sql`select count(*) as count from ${table("bus_message")} where address = ${address}`,
     );
     return Number(row!["count"]);
   };
 
-  const courierAt = (address: string, owner?: Owner) => {
+  const routerAt = (address: string, owner?: Owner) => {
     const random = seededRandom(buses.length);
     const bus = createStoreBus({ address, database: store.database, clock, random });
     buses.push(bus);
@@ -92,23 +92,23 @@ describe.each(storeKinds)("letters to owners on $name", (kind) => {
     // The pod is paused: its envelopes stay where they are.
     await take("slept");
     let told: string | undefined;
-    courierAt("web")
+    routerAt("web")
       .submit(tenant, "s", message)
       .catch((error: FlotillaError) => (told = error.code));
-    await until("a letter to the pod that sleeps", () => lettersTo("slept"));
-    courierAt("next", await take("next"));
+    await until("an envelope to the pod that sleeps", () => envelopesTo("slept"));
+    routerAt("next", await take("next"));
     await until("a refusal", () => told);
     expect(told).toBe("not_found");
 
     const again = await take("slept");
     const made = { sessionId: "s", tenant, agents: [], users: [], metadata: null };
     await again.submit(tenant, "s", { type: "create", ...made });
-    expect(await lettersTo("slept")).toBeGreaterThan(0);
-    courierAt("slept", again);
-    await until("its letters to be read", async () => (await lettersTo("slept")) === 0);
+    expect(await envelopesTo("slept")).toBeGreaterThan(0);
+    routerAt("slept", again);
+    await until("its envelopes to be read", async () => (await envelopesTo("slept")) === 0);
     expect(await journal.entries("s", { after: 0, limit: 10 })).toEqual([]);
     // What is meant for it is stored.
-    const stored = courierAt("later").submit(tenant, "s", { ...message, clientId: "b" });
+    const stored = routerAt("later").submit(tenant, "s", { ...message, clientId: "b" });
     let seq: number | undefined;
     void stored.then((answer) => (seq = answer.seq));
     await until("an answer", () => seq);

@@ -26,9 +26,9 @@ const headerOf = (work: Turn | null) =>
   ({ sessionId: "s", tenant: "default", work }) as unknown as Header;
 const soFar: Reply = { outcome: "cut", parts: [{ type: "text", text: "so far" }], tokens: 2 };
 
-describe("an overseer", () => {
+describe("a turn monitor", () => {
   let clock: MovableClock;
-  let overseer: TurnMonitor;
+  let monitor: TurnMonitor;
   let asked: Command[];
   let started: string[];
 
@@ -36,7 +36,7 @@ describe("an overseer", () => {
     clock = movableClock();
     asked = [];
     started = [];
-    overseer = createTurnMonitor({
+    monitor = createTurnMonitor({
       clock,
       log: silentLogger,
       start: (runner) => started.push(runner),
@@ -47,22 +47,22 @@ describe("an overseer", () => {
       isGone: (podId) => podId === "ended",
     });
   });
-  afterEach(() => overseer.close());
+  afterEach(() => monitor.close());
   const name = { sessionId: "s", epoch: 1, attempt: 1 };
 
   test("leaves nothing behind that would ring once it is closed", () => {
-    overseer.watch(headerOf(turn));
-    overseer.watch({ ...headerOf({ ...turn, attempt: 0, runner: null }), sessionId: "t" });
+    monitor.watch(headerOf(turn));
+    monitor.watch({ ...headerOf({ ...turn, attempt: 0, runner: null }), sessionId: "t" });
     expect(clock.timers).toBe(2);
-    overseer.close();
+    monitor.close();
     expect(clock.timers).toBe(0);
   });
 
-  test("W1: tells a runner to start until it names the turn, and gives up on one that falls silent", async () => {
-    overseer.watch(headerOf(turn));
+  test("W1: starts a runner until it names the turn, and gives up on one that falls silent", async () => {
+    monitor.watch(headerOf(turn));
     await clock.advance(2_600);
     expect(started).toEqual(["pod-2", "pod-2", "pod-2"]);
-    overseer.confirm([name]);
+    monitor.confirm([name]);
     await clock.advance(4_500);
     expect([started.length, asked]).toEqual([3, []]);
     await clock.advance(1_000);
@@ -70,15 +70,15 @@ describe("an overseer", () => {
   });
 
   test("waits for no word of a runner whose process is known to have ended", async () => {
-    overseer.watch(headerOf({ ...turn, runner: "ended" }));
+    monitor.watch(headerOf({ ...turn, runner: "ended" }));
     await clock.advance(250);
     expect(asked).toEqual([{ type: "work_lost", epoch: 1, attempt: 1, checkpoint: soFar }]);
     expect(started).toEqual([]);
   });
 
   test("calls no runner lost because the process itself has stood still", async () => {
-    overseer.watch(headerOf(turn));
-    overseer.confirm([name]);
+    monitor.watch(headerOf(turn));
+    monitor.confirm([name]);
     clock.jump(60_000);
     await clock.advance(4_000);
     expect(asked).toEqual([]);
@@ -87,17 +87,17 @@ describe("an overseer", () => {
   });
 
   test("a turn that was being stopped when its runner left ends with what is kept of it", async () => {
-    overseer.watch(headerOf({ ...turn, stopping: true }));
-    overseer.watch(headerOf({ ...turn, stopping: true, attempt: 2, runner: null }));
+    monitor.watch(headerOf({ ...turn, stopping: true }));
+    monitor.watch(headerOf({ ...turn, stopping: true, attempt: 2, runner: null }));
     await clock.advance(1_500);
     expect(asked).toEqual([{ type: "work_lost", epoch: 1, attempt: 2, checkpoint: soFar }]);
   });
 
   test("each turn may wait for a pod that can make it, however long the one before it has waited", async () => {
-    overseer.watch(headerOf({ ...turn, runner: null }));
+    monitor.watch(headerOf({ ...turn, runner: null }));
     await clock.advance(59_000);
     expect(asked.every(({ type }) => type === "work_lost")).toBe(true);
-    overseer.watch(headerOf({ ...turn, epoch: 2, runner: null }));
+    monitor.watch(headerOf({ ...turn, epoch: 2, runner: null }));
     asked = [];
     await clock.advance(30_000);
     expect(asked.every(({ type }) => type === "work_lost")).toBe(true);
@@ -105,37 +105,37 @@ describe("an overseer", () => {
     expect(asked).toContainEqual(expect.objectContaining({ type: "turn_finished", epoch: 2 }));
   });
 
-  test("W1: isn't taken in by what an earlier attempt says of itself", async () => {
-    overseer.watch(headerOf({ ...turn, attempt: 2 }));
+  test("W1: isn't misled by what an earlier attempt reports of itself", async () => {
+    monitor.watch(headerOf({ ...turn, attempt: 2 }));
     for (let at = 0; at < 6; at++) {
       await clock.advance(1_000);
-      overseer.confirm([name]);
+      monitor.confirm([name]);
     }
     expect(asked).toMatchObject([{ type: "work_lost", attempt: 2 }]);
   });
 
   test("ends a stop that its runner doesn't answer in five seconds, though it still names the turn", async () => {
-    overseer.watch(headerOf(turn));
-    overseer.watch(headerOf({ ...turn, stopping: true }));
+    monitor.watch(headerOf(turn));
+    monitor.watch(headerOf({ ...turn, stopping: true }));
     for (let at = 0; at < 6; at++) {
       await clock.advance(1_000);
-      overseer.confirm([name]);
+      monitor.confirm([name]);
     }
     expect(asked).toEqual([{ type: "stop_expired", epoch: 1, checkpoint: soFar }]);
   });
 
-  test("starts what was debounced once nothing more was said", async () => {
-    overseer.watch(headerOf({ ...turn, attempt: 0, runner: null, upToSeq: 1 }));
+  test("starts what was debounced once no more messages come", async () => {
+    monitor.watch(headerOf({ ...turn, attempt: 0, runner: null, upToSeq: 1 }));
     await clock.advance(400);
-    overseer.watch(headerOf({ ...turn, attempt: 0, runner: null, upToSeq: 2 }));
-    overseer.perform("s", { type: "debounce", epoch: 1, upToSeq: 2 });
+    monitor.watch(headerOf({ ...turn, attempt: 0, runner: null, upToSeq: 2 }));
+    monitor.perform("s", { type: "debounce", epoch: 1, upToSeq: 2 });
     await clock.advance(400);
     expect(asked).toEqual([]);
     await clock.advance(200);
     expect(asked).toEqual([{ type: "debounced", epoch: 1, upToSeq: 2 }]);
   });
 
-  test("a debounce that couldn't be stored is asked for again", async () => {
+  test("a debounce that couldn't be stored is submitted again", async () => {
     let failing = true;
     const patient = createTurnMonitor({
       clock,

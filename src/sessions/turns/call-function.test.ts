@@ -109,7 +109,7 @@ describe("an agent's function", () => {
     expect(JSON.stringify(logged)).toContain("hunter2");
   });
 
-  test("that throws before it has said anything may still answer", async () => {
+  test("that throws before its first chunk may still answer", async () => {
     let calls = 0;
     const { answer, live } = sceneWith(async function* () {
       yield { type: "start-step" };
@@ -143,7 +143,7 @@ describe("an agent's function", () => {
     expect(calls).toBe(1);
   });
 
-  test("that aborts isn't called again, and says why", async () => {
+  test("that aborts isn't called again, and the reason is kept", async () => {
     let calls = 0;
     const { answer } = sceneWith(() => {
       calls++;
@@ -156,7 +156,7 @@ describe("an agent's function", () => {
     expect(calls).toBe(1);
   });
 
-  test("that never stops to say nothing can't keep everybody else from their turn", async () => {
+  test("that never stops yielding nothing can't keep other turns from running", async () => {
     const { begin, runner, reply, live } = sceneWith(async function* () {
       yield "x";
       for (;;) yield "";
@@ -167,7 +167,7 @@ describe("an agent's function", () => {
     expect(await reply()).toMatchObject({ outcome: "stopped", parts: [{ text: "x" }] });
   });
 
-  test("is told what it is asked for", async () => {
+  test("is called with the request", async () => {
     let told: AgentContext | undefined;
     const { answer, sessionId } = sceneWith((context) => {
       told = context;

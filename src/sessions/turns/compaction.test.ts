@@ -111,7 +111,7 @@ describe("a compaction", () => {
       },
       "agent_failed",
     ],
-  ])("that %s has failed, and the owner is told", async (_, compaction, code) => {
+  ])("that %s has failed, and that is submitted to the owner", async (_, compaction, code) => {
     const { store, begin, ended } = sceneWith(compaction);
     begin(await store(said(1)), 1);
     expect(await ended()).toMatchObject({ type: "compaction_failed", epoch: 9, error: { code } });

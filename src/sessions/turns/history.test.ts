@@ -31,7 +31,7 @@ const said = (count: number, from = 1): Partial<DecidedEntry>[] =>
   );
 const ids = (messages: readonly UIMessage[]) => messages.map(({ id }) => id);
 
-describe("what an agent is told", () => {
+describe("the history for an agent", () => {
   test.each<[string, AgentOptions, number, string]>([
     ["the newest 50 by default", {}, 50, "m352"],
     ["the newest so many", { history: { tail: 7 } }, 7, "m395"],
@@ -48,7 +48,7 @@ describe("what an agent is told", () => {
     expect(told[0]!.messages.at(-1)!.id).toBe("m401");
   });
 
-  test("isn't what was said after the message that it answers", async () => {
+  test("doesn't have what came after the message that it answers", async () => {
     const { store, answer, told } = sceneWith({ history: { tail: 3 } });
     await store(said(300));
     await answer({ upToSeq: 201 });
@@ -112,7 +112,7 @@ describe("what an agent is told", () => {
     expect(ids(told[0]!.messages)).toEqual(["m5"]);
   });
 
-  test("leaves out answers that failed or say nothing, and what is before them makes up for that", async () => {
+  test("leaves out answers that failed or are empty, and what is before them makes up for that", async () => {
     const { store, answer, told } = sceneWith({ history: { tail: 60 } });
     await store(said(80));
     const failed = { role: "assistant", author: "helper", outcome: "failed", parts: [] } as const;
@@ -130,7 +130,7 @@ describe("what an agent is told", () => {
     expect(found[0]).toBe("m62");
   });
 
-  test("keeps what was said before an answer was cut, without calls that never ended", async () => {
+  test("keeps what was streamed before an answer was cut, without calls that never ended", async () => {
     const { store, answer, told } = sceneWith();
     const call = (toolCallId: string, state: string) => ({ type: "tool-look", toolCallId, state });
     await store([
@@ -168,7 +168,7 @@ describe("what an agent is told", () => {
     expect(told[0]!.messages[0]!.parts).toEqual(text("yes"));
   });
 
-  test("shows a message that was said anew once, at its old place", async () => {
+  test("shows a message that was edited once, at its old place", async () => {
     const { store, answer, told } = sceneWith({ history: { tail: 3 } });
     await store(said(150));
     await store([
@@ -180,7 +180,7 @@ describe("what an agent is told", () => {
   });
 });
 
-describe("what an agent is told when it answers anew", () => {
+describe("the history for a regeneration", () => {
   test("is what was before the answer, however long ago", async () => {
     const { store, answer, told } = sceneWith({ history: { tail: 5 } });
     await store(said(400));
@@ -188,7 +188,7 @@ describe("what an agent is told when it answers anew", () => {
     expect(ids(told[0]!.messages)).toEqual(["m15", "m16", "m17", "m18", "m19"]);
   });
 
-  test("is what was really said where it has been summed up since", async () => {
+  test("has the messages themselves where they have been summed up since", async () => {
     const { store, answer, told } = sceneWith({ history: { tail: 2 } });
     await store(said(6));
     await store([{ kind: "summary", role: "system", parts: text("short") }, ...said(1, 7)], {
@@ -221,7 +221,7 @@ describe("an answer that goes on", () => {
   };
   const facts = { trigger: "tool_result", messageId: "asks", replaces: 2 } as const;
 
-  test("is told the message last, with the results, and keeps what it had said", async () => {
+  test("gets the message last, with the results, and keeps its parts so far", async () => {
     const { store, answer, told, live } = sceneWith();
     await store([{}, asking, { messageId: "meanwhile" }, result]);
     const reply = await answer(facts);

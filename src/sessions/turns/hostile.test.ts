@@ -102,7 +102,7 @@ describe("an agent at a URL", () => {
       "agent_invalid",
     ],
     ["an error of its own", sse, events({ type: "error", errorText: "no model" }), "agent_failed"],
-  ])("that answers with %s has failed, and isn't asked again", async (_, headers, body, code) => {
+  ])("that answers with %s has failed, and isn't called again", async (_, headers, body, code) => {
     const { answer, server } = await sceneWith((response) => {
       response.writeHead(200, headers as Record<string, string>).end(body);
     });
@@ -120,7 +120,7 @@ describe("an agent at a URL", () => {
     ["429", 3, 429, {}],
     ["500", 3, 500, {}],
     ["503", 3, 503, {}],
-  ])("that answers with %s is asked so often: %i", async (_, asked, status, headers) => {
+  ])("that answers with %s is called so often: %i", async (_, asked, status, headers) => {
     const { answer, server } = await sceneWith((response) => {
       response.writeHead(status, { ...sse, ...headers } as Record<string, string>).end("no");
     });
@@ -130,7 +130,7 @@ describe("an agent at a URL", () => {
     expect(server.requests).toHaveLength(asked);
   });
 
-  test("that says nothing at all is asked again, then has failed", async () => {
+  test("that sends nothing at all is called again, then has failed", async () => {
     const { answer, server } = await sceneWith(
       (response) => void response.writeHead(200, sse).end(),
     );
@@ -166,7 +166,7 @@ describe("an agent at a URL", () => {
     ]);
   });
 
-  test("whose connection breaks has its answer cut, and isn't asked again", async () => {
+  test("whose connection breaks has its answer cut, and isn't called again", async () => {
     const { answer, server } = await sceneWith((response) => {
       response.writeHead(200, sse);
       response.write(events(...saying("one").slice(0, 2)), () => {
@@ -177,7 +177,7 @@ describe("an agent at a URL", () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  test("that ends without saying how has its answer cut", async () => {
+  test("that ends without a finish has its answer cut", async () => {
     const { answer } = await sceneWith((response) => {
       response.writeHead(200, sse).end(events({ type: "start" }, ...saying("one")));
     });
@@ -253,7 +253,7 @@ describe("an agent at a URL", () => {
     expect(JSON.stringify(live)).toContain(JSON.stringify(replyText(reply)));
   });
 
-  test("whose first tries fail has its answer, under one webhook id, when it said to come back", async () => {
+  test("whose first tries fail has its answer, under one webhook id, after its Retry-After", async () => {
     const clock = movableClock();
     const { begin, reply, server } = await sceneWith(
       (response, _, count) => {
@@ -279,7 +279,7 @@ describe("an agent at a URL", () => {
     expect(new Set(ids).size).toBe(1);
   });
 
-  test("that says something now and then, but never ends, is cut at its deadline", async () => {
+  test("that sends something now and then, but never ends, is cut at its deadline", async () => {
     const clock = movableClock();
     let write: ((text: string) => void) | undefined;
     const { begin, reply, server, live } = await sceneWith(
@@ -311,7 +311,7 @@ describe("an agent at a URL", () => {
     await until("the connection is closed", () => server.open() === 0);
   });
 
-  test("that says nothing for too long is asked again, also while it drips an endless line", async () => {
+  test("that sends nothing for too long is called again, also while it drips an endless line", async () => {
     const clock = movableClock();
     const { network, bytes } = countingNetwork();
     let write: ((text: string) => void) | undefined;
@@ -363,7 +363,7 @@ describe("an agent at a URL", () => {
     expect(await reply()).toMatchObject({ outcome: "completed" });
   });
 
-  test("that never hangs up has answered once it has said that it finished", async () => {
+  test("that never hangs up has answered once it has sent its finish", async () => {
     const clock = movableClock();
     const { begin, reply, live, server } = await sceneWith(
       (response) => void response.writeHead(200, sse).write(fine()),

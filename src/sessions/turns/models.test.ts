@@ -130,7 +130,7 @@ describe.each(Object.entries(places))("a model of the AI SDK %s", (_, place) => 
     return scene;
   };
 
-  test("says text", async () => {
+  test("streams text", async () => {
     const model = modelThat([begin, ...text("hello there you"), finish("stop")]);
     const scene = await sceneOf(answeringWith(model));
     expect(await scene.answer()).toMatchObject({
@@ -175,7 +175,7 @@ describe.each(Object.entries(places))("a model of the AI SDK %s", (_, place) => 
     });
   });
 
-  test("asks whether it may, and goes on when it is told", async () => {
+  test("requests an approval, and goes on when it has the answer", async () => {
     const tools = {
       weather: tool({
         inputSchema: z.object({ at: z.string() }),
@@ -212,7 +212,7 @@ describe.each(Object.entries(places))("a model of the AI SDK %s", (_, place) => 
     ]);
   });
 
-  test("fails before it has said anything", async () => {
+  test("fails before its first chunk", async () => {
     const model = new MockLanguageModelV4({
       doStream: async () => {
         throw new Error("password is hunter2");
@@ -241,7 +241,7 @@ describe.each(Object.entries(places))("a model of the AI SDK %s", (_, place) => 
     expect(types).toContain("text-end");
   });
 
-  test("hears that it is stopped, and what it said is kept", async () => {
+  test("is aborted by a stop, and what it streamed is kept", async () => {
     let heard: AbortSignal | undefined;
     const model = new MockLanguageModelV4({
       doStream: async ({ abortSignal }) => {

@@ -66,7 +66,7 @@ describe("the network of agents", () => {
     expect(served).toBe(before);
   });
 
-  test("connects to what was checked, and looks nothing up a second time", async () => {
+  test("connects to the address that was checked, and resolves nothing a second time", async () => {
     const { lookup, looked } = names(["127.0.0.1"], ["169.254.169.254"]);
     expect(await post(lookup, `http://agents.example:${port}/`, true)).toBe("here");
     expect(looked()).toBe(1);

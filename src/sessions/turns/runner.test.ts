@@ -145,7 +145,7 @@ describe("a turn under which pods were lost", () => {
     ]);
   });
 
-  test("doesn't begin where the owner says that it is another's by now", async () => {
+  test("doesn't begin where the owner answers that it is another's by now", async () => {
     const owner = ({ type }: Command) => ({ lastSeq: 1, done: type !== "work_begun" });
     const { contexts, endNeighbour, ended } = await besideAnother({ owner });
     await endNeighbour();
@@ -168,7 +168,7 @@ describe("a turn under which pods were lost", () => {
 });
 
 describe("a turn", () => {
-  test("sends what is said live, a moment's chunks at once, and stores it in the end", async () => {
+  test("publishes chunks live, a moment's chunks at once, and stores them in the end", async () => {
     const { begin, say, live, reply, sessionId, ended, runner, events: told } = spoken();
     await begin({ epoch: 4, attempt: 2 });
     expect(runner.running()).toEqual([{ sessionId, epoch: 4, attempt: 2 }]);
@@ -205,7 +205,7 @@ describe("a turn", () => {
     ]);
   });
 
-  test("is started once, however often that is asked, and never again when it is over", async () => {
+  test("is started once, however often that is requested, and never again when it is over", async () => {
     const { begin, say, contexts, ended, runner, sessionId } = spoken();
     const work = await begin();
     const again = header(sessionId, { epoch: 1, lastSeq: 1, work });
@@ -257,7 +257,7 @@ describe("a turn", () => {
     expect(await scene.reply(2)).toMatchObject({ outcome: "stopped" });
   });
 
-  test("that is stopped keeps what was said, closed properly, under the same epoch", async () => {
+  test("that is stopped keeps what was streamed, closed properly, under the same epoch", async () => {
     const { begin, say, runner, reply, chunks, contexts, told, ended } = spoken();
     const { epoch, attempt } = await begin({ epoch: 3 });
     await say("half a sen");
@@ -272,7 +272,7 @@ describe("a turn", () => {
     await ended();
   });
 
-  test("that is stopped before anything was said is stored as stopped, with nothing", async () => {
+  test("that is stopped before its first chunk is stored as stopped, with nothing", async () => {
     const { begin, runner, reply, contexts } = spoken();
     await begin();
     await until("it was asked", () => contexts.length === 1);
@@ -322,7 +322,7 @@ describe("a turn", () => {
     expect(runner.running()).toHaveLength(1);
   });
 
-  test("whose agent never heeds its signal is left behind, and the log says so", async () => {
+  test("whose agent ignores its signal is left behind, and that is logged", async () => {
     const clock = movableClock();
     const spec = agent("helper", {}, () => new Promise<string>(() => {}));
     const { begin, runner, reply, logged } = createRunnerHarness(spec, { clock });
@@ -414,7 +414,7 @@ describe("an answer that is being made", () => {
     expect(replyText(body)).toBe(`short${"x".repeat(2_000)}y`);
   });
 
-  test("ends where its owner says that it is another's by now", async () => {
+  test("ends where its owner answers that it is another's by now", async () => {
     const owner = (command: Command) => ({ lastSeq: 1, done: command.type !== "checkpoint" });
     const { begin, say, clock, ended, finished, contexts } = spoken({}, { owner });
     await begin();
@@ -459,7 +459,7 @@ describe("a runner that stops", () => {
   });
 });
 
-test("a stop closes the connection to an agent at a URL, and keeps what it said", async () => {
+test("a stop closes the connection to an agent at a URL, and keeps what it sent", async () => {
   let closed = false;
   await using server = await serve((response) => {
     response.on("close", () => {

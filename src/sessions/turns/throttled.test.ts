@@ -148,7 +148,7 @@ describe("an agent's throttle", () => {
       return { ...scene, clock, counts, give };
     };
 
-    test("is told to the owner as the wait begins and as it ends, before the answer's end", async () => {
+    test("its wait is submitted to the owner as the wait begins and as it ends, before the answer's end", async () => {
       const { told, clock, counts, give, reply } = await waitingTurn();
       await clock.advance(249);
       expect(told).toEqual([]);
@@ -166,7 +166,7 @@ describe("an agent's throttle", () => {
       expect(counts()).toEqual([1, 2]);
     });
 
-    test("isn't told where the wait is short", async () => {
+    test("its wait isn't submitted where it is short", async () => {
       const { told, clock, give, reply } = await waitingTurn();
       await clock.advance(200);
       give();
@@ -192,7 +192,7 @@ describe("an agent's throttle", () => {
       }
     });
 
-    test("is told again while the owner is away, and no more once the wait is over", async () => {
+    test("its wait is submitted again while the owner is away, and no more once it is over", async () => {
       const { clock, counts, give, reply } = await waitingTurn(({ type }) => {
         if (type === "turn_waiting") throw new FlotillaError("unavailable", "no owner");
         return { lastSeq: 2, done: true };
@@ -207,7 +207,7 @@ describe("an agent's throttle", () => {
       expect(counts().slice(begun.length)).toEqual([2]);
     });
 
-    test("isn't told to have ended by a stop, which ends the wait by itself", async () => {
+    test("the end of its wait isn't submitted after a stop, which ends it by itself", async () => {
       const { runner, clock, counts, reply } = await waitingTurn();
       await clock.advance(250);
       runner.abort(runner.running()[0]!, { keep: true });
@@ -215,7 +215,7 @@ describe("an agent's throttle", () => {
       expect(counts()).toEqual([1]);
     });
 
-    test("ends the turn where the owner says that it is another's", async () => {
+    test("ends the turn where the owner answers that it is another's", async () => {
       const {
         runner,
         clock,

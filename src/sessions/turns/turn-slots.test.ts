@@ -37,7 +37,7 @@ function harness(most: number) {
   return { gate, clock, begun, over, started, ending, ask, askSuspect, end };
 }
 
-describe("a gate", () => {
+describe("a pool of turn slots", () => {
   test("lets so many in at once, and the next when one has ended, well or not", async () => {
     const { gate, begun, ask, end } = harness(2);
     for (const name of ["a", "b", "c", "d"]) void ask("t", name);
@@ -55,7 +55,7 @@ describe("a gate", () => {
     expect(begun.slice(4)).toEqual(["e", "f"]);
   });
 
-  test("serves tenants in turns, and each in the order of asking", async () => {
+  test("serves tenants in turns, and each in the order of the calls", async () => {
     const { begun, ask, end } = harness(1);
     for (const name of ["a1", "a2", "a3"]) void ask("a", name);
     for (const name of ["b1", "b2"]) void ask("b", name);
@@ -158,7 +158,7 @@ describe("a gate", () => {
     expect(begun).toEqual(["suspect 1", "suspect 2", "suspect 3"]);
   });
 
-  test("lets suspects in only where there is room", async () => {
+  test("lets suspects in only where a slot is free", async () => {
     const { clock, begun, ask, askSuspect, end } = harness(1);
     void ask("t", "a");
     void askSuspect("suspect");
