@@ -100,8 +100,11 @@ test.each([
   { heartbeatMs: 1_000, deadAfterMs: 3_000, gapMs: 2_000 },
   { heartbeatMs: 1_000, deadAfterMs: 2_000, gapMs: 2_000 },
   { heartbeatMs: 20, deadAfterMs: 100, gapMs: 60 },
-])("beats of $heartbeatMs ms further apart than $gapMs are a gap", ({ gapMs, ...settings }) => {
-  expect(gapOf(settings)).toBe(gapMs);
-  // One late beat is no gap, and silence can still be counted up to the limit.
-  expect(gapMs).toBeGreaterThanOrEqual(settings.heartbeatMs * 2);
-});
+])(
+  "beats of $heartbeatMs ms with more than $gapMs between them are a gap",
+  ({ gapMs, ...settings }) => {
+    expect(gapOf(settings)).toBe(gapMs);
+    // One late beat is no gap, and silence can still be counted up to the limit.
+    expect(gapMs).toBeGreaterThanOrEqual(settings.heartbeatMs * 2);
+  },
+);

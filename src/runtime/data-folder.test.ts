@@ -29,7 +29,7 @@ test("two stores have a folder each, wherever they are", async () => {
   expect(await dataFolderOf(folder, one)).not.toBe(await dataFolderOf(folder, other));
 });
 
-test("a folder that can't be written is refused where it was asked for", () => {
+test("a folder that can't be written is refused where one was configured", () => {
   const file = join(folder, "file");
   writeFileSync(file, "");
   expect(() => resolveConfig({ dataDir: join(file, "below") })).toThrow(/isn't writable/);
@@ -49,7 +49,7 @@ test("only a pod whose store is elsewhere has an outbox, and nothing is made for
   expect(existsSync(dataDir)).toBe(false);
 });
 
-test("without a folder that can be written a pod says so once and works without", async () => {
+test("without a folder that can be written a pod logs it once and works without", async () => {
   const database = await storeOf(1_000);
   writeFileSync(join(folder, "file"), "");
   const warnings: string[] = [];

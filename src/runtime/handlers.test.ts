@@ -21,7 +21,7 @@ describe("the handlers of a pod", () => {
     { only: ["charge"], left: ["charge", "charge:failed"] },
     { only: ["charge:failed"], left: ["charge:failed"] },
     { only: ["charge:failed", "charge", "charge"], left: ["charge", "charge:failed"] },
-  ])("are only those that it is told to work on: $only", ({ only, left }) => {
+  ])("are only those that `only` names: $only", ({ only, left }) => {
     expect(names(selectHandlers([mail, charge], only))).toEqual(left);
   });
 
@@ -30,7 +30,7 @@ describe("the handlers of a pod", () => {
     { only: "mail" as never, message: "only must name at least one task" },
     { only: ["mial"], message: 'has no handler for "mial", did you mean "mail"?' },
     { only: [5 as never], message: "has no handler for 5" },
-  ])("are refused where it is told what there isn't: $only", ({ only, message }) => {
+  ])("are refused where `only` names what there isn't: $only", ({ only, message }) => {
     expect(() => selectHandlers([mail, charge], only)).toThrow(
       expect.objectContaining({
         code: "invalid_option",

@@ -21,7 +21,7 @@ describe("how late the event loop is", () => {
     expect(lateness(sums(5_000), sums(5_000, ...seen))).toBeCloseTo(late, 0);
   });
 
-  test("is seen in a real process, also where it was blocked from one look to the next", async () => {
+  test("is measured in a real process, also where it was blocked from one sample to the next", async () => {
     const gauge = createPressureGauge();
     const block = () => {
       const untilMs = performance.now() + 300;

@@ -29,7 +29,7 @@ describe.runIf(process.platform === "linux")("which processes of this machine ar
     expect(here().isGone(JSON.stringify({ ...own, started: "1" }))).toBe(true);
   });
 
-  test("isn't known of other machines, of this one before it was started, or of what says nothing", () => {
+  test("isn't known of other machines, of this one before it was started, or of rows without the fields", () => {
     const own = JSON.parse(here().host) as Record<string, unknown>;
     const elsewhere = { ...own, machine: "another", pid: 2 ** 30 };
     expect(here().isGone(JSON.stringify(elsewhere))).toBe(false);

@@ -38,7 +38,7 @@ describe("schedules of a config", () => {
     expect(keys).toEqual(["schedule/beep/2026-03-01T10:01:00.000Z"]);
   });
 
-  test("say what the config says after a deploy, and those that were paused stay paused", async () => {
+  test("are as in the config after a deploy, and those that were paused stay paused", async () => {
     await using t = await testFlotilla({ use: [beep], schedules: [everyMinute], startMs });
     const before = schedule("beep", { task: beep, input: { loud: false }, pattern: "* * * * *" });
     await t.schedules.put(before);

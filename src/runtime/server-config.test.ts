@@ -5,7 +5,7 @@ const key = "a-key-of-16-chars-or-more";
 const hash = `sha256:${"ab".repeat(32)}`;
 const secret = "a secret of thirty-two characters or more";
 
-describe("what a config says of the server", () => {
+describe("the server's options in a config", () => {
   test.each<ServerConfig>([
     {},
     { apiKeys: [key, hash, { key, name: "shop", tenant: "acme" }, { hash, admin: true }] },

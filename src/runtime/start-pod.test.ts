@@ -24,7 +24,7 @@ const settings = () => ({
 });
 
 describe("a pod", () => {
-  test("runs what others enqueue, leads when it is alone, and says goodbye", async () => {
+  test("runs what others enqueue, leads when it is alone, and is down once it has stopped", async () => {
     const events: PodEvent[] = [];
     const pod = await startPod(settings(), { onEvent: (event) => events.push(event) });
     await using producer = connect(place.path);
@@ -44,7 +44,7 @@ describe("a pod", () => {
     await expect(pod.enqueue(double, 1)).rejects.toMatchObject({ code: "closed" });
   });
 
-  test("begins no runs from the moment that it is told to stop, while what runs is finished and stored", async () => {
+  test("begins no runs from the moment that it begins to stop, while what runs is finished and stored", async () => {
     const { promise: finished, resolve: finish } = Promise.withResolvers<void>();
     const short = flow("short", { version: 1 })
       .to("one", () => finished)
@@ -99,7 +99,7 @@ describe("a pod", () => {
     expect(await producer.tasks.get(taskId)).toMatchObject({ status: "pending", failures: 0 });
   });
 
-  test("works only on what it is told to, and says to others why it claims no more", async () => {
+  test("works only on what `only` names, and publishes why it claims no more", async () => {
     const endless = task("endless", { onFailure: () => {} }, ({ signal }) => {
       return new Promise((_, reject) => {
         signal.addEventListener("abort", () => reject(signal.reason as Error));

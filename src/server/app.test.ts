@@ -16,7 +16,7 @@ const testStore = openTestStore();
 const server = (parts: Partial<AppParts> = {}) => appHarness(testStore.flotilla, parts);
 
 describe("tasks over HTTP", () => {
-  test("what no pod that is up works on is said to wait for one", async () => {
+  test("what no pod that is up works on is answered with `noWorker`", async () => {
     const { post } = server();
     const { store, flotilla } = testStore;
     const lone = { noWorker: true, created: true };
@@ -223,7 +223,7 @@ describe("who may call", () => {
     ["127.0.0.1.evil.example", 403],
     ["10.0.0.1", 403],
     ["", 403],
-  ])("without keys, those who call this machine by its own name: %j", async (Host, status) => {
+  ])("without keys, callers that name this machine by its own name: %j", async (Host, status) => {
     const { get } = server();
     expect((await get("/v1/tasks", { Host })).status).toBe(status);
     expect((await get("/metrics", { Host })).status).toBe(status);

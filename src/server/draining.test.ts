@@ -4,7 +4,7 @@ import { startTestServer } from "./contract/test-server.ts";
 const ask = (url: string, path: string, init: RequestInit = {}) =>
   fetch(`${url}${path}`, { ...init, headers: { "Content-Type": "application/json" } });
 
-test("a server that drains takes nothing new, and still answers what is asked about", async () => {
+test("a server that drains takes no new work, and still answers reads", async () => {
   let isStopping = false;
   await using server = await startTestServer({ isStopping: () => isStopping });
   const { taskId } = await server.flotilla.enqueue("nobody", {});

@@ -124,7 +124,7 @@ describe("server-sent events of a session", () => {
     expect(reader.seqs()).toEqual([5]);
   });
 
-  test("tell of a place ahead of the log, and refuse one that can't be", async () => {
+  test("report a position ahead of the log, and refuse one that can't be", async () => {
     const id = await session(2);
     const reader = follow(`/v1/sessions/${id}/events?lastSeq=99`);
     await until("all of it", () => reader.seqs().length === 2);
@@ -137,7 +137,7 @@ describe("server-sent events of a session", () => {
     expect((await bad.answer).statusCode).toBe(400);
   });
 
-  test("say now and then that they live, and leave when their reader does", async () => {
+  test("send keep-alives, and end when their reader leaves", async () => {
     const id = await session();
     const reader = follow(`/v1/sessions/${id}/events`);
     await until("the beginning", () => reader.events.length > 0);

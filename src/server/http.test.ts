@@ -35,19 +35,19 @@ afterEach(async () => {
 });
 
 describe("requests over a real socket", () => {
-  test("need no body where none is asked for", async () => {
+  test("need no body where the route takes none", async () => {
     const { taskId } = await flotilla.enqueue("mail", null, { delayMs: 60_000 });
     const path = `/v1/tasks/${taskId}`;
     expect(await send("POST", `${path}/cancel`)).toEqual([200, { status: "cancelled" }]);
     expect(await send("POST", `${path}/retry`)).toEqual([200, { status: "pending" }]);
   });
 
-  test("may bring a body without saying how long it is", async () => {
+  test("may bring a body without a content-length", async () => {
     const parts = ['{"name":"mail",', '"input":{"to":"ada"}}'];
     expect(await send("POST", "/v1/tasks", parts)).toMatchObject([201, { created: true }]);
   });
 
-  test("are cut off at the limit, whether or not they say how long they are", async () => {
+  test("are cut off at the limit, with a content-length or without", async () => {
     const parts = Array.from({ length: 100 }, () => "x".repeat(1_000));
     const refused = [413, { error: { code: "payload_too_large" } }];
     expect(await send("POST", "/v1/tasks", parts)).toMatchObject(refused);

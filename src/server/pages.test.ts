@@ -63,7 +63,7 @@ describe("a page of the server", () => {
     }
   });
 
-  test("is asked for again, and its files with a hash in their names are not", async () => {
+  test("is revalidated, and its files with a hash in their names are not", async () => {
     const cached = async (path: string) => (await ask(path)).headers["cache-control"];
     expect(await cached("/chat/assets/index-BbUE0B6c.js")).toBe(
       "public, max-age=31536000, immutable",
@@ -102,7 +102,7 @@ describe("a page of the server", () => {
     expect(refused.headers["content-encoding"]).toBe(undefined);
   });
 
-  test("is looked at without being fetched, and not written to", async () => {
+  test("answers HEAD without a body, and takes no writes", async () => {
     const head = await ask("/chat/", { method: "HEAD" });
     expect(head).toMatchObject({ status: 200, text: "", headers: { "content-length": "34" } });
     for (const method of ["POST", "PUT", "DELETE"]) {

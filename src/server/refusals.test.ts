@@ -46,7 +46,7 @@ describe("a refusal", () => {
     });
   });
 
-  test("for the store's trouble says where the store is in the log, and nowhere else", async () => {
+  test("for the store's trouble names the store in the log, and nowhere else", async () => {
     const where = "the database can't be reached: connect ECONNREFUSED 10.20.30.40:5432";
     for (const code of ["store_unavailable", "unknown_outcome", "internal"] as const) {
       const thrown = new FlotillaError(code, where, { details: { host: "10.20.30.40" } });

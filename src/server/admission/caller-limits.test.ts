@@ -82,7 +82,7 @@ describe("what waits to be read", () => {
     expect([other.on.cuts, third.on.cuts]).toEqual([0, 1]);
   });
 
-  test("counts no longer once the connection has sent it, though nothing tells of that", () => {
+  test("counts no longer once the connection has sent it, though no event reports that", () => {
     const limits = createCallerLimits(movableClock(), { unreadBytesPerCaller: mib });
     const socket = visit(limits);
     socket.on.unflushedBytes = 2 * mib;

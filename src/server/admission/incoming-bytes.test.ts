@@ -69,7 +69,7 @@ describe("what callers are in the middle of sending", () => {
   });
 });
 
-describe("on a server with room for one of them", () => {
+describe("on a server with bytes for one of them", () => {
   const serve = () => startTestServer({ server: { apiKeys: [key] }, bodyBytes: 300_000 });
   const enqueue = (url: string) =>
     fetch(`${url}/v1/tasks`, {
@@ -78,7 +78,7 @@ describe("on a server with room for one of them", () => {
       body: JSON.stringify({ name: "nobody", input: "x".repeat(200_000) }),
     });
 
-  test("a body that comes slowly makes room for others", async () => {
+  test("a body that comes slowly is cut off in favour of others", async () => {
     await using server = await serve();
     const slow = beginning(server.port, 200_000);
     const answer = await until("room", async () => {

@@ -175,7 +175,7 @@ test("answers that wait to be read are bounded over all callers, and callers tha
   expect(eve.text.length).toBeLessThan(10 * mib);
 });
 
-test("files of a page take no room, however many are left unread", async () => {
+test("files of a page take no slots, however many are left unread", async () => {
   const folder = mkdtempSync(join(tmpdir(), "flotilla-page-"));
   writeFileSync(join(folder, "index.html"), "<p>hello");
   writeFileSync(join(folder, "large.bin"), large);
@@ -338,7 +338,7 @@ test("requests and sockets of one user under way are bounded, and those of other
   socket.close();
 });
 
-test("requests whose clients have hung up count until what they asked for has ended", async () => {
+test("requests whose clients have hung up count until their work has ended", async () => {
   let release = () => {};
   const gate = new Promise<void>((resolve) => (release = resolve));
   let asked = 0;
@@ -394,7 +394,7 @@ test("requests that wait behind others on a connection are over with it", async 
   expect(room).toBe(true);
 });
 
-test("pages that one caller asks for wait behind one another, not those of others behind them", async () => {
+test("pages that one caller requests wait behind one another, not those of others behind them", async () => {
   const order: string[] = [];
   let release = () => {};
   const gate = new Promise<void>((resolve) => (release = resolve));
@@ -432,7 +432,7 @@ test("pages that one caller asks for wait behind one another, not those of other
   expect(order).not.toContain("bob");
 });
 
-test("a user, a key and an address have a rate each, and are told when to come back", async () => {
+test("a user, a key and an address have a rate each, and get a time to retry", async () => {
   const clock = movableClock();
   const requestsPerSecond = { user: 2, key: 3, address: 4 };
   await using server = await start({ requestsPerSecond }, { clock });
@@ -461,7 +461,7 @@ test("a user, a key and an address have a rate each, and are told when to come b
   expect(await statuses("wrong-key-of-16-chars", 1)).toEqual([401]);
 });
 
-test("connections that don't say who they are are bounded, and leave room for those that do", async () => {
+test("anonymous connections are bounded, and leave slots for authenticated ones", async () => {
   const limits = { maxAnonymous: 8, maxAnonymousPerAddress: 6, adminPort: 0 };
   await using server = await start(limits);
   const known = await dial(server.socketUrl, { headers: { authorization: `Bearer ${key}` } });
@@ -483,7 +483,7 @@ test("connections that don't say who they are are bounded, and leave room for th
   expect(await next.head()).toMatch(/^HTTP\/1.1 200/);
 });
 
-test("connections of one user leave room for those of others, however many say who calls", async () => {
+test("connections of one user leave slots for those of others, however many are authenticated", async () => {
   const limits = { maxConnections: 16, maxAnonymous: 8, requestsAtOnce: { user: 4 } };
   await using server = await start(limits);
   const [eve, ada] = [await tokenOf("eve"), await tokenOf("ada")];
@@ -500,7 +500,7 @@ test("connections of one user leave room for those of others, however many say w
   await until("the rest to be ended", () => kept.filter((each) => !each.isClosed).length <= 12);
 });
 
-test("where connections that say nothing take all the room, a fresh one that does gets in", async () => {
+test("where silent connections take all slots, a fresh one that authenticates gets in", async () => {
   await using server = await start({ maxAnonymous: 4, maxAnonymousPerAddress: 4 });
   const silent = Array.from({ length: 4 }, () => unread(server.port));
   await until("them to be open", () => silent.every(({ socket }) => !socket.connecting));
@@ -513,14 +513,14 @@ test("where connections that say nothing take all the room, a fresh one that doe
   await until("the oldest to be ended", () => silent[0]!.isClosed);
 });
 
-test("a small server leaves its connections room to say who they are", () => {
+test("a small server leaves slots for connections that have yet to authenticate", () => {
   expect(defaultAnonymousLimits(10)).toEqual({ max: 10, maxPerAddress: 10 });
   expect(defaultAnonymousLimits(200)).toEqual({ max: 128, maxPerAddress: 64 });
   expect(defaultAnonymousLimits(10_000)).toEqual({ max: 5_000, maxPerAddress: 1_000 });
   expect(defaultAnonymousLimits(10_000, 8)).toEqual({ max: 8, maxPerAddress: 8 });
 });
 
-test("sockets that are refused for too much are told of in the log, a line for all", async () => {
+test("sockets that are refused for overload are logged, a line for all", async () => {
   const lines: object[] = [];
   const note = (fields: object) => void lines.push(fields);
   const log: Logger = { debug() {}, info() {}, warn: note, error: note };

@@ -73,7 +73,7 @@ describe("agents over HTTP", () => {
     expect(await ask("DELETE", "/v1/agents/coded")).toMatchObject({ status: 409 });
   });
 
-  test("never tell their secrets, in an answer, an error or a log", async () => {
+  test("never show their secrets, in an answer, an error or a log", async () => {
     const secrets = [signing("a"), signing("b"), "header-value-1", "header-value-2"] as const;
     const settings = { url, headers: { Authorization: secrets[2] } };
     const compaction = { url, headers: { "X-Key": secrets[3] } };

@@ -127,7 +127,7 @@ describe("tasks whose store answers no more when some of them are stored", () =>
   ];
   const json = { "Content-Type": "application/json" };
 
-  test("are told so one by one", async () => {
+  test("are reported so one by one", async () => {
     const { tasks, post } = await tasksOf();
     const answer = await post("/v1/tasks/bulk", JSON.stringify(rows), json);
     expect(answer).toMatchObject({

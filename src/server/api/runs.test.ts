@@ -49,7 +49,7 @@ const hasEnded = (runId: string) =>
 const book = { item: "book" };
 
 describe("runs over HTTP", () => {
-  test("are started, shown where they stand, signalled and asked for their history", async () => {
+  test("are started, shown where they stand, signalled, and their history read", async () => {
     await startWith(...use);
     const made = await ask("POST", "/v1/runs", { flow: "order", input: book });
     expect(made).toMatchObject({ status: 201, body: { created: true } });
@@ -152,7 +152,7 @@ describe("runs over HTTP", () => {
     await isDoing(runId, "waiting_for_signal");
   });
 
-  test("keep what was said to them until they use it", async () => {
+  test("keep signals until they use them", async () => {
     const { runId } = (await ask("POST", "/v1/runs", { flow: "order", input: book })).body;
     for (const id of ["one", "two", "one"]) {
       await ask("POST", `/v1/runs/${runId}/signals`, { name: "approve", payload: 1, id });
@@ -197,7 +197,7 @@ describe("runs over HTTP", () => {
     }
   });
 
-  test("of a task there are none, and where it goes is said", async () => {
+  test("of a task there are none, and the error names the right route", async () => {
     const { body } = await ask("POST", "/v1/runs", { flow: "mail" });
     expect(body.error.message).toBe("mail is a task and no flow: POST it to /v1/tasks");
   });
@@ -213,7 +213,7 @@ describe("runs over HTTP", () => {
 });
 
 describe("flows over HTTP", () => {
-  test("are told with their parts, their workers, and how many runs stand where", async () => {
+  test("are shown with their parts, their workers, and how many runs stand where", async () => {
     await startWith(order, parcel);
     const { runId } = (await ask("POST", "/v1/runs", { flow: "order", input: book })).body;
     await isDoing(runId, "waiting_for_signal");

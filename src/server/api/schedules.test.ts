@@ -74,7 +74,7 @@ describe("schedules over HTTP", () => {
     expect(await ask("GET", "/v1/schedules")).toMatchObject({ body: { schedules: [] } });
   });
 
-  test("say where a pattern is wrong", async () => {
+  test("are refused with where a pattern is wrong", async () => {
     const { body } = await ask("PUT", "/v1/schedules/bad", { ...nightly, pattern: "0 25 * * *" });
     expect(body.error.details).toEqual({
       scheduleId: "bad",

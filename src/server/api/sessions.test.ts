@@ -259,7 +259,7 @@ describe("users over HTTP", () => {
 });
 
 describe("a token of a few sessions", () => {
-  test("is told of no others by the list, neither in it nor by where it goes on", async () => {
+  test("gets no others from the list, neither in it nor in its cursor", async () => {
     const ids: string[] = [];
     for (let made = 0; made < 6; made++) {
       const { body } = await program("POST", "/v1/sessions", { users: ["zoe"], agents: [] });
@@ -296,7 +296,7 @@ describe("pages of other sites", () => {
     expect(await call("https://evil.example")).toEqual([404, null]);
   });
 
-  test("may ask first, without credentials", async () => {
+  test("may send a preflight, without credentials", async () => {
     const init = { method: "OPTIONS", headers: { "Access-Control-Request-Method": "PUT" } };
     expect(await call("https://app.example", init)).toEqual([204, "https://app.example"]);
     expect((await call("https://evil.example", init))[1]).toBe(null);

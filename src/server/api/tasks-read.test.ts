@@ -113,7 +113,7 @@ describe("a token with tasks:read", () => {
   });
 });
 
-test("a token that doesn't name tasks:read may not look", async () => {
+test("a token that doesn't name tasks:read may not read", async () => {
   const all = ["sessions:read", "sessions:any", "sessions:manage", "inbox:read", "admin"];
   for (const claims of [{}, { verbs: all }, { scope: "openid sessions:read" }]) {
     const bearer = await token(claims);

@@ -81,7 +81,7 @@ describe("a key", () => {
     expect(await verbsOf({ verbs: ["sessions:read"], admin: true })).toContain("admin");
   });
 
-  test("of a tenant is no administrator whatever it says, since those act for all tenants", async () => {
+  test("of a tenant is no administrator whatever its headers, since those act for all tenants", async () => {
     for (const rest of [{ admin: true }, { verbs: ["admin", "tasks:read"] as const }]) {
       const found = await caller(
         { apiKeys: [{ key: plain, tenant: "acme", ...rest }] },
@@ -99,7 +99,7 @@ describe("a key", () => {
 describe("a token", () => {
   const tokens: TokenConfig = { secret };
 
-  test("says who a user is and what it may do", async () => {
+  test("names a user and what that user may do", async () => {
     const found = await caller({ tokens }, bearer(await token()));
     expect(found).toMatchObject({
       kind: "user",
@@ -120,7 +120,7 @@ describe("a token", () => {
     expect([...(await caller({ tokens }, bearer(await token(claims)))).verbs]).toEqual(verbs);
   });
 
-  test("may say things in other claims, and which sessions it is good for", async () => {
+  test("may have other claims, and the sessions it is good for", async () => {
     const claims = { tenant: "org", user: "email", verbs: "rights", sessions: "chats" };
     const given = await token({ org: "acme", email: "a@b", rights: ["inbox:read"], chats: ["s"] });
     const found = await caller({ tokens: { secret, claims } }, bearer(given));
@@ -166,7 +166,7 @@ describe("a token", () => {
     await expect(caller({ tokens }, bearer(`${head}.${signature}`))).rejects.toThrow(unauthorized);
   });
 
-  test("is told what it lacks where it has no end", async () => {
+  test("without an end is refused with the claim that it lacks", async () => {
     const endless = caller({ tokens }, bearer(await token({ exp: undefined })));
     await expect(endless).rejects.toThrow("the token has no claim exp");
   });
@@ -282,7 +282,7 @@ describe("a name in a header", () => {
   });
 
   test.each(["Zo\u00eb", "100%", "%zz", "%ff", "%ed%a0%80", "a%00b", "", "%61".repeat(501)])(
-    "is refused where it can't be told or stored: %j",
+    "is refused where it can't be decoded or stored: %j",
     async (sent) => {
       for (const header of ["flotilla-user", "flotilla-tenant"]) {
         const refused = { code: "invalid_input" };
@@ -323,7 +323,7 @@ describe("a ticket", () => {
     expect(tickets.issue(somebody).ticket).toHaveLength(64);
   });
 
-  test("of one user leaves those of the others alone, however many that user asks for", async () => {
+  test("of one user leaves those of the others alone, however many that user requests", async () => {
     const { tickets, caller: ask } = authenticator({});
     const user = (name: string): Caller => ({
       kind: "user",
@@ -364,7 +364,7 @@ describe("a ticket", () => {
 describe("without credentials", () => {
   const local = { host: "localhost:8080" };
 
-  test("a program on this machine is its administrator, and may say who it is", async () => {
+  test("a program on this machine is its administrator, and may name the user it acts for", async () => {
     const found = await caller({}, { ...local, "flotilla-tenant": "acme" }, { user: "ada" });
     expect(found).toMatchObject({ kind: "local", tenant: "acme", user: "ada" });
     expect(may(found, "admin")).toBe(true);

@@ -73,7 +73,7 @@ describe.runIf(isKnowable)("on a server without keys, a request over loopback", 
     expectRefusals(closedLater(), 503, "unavailable"));
 });
 
-describe("a server without keys, where the system doesn't tell users apart", () => {
+describe("a server without keys, where the system doesn't name the caller's user", () => {
   const read = () => Promise.reject(new Error("no such file"));
   const warnings = async (server: ServerConfig) => {
     const said: string[] = [];
@@ -85,14 +85,14 @@ describe("a server without keys, where the system doesn't tell users apart", () 
     return { status, said: said.filter((line) => line.includes("cannot check which user calls")) };
   };
 
-  test("says so when it starts, and answers", async () => {
+  test("warns when it starts, and answers", async () => {
     const { status, said } = await warnings({});
     expect(status).toBe(200);
     expect(said).toHaveLength(1);
     expect(said[0]).toContain("configure server.apiKeys");
   });
 
-  test("says nothing of it where there are keys", async () => {
+  test("doesn't warn where there are keys", async () => {
     expect((await warnings({ apiKeys: ["a key of sixteen or more"] })).said).toEqual([]);
   });
 });
@@ -145,7 +145,7 @@ describe("the kernel's table", () => {
     return { read, reset, count: () => reads };
   };
 
-  test("is looked at again where it lacks the caller, and a few times only", async () => {
+  test("is read again where it lacks the caller, and a few times only", async () => {
     // The first is when the server starts.
     const late = counted((reads) => (reads < 4 ? head : [head, client].join("\n")));
     expect(await (await openPeerCheck({ uid: 1_000, read: late.read }))!(socket)).toBe("same");
@@ -156,7 +156,7 @@ describe("the kernel's table", () => {
     expect(never.count()).toBe(5);
   });
 
-  test("is read once for all that ask before that, and again for all that ask during it", async () => {
+  test("is read once for all calls before that, and again for all calls during it", async () => {
     const table = counted(() => [head, client].join("\n"));
     const under = Promise.withResolvers<void>();
     let isHeld = false;
@@ -179,7 +179,7 @@ describe("the kernel's table", () => {
     expect(table.count()).toBe(2);
   });
 
-  test("that isn't there when the server starts says nothing", async () => {
+  test("that isn't there when the server starts leaves the check out", async () => {
     const read = () => Promise.reject(new Error("no such file"));
     expect(await openPeerCheck({ uid: 1_000, read })).toBeUndefined();
   });
@@ -195,7 +195,7 @@ describe("the kernel's table", () => {
     expect(await whose!(socket)).toBe("unknown");
   });
 
-  test("of IPv6 that was never there has no say", async () => {
+  test("of IPv6 that was never there doesn't count", async () => {
     const read = async (path: string) => {
       if (path.endsWith("6")) throw new Error("no such file");
       return head;

@@ -101,7 +101,7 @@ describe("/ without keys, on this machine", () => {
     { Host: "evil.example" },
     { Host: "localhost", "Sec-Fetch-Site": "cross-site" },
     { Host: "localhost", "X-Forwarded-For": "10.0.0.1" },
-  ])("tells nothing of the store to what isn't a program of this machine: %j", async (headers) => {
+  ])("shows nothing of the store to what isn't a program of this machine: %j", async (headers) => {
     const { get } = appHarness(testStore.flotilla);
     const told = await get("/", headers);
     expect(Object.keys(told.body)).toEqual(["name", "links", "advice"]);
@@ -116,7 +116,7 @@ describe("/ without keys, on this machine", () => {
     expect(page.body).not.toContain("<img");
   });
 
-  test("says that the store can't be looked at, and not where it is", async () => {
+  test("shows that the store can't be read, and not where it is", async () => {
     await using nowhere = connect(`sqlite:${join(folder, "missing.db")}`, { create: false });
     const { get } = appHarness(nowhere);
     expect(await get("/")).toMatchObject({ status: 200, body: { trouble: "store_missing" } });
@@ -125,7 +125,7 @@ describe("/ without keys, on this machine", () => {
     expect(page.body).not.toContain(folder);
   });
 
-  test("looks at the store once for all who ask within a moment", async () => {
+  test("reads the store once for all requests within a moment", async () => {
     let looks = 0;
     const depth = () => {
       looks++;
@@ -146,7 +146,7 @@ describe("/ with keys", () => {
   const ask = (headers: Record<string, string>) =>
     appHarness(testStore.flotilla, { apiKeys }).get("/", headers);
 
-  test("tells strangers its name and what to do", async () => {
+  test("shows strangers its name and what to do", async () => {
     const told = await ask({});
     expect(told).toMatchObject({ status: 200, body: { name: "flotilla" } });
     expect(told.body.advice).toContain("Authorization: Bearer <key>");
@@ -157,7 +157,7 @@ describe("/ with keys", () => {
     expect(page.body).not.toMatch(/version|In the store|openapi|metrics/);
   });
 
-  test("tells an administrator all of it, and a key of less no more than strangers", async () => {
+  test("shows an administrator all of it, and a key of less no more than strangers", async () => {
     const all = await ask({ Authorization: `Bearer ${key}` });
     expect(all.body).toMatchObject({ store: "sqlite", overview: { tasks: { ready: 0 } } });
     const some = await ask({ Authorization: `Bearer ${key}-of-acme` });

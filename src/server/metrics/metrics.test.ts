@@ -19,7 +19,7 @@ const counts = {
 const depthOf = (names: string[]): Depth => new Map(names.map((name) => [name, counts]));
 
 describe("metrics", () => {
-  test("count what a pod and its store tell", async () => {
+  test("count what a pod and its store report", async () => {
     let nowMs = 10_000;
     const clock = { ...systemClock, monotonic: () => nowMs };
     const metrics = createMetrics({
@@ -108,7 +108,7 @@ describe("metrics", () => {
     parseExposition(text);
   });
 
-  test("ask the store once for scrapes that come close together", async () => {
+  test("read the store once for scrapes that come close together", async () => {
     let asked = 0;
     let nowMs = 0;
     const metrics = createMetrics();

@@ -161,7 +161,7 @@ describe("a user", () => {
     expect((await server.sessions.entries("other", elsewhere, {})).entries).toEqual([]);
   });
 
-  test("writes as themselves, whatever they say", async () => {
+  test("writes as themselves, whatever their frames name", async () => {
     const id = await session(["ada"]);
     const client = await as("ada");
     const send = (more: object) =>

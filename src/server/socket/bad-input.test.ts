@@ -89,7 +89,7 @@ describe("a frame that makes no sense is refused, and the connection goes on", (
     expect((await client.request({ type: "ping" })).type).toBe("pong");
   });
 
-  test("a key `__proto__` inside of what is said, which is stored like any other", async () => {
+  test("a key `__proto__` inside of a message, which is stored like any other", async () => {
     const { sessionId } = await server.sessions.create("default", {});
     const client = await open();
     const part = `{"type":"data-x","data":{"__proto__":{"polluted":true}}}`;
@@ -136,7 +136,7 @@ describe("what would fill the memory ends the connection, and nothing else", () 
     await expectServing();
   });
 
-  test("a frame that says it has a gigabyte", async () => {
+  test("a frame that claims to have a gigabyte", async () => {
     const raw = await rawSocket();
     // Final, text, masked, and a length of 2^30 in eight bytes; then a bit of it.
     raw.write(Buffer.from([0x81, 0xff, 0, 0, 0, 0, 0x40, 0, 0, 0, 1, 2, 3, 4]));

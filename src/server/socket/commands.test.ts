@@ -15,8 +15,8 @@ function work(log: string[], name: string, options: { alone?: boolean; checks?: 
   return { asked: { check, act, alone }, checked: checked.resolve, end: ended.resolve };
 }
 
-describe("what is asked in order", () => {
-  test("begins at once, in order, also while what was asked before goes on", () => {
+describe("a command in its queue", () => {
+  test("begins at once, in order, also while earlier ones go on", () => {
     const log: string[] = [];
     const { add } = createCommandQueue({ maxInFlight: 10 });
     add("a", work(log, "a1").asked);
@@ -25,7 +25,7 @@ describe("what is asked in order", () => {
     expect(log).toEqual(["a1", "a2", "b1"]);
   });
 
-  test("waits for checks of the same key that were asked before, others don't", async () => {
+  test("waits for checks of earlier ones of the same key, others don't", async () => {
     const log: string[] = [];
     const { add } = createCommandQueue({ maxInFlight: 10 });
     const first = work(log, "a1", { checks: true });

@@ -135,7 +135,7 @@ describe("a client that doesn't read", () => {
     expect(client.isOpen).toBe(true);
   });
 
-  test("but asks and asks, is cut off as well", async () => {
+  test("but sends requests on and on, is cut off as well", async () => {
     const client = await open();
     client.socket.pause();
     const frames = Array.from({ length: 200 }, (_, n) => ({ type: "ping", ref: `${n}` }));

@@ -52,7 +52,7 @@ const session = async (agents: string[] = [], users = ["ada"]) => {
 };
 
 describe("a socket", () => {
-  test("says hello, and answers a ping", async () => {
+  test("sends hello, and answers a ping", async () => {
     const client = await open();
     expect(await client.find("hello")).toEqual({
       type: "hello",
@@ -190,7 +190,7 @@ describe("a socket", () => {
     expect(id).not.toBe("");
   });
 
-  test("tells where a place is ahead of the log, and begins anew", async () => {
+  test("reports a position that is ahead of the log, and begins anew", async () => {
     const id = await session();
     const client = await open();
     await client.request({ type: "send", session: id, message: textMessage("only one") });
@@ -246,7 +246,7 @@ describe("a socket", () => {
     expect(client.isOpen).toBe(true);
   });
 
-  test("stops an answer, has one made anew, and says what was read", async () => {
+  test("stops an answer, regenerates one, and stores what was read", async () => {
     const id = await session(["echo"]);
     const client = await open();
     await client.request({ type: "join", session: id, lastSeq: 0 });
