@@ -23,7 +23,7 @@ describe("the caller's own transaction", () => {
     db.close();
   });
 
-  test("tells in our words what the connection refuses, such as a file without our tables", async () => {
+  test("reports what the connection refuses with our codes, such as a file without our tables", async () => {
     const db = new DatabaseSync(":memory:");
     const written = sqliteTransaction(db).write([sql`insert into ${table("probe")} values (1, 1)`]);
     await expect(written).rejects.toMatchObject({

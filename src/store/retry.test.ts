@@ -169,7 +169,7 @@ describe("a send whose outcome was unknown once", () => {
 });
 
 describe("calling until there is an answer", () => {
-  test("repeats what is transient, and waits as it is told to", async () => {
+  test("repeats what is transient, and waits by `waitMs`", async () => {
     const clock = movableClock();
     const failures: unknown[] = [];
     const flaky = failing(["store_unavailable", "store_unavailable"]);

@@ -67,7 +67,7 @@ describe("a statement", () => {
     { rows: [], columns: {} },
     {},
     [],
-  ])("refuses %j where a value was meant, whoever sent it", (value) => {
+  ])("refuses %j where a value was meant, whatever its caller", (value) => {
     const forged = JSON.parse(JSON.stringify(value)) as string;
     expect(() => render(sql`select * from a where id = ${forged}`, numbered)).toThrow(
       "an object was given where text or a number is expected",

@@ -80,7 +80,7 @@ export function databaseContract(kind: StoreKind): void {
       expect(await ids()).toEqual([1, 2, 3]);
     });
 
-    test("gives what a change has touched, where it must be asked before the change too", async () => {
+    test("gives what a change has touched, also where that must be read before the change", async () => {
       await database.write([put(1, "old"), put(2, "old"), put(3, "new")]);
       const old = sql`from scratch where body = 'old'`;
       const tables = await database.write([
@@ -211,7 +211,7 @@ export function databaseContract(kind: StoreKind): void {
       expect(stored).toEqual(given.map(([id, body]) => ({ id, body })));
     });
 
-    test("gives cold reads what others get, however many are asked at once", async () => {
+    test("gives cold reads what others get, however many are sent at once", async () => {
       await database.write([sql`insert into scratch (id) values (7)`]);
       const cold = Array.from({ length: 30 }, () =>
         database.read(sql`select id from scratch`, { cold: true }),
@@ -222,7 +222,7 @@ export function databaseContract(kind: StoreKind): void {
       expect(await database.read(sql`select 1 as one`, { cold: true })).toEqual([{ one: 1 }]);
     });
 
-    test("tells the time", async () => {
+    test("gives the store's time", async () => {
       const ask = async () => Number((await database.read(sql`select ${now} as now`))[0]!["now"]);
       const [table] = await database.write([
         sql`insert into scratch (id, size) values (1, ${now}) ${giving(sql`size`, sql`true`)}`,
@@ -279,7 +279,7 @@ export function databaseContract(kind: StoreKind): void {
       expect(hints).toBe(before);
     });
 
-    test("hints at what others have committed, and shows it", async () => {
+    test("notifies of what others have committed, and shows it", async () => {
       if (!store.again || store.hints === false) return;
       await somebodyWaits();
       const other = await store.again();
@@ -363,7 +363,7 @@ export function databaseContract(kind: StoreKind): void {
       expect(await database.read(sql`select body from scratch`)).toEqual([{ body: "kept" }]);
     });
 
-    test("finishes what was asked before a close, and refuses what comes after with `closed`", async () => {
+    test("finishes what was sent before a close, and refuses what comes after with `closed`", async () => {
       const last = database.write([put(1)]);
       const closing = database.close();
       await last;

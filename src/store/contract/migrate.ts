@@ -38,7 +38,7 @@ export function migrateContract(kind: StoreKind): void {
     const applied = () =>
       database.read(sql`select id, name, needs from ${table("migration")} order by id`);
 
-    test("make an empty store ready, and say where it stands", async () => {
+    test("make an empty store ready, and report its version", async () => {
       expect(await schemaState(database)).toMatchObject({ version: 0, needs: 0, pending: ours });
       const state = await migrate(database);
       expect(state).toMatchObject({ version: ours.length, known: ours.length, pending: [] });
@@ -78,7 +78,7 @@ export function migrateContract(kind: StoreKind): void {
       database = await store.again();
     });
 
-    test("can be looked at without being applied", async () => {
+    test("can be read without being applied", async () => {
       await migrate(database, { migrations: [first] });
       const state = await schemaState(database, [first, second]);
       expect(state).toEqual({ version: 1, needs: 1, known: 2, pending: [second] });

@@ -134,7 +134,7 @@ describe("what isn't a transaction", () => {
   });
 });
 
-test("a transaction that the server refuses says why, without the payload", async () => {
+test("a transaction that the server refuses is rejected with why, without the payload", async () => {
   await using flotilla = connect(url);
   const enqueued = withDrizzle(async (tx) => {
     await flotilla.enqueue("ship", { card: "4111" }, { tx });

@@ -26,7 +26,7 @@ describe("a Postgres store", () => {
     });
   });
 
-  test("by options counts more than what its URL says", () => {
+  test("takes options over its URL", () => {
     const store = checkStore({
       url: `${url}?schema=jobs&sslmode=disable&sslrootcert=/a.pem&application_name=x`,
       schema: "work",

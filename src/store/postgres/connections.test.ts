@@ -68,7 +68,7 @@ describe("a Postgres connection", () => {
     expect(await lookUps()).toBe(1);
   });
 
-  test("is asked by the server, soon and often, whether its client is still there", async () => {
+  test("is probed by the server, soon and often, whether its client is still there", async () => {
     const database = await open({ url });
     const [settings] = await database.read(sql`
       select current_setting('tcp_keepalives_idle') as idle,

@@ -48,7 +48,7 @@ describe("listening on Postgres", () => {
     }
   });
 
-  test("goes on when its connection was cut, and hints at what it has missed", async () => {
+  test("goes on when its connection was cut, and notifies of what it has missed", async () => {
     let hints = 0;
     const stop = database.subscribe(() => hints++);
     await until("listening to begin", () => hints > 0);
@@ -77,7 +77,7 @@ describe("envelopes on Postgres", () => {
     return { got, stop };
   };
 
-  test("come along with their hint, each to its own address", async () => {
+  test("come along with their notification, each to its own address", async () => {
     const alice = await hearing("alice");
     const bob = await hearing('bob "and" \n others');
     await tell({ alice: "one" });
@@ -116,7 +116,7 @@ describe("envelopes on Postgres", () => {
     await spy.query(`listen ${secretChannel(key, "bob")}`);
     spy.on("notification", ({ payload }) => payloads.push(payload!));
     await tell({ bob: "for bob" });
-    await until("a letter", () => payloads.length > 0 && bob.got.length > 0);
+    await until("an envelope", () => payloads.length > 0 && bob.got.length > 0);
     const [forBob] = payloads;
     const forged = ["forged", "", forBob!, forBob!.replace("for bob", "for eve"), "x".repeat(22)];
     for (const payload of forged) await spy.query("select pg_notify($1, $2)", [channel, payload]);
@@ -129,7 +129,7 @@ describe("envelopes on Postgres", () => {
     expect(events.filter((type) => type === "forged")).toHaveLength(4);
   });
 
-  test("that are too long for it are hinted at", async () => {
+  test("that are too long for it are only notified of", async () => {
     const { got } = await hearing("alice");
     for (const letters of ["x".repeat(7_977), "x".repeat(7_978), "✓".repeat(2_660)]) {
       await tell({ alice: letters });

@@ -244,7 +244,7 @@ describe("the caller's own Postgres transaction", () => {
 });
 
 describe("opening a Postgres store", () => {
-  test("that can't be reached says so, without its password", async () => {
+  test("that can't be reached is refused with that, without its password", async () => {
     const error = await openStore("postgres://ada:s3cret@127.0.0.1:1/app").catch(
       (thrown: unknown) => thrown,
     );
@@ -252,7 +252,7 @@ describe("opening a Postgres store", () => {
     expect(String(error)).not.toContain("s3cret");
   });
 
-  test("that doesn't exist says so", async () => {
+  test("that doesn't exist is refused with that", async () => {
     await expect(openStore(url.replace(/[^/]*$/, "nowhere"))).rejects.toMatchObject({
       code: "store_missing",
     });

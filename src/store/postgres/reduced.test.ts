@@ -82,7 +82,7 @@ test("a claim waits for another that is under way, and takes what that has left"
   expect(new Set([...taken, ...left]).size).toBe(8);
 });
 
-test("claimers at the same time get every task once between them, whatever order they ask in", async () => {
+test("claimers at the same time get every task once between them, in whatever order they claim", async () => {
   await enqueue(200);
   const drain = async (podId: string, names: string[]) => {
     const mine: string[] = [];
@@ -112,7 +112,7 @@ const done = (taskId: string, token: number): Finish => ({
   event: null,
 });
 
-test("a finish says which tasks it has stored, and never one that another took meanwhile", async () => {
+test("a finish returns which tasks it has stored, and never one that another took meanwhile", async () => {
   await enqueue(3);
   const claimed = idsOf((await database.write([claim("first", 1, 3)]))[0]!);
   const [kept, lost, gone] = claimed as [string, string, string];

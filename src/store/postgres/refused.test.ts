@@ -24,7 +24,7 @@ afterEach(async () => {
 });
 
 describe("an error of the server's", () => {
-  test("is a refusal whatever language it is told in", async () => {
+  test("is a refusal whatever language its message is in", async () => {
     // Czech for ERROR is as long, so the messages stay whole.
     const czech = (bytes: Buffer) =>
       Buffer.from(bytes.toString("latin1").replaceAll("SERROR\0", "SCHYBA\0"), "latin1");

@@ -21,8 +21,8 @@ afterEach(async () => {
   await place.remove();
 });
 
-describe("hints of a SQLite file", () => {
-  test("tell our own commits from those of others, to every listener alike", async () => {
+describe("notifications of a SQLite file", () => {
+  test("distinguish our own commits from those of others, for every listener alike", async () => {
     const told: (string | undefined)[][] = [[], []];
     for (const each of told) ours.subscribe((whose) => each.push(whose));
     // The first notification can't know what came before it.

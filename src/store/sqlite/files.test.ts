@@ -36,7 +36,7 @@ function makeFile(path: string): void {
 const listed = () => readdirSync(place.folder).toSorted();
 
 describe("opening a store", () => {
-  test("that isn't there is refused, and makes none, unless it was asked for", async () => {
+  test("that isn't there is refused with `create: false`, and makes none", async () => {
     await expect(openStore(place.path, { create: false })).rejects.toMatchObject({
       name: "FlotillaError",
       code: "store_missing",
@@ -125,7 +125,7 @@ describe("opening a store", () => {
   });
 });
 
-test("a full disk is an error of its own, and passes when there is room again", async () => {
+test("a full disk is an error of its own, and passes when there is space again", async () => {
   const database = await openSqlite({ path: place.path, create: true });
   await database.write([sql`create table filler (body text)`]);
   const [pages] = await database.write([sql`pragma page_count`]);

@@ -30,7 +30,7 @@ function opened(path: string): number {
 }
 
 describe("watching a file for commits", () => {
-  test("tells every listener of every commit, also after a pause", async () => {
+  test("calls every listener for every commit, also after a pause", async () => {
     const commits = watchCommits(place.path);
     const told = [0, 0];
     commits.subscribe(() => told[0]!++);
@@ -57,7 +57,7 @@ describe("watching a file for commits", () => {
     commits.close();
   });
 
-  test("doesn't tell of a transaction that was rolled back", async () => {
+  test("doesn't notify of a transaction that was rolled back", async () => {
     const commits = watchCommits(place.path);
     let told = 0;
     commits.subscribe(() => told++);

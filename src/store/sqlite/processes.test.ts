@@ -102,7 +102,7 @@ describe("several processes on one file", () => {
     await database.close();
   });
 
-  test("are told by hints what another process has committed", async () => {
+  test("are notified of what another process has committed", async () => {
     const database = await openStore(place.path);
     let hints = 0;
     database.subscribe(() => hints++);
