@@ -36,7 +36,7 @@ describe("a contract", () => {
     });
   });
 
-  test("refuses options that belong to the handler, and says what it takes", () => {
+  test("refuses options that belong to the handler, and names those that it takes", () => {
     // @ts-expect-error a contract has no attempts
     expect(() => task("mail", { attempts: 3 })).toThrow(refused("unknown option `attempts`"));
   });

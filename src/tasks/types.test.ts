@@ -139,7 +139,7 @@ describe("types without annotations", () => {
     expect(direct.name).toBe("direct");
   });
 
-  test("the input form, the handler's form and the result are told apart", () => {
+  test("the input form, the handler's form and the result are distinct", () => {
     expectTypeOf<InputOf<typeof oneFile>>().toEqualTypeOf<{ to: string }>();
     expectTypeOf<InputOf<typeof bare>>().toEqualTypeOf<Json>();
     expectTypeOf<ResultOf<typeof summarize>>().toEqualTypeOf<{ words: number }>();

@@ -47,7 +47,7 @@ const callsOut = async () => {
 };
 
 describe("a pod that waits for work", () => {
-  test("says so, and looks again for what was committed before it had", async () => {
+  test("announces it, and polls again for what was committed before it had", async () => {
     expect(await callsOut()).toBe(false);
     announcing.set(true);
     await until("the announcement", waiting);
@@ -57,7 +57,7 @@ describe("a pod that waits for work", () => {
     expect(await callsOut()).toBe(true);
   });
 
-  test("looks again although its first look keeps it busy for a moment", async () => {
+  test("polls again although its first poll keeps it busy for a moment", async () => {
     announcing.stop();
     announcing = announceIdle({
       podId: "pod",
@@ -75,7 +75,7 @@ describe("a pod that waits for work", () => {
     expect(looks).toBe(2);
   });
 
-  test("says that it is busy only after it has been for a while", async () => {
+  test("announces that it is busy only after it has been for a while", async () => {
     announcing.set(true);
     await until("another look", () => looks === 1);
     for (let task = 0; task < 5; task++) {

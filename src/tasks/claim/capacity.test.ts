@@ -18,7 +18,7 @@ describe("a pod's capacity", () => {
     expect(capacityOf(capacity)).toBe(holds);
   });
 
-  test("is the target's share rounded down, but room for one", () => {
+  test("is the target's share rounded down, but never less than one slot", () => {
     fc.assert(
       fc.property(capacities, (capacity) => {
         const { slots, target } = capacity;

@@ -34,7 +34,7 @@ describe("slots of a name", () => {
     expect(slots.free).toEqual(new Map([["a", 1]]));
   });
 
-  test("that come free where the last claim found fewer than it asked for bring no other claim", () => {
+  test("that come free where the last claim found fewer than its limit bring no other claim", () => {
     const slots = createNameSlots(handlersOf({ a: 3 }));
     expect(claim(slots, 2)).toBe(false);
     expect(slots.release("a")).toBe(false);

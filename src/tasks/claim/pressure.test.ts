@@ -36,7 +36,7 @@ describe("the share of its target that a pod goes by", () => {
     memory: fc.double({ min: 0, max: 1.5, noNaN: true }),
   });
 
-  test("stays in bounds, never jumps, and always leaves room for one", () => {
+  test("stays in bounds, never jumps, and always leaves one slot", () => {
     fc.assert(
       fc.property(fc.array(pressures), (looks) => {
         let share = 1;

@@ -19,8 +19,8 @@ afterAll(closeStores);
 
 const many = (count: number) => Array.from({ length: count }, (_, nth) => nth);
 
-describe("the gate before the claim", () => {
-  test("lets everybody have a turn, though more urgent tasks never cease to come", async () => {
+describe("the throttle gate before the claim", () => {
+  test("gives every priority a turn, though more urgent tasks never cease to come", async () => {
     const api = throttle("api", { pinned: 2 });
     const calls = countedCalls(queue);
     const order: string[] = [];

@@ -36,7 +36,7 @@ export function blockedByContract(kind: StoreKind): void {
       expect(await queue.get(taskId)).toMatchObject({ status: "pending" });
     });
 
-    test("are told of by name, of which a second may pass until a pod that has left isn't counted", async () => {
+    test("are named, and a pod that has left may count for a second longer", async () => {
       const without = () => queue.noWorker(["mail", "mial"]);
       expect(await without()).toEqual(["mail", "mial"]);
       await start("pod-1", { names: ["mail"] });
@@ -85,7 +85,7 @@ export function blockedByContract(kind: StoreKind): void {
       expect(await paused()).toEqual([false, false, false]);
     });
 
-    test("aren't told from others where a pod doesn't say what it works on", async () => {
+    test("can't be known where a pod doesn't publish what it works on", async () => {
       const { taskId } = await queue.enqueue("mail", 1);
       await start("pod-1", { names: ["post"] });
       await start("pod-2", {});

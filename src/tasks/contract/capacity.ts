@@ -50,7 +50,7 @@ export function capacityContract(kind: StoreKind): void {
       for (const { finish } of light.attempts) finish(1);
     });
 
-    test("by name holds for claims that take the oldest first, and behind gates", async () => {
+    test("by name holds for claims that take the oldest first, and for tasks with limits", async () => {
       const heavy = heldOpen("heavy", { slots: 1 });
       for (const priority of [1, 2, 3]) await queue.enqueueMany("heavy", [1, 1, 1], { priority });
       await queue.enqueueMany("heavy", [1, 1, 1], { tenant: "ada" });
@@ -71,7 +71,7 @@ export function capacityContract(kind: StoreKind): void {
       expect(most).toBe(1);
     });
 
-    test("shrinks under pressure, never below one, says why, and comes back", async () => {
+    test("shrinks under pressure, never below one, is published with why, and comes back", async () => {
       let pressure: Pressure = calm;
       const { handler, attempts } = heldOpen("a");
       const worker = await queue.work("pod-1", [handler], {
@@ -107,7 +107,7 @@ export function capacityContract(kind: StoreKind): void {
       for (const { finish } of attempts) finish(1);
     });
 
-    test("is said in the store only where it changes, and nothing where nothing holds it back", async () => {
+    test("is written to the store only where it changes, and nothing where nothing holds it back", async () => {
       const { handler, attempts } = heldOpen("a");
       const writes: string[] = [];
       const database = {

@@ -88,7 +88,7 @@ export function claimContract(kind: StoreKind): void {
       expect(await take(704, many)).toEqual(["died"]);
     });
 
-    test("takes by priority, then age, then id, or oldest first where that is asked: as a sort would", async () => {
+    test("takes by priority, then age, then id, or oldest first with that option: as a sort would", async () => {
       await fc.assert(
         fc.asyncProperty(backlog, calls, async (given, made) => {
           await insert(given);
@@ -113,7 +113,7 @@ export function claimContract(kind: StoreKind): void {
       );
     });
 
-    test("gives a task to one of many that ask at once", async () => {
+    test("gives a task to one of many that claim at once", async () => {
       await queue.enqueueMany(
         "a",
         Array.from({ length: 50 }, (_, at) => at),
@@ -159,7 +159,7 @@ export function claimContract(kind: StoreKind): void {
       expect(await claim()).toHaveLength(2);
     });
 
-    test("leaves alone names that it wasn't asked for, and what others hold or have ended", async () => {
+    test("leaves alone names that it wasn't given, and what others hold or have ended", async () => {
       await queue.enqueueMany("other", [1, 2]);
       await queue.database.write([
         sql`insert into ${rowsOf} (name, status) values ('a', 'completed'), ('a', 'failed'), ('a', 'cancelled')`,

@@ -30,7 +30,7 @@ export function claimerContract(kind: StoreKind): void {
       return claim!;
     };
 
-    test("gives tasks that are due, up to so many, and says how each ends", async () => {
+    test("gives tasks that are due, up to so many, and stores how each ends", async () => {
       const claimer = await start();
       const { taskId } = await queue.enqueue("a", { n: 1 });
       await queue.enqueue("a", { n: 2 });
@@ -93,7 +93,7 @@ export function claimerContract(kind: StoreKind): void {
     });
 
     test.each(["complete", "fail", "release", "reschedule"] as const)(
-      "says `lost` and changes nothing where another pod has the task: %s",
+      "returns `lost` and changes nothing where another pod has the task: %s",
       async (how) => {
         const claimer = await start();
         await queue.enqueue("a", 1);
@@ -115,7 +115,7 @@ export function claimerContract(kind: StoreKind): void {
       },
     );
 
-    test("tells that a task went to another pod", async () => {
+    test("reports that a task went to another pod", async () => {
       const told: string[] = [];
       const claimer = await start("pod-1", { onLost: (_, reason) => told.push(reason) });
       await queue.enqueue("a", 1);
@@ -128,7 +128,7 @@ export function claimerContract(kind: StoreKind): void {
       expect(claim.signal.aborted).toBe(true);
     });
 
-    test("tells of a cancel, and what is given back then is cancelled", async () => {
+    test("reports a cancel, and what is given back then is cancelled", async () => {
       const told: string[] = [];
       const claimer = await start("pod-1", { onLost: (_, reason) => told.push(reason) });
       const { taskId } = await queue.enqueue("a", 1);

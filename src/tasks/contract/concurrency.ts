@@ -21,7 +21,7 @@ type Given = {
 
 /** What concurrency limits promise on every store, statement by statement. */
 export function concurrencyContract(kind: StoreKind): void {
-  describe(`gates on ${kind.name}`, () => {
+  describe(`concurrency limits on ${kind.name}`, () => {
     let queue: TasksHarness;
     let lastCall = 0;
     beforeEach(async () => {
@@ -79,7 +79,7 @@ export function concurrencyContract(kind: StoreKind): void {
         taskIds.map((id) => sql`update ${rowsOf} set status = 'completed' where task_id = ${id}`),
       );
 
-    test("as many of a key are claimed as may run, and the others are set aside until one has ended", async () => {
+    test("as many of a key are claimed as may run, and the others are blocked until one has ended", async () => {
       await insert([
         { taskId: "a1", key: "a", createdAtMs: 1 },
         { taskId: "a2", key: "a", createdAtMs: 2 },
@@ -95,7 +95,7 @@ export function concurrencyContract(kind: StoreKind): void {
       expect((await claim(10, firstRound, 2)).ids).toEqual(["a3"]);
     });
 
-    test("nothing is let go on where there is no room", async () => {
+    test("nothing is unblocked where no slot is free", async () => {
       await insert(["a1", "a2"].map((taskId) => ({ taskId, key: "a" })));
       await claim(10);
       await queue.database.write([lockLimits(["key/mail/a"]), unblock(["key/mail/a"], 5)]);
@@ -115,7 +115,7 @@ export function concurrencyContract(kind: StoreKind): void {
       expect((await claim(9, second.round)).ids).toEqual(["a3", "a4", "a5"]);
     });
 
-    test("every tenant has its turn where there are more of them than one look takes in", async () => {
+    test("every tenant has its turn where there are more of them than one claim reads", async () => {
       const tenants = Array.from({ length: 150 }, (_, at) => `t${String(at).padStart(3, "0")}`);
       await insert(
         tenants.flatMap((tenant) => [1, 2, 3].map((n) => ({ taskId: `${tenant}-${n}`, tenant }))),

@@ -49,7 +49,7 @@ export function dependenciesContract(kind: StoreKind): void {
       expect(await claim("waiter")).toMatchObject({ taskId: waiter });
     });
 
-    test("it waits for what was claimed before anybody waited for it", async () => {
+    test("it waits for what was claimed before it had any dependents", async () => {
       const one = await enqueue("one");
       const claimed = (await claim("one"))!;
       expect(claimed.hasDependents).toBeUndefined();

@@ -53,7 +53,7 @@ export function depthContract(kind: StoreKind): void {
       });
     });
 
-    test("counts what is at a gate as ready, what has no room as blocked, and says what is paused", async () => {
+    test("counts what is limited as ready, what has no free slot as blocked, and shows what is paused", async () => {
       await queue.database.write([
         sql`insert into ${rowsOf} (name, parked, blocked_by, limited, deaths) values
           ('a', 4, null, 1, 0), ('a', 3, 'key/a/k', 1, 0), ('a', 4, null, 1, 2), ('b', 0, null, 0, 0)`,
@@ -68,7 +68,7 @@ export function depthContract(kind: StoreKind): void {
       expect((await depth())["a"]).toMatchObject({ paused: true });
     });
 
-    test("says how long the one has waited that has been due for longest", async () => {
+    test("shows how long the one has waited that has been due for longest", async () => {
       const due = (name: string, agoMs: number, createdAgoMs: number, priority = 0, parked = 0) =>
         queue.database.write([
           sql`insert into ${rowsOf} (name, run_at, created_at, priority, parked) values

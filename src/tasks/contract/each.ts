@@ -18,7 +18,7 @@ export function eachContract(kind: StoreKind): void {
     });
     afterEach(() => queue.close());
 
-    test("says in order what became of each, and what is wrong with one sinks no other", async () => {
+    test("returns in order what became of each, and what is wrong with one sinks no other", async () => {
       const holder = await queue.enqueue("post", "old", { key: "held", delayMs: 60_000 });
       const { outcomes, ...counts } = await queue.enqueueEach([
         { task: mail, input: { to: "ada" } },
@@ -100,7 +100,7 @@ export function eachContract(kind: StoreKind): void {
       expect(progress).toEqual([17, 20]);
     });
 
-    test("stops when told to, says how far it came, and goes on where rows have keys", async () => {
+    test("stops when it is aborted, reports how far it came, and goes on where rows have keys", async () => {
       const stop = new AbortController();
       const rows = Array.from({ length: 2_500 }, (_, at) => ({
         task: "mail",
@@ -129,7 +129,7 @@ export function eachContract(kind: StoreKind): void {
       expect(await queue.count()).toBe(1);
     });
 
-    test("says how far it came when the store fails", async () => {
+    test("reports how far it came when the store fails", async () => {
       let writes = 0;
       const client = queue.client({
         database: {
@@ -177,7 +177,7 @@ export function eachContract(kind: StoreKind): void {
       client.close();
     });
 
-    test("says of each what was stored, where the store fails between the parts of a transaction", async () => {
+    test("reports of each what was stored, where the store fails between the parts of a transaction", async () => {
       const client = queue.client({
         database: {
           ...queue.database,

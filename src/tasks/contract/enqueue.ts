@@ -37,7 +37,7 @@ export function enqueueContract(kind: StoreKind): void {
       });
     });
 
-    test("stores what its options say", async () => {
+    test("stores its options", async () => {
       const options = { priority: -7, delayMs: 5_000, key: "k", attempts: 9, tenant: "acme" };
       const { taskId } = await queue.enqueue("mail", [1, "😀"], options);
       const stored = (await queue.get(taskId))!;
@@ -184,7 +184,7 @@ export function enqueueContract(kind: StoreKind): void {
       },
     );
 
-    test("counts the limit as its connection says", async () => {
+    test("counts against the limit of its connection", async () => {
       const small = queue.client({ maxPayloadBytes: 10 });
       await small.enqueue("mail", "x".repeat(8));
       await expect(small.enqueue("mail", "x".repeat(9))).rejects.toMatchObject({

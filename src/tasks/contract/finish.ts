@@ -155,7 +155,7 @@ export function finishContract(kind: StoreKind): void {
       expect(byStatus).toMatchObject({ claimed: 20, completed: 20, pending: 20 });
     });
 
-    test("tells stored, lost and woken apart, also when answers are lost", async () => {
+    test("distinguishes stored, lost and woken, also when answers are lost", async () => {
       const losses = fc.array(fc.constantFrom("none", "before", "after"), { maxLength: 4 });
       await fc.assert(
         fc.asyncProperty(

@@ -38,7 +38,7 @@ export function fleetContract(kind: StoreKind): void {
       );
     });
 
-    test("has a row for each task, with what anybody may want to know of it", async () => {
+    test("has a row for each task, with all that an operator may want to know of it", async () => {
       const { taskId } = await queue.enqueue("mail", { to: "ada" }, { priority: 3 });
       const [row] = await queue.database.read(
         sql`select task_id, status, claimed_by, last_update, retry_count, payload, priority, created_at
@@ -95,7 +95,7 @@ export function fleetContract(kind: StoreKind): void {
       expect(await claimedBy("pod-1")).toBe(holds);
     });
 
-    test("counts every attempt that failed, where anybody can see it", async () => {
+    test("counts every attempt that failed, where every reader can see it", async () => {
       const options = { attempts: 4, backoff: { baseMs: 1_000, factor: 1, jitter: 0 } };
       const { handler, attempts } = heldOpen("flaky", options);
       await queue.work("pod-1", [handler]);
@@ -110,7 +110,7 @@ export function fleetContract(kind: StoreKind): void {
       expect(attempts).toHaveLength(4);
     });
 
-    test("does as much more at once as every pod that joins has room for", async () => {
+    test("does as much more at once as every pod that joins has slots for", async () => {
       const room = { capacity: { slots: 2, target: 1 }, graceMs: 5 };
       const pods = Array.from({ length: 4 }, () => heldOpen("held"));
       await queue.enqueueMany("held", Array.from({ length: 12 }).fill(null));

@@ -72,7 +72,7 @@ export function graphContract(kind: StoreKind): void {
       expect(await queue.count()).toBe(1);
     });
 
-    test("of which one key must be free, and another may be taken, is there as it is told", async () => {
+    test("of which one key must be free, and another may be taken, is stored as it is returned", async () => {
       const holder = await queue.enqueue(path, "k", { key: "taken" });
       const graph = await queue.enqueueGraph([
         { ref: "a", task: path, input: "a" },

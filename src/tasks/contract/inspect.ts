@@ -12,7 +12,7 @@ const absent = "019a0000-0000-7000-8000-000000000000";
 
 /** What looking at tasks, and cancelling and retrying them from outside, promises on every store. */
 export function inspectContract(kind: StoreKind): void {
-  describe(`asking about tasks on ${kind.name}`, () => {
+  describe(`reading tasks on ${kind.name}`, () => {
     let queue: TasksHarness;
     beforeEach(async () => {
       queue = await openTasks(kind);
@@ -134,7 +134,7 @@ export function inspectContract(kind: StoreKind): void {
       });
     });
 
-    test("says so where there is no such task", async () => {
+    test("rejects where there is no such task", async () => {
       expect(await queue.get(absent)).toBeUndefined();
       expect(await queue.events(absent)).toEqual([]);
       for (const asked of [
@@ -178,7 +178,7 @@ export function inspectContract(kind: StoreKind): void {
       expect(await queue.claim("pod-1", ["a"], 9)).toEqual([]);
     });
 
-    test("asks the pod that runs it, and leaves what has ended as it is", async () => {
+    test("aborts it on the pod that runs it, and leaves what has ended as it is", async () => {
       const { taskId } = await queue.enqueue("a", 1);
       await queue.claim("pod-1", ["a"]);
       expect(await queue.cancel(taskId)).toBe("cancelling");

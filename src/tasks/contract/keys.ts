@@ -126,7 +126,7 @@ export function keysContract(kind: StoreKind): void {
       queue.outcome(Promise.allSettled(calls), { stepMs: 100 });
 
     test.each(["store_busy", "store_unavailable", "unknown_outcome"] as const)(
-      "what is stored is told so, though the store doesn't say who holds the key of another: %s",
+      "what is stored is reported so, though the store doesn't answer who holds the key of another: %s",
       async (code) => {
         const first = await queue.enqueue("mail", 0, { key: "k" });
         const client = refused(code);
@@ -165,7 +165,7 @@ export function keysContract(kind: StoreKind): void {
       client.close();
     });
 
-    test("many that are stored together are asked about until it is known, and never called refused", async () => {
+    test("many that are stored together are read until it is known, and never called refused", async () => {
       const first = await queue.enqueue("mail", 0, { key: "k1" });
       const key = (input: number) => `k${input}`;
       const patient = refused("store_busy", { times: 3 });
@@ -208,7 +208,7 @@ export function keysContract(kind: StoreKind): void {
       });
     };
 
-    test("a key whose holders keep being deleted keeps no other from being told that it is stored", async () => {
+    test("a key whose holders keep being deleted keeps no other from being reported as stored", async () => {
       const client = losing("k");
       const all = await settled(client.enqueue("mail", 1, { key: "k" }), client.enqueue("mail", 2));
       expect(all).toMatchObject([
@@ -232,7 +232,7 @@ export function keysContract(kind: StoreKind): void {
       client.close();
     });
 
-    test("asks who holds a key only where one was taken", async () => {
+    test("reads who holds a key only where one was taken", async () => {
       const sent: number[] = [];
       const client = queue.client({
         database: {

@@ -55,7 +55,7 @@ export function limitsContract(kind: StoreKind): void {
       for (let times = 0; times < 3; times++) await queue.pass(1_500);
     };
 
-    test("no more of a key run than the contract says, in all pods together, and the next runs when one has ended", async () => {
+    test("no more of a key run than the contract allows, in all pods together, and the next runs when one has ended", async () => {
       const [one, other] = [held(), held()];
       await enqueue("ada", 1, 2, 3, 4);
       await enqueue("bob", 1);
@@ -79,7 +79,7 @@ export function limitsContract(kind: StoreKind): void {
     test.each([
       ["is tried again later", retryAfter(60_000, "not now")],
       ["has failed for good", abort("never")],
-    ])("what %s makes room", async (_, thrown) => {
+    ])("what %s frees its slot", async (_, thrown) => {
       const { attempts, handler, running } = held();
       await enqueue("ada", 1, 2, 3);
       await queue.work("pod-1", [handler]);
@@ -89,7 +89,7 @@ export function limitsContract(kind: StoreKind): void {
       expect(running("ada")).toEqual([1, 2, 3]);
     });
 
-    test("a task that was let go on and is cancelled before it runs passes the room on", async () => {
+    test("a task that was unblocked and is cancelled before it runs passes its slot on", async () => {
       const { attempts, handler } = held();
       await queue.limits.set("key/call/ada", 1);
       const ids = await enqueue("ada", 1, 2, 3);
@@ -105,7 +105,7 @@ export function limitsContract(kind: StoreKind): void {
       await queue.until("the third", () => attempts.length === 2);
     });
 
-    test("the leader lets go on what waits for room that is there", async () => {
+    test("the leader unblocks what waits for slots that are free", async () => {
       const { attempts, handler } = held();
       await enqueue("ada", 1, 2, 3);
       await queue.work("pod-1", [handler]);

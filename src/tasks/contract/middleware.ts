@@ -64,7 +64,7 @@ export function middlewareContract(kind: StoreKind): void {
       expect(runs).toBe(1);
     });
 
-    test("that never calls the handler fails the attempt, and says which it was", async () => {
+    test("that never calls the handler fails the attempt, and the error names it", async () => {
       const forgetful: Middleware = () => "nothing";
       const echo = task("echo", { attempts: 1 }, () => 1);
       await queue.work("pod-1", [echo], { middleware: [forgetful] });

@@ -35,7 +35,7 @@ export function onFailureContract(kind: StoreKind): void {
       }));
     };
 
-    test("runs as a task of its own, is told everything, and is tried again", async () => {
+    test("runs as a task of its own, gets everything, and is tried again", async () => {
       const told: TaskFailure<{ cents: number }>[] = [];
       const charge = task<{ cents: number }>(
         "charge",
@@ -166,7 +166,7 @@ export function onFailureContract(kind: StoreKind): void {
         return taskId;
       };
 
-      test("is stored by a leader that knows nothing of it but what the dead pod said", async () => {
+      test("is stored by a leader that knows nothing of it but what the dead pod published", async () => {
         const taskId = await poison({ names: ["charge"], followUps: ["charge"] });
         expect(await followUps()).toMatchObject([
           {
@@ -177,7 +177,7 @@ export function onFailureContract(kind: StoreKind): void {
         ]);
       });
 
-      test("doesn't come where the dead pod said that nothing does", async () => {
+      test("doesn't come where the dead pod published that nothing does", async () => {
         await queue.database.write([beat("pod-3", `{"followUps":["charge"]}`, 0)]);
         await poison({ names: ["charge"], followUps: [] });
         expect(await followUps()).toEqual([]);

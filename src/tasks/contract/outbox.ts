@@ -131,7 +131,7 @@ export function outboxContract(kind: StoreKind): void {
       expect(memory.entries.size).toBe(0);
     });
 
-    test("keep the pod from claiming when they are more than fits, and it says so", async () => {
+    test("keep the pod from claiming when they are more than fits, and it publishes that", async () => {
       const { worker, taskId, state } = await podInOutage("away", 10);
       await queue.until("it is full", () => worker.state === "outbox full");
       const other = await queue.enqueue("a", 2);

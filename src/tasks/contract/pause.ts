@@ -39,7 +39,7 @@ export function pauseContract(kind: StoreKind): void {
       expect(await queue.paused()).toEqual([]);
     });
 
-    test("everything waits while everything is paused, whatever its gate or its deaths, and what runs goes on", async () => {
+    test("everything waits while everything is paused, whatever its limits or its deaths, and what runs goes on", async () => {
       const { promise: finished, resolve: finish } = Promise.withResolvers<void>();
       const long = task("long", {}, () => finished);
       const worker = await queue.work("pod-1", [...handlers, long]);

@@ -24,7 +24,7 @@ export function policiesContract(kind: StoreKind): void {
         sql`update ${rowsOf} set status = 'completed' where task_id = ${taskId}`,
       ]);
 
-    test("reject says who holds the key, and stores nothing", async () => {
+    test("reject names who holds the key, and stores nothing", async () => {
       const first = await queue.enqueue("mail", 1, reject);
       expect(first).toEqual({ taskId: first.taskId, created: true });
       await expect(queue.enqueue("mail", 2, reject)).rejects.toMatchObject({
@@ -286,7 +286,7 @@ export function policiesContract(kind: StoreKind): void {
       });
     });
 
-    test("a key whose task is deleted while it is asked for makes a task after all", async () => {
+    test("a key whose task is deleted while it is read makes a task after all", async () => {
       await queue.enqueue("mail", "old", { key: "k" });
       let deleted = false;
       const racing: Database = {

@@ -15,7 +15,7 @@ export function pruneContract(kind: StoreKind): void {
     });
     afterEach(() => queue.close());
 
-    test("deletes what ended long enough ago, of one outcome or of all, and says how much", async () => {
+    test("deletes what ended long enough ago, of one outcome or of all, and returns how much", async () => {
       const statuses = ["completed", "failed", "cancelled", "claimed", "pending"];
       await queue.database.write(
         statuses.map(

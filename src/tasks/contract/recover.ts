@@ -272,7 +272,7 @@ export function recoverContract(kind: StoreKind): void {
       expect(left).toEqual([1_700, 0]);
     });
 
-    test("keeps tasks as long as their outcome says", async () => {
+    test("keeps tasks as long as their outcome demands", async () => {
       const { taskId } = await queue.enqueue("a", 1);
       const statuses = ["pending", "completed", "failed", "cancelled"];
       await queue.database.write(

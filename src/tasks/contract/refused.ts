@@ -80,7 +80,7 @@ export function refusedContract(kind: StoreKind): void {
       expect(runs).toBe(2);
     });
 
-    test("are said again where one was refused after an answer to it was lost", async () => {
+    test("are sent again where one was refused after an answer to it was lost", async () => {
       const troubles = ["unknown_outcome", "internal"] as const;
       let sent = 0;
       refuses = () => {
@@ -95,7 +95,7 @@ export function refusedContract(kind: StoreKind): void {
       expect(runs).toBe(1);
     });
 
-    test("are said again until the store takes one", async () => {
+    test("are sent again until the store takes one", async () => {
       refuses = () => true;
       const { taskId } = await workWith(() => "done");
       await queue.until("it ran", () => runs === 1);

@@ -14,7 +14,7 @@ export function snoozeContract(kind: StoreKind): void {
     });
     afterEach(() => queue.close());
 
-    test("waits as long as the handler asks, and isn't an attempt", async () => {
+    test("waits as long as the handler returned, and isn't an attempt", async () => {
       const { handler, attempts } = heldOpen("a", { attempts: 1 });
       await queue.work("pod-1", [handler]);
       const { taskId } = await queue.enqueue("a", 1);

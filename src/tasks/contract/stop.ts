@@ -103,7 +103,7 @@ export function stopContract(kind: StoreKind): void {
       expect(await queue.ended(taskId)).toMatchObject({ status: "completed", result: "done" });
     });
 
-    test("a stop waits, then tells handlers, and gives their attempts back uncounted", async () => {
+    test("a stop waits, then aborts handlers, and gives their attempts back uncounted", async () => {
       const { taskId, attempt, signal, worker, attempts } = await started();
       const stopped = worker.stop({ waitMs: 5_000 });
       const later = await queue.enqueue("a", 2);
@@ -161,7 +161,7 @@ export function stopContract(kind: StoreKind): void {
       expect(await queue.get(taskId)).toMatchObject({ status: "pending", failures: 0 });
     });
 
-    test("a handler whose task went to another pod is told, and its result is dropped", async () => {
+    test("a handler whose task went to another pod is aborted, and its result is dropped", async () => {
       const { taskId, attempt, signal } = await started();
       const [claim] = (await queue.list()).tasks;
       await queue.recover("pod-1", [{ taskId, token: claim!.claimToken } as never]);
@@ -198,7 +198,7 @@ export function stopContract(kind: StoreKind): void {
     });
 
     test.each(["lost", "late"] as const)(
-      "a claim whose answer was %s leaves nothing claimed by nobody",
+      "a claim whose answer was %s leaves nothing claimed without a pod that runs it",
       async (how) => {
         let claims = 0;
         let landed = 0;

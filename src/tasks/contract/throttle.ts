@@ -50,7 +50,7 @@ export function throttleContract(kind: StoreKind): void {
       expect(await queue.count(attempted)).toBe(0);
     });
 
-    test("wait unclaimed and uncounted while all permits are taken, and the pod says why", async () => {
+    test("wait unclaimed and uncounted while all permits are taken, and the pod publishes why", async () => {
       const api = throttle("api", { pinned: 2 });
       const calls = countedCalls(queue);
       const ask = task("ask", { throttle: api }, () => api.run(() => calls.call(60_000)));
@@ -178,7 +178,7 @@ export function throttleContract(kind: StoreKind): void {
         expect(heldOf(await queue.get(slow[0]!.taskId))).toMatchObject({ ahead: 5, waiting: 35 });
       });
 
-      test("by one look at the line in two seconds, however many ask", async () => {
+      test("by one read of the queue in two seconds, however many callers", async () => {
         const pods = { "pod-1": { share: 2, inFlight: 2, waiting: 9 } };
         await storeThrottle(queue.database, { name: "api", key: "", bound: 2, pods });
         await watch(quickAndSlow);
@@ -274,7 +274,7 @@ export function throttleContract(kind: StoreKind): void {
       expect(calls.peak).toBe(1);
     });
 
-    test("need a permit for every attempt, and ask with the priority of a retry after the first", async () => {
+    test("need a permit for every attempt, and wait with the priority of a retry after the first", async () => {
       const api = throttle("api", { pinned: 1 });
       const seen: unknown[] = [];
       const ask = task(
@@ -296,7 +296,7 @@ export function throttleContract(kind: StoreKind): void {
       ]);
     });
 
-    test("use the limit of the key that their input says, and wait for it uncounted", async () => {
+    test("use the limit of the key in their input, and wait for it uncounted", async () => {
       const api = throttle("api", { pinned: 1 });
       const calls = { a: countedCalls(queue), b: countedCalls(queue) };
       type Input = { readonly model: "a" | "b" };
@@ -382,7 +382,7 @@ export function throttleContract(kind: StoreKind): void {
       expect(order).toEqual(["slow", "quick", "quick", "slow", "slow"]);
     });
 
-    test("stay where they are while their name is paused, and ask for no share", async () => {
+    test("stay where they are while their name is paused, and demand no share", async () => {
       const api = throttle("api", { pinned: 2 });
       const ask = task("ask", { throttle: api }, () => {});
       await queue.pause("ask");

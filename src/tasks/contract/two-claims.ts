@@ -97,7 +97,7 @@ export function twoClaimsContract(kind: StoreKind): void {
       return { ...store, worker, attempts, floors, finishAll, runOut };
     };
 
-    test("never bring more than there is room for, and no third is made", async () => {
+    test("never bring more than there are free slots for, and no third is made", async () => {
       const { calls, worker, attempts, runOut } = await withTwoUnderWay();
       await queue.pass(2_000);
       worker.wake();

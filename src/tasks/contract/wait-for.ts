@@ -18,7 +18,7 @@ export function waitForContract(kind: StoreKind): void {
     });
     afterEach(() => queue.close());
 
-    test("gives the result once the task has completed, to everybody who waits", async () => {
+    test("gives the result once the task has completed, to every caller that waits", async () => {
       const enqueued = await queue.enqueue(double, 4);
       const waits = [
         queue.waitFor(enqueued),
@@ -82,7 +82,7 @@ export function waitForContract(kind: StoreKind): void {
       expect(queue.clock.timers).toBeLessThan(6);
     });
 
-    test("sees a task that ends while it looks for another", async () => {
+    test("sees a task that ends while it reads another", async () => {
       await queue.work("pod-1", [double]);
       const many = await queue.enqueueMany(
         double,

@@ -62,7 +62,7 @@ export function workerContract(kind: StoreKind): void {
       ]);
     });
 
-    test("runs each of many once, and never more at a time than there is room for", async () => {
+    test("runs each of many once, and never more at a time than it has slots", async () => {
       let running = 0;
       let most = 0;
       const runs = new Map<number, number>();
@@ -149,7 +149,7 @@ export function workerContract(kind: StoreKind): void {
       expect(runs).toBe(2);
     });
 
-    test("waits as long as the error asks", async () => {
+    test("waits as long as the error's retryAfter", async () => {
       const { handler, attempts } = heldOpen("a");
       await queue.work("pod-1", [handler]);
       const { taskId } = await queue.enqueue("a", 1);
@@ -252,7 +252,7 @@ export function workerContract(kind: StoreKind): void {
       expect((await queue.list()).tasks).toHaveLength(2);
     });
 
-    test("gives a context that can be taken apart", async () => {
+    test("gives a context that can be destructured", async () => {
       const handler = task<unknown, unknown, unknown>("a", {}, async (context) => {
         const { signal, progress, lastProgress, parents, log } = context;
         progress({ done: 1 });

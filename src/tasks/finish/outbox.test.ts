@@ -43,7 +43,7 @@ test("what waits for a second is kept, and what comes later waits as long", asyn
   expect(entries.size).toBe(2);
 });
 
-test("a disk that is full is said once, tried again, and then holds what was to be kept", async () => {
+test("a full disk is logged once, tried again, and then holds what was to be kept", async () => {
   const { outbox, clock, entries, fail, said } = open();
   fail(new Error("the disk is full"));
   const first = ending("a");
@@ -59,7 +59,7 @@ test("a disk that is full is said once, tried again, and then holds what was to 
   expect(said.at(-1)).toBe("outbox writable again");
 });
 
-test("no more is kept than fits, and the rest when there is room", async () => {
+test("no more is kept than fits, and the rest when there is space", async () => {
   const { outbox, clock, entries, said } = open(1_000);
   const large = "x".repeat(500);
   const [first, second] = [ending("a", large), ending("b", large)];

@@ -121,7 +121,7 @@ describe("an error that another attempt couldn't mend", () => {
   });
 });
 
-describe("a wait that the error asks for", () => {
+describe("a wait that the error demands", () => {
   test.each([
     { asked: 30_000, waits: 30_000 },
     { asked: 10, waits: 1_000 },

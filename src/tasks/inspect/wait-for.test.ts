@@ -35,7 +35,7 @@ function setUp() {
 const completed = (taskId: string): Row => ({ task_id: taskId, status: "completed", result: "1" });
 
 describe("waiting for tasks", () => {
-  test("looks again soon for a hint that came while it looked", async () => {
+  test("reads again soon for a notification that came during a read", async () => {
     const { clock, looks, waiting, hint } = setUp();
     const result = waiting.result("a", {});
     await clock.advance(0);
@@ -48,7 +48,7 @@ describe("waiting for tasks", () => {
     expect(await result).toBe(1);
   });
 
-  test("looks at once for a task that is asked for while it looks for another", async () => {
+  test("reads at once for a task that is waited for during the read of another", async () => {
     const { clock, looks, waiting } = setUp();
     void waiting.result("a", {}).catch(() => {});
     await clock.advance(0);
@@ -71,7 +71,7 @@ describe("waiting for tasks", () => {
     expect(await result).toMatchObject({ code: "not_found" });
   });
 
-  test("ends for a task that was there when it was asked for and isn't when it is looked at", async () => {
+  test("ends for a task that was there when the wait began and isn't when it is read", async () => {
     const { clock, looks, waiting } = setUp();
     const result = waiting.result("a", { seen: true }).catch((error: unknown) => error);
     await clock.advance(0);
@@ -95,7 +95,7 @@ describe("waiting for tasks", () => {
     expect(error).toMatchObject({ code: "not_found" });
   });
 
-  test("asks once for all that are waited for, and folds hints", async () => {
+  test("reads once for all that are waited for, and folds notifications", async () => {
     const { clock, looks, waiting, hint } = setUp();
     const results = ["a", "b", "c"].map((taskId) => waiting.result(taskId, {}));
     await clock.advance(0);
@@ -108,7 +108,7 @@ describe("waiting for tasks", () => {
     expect(await Promise.all(results)).toEqual([1, 1, 1]);
   });
 
-  test("polls where no hint comes, less and less often, also after a look that failed", async () => {
+  test("polls where no notification comes, less and less often, also after a read that failed", async () => {
     const clock = movableClock();
     let looks = 0;
     const database = {

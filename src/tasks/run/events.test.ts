@@ -9,7 +9,7 @@ import { task } from "../task.ts";
 test.each([
   [true, "dependency did not complete"],
   [false, "attempt failed"],
-])("the log tells what waited in vain (%s) from what was tried", (dependencyFailed, said) => {
+])("the log distinguishes what waited in vain (%s) from what was tried", (dependencyFailed, said) => {
   const told: string[] = [];
   const log = { ...silentLogger, warn: (_: object, message: string) => void told.push(message) };
   const report = createAttemptReports({ podId: "pod", clock: systemClock, log, onEvent: () => {} });

@@ -217,7 +217,7 @@ describe("on Postgres, with transactions that can't see each other", () => {
   });
 
   test.each(["repeatable read", "serializable"])(
-    "a transaction of a caller's that looks at the past (%s) is refused rather than wake nobody",
+    "a transaction of a caller's with an old snapshot (%s) is refused rather than wake no dependent",
     async (level) => {
       const [first, second] = [await claimed("a"), await claimed("b")];
       const waiter = await tasks.enqueue("waiter", 1, { after: [first, second] });

@@ -34,7 +34,7 @@ describe("SQLite finds rows by an index", () => {
   });
 });
 
-test("SQLite looks up each task that is waited for once", async () => {
+test("SQLite reads each task that is waited for once", async () => {
   const place = temporaryFile();
   await (await openStore(`sqlite:${place.path}`)).close();
   const db = new DatabaseSync(place.path);
