@@ -141,13 +141,13 @@ describe("how a call ended", () => {
     expect(classifyCall(error, nowMs)).toEqual(expected);
   });
 
-  test("an error whose causes go round in a circle is looked at for a while only", () => {
+  test("an error whose causes form a circle is read for a while only", () => {
     const error: Error & { cause?: unknown } = new Error("round");
     error.cause = new Error("and round", { cause: error });
     expect(classifyCall(error, nowMs)).toEqual({ kind: "ignored" });
   });
 
-  test("one's own classifier is asked first, and the usual one where it gives no word", () => {
+  test("one's own classifier is called first, and the usual one where it returns nothing", () => {
     const own = (thing: unknown) =>
       thing instanceof Error && thing.message === "busy" ? ("throttled" as const) : undefined;
     expect(classifyCall(new Error("busy"), nowMs, own)).toEqual({ kind: "throttled" });

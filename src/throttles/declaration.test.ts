@@ -23,7 +23,7 @@ describe("docs/throttles-reference.md", () => {
   const { settings } = declareThrottle("api", { bucket: {} });
   const { latency, errors, breaker, bucket, ...limits } = settings.controller;
 
-  test("tells of every option", () => {
+  test("names every option", () => {
     const told = [...tables.get("option")!.keys()];
     for (const name of [...ownOptionNames, ...controllerOptionNames]) expect(told).toContain(name);
   });

@@ -198,7 +198,7 @@ describe("a throttle's fetch", () => {
     expect(inFlight(head.api)).toBe(0);
   });
 
-  test("stays away for as long as a refusal says, and lets its body be read", async () => {
+  test("stays away for as long as a refusal demands, and lets its body be read", async () => {
     let refuse = true;
     const { url, api, fetch } = await downstream((_, response) => {
       if (refuse) response.writeHead(429, { "retry-after": "3" }).end("slow down");
@@ -219,7 +219,7 @@ describe("a throttle's fetch", () => {
     expect(await (await next).text()).toBe("welcome");
   });
 
-  test("tells a server's fault from a mistake in the request", async () => {
+  test("distinguishes a server's fault from a mistake in the request", async () => {
     const { url, api, fetch } = await downstream((request, response) =>
       response.writeHead(Number(request.headers["x-answer"])).end(),
     );

@@ -93,7 +93,7 @@ describe("the middleware for models", () => {
     expect(outcomes(api).success).toBe(1);
   });
 
-  test("asks for a permit for each of the SDK's own retries", async () => {
+  test("acquires a permit for each of the SDK's own retries", async () => {
     const api = throttle("api", { initial: 1, max: 1, mode: "local" });
     let attempts = 0;
     const model = new MockLanguageModelV4({
@@ -151,7 +151,7 @@ describe("the middleware for models", () => {
     expect(outcomes(api).success).toBe(1);
   });
 
-  test("gives it back for a stream that is cancelled or fails, and says how it failed", async () => {
+  test("gives it back for a stream that is cancelled or fails, and records how it failed", async () => {
     const api = throttle("api", { initial: 8 });
     const streams = [
       new ReadableStream(),
@@ -172,7 +172,7 @@ describe("the middleware for models", () => {
     expect(inFlight(api)).toBe(0);
   });
 
-  test("tells the model when its time is up", async () => {
+  test("aborts the model when its time is up", async () => {
     const api = throttle("api", { callTimeoutMs: 3_000 });
     const model = new MockLanguageModelV4({
       doGenerate: ({ abortSignal }) =>
@@ -187,7 +187,7 @@ describe("the middleware for models", () => {
     expect(outcomes(api).timeout).toBe(1);
   });
 
-  test("tells the model when its caller gives up", async () => {
+  test("aborts the model when its caller gives up", async () => {
     const api = throttle("api");
     const stop = new AbortController();
     const model = new MockLanguageModelV4({
@@ -204,7 +204,7 @@ describe("the middleware for models", () => {
     expect(outcomes(api)).toMatchObject({ ignored: 1 });
   });
 
-  test("keeps a limit for each model, if it is told to", async () => {
+  test("keeps a limit for each model, where `key` returns it", async () => {
     const api = throttle("api");
     for (const modelId of ["large", "small"]) {
       const model = new MockLanguageModelV4({ modelId, doGenerate: async () => answer });

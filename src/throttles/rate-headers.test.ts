@@ -4,7 +4,7 @@ import { readLimitHeaders } from "./rate-headers.ts";
 const nowMs = Date.parse("2026-11-15T12:00:00Z");
 const date = "Sun, 15 Nov 2026 12:00:00 GMT";
 
-describe("what a refusal's headers say", () => {
+describe("the rate headers of a refusal", () => {
   test.each([
     [{ "retry-after": "7" }, { retryAfterMs: 7_000 }],
     [{ "retry-after": "0.25" }, { retryAfterMs: 250 }],

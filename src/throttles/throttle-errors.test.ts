@@ -47,7 +47,7 @@ describe("a call with wrong options is refused, before others come to feel it", 
 });
 
 describe("permits come back", () => {
-  test("though the classifier says what is none of the outcomes, and the usual table holds", async () => {
+  test("though the classifier returns what is none of the outcomes, and the usual table holds", async () => {
     const api = throttle("api", { pinned: 1, classify: () => "slow" as "throttled" });
     const refused = Object.assign(new Error("no"), { status: 429 });
     await inPod(() => expect(api.run(() => Promise.reject(refused))).rejects.toThrow("no"));

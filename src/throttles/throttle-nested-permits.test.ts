@@ -104,7 +104,7 @@ describe("the permit that a task was claimed with", () => {
     return { limiter, permits: [{ limiter, permit: limiter.tryAcquire()! }] };
   };
 
-  test("lets no call begin while the downstream has asked everybody to stay away", async () => {
+  test("lets no call begin while the downstream demands that all callers stay away", async () => {
     const api = throttle("api", { initial: 4 });
     const { limiter, permits } = claimed(api);
     let began = false;

@@ -77,7 +77,7 @@ describe("a call inside of a call to the same downstream", () => {
     expect(await all).toBe("third");
   });
 
-  test("tells of being throttled when it happens, though it is repeated and succeeds in the end", async () => {
+  test("reports being throttled when it happens, though it is repeated and succeeds in the end", async () => {
     const api = throttle("api", { mode: "local", preset: "aimd", initial: 8 });
     await inPod(() =>
       api.run(async () => {
@@ -89,7 +89,7 @@ describe("a call inside of a call to the same downstream", () => {
     expect(outcomesOf(api)).toMatchObject({ throttled: 1, success: 1 });
   });
 
-  test("tells of it once, where the outer call fails for the same reason", async () => {
+  test("reports it once, where the outer call fails for the same reason", async () => {
     const api = throttle("api", { initial: 8 });
     await inPod(() => expect(api.run(() => api.run(tooMany))).rejects.toThrow("too many"));
     expect(outcomesOf(api)).toMatchObject({ throttled: 1, success: 0 });
@@ -132,7 +132,7 @@ describe("a handler whose task was claimed with a permit", () => {
     return { limiter, permits: [{ limiter, permit }] };
   };
 
-  test("hands it to its first call, and the next ones ask for their own", async () => {
+  test("hands it to its first call, and the next ones acquire their own", async () => {
     const api = throttle("api", one);
     const { limiter, permits } = claimed(api);
     await clock.advance(500);
@@ -171,7 +171,7 @@ describe("a handler whose task was claimed with a permit", () => {
     expect(limiterOf(api).demand().inFlight).toBe(0);
   });
 
-  test("gives it up with its end: what it leaves running asks for its own", async () => {
+  test("gives it up with its end: what it leaves running acquires its own", async () => {
     const api = throttle("api", one);
     const { limiter, permits } = claimed(api);
     let late: Promise<unknown> | undefined;

@@ -36,7 +36,7 @@ describe("run", () => {
     expect(outcomesOf(api).success).toBe(2);
   });
 
-  test("gives the permit back however the function fails, and says how by what it threw", async () => {
+  test("gives the permit back however the function fails, with the outcome of what it threw", async () => {
     const api = throttle("api", { preset: "aimd", initial: 4 });
     await inPod(async () => {
       await expect(api.run(() => Promise.reject(status(500)))).rejects.toThrow("status 500");
@@ -52,14 +52,14 @@ describe("run", () => {
     expect(limiterOf(api).snapshot().limit).toBe(2);
   });
 
-  test("takes a response for what it says, though nothing was thrown", async () => {
+  test("classifies a response by its status, though nothing was thrown", async () => {
     const api = throttle("api", { mode: "local", initial: 4 });
     const response = await inPod(() => api.run(() => new Response("slow down", { status: 429 })));
     expect(await response.text()).toBe("slow down");
     expect(outcomesOf(api)).toMatchObject({ throttled: 1, success: 0 });
   });
 
-  test("gives back results that don't like to be looked at", async () => {
+  test("gives back results whose properties throw when they are read", async () => {
     const api = throttle("api");
     const shy = {
       get headers(): never {
@@ -96,7 +96,7 @@ describe("run", () => {
     expect(outcomesOf(api)).toMatchObject({ timeout: 1, success: 1 });
   });
 
-  test("says that it was the time, and not what the function made of it", async () => {
+  test("rejects with its own timeout, and not with what the function made of it", async () => {
     const api = throttle("api", { callTimeoutMs: 1_000 });
     const late = inPod(() =>
       api.run(
@@ -111,7 +111,7 @@ describe("run", () => {
     expect(outcomesOf(api).timeout).toBe(1);
   });
 
-  test("tells the function that its caller has given up, which counts as no failure", async () => {
+  test("aborts the function when its caller has given up, which counts as no failure", async () => {
     const api = throttle("api");
     const stop = new AbortController();
     const stopped = inPod(() =>
@@ -183,7 +183,7 @@ describe("keys", () => {
     expect(throttles.all().map(({ key }) => key)).toEqual(["large", "small", ""]);
   });
 
-  test("that are unused make room for others, and too many at once are refused", async () => {
+  test("that are unused are dropped for others, and too many at once are refused", async () => {
     throttles = createThrottleRegistry({ clock, random: seededRandom(1), maxLimiters: 10 });
     const api = throttle("api");
     await inPod(async () => {

@@ -95,7 +95,7 @@ export function learningContract(kind: StoreKind): void {
       expect((await ended()) - before.ended).toBeLessThanOrEqual(made());
     });
 
-    test("is counted exactly by one leader, however often it looks", async () => {
+    test("is counted exactly by one leader, however often it reads", async () => {
       const pods = [fleet.join("a"), fleet.join("b")];
       const leader = fleet.lead();
       for (let beat = 0; beat < 5; beat++) {

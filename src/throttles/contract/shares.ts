@@ -16,7 +16,7 @@ export function sharesContract(kind: StoreKind): void {
     });
     afterEach(() => fleet.close());
 
-    test("go to the pod that asks first, at once", async () => {
+    test("go to the first pod with demand, at once", async () => {
       const a = fleet.join("a");
       a.ask(3);
       await fleet.pass(50);
@@ -144,7 +144,7 @@ export function sharesContract(kind: StoreKind): void {
     });
 
     test.each(["lost before", "lost after"] as const)(
-      "of which a raise was %s aren't used before a look has told",
+      "of which a raise was %s aren't used before a read has confirmed it",
       async (way) => {
         const a = fleet.join("a");
         const b = fleet.join("b");
@@ -228,7 +228,7 @@ export function sharesContract(kind: StoreKind): void {
       expect((await fleet.shares())["a"]).toBeGreaterThanOrEqual(a.held);
     });
 
-    test("that calls which last still use cost no more looks than others", async () => {
+    test("that long calls still use cost no more reads than others", async () => {
       const a = fleet.join("a");
       const b = fleet.join("b");
       a.ask(8);
@@ -241,7 +241,7 @@ export function sharesContract(kind: StoreKind): void {
       expect(fleet.writes - writes).toBeLessThanOrEqual(2 * 6 + 8);
     });
 
-    test("aren't taken from anybody after the store was away for all", async () => {
+    test("aren't taken from any pod after the store was away for all", async () => {
       const a = fleet.join("a");
       const b = fleet.join("b");
       a.ask(4);
@@ -334,7 +334,7 @@ export function sharesContract(kind: StoreKind): void {
       expect((await fleet.rowNow())!.rev).toBe(rev + 1);
     });
 
-    test("are asked for by reports of which the newest counts, whichever comes last", async () => {
+    test("follow reports of demand of which the newest counts, whichever comes last", async () => {
       const { database, place } = fleet;
       const report = (seq: number, demand: number) =>
         putReports([

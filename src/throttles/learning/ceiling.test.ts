@@ -113,7 +113,7 @@ describe("the controller that remembers its ceiling", () => {
 });
 
 describe("each of the three protections alone", () => {
-  test("the cap: growth ends at max, with nothing refused and no latency looked at", () => {
+  test("the cap: growth ends at max, with nothing refused and no latency measured", () => {
     const capped = resolveControllerOptions({ max: 10, latency: false });
     let state = initialState(capped);
     for (let second = 0; second < 60; second++) {
@@ -137,7 +137,7 @@ describe("each of the three protections alone", () => {
     expect(stream(usual, 1_000, 200).limit).toBe(usual.limit);
   });
 
-  test("the brake: refusals halve it, with no cap in reach and no latency looked at", () => {
+  test("the brake: refusals halve it, with no cap in reach and no latency measured", () => {
     const braking = resolveControllerOptions({ latency: false });
     const state = holdingAt(braking, 100);
     expect(stepped(braking, state, calls(state, { throttled: 50 })).limit).toBe(50);

@@ -128,7 +128,7 @@ describe.each(presets)("the controller of the preset %s", (preset) => {
     expect(allowanceOf(settings, step(settings, held, { elapsedMs: 1 })).limit).toBe(20);
   });
 
-  test("stays away for as long as Retry-After asks, up to the longest that is allowed", () => {
+  test("stays away for as long as Retry-After demands, up to the longest that is allowed", () => {
     const state = holdingAt(settings, 20);
     const sample = { ...calls(state, { success: 1 }), retryAfterMs: 5_000 };
     const held = stepped(settings, state, sample);

@@ -10,13 +10,13 @@ const taken = (epoch: number, spanMs: number, calls: number, peak: number): Samp
   return sample;
 };
 
-test("calls of an earlier epoch are counted apart", () => {
+test("calls of an earlier epoch are counted separately", () => {
   const sample = addOutcome(emptySample(3), { kind: "throttled", latencyMs: 5 }, 2);
   expect(sample.counts.throttled).toBe(0);
   expect(sample.earlier.throttled).toBe(1);
 });
 
-test("only answered calls tell of latency and of what was accepted", () => {
+test("only answered calls count for latency and for what was accepted", () => {
   const sample = addOutcome(emptySample(1), { kind: "timeout", latencyMs: 30_000 }, 1);
   expect(sample.acceptedMs).toBe(0);
   expect(totalCount(sample.latencies)).toBe(0);
@@ -29,7 +29,7 @@ test("samples of two pods add up what was accepted at once, however long each wa
   expect(addSamples(taken(1, 500, 50, 10), taken(1, 1_000, 50, 5))).toEqual(sum);
 });
 
-test("a pod that hasn't heard of the epoch yet tells of an earlier one", () => {
+test("a pod that hasn't heard of the epoch yet reports an earlier one", () => {
   const sum = addSamples(taken(1, 1_000, 50, 5), taken(2, 1_000, 30, 3));
   expect(sum).toMatchObject({ epoch: 2, counts: { success: 30 }, earlier: { success: 50 } });
 });

@@ -44,7 +44,7 @@ describe("the refill that is learned", () => {
     stepped(settings, state, { ...calls(state, { success: 20 }), used });
   const refill = (state: ControllerState) => allowanceOf(settings, state).refillPerS;
 
-  test("falls when the downstream says that its rate was met, and the limit doesn't", () => {
+  test("falls when the downstream reports that its rate was met, and the limit doesn't", () => {
     const state = limited(holdingAt(settings, 20), 95);
     expect(refill(state)).toBeCloseTo(90);
     expect(state.limit).toBe(20);

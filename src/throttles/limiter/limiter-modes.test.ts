@@ -4,7 +4,7 @@ import { allowing, trackAcquire, createTestLimiter } from "../contract/limiter.t
 import type { HeldPermit } from "./permit.ts";
 
 describe("staying away", () => {
-  test("as long as the downstream asks for, and a little longer, for every caller", async () => {
+  test("as long as the downstream demands, and a little longer, for every caller", async () => {
     const { limiter, clock } = createTestLimiter({ mode: "leader" }, 5);
     const permit = await limiter.acquire();
     permit.release({ kind: "throttled", retryAfterMs: 2_000 });
@@ -16,7 +16,7 @@ describe("staying away", () => {
     expect(asked.every((each) => each.permit)).toBe(true);
   });
 
-  test("no longer than `maxHoldMs`, however long the downstream asks for", async () => {
+  test("no longer than `maxHoldMs`, however long the downstream demands", async () => {
     const { limiter, clock } = createTestLimiter({ mode: "leader", maxHoldMs: 1_000 }, 5);
     (await limiter.acquire()).release({ kind: "throttled", retryAfterMs: 86_400_000 });
     const asked = trackAcquire(limiter);
@@ -24,7 +24,7 @@ describe("staying away", () => {
     expect(asked.permit).toBeDefined();
   });
 
-  test("as long as the source of its limit says", async () => {
+  test("as long as the source of its limit demands", async () => {
     const { limiter, clock } = createTestLimiter({}, 5);
     limiter.allow(allowing(5, { holdMs: 700 }));
     const asked = trackAcquire(limiter);
@@ -36,7 +36,7 @@ describe("staying away", () => {
 });
 
 describe("an open breaker", () => {
-  test("lets those wait who ask, and lets some through when it is half open", async () => {
+  test("lets callers wait, and lets some through when it is half open", async () => {
     const { limiter } = createTestLimiter({}, 5);
     limiter.allow(allowing(0, { breaker: "open", holdMs: 5_000 }));
     const asked = [trackAcquire(limiter), trackAcquire(limiter)];
@@ -47,7 +47,7 @@ describe("an open breaker", () => {
     expect(asked.map(({ permit }) => permit !== undefined)).toEqual([true, false]);
   });
 
-  test('refuses them at once with `whenOpen: "fail"`, also those who wait already', async () => {
+  test('refuses them at once with `whenOpen: "fail"`, also those that wait already', async () => {
     const { limiter } = createTestLimiter({ whenOpen: "fail" }, 0);
     const early = trackAcquire(limiter);
     limiter.allow(allowing(0, { breaker: "open", holdMs: 5_000 }));
@@ -156,7 +156,7 @@ describe("an allowance from outside", () => {
     expect(limiter.findRefusal()).toEqual({ by: "no_share" });
   });
 
-  test("tells calls of an earlier epoch apart in what is reported", async () => {
+  test("reports calls of an earlier epoch separately", async () => {
     const { limiter, clock } = createTestLimiter({ mode: "leader" }, 4);
     const [before, other] = [await limiter.acquire(), await limiter.acquire()];
     await clock.advance(100);
@@ -238,7 +238,7 @@ describe("the brake of a pod that shares a bound with others", () => {
     expect(await throttled()).toBe(250);
   });
 
-  test("is let go by the next epoch, and not by the same one said again", async () => {
+  test("is released by the next epoch, and not by the same one sent again", async () => {
     const { limiter, out, limit } = await tenOut();
     out[0]!.release("throttled");
     limiter.allow(allowing(10));

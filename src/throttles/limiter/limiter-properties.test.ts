@@ -42,7 +42,7 @@ type Asked = {
 describe("whatever happens to a limiter", () => {
   const reserve = { control: 1, interactive: 1, retry: 1 };
 
-  test("permits are conserved, given only under the limit, in order, and to everybody in the end", async () => {
+  test("permits are conserved, given only under the limit, in order, and to every caller in the end", async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(anyStep, { maxLength: 120 }), async (steps) => {
         const { limiter, clock } = createTestLimiter({ reserve, mode: "leader" }, 3);

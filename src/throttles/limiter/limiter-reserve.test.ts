@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { eventLoopTurns } from "../../base/contract/movable-clock.ts";
 import { allowing, trackAcquire, createTestLimiter } from "../contract/limiter.ts";
 
-describe("permits that are set aside for tasks which are being claimed", () => {
+describe("permits that are reserved for tasks which are being claimed", () => {
   test("aren't given to others until they are returned, and then go to waiting calls", async () => {
     const { limiter } = createTestLimiter({}, 3);
     expect(limiter.setAside(2)).toBe(2);
@@ -26,7 +26,7 @@ describe("permits that are set aside for tasks which are being claimed", () => {
     expect(limiter.isIdle()).toBe(false);
   });
 
-  test("say nothing of what the downstream takes, unless tasks come for them", () => {
+  test("don't count as what the downstream takes, unless tasks come for them", () => {
     const { limiter } = createTestLimiter({}, 3);
     limiter.setAside(3);
     limiter.returnReserved(3);
@@ -88,7 +88,7 @@ describe("permits that are set aside for tasks which are being claimed", () => {
     expect(limiter.demand().inFlight).toBe(1);
   });
 
-  test("tell how long calls last by the one that began first, not by the one that was granted first", async () => {
+  test("measure how long calls last by the one that began first, not by the one that was granted first", async () => {
     const { limiter, clock } = createTestLimiter({}, 2);
     limiter.setAside(1);
     const handed = limiter.useReserved()!;
@@ -101,7 +101,7 @@ describe("permits that are set aside for tasks which are being claimed", () => {
     expect(limiter.longestMs()).toBe(6_000);
   });
 
-  test("are offered to tasks that wait at the gate, whenever there may be some", () => {
+  test("are offered to blocked tasks, whenever there may be some", () => {
     const { limiter } = createTestLimiter({}, 1);
     let offers = 0;
     limiter.onFreePermits(() => offers++);

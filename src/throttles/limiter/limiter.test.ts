@@ -3,7 +3,7 @@ import { eventLoopTurns } from "../../base/contract/movable-clock.ts";
 import { allowing, trackAcquire, createTestLimiter } from "../contract/limiter.ts";
 
 describe("permits", () => {
-  test("are given up to the limit, and then in the order in which they were asked for", async () => {
+  test("are given up to the limit, and then in the order of the calls", async () => {
     const { limiter } = createTestLimiter({}, 2);
     const asked = Array.from({ length: 4 }, () => trackAcquire(limiter));
     await eventLoopTurns();
@@ -142,7 +142,7 @@ describe("reservations", () => {
     expect(limiter.demand().inFlight).toBe(10);
   });
 
-  test("leave the last permit to anybody", async () => {
+  test("leave the last permit to any caller", async () => {
     const { limiter } = createTestLimiter({ reserve }, 1);
     expect(limiter.tryAcquire()).toBeDefined();
 
@@ -182,7 +182,7 @@ describe("a call's time", () => {
     expect(limiter.demand().inFlight).toBe(1);
   });
 
-  test("is shorter if the call says so, and never longer than others count on", async () => {
+  test("is shorter if the call's own limit is, and never longer than others count on", async () => {
     const { limiter, clock } = createTestLimiter({ callTimeoutMs: 5_000 }, 2);
     const short = await limiter.acquire({ timeoutMs: 70 });
     const long = await limiter.acquire({ timeoutMs: 60_000 });
@@ -225,8 +225,8 @@ describe("a call's time", () => {
   });
 });
 
-describe("asking why", () => {
-  test("tells what holds a call back, and how long that will be", async () => {
+describe("findRefusal", () => {
+  test("returns what holds a call back, and how long that will be", async () => {
     const { limiter, clock } = createTestLimiter({}, 1);
     expect(limiter.findRefusal()).toBeUndefined();
     const permit = await limiter.acquire();
@@ -276,7 +276,7 @@ test("callers that wait get their place and the expected time, until they have t
   expect(told["late"]!.at(-1)).toEqual({ ahead: 1, aboutMs: 800 });
 });
 
-test("one that joins a line which is told where it stands is told after its own quarter of a second", async () => {
+test("a caller that joins a queue whose callers know their place learns its own after its own quarter of a second", async () => {
   const { limiter, clock } = createTestLimiter({}, 1);
   await limiter.acquire();
   const told: string[] = [];

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { maxCallDurationMs } from "./settings.ts";
 
-describe("how long calls of a pod may last that can't be asked any more", () => {
+describe("how long calls of a pod may last that can't be reached any more", () => {
   const settings = { callTimeoutMs: 600_000, graceMs: 5_000 };
 
   test.each([

@@ -27,13 +27,13 @@ describe("permits", () => {
     expect(needed(budget, demands)).toEqual(are);
   });
 
-  test("that no pod asks for are room to grow, for pods that ask for some", () => {
+  test("that no pod demands are spare for growth of the pods with demand", () => {
     expect(targets(20, [4, 1, 0])).toEqual([6, 2, 0]);
     expect(targets(6, [4, 1, 0])).toEqual([5, 1, 0]);
     expect(targets(4, [100, 100])).toEqual([2, 2]);
   });
 
-  test("are never more than there are nor than a pod has use for, and none is left while a pod asks", () => {
+  test("are never more than there are nor than a pod has use for, and none is left while a pod has demand", () => {
     const random = seededRandom(5);
     for (let round = 0; round < 400; round++) {
       const budget = between(random, 0, 60);
@@ -51,7 +51,7 @@ describe("permits", () => {
     }
   });
 
-  test("are the same for everybody, in whichever order pods are read", () => {
+  test("are the same for every pod, in whichever order pods are read", () => {
     const all = claimants([5, 9, 9, 9, 2]);
     const one = allocate(11, all, 77_000);
     const other = allocate(11, all.toReversed(), 77_000);

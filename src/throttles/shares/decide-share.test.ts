@@ -19,7 +19,7 @@ const other = (podId: string, share: number, demand: number, silent = false): Po
 const nowMs = 0;
 
 describe("a pod", () => {
-  test("takes what it needs, with room to grow, where it is free", () => {
+  test("takes what it needs, with spare to grow, where it is free", () => {
     expect(decideShare({ bound: 20, nowMs, me: me({ demand: 4 }), others: [] }).share).toBe(6);
   });
 

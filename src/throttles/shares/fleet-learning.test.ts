@@ -108,7 +108,7 @@ describe("what a leader learns", () => {
 });
 
 describe("totals", () => {
-  test("tell calls of the present epoch from those before it, over any number of reports", () => {
+  test("separate calls of the present epoch from those before it, over any number of reports", () => {
     const inFirst = addToTotals(noTotals, sampleOf(4));
     const inSecond = addToTotals(
       inFirst,

@@ -46,7 +46,7 @@ describe("a lease", () => {
     expect(grantedShare(both, leaseMs)).toEqual({ limit: 2, untilMs: 60_100 });
   });
 
-  test("is what the renewal in the row says, once it was looked at", () => {
+  test("is the renewal in the row, once it was read", () => {
     const doubtful = writeSent(writeSent(held, sent(2, 2, 8, 20_000)), sent(7, 3, 8, 21_000));
     expect(grantedShare(leaseAfterRead(doubtful, 9, entry(7, 3)), leaseMs)).toEqual({
       limit: 7,
