@@ -12,7 +12,7 @@ const stats: Stats = {
 };
 
 describe("live counts", () => {
-  test("say how many tasks were completed a second since the last count", async () => {
+  test("show how many tasks were completed a second since the last count", async () => {
     const { live, shown, advance } = counting(async () => stats);
     await advance(0);
     for (let task = 0; task < 30; task++) {

@@ -17,13 +17,13 @@ const runsOn = ["dev", "work", "serve"];
 const withoutServer = [...runsOn, "migrate", "doctor", "openapi", "tasks prune"];
 
 describe("the command line", () => {
-  test.each(all)("$words says what it does", ({ leaf }) => {
+  test.each(all)("$words describes itself in its help", ({ leaf }) => {
     expect(leaf.description()).not.toBe("");
     for (const option of leaf.options) expect(option.description).not.toBe("");
   });
 
   test.each(all.filter(({ words }) => !runsOn.includes(words)))(
-    "$words prints JSON where it is asked to",
+    "$words prints JSON with --json",
     ({ leaf }) => {
       expect(leaf.options.map((option) => option.long)).toContain("--json");
     },

@@ -23,7 +23,7 @@ async function listening(answer: RequestListener) {
 
 const codeOf = (call: Promise<unknown>) => call.catch(({ code }: FlotillaError): string => code);
 
-describe("a server that is asked over HTTP", () => {
+describe("a server that is called over HTTP", () => {
   test.each<[string, RequestListener, string, string]>([
     ["hangs up", ({ socket }) => socket.destroy(), "unknown_outcome", "unavailable"],
     ["is cut off", (_, answer) => answer.end("{"), "unknown_outcome", "unavailable"],

@@ -122,7 +122,7 @@ describe("what a test can wait for", () => {
     expect(await t.reached(taskId, "failed")).toMatchObject({ status: "completed" });
   });
 
-  test("anything that it can ask, until the real limit", async () => {
+  test("any condition that it can read, until the real limit", async () => {
     await using t = await testFlotilla({ use: [echo] });
     const { taskId } = await t.enqueue(echo, 1, { delayMs: 24 * hourMs });
     await t.until(async () => (await t.tasks.get(taskId))!.status === "completed");

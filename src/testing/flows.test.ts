@@ -35,7 +35,7 @@ describe("a run in a test", () => {
     }
   });
 
-  test("sleeps as long as it says, in no time", async () => {
+  test("sleeps its whole time, in no time", async () => {
     const patient = flow("patient", { version: 1 })
       .sleep("rest", 30 * 24 * 3_600_000)
       .to("wake", () => ({ atMs: t.clock.now() }))
@@ -46,7 +46,7 @@ describe("a run in a test", () => {
     expect(atMs - startedMs).toBeGreaterThanOrEqual(30 * 24 * 3_600_000);
   });
 
-  test("is told something, and shows what it waits for until then", async () => {
+  test("gets a signal, and shows what it waits for until then", async () => {
     const asking = flow("asking", { version: 1 }).signal("approval").end();
     await using t = await testFlotilla({ use: [asking] });
     const { runId } = await t.runs.start(asking, null);
@@ -57,7 +57,7 @@ describe("a run in a test", () => {
     expect(await t.runs.wait(runId)).toEqual({ approval: { by: "ada" } });
   });
 
-  test("tells the waiting caller why it gave nothing", async () => {
+  test("rejects the waiting caller with why it gave nothing", async () => {
     const picky = flow("picky", { version: 1 })
       .to("look", ({ input }) => {
         throw input === "cancel" ? cancel("nobody wants it") : abort("it is broken");

@@ -36,7 +36,7 @@ function slowModel() {
 }
 
 describe("sessions in a test", () => {
-  test("are created, asked and followed on the test's clock", async () => {
+  test("are created, sent to and followed on the test's clock", async () => {
     await using t = await testFlotilla({ use: [echo] });
     const chat = await t.sessions.create(echo, { user: "ada" });
     expect(textOf(await chat.ask("hello"))).toBe("you said hello");
@@ -53,7 +53,7 @@ describe("sessions in a test", () => {
     }
   });
 
-  test("show what an agent says as it says it, while it waits for something real", async () => {
+  test("show what an agent streams as it streams it, while it waits for something real", async () => {
     const gate = Promise.withResolvers<void>();
     const slow = scriptedAgent("slow", [["one ", gate.promise, "two"]]);
     await using t = await testFlotilla({ use: [slow] });
@@ -86,7 +86,7 @@ describe("sessions in a test", () => {
     },
   );
 
-  test("an agent that says nothing times out without anybody waiting", async () => {
+  test("an agent that sends nothing times out without a real wait", async () => {
     const mute = scriptedAgent("mute", [[new Promise(() => {})]], { retries: 1 });
     await using t = await testFlotilla({ use: [mute] });
     const chat = await t.sessions.create(mute, { user: "ada" });
@@ -97,7 +97,7 @@ describe("sessions in a test", () => {
   });
 
   test.each(["started", "chunk", "ran"] as const)(
-    "a pod that crashes at `%s` leaves the answer to another, which says it once",
+    "a pod that crashes at `%s` leaves the answer to another, which gives it once",
     async (point) => {
       const helper = scriptedAgent("helper", [["Hel", "lo"]]);
       await using t = await testFlotilla({ use: [helper], pods: 2 });
@@ -112,7 +112,7 @@ describe("sessions in a test", () => {
     },
   );
 
-  test("S1, S3: what an owner stored and never learned of is found by the owner that is asked again", async () => {
+  test("S1, S3: what an owner stored and never learned of is found by the next owner", async () => {
     await using t = await testFlotilla({ use: [echo], pods: 2 });
     const chat = await t.sessions.create(null, { user: "ada" });
     const crash = t.crashAfter("stored");
@@ -155,7 +155,7 @@ describe("sessions in a test", () => {
     expect((await t.tasks.list({ name: "note" })).tasks).toHaveLength(1);
   });
 
-  test("without any pod they say so", async () => {
+  test("without any pod they reject with that", async () => {
     await using t = await testFlotilla({ use: [echo] });
     const chat = await t.sessions.create(echo, { user: "ada" });
     t.crash(t.pods[0]!);
@@ -166,7 +166,7 @@ describe("sessions in a test", () => {
 });
 
 describe("a scripted agent", () => {
-  test("says in each session what comes next, and fails behind its end", async () => {
+  test("answers in each session with what comes next, and fails behind its end", async () => {
     const helper = scriptedAgent("helper", ["one", new Error("no model today"), () => "three"], {
       retries: 1,
     });

@@ -105,13 +105,13 @@ describe("a task under test", () => {
     });
   });
 
-  test("that still runs after the real limit says what to do instead", async () => {
+  test("that still runs after the real limit rejects with what to do instead", async () => {
     const stuck = task("stuck", {}, () => new Promise(() => {}));
     await using t = await testFlotilla({ use: [stuck], realLimitMs: 50 });
     await expect(t.run(stuck, null)).rejects.toThrow("use enqueue() and advance()");
   });
 
-  test("without a handler says so", async () => {
+  test("without a handler rejects with that", async () => {
     await using t = await testFlotilla({ use: [greeter], realLimitMs: 50 });
     const { taskId } = await t.enqueue("unknown", null);
     await expect(t.settled(taskId)).rejects.toThrow("does a pod have its handler?");
@@ -184,7 +184,7 @@ describe("a crash", () => {
     expect(await t.settled(taskId)).toMatchObject({ result: "from the living", deaths: 1 });
   });
 
-  test("of every pod: waiting for a task says that no pod is left", async () => {
+  test("of every pod: waiting for a task rejects as no pod is left", async () => {
     await using t = await testFlotilla({ use: [greeter], pods: 0 });
     await expect(t.run(greet, { name: "ada" })).rejects.toThrow("no pod is alive");
   });

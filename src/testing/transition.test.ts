@@ -61,12 +61,12 @@ describe("one transition alone", () => {
     await expect(run).rejects.toThrow("sold out");
   });
 
-  test("says what it hands off", async () => {
+  test("returns what it hands off", async () => {
     const result = await runTransition(order, "check", { input, state: { year: 1999 } });
     expect(result.handedOff).toEqual({ tooOld: true });
   });
 
-  test("says how long it sleeps and which runs it starts", async () => {
+  test("returns how long it sleeps and which runs it starts", async () => {
     const state = { year: 2026, approval: { by: "ada" } };
     expect(await runTransition(order, "cool", { input, state })).toMatchObject({
       sleepsMs: 20_260,
@@ -75,7 +75,7 @@ describe("one transition alone", () => {
     expect(children).toMatchObject([{ flow: { name: "child" }, input: "ada" }]);
   });
 
-  test("is told a signal, and refuses one that its schema refuses", async () => {
+  test("gets a signal, and refuses one that its schema refuses", async () => {
     const result = await runTransition(order, "approval", { input, signal: { by: "ada" } });
     expect(result.set).toEqual({ approval: { by: "ada" } });
     const refused = runTransition(order, "approval", { input, signal: { by: 7 } });
@@ -84,13 +84,13 @@ describe("one transition alone", () => {
     await expect(untold).rejects.toThrow("pass the option `signal`");
   });
 
-  test("may be a finalizer, which is told the ending", async () => {
+  test("may be a finalizer, which gets the ending", async () => {
     const outcome = { type: "cancelled", reason: null } as const;
     const { progress } = await runTransition(order, "report", { input, outcome });
     expect(progress).toEqual(["cancelled"]);
   });
 
-  test("that isn't there says which one was probably meant", async () => {
+  test("that isn't there is an error that names the one that was probably meant", async () => {
     await expect(runTransition(order, "reserv", { input })).rejects.toThrow('mean "reserve"');
   });
 });

@@ -70,7 +70,7 @@ describe("a conversation in the terminal", () => {
     expect(transcript.place).toEqual({ lastSeq: 2, incarnation: "i", lastMessageId: "m2" });
   });
 
-  test("says once that its turn waits for a permit, and where it stands", () => {
+  test("shows once that its turn waits for a permit, and its place", () => {
     const { transcript, text } = onOutput("live");
     const waits = (index: number, data: object | null, more = {}): FeedEvent => ({
       type: "chunks",
@@ -111,7 +111,7 @@ describe("a conversation in the terminal", () => {
     expect(text()).toBe("ada: hi\nhelper: one two three four");
   });
 
-  test("says where an answer is made anew, and shows what is stored in the end", () => {
+  test("shows where an answer is regenerated, and what is stored in the end", () => {
     const { transcript, text } = onOutput("live");
     transcript.event(joined);
     transcript.event(deltas(0, ["first"]));
@@ -155,7 +155,7 @@ describe("a conversation in the terminal", () => {
     );
   });
 
-  test("is a line for each message where it is piped, and JSON where that is asked for", () => {
+  test("is a line for each message where it is piped, and JSON with --json", () => {
     const piped = onOutput("lines");
     const json = onOutput("json");
     const tool = { type: "tool-weather", state: "output-available", input: 1, output: "sun" };
