@@ -23,7 +23,7 @@ beforeEach(() => {
 });
 afterEach(() => errors.mockRestore());
 
-describe.each(Object.keys(servers))("an agent behind %s, asked by a pod", (name) => {
+describe.each(Object.keys(servers))("an agent behind %s, called by a pod", (name) => {
   const { path, remove } = temporaryFile();
   const agents = new Map<string, Behind>();
   const asked: string[] = [];
@@ -101,7 +101,7 @@ describe.each(Object.keys(servers))("an agent behind %s, asked by a pod", (name)
     return { chat, reply: await chat.ask(said) };
   };
 
-  test("answers, and knows what it is asked", async () => {
+  test("answers, and gets the request", async () => {
     const { chat, reply } = await ask("echo", "grüße 🚢");
     expect(reply.outcome).toBe("completed");
     expect(textOf(reply)).toBe("ada said grüße 🚢");
@@ -145,7 +145,7 @@ describe.each(Object.keys(servers))("an agent behind %s, asked by a pod", (name)
     expect(textOf((await ask("small")).reply)).toBe("hello");
   });
 
-  test("that throws half-way has said what it said, and no user learns why", async () => {
+  test("that throws half-way keeps what it sent, and no user learns why", async () => {
     const { reply } = await ask("throws");
     expect(reply.outcome).toBe("cut");
     expect(textOf(reply)).toBe("so far");
@@ -153,14 +153,14 @@ describe.each(Object.keys(servers))("an agent behind %s, asked by a pod", (name)
     expect(String(errors.mock.calls[0]![1])).toContain("hunter2");
   });
 
-  test("that throws before it has said anything is asked again, by the same id", async () => {
+  test("that throws before its first chunk is called again, by the same id", async () => {
     const { reply } = await ask("flaky");
     expect(textOf(reply)).toBe("at the second try");
     expect(asked).toHaveLength(2);
     expect(new Set(asked).size).toBe(1);
   });
 
-  test("is told when its answer is no longer wanted", async () => {
+  test("is aborted when its answer is no longer wanted", async () => {
     const before = left;
     const chat = await pod.sessions.create("endless", { user: "ada" });
     const { seq } = await chat.send("count");

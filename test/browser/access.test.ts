@@ -30,7 +30,7 @@ const looks = [
   ["on a phone", phone],
 ] as const;
 
-describe("a chat is usable by everybody", { timeout: limitMs }, () => {
+describe("a chat is accessible", { timeout: limitMs }, () => {
   test.each(looks)("and axe finds nothing wrong with it: %s", async (look, options) => {
     const ada = await openContext(harness.browser, { ...options, reducedMotion: "reduce" });
     const chatId = `axe-${look.replaceAll(" ", "-")}`;

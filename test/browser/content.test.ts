@@ -12,7 +12,7 @@ const limitMs = 180_000;
 const harness = useChatScene(limitMs);
 
 describe("hostile content", { timeout: limitMs }, () => {
-  test("shows as text, runs nothing, asks for nothing and leads nowhere", async () => {
+  test("shows as text, runs nothing, requests nothing and leads nowhere", async () => {
     const ada = await openContext(harness.browser);
     const { context } = ada;
     const asked: string[] = [];

@@ -15,7 +15,7 @@ const seed = Number(process.env["BROWSER_SEED"] ?? Date.now() % 100_000);
 const harness = useChatScene(limitMs);
 
 describe("a chat whose connection is cut again and again", { timeout: limitMs }, () => {
-  test(`shows exactly what was said, seed ${seed}`, async () => {
+  test(`shows exactly the messages of the log, seed ${seed}`, async () => {
     const random = seededRandom(seed);
     const ada = await openContext(harness.browser);
     const { context } = ada;

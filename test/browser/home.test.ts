@@ -30,7 +30,7 @@ afterAll(async () => {
 });
 
 describe("the page at /", { timeout: limitMs }, () => {
-  test.each(["light", "dark"] as const)("is readable by everybody: %s", async (colorScheme) => {
+  test.each(["light", "dark"] as const)("is accessible: %s", async (colorScheme) => {
     const ada = await openContext(browser, { colorScheme });
     const page = await ada.context.newPage();
     await page.goto(server.url);

@@ -65,7 +65,7 @@ describe("a chat in a browser", { timeout: limitMs }, () => {
     }
   });
 
-  test("is shown in a tab that was there before anything was said", async () => {
+  test("is shown in a tab that was there before the first message", async () => {
     // It has long been told that there is nothing when the other one is loaded.
     const two = await open();
     const one = await open();
@@ -113,7 +113,7 @@ describe("a chat in a browser", { timeout: limitMs }, () => {
     await tab.idle();
   });
 
-  test("is stopped from another tab, and keeps what was said", async () => {
+  test("is stopped from another tab, and keeps what was streamed", async () => {
     const one = await open();
     await one.say("count 10\nhold never");
     await one.shows("10.10");
@@ -129,7 +129,7 @@ describe("a chat in a browser", { timeout: limitMs }, () => {
     await expectSoon(two.texts, ["count 10\nhold never", counted(10), "again", "You said: again"]);
   });
 
-  test("says where it stands while its turn waits for a permit", async () => {
+  test("shows its place while its turn waits for a permit", async () => {
     const at = { url: server.url, agent: "narrow" };
     const one = await openChat(ada.context, { ...at, chatId: `${chatId}-first` });
     await one.say("count 3\nhold permit");
@@ -171,7 +171,7 @@ describe("a chat in a browser", { timeout: limitMs }, () => {
     await expectSoon(async () => (await two.texts()).slice(2), ["again", "You said: again"]);
   });
 
-  test("stays usable for others: what one says, the other sees", async () => {
+  test("stays usable for others: what one writes, the other sees", async () => {
     const one = await open();
     await one.say("hello");
     await one.shows("You said: hello");
@@ -192,7 +192,7 @@ describe("an approval", { timeout: limitMs }, () => {
   const openGuide = (): Promise<ChatPage> =>
     openChat(ada.context, { url: server.url, chatId, agent: "guide" });
 
-  test("is asked for in every tab, survives a reload, and is given once for all", async () => {
+  test("is requested in every tab, survives a reload, and is given once for all", async () => {
     const one = await openGuide();
     await one.say("coffee, please");
     await approve(one).waitFor();

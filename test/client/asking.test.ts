@@ -60,7 +60,7 @@ describe("a client", () => {
     await expect(client.tasks.cancel(taskId)).rejects.toMatchObject({ code: "conflict" });
   });
 
-  test("watches a run, and says what it waits for", async () => {
+  test("watches a run, and shows what it waits for", async () => {
     const client = open();
     const { runId } = await client.runs.start("order", { item: "rope" });
     const watched = client.runs.watch(runId);
@@ -78,7 +78,7 @@ describe("a client", () => {
     expect(watched.get().value).toMatchObject({ status: "completed" });
   });
 
-  test("says of a task that there is none, and of a server that it can't be reached", async () => {
+  test("reports that a task doesn't exist, and that a server can't be reached", async () => {
     const client = open();
     const watched = client.tasks.watch("none");
     watched.subscribe(() => {});
@@ -99,7 +99,7 @@ describe("a client", () => {
     }
   });
 
-  test("says what became of a call, once however often it is said", async () => {
+  test("sends the result of a call, which is stored once however often it is sent", async () => {
     const client = open();
     const { sessionId } = await client.sessions.create({ agent: "guide", users: ["ada"] });
     const session = client.session(sessionId);
@@ -126,7 +126,7 @@ describe("a client", () => {
     expect(text.join("")).toContain("you are at sea");
   });
 
-  test("tells everybody, though one of them throws", async () => {
+  test("calls every listener, though one of them throws", async () => {
     const reported = vi.spyOn(console, "error").mockImplementation(() => {});
     const client = open();
     await client.sessions.create({ sessionId: "shared", users: ["ada"] });
@@ -144,7 +144,7 @@ describe("a client", () => {
     reported.mockRestore();
   });
 
-  test("that is closed says so to all who wait, and rejects what is asked then", async () => {
+  test("that is closed rejects what waits, and every later call", async () => {
     const client = createClient({ url: "http://127.0.0.1:1", user: "ada" });
     const sending = client.session("s").send("never");
     const seen: string[] = [];

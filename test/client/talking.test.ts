@@ -111,7 +111,7 @@ describe("a client on a real server", () => {
     await until("nothing there", () => inbox.get().sessions.length === 0);
   });
 
-  test("tells that there is no such session, and follows it once it is made", async () => {
+  test("reports that there is no such session, and follows it once it is made", async () => {
     const client = open();
     const session = client.session("made later");
     session.subscribe(() => {});
@@ -123,7 +123,7 @@ describe("a client on a real server", () => {
     await until("live", () => session.get().status === "live");
   });
 
-  test("shows a session that another client makes later, and what is said there", async () => {
+  test("shows a session that another client makes later, and its messages", async () => {
     const [ada, bob] = [open("ada"), open("bob")];
     const session = ada.session("made by bob");
     session.subscribe(() => {});

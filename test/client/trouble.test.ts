@@ -72,7 +72,7 @@ describe("a client in trouble", () => {
     expect(asked.slice(1)).toEqual(["q0", "q3", "q6", "q9"]);
   });
 
-  test("waits for a server that is away, and sends then what it was told to", async () => {
+  test("waits for a server that is away, and sends then what is queued", async () => {
     const { server, proxy } = await start();
     await server.sessions.create("default", { sessionId: "s", users: ["ada"] });
     proxy.isUp = false;
@@ -176,7 +176,7 @@ describe("a client's token", () => {
     expect(states).toEqual(["connecting", "open", "connecting", "open"]);
   });
 
-  test("that isn't good is told, and nothing is sent until another is there", async () => {
+  test("that isn't good is reported, and nothing is sent until another is there", async () => {
     const { server } = await start({ server: { tokens: { secret } } });
     await server.sessions.create("default", { sessionId: "s", users: ["ada"] });
     let token = "not.a.token";

@@ -100,7 +100,7 @@ describe("a project that has installed the package", () => {
       createRequire(import.meta.url)("flotilla");`,
     ],
   ])(
-    "is told on Node %s which one it needs, where it %s",
+    "reports on Node %s which version it needs, where it %s",
     (version, _, program) => {
       writeFileSync(join(project, "old.mjs"), program);
       expect(() => run(nodeOf(version), "old.mjs")).toThrow(

@@ -150,7 +150,7 @@ describe("everything that the package is imported by", () => {
     expect(said.toString()).toBe("18.3.1 <p></p>\n");
   }, 180_000);
 
-  test("says of hooks that they are for the browser", () => {
+  test("reports of hooks that they are for the browser", () => {
     expect(readFileSync(ofPackage("dist/react.js"), "utf8")).toMatch(/^"use client";/);
   });
 });

@@ -89,7 +89,7 @@ async function withSetting(name: string, value: string, work: () => Promise<void
 }
 
 describe("flotilla doctor on Postgres", () => {
-  test("finds nothing wrong where nothing is, and says so as on SQLite", async () => {
+  test("finds nothing wrong where nothing is, and reports that as on SQLite", async () => {
     const double = task("double", {}, ({ input }: { input: number }) => input * 2);
     await using _pod = await startPod({ store: url, use: [double], log: silentLogger });
     const cwd = mkdtempSync(join(tmpdir(), "flotilla-doctor-"));
@@ -108,7 +108,7 @@ describe("flotilla doctor on Postgres", () => {
     rmSync(cwd, { recursive: true });
   });
 
-  test("says why a server can't be reached, and ends with 1", async () => {
+  test("reports why a server can't be reached, and ends with 1", async () => {
     const cwd = mkdtempSync(join(tmpdir(), "flotilla-doctor-"));
     const away = "postgres://ada:s3cret@127.0.0.1:1/app";
     const { code, stdout } = await run(["doctor", "--store", away], { cwd });
@@ -267,7 +267,7 @@ describe("flotilla doctor on Postgres", () => {
     });
   });
 
-  test("names a transaction in which nothing is asked, and one that holds an old snapshot", async () => {
+  test("names an idle transaction, and one that holds an old snapshot", async () => {
     const sleeper = await open();
     await sleeper.query("begin isolation level repeatable read; select 1");
     expect(await check("idle")).toMatchObject({ verdict: "ok" });

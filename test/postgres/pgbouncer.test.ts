@@ -74,7 +74,7 @@ describe("through PgBouncer in transaction mode", () => {
     expect((await producer.tasks.get(enqueued.taskId))?.deaths).toBe(1);
   });
 
-  test("no pod listens in vain, and that is said once", async () => {
+  test("no pod listens in vain, and that is logged once", async () => {
     const said: string[] = [];
     const log: Logger = { ...silentLogger, info: (_, message) => void said.push(message) };
     await using pod = await startPod({ ...settings, log, store: pooled });
@@ -112,7 +112,7 @@ describe("through PgBouncer that leaves settings out", () => {
 });
 
 describe("through PgBouncer in session mode", () => {
-  test("hints arrive where it is said that sessions are kept", async () => {
+  test("notifications arrive where the config promises that sessions are kept", async () => {
     const place = await temporaryDatabase();
     const keeping = await startPgBouncer({
       server: inject("postgresUrl"),

@@ -104,7 +104,7 @@ describe("the documented roles", () => {
     await expect(ask(as(role), text)).rejects.toMatchObject({ code: "42501" });
   });
 
-  test("say what to do where a producer asks for more", async () => {
+  test("name the fix where a producer tries more", async () => {
     await using producer = connect(as("flotilla_producers"), { migrate: "check" });
     const { taskId } = await producer.enqueue("later", null, { delayMs: 3_600_000 });
     await expect(producer.tasks.cancel(taskId)).rejects.toMatchObject({
@@ -113,7 +113,7 @@ describe("the documented roles", () => {
     });
   });
 
-  test("say who has to migrate, and open new tables to pods once that is done", async () => {
+  test("name the role that has to migrate, and open new tables to pods once that is done", async () => {
     const newer = [
       ...migrations,
       {

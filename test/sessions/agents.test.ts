@@ -172,7 +172,7 @@ describe.each(stores)("agents in sessions on $name", (store) => {
     ]);
   });
 
-  test("compaction: sums up, then answers what came; the next turn is told the summary", async () => {
+  test("compaction: sums up, then answers what came; the next turn gets the summary", async () => {
     told.length = 0;
     compactions = 0;
     const chat = await fleet.web.sessions.create("long-winded", { user: "ada" });

@@ -16,7 +16,7 @@ describe.each(stores)("inboxes on $name", (store) => {
   afterAll(() => fleet[Symbol.asyncDispose]());
 
   test.each(["able", "other"] as const)(
-    "count what others said and fall with what is read, through the pod %s",
+    "count what others wrote and fall with what is read, through the pod %s",
     async (name) => {
       const service = serviceOf(fleet[name]);
       const elsewhere = serviceOf(name === "able" ? fleet.other : fleet.able);

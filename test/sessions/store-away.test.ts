@@ -27,7 +27,7 @@ const asking = agent("asking", async function* ({ messages, signal }) {
   yield { type: "tool-input-available", toolCallId: "c", toolName: "weather", input: {} };
 });
 
-test("S10: on a Postgres that is away for seconds, whatever a user asks of a session is done when it is back", async () => {
+test("S10: on a Postgres that is away for seconds, whatever a user sends to a session is done when it is back", async () => {
   const { url: direct, remove } = await temporaryDatabase();
   const proxy = await startChaosProxy(direct);
   const url = proxy.through(direct);

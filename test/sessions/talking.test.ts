@@ -133,7 +133,7 @@ describe.each(stores)("sessions on $name", (store) => {
     await Promise.all(readers);
   });
 
-  test("a client that joins in the middle of an answer gets what was said of it, then the rest", async () => {
+  test("a client that joins in the middle of an answer gets what it has so far, then the rest", async () => {
     const chat = await fleet.able.sessions.create("patient", { user: "ada" });
     const key = `hold ${chat.sessionId}`;
     await chat.send(key);
@@ -224,7 +224,7 @@ describe.each(stores)("sessions on $name", (store) => {
     expect(entries[2]!.epoch).toBe(2);
   });
 
-  test("`merge`: what is said in one breath is answered once", async () => {
+  test("`merge`: messages in quick succession are answered once", async () => {
     const chat = await fleet.able.sessions.create("merging", { user: "ada" });
     await Promise.all([chat.send("one"), chat.send("two"), chat.send("three")]);
     const entries = await entriesOnce(chat, (all) => all.some(({ role }) => role === "assistant"));
@@ -232,7 +232,7 @@ describe.each(stores)("sessions on $name", (store) => {
     expect(textOf(entries[3]!)).toBe("heard one, two, three!");
   });
 
-  test("a stop from anywhere keeps what was said, and what waits is answered", async () => {
+  test("a stop from anywhere keeps what was streamed, and what waits is answered", async () => {
     const chat = await fleet.able.sessions.create("patient", { user: "ada" });
     const key = `hold ${chat.sessionId}`;
     await chat.send(key);
@@ -292,7 +292,7 @@ describe.each(stores)("sessions on $name", (store) => {
     await expect(chat.send("x", { to: "clerk" })).rejects.toMatchObject({ code: "invalid_input" });
   });
 
-  test("a turn enqueues a task once, and the task says in the session what came of it", async () => {
+  test("a turn enqueues a task once, and the task writes its result into the session", async () => {
     sessions = fleet.able.sessions;
     const chat = await fleet.web.sessions.create("clerk", { user: "ada" });
     const text = `note of ${chat.sessionId}`;

@@ -4,7 +4,7 @@
  */
 import { deathLimit, aloneAfterDeaths } from "../../src/base/death-limit.ts";
 import type { Change, TaskState } from "./audit.ts";
-import { createGateChecker, isGateMove } from "./gates.ts";
+import { createLimitChecker, isLimitMove } from "./limits.ts";
 import { countFences, lookBefore, type Seen } from "./fences.ts";
 import type { Intent } from "./kinds.ts";
 import { createPauses, type Pauses } from "./pauses.ts";
@@ -80,7 +80,7 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
   const deathsAtClaim = new Map<string, number>();
   const highestToken = new Map<string, number>();
   const waits = createWaitChecker(world, tasks);
-  const judgeLimits = createGateChecker(world);
+  const judgeLimits = createLimitChecker(world);
   const pauses = createPauses(world);
   const redrives = createRedrives(world);
   /** The time that a task waited for and that the store's clock had come to when its row was written. */
@@ -100,7 +100,7 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
     // Whatever ends a task also touches those that wait for it.
     if (isWaking(change)) return waits.judgeWaking(change, what);
     // A claim blocks others, and a finish unblocks others.
-    if (isGateMove(change)) return;
+    if (isLimitMove(change)) return;
     // A task begins to wait for it, which is only counted.
     if (intent.kind === "enqueue" && JSON.stringify(before) === JSON.stringify(after)) return;
     if (!before) {

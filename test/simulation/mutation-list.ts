@@ -3,7 +3,7 @@
  * what is put in its place. Where two fences cover each other, one mutation takes out both.
  */
 import { type Mutation, of } from "./mutation.ts";
-import { gateMutations } from "./mutations-of-gates.ts";
+import { throttleGateMutations } from "./mutations-of-throttle-gate.ts";
 import { pauseMutations, redriveMutations } from "./mutations-of-operators.ts";
 
 const statements = of("tasks/sql");
@@ -29,11 +29,11 @@ export const mutations: readonly Mutation[] = [
     edits: [statements("and (done.wake is null or ${task}.wake = done.wake)")],
   },
   {
-    name: "finish: of what is awaited, waking nobody",
+    name: "finish: of a task with dependents, without waking them",
     edits: [statements("sql`and dependents = 0`", "sql``")],
   },
   {
-    name: "waits: let go while another is open",
+    name: "dependencies: unblocked while another is open",
     edits: [
       statements(
         "when 'pending' then 1 when 'claimed' then 1",
@@ -42,11 +42,11 @@ export const mutations: readonly Mutation[] = [
     ],
   },
   {
-    name: "waits: what has ended already is waited for",
+    name: "dependencies: what has ended already is waited for",
     edits: [statements("    wakeIfDependenciesEnded(dependentIds),\n")],
   },
   {
-    name: "waits: run though one of them has failed",
+    name: "dependencies: run though one of them has failed",
     edits: [
       statements(
         "case when verdict = 2 then ${dependsAs.failed} else ${dependent}.depends end",
@@ -55,13 +55,13 @@ export const mutations: readonly Mutation[] = [
     ],
   },
   {
-    name: "cancel: waking nobody",
+    name: "cancel: without waking dependents",
     edits: [
       { file: "src/tasks/sql/inspect.ts", find: "    ...wakeDependents([taskId]),\n", put: "" },
     ],
   },
   {
-    name: "recover: waking nobody",
+    name: "recover: without waking dependents",
     edits: [{ file: "src/tasks/leader/recover.ts", find: ", ...waking]", put: "]" }],
   },
   {
@@ -270,7 +270,7 @@ export const mutations: readonly Mutation[] = [
     ],
   },
   {
-    name: "gates: more of a key than may run",
+    name: "limits: more of a key than may run",
     edits: [
       statements(
         "where concurrency_key is null or in_key <= key_slots) by_tenant",
@@ -279,14 +279,14 @@ export const mutations: readonly Mutation[] = [
     ],
   },
   {
-    name: "gates: more of a tenant than may run",
+    name: "limits: more of a tenant than may run",
     edits: [statements("where tenant_slots is null or in_tenant <= tenant_slots", "where true")],
   },
   {
-    name: "gates: nobody lets others go on",
+    name: "limits: blocked tasks aren't unblocked",
     edits: [statements("where ranked.nth <= free.slots", "where ranked.nth < 0")],
   },
-  ...gateMutations,
+  ...throttleGateMutations,
   ...pauseMutations,
   ...redriveMutations,
 ];

@@ -19,7 +19,7 @@ export const pauseMutations: readonly Mutation[] = [
   },
   {
     // Each of them covers the other where there is one writer at a time.
-    name: "pause: pods aren't told, neither together nor one by one",
+    name: "pause: pods aren't notified, neither together nor one by one",
     edits: [
       pause(
         "sql`update ${pods} set pauses = pauses + 1`",
@@ -47,7 +47,7 @@ export const pauseMutations: readonly Mutation[] = [
     ],
   },
   {
-    name: "resume: pods aren't told",
+    name: "resume: pods aren't notified",
     edits: [
       {
         file: "src/tasks/claim/pauses.ts",

@@ -9,7 +9,7 @@ import { startOperators } from "./operators.ts";
 import { type SimPod, startSimPod } from "./pod.ts";
 import { judgeEnd } from "./verdict.ts";
 import { attemptsOf, handlersFor, startClients, taskNames } from "./workload.ts";
-import { setLimits } from "./gates.ts";
+import { setLimits } from "./limits.ts";
 import { type Report, reportOn } from "./report.ts";
 import { staleLooks, throttledNames } from "./throttled.ts";
 import { createWorld, type World } from "./world.ts";

@@ -9,7 +9,7 @@ import type { EnqueueOptions } from "../../src/tasks/enqueue/options.ts";
 import { task } from "../../src/tasks/task.ts";
 import type { TaskContext, TaskHandler } from "../../src/tasks/model.ts";
 import type { Checker } from "./checker.ts";
-import { concurrencyKeys, tenants } from "./gates.ts";
+import { concurrencyKeys, tenants } from "./limits.ts";
 import { createLane, laneClock } from "./lane.ts";
 import type { Network } from "./link.ts";
 import type { SimPod } from "./pod.ts";

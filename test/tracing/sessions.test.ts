@@ -57,7 +57,7 @@ const request = <Answer>(act: () => Promise<Answer>): Promise<Answer> =>
 const spanOf = (name: string) =>
   until(`the span ${name}`, () => spans.find((span) => span.name === name));
 
-test("each attempt at an answer is a span, which says how it ended and nothing of what was said", async () => {
+test("each attempt at an answer is a span, with how it ended and nothing of the messages", async () => {
   const chat = await start();
   await chat.ask("a secret question");
   await chat.ask("a secret question", { to: "broken" });

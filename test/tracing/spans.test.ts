@@ -137,7 +137,7 @@ describe("an enqueue", () => {
     expect(ids(stored(taskId))).toEqual([spans[0]!.traceId, spans[0]!.spanId]);
   });
 
-  test("that is refused says why", async () => {
+  test("that is refused has the reason", async () => {
     register();
     await expect(flotilla.enqueue(mail, null, { priority: 1_000 })).rejects.toThrow("priority");
     expect(spans[0]).toMatchObject({
@@ -193,7 +193,7 @@ describe("an enqueue", () => {
 });
 
 describe("a run", () => {
-  test("is a span that says which attempt it was, where, and what came of it", async () => {
+  test("is a span with its attempt, its pod and its outcome", async () => {
     register();
     await work();
     const { taskId } = await flotilla.enqueue(mail, null);

@@ -98,7 +98,7 @@ describe("a migration on Postgres while another holds the lock", () => {
     await database.close();
   });
 
-  test("says what to do when that takes too long", async () => {
+  test("names the fix when that takes too long", async () => {
     const database = await openPostgres({ url: place.url, lockTimeoutMs: 50 });
     await expect(migrate(database, { patienceMs: 100 })).rejects.toMatchObject({
       code: "store_busy",

@@ -6,7 +6,7 @@ import {
 } from "../../../src/flows/decide/run.ts";
 import { type RunColumns, toColumns } from "../../../src/flows/drive/load.ts";
 import type { Fleet } from "../fleet.ts";
-import { callsIn, readSaid } from "./said.ts";
+import { callsIn, readReports } from "./reports.ts";
 
 /** A run as the store has it. */
 export type StoredRun = {
@@ -94,14 +94,14 @@ export function hasEnded({ status }: Pick<StoredRun, "status">): boolean {
 export function endsOf(fleet: Fleet, runs: readonly StoredRun[]): Map<string, End> {
   const effects = new Map<string, Record<string, string>>();
   const calls = new Map<string, Record<string, number>>();
-  const said = readSaid(fleet.folder);
-  for (const each of said) {
+  const reports = readReports(fleet.folder);
+  for (const each of reports) {
     if (each.event !== "end") continue;
     const known = effects.get(each.key) ?? {};
     known[each.transition] = each.value;
     effects.set(each.key, known);
   }
-  for (const { key, transition, attempt } of callsIn(said)) {
+  for (const { key, transition, attempt } of callsIn(reports)) {
     const known = calls.get(key) ?? {};
     const name = `${transition} ${attempt}`;
     known[name] = (known[name] ?? 0) + 1;

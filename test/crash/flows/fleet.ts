@@ -3,7 +3,7 @@ import { createFleet, type Fleet, type StoreKind } from "../harness.ts";
 import type { FlowsGiven } from "./flow-process.ts";
 import { type End, endsOf, hasEnded, type Named, type StoredRun, storedRuns } from "./ends.ts";
 import { type MachineInput, type Scenario, scenarioOf, scenarios } from "./machines.ts";
-import { readSaid } from "./said.ts";
+import { readReports } from "./reports.ts";
 import type { PodProcess } from "../pod-handle.ts";
 import { pauseFor, until } from "../until.ts";
 
@@ -55,7 +55,7 @@ export async function createFlowFleet(
   };
   const stopped = (pod: PodProcess) =>
     new Set(
-      readSaid(fleet.folder).flatMap((each) =>
+      readReports(fleet.folder).flatMap((each) =>
         each.event === "halted" && each.pod === pod.podId ? [each.runId] : [],
       ),
     );

@@ -6,7 +6,7 @@ import { silentLogger } from "../../../src/base/log.ts";
 import { type ImagesGiven, imageKey, imagesOf } from "./images.ts";
 import { machines } from "./machines.ts";
 import { order } from "./order.ts";
-import { type Called, openSaid } from "./said.ts";
+import { type Called, openReports } from "./reports.ts";
 import { createStopping, type Stop } from "./stop.ts";
 import type { FromPod, PodSpec, ToPod } from "../pod-process.ts";
 
@@ -25,7 +25,7 @@ const { stops = {}, others, version = 1 } = spec.given;
 const tell = (message: FromPod) => void process.send?.(message);
 let pod: Pod | undefined;
 const runs = (): Runs => pod!.runs;
-const say = openSaid(spec.ledgerPath.replace(/ledger$/, "said"), () => pod?.podId ?? "");
+const say = openReports(spec.ledgerPath.replace(/ledger$/, "reports"), () => pod?.podId ?? "");
 
 let onStarted = () => {};
 const started = new Promise<void>((resolve) => (onStarted = resolve));

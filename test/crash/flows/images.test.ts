@@ -11,7 +11,7 @@ import { endsOf, misfolded } from "./ends.ts";
 import { createFlowFleet, fleetMs, type FlowFleet } from "./fleet.ts";
 import { imageKey } from "./images.ts";
 import { differences, notAt, notReached, pointsOf, runAgain } from "./points.ts";
-import { readSaid } from "./said.ts";
+import { readReports } from "./reports.ts";
 import { storeKinds } from "../harness.ts";
 
 const reference = "demo/sample:1";
@@ -35,21 +35,21 @@ describe.each(storeKinds)("on %s, an image", (on) => {
       expect(print.length).toBeGreaterThan(20);
 
       // What is done between two writes is killed in the middle by the example's own tests.
-      const points = pointsOf(readSaid(fleet.folder), ["after write"]);
+      const points = pointsOf(readReports(fleet.folder), ["after write"]);
       expect(points.length).toBeGreaterThan(25);
       await Promise.all(points.map(({ label }) => begin(fleet, label)));
       const stops = Object.fromEntries(points.map(({ key, stop }) => [key, stop]));
       const first = await fleet.startFlows({ images, stops });
       const before = await fleet.quiet(first);
       await first.kill();
-      expect(notReached(points, readSaid(fleet.folder))).toEqual([]);
+      expect(notReached(points, readReports(fleet.folder))).toEqual([]);
       expect(points.flatMap((point) => notAt(point, before, clean))).toEqual([]);
 
       const second = await fleet.startFlows({ images });
       const after = await fleet.allEnded();
       const ends = endsOf(fleet, after);
       expect(points.flatMap((point) => differences(point, ends, clean))).toEqual([]);
-      expect(runAgain(readSaid(fleet.folder), before, second.podId)).toEqual([]);
+      expect(runAgain(readReports(fleet.folder), before, second.podId)).toEqual([]);
       expect(misfolded(after)).toEqual([]);
       await second.kill();
       const left = await Promise.all(

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { endsOf, misfolded } from "./ends.ts";
 import { createFlowFleet, type FlowFleet } from "./fleet.ts";
-import { callsIn, readSaid } from "./said.ts";
+import { callsIn, readReports } from "./reports.ts";
 import { storeKinds } from "../harness.ts";
 import { until } from "../until.ts";
 
@@ -22,7 +22,7 @@ describe.each(storeKinds)("on %s, a pod that was paused in the middle of a trans
     first.open("door");
     first.resume();
     await until("the first pod's write was refused, or taken", () =>
-      readSaid(fleet.folder).some(
+      readReports(fleet.folder).some(
         (each) =>
           (each.event === "lost" || (each.event === "start" && each.transition === "last")) &&
           each.pod === first.podId,
@@ -77,5 +77,5 @@ async function heldOn(fleet: FlowFleet, podId: string): Promise<void> {
 }
 
 function callsOf(fleet: FlowFleet) {
-  return callsIn(readSaid(fleet.folder)).map(({ transition, pod }) => ({ transition, pod }));
+  return callsIn(readReports(fleet.folder)).map(({ transition, pod }) => ({ transition, pod }));
 }

@@ -3,7 +3,7 @@ import { endsOf, misfolded } from "./ends.ts";
 import { approveAll, cleanEnds, createFlowFleet, fleetMs } from "./fleet.ts";
 import { scenarioOf } from "./machines.ts";
 import { differences, notAt, notReached, pointsOf, runAgain } from "./points.ts";
-import { readSaid } from "./said.ts";
+import { readReports } from "./reports.ts";
 import { storeKinds } from "../harness.ts";
 import { until } from "../until.ts";
 
@@ -13,7 +13,7 @@ describe.each(storeKinds)("on %s, runs of every kind", (on) => {
     async () => {
       const fleet = await createFlowFleet(on);
       const clean = await cleanEnds(fleet);
-      const points = pointsOf(readSaid(fleet.folder));
+      const points = pointsOf(readReports(fleet.folder));
       expect(points.length).toBeGreaterThan(200);
       await Promise.all(points.map(({ label, key }) => fleet.begin(label, [scenarioOf(key)])));
       const stops = Object.fromEntries(points.map(({ key, stop }) => [key, stop]));
@@ -22,7 +22,7 @@ describe.each(storeKinds)("on %s, runs of every kind", (on) => {
       // A run's last write may be committed, and its answer on the way.
       await until(
         "each run has stopped at its point",
-        () => notReached(points, readSaid(fleet.folder)).length === 0,
+        () => notReached(points, readReports(fleet.folder)).length === 0,
       );
       await first.kill();
 
@@ -35,7 +35,7 @@ describe.each(storeKinds)("on %s, runs of every kind", (on) => {
       const after = await fleet.allEnded();
       const ends = endsOf(fleet, after);
       expect(points.flatMap((point) => differences(point, ends, clean))).toEqual([]);
-      expect(runAgain(readSaid(fleet.folder), before, second.podId)).toEqual([]);
+      expect(runAgain(readReports(fleet.folder), before, second.podId)).toEqual([]);
       expect(misfolded(after)).toEqual([]);
     },
     fleetMs,

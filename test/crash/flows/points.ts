@@ -1,6 +1,6 @@
 import { type End, type StoredRun, historyOf } from "./ends.ts";
 import { scenarioOf } from "./machines.ts";
-import { callsIn, type Said } from "./said.ts";
+import { callsIn, type Report } from "./reports.ts";
 import type { Stop } from "./stop.ts";
 
 /** A run that is stopped somewhere, and the label that it and its family have of their own. */
@@ -9,11 +9,14 @@ export type Point = { readonly label: string; readonly key: string; readonly sto
 const allKinds: readonly Stop["at"][] = ["claim", "call", "before write", "after write"];
 
 /** Every point of every run, each for a run of its own. */
-export function pointsOf(said: readonly Said[], kinds: readonly Stop["at"][] = allKinds): Point[] {
-  const keys = [...new Set(said.map(({ key }) => key))];
+export function pointsOf(
+  reports: readonly Report[],
+  kinds: readonly Stop["at"][] = allKinds,
+): Point[] {
+  const keys = [...new Set(reports.map(({ key }) => key))];
   const stops = keys.flatMap((key): { key: string; stop: Stop }[] => {
     const count = (event: string) =>
-      said.filter((each) => each.key === key && each.event === event).length;
+      reports.filter((each) => each.key === key && each.event === event).length;
     const each = (most: number, stopAt: (nth: number) => Stop) =>
       Array.from({ length: most }, (_, index) => ({ key, stop: stopAt(index + 1) }));
     return [
@@ -35,8 +38,8 @@ function cleanKey(key: string): string {
 }
 
 /** The points at which no run was stopped. Where two race, one may take a write less. */
-export function notReached(points: readonly Point[], said: readonly Said[]): string[] {
-  const halted = new Set(said.flatMap((each) => (each.event === "halted" ? [each.key] : [])));
+export function notReached(points: readonly Point[], reports: readonly Report[]): string[] {
+  const halted = new Set(reports.flatMap((each) => (each.event === "halted" ? [each.key] : [])));
   return points
     .filter(({ key }) => !halted.has(key) && scenarioOf(key) !== "rebels")
     .map(({ key, stop }) => `${key} ${JSON.stringify(stop)}`);
@@ -101,7 +104,7 @@ export function differences(
 
 /** What a pod ran although the store had it as completed before that pod came. */
 export function runAgain(
-  said: readonly Said[],
+  reports: readonly Report[],
   before: readonly StoredRun[],
   podId: string,
 ): string[] {
@@ -112,7 +115,7 @@ export function runAgain(
       ),
     ),
   );
-  return callsIn(said)
+  return callsIn(reports)
     .filter(({ pod }) => pod === podId)
     .map(({ runId, transition }) => `${runId} ${transition}`)
     .filter((call) => completed.has(call));

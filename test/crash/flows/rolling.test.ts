@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { endsOf, misfolded, type StoredRun } from "./ends.ts";
 import { createFlowFleet, fleetMs, type FlowFleet } from "./fleet.ts";
 import type { OrderInput } from "./order.ts";
-import { type Called, callsIn, readSaid } from "./said.ts";
+import { type Called, callsIn, readReports } from "./reports.ts";
 import { storeKinds } from "../harness.ts";
 import { monotonicMs } from "../ledger.ts";
 import type { PodProcess } from "../pod-handle.ts";
@@ -151,9 +151,9 @@ function startLoad(start: (nth: number) => Promise<unknown>): { stop(): Promise<
 
 /** Whether a pod runs something that it won't end before it has to stop. */
 function takesLong(fleet: FlowFleet, { podId }: PodProcess): boolean {
-  const said = readSaid(fleet.folder).filter(({ pod }) => pod === podId);
-  const ended = new Set(said.flatMap((each) => (each.event === "end" ? [callOf(each)] : [])));
-  return callsIn(said).some(
+  const reports = readReports(fleet.folder).filter(({ pod }) => pod === podId);
+  const ended = new Set(reports.flatMap((each) => (each.event === "end" ? [callOf(each)] : [])));
+  return callsIn(reports).some(
     (call) =>
       call.transition === "takes-long" &&
       call.atMs > monotonicMs() - 1_000 &&
@@ -166,7 +166,7 @@ function callOf({ key, transition }: Called): string {
 }
 
 function interrupted(fleet: FlowFleet): string[] {
-  return readSaid(fleet.folder).flatMap((each) =>
+  return readReports(fleet.folder).flatMap((each) =>
     each.event === "end" && !each.ok && each.transition === "takes-long" ? [each.key] : [],
   );
 }
@@ -174,7 +174,7 @@ function interrupted(fleet: FlowFleet): string[] {
 /** Functions that ran to their end more than once in the same run. */
 function doneTwice(fleet: FlowFleet): string[] {
   const seen = new Set<string>();
-  return readSaid(fleet.folder).flatMap((each) => {
+  return readReports(fleet.folder).flatMap((each) => {
     if (each.event !== "end" || !each.ok) return [];
     const call = callOf(each);
     if (seen.has(call)) return [call];
@@ -186,7 +186,7 @@ function doneTwice(fleet: FlowFleet): string[] {
 /** What a pod of an older version did with a run that a newer one had advanced. */
 function touchedByOlder(fleet: FlowFleet, versions: ReadonlyMap<string, number>): string[] {
   const advancedTo = new Map<string, number>();
-  return readSaid(fleet.folder).flatMap((each) => {
+  return readReports(fleet.folder).flatMap((each) => {
     const version = versions.get(each.pod)!;
     const known = advancedTo.get(each.runId) ?? 0;
     if (version < known) return [`${each.key}: ${each.event} by ${version} after ${known}`];

@@ -1,6 +1,6 @@
 import type { TaskHandler } from "flotilla";
 import { isRunFinish } from "../../../src/tasks/sql/runs.ts";
-import type { NewSaid } from "./said.ts";
+import type { NewReport } from "./reports.ts";
 import type { FlowDriver } from "../../../src/tasks/model.ts";
 
 /** Where a run goes no further in a process, as if that had been killed then. It is killed when all have. */
@@ -29,7 +29,7 @@ type Claim = Parameters<FlowDriver>[0]["claim"];
 export function createStopping(parts: {
   keyOf: (claim: Claim) => string | Promise<string>;
   stopOf: (key: string) => Stop | undefined;
-  say: (said: NewSaid) => void;
+  say: (report: NewReport) => void;
   /** Told when a run has been given back, or has gone on. */
   onStored: (run: {
     runId: string;

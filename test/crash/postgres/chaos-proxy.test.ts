@@ -99,7 +99,7 @@ describe("the chaos proxy", () => {
     expect(echo.heard.join("")).toBe("abc");
   });
 
-  test("loses the answer after the server has done what was asked", async () => {
+  test("loses the answer after the server has run the statement", async () => {
     const { socket, said } = await call();
     const lost = proxy.loseAnswer((sent) => sent.includes("commit"));
     socket.write("begin");

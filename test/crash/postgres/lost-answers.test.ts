@@ -44,7 +44,7 @@ test("a finish whose answer was lost after its commit counts, and its task runs 
   expect(await judge(fleet)).toEqual([]);
 });
 
-test("an enqueue whose answer was lost after its commit makes one task, and says so", async () => {
+test("an enqueue whose answer was lost after its commit makes one task, and returns it", async () => {
   const { fleet, proxy, producer } = await createScene();
   await producer.tasks.stats();
   const lost = proxy.loseAnswer(isEnqueue);

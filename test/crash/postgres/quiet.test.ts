@@ -11,7 +11,7 @@ import { type ChaosProxy, startChaosProxy } from "./chaos-proxy.ts";
 const compileCache = fileURLToPath(new URL("../../../node_modules/.cache/pods", import.meta.url));
 const idle = task("idle", {}, () => null);
 
-test("thirty-two pods on an empty queue ask the database a few times a second each", async () => {
+test("thirty-two pods on an empty queue query the database a few times a second each", async () => {
   const fleet = await createFleet({ on: "postgres" });
   const proxy = await proxyFor(fleet);
   const count = 32;

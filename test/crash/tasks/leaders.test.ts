@@ -92,7 +92,7 @@ describe.each(storeKinds)(
       expect(await judge(fleet)).toEqual([]);
     });
 
-    test("stays finished when all its pod's claims are looked for again", async () => {
+    test("stays finished when all its pod's claims are read again", async () => {
       const fleet = await createFleet({ on });
       const pod = await fleet.start();
       const { taskId } = await fleet.flotilla.enqueue("work", { ms: 0 });

@@ -5,7 +5,7 @@ import { until } from "../until.ts";
 import { startsIn } from "../ledger.ts";
 import { lockedBy } from "../outage.ts";
 
-describe.each(storeKinds)("on %s, a pod that is asked to leave", (on) => {
+describe.each(storeKinds)("on %s, a pod that gets SIGTERM", (on) => {
   test("lets short tasks end, gives long ones back uncounted, and exits with 0", async () => {
     const fleet = await createFleet({ on });
     const names = ["work", "held"];

@@ -20,7 +20,7 @@ describe("an answer that ended with calls", () => {
     );
   });
 
-  test("isn't once its agent has said more", () => {
+  test("isn't once its agent has gone on", () => {
     expect(isDecided(chat(call("output-available", "time_zone"), said))).toBe(false);
     expect(isDecided(chat(call("output-available")))).toBe(false);
     expect(isDecided(chat(said))).toBe(false);

@@ -54,7 +54,7 @@ describe("the guide of the demo", () => {
   test.each([
     [{ timeZone: "Europe/Rome", time: "10:24" }, "It is 10:24 in Europe/Rome."],
     [{ refused: true }, "As you like."],
-  ])("has the browser tell the time (%j)", async (output, says) => {
+  ])("has the browser show the time (%j)", async (output, says) => {
     const chat = await begin();
     const asked = await chat.ask("What time is it?");
     expect(call(asked.parts)).toMatchObject({ type: "tool-time_zone", state: "input-available" });
@@ -62,7 +62,7 @@ describe("the guide of the demo", () => {
     expect(textOf(whole)).toContain(says);
   });
 
-  test("starts a task, thinks, and fails when asked to", async () => {
+  test("starts a task, thinks, and fails on request", async () => {
     const chat = await begin();
     const work = await chat.ask("Do some work for me");
     const { taskId } = call(work.parts)!["output"] as { taskId: string };

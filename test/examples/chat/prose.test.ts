@@ -11,7 +11,7 @@ describe("a message's text", () => {
     expect(blocksOf("")).toEqual([]);
   });
 
-  test("has code apart, in a fence or in a line", () => {
+  test("has code separated, in a fence or in a line", () => {
     expect(blocksOf("see:\n```ts\nconst a = `b`;\n```\nor `c`.")).toEqual([
       { type: "text", spans: [plain("see:")] },
       { type: "code", language: "ts", text: "const a = `b`;" },

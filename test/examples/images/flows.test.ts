@@ -24,7 +24,7 @@ describe("an image", () => {
     expect(runs[0]).toMatchObject({ status: "completed", output: active });
   });
 
-  test("that is there already is left as it is, without asking for its layers", async () => {
+  test("that is there already is left as it is, without requesting its layers", async () => {
     const { run, registry, layers, print, pod } = await stage();
     const first = await run();
     const before = await print();
@@ -150,7 +150,7 @@ describe("what can't be used", () => {
     await expect(run("no name")).rejects.toThrow("isn't a repository and a tag");
   });
 
-  test("a layer that is never what its digest says fails after five attempts, and isn't kept", async () => {
+  test("a layer that never has its digest fails after five attempts, and isn't kept", async () => {
     const { run, registry, layers, home, orphans } = await stage();
     registry.fail(layers[1]!, ...Array.from({ length: 9 }, () => ({ type: "corrupt" }) as const));
     await expect(run()).rejects.toThrow("isn't what its digest says");
@@ -161,7 +161,7 @@ describe("what can't be used", () => {
 });
 
 describe("trouble around it", () => {
-  test("an error while looking is tried again, and isn't taken for an absence", async () => {
+  test("an error of a read is tried again, and isn't taken for an absence", async () => {
     let errors = 0;
     const { run, registry, layers, folder, pod } = await stage();
     await run();

@@ -162,13 +162,13 @@ describe("a bomb is refused", () => {
     expect((await refusal(layers, limits)).reason).toBe("too_large");
   });
 
-  test("by the size of one file, as its header says, before it is read", async () => {
+  test("by the size of one file in its header, before it is read", async () => {
     const layer = packLayer([{ path: "a", content: Buffer.alloc(200_000) }]);
     const { reason, root } = await refusal([layer], small({ fileBytes: 100_000 }));
     expect([reason, readdirSync(root)]).toEqual(["too_large", []]);
   });
 
-  test("by a size that only a pax header says", async () => {
+  test("by a size that is only in a pax header", async () => {
     const pax = new Pax({ path: "a", size: 2 ** 50 }).encode();
     expect(await refusedBy(raw(pax, packEntry({ path: "a" }), endMarker))).toBe("too_large");
   });

@@ -28,7 +28,7 @@ describe("the pool manager", () => {
     expect((await pool.state()).problems).toEqual([]);
   });
 
-  test("says when there is too little space, or when the pool is another program's", async () => {
+  test("reports when there is too little space, or when the pool is another program's", async () => {
     const places = placesIn(temporaryFolder());
     const pool = createPool(places, { freeBytesLeast: Number.MAX_SAFE_INTEGER });
     await pool.ensure();
@@ -167,7 +167,7 @@ describe("the operation guard", () => {
     expect(happened).toEqual(["first stopped", "second began"]);
   });
 
-  test("lets those go who are told to stop while they wait, and their place is not lost", async () => {
+  test("lets go of callers that are aborted while they wait, and their place is not lost", async () => {
     const guard = createGuard({ health: well, pool: noPool });
     let end = () => {};
     const first = guard.run("unpack", "a", () => new Promise<void>((resolve) => (end = resolve)));

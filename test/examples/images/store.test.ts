@@ -76,7 +76,7 @@ describe("names and places", () => {
     expect(() => statSync(aside!)).toThrow("ENOENT");
   });
 
-  test("a temporary name says whose it is and what it is to become", async () => {
+  test("a temporary name holds whose it is and what it is to become", async () => {
     const folder = temporaryFolder();
     const target = join(folder, "blob");
     for (const token of [2, 10, 1]) {
@@ -115,7 +115,7 @@ async function filled(folder: string): Promise<Home & { digest: Digest; ids: str
 }
 
 describe("the reconciler", () => {
-  test("has nothing to say where every file has its row and every row its file", async () => {
+  test("reports nothing where every file has its row and every row its file", async () => {
     using home = await filled(temporaryFolder());
     expect(await reconcile(home.places, home.metadata)).toEqual([]);
   });

@@ -121,7 +121,7 @@ describe("layers are unpacked", () => {
     expect(readdirSync(root)).toEqual(["two"]);
   });
 
-  test("it stops when it is told to, also in the middle", async () => {
+  test("it stops when it is aborted, also in the middle", async () => {
     const folder = temporaryFolder();
     const entries = ["a", "b"].map((path) => ({ path, content: randomBytes(500_000) }));
     const layer = fileOf(folder, "layer", packLayer(entries));
@@ -140,7 +140,7 @@ describe("layers are unpacked", () => {
     await expect(inspectLayer(layer, imageLimits, stop.signal)).rejects.toThrow("enough");
   });
 
-  test("what a layer asks for is counted without unpacking it", async () => {
+  test("what a layer needs is counted without unpacking it", async () => {
     const entries = [{ path: "a/" }, { path: "a/b", content: "12345" }, { path: ".wh.c" }];
     const layer = fileOf(temporaryFolder(), "layer", packLayer(entries));
     expect(await inspectLayer(layer, imageLimits)).toEqual({ entries: 3, bytes: 5 });

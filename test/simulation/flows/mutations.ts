@@ -39,7 +39,7 @@ export const flowMutations: readonly Mutation[] = [
     edits: [drive("const boundToWake = isBoundToWake(event);", "const boundToWake = false;")],
   },
   {
-    name: "run: told of no child that is started over",
+    name: "run: not woken for a child that is started over",
     edits: [
       waits(
         "\n    ...starting,\n    sql`update ${tasks} set wake = wake + 1",
@@ -56,7 +56,7 @@ export const flowMutations: readonly Mutation[] = [
     edits: [of("flows/drive/save")("startedBy ?? effect.transition", "effect.transition")],
   },
   {
-    name: "run: ended without waking those who have begun to wait",
+    name: "run: ended without waking new dependents",
     edits: [
       runs("wakes ? sql`` : sql`and (${given}.ends = 0 or ${task}.dependents = 0)`", "sql``"),
     ],
@@ -170,7 +170,7 @@ export const flowMutations: readonly Mutation[] = [
     ],
   },
   {
-    name: "cancel: what was asked before it was set aside can't be given up",
+    name: "cancel: what was cancelled before it was set aside can't be given up",
     edits: [ask("givenUp = sql`${isOpen} and", "givenUp = sql`${unasked} and")],
   },
   {
@@ -182,7 +182,7 @@ export const flowMutations: readonly Mutation[] = [
     edits: [ask("cursor = ${restartedAt}, intent = null", "cursor = cursor, intent = null")],
   },
   {
-    name: "signal: wakes nobody",
+    name: "signal: doesn't wake its run",
     edits: [
       asking(
         "status = 'pending' and parked in (${parkedAs.untilDue}, ${parkedAs.untilSignal}) and awaits is not null",
@@ -191,7 +191,7 @@ export const flowMutations: readonly Mutation[] = [
     ],
   },
   {
-    name: "signal: isn't seen by who parks",
+    name: "signal: isn't seen by a run that parks",
     edits: [asking("set wake = wake + 1,\n        last_update = case", "set last_update = case")],
   },
   {
@@ -212,7 +212,7 @@ export const flowMutations: readonly Mutation[] = [
     edits: [drive("running.cancelSeen = row.cancelRequested;", "running.cancelSeen = false;")],
   },
   {
-    name: "drive: a cancel that a write tells of isn't seen",
+    name: "drive: a cancel that a write returns isn't seen",
     edits: [
       drive(
         "if (cancelRequested === true) running.cancelSeen = true;\n      // The pod",
@@ -234,11 +234,11 @@ export const flowMutations: readonly Mutation[] = [
     ],
   },
   {
-    name: "drive: what is parked for is looked for but once",
+    name: "drive: what is parked for is read but once",
     edits: [drive('if (step.type !== "call") return undefined;', "")],
   },
   {
-    name: "attempt: told to stop for what an earlier one was",
+    name: "attempt: aborted for what an earlier one was",
     edits: [
       attempt(
         `    running.stopReason = undefined;
@@ -291,7 +291,7 @@ export const flowMutations: readonly Mutation[] = [
     ],
   },
   {
-    name: "gates: more of a queue than may run",
+    name: "limits: more of a queue than may run",
     edits: [
       of("tasks/sql/concurrency")(
         "where concurrency_key is null or in_key <= key_slots) by_tenant",

@@ -8,8 +8,8 @@ const heads = of("sessions/log/sql");
 const journal = of("sessions/log/sql", "sessions/log/sql");
 const owner = of("sessions/log/owner", "sessions/log/record");
 const owners = of("sessions/log/ownership");
-const overseer = of("sessions/log/turn-monitor");
-const courier = of("sessions/log/command-router");
+const monitor = of("sessions/log/turn-monitor");
+const router = of("sessions/log/command-router");
 const pod = of("sessions/pod");
 const conversation = of("sessions/conversation");
 const runner = of("sessions/turns/runner", "sessions/turns/turn");
@@ -78,7 +78,7 @@ const list: readonly Mutation[] = [
     ],
   },
   {
-    name: "release: of whoever's log",
+    name: "release: of any owner's log",
     edits: [
       heads(
         "from ${ownRows(logs)} own\n    where ${heads}.log_id = own.log_id and ${heads}.term = own.term and owner = ${podId}`",
@@ -124,30 +124,28 @@ const list: readonly Mutation[] = [
     edits: [owner(sendOnce, sendAndCatch('throw new FlotillaError("conflict", "lost");'))],
   },
   {
-    name: "owner: duplicates aren't looked for",
+    name: "owner: duplicates aren't searched for",
     edits: [owner("if (seq !== undefined) {", "if (seq !== undefined && seq < 0) {")],
   },
   {
-    name: "courier: a failure after a try that may have been stored is one",
+    name: "router: a failure after a try that may have been stored is one",
     edits: [
-      courier(
+      router(
         "throw mayBeStored && !isDecided(command, error) ? outcomeUnknown(error) : error;",
         "throw error;",
       ),
     ],
   },
   {
-    name: "courier: the answer to any copy counts",
-    edits: [courier("if (isDoneOnce(request.command)) answer.then", "answer.then")],
+    name: "router: the answer to any copy counts",
+    edits: [router("if (isDoneOnce(request.command)) answer.then", "answer.then")],
   },
   {
-    name: "courier: letters for any term",
-    edits: [
-      courier("(term && !isSameTerm(term, owner.head))", "(term && !isSameTerm(term, term))"),
-    ],
+    name: "router: envelopes for any term",
+    edits: [router("(term && !isSameTerm(term, owner.head))", "(term && !isSameTerm(term, term))")],
   },
   {
-    name: "heads: a look from before there were any is believed",
+    name: "heads: a read from before there were any is believed",
     edits: [logHeads("await reading;\n      if (isKnown()) return last;", "return reading;")],
   },
   {
@@ -165,26 +163,26 @@ const list: readonly Mutation[] = [
     edits: [owners("return each !== undefined && isProven(each);", "return each !== undefined;")],
   },
   {
-    name: "overseer: busy sessions of a taken log aren't seen",
+    name: "turn monitor: busy sessions of a taken log aren't seen",
     edits: [pod("for (const header of busy) monitor.watch(header);")],
   },
   {
-    name: "overseer: starts aren't repeated",
+    name: "turn monitor: starts aren't repeated",
     edits: [
-      overseer(
+      monitor(
         "!each.isConfirmed && nowMs - each.sentMs >= repeatMs",
         "!each.isConfirmed && each.sentMs < 0",
       ),
     ],
   },
   {
-    name: "overseer: no runner is given up",
-    edits: [overseer("nowMs - each.heardMs >= lostMs", "nowMs - each.heardMs >= lostMs * 1_000")],
+    name: "turn monitor: no runner is given up",
+    edits: [monitor("nowMs - each.heardMs >= lostMs", "nowMs - each.heardMs >= lostMs * 1_000")],
   },
   {
-    name: "overseer: a debounce is lost with its owner",
+    name: "turn monitor: a debounce is lost with its owner",
     edits: [
-      overseer(
+      monitor(
         'if (work.type === "turn" && work.attempt === 0) {\n        debounce(',
         'if (work.type === "turn" && work.attempt < 0) {\n        debounce(',
       ),
@@ -265,7 +263,7 @@ const list: readonly Mutation[] = [
     edits: [hub("    if (this.fetching) return;\n", "    if (!this.fetching) return;\n")],
   },
   {
-    name: "hub: what comes behind a gap is told",
+    name: "hub: what comes behind a gap is delivered",
     edits: [
       hub(
         "entries[to]!.seq === this.head + 1 && this.head < lastSeq) {\n      this.head++;",

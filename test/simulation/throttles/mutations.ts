@@ -12,7 +12,7 @@ export const throttleMutations: readonly Mutation[] = [
     edits: [shares(" and rev = ${rev}`;", "`;")],
   },
   {
-    name: "share: raised without looking at what is free",
+    name: "share: raised without reading what is free",
     edits: [shares("Math.min(target - me.share, free)", "target - me.share")],
   },
   {
@@ -34,7 +34,7 @@ export const throttleMutations: readonly Mutation[] = [
     ],
   },
   {
-    name: "share: lease that isn't looked at when a call begins",
+    name: "share: lease that isn't checked when a call begins",
     edits: [
       {
         file: "src/throttles/limiter/admission.ts",
@@ -56,7 +56,7 @@ export const throttleMutations: readonly Mutation[] = [
     edits: [shares("{ mark, sinceMs: answeredMs", "{ mark, sinceMs: askedMs")],
   },
   {
-    name: "share: not knowing taken for stored",
+    name: "share: an unknown outcome taken for stored",
     edits: [shares("Math.min(least, share)", "share")],
   },
   {

@@ -17,7 +17,7 @@ export async function setLimits({ store }: World): Promise<void> {
 }
 
 /** A change that only blocked a task because its limit is reached, or unblocked it. */
-export function isGateMove({ before, after }: Change): boolean {
+export function isLimitMove({ before, after }: Change): boolean {
   return (
     before?.status === "pending" &&
     after?.status === "pending" &&
@@ -26,14 +26,14 @@ export function isGateMove({ before, after }: Change): boolean {
   );
 }
 
-export function createGateChecker(world: World) {
+export function createLimitChecker(world: World) {
   const held = new Map<string, Set<string>>();
 
   /** Judged by how all of a write left things. */
   return (changes: readonly Change[]): void => {
     for (const { taskId, group, tenant, gated, before, after } of changes) {
-      if (after?.parked === 3 && before?.parked === 4) world.count("gate: set aside");
-      if (after?.parked === 4 && before?.parked === 3) world.count("gate: let go on");
+      if (after?.parked === 3 && before?.parked === 4) world.count("limit: blocked");
+      if (after?.parked === 4 && before?.parked === 3) world.count("limit: unblocked");
       const scopes = gated === 1 ? [group, tenantScope(tenant)] : [];
       for (const scope of scopes) {
         if (scope === null) continue;

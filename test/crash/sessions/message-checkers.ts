@@ -1,4 +1,4 @@
-/** What became of what clients have said: it is stored once, where they were told, in its order. */
+/** What became of clients' messages: each is stored once, where its ack put it, in its order. */
 import { eventsOf, type Of, type SessionCheck, type SessionEvidence } from "./evidence.ts";
 import type { HistoryEvent } from "./history.ts";
 
@@ -20,7 +20,8 @@ const phantoms: SessionCheck = (evidence) => {
   const invoked = new Set(eventsOf(evidence, "invoke").map(nameOf));
   const refusals = Map.groupBy(eventsOf(evidence, "refused"), nameOf);
   return [...placesOf(evidence)].flatMap(([name, seqs]) => {
-    if (!invoked.has(name)) return [`S2: ${name} is stored at ${seqs.join()}, and nobody said it`];
+    if (!invoked.has(name))
+      return [`S2: ${name} is stored at ${seqs.join()}, and no client sent it`];
     const all = refusals.get(name) ?? [];
     const isRefused = all.length === 1 && all[0]!.final;
     return isRefused ? [`O2: ${name} was refused, and is stored at ${seqs.join()}`] : [];
@@ -83,7 +84,7 @@ const outOfTurn: SessionCheck = (evidence) =>
     );
   });
 
-export const saidChecks = [lost, phantoms, storedTwice, ackedTwice, reordered, outOfTurn];
+export const messageChecks = [lost, phantoms, storedTwice, ackedTwice, reordered, outOfTurn];
 
 function placesOf({ stored }: SessionEvidence): Map<string, number[]> {
   const places = new Map<string, number[]>();

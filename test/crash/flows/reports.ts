@@ -3,12 +3,12 @@ import { join } from "node:path";
 import { monotonicMs } from "../ledger.ts";
 
 /**
- * What the pods of a test say they did with runs, kept outside the store. It is written synchronously, so
- * that a killed process has said everything up to its death.
+ * What the pods of a test report that they did with runs, kept outside the store. It is written synchronously, so
+ * that a killed process has reported everything up to its death.
  */
-export type Said = { readonly atMs: number; readonly pod: string } & NewSaid;
+export type Report = { readonly atMs: number; readonly pod: string } & NewReport;
 
-export type NewSaid =
+export type NewReport =
   /** A function of a flow was called, or has ended; `value` is what it came to. */
   | ({ readonly event: "start" } & Called)
   | ({ readonly event: "end"; readonly ok: boolean; readonly value: string } & Called)
@@ -41,24 +41,24 @@ export type Called = {
   readonly version: number;
 };
 
-export function openSaid(path: string, pod: () => string): (said: NewSaid) => void {
+export function openReports(path: string, pod: () => string): (report: NewReport) => void {
   // In append mode each line goes to the end in one piece.
   const file = openSync(path, "a");
-  return (said) =>
-    void writeSync(file, `${JSON.stringify({ atMs: monotonicMs(), pod: pod(), ...said })}\n`);
+  return (report) =>
+    void writeSync(file, `${JSON.stringify({ atMs: monotonicMs(), pod: pod(), ...report })}\n`);
 }
 
-/** What all processes said, in order of time. A line that a kill has torn was never said. */
-export function readSaid(folder: string): Said[] {
-  const files = readdirSync(folder).filter((name) => name.endsWith(".said"));
+/** What all processes reported, in order of time. A line that a kill has torn was never reported. */
+export function readReports(folder: string): Report[] {
+  const files = readdirSync(folder).filter((name) => name.endsWith(".reports"));
   const all = files.flatMap((name) => {
     const lines = readFileSync(join(folder, name), "utf8").split("\n");
     lines.pop();
-    return lines.map((line) => JSON.parse(line) as Said);
+    return lines.map((line) => JSON.parse(line) as Report);
   });
   return all.toSorted((a, b) => a.atMs - b.atMs);
 }
 
-export function callsIn(said: readonly Said[]) {
-  return said.filter((each) => each.event === "start");
+export function callsIn(reports: readonly Report[]) {
+  return reports.filter((each) => each.event === "start");
 }

@@ -1,10 +1,10 @@
-/** What opens the gate before the claim again, and how each is taken out. */
+/** What opens the throttle gate before the claim again, and how each is taken out. */
 import { type Mutation, of } from "./mutation.ts";
 
 const gate = of("tasks/claim/throttle-gate");
 const probe = of("tasks/claim/throttle-demand");
 
-export const gateMutations: readonly Mutation[] = [
+export const throttleGateMutations: readonly Mutation[] = [
   {
     name: "throttle gate: a claim that fails keeps its permits",
     edits: [
@@ -20,19 +20,19 @@ export const gateMutations: readonly Mutation[] = [
     edits: [gate("            limiter.returnReserved(left);\n")],
   },
   {
-    name: "throttle gate: pods aren't told how much waits behind it",
+    name: "throttle gate: the count of blocked tasks isn't set",
     edits: [gate("    limiter.setBlockedTasks(waiting + deferred.count(limiter));\n")],
   },
   {
-    name: "throttle gate: a look whose answer was lost is the last",
+    name: "throttle gate: a poll whose answer was lost is the last",
     edits: [probe("      // The next poll counts again.\n", "      stopped = true;\n")],
   },
   {
-    name: "throttle gate: nobody looks behind it when it is polled",
+    name: "throttle gate: a poll doesn't count blocked tasks",
     edits: [gate("      demandPoll.poll(maxCount);\n")],
   },
   {
-    name: "worker: a lost hint is the last word",
+    name: "worker: a lost notification is never made up for",
     edits: [
       {
         file: "src/tasks/run/worker.ts",
