@@ -54,7 +54,8 @@ const both = async (...args: string[]) => {
   // How long ago something was goes on between the two.
   const still = ({ stdout, ...rest }: typeof near) => ({
     ...rest,
-    stdout: stdout.replaceAll(/\b\d+[smh]\b */g, ""),
+    // A time of two digits also makes its column wider.
+    stdout: stdout.replaceAll(/\b\d+[smh]\b */g, "").replaceAll(/ +/g, " "),
   });
   expect(still(far)).toEqual(still(near));
   return far;
