@@ -190,3 +190,9 @@ export function messageOf(thrown: unknown, maxChars = 4_000): string {
   }
   return text.length > maxChars ? `${text.slice(0, maxChars)}…` : text;
 }
+
+/** For a read whose turn did not come in time, because too many others were before it. */
+export function tooManyReads(waitMs: number): FlotillaError {
+  const message = `too many reads at once: this one waited ${waitMs} ms for its turn; try again`;
+  return new FlotillaError("store_busy", message, { details: { waitMs } });
+}

@@ -1,13 +1,13 @@
 import { expect, test } from "vitest";
-import { FlotillaError } from "./errors.ts";
+import { FlotillaError, tooManyReads } from "./errors.ts";
 import { createSemaphore } from "./semaphore.ts";
 import { movableClock, eventLoopTurns } from "./contract/movable-clock.ts";
 
-const waits = { clock: movableClock(), waitMs: 1_000 };
+const waits = { clock: movableClock(), waitMs: 1_000, late: tooManyReads };
 
 function harness(atOnce: number) {
   const clock = movableClock();
-  const line = createSemaphore(atOnce, { clock, waitMs: 1_000 });
+  const line = createSemaphore(atOnce, { clock, waitMs: 1_000, late: tooManyReads });
   const begun: string[] = [];
   const told: string[] = [];
   const ends = new Map<string, () => void>();

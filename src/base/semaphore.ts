@@ -1,14 +1,12 @@
 import type { Clock } from "./clock.ts";
-import { FlotillaError } from "./errors.ts";
 
 /**
- * Runs at most `max` actions at once, in the order of the calls. A thousand clients that reconnect
- * together then wait for each other and do not delay other work. Every page of a long history
- * queues again, so it does not delay short ones.
+ * Runs at most `max` actions at once, in the order of the calls, so that many of one kind wait for
+ * each other and do not delay other work.
  */
 export type Semaphore = {
   /**
-   * Rejects with `store_busy` if its turn does not come in time. Lines take turns, so that a long
+   * Rejects with `late()` if its turn does not come in time. Lines take turns, so that a long
    * one delays the others by one action each time. Without a name there is one line.
    */
   run<Answer>(act: () => Promise<Answer>, line?: string): Promise<Answer>;
@@ -22,11 +20,13 @@ export type SemaphoreOptions = {
   readonly clock: Pick<Clock, "after">;
   /** How long an action waits for its turn. */
   readonly waitMs: number;
+  /** The error of an action whose turn did not come in time. */
+  readonly late: (waitMs: number) => Error;
 };
 
 type Waiting = { begin(): void; refuse(error: unknown): void };
 
-export function createSemaphore(max: number, { clock, waitMs }: SemaphoreOptions): Semaphore {
+export function createSemaphore(max: number, { clock, waitMs, late }: SemaphoreOptions): Semaphore {
   /** Lines with waiting actions, in the order of their turns. */
   const lines = new Map<string, Set<Waiting>>();
   let waiting = 0;
@@ -54,7 +54,7 @@ export function createSemaphore(max: number, { clock, waitMs }: SemaphoreOptions
       line.add(each);
       lines.set(name, line);
       waiting++;
-      const cancel = clock.after(waitMs, () => each.refuse(tooMany(waitMs)));
+      const cancel = clock.after(waitMs, () => each.refuse(late(waitMs)));
     });
 
   const releaseSlot = () => {
@@ -87,9 +87,4 @@ export function createSemaphore(max: number, { clock, waitMs }: SemaphoreOptions
       return waiting;
     },
   };
-}
-
-function tooMany(waitMs: number): FlotillaError {
-  const message = `too many reads at once: this one waited ${waitMs} ms for its turn; try again`;
-  return new FlotillaError("store_busy", message, { details: { waitMs } });
 }

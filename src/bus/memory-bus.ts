@@ -22,7 +22,7 @@ export type Carry = (
 /** Envelopes of one sender to one address that have not arrived yet, in order. */
 type Route = { lastSent: number; inFlight: { readonly number: number; readonly text: string }[] };
 
-const atOnce: Carry = (_letter, arrive) => queueMicrotask(arrive);
+const atOnce: Carry = (_envelope, arrive) => queueMicrotask(arrive);
 
 /**
  * A bus within one process: for tests, and for simulations, which control the delivery. Envelopes

@@ -143,7 +143,7 @@ export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { clos
   const caughtUp = async (synced: SyncedIndex): Promise<boolean> => {
     const isThere = () => parts.leaderIndex?.() === synced;
     try {
-      await synced.sync.look(1);
+      await synced.sync.read(1);
     } catch (error) {
       if (isThere()) throw error;
     }

@@ -90,7 +90,7 @@ export function createIndexSync(database: Database, index: DeadLetterIndex) {
     get complete() {
       return complete;
     },
-    look: readRecent,
+    read: readRecent,
     walk,
     /** Updates tasks that the index has, or may have. */
     learn,

@@ -78,7 +78,7 @@ export function createDeadLetterLeader(options: DeadLetterLeaderOptions) {
   };
 
   const syncIndex = async ({ index, sync }: SyncedIndex): Promise<void> => {
-    await sync.look(syncPages);
+    await sync.read(syncPages);
     if (index.tasks > 0 && sync.complete) await sync.walk();
     if (clock.monotonic() - prunedMs < pruneEveryMs) return;
     prunedMs = clock.monotonic();

@@ -189,12 +189,12 @@ export function getRun(runId: string): Statement {
 /** The signals of a run that it hasn't used yet. */
 export function openSignals(
   runId: string,
-  { after = 0, limit: most = maxOpenSignals }: { after?: number; limit?: number },
+  { after = 0, limit: max = maxOpenSignals }: { after?: number; limit?: number },
 ): Statement {
   return sql`
     select seq, signal_id, name, at from ${signals}
     where task_id = ${runId} and taken = 0 and seq > ${after}
-    order by seq ${limit(most)}`;
+    order by seq ${limit(max)}`;
 }
 
 /** Counts the runs of each flow by cursor and by what they do. */

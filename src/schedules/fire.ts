@@ -190,7 +190,7 @@ function planMove(row: Row, nowMs: number, ids: Ids): PlannedMove {
         nextAtMs: seenAtMs,
         afterMs: Number(row["after_at"]),
         missed: row["missed"] as Missed,
-        most: Math.max(1, Math.floor(maxCharsPerWrite / row["payload"].length)),
+        max: Math.max(1, Math.floor(maxCharsPerWrite / row["payload"].length)),
       },
       nowMs,
     );

@@ -37,7 +37,7 @@ export type Due = {
   readonly afterMs: number;
   readonly missed: Missed;
   /** The most tasks to create, even if more times were missed. */
-  readonly most?: number;
+  readonly max?: number;
 };
 
 /** The most times of one schedule that are fired, and counted, at once. */
@@ -70,14 +70,14 @@ export function planOf(times: Times, row: Due, nowMs: number): Plan {
 }
 
 function chosen(
-  { missed, most = maxTimes }: Due,
+  { missed, max = maxTimes }: Due,
   due: readonly number[],
   last: number,
   nowMs: number,
 ): readonly number[] {
   switch (missed) {
     case "all":
-      return due.slice(0, Math.min(most, maxTimes));
+      return due.slice(0, Math.min(max, maxTimes));
     case "once":
       return [last];
     case "skip":

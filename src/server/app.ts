@@ -1,6 +1,6 @@
 import { Hono } from "hono";
 import type { Clock } from "../base/clock.ts";
-import { FlotillaError } from "../base/errors.ts";
+import { FlotillaError, tooManyReads } from "../base/errors.ts";
 import { createSemaphore } from "../base/semaphore.ts";
 import { defaultMaxBytes } from "../base/json.ts";
 import type { Logger } from "../base/log.ts";
@@ -91,7 +91,11 @@ export function createApp(parts: AppParts): Hono {
   const { limits = createCallerLimits(clock) } = parts;
   const admission = createRequestAdmission({ ...parts, authenticator, limits });
   const maxBytes = maxFrameBytes(parts.maxPayloadBytes);
-  const pageSemaphore = createSemaphore(maxConcurrentPages, { clock, waitMs: pageWaitMs });
+  const pageSemaphore = createSemaphore(maxConcurrentPages, {
+    clock,
+    waitMs: pageWaitMs,
+    late: tooManyReads,
+  });
   const app = emptyApp(parts);
 
   for (const { prefix } of parts.pages ?? []) app.use(`${prefix}/*`, admission.unknown);
@@ -144,7 +148,11 @@ export function createAdminApp(parts: AdminParts): Hono {
   const isOfAdmin = ({ spec: { path } }: Route) => !path.startsWith("/v1/");
   const mounted = {
     isStopping,
-    pageSemaphore: createSemaphore(maxConcurrentPages, { clock, waitMs: pageWaitMs }),
+    pageSemaphore: createSemaphore(maxConcurrentPages, {
+      clock,
+      waitMs: pageWaitMs,
+      late: tooManyReads,
+    }),
   };
   for (const each of fleetRoutes({ ...parts, readiness }).filter(isOfAdmin))
     mount(app, each, mounted);

@@ -142,8 +142,8 @@ export function createService(parts: ServiceParts): SessionService {
       await router.submit(tenant, sessionId, command);
       return deadline.read(() => view(tenant, sessionId));
     },
-    get: (tenant, sessionId, { patient = false } = {}) =>
-      patient ? startDeadline(parts).read(() => view(tenant, sessionId)) : view(tenant, sessionId),
+    get: (tenant, sessionId, { retries = false } = {}) =>
+      retries ? startDeadline(parts).read(() => view(tenant, sessionId)) : view(tenant, sessionId),
     list: (tenant, options) => listSessions(coldReads(database), tenant, options),
     async entries(tenant, sessionId, { after = 0, limit = 100 }) {
       checkNumber("after", after, { min: 0, max: Number.MAX_SAFE_INTEGER });

@@ -1,5 +1,5 @@
 import type { Clock } from "../base/clock.ts";
-import { FlotillaError, messageOf } from "../base/errors.ts";
+import { FlotillaError, messageOf, tooManyReads } from "../base/errors.ts";
 import { createSemaphore } from "../base/semaphore.ts";
 import type { Logger } from "../base/log.ts";
 import type { Hub } from "./delivery/delivery.ts";
@@ -55,7 +55,11 @@ const maxItems = 1_000;
 
 export function createInboxes({ hub, clock, log, readInbox }: InboxesParts): Inboxes {
   const boxes = new Map<string, UserInbox>();
-  const { run: read } = createSemaphore(maxConcurrentReads, { clock, waitMs: maxReadWaitMs });
+  const { run: read } = createSemaphore(maxConcurrentReads, {
+    clock,
+    waitMs: maxReadWaitMs,
+    late: tooManyReads,
+  });
 
   const schedule = (box: UserInbox): void => {
     if (box.reading || box.sinks.size === 0) return;

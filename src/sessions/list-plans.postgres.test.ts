@@ -8,7 +8,7 @@ import { sqliteDialect } from "../store/sqlite/dialect.ts";
 import { busySessionsBelow, readInboxRows, readSessions, sessionsBelow } from "./sql.ts";
 
 const window = { before: { activeAtMs: 9_000, sessionId: "s5" }, count: 51 };
-const inbox = { tenant: "t", user: "u1", limit: 100, consideredMost: 5_000, countedMost: 1_000 };
+const inbox = { tenant: "t", user: "u1", limit: 100, maxConsidered: 5_000, maxCounted: 1_000 };
 
 const statements: Record<string, Statement> = {
   "one session": readSessions("t", ["s1"]),

@@ -112,7 +112,7 @@ export async function readInbox(
 ): Promise<InboxItem[]> {
   checkNumber("limit", limit, listRange);
   if (only?.length === 0) return [];
-  const query = { tenant, user, limit, consideredMost: maxConsidered, countedMost: maxUnread };
+  const query = { tenant, user, limit, maxConsidered, maxCounted: maxUnread };
   const found = await database.read(readInboxRows({ ...query, ...(only && { only }) }));
   return found.map(toItem);
 }

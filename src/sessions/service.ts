@@ -19,8 +19,8 @@ export type { InboxItem, SessionView } from "../protocol/message.ts";
  */
 export type SessionService = {
   create(tenant: string, input: CreateSession): Promise<SessionView>;
-  /** With `patient` it retries while the store is unreachable, as commands do. */
-  get(tenant: string, sessionId: string, options?: { patient?: boolean }): Promise<SessionView>;
+  /** With `retries` it tries again while the store is unreachable, as commands do. */
+  get(tenant: string, sessionId: string, options?: { retries?: boolean }): Promise<SessionView>;
   list(tenant: string, options: ListSessionsAmong): Promise<SessionPage>;
   entries(tenant: string, sessionId: string, page: EntriesQuery): Promise<EntriesPage>;
   send(tenant: string, sessionId: string, message: SendMessage): Promise<Sent>;

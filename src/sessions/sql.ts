@@ -109,9 +109,9 @@ export type InboxQuery = {
   readonly user: string;
   readonly limit: number;
   /** How many of the user's newest sessions are considered. */
-  readonly consideredMost: number;
+  readonly maxConsidered: number;
   /** How many of a session's newest entries are scanned for unread ones. */
-  readonly countedMost: number;
+  readonly maxCounted: number;
   readonly only?: readonly string[];
 };
 
@@ -120,14 +120,14 @@ export type InboxQuery = {
  * replacement of an earlier message is not counted again.
  */
 export function readInboxRows(query: InboxQuery): Statement {
-  const { tenant, user, only, consideredMost, countedMost } = query;
+  const { tenant, user, only, maxConsidered, maxCounted } = query;
   const theirs = sql`member.tenant = ${tenant} and member.user_id = ${user}`;
   const named = rows({ session_id: "text" }, only?.map((sessionId) => [sessionId]) ?? []);
   const considered =
     only === undefined
       ? sql`
         select member.session_id from ${members} member where ${theirs}
-        order by member.session_id desc ${limit(consideredMost)}`
+        order by member.session_id desc ${limit(maxConsidered)}`
       : sql`
         select named.session_id from ${named} named where exists (select 1 from ${members} member
           where member.session_id = named.session_id and ${theirs})`;
@@ -138,7 +138,7 @@ export function readInboxRows(query: InboxQuery): Statement {
       (select count(*) from (
         select kind, author, replaces from ${messages} message
         where message.session_id = shown.session_id and message.seq > ${readSeq}
-        order by message.seq desc ${limit(countedMost)}) recent
+        order by message.seq desc ${limit(maxCounted)}) recent
       where kind = 'message' and replaces is null and author <> ${user}) as unread
     from (
       select session_id, header, active_at from ${sessions} session

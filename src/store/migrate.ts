@@ -25,7 +25,7 @@ export type MigrateOptions = {
    * How long to retry while other transactions hold the locks that a migration needs. Default
    * 60,000.
    */
-  patienceMs?: number;
+  limitMs?: number;
 };
 
 export type SchemaState = {
@@ -68,7 +68,7 @@ export async function createdAtMs(database: Pick<Database, "read">): Promise<num
  */
 export async function migrate(
   database: Database,
-  { mode = "auto", log, migrations = ours, patienceMs = 60_000 }: MigrateOptions = {},
+  { mode = "auto", log, migrations = ours, limitMs = 60_000 }: MigrateOptions = {},
 ): Promise<SchemaState> {
   const startedMs = systemClock.monotonic();
   let state = await stateOfOurs(database, migrations);
@@ -92,7 +92,7 @@ export async function migrate(
       const after = await schemaState(database, migrations);
       if (after.version < id) {
         if (!hasCode(error, ...contendedCodes)) throw error;
-        if (systemClock.monotonic() - startedMs >= patienceMs) throw outOfPatience(id, next, error);
+        if (systemClock.monotonic() - startedMs >= limitMs) throw stillBusy(id, next, error);
         await sleep(systemClock, contentionMs(tries, systemRandom));
       }
     }
@@ -163,7 +163,7 @@ async function refuseForeign(database: Database): Promise<void> {
   );
 }
 
-function outOfPatience(id: number, migration: Migration, error: unknown): unknown {
+function stillBusy(id: number, migration: Migration, error: unknown): unknown {
   if (!hasCode(error, "store_busy")) return error;
   return new FlotillaError(
     "store_busy",

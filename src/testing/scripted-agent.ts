@@ -17,7 +17,7 @@ export type ScriptedAnswer =
 
 export type ScriptedAgent = AgentSpec & {
   /** The contexts of all calls, in their order. */
-  readonly asked: readonly AgentContext[];
+  readonly calls: readonly AgentContext[];
 };
 
 /**
@@ -29,7 +29,7 @@ export function scriptedAgent(
   answers: readonly ScriptedAnswer[],
   options: AgentOptions = {},
 ): ScriptedAgent {
-  const asked: AgentContext[] = [];
+  const calls: AgentContext[] = [];
   const turns = new Map<string, number[]>();
 
   const next = ({ sessionId, epoch }: AgentContext): ScriptedAnswer => {
@@ -43,13 +43,13 @@ export function scriptedAgent(
     return [{ type: "error", errorText }];
   };
   const spec = agent(name, options, (context) => {
-    asked.push(context);
+    calls.push(context);
     const answer = next(context);
     if (answer instanceof Error) throw answer;
     if (typeof answer === "function") return answer(context);
     return typeof answer === "string" ? answer : inTurn(answer);
   });
-  return { ...spec, asked };
+  return { ...spec, calls };
 }
 
 async function* inTurn(pieces: readonly (string | Chunk | Promise<unknown>)[]) {

@@ -106,7 +106,7 @@ describe("sessions in a test", () => {
       const answer = await chat.ask("hello");
       expect(crash.pod?.alive).toBe(false);
       expect([textOf(answer), answer.outcome, answer.seq]).toEqual(["Hello", "completed", 2]);
-      expect(helper.asked.map(({ epoch, attempt }) => [epoch, attempt]).at(-1)).toEqual([1, 2]);
+      expect(helper.calls.map(({ epoch, attempt }) => [epoch, attempt]).at(-1)).toEqual([1, 2]);
       await t.advance(20_000);
       expect((await chat.entries()).lastSeq).toBe(2);
     },
@@ -185,6 +185,6 @@ describe("a scripted agent", () => {
     ]);
     const second = await t.sessions.create(helper, { user: "bob" });
     expect(textOf(await second.ask("hello"))).toBe("one");
-    expect(helper.asked.at(-1)).toMatchObject({ user: "bob", epoch: 1 });
+    expect(helper.calls.at(-1)).toMatchObject({ user: "bob", epoch: 1 });
   });
 });

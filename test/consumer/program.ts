@@ -72,6 +72,6 @@ strictEqual(textOf(await chat.ask("hello")), "hello");
 strictEqual((await chat.ask("hello", { to: "helper" })).outcome, "completed");
 strictEqual(textOf(await chat.ask("hello", { to: scripted.name })), "one");
 deepStrictEqual(await authorsOf(chat, 4), ["ada", "echo", "ada", "helper"]);
-strictEqual(scripted.asked.length, 1);
+strictEqual(scripted.calls.length, 1);
 await talks.close();
 console.log(`done on Node ${process.versions.node.split(".")[0]}`);

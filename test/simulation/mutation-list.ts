@@ -202,7 +202,7 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: "src/schedules/plan.ts",
-        find: "return due.slice(0, Math.min(most, maxTimes));",
+        find: "return due.slice(0, Math.min(max, maxTimes));",
         put: "return due.slice(0, 1);",
       },
     ],

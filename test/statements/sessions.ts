@@ -72,7 +72,7 @@ const full: Changes = {
 };
 const before = { activeAtMs: 9, sessionId: "session-9" };
 const filter = { agent: "helper", status: "active", state: "idle" } as const;
-const inbox = { tenant: "default", user: "ada", limit: 10, consideredMost: 100, countedMost: 50 };
+const inbox = { tenant: "default", user: "ada", limit: 10, maxConsidered: 100, maxCounted: 50 };
 
 export const sessionStatements: RoomStatements = {
   "src/sessions/sql.ts": sqlFile(sessions, {

@@ -43,7 +43,7 @@ const claimCall: claim.ClaimCall = { podId: "pod-1", call: 5, names: ["mail", "o
 const fullClaim: claim.ClaimCall = {
   ...claimCall,
   flows: new Map([["order", 2]]),
-  most: new Map([["mail", 3]]),
+  maxByName: new Map([["mail", 3]]),
   together: [{ names: ["order"], max: 2 }],
   from: { priority: 1, createdAt: 100 },
   held: ["task-9"],

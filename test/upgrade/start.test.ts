@@ -100,7 +100,7 @@ describe("a migration on Postgres while another holds the lock", () => {
 
   test("names the fix when that takes too long", async () => {
     const database = await openPostgres({ url: place.url, lockTimeoutMs: 50 });
-    await expect(migrate(database, { patienceMs: 100 })).rejects.toMatchObject({
+    await expect(migrate(database, { limitMs: 100 })).rejects.toMatchObject({
       code: "store_busy",
       message: expect.stringMatching(
         /^migration 1 \("the first release"\) couldn't lock the schema, because another process is migrating or has left a transaction open: start again .*docs\/postgres\.md/,

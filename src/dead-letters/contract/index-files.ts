@@ -121,21 +121,21 @@ export function indexFilesContract(kind: StoreKind): void {
       const index = openIndex();
       const following = createIndexSync(queue.database, index);
       await failed("a", 2, "boom");
-      expect(await following.look(1)).toBe(true);
+      expect(await following.read(1)).toBe(true);
       const insert = (taskId: string, byMs: number) =>
         queue.database.write([
           sql`insert into ${tasks} (task_id, name, status, last_update)
             values (${taskId}, 'a', 'failed', ${now} + ${byMs})`,
         ]);
       await insert("late", -overlapMs + 5_000);
-      await following.look(1);
+      await following.read(1);
       expect(index.count({ taskId: "late" })).toBe(1);
 
       // A time to come must not make it miss what happens until then.
       await insert("ahead", 100 * overlapMs);
-      await following.look(1);
+      await following.read(1);
       await insert("before that", 0);
-      await following.look(1);
+      await following.read(1);
       expect(index.count({ taskId: "before that" })).toBe(1);
 
       // A look that was made by a clock that was ahead is no reason to wait for that hour to come.
@@ -145,7 +145,7 @@ export function indexFilesContract(kind: StoreKind): void {
       expect(seen).toContain("before that");
 
       await insert("long ago", -10 * overlapMs);
-      await following.look(1);
+      await following.read(1);
       expect(index.count({ taskId: "long ago" })).toBe(0);
       await following.walk();
       expect(index.count({ taskId: "long ago" })).toBe(1);

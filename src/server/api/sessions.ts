@@ -31,7 +31,7 @@ export function sessionRoutes({ sessions, members, maxBytes }: SessionRoutes): R
   };
   /** The same for a change, which waits while the store is unreachable. */
   const keyForChange = (caller: Caller, sessionId: string) =>
-    checkedKey(caller, sessionId, { patient: true });
+    checkedKey(caller, sessionId, { retries: true });
 
   return [
     route(sessionSpecs.create, { maxBytes }).to(async ({ caller, body }) => {
@@ -84,7 +84,7 @@ export function sessionRoutes({ sessions, members, maxBytes }: SessionRoutes): R
         members.forget(...sessionKey);
         return {
           status: 200,
-          body: sessionBody(await sessions.get(...sessionKey, { patient: true })),
+          body: sessionBody(await sessions.get(...sessionKey, { retries: true })),
         };
       },
     ),

@@ -16,8 +16,8 @@ export type Members = {
 };
 
 export type CheckOptions = {
-  /** Wait while the store is unreachable, as the change that follows does. */
-  patient?: boolean;
+  /** Retry while the store is unreachable, as the change that follows does. */
+  retries?: boolean;
 };
 
 /** Watches whether a subscriber of a session is still a member of it. */
@@ -55,18 +55,18 @@ export function createMembers(sessions: Pick<SessionService, "get">, clock: Cloc
 
   const readMembers = async (
     { tenant, sessionId, key }: { tenant: string; sessionId: string; key: string },
-    { patient = false }: CheckOptions,
+    { retries = false }: CheckOptions,
   ): Promise<CachedMembers> => {
     try {
       const atMs = clock.monotonic();
-      const { users } = await sessions.get(tenant, sessionId, { patient });
+      const { users } = await sessions.get(tenant, sessionId, { retries });
       const found = { users: new Set(users), atMs };
       cached.delete(key);
       cached.set(key, found);
       if (cached.size > maxCached) cached.delete(cached.keys().next().value!);
       return found;
     } finally {
-      reads.delete(readKey(key, patient));
+      reads.delete(readKey(key, retries));
     }
   };
 
@@ -85,7 +85,7 @@ export function createMembers(sessions: Pick<SessionService, "get">, clock: Cloc
     const found = cached.get(key);
     const isFresh = found !== undefined && clock.monotonic() - found.atMs < forMs;
     if (user !== undefined && isFresh && found.users.has(user)) return undefined;
-    const sharedKey = readKey(key, options.patient);
+    const sharedKey = readKey(key, options.retries);
     let answer = reads.get(sharedKey);
     if (!answer) reads.set(sharedKey, (answer = readMembers({ tenant, sessionId, key }, options)));
     return answer.then(({ users }) => {
@@ -149,9 +149,9 @@ export function filterInbox({ sessions: named }: Caller, sink: Sink<InboxEvent>)
   };
 }
 
-/** Patient and impatient reads aren't shared, because an impatient caller must not wait. */
-function readKey(key: string, patient = false): string {
-  return `${key}\0${patient ? "patient" : ""}`;
+/** Reads that retry aren't shared with others, whose callers must not wait. */
+function readKey(key: string, retries = false): string {
+  return `${key}\0${retries ? "retries" : ""}`;
 }
 
 /** NUL separates the parts, because no name contains it. */

@@ -103,7 +103,7 @@ export function createSocketConnection(
     commands ??= createCommandQueue({ maxInFlight });
     commands.add(session, {
       check() {
-        const checking = members.check(sender, session, { patient: true });
+        const checking = members.check(sender, session, { retries: true });
         return checking?.then(
           () => true,
           (error: unknown) => (fail(ref, error), false),

@@ -1,4 +1,4 @@
-import { FlotillaError } from "../../base/errors.ts";
+import { FlotillaError, tooManyReads } from "../../base/errors.ts";
 import { createSemaphore } from "../../base/semaphore.ts";
 import type { Entry } from "../../protocol/message.ts";
 import { createDigestedSet } from "./digested-set.ts";
@@ -39,7 +39,7 @@ export function createHub(parts: HubParts): Hub {
   const feeds = new Map<string, Feed>();
   // Most feeds are quiet and have a local source, and there may be one per client. These are the others.
   const polledFeeds = new Set<Feed>();
-  const readWaits = { clock, waitMs: limits.coldWaitMs };
+  const readWaits = { clock, waitMs: limits.coldWaitMs, late: tooManyReads };
   const coldReads = createSemaphore(limits.coldReads, readWaits);
   const coldRead = coldReads.run;
   const liveReads = createSemaphore(limits.liveReads, readWaits);

@@ -170,7 +170,7 @@ async function scenedIn(
   const scene = await createHubHarness({
     limits: { pageEntries: 3, ringBytes: 600, lingerMs: 1_000 },
     between,
-    carry(_letter, arrive) {
+    carry(_envelope, arrive) {
       const what = next();
       if (what === "lost") return "lost";
       if (what === "later") late.push(arrive);

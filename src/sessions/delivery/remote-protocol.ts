@@ -24,7 +24,7 @@ export const topics = {
 } as const;
 
 /** The number of an envelope to this gateway. A missing number is a lost envelope. */
-export type EnvelopeCount = { readonly born: number; readonly letter: number };
+export type EnvelopeCount = { readonly born: number; readonly envelopes: number };
 
 /** The sessions and users that one process follows at another. */
 type Sets<Each> = { readonly sessions: Each; readonly users: Each };
@@ -77,8 +77,8 @@ export function readText(value: unknown): string | undefined {
 }
 
 export function readEnvelopeCount(body: unknown): EnvelopeCount | undefined {
-  const { born, letter } = fieldsOf(body);
-  return isCount(born) && isCount(letter) ? { born, letter } : undefined;
+  const { born, envelopes } = fieldsOf(body);
+  return isCount(born) && isCount(envelopes) ? { born, envelopes } : undefined;
 }
 
 export function encodeSets({ sessions, users }: Sets<DigestedSet>): object {

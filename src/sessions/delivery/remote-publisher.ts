@@ -42,7 +42,7 @@ export type EntryPublisher = {
 export type RemoteSubscriber = {
   readonly address: string;
   born: number;
-  letter: number;
+  envelopes: number;
   heardMs: number;
   readonly sessions: DigestedSet;
   readonly users: DigestedSet;
@@ -81,7 +81,7 @@ export function createEntryPublisher(parts: EntryPublisherParts): EntryPublisher
     const made: RemoteSubscriber = {
       address,
       born: ++born,
-      letter: 0,
+      envelopes: 0,
       heardMs,
       sessions: createDigestedSet(),
       users: createDigestedSet(),
@@ -94,7 +94,7 @@ export function createEntryPublisher(parts: EntryPublisherParts): EntryPublisher
     return made;
   };
 
-  const countOf = ({ born, letter }: RemoteSubscriber): EnvelopeCount => ({ born, letter });
+  const countOf = ({ born, envelopes }: RemoteSubscriber): EnvelopeCount => ({ born, envelopes });
 
   const flush = () => {
     const batch = [...unsent];
@@ -107,7 +107,7 @@ export function createEntryPublisher(parts: EntryPublisherParts): EntryPublisher
   };
   const send = (subscriber: RemoteSubscriber): void => {
     if (subscriber.updates.length > 0) {
-      subscriber.letter++;
+      subscriber.envelopes++;
       const sessions = subscriber.updates;
       bus.send(
         subscriber.address,
@@ -118,7 +118,7 @@ export function createEntryPublisher(parts: EntryPublisherParts): EntryPublisher
       subscriber.updateBytes = 0;
     }
     if (subscriber.touched.size > 0) {
-      subscriber.letter++;
+      subscriber.envelopes++;
       const touched = [...subscriber.touched.values()];
       bus.send(subscriber.address, topics.touched, asBusJson({ ...countOf(subscriber), touched }));
       subscriber.touched = new Map();
@@ -213,7 +213,7 @@ export function createEntryPublisher(parts: EntryPublisherParts): EntryPublisher
     renew() {
       for (const subscriber of subscribers.values()) {
         subscriber.born = ++born;
-        subscriber.letter = 0;
+        subscriber.envelopes = 0;
       }
     },
     expire() {

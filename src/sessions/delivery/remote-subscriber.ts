@@ -113,7 +113,7 @@ export function createEntrySubscriber(parts: EntrySubscriberParts): EntrySubscri
   const recordCount = (pod: RemotePublisher, answer: Json): void => {
     const count = readEnvelopeCount(answer);
     if (!count) return;
-    if (pod.count?.born === count.born && pod.count.letter >= count.letter) return;
+    if (pod.count?.born === count.born && pod.count.envelopes >= count.envelopes) return;
     pod.count = count;
   };
 
@@ -203,7 +203,8 @@ export function createEntrySubscriber(parts: EntrySubscriberParts): EntrySubscri
     }
     const reported = readSets(answer);
     const count = readEnvelopeCount(answer);
-    const hasAll = count && count.born === pod.count?.born && count.letter <= pod.count.letter;
+    const hasAll =
+      count && count.born === pod.count?.born && count.envelopes <= pod.count.envelopes;
     pod.usersDiffer = !isSameSet(reported.users, wanted.users);
     const isSame = isSameSet(reported.sessions, wanted.sessions) && !pod.usersDiffer;
     if (!hasAll || !isSame || pod.missed) await repair(pod);
@@ -213,11 +214,11 @@ export function createEntrySubscriber(parts: EntrySubscriberParts): EntrySubscri
     const pod = pods.get(from);
     const count = readEnvelopeCount(body);
     if (!pod || !count) return;
-    const { born, letter } = pod.count ?? { born: -1, letter: 0 };
+    const { born, envelopes } = pod.count ?? { born: -1, envelopes: 0 };
     // A late or repeated envelope does not change the count.
-    if (count.born === born && count.letter <= letter) return;
+    if (count.born === born && count.envelopes <= envelopes) return;
     pod.count = count;
-    if (count.born !== born || count.letter > letter + 1) void repair(pod);
+    if (count.born !== born || count.envelopes > envelopes + 1) void repair(pod);
   };
 
   const unserve = [

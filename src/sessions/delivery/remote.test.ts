@@ -282,7 +282,7 @@ describe("a session that another pod owns", () => {
   test("isn't followed for subscribers that left before its owner was found", async () => {
     let letters = 0;
     const scene = await createHubHarness({
-      carry(_letter, arrive) {
+      carry(_envelope, arrive) {
         letters++;
         queueMicrotask(arrive);
       },
@@ -302,8 +302,8 @@ describe("a session that another pod owns", () => {
   test("is delivered whatever pods of other releases send", async () => {
     const odd = [null, 7, "x", [], {}, { sessions: 3 }, { sessions: [null, { sessionId: 4 }] }];
     const more = [
-      { born: -1, letter: "1", sessions: [{ sessionId: "s", view: { lastSeq: 90 } }] },
-      { born: 1, letter: 1, sessions: [{ sessionId: "s", view: null, entries: [{ seq: 2 }] }] },
+      { born: -1, envelopes: "1", sessions: [{ sessionId: "s", view: { lastSeq: 90 } }] },
+      { born: 1, envelopes: 1, sessions: [{ sessionId: "s", view: null, entries: [{ seq: 2 }] }] },
       { live: [{ sessionId: "s", epoch: 1, attempt: 1, index: 0, chunks: [7] }] },
       { touched: [{ tenant: 1 }] },
     ];

@@ -6,7 +6,7 @@ import { withTimeout } from "../../base/timeout.ts";
 import { callUntilAnswered } from "../../store/retry.ts";
 
 /** How long a command or a read is retried, whatever prevents it. */
-export const patienceMs = 15_000;
+export const callLimitMs = 15_000;
 
 /** How long after the deadline a caller still waits for a definite result. */
 export const graceMs = 1_000;
@@ -28,7 +28,7 @@ export type CallDeadline = {
 };
 
 export function startDeadline({ clock, random }: { clock: Clock; random: Random }): CallDeadline {
-  const endMs = clock.monotonic() + patienceMs;
+  const endMs = clock.monotonic() + callLimitMs;
   const leftMs = () => Math.max(1, endMs - clock.monotonic());
 
   /** Bounds the wait when the store does not respond at all. */

@@ -32,7 +32,7 @@ describe("a command router", () => {
   /** How many of the next envelopes are lost. */
   let losing: number;
   /** How long the senders of envelopes wait for the answers. */
-  let patience: unknown[];
+  let limits: unknown[];
   /** What the owner of this process was told of how long its callers wait. */
   let options: unknown[];
   let bus: Bus;
@@ -46,7 +46,7 @@ describe("a command router", () => {
     owner = null;
     isAway = false;
     losing = 0;
-    patience = [];
+    limits = [];
     options = [];
     const exchange = createMemoryBus({
       carry(_, arrive) {
@@ -58,8 +58,8 @@ describe("a command router", () => {
     bus = exchange.connect("here", { clock });
     const there = exchange.connect("there", { clock });
     there.serve("session.ask", (body) => {
-      const asked = body as unknown as { command: Command; patienceMs: unknown };
-      patience.push(asked.patienceMs);
+      const asked = body as unknown as { command: Command; limitMs: unknown };
+      limits.push(asked.limitMs);
       if (nameOf(asked.command) === "silent") return new Promise<Json>(() => {});
       return store(asked.command) as Promise<Json>;
     });
@@ -428,22 +428,22 @@ describe("a command router", () => {
     void ask("silent").catch(() => (toldMs = clock.monotonic() - startedMs));
     await clock.advance(20_000);
     expect(toldMs).toBeLessThanOrEqual(16_000);
-    expect(patience.length).toBeGreaterThan(5);
-    expect(patience[0]).toBe(2_000);
-    expect(patience.at(-1)).toBeLessThan(2_000);
+    expect(limits.length).toBeGreaterThan(5);
+    expect(limits[0]).toBe(2_000);
+    expect(limits.at(-1)).toBeLessThan(2_000);
   });
 
   test.each([
     [undefined, {}],
     ["long", {}],
-    [1_500, { patienceMs: 1_500 }],
+    [1_500, { limitMs: 1_500 }],
   ])(
-    "S10: an envelope with a patience of %j is kept so long by its owner",
-    async (patienceMs, expected) => {
+    "S10: an envelope with a limit of %j is kept so long by its owner",
+    async (limitMs, expected) => {
       submit = store;
-      const body = { tenant: "default", sessionId: "s", command: command("a"), patienceMs };
-      const letter = JSON.parse(JSON.stringify(body)) as Json;
-      await bus.request("here", "session.ask", letter, { timeoutMs: 1_000 });
+      const body = { tenant: "default", sessionId: "s", command: command("a"), limitMs };
+      const envelope = JSON.parse(JSON.stringify(body)) as Json;
+      await bus.request("here", "session.ask", envelope, { timeoutMs: 1_000 });
       expect(options).toEqual([expected]);
     },
   );

@@ -13,7 +13,7 @@ import type { Bus } from "../../bus/bus.ts";
 import type { CommandResult, Command } from "../conversation/command.ts";
 import type { Head } from "./journal.ts";
 import type { Heads, Owners } from "./ownership.ts";
-import { graceMs, patienceMs, retryDelayMs } from "./call-deadline.ts";
+import { callLimitMs, graceMs, retryDelayMs } from "./call-deadline.ts";
 
 /**
  * Sends commands to the owner of the session's log, on this pod or another. It retries with the same ids
@@ -62,7 +62,7 @@ type RoutedCommand = {
 type CommandEnvelope = RoutedCommand & {
   readonly term: Term | undefined;
   /** How long the sender waits for the result. */
-  readonly patienceMs: number | undefined;
+  readonly limitMs: number | undefined;
 };
 
 /** The owner that an envelope is for. Terms restart in a log that replaces another. */
@@ -87,14 +87,14 @@ export function createCommandRouter(parts: CommandRouterParts): CommandRouter {
 
   const unserve = owners
     ? bus.serve(topic, async (body) => {
-        const { tenant, sessionId, command, term, patienceMs: waitedMs } = readEnvelope(body);
+        const { tenant, sessionId, command, term, limitMs } = readEnvelope(body);
         const owner = owners.of(sessionId);
         // An envelope for an earlier term may have been sent again since, and refused by a later owner.
         if (!owner || (term && !isSameTerm(term, owner.head))) {
           throw notAccepted();
         }
-        const patience = waitedMs === undefined ? {} : { patienceMs: waitedMs };
-        return (await owner.submit(tenant, sessionId, command, patience)) as unknown as Json;
+        const limit = limitMs === undefined ? {} : { limitMs };
+        return (await owner.submit(tenant, sessionId, command, limit)) as unknown as Json;
       })
     : () => {};
 
@@ -122,7 +122,7 @@ export function createCommandRouter(parts: CommandRouterParts): CommandRouter {
     const waitMs = Math.max(1, Math.min(requestMs, limitMs));
     // The owner drops this copy when the sender sends the next one. If it has stored it by then, its result
     // may still arrive.
-    const envelope = { ...request, term: { incarnation, term }, patienceMs: waitMs };
+    const envelope = { ...request, term: { incarnation, term }, limitMs: waitMs };
     const answer = bus
       .request(to, topic, envelope as unknown as Json, { timeoutMs: Math.max(1, limitMs) })
       .then((reply) => reply as unknown as CommandResult);
@@ -147,7 +147,7 @@ export function createCommandRouter(parts: CommandRouterParts): CommandRouter {
       const owner = owners?.of(sessionId);
       if (!owner)
         return submitRemote(request, { maxAgeMs, limitMs: leftMs, onAnswer: stored.resolve });
-      return owner.submit(tenant, sessionId, command, { patienceMs: Math.max(1, leftMs) });
+      return owner.submit(tenant, sessionId, command, { limitMs: Math.max(1, leftMs) });
     };
     for (let tries = 1; ; tries++) {
       const leftMs = timeoutMs - (clock.monotonic() - startedMs);
@@ -206,13 +206,13 @@ export function createCommandRouter(parts: CommandRouterParts): CommandRouter {
       closed = true;
       unserve();
     },
-    submit(tenant, sessionId, command, { timeoutMs = patienceMs, signal } = {}) {
+    submit(tenant, sessionId, command, { timeoutMs = callLimitMs, signal } = {}) {
       const request = { tenant, sessionId, command };
       const submission = { startedMs: clock.monotonic(), timeoutMs, signal, mayBeStored: false };
       const owner = queues.has(sessionId) ? undefined : owners?.of(sessionId);
       if (!owner) return withinTimeout(submitInOrder(request, submission), timeoutMs);
       const answer = owner
-        .submit(tenant, sessionId, command, { patienceMs: timeoutMs })
+        .submit(tenant, sessionId, command, { limitMs: timeoutMs })
         .catch((error: unknown) => {
           if (!hasCode(error, "not_owner")) throw error;
           return submitInOrder(request, { ...submission, mayBeStored: !isNotAccepted(error) });
@@ -233,14 +233,14 @@ function readEnvelope(body: Json): CommandEnvelope {
   };
   const isCommand = typeof command === "object" && command !== null;
   if (typeof tenant === "string" && typeof sessionId === "string" && isCommand) {
-    const { term, patienceMs: waitedMs } = more;
+    const { term, limitMs } = more;
     return {
       tenant,
       sessionId,
       command: command as Command,
       term: readTerm(term),
       // Absent in envelopes from earlier releases.
-      patienceMs: typeof waitedMs === "number" && waitedMs > 0 ? waitedMs : undefined,
+      limitMs: typeof limitMs === "number" && limitMs > 0 ? limitMs : undefined,
     };
   }
   throw new FlotillaError("invalid_input", "cannot read the session command in this envelope");

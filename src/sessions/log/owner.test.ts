@@ -139,7 +139,7 @@ describe("an owner", () => {
   });
 
   test("O2: never rejects as failed what may be stored", async () => {
-    // The answer is lost, and then the store can't be reached for longer than any caller's patience.
+    // The answer is lost, and then the store can't be reached for longer than any caller's limits.
     commits.push(async (store) => (await store(), Promise.reject(unknown())));
     for (let times = 0; times < 30; times++) commits.push(away);
     const answer = say("s", "a");
@@ -346,9 +346,9 @@ describe("an owner", () => {
     for (let times = 0; times < 200; times++) commits.push(away);
     const told: number[] = [];
     const startedMs = clock.monotonic();
-    for (const patienceMs of [2_000, 60_000]) {
+    for (const limitMs of [2_000, 60_000]) {
       void owner
-        .submit(tenant, "s", message(`${patienceMs}`), { patienceMs })
+        .submit(tenant, "s", message(`${limitMs}`), { limitMs })
         .catch(() => told.push(clock.monotonic() - startedMs));
     }
     await clock.advance(2_300);

@@ -14,7 +14,7 @@ import type { CommandResult, Command, SessionEffect, Facts } from "../conversati
 import type { Header } from "../conversation/header.ts";
 import type { ClientIdRef, CommitResult, Head, Journal, LogRecord } from "./journal.ts";
 import { type RecordDraft, draftRecord, type PendingCommand } from "./record.ts";
-import { patienceMs, retryDelayMs } from "./call-deadline.ts";
+import { callLimitMs, retryDelayMs } from "./call-deadline.ts";
 
 /**
  * Appends to one log. It decides commands in memory and commits one record at a time. A record holds every
@@ -41,7 +41,7 @@ export type Owner = {
 
 type SubmitOptions = {
   /** How long the caller waits for the result. Default and maximum 15,000. */
-  patienceMs?: number;
+  limitMs?: number;
 };
 
 export type OwnerParts = {
@@ -215,9 +215,9 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
     flush();
   };
 
-  const isLate = ({ submittedMs, patienceMs: callerMs }: PendingCommand): boolean =>
+  const isLate = ({ submittedMs, limitMs }: PendingCommand): boolean =>
     clock.monotonic() - submittedMs >=
-    (ended === "no" ? callerMs : Math.min(callerMs, leaveTimeoutMs));
+    (ended === "no" ? limitMs : Math.min(limitMs, leaveTimeoutMs));
   const isStoreAway = (error: unknown): boolean => hasCode(error, ...storeAwayCodes);
 
   /** Rejects commands whose time is up. If the store itself failed, the others are tried again. */
@@ -389,7 +389,7 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
     get head() {
       return head;
     },
-    submit(tenant, sessionId, command, { patienceMs: callerMs = patienceMs } = {}) {
+    submit(tenant, sessionId, command, { limitMs = callLimitMs } = {}) {
       if (ended !== "no") return Promise.reject(notAccepted(head.logId));
       if (waiting >= maxWaiting) {
         const message = `log ${head.logId} has ${maxWaiting} commands waiting: send fewer at once`;
@@ -402,7 +402,7 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
         command,
         agents: agentsOf(command),
         submittedMs: clock.monotonic(),
-        patienceMs: Math.min(callerMs, patienceMs),
+        limitMs: Math.min(limitMs, callLimitMs),
       };
       return new Promise((resolve, reject) => admit({ ...request, resolve, reject }));
     },

@@ -19,7 +19,7 @@ export type PendingCommand = {
   readonly agents: readonly string[];
   readonly submittedMs: number;
   /** How long the caller waits, counted from `submittedMs`. */
-  readonly patienceMs: number;
+  readonly limitMs: number;
   readonly resolve: (answer: CommandResult) => void;
   readonly reject: (error: unknown) => void;
 };

@@ -1,6 +1,6 @@
 import type pg from "pg";
 import type { Clock } from "../../base/clock.ts";
-import { FlotillaError } from "../../base/errors.ts";
+import { FlotillaError, tooManyReads } from "../../base/errors.ts";
 import { createSemaphore } from "../../base/semaphore.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Durability, Row } from "../database.ts";
@@ -155,7 +155,11 @@ export function openConnections(parts: Parts): Connections {
   // A semaphore of our own, because a caller's pool serves all kinds and cold reads must not use
   // all of it. They wait as long as for a connection, so that with a silent server waiting reads
   // fail no later than the ones in progress.
-  const cold = createSemaphore(coldConnections(store), { clock, waitMs: connectTimeoutMs });
+  const cold = createSemaphore(coldConnections(store), {
+    clock,
+    waitMs: connectTimeoutMs,
+    late: tooManyReads,
+  });
   const ask = async (kind: Kind, queries: readonly Query[]): Promise<Row[][]> => {
     for (let tries = 1; ; tries++) {
       const client = await take(kind);

@@ -1,5 +1,5 @@
 import { systemClock } from "../../base/clock.ts";
-import { FlotillaError } from "../../base/errors.ts";
+import { FlotillaError, tooManyReads } from "../../base/errors.ts";
 import { createSemaphore } from "../../base/semaphore.ts";
 import { sqliteTransaction } from "../caller-transaction.ts";
 import type { Database, OnStoreEvent, Row } from "../database.ts";
@@ -35,7 +35,7 @@ export async function openSqlite(
     });
   // One thread reads, in the order of calls: with one cold read in its queue at a time, no other
   // read waits for more than that.
-  const cold = createSemaphore(1, { clock: systemClock, waitMs: coldWaitMs });
+  const cold = createSemaphore(1, { clock: systemClock, waitMs: coldWaitMs, late: tooManyReads });
   let watching = false;
   let closing: Promise<void> | undefined;
 

@@ -153,7 +153,7 @@ export function createClaimCalls(parts: ClaimCallsParts): ClaimCalls {
         limit,
         held,
         pauses: knownNumber,
-        ...(maxByName && { most: maxByName }),
+        ...(maxByName && { maxByName }),
         ...(sharedLimits && { together: sharedLimits }),
       };
       const levels =

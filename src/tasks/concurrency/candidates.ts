@@ -35,7 +35,7 @@ type CandidateOptions = {
   flows?: FlowVersions | undefined;
   round: TenantRound;
   /** The most tasks of each name to claim. */
-  most?: ReadonlyMap<string, number> | undefined;
+  maxByName?: ReadonlyMap<string, number> | undefined;
   /** The most tasks of several names together to claim. */
   together?: readonly SharedNameLimit[] | undefined;
   /** The most tasks to claim. */
@@ -128,7 +128,7 @@ export function createLimitedClaims(parts: LimitedClaimsParts) {
       const tries = await readCandidates(database, {
         names: call.names,
         flows: call.flows,
-        most: call.most,
+        maxByName: call.maxByName,
         together: call.together,
         held: call.held ?? [],
         round,
@@ -180,7 +180,10 @@ export async function readCandidates(
   const held = new Set(options.held);
   const free = rows.filter((row) => !held.has(row["task_id"] as string));
   const turns = interleaveTenants(free, options.round.after);
-  const inTurn = limitRowsByName(turns, options.most, options.together).slice(0, maxCandidates);
+  const inTurn = limitRowsByName(turns, options.maxByName, options.together).slice(
+    0,
+    maxCandidates,
+  );
   return { candidates: inTurn.map((row) => toCandidate(row, options.limitOf)), round };
 }
 

@@ -50,7 +50,7 @@ export type ClaimCall = {
   readonly flows?: FlowVersions;
   readonly limit: number;
   /** The most tasks of each name to claim. */
-  readonly most?: ReadonlyMap<string, number>;
+  readonly maxByName?: ReadonlyMap<string, number>;
   /** The most tasks of several names together to claim. No name is in two of them. */
   readonly together?: readonly SharedNameLimit[];
   /** Where the last claim ended, if this one continues from there. */
@@ -116,7 +116,7 @@ export function readAhead(names: readonly string[], podId = ""): Statement {
  */
 export function claimTasks(claim: ClaimCall): Statement {
   const perName = claim.names.flatMap((name) =>
-    partsFrom(claim.most?.has(name) ? undefined : claim.from).map((part) => ({
+    partsFrom(claim.maxByName?.has(name) ? undefined : claim.from).map((part) => ({
       name,
       statement: sql`select * from (
       select ${rowAddress} as address, task_id, priority, created_at from ${tasks}
@@ -173,7 +173,7 @@ export function claimOldest(claim: ClaimCall, levels: readonly Level[]): Stateme
       where name = ${name} and ${isReady}
         and priority = ${priority} and ${isDue} ${notNewer(claim.flows, [name])} ${notHeld(claim)}
       order by created_at, task_id ${limit(claim.limit)} ${forUpdateSkipLocked}) of_level`;
-  const isLimited = ({ name }: Level) => claim.most?.has(name) === true;
+  const isLimited = ({ name }: Level) => claim.maxByName?.has(name) === true;
   const parts: NamePart[] = levels
     .filter((level) => !isLimited(level))
     .map((level) => ({ name: level.name, statement: ofLevel(level) }));
@@ -322,7 +322,7 @@ function claimLimitOf(claim: ClaimCall): Statement {
  * were over the limit are still there.
  */
 function limitOfName(claim: ClaimCall, name: string): Statement {
-  const max = claim.most?.get(name);
+  const max = claim.maxByName?.get(name);
   if (max === undefined) return limit(claim.limit);
   const ofName = limit(Math.max(0, Math.min(max, claim.limit)));
   return claim.shared === true ? sql`${ofName} - ${claimedBefore(claim, [name])}` : ofName;
