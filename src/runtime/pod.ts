@@ -20,7 +20,7 @@ import { createOutbox } from "../tasks/finish/outbox.ts";
 import { createLeader } from "../tasks/leader/recover.ts";
 import { createSchedules, putAll } from "../schedules/schedules.ts";
 import { createFiring } from "../schedules/fire.ts";
-import { flowsOf, throttlesOf } from "../tasks/inspect/blocked-by.ts";
+import { flowsOf, throttlesOf } from "../tasks/run/pod-status.ts";
 import { startWorker, type Worker } from "../tasks/run/worker.ts";
 import type { PodSettings } from "./config.ts";
 import { agentsByName, selectHandlers } from "./handlers.ts";
@@ -178,7 +178,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     stallBeats,
     metadata: {
       names: [...handlers.keys()],
-      flows: flowsOf(handlers.values()),
+      flows: Object.fromEntries(flowsOf(handlers.values())),
       throttles: throttlesOf(handlers.values()),
       followUps: [...handlers.values()].filter((each) => each.onFailure).map(({ name }) => name),
       ...(settings.sessions && { sessions: sessionMetadata(agents) }),

@@ -3,9 +3,9 @@ import { createSemaphore } from "../../base/semaphore.ts";
 import type { Entry } from "../../protocol/message.ts";
 import { createDigestedSet } from "./digested-set.ts";
 import { createFeed, type Feed, type FeedParts } from "./feed.ts";
+import { createFeedSources } from "./feed-sources.ts";
 import { createEntryPublisher, createChunkPublisher } from "./remote-publisher.ts";
 import {
-  createFeedSources,
   createChunkSubscriber,
   createEntrySubscriber,
   runnerElsewhere,

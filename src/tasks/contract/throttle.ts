@@ -12,7 +12,7 @@ import { throttle, type Throttle } from "../../throttles/throttle.ts";
 import { openTasks, type TasksHarness, rowsOf } from "./harness.ts";
 import type { Task } from "../rows.ts";
 import { task } from "../task.ts";
-import { throttlesOf } from "../inspect/blocked-by.ts";
+import { throttlesOf } from "../run/pod-status.ts";
 import { countedCalls, workThrottled } from "./throttled-pod.ts";
 import type { TaskHandler } from "../model.ts";
 

@@ -2,13 +2,12 @@ import type { Clock } from "../../base/clock.ts";
 import { settledWithin } from "../../base/timeout.ts";
 import { livePods } from "../../pods/sql.ts";
 import type { Database, Row } from "../../store/database.ts";
-import { readThrottle, readThrottles, type ThrottleView } from "../../throttles/shares/admin.ts";
 import { toTasks } from "../dependencies.ts";
-import type { HeldByThrottle, Task } from "../rows.ts";
-import { maxDepthCount, getTask, type RankedName, tasksInClaimOrder } from "../sql/inspect.ts";
+import type { Task } from "../rows.ts";
+import type { ThrottleOfName } from "../run/pod-status.ts";
+import { getTask } from "../sql/inspect.ts";
 import { allNames, listPauses } from "../sql/limits.ts";
-import { priorities, type Priority } from "../../throttles/limiter/priority.ts";
-import type { TaskHandler } from "../model.ts";
+import { createThrottledBy } from "./throttled-by.ts";
 
 /** What blocks a task or run besides its own row. */
 export type Blockers = {
@@ -29,20 +28,6 @@ export type Workers = {
   markWaiting(tasks: readonly Task[]): Promise<Task[]>;
 };
 
-/** The throttle of a name's tasks, and the priority if it is not the default. */
-export type ThrottleOfName = {
-  readonly name: string;
-  readonly key: string | null;
-  readonly priority?: Priority;
-};
-
-export type ThrottlesByName = {
-  /** The throttles of all names that pods handle. */
-  readonly throttles: ReadonlyMap<string, ThrottleOfName>;
-  /** Tasks of paused names are ahead of no others. */
-  readonly isPaused: (name: string) => boolean;
-};
-
 type WorkerCoverage = {
   /**
    * The names that live pods handle; for flows the highest version. Undefined if a pod does not
@@ -56,11 +41,6 @@ type WorkerCoverage = {
 // Long enough that a thousand requests a second cause one read, and short compared with a pod's
 // start.
 const coverageKeptMs = 1_000;
-
-// The numbers are approximate anyway, so all callers within this time share one read of a long
-// queue.
-const positionsKeptMs = 2_000;
-const maxQueues = 1_000;
 
 // Pods come and go, so a name is checked again, but enqueueing must stay cheap.
 const recheckMs = 60_000;
@@ -128,66 +108,6 @@ export function createWorkers({ database, clock }: { database: Database; clock: 
 }
 
 /**
- * The throttle that blocks each task, by task id. Tasks whose throttle has permits are left out.
- * Positions are read every two seconds at most, for any number of callers.
- */
-export function createThrottledBy({ database, clock }: { database: Database; clock: Clock }) {
-  const known = new Map<string, { atMs: number; places: Promise<QueuePositions> }>();
-
-  const positionsOf = (names: readonly RankedName[]): Promise<QueuePositions> => {
-    const nowMs = clock.monotonic();
-    for (const [line, { atMs }] of known) {
-      if (nowMs - atMs < positionsKeptMs && known.size <= maxQueues) break;
-      known.delete(line);
-    }
-    const line = JSON.stringify(names);
-    const found = known.get(line);
-    if (found) return found.places;
-    const places = readPositions(database, names);
-    known.set(line, { atMs: nowMs, places });
-    // The next caller reads again.
-    places.catch(() => known.delete(line));
-    return places;
-  };
-
-  return async (
-    tasks: readonly Task[],
-    { throttles, isPaused }: ThrottlesByName,
-  ): Promise<ReadonlyMap<string, HeldByThrottle>> => {
-    const lines = new Map<string, { of: ThrottleOfName; taskIds: string[] }>();
-    for (const { name, taskId } of tasks) {
-      const of = throttles.get(name);
-      if (!of) continue;
-      const at = queueKey(of);
-      const line = lines.get(at) ?? { of, taskIds: [] };
-      line.taskIds.push(taskId);
-      lines.set(at, line);
-    }
-    const throttled = new Map<string, HeldByThrottle>();
-    for (const [at, { of, taskIds }] of lines) {
-      const names = [...throttles].flatMap(([name, each]) =>
-        queueKey(each) === at && !isPaused(name) ? [{ name, rank: rankOf(each) }] : [],
-      );
-      const line = await readThrottleQueue(database, of);
-      if (!line) continue;
-      const places = await positionsOf(names);
-      for (const taskId of taskIds) {
-        // A task that is not found cannot be claimed yet, or is behind all that were counted.
-        const ahead = line.before + (places.get(taskId) ?? places.size + 1) - 1;
-        const { before, perMs, holdMs, ...view } = line;
-        throttled.set(taskId, {
-          ...view,
-          waiting: before + places.size,
-          ahead,
-          aboutMs: perMs > 0 ? Math.ceil(holdMs + (ahead + 1) / perMs) : null,
-        });
-      }
-    }
-    return throttled;
-  };
-}
-
-/**
  * Checks, after an enqueue, whether a live pod handles such tasks. Otherwise a typo in a name would
  * show only by nothing happening.
  */
@@ -241,29 +161,6 @@ export async function readWaiting(
 ): Promise<Task | undefined> {
   const found = await toTasks(database, await database.read(getTask(taskId)));
   return (await workers.markWaiting(found))[0];
-}
-
-/** The flows that a pod handles and their versions, for its metadata. */
-export function flowsOf(handlers: Iterable<TaskHandler>): Record<string, number> {
-  const found: Record<string, number> = {};
-  for (const { name, flow } of handlers) if (flow) found[name] = flow.version;
-  return found;
-}
-
-/** The throttles of a pod's handlers, for its metadata. */
-export function throttlesOf(handlers: Iterable<TaskHandler>): Record<string, ThrottleOfName> {
-  const found: Record<string, ThrottleOfName> = {};
-  for (const { name, throttle } of handlers) {
-    // The state of a local throttle is known only to its pod.
-    if (!throttle || throttle.declared.settings.mode === "local") continue;
-    const { declared, key, priority } = throttle;
-    found[name] = {
-      name: declared.name,
-      key: typeof key === "string" ? key : null,
-      ...(priority && { priority }),
-    };
-  }
-  return found;
 }
 
 function reasonOf(task: Task, nowMs: number): string | undefined {
@@ -328,62 +225,4 @@ function parse(metadata: string): Readonly<Record<string, unknown>> {
   } catch {
     return {};
   }
-}
-
-/** The claimable tasks of a queue, each with its position from 1 on. */
-type QueuePositions = ReadonlyMap<string, number>;
-
-async function readPositions(
-  database: Database,
-  names: readonly RankedName[],
-): Promise<QueuePositions> {
-  if (names.length === 0) return new Map();
-  const found = await database.read(tasksInClaimOrder(names, maxDepthCount));
-  return new Map(found.map((row, at) => [row["task_id"] as string, at + 1]));
-}
-
-const queueKey = ({ name, key }: ThrottleOfName): string => JSON.stringify([name, key]);
-
-const rankOf = ({ priority = "batch" }: ThrottleOfName): number => priorities.indexOf(priority);
-
-type ThrottleQueue = Pick<HeldByThrottle, "name" | "key" | "limit" | "inFlight"> & {
-  /** What waits but is not among the claimable tasks. It is ahead of those. */
-  readonly before: number;
-  /** How many calls pass per millisecond; 0 if that is unknown. */
-  readonly perMs: number;
-  readonly holdMs: number;
-};
-
-async function readThrottleQueue(
-  database: Database,
-  { name, key }: ThrottleOfName,
-): Promise<ThrottleQueue | undefined> {
-  const views =
-    key === null
-      ? await readThrottles(database, { after: { name, key: "" }, name })
-      : [await readThrottle(database, { name, key })].filter((each) => each !== undefined);
-  if (sumOf(views, (each) => each.waiting) === 0) return undefined;
-  const used = views.filter(({ inFlight, waiting }) => inFlight + waiting > 0);
-  return {
-    name,
-    key,
-    limit: sumOf(views, (each) => each.bound),
-    inFlight: sumOf(views, (each) => each.inFlight),
-    // If the key depends on the input, waiting tasks were claimed and deferred, each by one pod.
-    before: sumOf(views, (each) => (key === null ? each.waiting : each.callsWaiting)),
-    perMs: sumOf(used, perMs),
-    holdMs: used.length === 0 ? 0 : Math.min(...used.map((each) => each.holdMs)),
-  };
-}
-
-/** How many calls pass per millisecond while all permits are used; 0 if no call has ended yet. */
-function perMs({ bound, meanMs, meanCost, refillPerS }: ThrottleView): number {
-  if (meanMs === undefined || bound < 1) return 0;
-  const byLimit = bound / Math.max(1, meanMs);
-  const byBucket = refillPerS && meanCost ? refillPerS / 1_000 / meanCost : Infinity;
-  return Math.min(byLimit, byBucket);
-}
-
-function sumOf(views: readonly ThrottleView[], of: (view: ThrottleView) => number): number {
-  return views.reduce((sum, view) => sum + of(view), 0);
 }

@@ -2,6 +2,7 @@ import type { Clock } from "../../base/clock.ts";
 import { settledWithin } from "../../base/timeout.ts";
 import { updatePodState } from "../../pods/sql.ts";
 import type { Database } from "../../store/database.ts";
+import type { Priority } from "../../throttles/limiter/priority.ts";
 import {
   type Capacity,
   capacityOf,
@@ -9,6 +10,7 @@ import {
   type Overload,
 } from "../claim/capacity.ts";
 import type { BlockedDemand } from "../claim/throttle-gate.ts";
+import type { TaskHandler } from "../model.ts";
 
 /** Why a pod does not claim more tasks. */
 export const reasonCodes = [
@@ -59,6 +61,13 @@ export type PodState = {
   readonly reasons: readonly Reason[];
 };
 
+/** The throttle of a name's tasks, and the priority if it is not the default. */
+export type ThrottleOfName = {
+  readonly name: string;
+  readonly key: string | null;
+  readonly priority?: Priority;
+};
+
 type StatusPublisher = {
   /** The state may have changed. */
   publish(): void;
@@ -95,6 +104,29 @@ export function reasonsOf(facts: WorkerFacts): Reason[] {
     ...facts.blockedDemand.map(throttled),
   ];
   return reasons.filter((each): each is Reason => Boolean(each));
+}
+
+/** The flows that a pod handles, and their versions. */
+export function flowsOf(handlers: Iterable<TaskHandler>): ReadonlyMap<string, number> {
+  const found = new Map<string, number>();
+  for (const { name, flow } of handlers) if (flow) found.set(name, flow.version);
+  return found;
+}
+
+/** The throttles of a pod's handlers, for its metadata. */
+export function throttlesOf(handlers: Iterable<TaskHandler>): Record<string, ThrottleOfName> {
+  const found: Record<string, ThrottleOfName> = {};
+  for (const { name, throttle } of handlers) {
+    // The state of a local throttle is known only to its pod.
+    if (!throttle || throttle.declared.settings.mode === "local") continue;
+    const { declared, key, priority } = throttle;
+    found[name] = {
+      name: declared.name,
+      key: typeof key === "string" ? key : null,
+      ...(priority && { priority }),
+    };
+  }
+  return found;
 }
 
 /**

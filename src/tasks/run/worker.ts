@@ -22,13 +22,18 @@ import { createAttemptFinisher, createFinish } from "../finish/finish.ts";
 import { createFinishWriter } from "../finish/finish-writer.ts";
 import { withOutbox, type Outbox } from "../finish/outbox.ts";
 import type { Claim } from "../rows.ts";
-import type { FlowVersions } from "../sql/claim.ts";
 import { outcomeOfThrown, startAttempt, stopAttempt } from "./attempt.ts";
 import { createAttemptReports } from "./events.ts";
 import { executeAttempt } from "./execute.ts";
 import { startPolling } from "./held-claims.ts";
 import type { LocalProgress } from "./local-progress.ts";
-import { createStatusPublisher, type PodState, type Reason, reasonsOf } from "./pod-status.ts";
+import {
+  createStatusPublisher,
+  flowsOf,
+  type PodState,
+  type Reason,
+  reasonsOf,
+} from "./pod-status.ts";
 import { createTaskProgress } from "./progress.ts";
 import type {
   AttemptOutcome,
@@ -158,10 +163,11 @@ export function startWorker(options: WorkerOptions): Worker {
   };
   const idle = untilIdle(clock, () => running.size === 0 && unstored === 0 && loop.inFlight === 0);
 
+  const flows = flowsOf(handlers.values());
   const claimCalls = createClaimCalls({
     ...options,
     names,
-    flows: flowsOf(handlers),
+    flows: flows.size > 0 ? flows : undefined,
     limitOf: (name) => handlers.get(name)?.concurrency?.limit,
     log,
     signal,
@@ -401,14 +407,6 @@ export function createDeadlines<Item extends { readonly actAtMs: number }>(
     cancel = clock.after(Math.max(0, atMs - clock.monotonic()), fire);
   };
   return { watch, stop: () => cancel?.() };
-}
-
-/** The flows among the handlers with their versions; undefined if there are none. */
-function flowsOf(handlers: ReadonlyMap<string, TaskHandler>): FlowVersions | undefined {
-  const flows = [...handlers.values()].flatMap(({ name, flow }): [string, number][] =>
-    flow ? [[name, flow.version]] : [],
-  );
-  return flows.length > 0 ? new Map(flows) : undefined;
 }
 
 /** The state by the first reason; undefined if the pod could claim more. */
