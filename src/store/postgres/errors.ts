@@ -81,7 +81,7 @@ export function undoneBy(error: unknown): "deadlock" | "serialization" | "race" 
   return state === "40001" ? "serialization" : "race";
 }
 
-/** Two events of one task were recorded at the same time: the later one gets the next number. */
+/** Two transactions gave a row the same number at the same time: the retry takes the next one. */
 function isEventRace(error: unknown): boolean {
   const constraint = error instanceof Error && "constraint" in error ? error.constraint : undefined;
   return sqlState(error) === "23505" && constraint === "task_event_pkey";
