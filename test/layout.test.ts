@@ -91,7 +91,7 @@ function scraps(sources: readonly Source[], exceptions = short): string[] {
 
 function overlong(sources: readonly Source[]): string[] {
   return sources
-    .filter(({ path, text }) => linesOf(text) > maxLines)
+    .filter(({ text }) => linesOf(text) > maxLines)
     .map(({ path, text }) => `${path} has ${linesOf(text)} lines`);
 }
 
