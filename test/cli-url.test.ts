@@ -1,4 +1,6 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { SignJWT } from "jose";
@@ -302,5 +304,85 @@ describe("runs and schedules through a server", () => {
     expect((await onServer("schedules", "remove", "poll")).code).toBe(0);
     expect(await both("schedules", "remove", "poll")).toMatchObject({ code: 4 });
     expect(await both("schedules", "show", "poll")).toMatchObject({ code: 4 });
+  });
+});
+
+describe("a server that isn't to be trusted", () => {
+  const evil = "\u001b[2J\u009b31m\u202e\u200b\r";
+  const visible = /^[^\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b\u202a-\u202e]*$/;
+  const times = { createdAtMs: 0, updatedAtMs: 0, runAtMs: 0, scheduledAtMs: null };
+  const task = {
+    ...times,
+    taskId: `id${evil}`,
+    name: `name${evil}`,
+    status: `state${evil}`,
+    claimedBy: `pod${evil}`,
+    tenant: evil,
+    key: evil,
+    waitsFor: [evil],
+    error: { code: evil, message: evil },
+    payload: evil,
+    progress: null,
+    flowVersion: null,
+    throttledBy: null,
+    maxAttempts: null,
+    deaths: 0,
+  };
+  const event = { atMs: 0, type: evil, attempt: 1, podId: evil, detail: evil };
+  const redrive = {
+    redriveId: evil,
+    state: evil,
+    selection: { name: evil },
+    createdAtMs: 0,
+    taken: 1,
+    remaining: 0,
+    succeeded: 0,
+    reason: { message: evil },
+  };
+  const group = { group: evil, name: evil, code: evil, message: evil, tasks: 1 };
+  const pod = { podId: evil, status: evil, birthMs: 0, lastHeartbeatMs: 0, metadata: {} };
+  const answers: Record<string, object> = {
+    "/v1/tasks": { tasks: [task], next: evil },
+    "/v1/tasks/t": { task: { ...task, status: "claimed" }, events: [event] },
+    "/v1/tasks/t/events": { events: [event] },
+    "/v1/dlq/redrives": { redrives: [redrive], next: null },
+    "/v1/dlq/groups": { groups: [group], count: 1, tasks: 1 },
+    "/v1/pods": { pods: [pod] },
+    "/v1/pauses": { paused: [{ name: evil, sinceMs: 0, reason: evil }] },
+  };
+  const evilServer = createServer(({ url = "" }, response) => {
+    const answer = answers[new URL(url, "http://localhost").pathname];
+    if (answer === undefined) response.statusCode = 404;
+    const error = { code: "not_found", message: `none ${evil}` };
+    response.end(JSON.stringify(answer ?? { error }));
+  });
+  let at: string;
+  beforeAll(async () => {
+    await new Promise<void>((resolve) => evilServer.listen(0, "127.0.0.1", resolve));
+    at = `http://127.0.0.1:${(evilServer.address() as AddressInfo).port}`;
+  });
+  afterAll(() => evilServer.close());
+
+  test.each([
+    ["tasks", "list"],
+    ["tasks", "show", "t"],
+    ["dlq", "redrives"],
+    ["dlq", "list"],
+    ["pods"],
+    ["resume", "mail"],
+    ["sessions"],
+  ])("can't move the cursor or hide text: %s %s", async (...words) => {
+    const env = { FORCE_COLOR: "1" };
+    const args = [...words, "--url", at];
+    const [plain, coloured] = [
+      await runIn(args, { cwd: elsewhere }),
+      await runIn(args, { cwd: elsewhere, env }),
+    ];
+    expect(plain.stdout + plain.stderr).toMatch(visible);
+    expect(plain.stdout + plain.stderr).toMatch(/\\u\{202e\}/);
+    expect(plain.stderr).not.toContain("    at ");
+    // oxlint-disable-next-line no-control-regex
+    const ownColours = /\u001b\[(?:1|2|22|31|32|33|36|39|90)m/g;
+    expect(coloured.stdout.replaceAll(ownColours, "")).toBe(plain.stdout);
   });
 });

@@ -62,8 +62,9 @@ export function createHttp({
     }
     const headers: Record<string, string> = {};
     if (token !== undefined) headers["authorization"] = `Bearer ${token}`;
-    if (user !== undefined) headers["flotilla-user"] = encodeURIComponent(user);
-    if (tenant !== undefined) headers["flotilla-tenant"] = encodeURIComponent(tenant);
+    for (const [name, value] of Object.entries({ user, tenant })) {
+      if (value !== undefined) headers[`flotilla-${name}`] = encodeURIComponent(value);
+    }
     if (body !== undefined) headers["content-type"] = "application/json";
     const timeout = new AbortController();
     const cancel = clock.after(answerTimeoutMs, () => timeout.abort(new Error("timed out")));
@@ -132,7 +133,7 @@ export function errorFromWire(wire: {
 }): FlotillaError {
   const { code, message, ...rest } = wire;
   const known = typeof code === "string" ? code : "unavailable";
-  return new FlotillaError(known as ErrorCode, String(message), rest);
+  return new FlotillaError(known as ErrorCode, `${message}`, rest);
 }
 
 /** Any thrown value as a FlotillaError: the application's token function may throw anything. */
@@ -155,12 +156,15 @@ function parseAnswer(method: Method, { response, text }: Answered): unknown {
     // A proxy in between answers in another format.
   }
   const refusal = answer?.error;
-  const code = unansweredCode(method, status);
   throw errorFromWire({
-    ...(refusal?.code
+    ...(typeof refusal?.code === "string"
       ? (refusal as Refusal)
-      : { code, message: `${url} answered ${status}`, details: { status } }),
-    retryAfterMs: (Math.max(0, Number(response.headers.get("retry-after")) * 1_000) ||
+      : {
+          code: unansweredCode(method, status),
+          message: `${url} answered ${status}`,
+          details: { status },
+        }),
+    retryAfterMs: (Math.max(0, +response.headers.get("retry-after")! * 1_000) ||
       undefined) as number,
   });
 }
