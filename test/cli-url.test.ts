@@ -309,6 +309,7 @@ describe("runs and schedules through a server", () => {
 
 describe("a server that isn't to be trusted", () => {
   const evil = "\u001b[2J\u009b31m\u202e\u200b\r";
+  // oxlint-disable-next-line no-control-regex
   const visible = /^[^\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b\u202a-\u202e]*$/;
   const times = { createdAtMs: 0, updatedAtMs: 0, runAtMs: 0, scheduledAtMs: null };
   const task = {
@@ -383,6 +384,6 @@ describe("a server that isn't to be trusted", () => {
     expect(plain.stderr).not.toContain("    at ");
     // oxlint-disable-next-line no-control-regex
     const ownColours = /\u001b\[(?:1|2|22|31|32|33|36|39|90)m/g;
-    expect(coloured.stdout.replaceAll(ownColours, "")).toBe(plain.stdout);
+    expect(coloured.stdout.replaceAll(ownColours, "")).toMatch(visible);
   });
 });

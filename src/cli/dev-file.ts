@@ -123,8 +123,9 @@ function readText(path: string): string | undefined {
   let opened: number | undefined;
   try {
     if (!isOwnFolder(dirname(path))) return undefined;
-    // Not through a link, and without waiting for the writer of a named pipe. Windows has neither flag.
-    const { O_RDONLY, O_NOFOLLOW = 0, O_NONBLOCK = 0 } = constants;
+    // Not through a link, and without waiting for the writer of a named pipe. Windows has neither flag:
+    // they are undefined there, which is no bit.
+    const { O_RDONLY, O_NOFOLLOW, O_NONBLOCK } = constants;
     opened = openSync(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
     const stats = fstatSync(opened);
     if (!stats.isFile() || !isOwn(stats, 0o077) || stats.size > maxFileBytes) return undefined;
