@@ -114,7 +114,7 @@ describe("an answer", () => {
     expect(done).toBe(true);
   });
 
-  test("may have something to do after its last word", async () => {
+  test("may have work left after its last chunk", async () => {
     const ran: string[] = [];
     await readAnswer(
       await ask(async function* () {
@@ -186,7 +186,7 @@ describe("an answer", () => {
 });
 
 describe("an answer that takes its time", () => {
-  test("is kept alive by comments, from before its first word", async () => {
+  test("is kept alive by comments, from before its first chunk", async () => {
     const clock = movableClock();
     let go = () => {};
     const wait = new Promise<void>((resolve) => (go = resolve));
@@ -340,7 +340,7 @@ describe("an answer that fails", () => {
     expect(String(errors.mock.calls[0]![1])).toContain("hunter2");
   });
 
-  test("by an error of its own words keeps them", async () => {
+  test("by an error chunk of its own keeps its text", async () => {
     const response = await ask(() => [{ type: "error", errorText: "I can't." }]);
     expect((await readAnswer(response)).chunks.at(-1)).toEqual({
       type: "error",
@@ -377,7 +377,7 @@ describe("an answer that fails", () => {
 describe("a request", () => {
   const never = handlerOf({ answer: () => expect.unreachable() });
 
-  test("that isn't signed gets a status and says why as JSON", async () => {
+  test("that isn't signed gets a status and gives the reason as JSON", async () => {
     const response = await never(requestOf({ secrets: [] }));
     expect(response.status).toBe(401);
     expect(await errorIn(response)).toMatchObject({ code: "unauthorized" });

@@ -134,7 +134,7 @@ describe("what isn't JSON", () => {
     ).toBe("payload_not_storable");
   });
 
-  test("becomes null where JSON has no word for it", () => {
+  test("becomes null where JSON can't express it", () => {
     expect(encodeJson("x", undefined)).toBe("null");
     expect(encodeJson("x", Symbol("s"))).toBe("null");
     expect(encodeJson("x", [undefined, Number.NaN])).toBe("[null,null]");
@@ -152,7 +152,7 @@ describe("what isn't JSON", () => {
   });
 });
 
-describe("what JSON would lose without a word", () => {
+describe("what JSON would lose silently", () => {
   test.each([
     ["a Map", new Map([["a", 1]]), "the result is a Map"],
     ["a Set", { tags: new Set(["a"]) }, "the result has a Set at tags"],

@@ -39,7 +39,7 @@ describe("an unknown option", () => {
     ["concurrency", ["slots", "target"], "slots"],
     ["jobId", ["key", "priority"], "key"],
     ["singletonKey", ["key", "priority"], "key"],
-  ])("in the words of other queues, %s suggests what it is here", (name, ours, meant) => {
+  ])("with another queue library's name, %s suggests ours", (name, ours, meant) => {
     expect(() => checkOptions("task", { [name]: 1 }, ours)).toThrow(
       `task: unknown option \`${name}\`, did you mean \`${meant}\`?`,
     );

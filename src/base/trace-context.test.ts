@@ -7,20 +7,20 @@ const parent = `00-${traceId}-${spanId}-01`;
 
 describe("a trace context", () => {
   test.each([
-    { says: "with a parent alone", text: parent, flags: 1, state: undefined },
+    { form: "with a parent alone", text: parent, flags: 1, state: undefined },
     {
-      says: "that isn't sampled",
+      form: "that isn't sampled",
       text: `00-${traceId}-${spanId}-00`,
       flags: 0,
       state: undefined,
     },
     {
-      says: "with a state",
+      form: "with a state",
       text: `${parent} congo=t61rcWkgMzE,rojo=00f067 aa0ba902b7`,
       flags: 1,
       state: "congo=t61rcWkgMzE,rojo=00f067 aa0ba902b7",
     },
-  ])("$says is read as it was written", ({ text, flags, state }) => {
+  ])("$form is read as it was written", ({ text, flags, state }) => {
     const context = contextOfText(text);
     expect(context).toEqual({ traceId, spanId, flags, state });
     expect(textOfContext(context!)).toBe(text);

@@ -32,18 +32,18 @@ const seconds = (beats: readonly number[], startMs = 0): Observation[] =>
 
 describe("a pod is silent", () => {
   test.each([
-    { says: "not when it was just seen", beats: [1], silent: false },
-    { says: "not before the limit", beats: [1, 1, 1, 1, 1], silent: false },
-    { says: "at the limit", beats: [1, 1, 1, 1, 1, 1], silent: true },
-    { says: "not when it beat in between", beats: [1, 1, 1, 2, 2, 2], silent: false },
-    { says: "not any more once it beats again", beats: [1, 1, 1, 1, 1, 1, 2], silent: false },
+    { when: "not when it was just seen", beats: [1], silent: false },
+    { when: "not before the limit", beats: [1, 1, 1, 1, 1], silent: false },
+    { when: "at the limit", beats: [1, 1, 1, 1, 1, 1], silent: true },
+    { when: "not when it beat in between", beats: [1, 1, 1, 2, 2, 2], silent: false },
+    { when: "not any more once it beats again", beats: [1, 1, 1, 1, 1, 1, 2], silent: false },
     {
-      says: "also when its beat went back and stayed there",
+      when: "also when its beat went back and stayed there",
       beats: [9, 1, 1, 1, 1, 1, 1],
       silent: true,
     },
-    { says: "not when it began anew at a lower beat", beats: [9, 9, 9, 9, 9, 1], silent: false },
-  ])("$says", ({ beats, silent }) => {
+    { when: "not when it began anew at a lower beat", beats: [9, 9, 9, 9, 9, 1], silent: false },
+  ])("$when", ({ beats, silent }) => {
     expect(silentIds(seconds(beats))).toEqual(silent ? ["b"] : []);
   });
 
@@ -196,7 +196,7 @@ describe("the leader", () => {
     expect(leaderOf(watched(look, 6), limits, "b")).toBe("b");
   });
 
-  test("isn't one whose heart has stopped though it still finishes passes", () => {
+  test("isn't one whose heartbeat has stopped though it still finishes passes", () => {
     const look = (second: number) => ({
       a: { passes: second },
       b: { beat: second, passes: second },
@@ -205,7 +205,7 @@ describe("the leader", () => {
     expect(leaderOf(watched(look, 6), limits, "b")).toBe("b");
   });
 
-  test("isn't one whose heart beats but which has finished no pass lately", () => {
+  test("isn't one whose heartbeat goes on but which has finished no pass lately", () => {
     const look = (second: number) => ({ a: { beat: second }, b: { beat: second } });
     expect(leaderOf(watched(look, 5), limits, "b")).toBe("a");
     expect(leaderOf(watched(look, 6), limits, "b")).toBe("b");

@@ -141,7 +141,7 @@ describe("an answer by streamText", () => {
     expect(textOf(assembler.message())).toBe("It is");
   });
 
-  test("that breaks before its first word", async () => {
+  test("that breaks before its first chunk", async () => {
     const model = new MockLanguageModelV4({ doStream: () => Promise.reject(new Error("no key")) });
     const result = streamText({ model, prompt: "Hi", maxRetries: 0, onError: () => undefined });
     const { assembler } = await recorded(

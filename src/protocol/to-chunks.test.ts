@@ -52,7 +52,7 @@ test("the chunks that come behind a snapshot go on with what is open", () => {
   );
 });
 
-test("one who joins while an input comes reads all of it", () => {
+test("a client that joins while an input comes reads all of it", () => {
   const before = [
     { type: "start-step" },
     { type: "tool-input-start", toolCallId: "a", toolName: "search" },
@@ -63,7 +63,7 @@ test("one who joins while an input comes reads all of it", () => {
   expect(assembled(assembler.snapshot(), after).message).toEqual(assembled(before, after).message);
 });
 
-test("one who joins while texts come gets the rest of each", () => {
+test("a client that joins while texts come gets the rest of each", () => {
   const before = [
     { type: "text-start", id: "part-1" },
     { type: "text-start", id: "2" },

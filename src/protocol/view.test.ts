@@ -111,7 +111,7 @@ describe("a client's answer to a call", () => {
     });
   });
 
-  test("counts once: the first word stays", () => {
+  test("counts once: the first answer stays", () => {
     const once = apply({ toolCallId: "c", approved: true });
     expect(
       apply({ toolCallId: "c", approved: true }, { toolCallId: "c", approved: false }),
@@ -133,7 +133,7 @@ describe("a client's answer to a call", () => {
   });
 });
 
-test("who has stopped an answer is a note of that answer, and no message", () => {
+test("a stop is a note of its answer with its author, and no message", () => {
   const reply = { role: "assistant", author: "bot", outcome: "stopped" } as const;
   const stop = { epoch: 2, messageId: "m4", by: "user" } as const;
   const log = [
