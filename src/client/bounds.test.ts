@@ -59,7 +59,7 @@ describe("a client keeps bounds", () => {
     client.close();
   });
 
-  test("on what waits for a reader, who gets what there was before", async () => {
+  test("on what waits for a reader, which gets what there was before", async () => {
     const { clock, client, write } = simulated();
     write("a", 5);
     const events = client.session("a").events({ after: 3 });
@@ -73,7 +73,7 @@ describe("a client keeps bounds", () => {
     client.close();
   });
 
-  test("on what waits for a reader that is too slow, who then follows no longer", async () => {
+  test("on what waits for a reader that is too slow, which then follows no longer", async () => {
     const listeners = createListenerSet<[SessionEvent]>();
     const events = readEvents({ replay: () => [], on: listeners.add }, {}, errorFromWire);
     const first = events.next();

@@ -91,7 +91,7 @@ describe("a session that isn't there", () => {
     client.close();
   });
 
-  test("isn't polled after it was let go of, nor without a connection", async () => {
+  test("isn't polled after it was unsubscribed, nor without a connection", async () => {
     const { clock, server, client, joinedAtMs, session } = simulated();
     const leave = session.subscribe(() => {});
     client.session("b").subscribe(() => {});
@@ -125,7 +125,7 @@ describe("a session that isn't there", () => {
     expect(clock.timers).toBe(0);
   });
 
-  test("that was deleted and made anew is another, and shown from its first entry", async () => {
+  test("that was deleted and created again is another, and shown from its first entry", async () => {
     const { clock, server, client, session } = simulated();
     server.make("a");
     for (const id of ["one", "two"]) server.write("a", id);

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { viewOf } from "../protocol/view.ts";
 import { simulatedClient } from "./contract/simulated-client.ts";
 
-describe("a client that speaks for another user than before", () => {
+describe("a client whose user has changed", () => {
   const changed = async () => {
     const all = simulatedClient();
     const { clock, server, client } = all;
@@ -16,7 +16,7 @@ describe("a client that speaks for another user than before", () => {
     return all;
   };
 
-  test("shows nothing of what the one before had, followed or not, until it is joined anew", async () => {
+  test("shows nothing of what the one before had, followed or not, until it is joined again", async () => {
     const { clock, server, client, sent } = await changed();
     const seen: string[][] = [];
     const { subscribe, get } = client.session("a");

@@ -127,7 +127,7 @@ describe("the stream of an answer", () => {
     }
   });
 
-  test("ends where the answer began anew, to be shown from its start", async () => {
+  test("ends where the answer is restarted, to be shown from its start", async () => {
     const stream = streaming({ target: answerTo(1) });
     await stream.hear(joined(1, working(1)), entry(1), chunks(1, true, ...start, word));
     await stream.hear({ type: "state", state: working(1, { attempt: 2 } as object) });

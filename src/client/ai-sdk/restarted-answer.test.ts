@@ -13,7 +13,7 @@ beforeAll(() => loadLazyModule());
 describe.each([
   ["7", Chat7 as unknown as typeof Chat7],
   ["6", Chat6 as unknown as typeof Chat7],
-])("an answer that begins anew, with the AI SDK %s", (_, Chat) => {
+])("an answer that is restarted, with the AI SDK %s", (_, Chat) => {
   /** A chat whose answer has said two words, then begins again with one. */
   const begunAnew = async ({ isFollowed }: { isFollowed: boolean }) => {
     const clock = movableClock();

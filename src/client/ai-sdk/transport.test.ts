@@ -231,7 +231,7 @@ describe.each([
     expect([...statuses]).toEqual(["ready"]);
   });
 
-  test("has an answer made anew in its place", async () => {
+  test("regenerates an answer in its place", async () => {
     const id = next();
     const { chat } = tab(id, { agent: "scripted" });
     const sent = chat.sendMessage({ text: "hello" });

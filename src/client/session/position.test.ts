@@ -69,7 +69,7 @@ function take(start: SessionPosition, ...frames: PositionFrame[]) {
   return { place, told, gaps };
 }
 
-describe("a place in a session", () => {
+describe("a position in a session", () => {
   test("takes entries once and in order, and knows when it has all", () => {
     const { place, told, gaps } = take(
       joining,
@@ -90,7 +90,7 @@ describe("a place in a session", () => {
     expect([gaps, place.lastSeq]).toEqual([1, 1]);
   });
 
-  test("heeds nothing before the answer to its own join", () => {
+  test("ignores everything before the answer to its own join", () => {
     const known: SessionPosition = { ...joining, lastSeq: 4, lastMessageId: "m4" };
     const early = [entries(entry(5)), chunks(0, ["a"]), { type: "state", session, state: busy() }];
     const reset: PositionFrame = { type: "reset", session, reason: "ahead" };
@@ -165,7 +165,7 @@ describe("a place in a session", () => {
     expect(take(live, { type: "state", session, state: idle }).place.answer).toBeUndefined();
   });
 
-  test("knows of an older turn's late entry that newer ones have ended all the same", () => {
+  test("ignores late chunks of a turn that has ended, though an older entry came last", () => {
     const said = (seq: number, epoch: number) =>
       entry(seq, { role: "assistant", epoch, outcome: "completed" });
     const { told } = take(

@@ -9,7 +9,7 @@ beforeAll(() => loadLazyModule());
 const notNow = { code: "unavailable", message: "not now", details: {}, retryAfterMs: 60_000 };
 
 describe("what the server sends", () => {
-  test("with a time to join again is heeded, where it refuses and where something failed", async () => {
+  test("with a time to join again is obeyed, where it refuses and where something failed", async () => {
     const all = simulatedClient();
     const { clock, client, count } = all;
     all.answer = ({ type, ref }) =>
@@ -30,7 +30,7 @@ describe("what the server sends", () => {
     client.close();
   });
 
-  test("that breaks the protocol ends the connection, which is made anew", async () => {
+  test("that breaks the protocol ends the connection, which is opened again", async () => {
     const { clock, client, sockets, hear } = simulatedClient();
     client.session("a").subscribe(() => {});
     await clock.advance(2_000);
@@ -142,7 +142,7 @@ describe("what the server sends", () => {
     },
   );
 
-  test("that answers a renewal is heeded: refused or lost, another token is requested", async () => {
+  test("that answers a renewal is obeyed: refused or lost, another token is requested", async () => {
     let asked = 0;
     const all = simulatedClient({ token: () => `token ${++asked}` });
     const { clock, server, client, count } = all;

@@ -25,7 +25,7 @@ describe("what was sent here", () => {
   });
 });
 
-test("an answer whose turn waits is no message yet, and is shown with where it stands", async () => {
+test("an answer whose turn waits is no message yet, and is shown with its place", async () => {
   await loadLazyModule();
   const shown = createClientView(() => {});
   const of = { type: "chunks", epoch: 1, attempt: 1 } as const;

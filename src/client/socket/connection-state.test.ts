@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { hello, openSocketState, startSocketState, wanted } from "../contract/socket-state.ts";
 
-describe("a link", () => {
+describe("a connection", () => {
   test("connects when something is wanted, and ends a while after nothing is", () => {
     const link = startSocketState();
     expect(link.state).toEqual({ status: "idle" });
@@ -61,7 +61,7 @@ describe("a link", () => {
     expect(link.state).toMatchObject({ status: "waiting", retryInMs });
   });
 
-  test("pings who is silent, and gives up who doesn't answer", () => {
+  test("pings a silent server, and gives up one that doesn't answer", () => {
     const link = openSocketState();
     link.pass(15_000);
     expect(link.effects()).toEqual(["ping"]);

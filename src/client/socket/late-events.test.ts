@@ -34,8 +34,8 @@ const without = {
   },
 };
 
-describe("a link that has no connection", () => {
-  test.each(Object.entries(without))("heeds nothing that comes late: %s", (status, make) => {
+describe("a connection that isn't open", () => {
+  test.each(Object.entries(without))("ignores what comes late: %s", (status, make) => {
     const late = [hello, { type: "heard" }, { type: "ended", code: 1006 }, failed, refused];
     for (const event of [...late, { type: "renewed", expiresInMs: 60_000 }]) {
       const link = make();
@@ -56,7 +56,7 @@ describe("a link that has no connection", () => {
     expect(link.effects()).toEqual(["open", "examine"]);
   });
 
-  test("counts its tries from one again when something is wanted anew", () => {
+  test("counts its tries from one again when something is wanted again", () => {
     const link = without.waiting();
     link.on(unwanted);
     expect(link.state).toEqual({ status: "idle" });
@@ -109,7 +109,7 @@ describe("a link that has no connection", () => {
   });
 });
 
-describe("a link that is open", () => {
+describe("a connection that is open", () => {
   test("ends as long after nothing is wanted as if that were reported once", () => {
     const link = openSocketState();
     link.on(unwanted);
