@@ -93,7 +93,7 @@ describe("a view of failed tasks in a file", () => {
     lead.rest();
   });
 
-  test.each(["no database at all", ""])("that holds %j is made anew", async (content) => {
+  test.each(["no database at all", ""])("that holds %j is rebuilt", async (content) => {
     await scene.failed("a", 1_000, "boom");
     const before = leader();
     await follow(before);
@@ -105,7 +105,7 @@ describe("a view of failed tasks in a file", () => {
     lead.rest();
   });
 
-  test("that fails under a leader is thrown away, and the next pass begins anew in memory", async () => {
+  test("that fails under a leader is thrown away, and the next pass begins again in memory", async () => {
     await scene.failed("a", 1_000, "boom");
     const place = views();
     let failing = false;

@@ -42,7 +42,7 @@ describe("a run that pods hand on to each other", () => {
     expect(seen).toEqual({ at: "last", deaths: 0 });
   });
 
-  test("is cancelled though its pod has heard of that while it read signals", async () => {
+  test("is cancelled though its pod has learned of that while it read signals", async () => {
     const machine = flow("asked", { version: 1 })
       .signal("word")
       .finally("tidy", () => {})

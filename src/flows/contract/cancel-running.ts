@@ -62,7 +62,7 @@ export function cancelRunningContract(kind: StoreKind): void {
       expect(await harness.noted(runId)).not.toContain("error work");
     });
 
-    test("a transition that ignores its signal is left to itself, and isn't heard any more", async () => {
+    test("a transition that ignores its signal is abandoned, and its result is dropped", async () => {
       const work = gated();
       await harness.work("pod-1", [work.flow]);
       const { runId } = await harness.start(work.flow, null);

@@ -198,7 +198,7 @@ export function childrenRacesContract(kind: StoreKind): void {
       expect(await harness.ended(runId)).toMatchObject({ output: { each: [{ said: 1 }] } });
     });
 
-    test("a parent under whose child's transition another name stands now waits on for it", async () => {
+    test("a parent whose child's transition was renamed waits on for it", async () => {
       const first = flow("parent", { version: 1 })
         .children("each", () => [
           [talker, "a"],

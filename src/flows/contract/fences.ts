@@ -36,7 +36,7 @@ export function fencesContract(kind: StoreKind): void {
     // Nothing looks at what is held while a pod is paused.
     const paused = { pollMs: 1_000_000 };
 
-    test("a pod that was taken for dead, and comes back before another has claimed, is heard; its claim is gone", async () => {
+    test("a pod that was taken for dead, and comes back before another has claimed, may write; its claim is gone", async () => {
       const { made, calls, ends } = gated();
       const first = await runs.pod("pod-1", [made], paused);
       const run = await runs.start(made, null);

@@ -7,7 +7,7 @@ import { cancel } from "../decide/thrown.ts";
 
 /** What finalizers are promised on every store where they fail, or their pods do. */
 export function finalizersTroubleContract(kind: StoreKind): void {
-  describe(`finalizers in trouble on ${kind.name}`, () => {
+  describe(`failing finalizers on ${kind.name}`, () => {
     let harness: RunsHarness;
     let calls: string[];
     beforeEach(async () => {

@@ -110,7 +110,7 @@ export function renamedContract(kind: StoreKind): void {
       expect(calls).toEqual(["each", "all"]);
     });
 
-    test.each(["old", "new"] as const)("a signal by its %s name is heard", async (name) => {
+    test.each(["old", "new"] as const)("a signal by its %s name is received", async (name) => {
       const first = flow("asks", { version: 1 }).signal("old").end();
       const later = flow("asks", { version: 2, renamed: { old: "new" } })
         .signal("new")

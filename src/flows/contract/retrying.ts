@@ -85,7 +85,7 @@ export function retryingContract(kind: StoreKind): void {
       }
     });
 
-    test("attempts and their backoff belong to the transition, and begin anew with the next", async () => {
+    test("attempts and their backoff belong to the transition, and begin again with the next", async () => {
       const backoff = { baseMs: 4, factor: 2, maxMs: 10, jitter: 0 };
       const seen: string[] = [];
       const failing = flow("failing", { version: 1, attempts: 4, backoff })
@@ -253,7 +253,7 @@ export function retryingContract(kind: StoreKind): void {
       ]);
     });
 
-    test("one that ignores its signal is left to itself, and what it returns later isn't heard", async () => {
+    test("one that ignores its signal is abandoned, and what it returns later is dropped", async () => {
       const late: ((value: { late: true }) => void)[] = [];
       const signals: (() => AbortSignal)[] = [];
       const calls: string[] = [];

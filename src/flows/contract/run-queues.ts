@@ -192,7 +192,7 @@ export function runQueuesContract(kind: StoreKind): void {
       }
     });
 
-    test("is listed by where it stands, and counted", async () => {
+    test("is listed by its position, and counted", async () => {
       const standing = flow("standing", { version: 1 })
         .to("one", () => {})
         .sleep("nap", 60_000)

@@ -106,7 +106,7 @@ describe("every line about a run", () => {
     expect(lines.filter((line) => line["task"] === runId)).toEqual([]);
   });
 
-  test("keeps to itself what the run was given, knows and gives", async () => {
+  test("contains no input, state or output of the run", async () => {
     await work(all);
     const { runId } = await flotilla.runs.start(all, secret);
     await flotilla.runs.signal(runId, "word", secret);

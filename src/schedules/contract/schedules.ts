@@ -34,7 +34,7 @@ export function schedulesContract(kind: StoreKind): void {
       });
     });
 
-    test("keep their next time when only the input changes, and begin anew with another pattern", async () => {
+    test("keep their next time when only the input changes, and begin again with another pattern", async () => {
       await scene.schedules.put(sendMail());
       await lead();
       await letCome("mail", 1);
@@ -143,7 +143,7 @@ export function schedulesContract(kind: StoreKind): void {
       },
     );
 
-    test("aren't paused where the answer was lost and they were made anew since", async () => {
+    test("aren't paused where the answer was lost and they were created again since", async () => {
       await putBefore();
       const pausing = losing(async () => {
         await scene.schedules.remove("mail");
