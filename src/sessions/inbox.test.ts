@@ -244,7 +244,7 @@ describe("the sessions of a watched user", () => {
     await scene.close();
   });
 
-  test("are reported, also where their owner heard neither of the user nor that another one is left", async () => {
+  test("are reported, also where their owner missed both the user and that another one is left", async () => {
     let losing = false;
     const scene = await createHubHarness({
       carry: ({ text }, arrive) =>
@@ -268,7 +268,7 @@ describe("the sessions of a watched user", () => {
     await scene.close();
   });
 
-  test("are read again where this pod has taken the log, and the last owner wasn't heard", async () => {
+  test("are read again where this pod has taken the log, and the last owner's envelopes were lost", async () => {
     let losing = false;
     const scene = await createHubHarness({
       carry: (_, arrive) => (losing ? "lost" : queueMicrotask(arrive)),

@@ -40,7 +40,7 @@ export function fencesContract(scene: JournalHarness): void {
       expect(await scene.journal.commit(at, messageRecord(id, 3))).toEqual({ type: "fenced" });
     });
 
-    test("of two who try for a log at once, one gets it", async () => {
+    test("of two pods that take a log at once, one gets it", async () => {
       for (let round = 0; round < 5; round++) {
         const seen = (await scene.journal.heads())[scene.nextLog()]!;
         const tried = await Promise.all(

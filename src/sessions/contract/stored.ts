@@ -48,7 +48,7 @@ export function storedContract(kind: StoreKind, ids: Ids): void {
       expect(await scene.everythingOf(id)).toEqual(before);
     });
 
-    test("of many who make logs at once, one makes all of them", async () => {
+    test("of many pods that create logs at once, one creates all of them", async () => {
       const other = await kind.open();
       await migrate(other.database);
       const made = createSqlJournal({ database: other.database, ids });
@@ -64,7 +64,7 @@ export function storedContract(kind: StoreKind, ids: Ids): void {
       await other.remove();
     });
 
-    test("logs that are made anew go on behind what the old ones have stored", async () => {
+    test("logs that are created again go on behind what the old ones have stored", async () => {
       const other = await kind.open();
       await migrate(other.database);
       const made = createSqlJournal({ database: other.database, ids });
@@ -111,7 +111,7 @@ export function storedContract(kind: StoreKind, ids: Ids): void {
       expect(await scene.usersOf(id)).toMatchObject([{ read_seq: 7 }]);
     });
 
-    test("metadata stays until it is set anew", async () => {
+    test("metadata stays until it is set again", async () => {
       let head = await scene.own();
       const [id, other] = [fresh("session"), fresh("session")];
       const put = async (texts: Record<string, string>) => {

@@ -6,7 +6,7 @@ import { rich, createSqlJournalHarness } from "./sql-journal-harness.ts";
 
 /** What a journal in SQL does when answers are lost. */
 export function troubleContract(kind: StoreKind, ids: Ids): void {
-  describe(`a journal in SQL on ${kind.name}, in trouble`, () => {
+  describe(`a journal in SQL on ${kind.name}, with store errors`, () => {
     const scene = createSqlJournalHarness(kind, ids);
 
     describe.each(["after", "before", "late"] as const)("an answer is lost %s", (when) => {
@@ -33,7 +33,7 @@ export function troubleContract(kind: StoreKind, ids: Ids): void {
         expect((await scene.sound.heads())[head.logId]).toEqual(next);
       });
 
-      test("O7: who takes over finds it stored as a whole or never", async () => {
+      test("O7: the next owner finds it stored as a whole or never", async () => {
         const head = await scene.own("pod-1");
         const id = fresh("session");
         const at = headOf(await scene.journal.commit(head, rich(id, 1)));

@@ -54,7 +54,7 @@ test("metadata has a version, by which a change that didn't see another is refus
   expect(set()).toMatchObject({ answer: { metadataVersion: 2 } });
 });
 
-test("who takes part is changed as a set, and bounded", () => {
+test("the users are changed as a set, and bounded", () => {
   const talk = startConversation();
   const { header } = talk;
   talk.ask({ type: "members", addUsers: ["ann"], removeUsers: ["nobody"] });

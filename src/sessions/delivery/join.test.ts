@@ -173,7 +173,7 @@ describe("joining a session", () => {
   });
 });
 
-describe("a place that isn't in the log", () => {
+describe("a position that isn't in the log", () => {
   test("because the session was deleted meanwhile isn't reset: there is no such session", async () => {
     const scene = await createHubHarness();
     await scene.commit("s", { say: 3 });
@@ -216,7 +216,7 @@ describe("a place that isn't in the log", () => {
     await scene.close();
   });
 
-  test("is believed where the client has heard of more than this process", async () => {
+  test("is believed where the client knows of more than this process", async () => {
     const scene = await createHubHarness();
     await scene.commit("s", { say: 2 });
     const hub = scene.hub("owner");
@@ -236,7 +236,7 @@ describe("a place that isn't in the log", () => {
 });
 
 describe("what comes twice or in part", () => {
-  test("goes out once, also to one who came with more than the others had", async () => {
+  test("goes out once, also to a client that came with more than the others had", async () => {
     const scene = await createHubHarness({ limits: { pageEntries: 1 } });
     await scene.commit("s", { say: 2 });
     const hub = scene.hub("owner");

@@ -68,7 +68,7 @@ describe("a session that another pod owns", () => {
   );
 
   test.each(["by what it has", "by how many it has, as earlier releases do"])(
-    "S5: is followed, also where its owner heard neither of it nor that another one is left, and answers %s",
+    "S5: is followed, also where its owner missed both it and that another one is left, and answers %s",
     async (how) => {
       let losing = false;
       const scene = await createHubHarness({
@@ -117,7 +117,7 @@ describe("a session that another pod owns", () => {
     await scene.close();
   });
 
-  test("that was deleted isn't kept by its owner, even where its gateway's word is lost", async () => {
+  test("that was deleted isn't kept by its owner, even where its gateway's envelope is lost", async () => {
     let losing = false;
     const kept: unknown[] = [];
     const scene = await createHubHarness({

@@ -50,7 +50,7 @@ describe("a turn monitor", () => {
   afterEach(() => monitor.close());
   const name = { sessionId: "s", epoch: 1, attempt: 1 };
 
-  test("leaves nothing behind that would ring once it is closed", () => {
+  test("leaves no timer behind once it is closed", () => {
     monitor.watch(headerOf(turn));
     monitor.watch({ ...headerOf({ ...turn, attempt: 0, runner: null }), sessionId: "t" });
     expect(clock.timers).toBe(2);
@@ -69,7 +69,7 @@ describe("a turn monitor", () => {
     expect(asked).toEqual([{ type: "work_lost", epoch: 1, attempt: 1, checkpoint: soFar }]);
   });
 
-  test("waits for no word of a runner whose process is known to have ended", async () => {
+  test("doesn't wait for a runner whose process is known to have ended", async () => {
     monitor.watch(headerOf({ ...turn, runner: "ended" }));
     await clock.advance(250);
     expect(asked).toEqual([{ type: "work_lost", epoch: 1, attempt: 1, checkpoint: soFar }]);

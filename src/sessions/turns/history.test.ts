@@ -72,7 +72,7 @@ describe("the history for an agent", () => {
     expect(ids(told[0]!.messages)).toEqual(expected);
   });
 
-  test("made anew, is what was before the first time", async () => {
+  test("of a regeneration is what was before the first time", async () => {
     const { store, answer, told } = sceneWith();
     const own = { role: "assistant", author: "helper", outcome: "completed" } as const;
     await store([

@@ -313,7 +313,7 @@ describe("a turn", () => {
     expect(finished()).toMatchObject([{ epoch: 2, reply: { parts: [{ text: "new" }] } }]);
   });
 
-  test("that is dropped before it was heard of isn't started any more", async () => {
+  test("that is dropped before its start came isn't started any more", async () => {
     const { begin, runner, sessionId } = spoken();
     runner.abort({ sessionId, epoch: 1, attempt: 1 }, { keep: false });
     await begin({ epoch: 1 });
