@@ -72,7 +72,7 @@ describe("a page of the server", () => {
     expect(await cached("/chat/favicon.ico")).toBe("no-cache");
   });
 
-  test("isn't sent again to who has it", async () => {
+  test("isn't sent again to a browser that has it", async () => {
     const { headers } = await ask("/chat/");
     const etag = headers.etag!;
     for (const known of [etag, `"x", W/${etag}`, "*"]) {
@@ -85,7 +85,7 @@ describe("a page of the server", () => {
     expect((await ask("/chat/", { headers: { "If-None-Match": '"x"' } })).status).toBe(200);
   });
 
-  test("is compressed for who takes that", async () => {
+  test("is compressed for a browser that accepts that", async () => {
     const path = "/chat/assets/index-BbUE0B6c.js";
     const plain = await ask(path);
     expect(plain.text).toBe(script);
@@ -138,7 +138,7 @@ describe("a page of the server", () => {
     expect(text).not.toContain("treasure");
   });
 
-  test("is shown anew when it was built anew", async () => {
+  test("is shown again when it was rebuilt", async () => {
     put("other/index.html", "first");
     const pages = { "/other": join(folder, "other") };
     await using other = await startTestServer({ server: { pages } });

@@ -249,7 +249,7 @@ test.each(["a program's sockets", "a user's streams"])(
   },
 );
 
-test("exports that aren't read count, and what goes over is cut without a word on the console", async () => {
+test("exports that aren't read count, and what goes over is cut without an error on the console", async () => {
   const printed = vi.spyOn(console, "error");
   const held = Promise.withResolvers<void>();
   await using server = await start(

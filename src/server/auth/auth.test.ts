@@ -300,7 +300,7 @@ describe("a name in a header", () => {
 });
 
 describe("a ticket", () => {
-  test("stands for who got it, once and for half a minute", async () => {
+  test("stands for its caller, once and for half a minute", async () => {
     const { tickets, caller: ask } = authenticator({ tokens: { secret } });
     const none = headed({});
     const found = await ask({ ...none, bearer: await token() });

@@ -211,7 +211,7 @@ describe("a user", () => {
     expect(named.messages.join()).not.toContain(second);
   });
 
-  test("who is removed hears no more, at once or when something happens later", async () => {
+  test("who is removed gets no more, at once or when something happens later", async () => {
     const id = await session(["ada", "bob"]);
     const client = await as("ada");
     await client.request(join(id));
@@ -320,7 +320,7 @@ test("a client that answers no pings is given up, one that does stays", async ()
   expect(alive.isOpen).toBe(true);
 });
 
-test("who is removed by way of this server hears no more from that moment", async () => {
+test("who is removed by way of this server gets no more from that moment", async () => {
   const id = await session(["ada", "bob"]);
   const client = await as("ada");
   await client.request({ type: "join", session: id, lastSeq: 0 });

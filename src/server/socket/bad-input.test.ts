@@ -161,7 +161,7 @@ describe("what would fill the memory ends the connection, and nothing else", () 
     await expectServing();
   });
 
-  test("frames faster than is allowed, by a client that doesn't heed it", async () => {
+  test("frames faster than is allowed, by a client that ignores the refusals", async () => {
     const client = await open();
     const frames = Array.from({ length: 150 }, (_, ref) => ({ type: "ping", ref }));
     client.send(frames);
@@ -225,7 +225,7 @@ async function closeCodeOf(raw: Socket): Promise<number> {
   return bytes.readUInt16BE(bytes.lastIndexOf(0x88) + 2);
 }
 
-test("trouble behind the server is an error with its code, and none of its story", async () => {
+test("an error behind the server is reported with its code, and without its message", async () => {
   await using troubled = await startTestServer({
     sessions: (real) => ({
       ...real,

@@ -199,7 +199,7 @@ describe("a socket", () => {
     await until("all from the start", () => client.seqs(id).length === 1);
   });
 
-  test("joined again, replaces what it followed; left, hears no more", async () => {
+  test("joined again, replaces what it followed; left, gets no more", async () => {
     const id = await session();
     const client = await open();
     await client.request({ type: "join", session: id, lastSeq: 0 });
@@ -215,7 +215,7 @@ describe("a socket", () => {
     expect(client.seqs(id)).toEqual([1]);
   });
 
-  test("left before it was joined, hears that too", async () => {
+  test("left before it was joined, gets that answer too", async () => {
     const client = await open();
     const both = [
       { type: "join", ref: 1, session: "nowhere", lastSeq: 0 },
@@ -237,7 +237,7 @@ describe("a socket", () => {
     });
   });
 
-  test("hears of a session that is deleted", async () => {
+  test("gets the deletion of a session", async () => {
     const id = await session();
     const client = await open();
     await client.request({ type: "join", session: id, lastSeq: 0 });
@@ -260,7 +260,7 @@ describe("a socket", () => {
     await until("another answer", () => client.seqs(id).includes(3));
   });
 
-  test("leaves in the log who has stopped an answer, as HTTP does", async () => {
+  test("stores who has stopped an answer, as HTTP does", async () => {
     const id = await session(["held"], ["ada", "bea"]);
     const client = await open("bea");
     const stops = async () => {
@@ -299,7 +299,7 @@ describe("a socket", () => {
     expect(await client.request({ type: "inbox_leave" })).toMatchObject({ type: "ack" });
   });
 
-  test("hears that the server goes, and is let go", async () => {
+  test("gets the shutdown of the server, and is closed", async () => {
     await using other = await startTestServer();
     const client = await dial(other.socketUrl);
     await other.leave();
