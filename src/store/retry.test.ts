@@ -76,7 +76,7 @@ describe("sending until the outcome is known", () => {
     expect(sent).toHaveLength(1);
   });
 
-  test("gives up after its limit with the last trouble", async () => {
+  test("gives up after its limit with the last error", async () => {
     const clock = movableClock();
     const { database, sent } = shaky(Array.from({ length: 1_000 }, () => "store_busy" as const));
     const answer = writeUntilKnown(database, statements, { clock, random, limitMs: 2_000 });

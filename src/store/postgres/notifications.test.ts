@@ -87,7 +87,7 @@ describe("envelopes on Postgres", () => {
     expect(bob.got).toEqual(["three ✓"]);
   });
 
-  test("can't be heard by roles that may not read our tables", async () => {
+  test("can't be received by roles that may not read our tables", async () => {
     const { got } = await hearing("alice");
     const [row] = await database.read(sql`
       select query from pg_stat_activity

@@ -54,7 +54,7 @@ describe("an error of the server's", () => {
     await expect(database.write([undone])).rejects.toMatchObject({ code: "store_busy" });
   });
 
-  test("that it takes no writes makes us connect anew, since another may have become the primary", async () => {
+  test("that it takes no writes makes us connect again, since another may have become the primary", async () => {
     const setting = (value: "on" | "off") => async (client: pg.Client) =>
       client.query(
         `alter database ${new URL(url).pathname.slice(1)} set default_transaction_read_only = ${value}`,

@@ -12,14 +12,14 @@ afterEach(() => place.remove());
 
 describe("durability", () => {
   test.each([
-    { asked: "full", synchronous: 2 },
-    { asked: "relaxed", synchronous: 1 },
-    { asked: undefined, synchronous: 2 },
+    { durability: "full", synchronous: 2 },
+    { durability: "relaxed", synchronous: 1 },
+    { durability: undefined, synchronous: 2 },
   ] as const)(
-    "$asked commits with synchronous = $synchronous on the writer's connection",
+    "$durability commits with synchronous = $synchronous on the writer's connection",
     async (each) => {
-      const { asked, synchronous } = each;
-      const options = asked ? { durability: asked } : {};
+      const { durability, synchronous } = each;
+      const options = durability ? { durability } : {};
       for (const open of [
         () => openStore(place.path, options),
         () => openSqlite({ path: place.path, ...options }),

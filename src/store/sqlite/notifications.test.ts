@@ -43,7 +43,7 @@ describe("watching a file for commits", () => {
     commits.close();
   });
 
-  test("comes only when the commit can be seen", async () => {
+  test("notifies only when the commit can be seen", async () => {
     const commits = watchCommits(place.path);
     const reader = new DatabaseSync(place.path, { readOnly: true });
     const count = () => Number(reader.prepare("select count(*) as n from scratch").get()!["n"]);

@@ -18,7 +18,7 @@ afterEach(async () => {
   await place.remove();
 });
 
-test("a database that is closed while its thread is started anew leaves no thread behind", async () => {
+test("a database that is closed while its thread is restarted leaves no thread behind", async () => {
   const kept = await createThreadClient({ path: place.path, create: true });
   await threads[0]!.terminate();
   const asked = kept.request({ read: { text: "select 1", values: [] } } as never).catch(() => {});

@@ -49,11 +49,11 @@ describe("slots of a name", () => {
   });
 
   test.each([
-    { slots: { a: 2, b: 1 }, limit: 10, asks: 3 },
-    { slots: { a: 2, b: 1 }, limit: 2, asks: 2 },
-    { slots: { a: 2, b: undefined }, limit: 10, asks: 10 },
-  ])("let a claim of $limit ask for $asks where they are $slots", ({ slots, limit, asks }) => {
-    expect(limitByNameSlots(limit, createNameSlots(handlersOf(slots)), 2)).toBe(asks);
+    { slots: { a: 2, b: 1 }, limit: 10, takes: 3 },
+    { slots: { a: 2, b: 1 }, limit: 2, takes: 2 },
+    { slots: { a: 2, b: undefined }, limit: 10, takes: 10 },
+  ])("let a claim of $limit take $takes where they are $slots", ({ slots, limit, takes }) => {
+    expect(limitByNameSlots(limit, createNameSlots(handlersOf(slots)), 2)).toBe(takes);
   });
 
   test("are kept to in a list of what might be claimed", () => {

@@ -159,7 +159,7 @@ export function claimerContract(kind: StoreKind): void {
       expect(await claimer.claim(10)).toMatchObject([{ input: "later" }]);
     });
 
-    test("gives back what is held when it stops, and takes no more words about it", async () => {
+    test("gives back what is held when it stops, and takes no more calls about it", async () => {
       const claimer = await start();
       const { taskId } = await queue.enqueue("a", 1);
       const claim = await claimOne(claimer);

@@ -189,7 +189,7 @@ export function dependenciesContract(kind: StoreKind): void {
       expect(await queue.row(other.taskId)).toEqual(before);
     });
 
-    test("starting a failed waiter over has it wait anew for what is open", async () => {
+    test("starting a failed waiter over has it wait again for what is open", async () => {
       const one = await enqueue("one");
       const waiter = await enqueue("waiter", one);
       await run("one", threw);

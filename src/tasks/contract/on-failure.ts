@@ -183,7 +183,7 @@ export function onFailureContract(kind: StoreKind): void {
         expect(await followUps()).toEqual([]);
       });
 
-      test("comes by the word of another pod where the dead one is forgotten", async () => {
+      test("comes as another pod published it where the dead one is forgotten", async () => {
         await queue.database.write([beat("pod-3", `{"followUps":["charge"]}`, 0)]);
         await poison({ followUps: ["charge"] }, true);
         expect(await followUps()).toHaveLength(1);

@@ -53,7 +53,7 @@ export function refusedContract(kind: StoreKind): void {
       });
     });
 
-    test("fail the task without the words that were refused", async () => {
+    test("fail the task without the error message that was refused", async () => {
       refuses = (words) => words.includes("ugly") || words.includes("constraint");
       const { taskId } = await workWith(() => {
         throw new Error("ugly");

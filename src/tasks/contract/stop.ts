@@ -87,7 +87,7 @@ export function stopContract(kind: StoreKind): void {
       other.close();
     });
 
-    test("a cancel isn't lost to an attempt that fails before it hears of it", async () => {
+    test("a cancel isn't lost to an attempt that fails before the pod learns of it", async () => {
       const { taskId, attempt, attempts } = await started();
       await queue.cancel(taskId);
       attempt.fail(new Error("broken"));
@@ -96,7 +96,7 @@ export function stopContract(kind: StoreKind): void {
       expect(attempts).toHaveLength(1);
     });
 
-    test("a result that is there before the cancel is heard of counts", async () => {
+    test("a result that is there before the pod learns of the cancel counts", async () => {
       const { taskId, attempt } = await started();
       await queue.cancel(taskId);
       attempt.finish("done");

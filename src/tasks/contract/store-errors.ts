@@ -7,7 +7,7 @@ import { heldOpen } from "./worker.ts";
 
 /** What running tasks promises while the store itself is in trouble. */
 export function storeErrorsContract(kind: StoreKind): void {
-  describe(`running tasks through troubles of ${kind.name}`, () => {
+  describe(`running tasks through errors of ${kind.name}`, () => {
     let queue: TasksHarness;
     beforeEach(async () => {
       queue = await openTasks(kind);

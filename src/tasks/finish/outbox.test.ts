@@ -90,7 +90,7 @@ test("one that is larger than the outbox holds nothing up once it is stored", as
   expect(outbox.full).toBe(false);
 });
 
-test("what is decided anew takes the place of what was kept, and is dropped once it is stored", async () => {
+test("what is decided again takes the place of what was kept, and is dropped once it is stored", async () => {
   const { outbox, clock, entries } = open();
   const first = ending("a", "first");
   outbox.watch(first);

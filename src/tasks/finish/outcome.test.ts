@@ -123,20 +123,20 @@ describe("an error that another attempt couldn't mend", () => {
 
 describe("a wait that the error demands", () => {
   test.each([
-    { asked: 30_000, waits: 30_000 },
-    { asked: 10, waits: 1_000 },
-    { asked: 0, waits: 1_000 },
-    { asked: 1e12, waits: 7 * 86_400_000 },
-    { asked: Infinity, waits: 7 * 86_400_000 },
-    { asked: 1_500.4, waits: 1_500 },
-    { asked: -5, waits: 1_000 },
-    { asked: Number.NaN, waits: 1_000 },
-  ])("of $asked ms becomes $waits: never shorter than the backoff, never without end", (each) => {
-    expect(decide({ type: "threw", thrown: retryAfter(each.asked, "later") }).delayMs).toBe(
+    { givenMs: 30_000, waits: 30_000 },
+    { givenMs: 10, waits: 1_000 },
+    { givenMs: 0, waits: 1_000 },
+    { givenMs: 1e12, waits: 7 * 86_400_000 },
+    { givenMs: Infinity, waits: 7 * 86_400_000 },
+    { givenMs: 1_500.4, waits: 1_500 },
+    { givenMs: -5, waits: 1_000 },
+    { givenMs: Number.NaN, waits: 1_000 },
+  ])("of $givenMs ms becomes $waits: never shorter than the backoff, never without end", (each) => {
+    expect(decide({ type: "threw", thrown: retryAfter(each.givenMs, "later") }).delayMs).toBe(
       each.waits,
     );
     // Other libraries' errors may carry the same field.
-    const foreign = Object.assign(new Error("429"), { retryAfterMs: each.asked });
+    const foreign = Object.assign(new Error("429"), { retryAfterMs: each.givenMs });
     expect(decide({ type: "threw", thrown: foreign }).delayMs).toBe(each.waits);
   });
 
@@ -148,14 +148,14 @@ describe("a wait that the error demands", () => {
 
 describe("a snooze", () => {
   test.each([
-    { asked: 60_000, waits: 60_000 },
-    { asked: 0.2, waits: 1 },
-    { asked: 0, waits: 0 },
-    { asked: -5_000, waits: 0 },
-    { asked: 366 * 86_400_000, waits: 366 * 86_400_000 },
-  ])("of $asked ms waits $waits, and counts as no attempt, not even as the last", (each) => {
+    { givenMs: 60_000, waits: 60_000 },
+    { givenMs: 0.2, waits: 1 },
+    { givenMs: 0, waits: 0 },
+    { givenMs: -5_000, waits: 0 },
+    { givenMs: 366 * 86_400_000, waits: 366 * 86_400_000 },
+  ])("of $givenMs ms waits $waits, and counts as no attempt, not even as the last", (each) => {
     const finish = decide(
-      { type: "threw", thrown: snooze(each.asked, "not yet") },
+      { type: "threw", thrown: snooze(each.givenMs, "not yet") },
       { failures: 2, snoozes: 4 },
     );
     expect(finish).toMatchObject({

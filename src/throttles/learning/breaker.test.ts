@@ -45,7 +45,7 @@ describe("the breaker", () => {
     expect(holds).toEqual([4_000, 5_000, 5_000]);
   });
 
-  test("hears only of calls that began since it let some through", () => {
+  test("counts only calls that began since it let some through", () => {
     const half = later(open, 2_000);
     const stale = { ...calls(holding, { server_error: 20 }), epoch: holding.epoch };
     expect(allowanceOf(settings, stepped(settings, half, stale)).breaker).toBe("half_open");

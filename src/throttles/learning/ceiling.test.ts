@@ -129,7 +129,7 @@ describe("each of the three protections alone", () => {
     expect(state.limit).toBe(limit);
   });
 
-  test("latency: the time to the first token speaks for streams, not their length", () => {
+  test("latency: the time to the first token counts for streams, not their length", () => {
     const stream = (state: ControllerState, latencyMs: number, firstTokenMs: number) =>
       stepped(settings, state, calls(state, { success: 100 }, { latencyMs, firstTokenMs }));
     const usual = stream(initialState(settings), 1_000, 50);

@@ -70,7 +70,7 @@ describe("the refill that is learned", () => {
     expect(refill(idle)).toBe(100);
   });
 
-  test("is unknown until the downstream first speaks of a rate", () => {
+  test("is unknown until the downstream first reports a rate", () => {
     const unknown = resolveControllerOptions({ bucket: { unit: "tokens" } });
     let state = holdingAt(unknown, 20);
     expect(allowanceOf(unknown, state).refillPerS).toBeUndefined();

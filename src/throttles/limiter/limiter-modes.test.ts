@@ -249,7 +249,7 @@ describe("the brake of a pod that shares a bound with others", () => {
     expect(limit()).toBe(8);
   });
 
-  test("is let go after a while without one", async () => {
+  test("is released after a while without one", async () => {
     const { clock, out, limit } = await tenOut();
     out[0]!.release("throttled");
     await clock.advance(4_000);

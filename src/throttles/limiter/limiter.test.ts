@@ -152,7 +152,7 @@ describe("reservations", () => {
     expect(three.tryAcquire()).toBeDefined();
   });
 
-  test("don't keep those out for whom they are made, when everything else is taken", async () => {
+  test("don't keep out those they are made for, when everything else is taken", async () => {
     const { limiter } = createTestLimiter({ reserve: { retry: 1 } }, 2);
     expect(limiter.tryAcquire()).toBeDefined();
     expect(limiter.tryAcquire()).toBeUndefined();

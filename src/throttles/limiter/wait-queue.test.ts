@@ -42,7 +42,7 @@ describe("waiting", () => {
     expect(waiting.next(anybody)?.item).toBe("patient");
   });
 
-  test("can be left anywhere in the line, once", () => {
+  test("can be left anywhere in the queue, once", () => {
     const waiting = createPriorityQueue<string>();
     const places = ["a", "b", "c", "d"].map((name) => waiting.add("batch", name));
 
