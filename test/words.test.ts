@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { shippedSources, type Source } from "./sources.ts";
+import { riddlesIn, testSources, titlesOf } from "./titles.ts";
 
 /** Words that the source had for things that the field has a word for, with that word. */
 const retired: Record<string, string> = {
@@ -88,6 +89,21 @@ describe("the words of the source", () => {
     expect(of("src/bus/x.ts", "export const almost = 1;\nconst most = 2;\n")).toEqual([]);
     const file = (path: string) => ({ path, text: "export type Same = {};\n" });
     expect(exportedTwice([file("src/a.ts"), file("src/b.ts")])).toEqual(["Same"]);
+  });
+
+  test("are plain in titles of tests and names of mutations, too", () => {
+    const all = testSources();
+    expect(all.flatMap(titlesOf).length).toBeGreaterThan(3_000);
+    expect(all.flatMap(riddlesIn)).toEqual([]);
+    const of = (text: string, path = "src/bus/x.test.ts") => riddlesIn({ path, text });
+    // A placeholder stands for the word, so that this file has no riddle of its own.
+    const plant = (text: string) => text.replace("?", ["let", "ter"].join(""));
+    expect(of(plant('test("brings the ? once", () => {});'))).toHaveLength(1);
+    expect(of(plant("  describe.each(kinds)(`the ? on ${kind.name}`, () => {});"))).toHaveLength(1);
+    expect(of(plant('])(\n  "%s is a ?",\n  () => {},\n);'))).toHaveLength(1);
+    expect(of(plant('    name: "?: any term",'), "test/mutations.ts")).toHaveLength(1);
+    expect(of(plant('test("lists a dead ?", () => {});'))).toEqual([]);
+    expect(of('test("sends", () => send("somebody"));')).toEqual([]);
   });
 });
 

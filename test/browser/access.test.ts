@@ -108,7 +108,7 @@ describe("a chat is accessible", { timeout: limitMs }, () => {
     await leave(ada);
   });
 
-  test("who presses Tab first may skip to the message box", async () => {
+  test("the first Tab can skip to the message box", async () => {
     const ada = await openContext(harness.browser, { hasTouch: true, isMobile: true });
     const tab = await openChat(ada.context, { url: harness.server.url, chatId: "skip" });
     await tab.page.getByRole("heading", { name: "Ask the guide" }).waitFor();

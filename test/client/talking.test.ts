@@ -68,7 +68,7 @@ describe("a client on a real server", () => {
     expect(await session.send("hi", { id: "m-1" })).toMatchObject({ seq: 1, duplicate: true });
   });
 
-  test("stops an answer, and has it made anew", async () => {
+  test("stops an answer, and regenerates it", async () => {
     const client = open();
     const { sessionId } = await client.sessions.create({ agent: "endless", users: ["ada"] });
     const session = client.session(sessionId);

@@ -40,7 +40,7 @@ function open(options: ClientOptions): Client {
 const logOf = async (server: Server, id: string) =>
   (await server.sessions.entries("default", id, { after: 0, limit: 1_000 })).entries;
 
-describe("a client in trouble", () => {
+describe("a client with network errors", () => {
   test("sees an answer to its end, however often the connection is cut", async () => {
     const { server, proxy } = await start();
     await server.sessions.create("default", {

@@ -39,7 +39,7 @@ test("a scrape shows what became of answers, what was stored, and which logs are
   await remove();
 });
 
-test("a scrape shows who follows, what is kept for them, which turns wait, and which sockets were cut", async () => {
+test("a scrape shows subscribers, what is kept for them, which turns wait, and which sockets were cut", async () => {
   const { path, remove } = temporaryFile();
   const gate = Promise.withResolvers<string>();
   const slow = agent("slow", () => gate.promise);

@@ -251,7 +251,7 @@ describe.each(stores)("sessions on $name", (store) => {
     await expect.poll(() => chat.stop(), { timeout: 20_000 }).toBe(false);
   });
 
-  test("an answer made anew replaces the first, whose entry stays", async () => {
+  test("a regenerated answer replaces the first, whose entry stays", async () => {
     const chat = await fleet.web.sessions.create("echo", { user: "ada" });
     const first = await chat.ask("hello");
     await chat.regenerate();

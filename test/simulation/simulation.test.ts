@@ -63,7 +63,7 @@ describe("pods on virtual time, over a store that fails in every way", () => {
     expect(await runs.broken()).toEqual([]);
   });
 
-  test.skipIf(areFewer)("were given every trouble, and every fence has refused something", () => {
+  test.skipIf(areFewer)("met every fault, and every fence has refused something", () => {
     expect(runs.missing(mustHappen)).toEqual([]);
   });
 

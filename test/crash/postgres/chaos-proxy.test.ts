@@ -112,7 +112,7 @@ describe("the chaos proxy", () => {
     expect(said.text).toBe("begin");
   });
 
-  test("holds up what is sent, or what is answered, from a certain word on", async () => {
+  test("delays what is sent, or what is answered, from a certain text on", async () => {
     for (const way of ["toServer", "toClient"] as const) {
       const { socket, said } = await call();
       const held = proxy.hold(way, (sent) => sent.includes("stop"));

@@ -60,7 +60,7 @@ test("an enqueue whose answer was lost after its commit makes one task, and retu
   });
 });
 
-test("a heart whose connection went dead beats over another before its pod is taken for dead", async () => {
+test("a heartbeat whose connection went dead goes on over another before its pod is taken for dead", async () => {
   // At the timeouts that a store has by default, which are longer than any dead limit.
   const { fleet, proxy, start } = await createScene();
   const limits = { heartbeatMs: 400, deadAfterMs: 5_000 };

@@ -50,7 +50,7 @@ describe("an answer whose runner isn't the owner", () => {
   }, 120_000);
   afterAll(() => fleet.close());
 
-  test("is begun anew by another when the runner is killed, and ends right", async () => {
+  test("is restarted by another when the runner is killed, and ends right", async () => {
     const { session, text, runner, seesAfter, letGo, stored } = await cast();
     await runner.kill();
     const attempt = await seesAfter(1);

@@ -39,7 +39,7 @@ describe("the guide of the demo", () => {
   test.each([
     [true, "output-available", "Done."],
     [false, "output-denied", "Then I won't."],
-  ])("orders only with one's word (%s)", async (approved, state, says) => {
+  ])("orders only with the user's approval (%s)", async (approved, state, says) => {
     const chat = await begin();
     const asked = await chat.ask("Order a coffee");
     expect(call(asked.parts)).toMatchObject({ type: "tool-order", state: "approval-requested" });

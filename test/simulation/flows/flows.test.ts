@@ -59,7 +59,7 @@ describe("runs of flows on virtual time, over a store that fails in every way", 
     expect(await runs.broken()).toEqual([]);
   });
 
-  test.skipIf(areFewer)("were given every trouble, and met every fence", () => {
+  test.skipIf(areFewer)("met every fault, and every fence", () => {
     expect(runs.missing(mustHappen)).toEqual([]);
   });
 

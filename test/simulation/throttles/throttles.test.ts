@@ -25,7 +25,7 @@ describe("pods that share a throttle on virtual time, over a store that fails in
     expect(await runs.broken()).toEqual([]);
   });
 
-  test.skipIf(areFewer)("were given every trouble, and lost and won shares by it", () => {
+  test.skipIf(areFewer)("met every fault, and lost and won shares by it", () => {
     expect(runs.missing(mustHappen)).toEqual([]);
   });
 
