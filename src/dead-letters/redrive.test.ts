@@ -35,7 +35,7 @@ describe("a redrive", () => {
     ["goes on with twice as many after a step that ended well", {}, {}, 8],
     ["repeats a step that took nothing", {}, { taken: 0 }, 4],
     ["takes no more at once than it may", { stepSize: 200, maxStep: 256 }, {}, 256],
-    ["never more than one if so asked", { step: 0, maxStep: 1 }, {}, 1],
+    ["never more than one with that option", { step: 0, maxStep: 1 }, {}, 1],
     ["bears few other errors", { stepSize: 16 }, { taken: 16, failedOtherwise: 3 }, 32],
     ["doesn't mind cancelled tasks", {}, { succeeded: 0, gone: 4 }, 8],
   ])("%s", (_, row, step, size) => {

@@ -69,7 +69,7 @@ describe("a frame of a client", () => {
     ["a ref that is too long", { type: "ping", ref: "r".repeat(65) }, "ref"],
     ["a ref that isn't one", { type: "ping", ref: {} }, "ref"],
     ["no type", { ref: 1 }, "type"],
-    ["a type of everybody's", { ref: 1, type: "constructor" }, "type"],
+    ["a type that every object has", { ref: 1, type: "constructor" }, "type"],
     ["no session", { type: "leave", ref: 1 }, "session"],
     ["an endless session", { type: "leave", ref: 1, session: "s".repeat(201) }, "session"],
     ["no message", { type: "send", ref: 1, session: "s" }, "message"],

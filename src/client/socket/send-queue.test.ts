@@ -65,7 +65,7 @@ describe("what goes out", () => {
     ["the connection is lost", "forbidden", "unknown_outcome"],
     ["the connection is lost", "not_found", "unknown_outcome"],
     ["the connection is lost", "conflict", "unknown_outcome"],
-    ["the server can't tell", "forbidden", "unknown_outcome"],
+    ["the server doesn't know", "forbidden", "unknown_outcome"],
     ["it is too much for now", "forbidden", "forbidden"],
   ] as const)("after %s, a refusal as %s is reported as %s", async (what, code, told) => {
     const { clock, sent, exchange, say } = start();
@@ -78,7 +78,7 @@ describe("what goes out", () => {
     if (what === "the connection is lost") {
       exchange.onLost();
       exchange.onOpen(10_000);
-    } else if (what === "the server can't tell") {
+    } else if (what === "the server doesn't know") {
       exchange.take({ ...error, code: "unknown_outcome" });
     } else exchange.take({ ...error, code: "overloaded" });
     await clock.advance(5_000);

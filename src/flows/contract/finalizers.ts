@@ -19,7 +19,7 @@ const endings = {
   "what it was to run after has failed": { type: "failed", error: { code: "dependency_failed" } },
   "its pods have died": { type: "failed", error: { code: "pod_died" } },
   "it has cancelled itself": { type: "cancelled", reason: "enough" },
-  "somebody has cancelled it": { type: "cancelled", reason: null },
+  "a caller has cancelled it": { type: "cancelled", reason: null },
 } as const;
 type Ending = keyof typeof endings;
 
@@ -62,7 +62,7 @@ export function finalizersContract(kind: StoreKind): void {
           case "it has run to its end":
           case "what it was to run after has failed":
           case "its pods have died":
-          case "somebody has cancelled it":
+          case "a caller has cancelled it":
             return { made: 1 };
         }
       });
@@ -87,7 +87,7 @@ export function finalizersContract(kind: StoreKind): void {
         const isAfter = how === "what it was to run after has failed";
         const options = isAfter ? { after: [predecessor.runId] } : {};
         const { runId } = await harness.start(ends, "x", options);
-        if (how === "somebody has cancelled it") await harness.cancel(runId);
+        if (how === "a caller has cancelled it") await harness.cancel(runId);
         if (how === "its pods have died") {
           for (let deaths = 0; deaths < 4; deaths++) await harness.die(runId);
         }

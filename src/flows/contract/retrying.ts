@@ -32,7 +32,7 @@ const thrown: [string, () => unknown][] = [
       }),
   ],
   [
-    "something that nobody can look at",
+    "something that throws when it is read",
     () => {
       const { proxy, revoke } = Proxy.revocable({}, {});
       revoke();

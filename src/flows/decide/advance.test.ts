@@ -51,8 +51,8 @@ describe("a transition", () => {
   test.each<[string, RunEvent, Partial<Run>, object]>([
     ["a first error", threw(), {}, { type: "retry", untilMs: 11_000 }],
     ["a second error", threw(), { failures: 1 }, { type: "retry", untilMs: 12_000 }],
-    ["one that asks for more time", threw("x", 9_000), {}, { type: "retry", untilMs: 19_000 }],
-    ["one that asks for less", threw("x", 1), {}, { type: "retry", untilMs: 11_000 }],
+    ["one that demands more time", threw("x", 9_000), {}, { type: "retry", untilMs: 19_000 }],
+    ["one that demands less", threw("x", 1), {}, { type: "retry", untilMs: 11_000 }],
     ["a timeout", { type: "timed_out", timeoutMs: 50 }, {}, { type: "retry", untilMs: 11_000 }],
   ])("is tried again after %s", (_, happened, over, expected) => {
     const run = runAt("reserve", { ...over, state: { a: 1 } });

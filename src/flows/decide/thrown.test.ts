@@ -11,9 +11,13 @@ describe("what a transition throws", () => {
     ],
     ["a text", "broken", { type: "retry", error: { message: "broken" } }],
     ["nothing", undefined, { type: "retry", error: { message: "undefined" } }],
-    ["an error that asks for time", retryAfter(500, "slow down"), { retryAfterMs: 500 }],
-    ["one that asks for ever", { retryAfterMs: 1e15 }, { retryAfterMs: 7 * 24 * 60 * 60_000 }],
-    ["one that asks for nonsense", { retryAfterMs: "soon" }, { retryAfterMs: 0 }],
+    ["an error that demands time", retryAfter(500, "slow down"), { retryAfterMs: 500 }],
+    [
+      "one that demands infinite time",
+      { retryAfterMs: 1e15 },
+      { retryAfterMs: 7 * 24 * 60 * 60_000 },
+    ],
+    ["one that demands nonsense", { retryAfterMs: "soon" }, { retryAfterMs: 0 }],
     ["an abort", abort("no"), { type: "fail", error: { code: "aborted", message: "no" } }],
     ["an unrecoverable", unrecoverable("disk gone"), { type: "fail", error: { by: "system" } }],
     [
