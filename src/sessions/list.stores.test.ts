@@ -154,7 +154,7 @@ describe.each(storeKinds)("sessions as they are read on $name", (kind) => {
   test.each<[string, object]>([
     ["a limit of none", { limit: 0 }],
     ["a state that there isn't", { state: "asleep" }],
-    ["a status that nobody sees", { status: "deleted" }],
+    ["a status that is never shown", { status: "deleted" }],
     ["a misspelt filter", { usr: "ada" }],
     ["a cursor that no page gave", { cursor: "\0" }],
     ["a cursor that is an id", { cursor: "l-1" }],

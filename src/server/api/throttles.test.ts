@@ -91,7 +91,7 @@ describe("throttles over HTTP", () => {
   });
 
   test.each<[string, string, unknown, number, string]>([
-    ["one that nobody has used", "nothing/pin", { limit: 5 }, 404, "not_found"],
+    ["one that no caller has used", "nothing/pin", { limit: 5 }, 404, "not_found"],
     ["a limit below none", "openai/pin", { limit: -1 }, 400, "invalid_option"],
     ["half a call", "openai/pin", { limit: 1.5 }, 400, "invalid_input"],
     ["no limit", "openai/pin", {}, 400, "invalid_input"],

@@ -62,7 +62,7 @@ describe("a frame that makes no sense is refused, and the connection goes on", (
       "payload_too_large",
     ],
     [
-      "what is said by a prototype",
+      "fields of a prototype",
       `{"type":"send","ref":1,"__proto__":{"session":"$","message":{"parts":[]}}}`,
       "invalid_input",
     ],

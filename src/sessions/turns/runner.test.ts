@@ -221,7 +221,7 @@ describe("a turn", () => {
   test.each([
     ["is another pod's", { runner: "pod-2" }],
     ["has no runner", { runner: null }],
-    ["still waits for more to be said", { attempt: 0 }],
+    ["still waits for more messages", { attempt: 0 }],
   ])("that %s isn't started", async (_, facts) => {
     const { begin, runner } = spoken();
     await begin(facts);
