@@ -246,7 +246,7 @@ export function databaseContract(kind: StoreKind): void {
     afterEach(remove);
 
     /** Notifications may be sent only if a pod is marked idle. */
-    const somebodyWaits = async () => {
+    const markPodIdle = async () => {
       await migrate(database);
       const pods = table("pod");
       await database.write([sql`insert into ${pods} (pod_id, waiting) values ('pod', 1)`]);
@@ -265,7 +265,7 @@ export function databaseContract(kind: StoreKind): void {
 
     test("notifies after a commit, until the last listener leaves", async () => {
       if (store.hints === false) return;
-      await somebodyWaits();
+      await markPodIdle();
       let hints = 0;
       const stop = database.subscribe(() => hints++);
       await database.write([put(1)], { notify: true });
@@ -281,7 +281,7 @@ export function databaseContract(kind: StoreKind): void {
 
     test("notifies of what others have committed, and shows it", async () => {
       if (!store.again || store.hints === false) return;
-      await somebodyWaits();
+      await markPodIdle();
       const other = await store.again();
       let hints = 0;
       let ofOthers = 0;
@@ -303,7 +303,7 @@ export function databaseContract(kind: StoreKind): void {
 
     test("notifies of envelopes those at whose address they are, and no one else of our own", async () => {
       if (store.hints === false) return;
-      await somebodyWaits();
+      await markPodIdle();
       const told = { alice: 0, bob: 0, work: 0 };
       database.subscribe((whose) => (whose === "own" ? 0 : told.work++));
       const stop = database.subscribe(() => told.alice++, "alice");

@@ -219,7 +219,7 @@ export function limitsContract(kind: StoreKind): void {
 
     test.each([
       ["no scope", "acme", 1, "a limit's scope must be"],
-      ["nobody's tasks", "tenant/default", 1, "can't have a limit"],
+      ["tasks without a tenant", "tenant/default", 1, "can't have a limit"],
       ["a limit of nothing", "tenant/acme", 0, "from 1 to 10000, not 0"],
       ["a limit out of reach", "tenant/acme", 10_001, "from 1 to 10000"],
       ["half a task", "tenant/acme", 1.5, "a whole number"],

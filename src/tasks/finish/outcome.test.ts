@@ -210,7 +210,7 @@ describe("whatever a handler throws", () => {
     ["an error whose stack isn't text", Object.assign(new Error("x"), { stack: 5 })],
     ["an error whose message isn't text", Object.assign(new Error("x"), { message: { a: 1 } })],
     ["a wait that isn't a number", { retryAfterMs: "soon" }],
-    ["an object that refuses to be looked at", hostile],
+    ["an object whose properties throw", hostile],
   ])("is stored as an error and tried again: %s", (_, thrown) => {
     const finish = decide({ type: "threw", thrown });
     expect(finish).toMatchObject({ status: "pending", counted: 1, delayMs: 1_000 });

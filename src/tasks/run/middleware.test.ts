@@ -76,7 +76,7 @@ describe("middleware around a run", () => {
       '"sly" called `next` twice',
     ],
     [
-      "goes on twice and looks at neither",
+      "goes on twice and awaits neither",
       (_: unknown, next: Next) => {
         void next();
         void next();

@@ -20,7 +20,7 @@ test.each([
   ["a pod's shares", getShares([place])],
   ["what pods want", getDemands([place])],
   ["a throttle", getThrottles([place])],
-  ["what pods have said of it", getReports([place])],
+  ["what pods have reported of it", getReports([place])],
 ])("Postgres goes to %s directly", async (_, statement) => {
   const plan = await planOf(statement);
   expect(plan).toMatch(/Index Cond: \(/);
