@@ -89,7 +89,7 @@ describe("through PgBouncer in transaction mode", () => {
 
   test.each([
     ["", "the settings are refused"],
-    ["?pooler=transaction", "it is said to be there"],
+    ["?pooler=transaction", "the URL names the pooler"],
   ])("settings travel with the transaction: %s where %s", async (parameters) => {
     await expectSettings(pooled + parameters);
   });

@@ -23,7 +23,7 @@ export const networkFaults: Readonly<Record<string, (proxy: ChaosProxy) => Promi
     often(async () => proxy.cut({ midFrame: "toServer" })),
   "cuts in the middle of what is answered": (proxy) =>
     often(async () => proxy.cut({ midFrame: "toClient" })),
-  "forgets its connections and tells nobody": async (proxy) => {
+  "forgets its connections without closing them": async (proxy) => {
     proxy.halfOpen();
     await pauseFor(longMs);
   },

@@ -122,10 +122,10 @@ describe("the checkers of sessions", () => {
       /^S1: ada-2.*at 3/,
     ],
     [
-      "one that nobody said",
+      "one that no client sent",
       calm.filter((each) => !("id" in each && each.id === "ada-2")),
       storedOf(all),
-      /^S2: ada-2.*nobody/,
+      /^S2: ada-2.*no client sent it/,
     ],
     [
       "one that was refused",

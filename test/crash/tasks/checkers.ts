@@ -41,7 +41,7 @@ export const promises: Readonly<Record<string, Checker>> = {
   "T4: what has ended stays as it ended": endingsStay,
   "T5: a claim is recovered at most once, and only while it is claimed": recoveredOnce,
   "T6: no task has more attempts or deaths than it may have": attemptsBounded,
-  "T7 and T12: every task has ended, and nobody holds one": allEnded,
+  "T7 and T12: every task has ended, and no pod holds one": allEnded,
   "T8: no task is taken from a pod that was beating": takenOnlyFromTheSilent,
   "T9: every start of a process has an id of its own": podIdsUnique,
   "T14: no pod runs a task that it doesn't know": onlyKnownNames,

@@ -209,7 +209,7 @@ export function createFlowChecker(
         // It may not know yet that it was taken for dead; but once it has stored something, it does.
         const isOurs = row["claim_token"] === token && open.includes(row["status"]);
         if (writes === undefined || (isOurs && Number(row["run_seq"]) > writes)) {
-          violate("F1", `${what}: nobody gave it the run, which is ${row["status"]}`);
+          violate("F1", `${what}: no claim gave it the run, which is ${row["status"]}`);
         }
         return;
       }

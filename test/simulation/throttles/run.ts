@@ -84,7 +84,7 @@ export async function runThrottleSeed(seed: number, { keepTrace = false } = {}):
     if (quiet) return;
     const some = () => world.between(0, places - 1);
     leaders = new Set(leaderless ? [] : world.pick([[], [some()], [some()], [some(), some()]]));
-    if (leaders.size === 0) world.count("throttle: nobody leads");
+    if (leaders.size === 0) world.count("throttle: no leader");
     if (leaders.size === 2) world.count("throttle: two lead");
     if (world.chance(0.3)) downstream.capacity = world.between(1, 40);
     scheduler.after(world.between(2_000, 15_000), moves);

@@ -11,7 +11,7 @@ const mustHappen = [
   "fence: share, revision",
   "throttle: a leader's pass",
   "throttle: a share taken over",
-  "throttle: nobody leads",
+  "throttle: no leader",
   "throttle: the bound fell",
   "throttle: the bound rose",
   "throttle: two lead",
