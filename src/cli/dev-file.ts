@@ -1,4 +1,3 @@
-import { randomUUID } from "node:crypto";
 import {
   closeSync,
   constants,
@@ -16,6 +15,8 @@ import {
 import { dirname, join } from "node:path";
 import process from "node:process";
 import { systemClock } from "../base/clock.ts";
+import { uuidv7 } from "../base/ids.ts";
+import { systemRandom } from "../base/random.ts";
 import { printNotice } from "./output.ts";
 
 /**
@@ -58,7 +59,7 @@ export async function announceDev(dev: RunningDev): Promise<() => void> {
   }
   // The URL of the store may have a password.
   const text = JSON.stringify({ ...dev, url });
-  const written = `${path}.${randomUUID()}`;
+  const written = `${path}.${uuidv7(systemClock, systemRandom).next()}`;
   try {
     mkdirSync(folder, { recursive: true, mode: 0o700 });
     if (!isOwnFolder(folder)) {

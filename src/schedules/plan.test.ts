@@ -10,7 +10,7 @@ const from = 1_800_000_000_000;
 const plan = (
   missed: Missed,
   nowMs: number,
-  row: { nextAtMs?: number | null; most?: number } = {},
+  row: { nextAtMs?: number | null; max?: number } = {},
 ) => planOf(times, { nextAtMs: from + minuteMs, afterMs: from, missed, ...row }, from + nowMs);
 const minutes = (all: readonly number[]) => all.map((atMs) => (atMs - from) / minuteMs);
 
@@ -67,7 +67,7 @@ describe("what to do about a schedule", () => {
   });
 
   test("no more than so many are fired at once, though all should be", () => {
-    const planned = plan("all", 5 * minuteMs, { most: 2 });
+    const planned = plan("all", 5 * minuteMs, { max: 2 });
     expect(minutes(planned.fire)).toEqual([1, 2]);
     expect(planned).toMatchObject({ skipped: 3, nextAtMs: from + 6 * minuteMs });
   });
