@@ -84,8 +84,9 @@ export default defineConfig({
   test: {
     pool: "forks",
     execArgv: ["--conditions=flotilla:source"],
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
+    // A shared disk may stand still for a minute. What hangs is seen all the same.
+    testTimeout: 180_000,
+    hookTimeout: 180_000,
     // What is awaited happens when the machine has time for it, and a second is little.
     expect: { poll: { timeout: 30_000 } },
     sequence: { sequencer: LongestFirst },
