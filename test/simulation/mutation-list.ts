@@ -243,7 +243,7 @@ export const mutations: readonly Mutation[] = [
       {
         file: "src/tasks/enqueue/insert.ts",
         find: "await send(statements, { begun: false });",
-        put: `await send(statements, { begun: false, again: () => [insertTasks(news.map((each) => ({
+        put: `await send(statements, { begun: false, again: () => [insertTasks(newTasks.map((each) => ({
           ...each,
           taskId: each.taskId.slice(0, -8) + [...each.taskId.slice(-8)].toReversed().join("") })))] });`,
       },
