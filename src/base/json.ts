@@ -45,6 +45,11 @@ export const defaultMaxDepth = 64;
 // the `u` is an escaped backslash followed by a plain `u`.
 const unstorable = /(?<!\\)(?:\\\\)*\\u(?:0000|d[89a-f][0-9a-f]{2})/;
 
+/** True for what JSON writes in braces: neither null nor an array. */
+export function isJsonObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
 /**
  * A value as JSON text that every database stores and returns unchanged. Values over the limits are
  * refused, and so is text with U+0000 or a lone surrogate, which Postgres rejects: one such value

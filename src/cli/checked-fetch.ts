@@ -1,5 +1,6 @@
 import process from "node:process";
 import { type ErrorCode, errorCodes, messageOf } from "../base/errors.ts";
+import { isJsonObject } from "../base/json.ts";
 import { network } from "../throttles/fetch.ts";
 
 /** The error of an answer, as Flotilla's servers send it. */
@@ -26,8 +27,8 @@ export async function checkedFetch(url: string, init: RequestInit = {}): Promise
   }
   const answer = parse(text);
   if (!response.ok) {
-    const error = isObject(answer) && answer["error"];
-    if (isObject(error) && typeof error["code"] === "string") {
+    const error = isJsonObject(answer) && answer["error"];
+    if (isJsonObject(error) && typeof error["code"] === "string") {
       const message = String(error["message"]);
       return answerOf({ ...error, code: knownCode(error["code"]), message }, response);
     }
@@ -39,7 +40,7 @@ export async function checkedFetch(url: string, init: RequestInit = {}): Promise
     const message = "the server's answer was cut off, or isn't one of Flotilla's";
     return refused(unansweredCode(method), message);
   }
-  if (!isObject(answer)) {
+  if (!isJsonObject(answer)) {
     const message = `${origin} isn't a Flotilla server: it answered ${text.slice(0, 100)}`;
     return refused(unansweredCode(method), message);
   }
@@ -82,10 +83,6 @@ function parse(text: string): unknown {
   } catch {
     return undefined;
   }
-}
-
-function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 function answerOf(error: WireError, { ok, status, headers }: Response): Response {

@@ -1,4 +1,4 @@
-import type { Json } from "../base/json.ts";
+import { isJsonObject, type Json } from "../base/json.ts";
 
 /** One step of a streaming answer, as the AI SDK sends it. Unknown types pass through. */
 export type Chunk = { readonly type: string; readonly [field: string]: unknown };
@@ -276,7 +276,7 @@ function check(chunk: { readonly [field: string]: unknown }, field: Field): stri
     field.kind === "array"
       ? Array.isArray(value)
       : field.kind === "object"
-        ? typeof value === "object" && value !== null && !Array.isArray(value)
+        ? isJsonObject(value)
         : typeof value === field.kind;
   if (fits) return undefined;
   return `${field.name} must be ${kinds[field.kind]}, not ${excerptOf(value)}`;

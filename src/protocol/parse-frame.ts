@@ -1,5 +1,5 @@
 import { FlotillaError } from "../base/errors.ts";
-import type { Json } from "../base/json.ts";
+import { isJsonObject, type Json } from "../base/json.ts";
 import type { ClientFrame, FrameMessage, FrameTrace, Ref, ServerFrame } from "./frames.ts";
 import type { Part, ToolResult } from "./message.ts";
 
@@ -147,8 +147,7 @@ export function parseParts(value: unknown): Part[] {
   if (!Array.isArray(value) || value.length > maxParts)
     return refuse("parts", `a list of at most ${maxParts}`);
   for (const part of value as unknown[]) {
-    const isPart = typeof part === "object" && part !== null && !Array.isArray(part);
-    const { type } = (isPart ? part : {}) as { type?: unknown };
+    const type = isJsonObject(part) ? part["type"] : undefined;
     if (typeof type !== "string" || type === "" || type.length > maxIdChars)
       refuse("parts", `a list of objects, each with a \`type\``);
   }
@@ -225,7 +224,7 @@ function optionalText<Name extends string>(fields: Fields, name: Name): { [Key i
 }
 
 function fieldsOf(what: string, value: unknown): Fields {
-  if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Fields;
+  if (isJsonObject(value)) return value;
   return refuse(what, "an object");
 }
 
@@ -252,7 +251,7 @@ function isOf(kind: Kind, value: unknown): boolean {
     case "number":
       return Number.isSafeInteger(value);
     case "object":
-      return typeof value === "object" && value !== null && !Array.isArray(value);
+      return isJsonObject(value);
     case "list":
       return Array.isArray(value);
     case "ref":

@@ -1,4 +1,5 @@
 import { FlotillaError } from "../base/errors.ts";
+import { isJsonObject } from "../base/json.ts";
 import { createLines } from "../base/lines.ts";
 import { checkOptions } from "../base/options.ts";
 import { asTime } from "../base/time.ts";
@@ -89,8 +90,6 @@ function notUtf8(number: number): FlotillaError {
 }
 
 function asObject(what: string, value: unknown): Record<string, unknown> {
-  if (typeof value === "object" && value !== null && !Array.isArray(value)) {
-    return value as Record<string, unknown>;
-  }
+  if (isJsonObject(value)) return value;
   throw new FlotillaError("invalid_input", `${what} must be an object`);
 }

@@ -1,4 +1,5 @@
 import { FlotillaError, hasCode, messageOf } from "../../base/errors.ts";
+import { isJsonObject } from "../../base/json.ts";
 import { check } from "../../base/schema.ts";
 import type { Database } from "../../store/database.ts";
 import { concurrencyScopeOf } from "../../tasks/concurrency/limits.ts";
@@ -118,27 +119,21 @@ function parsed<Read>(text: string, is: (value: unknown) => value is Read): Read
   }
 }
 
-type Fields = Readonly<Record<string, unknown>>;
-
-function isObject(value: unknown): value is Fields {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
 function isState(value: unknown): value is State {
-  return isObject(value);
+  return isJsonObject(value);
 }
 
 function isIntent(value: unknown): value is Intent | null {
   if (value === null) return true;
-  if (!isObject(value)) return false;
+  if (!isJsonObject(value)) return false;
   const { type, error } = value;
-  if (type === "failed") return isObject(error) && typeof error["code"] === "string";
+  if (type === "failed") return isJsonObject(error) && typeof error["code"] === "string";
   return type === "completed" || type === "cancelled";
 }
 
 function isWaiting(value: unknown): value is RunWait | null {
   if (value === null) return true;
-  if (!isObject(value) || typeof value["sinceMs"] !== "number") return false;
+  if (!isJsonObject(value) || typeof value["sinceMs"] !== "number") return false;
   const { for: what, untilMs } = value;
   if (what === "children") return true;
   if (what === "signal") return untilMs === null || typeof untilMs === "number";

@@ -1,4 +1,5 @@
 import type { Chunk, KnownChunk } from "../chunk.ts";
+import { isJsonObject } from "../../base/json.ts";
 import { invalidChunk, jsonBytes, type ChunkRefusal, messageTooLarge } from "../limits.ts";
 import type { EntryError, Part, UIMessage } from "../message.ts";
 import { messageToChunks } from "../to-chunks.ts";
@@ -262,13 +263,9 @@ function merged(base: object, more: object, depth: number): object {
     if (refused.has(key) || value === undefined) continue;
     const before = Object.hasOwn(base, key) ? (base as Record<string, unknown>)[key] : undefined;
     result[key] =
-      isRecord(value) && isRecord(before) && depth < maxDepth
+      isJsonObject(value) && isJsonObject(before) && depth < maxDepth
         ? merged(before, value, depth + 1)
         : value;
   }
   return result;
-}
-
-function isRecord(value: unknown): value is object {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
