@@ -28,7 +28,12 @@ import { getEvents } from "./sql/task-state.ts";
 import { checkTaskName, type InputOf, type ResultOf } from "./task.ts";
 import { type Depth, readDepth } from "./inspect/depth.ts";
 import { prune, type Pruned, type PruneOptions } from "./leader/prune.ts";
-import { createNoWorkerCheck, createWorkers, readNoWorker } from "./inspect/blocked-by.ts";
+import {
+  createNoWorkerCheck,
+  createWorkers,
+  readNoWorker,
+  readWaiting,
+} from "./inspect/blocked-by.ts";
 import { createWaitFor, type WaitOptions } from "./inspect/wait-for.ts";
 import { toTasks } from "./dependencies.ts";
 import type { TaskContract } from "./model.ts";
@@ -196,10 +201,7 @@ export function createTasks(parts: TasksParts): LocalTasks {
     },
     ...createPauses(parts),
     limits: createLimits(parts),
-    async get(taskId) {
-      const found = await toTasks(database, await database.read(getTask(taskId)));
-      return (await workers.markWaiting(found))[0];
-    },
+    get: (taskId) => readWaiting({ database, workers }, taskId),
     async events(taskId, options = {}) {
       checkEventsOptions("events", options);
       return fitEvents((await database.read(getEvents(taskId, options))).map(toEvent), options);
