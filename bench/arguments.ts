@@ -42,6 +42,8 @@ const sqliteWorks = [
   "enqueue",
   "drain",
   "wakeup",
+  "here",
+  "idle",
   "recover",
   "memory",
   "keys",
@@ -54,6 +56,8 @@ const works = [
   "two-processes",
   "1ms",
   "wakeup",
+  "here",
+  "idle",
   "million",
   "snapshot",
   "recover",
@@ -65,7 +69,7 @@ const sessionWorks = ["acked", "append", "fanout", "replay", "idle", "turns", "r
 const systems = variants.map(({ key }) => key);
 const played = allScenarios.map(({ name }) => name);
 /** What has no comparison with another checkout. */
-const notBeside = ["recover", "memory", "keys", "limits", "schedules", "idle", "pods"];
+const notBeside = ["here", "recover", "memory", "keys", "limits", "schedules", "idle", "pods"];
 /** What only a comparison with others knows of. */
 const ofComparison = ["systems", "tasks", "save"] as const;
 

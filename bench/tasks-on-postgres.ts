@@ -8,6 +8,8 @@ import { reportOf } from "./side-by-side/report.ts";
 import { openSideBySide } from "./side-by-side/open.ts";
 import { saveResults } from "./side-by-side/results.ts";
 import { measureWakeup } from "./side-by-side/wakeup.ts";
+import { measureHere } from "./tasks/here.ts";
+import { measureIdle } from "./tasks/idle.ts";
 import { measureKeys } from "./tasks/keys.ts";
 import { measureMemory } from "./tasks/memory.ts";
 import { measureRecovery } from "./tasks/recover.ts";
@@ -19,6 +21,7 @@ const sizes = {
     drain: { tasks: 100_000, cutMs: 25_000, cutDefaultsMs: 8_000 },
     finished: 1_000_000,
     wakeup: { tasks: 250 },
+    idle: { forMs: 30_000 },
     recover: { rounds: 8, atOnce: 1 },
     memory: { step: 100_000, steps: 10, cutMs: 900_000 },
   },
@@ -28,17 +31,18 @@ const sizes = {
     drain: { tasks: 16_000, cutMs: 4_000, cutDefaultsMs: 2_000 },
     finished: 100_000,
     wakeup: { tasks: 100 },
+    idle: { forMs: 5_000 },
     recover: { rounds: 3, atOnce: 3 },
     memory: { step: 10_000, steps: 5, cutMs: 10_000 },
   },
 };
 
 /** What a short run leaves out unless it is asked for. */
-const long = ["million", "snapshot"];
+const long = ["million", "snapshot", "idle"];
 /** What is measured only when it is asked for. */
 const asked = ["keys"];
 /** What has no comparison with another checkout. */
-const alone = ["recover", "memory"];
+const alone = ["here", "idle", "recover", "memory"];
 const slow = ["pg-boss-default", "bullmq-redis-default", "bullmq-redis-aof-default"];
 
 /** Tasks on Postgres, side by side with other queues and with what bare `pg` can do. */
@@ -96,6 +100,10 @@ export async function bench(options: BenchOptions): Promise<Report> {
     if (wanted(name)) works.push(...(await measuring()));
   }
   const freshStore = () => side.servers.postgres!.fresh();
+  const here = wanted("here")
+    ? await measureHere(options, { rounds: side.rounds, ...size.wakeup }, freshStore)
+    : [];
+  const idle = wanted("idle") ? await measureIdle(options, size.idle, freshStore) : [];
   const recovery = wanted("recover")
     ? await measureRecovery(options, size.recover, freshStore)
     : [];
@@ -108,7 +116,7 @@ export async function bench(options: BenchOptions): Promise<Report> {
   if (options.save) saveResults(works, side.about);
   const report = reportOf(works, side.about);
   return {
-    measures: [...report.measures, ...keys, ...recovery, ...memory.measures],
+    measures: [...report.measures, ...here, ...idle, ...keys, ...recovery, ...memory.measures],
     notes: [...report.notes, ...memory.notes, ...besideNotes(options)],
   };
 }

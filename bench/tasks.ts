@@ -5,6 +5,8 @@ import type { Measure, Report } from "./report.ts";
 import type { BenchOptions } from "./run.ts";
 import { measureDrain } from "./tasks/drain.ts";
 import { measureEnqueue } from "./tasks/enqueue.ts";
+import { measureHere } from "./tasks/here.ts";
+import { measureIdle } from "./tasks/idle.ts";
 import { measureKeys } from "./tasks/keys.ts";
 import { measureLimits } from "./tasks/limits.ts";
 import { measureMemory } from "./tasks/memory.ts";
@@ -19,6 +21,7 @@ const sizes = {
     enqueue: { rounds: 5, runMs: 2_000 },
     drain: { rounds: 5, tasks: 100_000, cutMs: 60_000 },
     wakeup: { rounds: 3, tasks: 250 },
+    idle: { forMs: 30_000 },
     recover: { rounds: 8, atOnce: 1 },
     memory: { step: 100_000, steps: 10, cutMs: 900_000 },
   },
@@ -26,6 +29,7 @@ const sizes = {
     enqueue: { rounds: 3, runMs: 300 },
     drain: { rounds: 3, tasks: 16_000, cutMs: 2_000 },
     wakeup: { rounds: 1, tasks: 100 },
+    idle: { forMs: 2_000 },
     recover: { rounds: 3, atOnce: 3 },
     memory: { step: 10_000, steps: 5, cutMs: 6_000 },
   },
@@ -34,14 +38,18 @@ const sizes = {
 /** What is measured only when it is asked for. */
 const asked = ["keys", "limits", "schedules"];
 /** What has no comparison with another checkout. */
-const alone = ["recover", "memory"];
+const alone = ["here", "idle", "recover", "memory"];
 
 /** Tasks on one SQLite file: in, out, awake, recovered, and at what cost. */
 export async function bench(options: BenchOptions): Promise<Report> {
   const size = options.quick ? sizes.quick : sizes.full;
   const wanted = (name: string) =>
     options.only?.includes(name) ??
-    !(asked.includes(name) || (options.beside !== undefined && alone.includes(name)));
+    !(
+      asked.includes(name) ||
+      (options.quick && name === "idle") ||
+      (options.beside !== undefined && alone.includes(name))
+    );
   const rounds = ({ rounds: usual }: { rounds: number }) => ({
     rounds: evenRounds(options.rounds ?? usual, options.beside),
   });
@@ -56,9 +64,13 @@ export async function bench(options: BenchOptions): Promise<Report> {
   const wakeup = await measured("wakeup", () =>
     measureWakeup(options, { ...size.wakeup, ...rounds(size.wakeup) }),
   );
+  const freshStore = sqliteStores(options.folder);
+  const here = await measured("here", () =>
+    measureHere(options, { ...size.wakeup, ...rounds(size.wakeup) }, freshStore),
+  );
+  const idle = await measured("idle", () => measureIdle(options, size.idle, freshStore));
   const schedules = await measured("schedules", () => measureSchedules(options, size.drain));
   const limits = await measured("limits", () => measureLimits(options, size.drain));
-  const freshStore = sqliteStores(options.folder);
   const keys = await measured("keys", () => measureKeys(options, size.enqueue, freshStore));
   const recovering = () =>
     measured("recover", () => measureRecovery(options, size.recover, freshStore));
@@ -75,6 +87,8 @@ export async function bench(options: BenchOptions): Promise<Report> {
       ...enqueue,
       ...drain,
       ...wakeup,
+      ...here,
+      ...idle,
       ...keys,
       ...limits,
       ...schedules,

@@ -1,11 +1,14 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { silentLogger } from "../../src/base/log.ts";
-import { connect, startPod, task } from "../../src/index.ts";
+import { connect, startPod, task, type TaskShortcuts } from "../../src/index.ts";
 import { playRole, sharedMs } from "../roles.ts";
 
-/** Two processes of one measurement: one enqueues now and then, the other notes when each started. */
+/**
+ * Two processes of one measurement, or one that is both: one enqueues now and then, the other notes
+ * when each task started.
+ */
 export type WakerParams = {
-  readonly part: "producer" | "pod";
+  readonly part: "producer" | "pod" | "both";
   readonly store: string;
   readonly tasks: number;
 };
@@ -16,7 +19,11 @@ const everyMs = 20;
 const warmTasks = 25;
 
 playRole(async ({ part, store, tasks }: WakerParams, bench) => {
-  if (part === "producer") return produce(store, tasks);
+  if (part === "producer") {
+    await using flotilla = connect(store);
+    await flotilla.tasks.stats();
+    return produce(flotilla, tasks);
+  }
   const latenciesMs: number[] = [];
   let enough = () => {};
   const done = new Promise<void>((resolve) => {
@@ -27,13 +34,12 @@ playRole(async ({ part, store, tasks }: WakerParams, bench) => {
   });
   await using pod = await startPod({ store, use: [note], log: silentLogger });
   bench.tell("ready", pod.podId);
+  if (part === "both") await produce(pod, tasks);
   await done;
   return latenciesMs.slice(warmTasks);
 });
 
-async function produce(store: string, tasks: number): Promise<void> {
-  await using flotilla = connect(store);
-  await flotilla.tasks.stats();
+async function produce(flotilla: TaskShortcuts, tasks: number): Promise<void> {
   for (let sent = 0; sent < tasks + warmTasks; sent++) {
     await wait(everyMs);
     await flotilla.enqueue(name, { sentMs: sharedMs() });

@@ -10,6 +10,7 @@ import type { Tasks, TaskShortcuts } from "../tasks/tasks.ts";
 import type { LocalProgress } from "../tasks/run/local-progress.ts";
 import type { OutboxDisk } from "../tasks/finish/outbox.ts";
 import type { Pressure } from "../tasks/claim/capacity.ts";
+import type { AheadLimits } from "../tasks/claim/claim-ahead.ts";
 import type { PodState } from "../tasks/run/pod-status.ts";
 import type { Worker, WorkerEvent } from "../tasks/run/worker.ts";
 import type { Schedules } from "../schedules/schedules.ts";
@@ -60,6 +61,8 @@ export type PodParts = {
   readPressure?: () => Pressure;
   /** Keeps results that can't be stored now. Without it they are only in memory. */
   outboxDisk?: OutboxDisk;
+  /** How far the pod claims ahead of free slots. Without it, as far as is useful. */
+  ahead?: AheadLimits;
   localProgress?: LocalProgress;
   /** Keeps the dead-letter index. Without it the index is only in memory. */
   views?: IndexFiles;

@@ -74,6 +74,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     ...parts,
     maxPayloadBytes: settings.maxPayloadBytes,
     onEnqueued: wakeWorker,
+    claimWithin: (names) => worker?.claimWithin(names),
   });
   const lead = createLeader({
     onFreed: wakeWorker,

@@ -148,6 +148,8 @@ export type TaskAttempt = {
   /** How often the driver has written this run. 0 for a task. */
   runSeq: number;
   stopReason: StopReason | undefined;
+  /** True once the handler or driver was called. */
+  begun: boolean;
   /**
    * Set once, when the worker has accepted the outcome; a handler that settles later changes
    * nothing.

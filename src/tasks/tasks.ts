@@ -19,6 +19,7 @@ import { createLimits, type Limits } from "./concurrency/limits.ts";
 import { createPauses, type Pauses } from "./claim/pauses.ts";
 import type { GraphEnqueued, GraphOptions, GraphRow, TypedRows } from "./enqueue/graph.ts";
 import { createEnqueue } from "./enqueue/enqueue.ts";
+import type { InsertParts } from "./enqueue/insert.ts";
 import { writeUntilKnown, untilKnown } from "../store/retry.ts";
 import type { Statement } from "../store/sql.ts";
 import { unblockScope } from "./concurrency/unblock.ts";
@@ -165,6 +166,8 @@ export type TasksParts = {
   maxPayloadBytes?: number;
   /** Called after tasks were stored here, so that a pod in this process need not wait for a notification. */
   onEnqueued?: () => void;
+  /** A claim of a pod in this process, for a write that stores tasks of these names. */
+  claimWithin?: InsertParts["claimWithin"];
   /** Called from time to time with a name that a task was enqueued under and that no live pod works on. */
   onNoWorker?: (name: string) => void;
 };

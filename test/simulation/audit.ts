@@ -12,6 +12,7 @@ export type TaskState = {
   readonly status: string;
   readonly token: number;
   readonly claimedBy: string | null;
+  readonly claimCall: number | null;
   readonly failures: number;
   readonly deaths: number;
   readonly runAtMs: number;
@@ -175,6 +176,7 @@ function toState(row: Row): TaskState {
     status: row["status"],
     token: row["claim_token"],
     claimedBy: row["claimed_by"],
+    claimCall: row["claim_call"],
     failures: row["retry_count"],
     deaths: row["deaths"],
     runAtMs: row["run_at"],

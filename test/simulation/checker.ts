@@ -41,6 +41,14 @@ export type PodFacts = {
   troubledUntilMs: number;
 };
 
+/** What a pod has said to begin of the tasks that it claimed ahead. */
+type Begun = {
+  readonly call: number;
+  readonly taskId: string;
+  /** The names that were paused then. */
+  readonly paused: ReadonlySet<string>;
+};
+
 /** How a task stands, and since when. */
 export type Standing = {
   readonly name: string;
@@ -75,6 +83,8 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
   const runs: Run[] = [];
   const activeRuns = new Set<Run>();
   const tasks = new Map<string, Standing>();
+  /** Up to which call and task each pod has said that it begins what it claimed ahead. */
+  const begunAhead = new Map<string, Begun>();
   /** Claims that recovery took from their pod, as `task@token`. */
   const recovered = new Set<string>();
   const deathsAtClaim = new Map<string, number>();
@@ -130,7 +140,10 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
     } else if (after.token !== before.token && after.status === "claimed") {
       violate("T2", `${what}: a claim changed its token`);
     }
-    if (intent.kind === "recover") judgeRecovery(change, before, what);
+    if (intent.kind === "recover") {
+      judgeRecovery(change, before, what);
+      judgeDeath(change, before, after, what);
+    }
   };
 
   /** Writes that carry a token change only the row that has it. */
@@ -159,6 +172,20 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
     if (before.cancelRequested === 1) violate("cancel", `${what}: claimed after it was cancelled`);
     const pod = pods.get(after.claimedBy!);
     if (!pod?.names.includes(name)) violate("T14", `${what}: ${after.claimedBy} doesn't know it`);
+  };
+
+  /** A death is counted for what had begun, and not for what only waited for a slot. */
+  const judgeDeath = ({ taskId }: Change, before: TaskState, after: TaskState, what: string) => {
+    const counted = after.deaths > before.deaths;
+    const ran = runs.some((run) => run.taskId === taskId && run.token === before.token);
+    if (ran && !counted) violate("T6", `${what}: it ran when its pod died, which wasn't counted`);
+    const call = before.claimCall ?? 0;
+    if (call >= 0) return;
+    world.count(counted ? "ahead: died after it began" : "ahead: died while it waited");
+    const mark = begunAhead.get(before.claimedBy!);
+    const hasBegun =
+      mark !== undefined && (-call < mark.call || (-call === mark.call && taskId <= mark.taskId));
+    if (counted && !hasBegun) violate("T6", `${what}: it only waited when its pod died`);
   };
 
   const judgeRecovery = ({ taskId }: Change, before: TaskState, what: string): void => {
@@ -190,6 +217,11 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
       if (intent.kind === "beat") {
         const pod = pods.get(who);
         if (pod) pod.lastBeatMs = scheduler.nowMs;
+      }
+      if (intent.kind === "begin") {
+        const names = new Set([...tasks.values()].map(({ name }) => name));
+        const paused = new Set([...names].filter((name) => pauses.pausedBy(name) !== undefined));
+        begunAhead.set(who, { call: intent.call!, taskId: intent.subject!, paused });
       }
       const changes = intent.kind === "enqueue" ? withoutUndone(world, all) : all;
       countFences(world, who, intent, seen, changes);
@@ -230,6 +262,10 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
         if (Math.max(deaths, otherDeaths) >= aloneAfterDeaths) {
           violate("alone", `${what}: beside ${other.name} ${other.taskId.slice(-6)}`);
         }
+      }
+      const call = tasks.get(run.taskId)?.state.claimCall ?? 0;
+      if (call < 0 && begunAhead.get(run.podId)?.paused.has(run.name)) {
+        violate("pause", `${what}: claimed ahead, and began though its name was paused`);
       }
       if (tasks.get(run.taskId)?.state.waits === 3) {
         violate("waits", `${what}: it runs though one that it waits for has failed`);

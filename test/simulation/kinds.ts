@@ -14,7 +14,13 @@ import { resumeSetAside, sendSignal, retrySetAside } from "../../src/flows/sql.t
 import { type FencedRun, releaseFinish } from "../../src/flows/drive/save.ts";
 import { beat, finishPass, markLeft, markDown, prunePods } from "../../src/pods/sql.ts";
 import { cancelTask, retryTask } from "../../src/tasks/sql/inspect.ts";
-import { claimReserved, releaseCall, reserveAlone, unparkDue } from "../../src/tasks/sql/claim.ts";
+import {
+  claimReserved,
+  markBegun,
+  releaseCall,
+  reserveAlone,
+  unparkDue,
+} from "../../src/tasks/sql/claim.ts";
 import { insertTasks } from "../../src/tasks/sql/enqueue.ts";
 import { finishTasks, saveProgress } from "../../src/tasks/sql/finish.ts";
 import { retentionOf } from "../../src/tasks/leader/prune.ts";
@@ -26,6 +32,7 @@ import type { Statement, Value } from "../../src/store/sql.ts";
 
 export type Kind =
   | "beat"
+  | "begin"
   | "cancel"
   | "claim"
   | "delete"
@@ -77,6 +84,7 @@ function saying(text: string, statements: readonly Statement[]): Statement["stri
 
 const kinds = new Map<Statement["strings"], Kind>([
   [beat("", "", 0).strings, "beat"],
+  [markBegun("", { call: 0, taskId: "", pauses: 0 }).strings, "begin"],
   [saying("select status, cancel_requested", cancelTask("", "")), "cancel"],
   [claimReserved(noCall, "").strings, "claim"],
   [saying("delete from ? where ?", deleteFinished([], retentionOf(60_000))), "delete"],
@@ -136,6 +144,10 @@ export function intentOf(statements: readonly Statement[]): Intent {
     if (kind === "redrive_step") {
       const taking = statements.map(boundRows).find(([first]) => first && "token" in first);
       return { ...found, rows: taking ?? [], ...last(statement) };
+    }
+    if (kind === "begin") {
+      const [begunCall, subject] = statement.parts.filter((part) => typeof part !== "object");
+      return { ...found, call: Number(begunCall), subject: String(subject) };
     }
     if (kind === "cancel") return { ...found, subject: last(statement).subject };
     return kind === "pause" || kind === "resume" ? { ...found, ...last(statement) } : found;

@@ -7,6 +7,7 @@ import { throttleGateMutations } from "./mutations-of-throttle-gate.ts";
 import { pauseMutations, redriveMutations } from "./mutations-of-operators.ts";
 
 const statements = of("tasks/sql");
+const ahead = of("tasks/claim/claim-ahead");
 
 const recoverBeat = statements(
   `= orphan.pod_id
@@ -55,6 +56,14 @@ export const mutations: readonly Mutation[] = [
     ],
   },
   {
+    name: "ahead: tasks begin before the pod's row says so",
+    edits: [ahead("await mark(last.call, last.claim.taskId)", "(void mark, true)")],
+  },
+  {
+    name: "ahead: a death counts for tasks that only waited",
+    edits: [statements("case when ${isHeldBack(task)} then 0 else 1 end", "1")],
+  },
+  {
     name: "cancel: without waking dependents",
     edits: [
       { file: "src/tasks/sql/inspect.ts", find: "    ...wakeDependents([taskId]),\n", put: "" },
@@ -76,10 +85,7 @@ export const mutations: readonly Mutation[] = [
   {
     name: "recover: deaths without a limit",
     edits: [
-      statements(
-        "const spent = sql`deaths + 1 >= ${deathLimit} and",
-        "const spent = sql`false and",
-      ),
+      statements("const spent = sql`${deaths} >= ${deathLimit} and", "const spent = sql`false and"),
     ],
   },
   {
@@ -90,7 +96,7 @@ export const mutations: readonly Mutation[] = [
     name: "claim: lost answers aren't released",
     edits: [
       statements(
-        "and claim_call = ${call} and status = 'claimed'`,\n  ];",
+        "and ${isOfCall(sql``, call)} and status = 'claimed'`,\n  ];",
         "and claim_call = -1`,\n  ];",
       ),
     ],

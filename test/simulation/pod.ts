@@ -9,6 +9,7 @@ import { startHeartbeat } from "../../src/pods/heartbeat.ts";
 import { assemblePod, gapOf, type Pod } from "../../src/runtime/pod.ts";
 import { resolveConfig } from "../../src/runtime/config.ts";
 import type { Usable } from "../../src/runtime/handlers.ts";
+import type { AheadLimits } from "../../src/tasks/claim/claim-ahead.ts";
 import type { ThisProcess } from "../../src/runtime/process.ts";
 import type { ScheduleDeclaration } from "../../src/schedules/schedule.ts";
 import type { AgentNetwork } from "../../src/sessions/turns/network.ts";
@@ -55,6 +56,8 @@ export type SimPodOptions = {
   through?: (database: Database, crash: () => void) => Database;
   /** The disk of the place that it runs at. */
   disk: SimDisk;
+  /** How far it claims ahead of free slots. */
+  ahead?: AheadLimits;
   log?: Logger;
   /** The way to agents at URLs. */
   network?: AgentNetwork;
@@ -194,6 +197,7 @@ export function startSimPod(
         onStall: () => gone("stalled"),
       }),
     outboxDisk: options.disk.attach(main),
+    ...(options.ahead && { ahead: options.ahead }),
     reportAlive: () => void breath++,
     abandonCallsUpTo: (call) => {
       floor = call;

@@ -28,6 +28,8 @@ export async function runSeed(seed: number, { keepTrace = false } = {}): Promise
   const faultsMs = world.between(12_000, 22_000);
   const slots = world.between(2, 6);
   const pollMs = world.pick([500, 1_000, 2_000]);
+  // Tasks are rare here beside what a pod must end to claim ahead by itself.
+  const ahead = { tasks: world.pick([0, slots, 3 * slots]), ms: 60_000 };
   const pods: SimPod[] = [];
   const disks: SimDisk[] = [];
   let podsMade = 0;
@@ -51,6 +53,7 @@ export async function runSeed(seed: number, { keepTrace = false } = {}): Promise
       podId: `p${++podsMade}`,
       names,
       settings: { slots, pollMs, heartbeatMs, deadAfterMs },
+      ahead,
       disk: (disks[place] ??= createSimDisk(world)),
       handlersFor: (made) => handlersFor(world, checker, made, { throttled }),
       through(database) {

@@ -96,6 +96,10 @@ status = 'pending' and parked = 2
 -- src/tasks/sql/task-state.ts: isPending
 coalesce(task.status, '') = 'pending'
 
+-- src/tasks/sql/task-state.ts: isOfCall
+task.claim_call in ($1, $2)
+-- values: [5,-5]
+
 -- src/tasks/sql/task-state.ts: nextSeq
 (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = task.task_id)
 
@@ -329,6 +333,7 @@ select
   order by priority desc, created_at, task_id limit cast($7 as integer))) and status = 'pending'
     and exists (select 1 from flotilla.pod where pod_id = $8 and claim_floor < $9
        for key share)
+
   returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
 trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
@@ -369,6 +374,7 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
   where claimed_by = $30 and claim_call = $31 and status = 'claimed'))) and status = 'pending'
     and exists (select 1 from flotilla.pod where pod_id = $32 and claim_floor < $33
       and pauses = $34 for key share)
+
   returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
 trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
@@ -384,6 +390,52 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
   run_seq, cancel_requested, last_update from flotilla.task
         where claimed_by = $1 and claim_call = $2 and status = 'claimed'
 -- values: ["pod-1",5,"order","order",100,"mail","{\"task-9\"}",3,"pod-1",5,"mail","order",1,"order",2,"{\"task-9\"}",10,"order",1,100,"order",2,"{\"task-9\"}",10,2,"pod-1",5,"order",10,"pod-1",5,"pod-1",5,4]
+
+  update flotilla.task
+  set status = 'claimed', claimed_by = $1, claim_token = claim_token + 1,
+    claim_call = $2, last_update = now_ms()
+  where ctid = any(array(
+  select address from (select * from (
+    select ctid as address, task_id, priority, created_at from flotilla.task
+    where name = $3 and status = 'pending' and parked = 0 and deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
+       and flow_version is null
+    order by priority desc, created_at, task_id limit cast($4 as integer) for update skip locked) of_name union all select * from (
+    select ctid as address, task_id, priority, created_at from flotilla.task
+    where name = $5 and status = 'pending' and parked = 0 and deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
+       and flow_version is null
+    order by priority desc, created_at, task_id limit cast($6 as integer) for update skip locked) of_name) ready
+  order by priority desc, created_at, task_id limit cast($7 as integer))) and status = 'pending'
+    and exists (select 1 from flotilla.pod where pod_id = $8 and claim_floor < $9
+       for key share)
+    and not exists (select 1 from flotilla.pod other
+  where other.waiting = 1 and other.status = 'up' and other.pod_id <> $10
+    and (replace(other.metadata, $11, '') <> other.metadata or replace(other.metadata, $12, '') <> other.metadata))
+  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
+nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
+nullif(limited, 0) as limited
+-- instead of returning:
+select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+  trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+  nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
+  nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
+  nullif(limited, 0) as limited from flotilla.task
+        where claimed_by = $1 and claim_call = $2 and status = 'claimed'
+-- values: ["pod-1",-5,"mail",10,"order",10,10,"pod-1",5,"pod-1","\"mail\"","\"order\""]
+
+-- src/tasks/sql/claim.ts: markBegun
+update flotilla.pod set begun_call = $1, begun_task = $2 where pod_id = $3 and status = 'up' and pauses = $4
+returning pod_id
+-- instead of returning:
+select pod_id from flotilla.pod where pod_id = $1 and status = 'up' and pauses = $2
+-- values: [5,"task-1","pod-1",1]
+
+-- src/tasks/sql/claim.ts: isHeldBack
+exists (select 1 from flotilla.pod holder
+    where holder.pod_id = task.claimed_by and task.claim_call < 0
+      and (-task.claim_call > holder.begun_call
+        or -task.claim_call = holder.begun_call and task.task_id > holder.begun_task))
 
 -- src/tasks/sql/claim.ts: levelsInUse
 with recursive level (name, priority) as (
@@ -415,6 +467,7 @@ order by priority, name limit cast($2 as integer)
   order by created_at, task_id limit cast($9 as integer))) and status = 'pending'
     and exists (select 1 from flotilla.pod where pod_id = $10 and claim_floor < $11
        for key share)
+
   returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
 trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
@@ -453,6 +506,7 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
   where claimed_by = $25 and claim_call = $26 and status = 'claimed'))) and status = 'pending'
     and exists (select 1 from flotilla.pod where pod_id = $27 and claim_floor < $28
       and pauses = $29 for key share)
+
   returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
 trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
@@ -483,6 +537,7 @@ and (name <> $1 or coalesce(flow_version, 0) <= $2) and (flow_version is null or
     and flow_version is null and status = 'pending'
     and exists (select 1 from flotilla.pod where pod_id = $6 and claim_floor < $7
        for key share)
+
   returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
 trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
@@ -504,6 +559,7 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
   where task_id = 'task-1' and status = 'pending'
     and exists (select 1 from flotilla.pod where pod_id = $3 and claim_floor < $4
        for key share)
+
   returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
 trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
@@ -580,17 +636,17 @@ where flotilla.pod.claim_floor < excluded.claim_floor
 -- values: ["pod-1",5]
 
 select task_id from flotilla.task task
-      where claimed_by = $1 and claim_call = $2 and status = 'claimed'
+      where claimed_by = $1 and claim_call in ($2, $3) and status = 'claimed'
       order by task_id for update of task
--- values: ["pod-1",5]
+-- values: ["pod-1",5,-5]
 
 select task_id from flotilla.task task where ctid = any(array(
     select (select ctid from flotilla.task task where task.task_id = named.id)
     from (select distinct dependent_id as id from flotilla.task_dependency where dependency_id in (
       select task.task_id from flotilla.task task where task.claimed_by = $1
-    and task.claim_call = $2 and task.status = 'claimed' and task.cancel_requested = 1
+    and task.claim_call in ($2, $3) and task.status = 'claimed' and task.cancel_requested = 1
     and task.flow_version is null)) named)) order by task_id for update of task
--- values: ["pod-1",5]
+-- values: ["pod-1",5,-5]
 
 update flotilla.task
 set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
@@ -601,10 +657,10 @@ set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
       case (select case when dependency.parent_id = flotilla.task.task_id
   then case when coalesce(substr(dependency.unique_key, 1, length(coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/'))), coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')) = coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')
     then case when dependency.claimed_by = $1
-and dependency.claim_call = $2 and dependency.status = 'claimed' and dependency.cancel_requested = 1
+and dependency.claim_call in ($2, $3) and dependency.status = 'claimed' and dependency.cancel_requested = 1
 and dependency.flow_version is null then 'cancelled' else dependency.status end end
-when flotilla.task.awaits is null then case when dependency.claimed_by = $3
-and dependency.claim_call = $4 and dependency.status = 'claimed' and dependency.cancel_requested = 1
+when flotilla.task.awaits is null then case when dependency.claimed_by = $4
+and dependency.claim_call in ($5, $6) and dependency.status = 'claimed' and dependency.cancel_requested = 1
 and dependency.flow_version is null then 'cancelled' else dependency.status end end from flotilla.task dependency
           where dependency.task_id = wait.dependency_id)
         when 'pending' then 1 when 'claimed' then 1
@@ -615,17 +671,17 @@ and dependency.flow_version is null then 'cancelled' else dependency.status end 
 where ctid = any(array(
 select (select ctid from flotilla.task task where task.task_id = named.id)
 from (select distinct dependent_id as id from flotilla.task_dependency where dependency_id in (
-  select task.task_id from flotilla.task task where task.claimed_by = $5
-and task.claim_call = $6 and task.status = 'claimed' and task.cancel_requested = 1
+  select task.task_id from flotilla.task task where task.claimed_by = $7
+and task.claim_call in ($8, $9) and task.status = 'claimed' and task.cancel_requested = 1
 and task.flow_version is null)) named)) and coalesce(flotilla.task.status, '') = 'pending' and parked = 2
--- values: ["pod-1",5,"pod-1",5,"pod-1",5]
+-- values: ["pod-1",5,-5,"pod-1",5,-5,"pod-1",5,-5]
 
 update flotilla.task
 set status = case when cancel_requested = 1 and flow_version is null then 'cancelled'
     else 'pending' end,
   claimed_by = null, claim_call = null, claim_token = claim_token + 1, last_update = now_ms()
-where claimed_by = $1 and claim_call = $2 and status = 'claimed'
--- values: ["pod-1",5]
+where claimed_by = $1 and claim_call in ($2, $3) and status = 'claimed'
+-- values: ["pod-1",5,-5]
 
 -- src/tasks/sql/concurrency.ts: limitedPairs
 with recursive step (name, tenant, nth) as (
@@ -703,6 +759,7 @@ order by scope for update
   order by place limit cast($9 as integer))) and status = 'pending'
     and exists (select 1 from flotilla.pod where pod_id = $10 and claim_floor < $11
        for key share)
+
   returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
 trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
@@ -750,6 +807,7 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
   order by place limit cast($9 as integer))) and status = 'pending'
     and exists (select 1 from flotilla.pod where pod_id = $10 and claim_floor < $11
        for key share)
+
   returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
 trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
@@ -836,6 +894,7 @@ order by scope for update
   order by place limit cast($9 as integer))) and status = 'pending'
     and exists (select 1 from flotilla.pod where pod_id = $10 and claim_floor < $11
        for key share)
+
   returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
 trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
@@ -996,9 +1055,9 @@ select task_id from flotilla.task task where ctid = any(array(
     select (select ctid from flotilla.task task where task.task_id = named.id)
     from (select distinct dependent_id as id from flotilla.task_dependency where dependency_id in (
       select task.task_id from flotilla.task task where task.claimed_by = $1
-    and task.claim_call = $2 and task.status = 'claimed' and task.cancel_requested = 1
+    and task.claim_call in ($2, $3) and task.status = 'claimed' and task.cancel_requested = 1
     and task.flow_version is null)) named)) order by task_id for update of task
--- values: ["pod-1",5]
+-- values: ["pod-1",5,-5]
 
 update flotilla.task
 set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
@@ -1009,10 +1068,10 @@ set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
       case (select case when dependency.parent_id = flotilla.task.task_id
   then case when coalesce(substr(dependency.unique_key, 1, length(coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/'))), coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')) = coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')
     then case when dependency.claimed_by = $1
-and dependency.claim_call = $2 and dependency.status = 'claimed' and dependency.cancel_requested = 1
+and dependency.claim_call in ($2, $3) and dependency.status = 'claimed' and dependency.cancel_requested = 1
 and dependency.flow_version is null then 'cancelled' else dependency.status end end
-when flotilla.task.awaits is null then case when dependency.claimed_by = $3
-and dependency.claim_call = $4 and dependency.status = 'claimed' and dependency.cancel_requested = 1
+when flotilla.task.awaits is null then case when dependency.claimed_by = $4
+and dependency.claim_call in ($5, $6) and dependency.status = 'claimed' and dependency.cancel_requested = 1
 and dependency.flow_version is null then 'cancelled' else dependency.status end end from flotilla.task dependency
           where dependency.task_id = wait.dependency_id)
         when 'pending' then 1 when 'claimed' then 1
@@ -1023,10 +1082,10 @@ and dependency.flow_version is null then 'cancelled' else dependency.status end 
 where ctid = any(array(
 select (select ctid from flotilla.task task where task.task_id = named.id)
 from (select distinct dependent_id as id from flotilla.task_dependency where dependency_id in (
-  select task.task_id from flotilla.task task where task.claimed_by = $5
-and task.claim_call = $6 and task.status = 'claimed' and task.cancel_requested = 1
+  select task.task_id from flotilla.task task where task.claimed_by = $7
+and task.claim_call in ($8, $9) and task.status = 'claimed' and task.cancel_requested = 1
 and task.flow_version is null)) named)) and coalesce(flotilla.task.status, '') = 'pending' and parked = 2
--- values: ["pod-1",5,"pod-1",5,"pod-1",5]
+-- values: ["pod-1",5,-5,"pod-1",5,-5,"pod-1",5,-5]
 
 -- src/tasks/sql/dependencies.ts: wakeDependentsOfChildren
 select task_id from flotilla.task task where ctid = any(array(
@@ -1341,11 +1400,23 @@ order by task_id
 
 -- src/tasks/sql/recover.ts: recoverTasks
 update flotilla.task
-set status = case when cancel_requested = 1 and flow_version is null then 'cancelled' when deaths + 1 >= $1 and flow_version is null then 'failed'
+set status = case when cancel_requested = 1 and flow_version is null then 'cancelled' when flotilla.task.deaths + case when exists (select 1 from flotilla.pod holder
+where holder.pod_id = flotilla.task.claimed_by and flotilla.task.claim_call < 0
+  and (-flotilla.task.claim_call > holder.begun_call
+    or -flotilla.task.claim_call = holder.begun_call and flotilla.task.task_id > holder.begun_task)) then 0 else 1 end >= $1 and flow_version is null then 'failed'
 else 'pending' end,
-  error = case when cancel_requested = 1 and flow_version is null then error when deaths + 1 >= $2 and flow_version is null then $3 else error end,
-  claim_token = claim_token + case when cancel_requested = 1 and flow_version is null or deaths + 1 >= $4 and flow_version is null then 1 else 0 end,
-  deaths = deaths + 1, claimed_by = null, claim_call = null, last_update = now_ms()
+  error = case when cancel_requested = 1 and flow_version is null then error when flotilla.task.deaths + case when exists (select 1 from flotilla.pod holder
+where holder.pod_id = flotilla.task.claimed_by and flotilla.task.claim_call < 0
+  and (-flotilla.task.claim_call > holder.begun_call
+    or -flotilla.task.claim_call = holder.begun_call and flotilla.task.task_id > holder.begun_task)) then 0 else 1 end >= $2 and flow_version is null then $3 else error end,
+  claim_token = claim_token + case when cancel_requested = 1 and flow_version is null or flotilla.task.deaths + case when exists (select 1 from flotilla.pod holder
+where holder.pod_id = flotilla.task.claimed_by and flotilla.task.claim_call < 0
+  and (-flotilla.task.claim_call > holder.begun_call
+    or -flotilla.task.claim_call = holder.begun_call and flotilla.task.task_id > holder.begun_task)) then 0 else 1 end >= $4 and flow_version is null then 1 else 0 end,
+  deaths = flotilla.task.deaths + case when exists (select 1 from flotilla.pod holder
+where holder.pod_id = flotilla.task.claimed_by and flotilla.task.claim_call < 0
+  and (-flotilla.task.claim_call > holder.begun_call
+    or -flotilla.task.claim_call = holder.begun_call and flotilla.task.task_id > holder.begun_task)) then 0 else 1 end, claimed_by = null, claim_call = null, last_update = now_ms()
 from (select task_id collate "C" as task_id, token, pod_id collate "C" as pod_id, beat from unnest($5::text[], $6::bigint[], $7::text[], $8::bigint[]) as each_row (task_id, token, pod_id, beat)) orphan
 where flotilla.task.task_id = orphan.task_id and flotilla.task.claim_token = orphan.token
 and flotilla.task.status = 'claimed' and flotilla.task.claimed_by = orphan.pod_id
@@ -1354,8 +1425,14 @@ and coalesce((select pod.beat from flotilla.pod pod where pod.pod_id = orphan.po
   where task_id = any(array(select task_id from (select task_id collate "C" as task_id, token, pod_id collate "C" as pod_id, beat from unnest($9::text[], $10::bigint[], $11::text[], $12::bigint[]) as each_row (task_id, token, pod_id, beat)) wanted)) for update skip locked))
 returning flotilla.task.task_id, flotilla.task.name, flotilla.task.status, flotilla.task.claim_token
 -- instead of returning:
-    select task.task_id, task.name, case when cancel_requested = 1 and flow_version is null then 'cancelled' when deaths + 1 >= $1 and flow_version is null then 'failed'
-else 'pending' end as status, claim_token + case when cancel_requested = 1 and flow_version is null or deaths + 1 >= $2 and flow_version is null then 1 else 0 end as claim_token
+    select task.task_id, task.name, case when cancel_requested = 1 and flow_version is null then 'cancelled' when flotilla.task.deaths + case when exists (select 1 from flotilla.pod holder
+where holder.pod_id = flotilla.task.claimed_by and flotilla.task.claim_call < 0
+  and (-flotilla.task.claim_call > holder.begun_call
+    or -flotilla.task.claim_call = holder.begun_call and flotilla.task.task_id > holder.begun_task)) then 0 else 1 end >= $1 and flow_version is null then 'failed'
+else 'pending' end as status, claim_token + case when cancel_requested = 1 and flow_version is null or flotilla.task.deaths + case when exists (select 1 from flotilla.pod holder
+where holder.pod_id = flotilla.task.claimed_by and flotilla.task.claim_call < 0
+  and (-flotilla.task.claim_call > holder.begun_call
+    or -flotilla.task.claim_call = holder.begun_call and flotilla.task.task_id > holder.begun_task)) then 0 else 1 end >= $2 and flow_version is null then 1 else 0 end as claim_token
     from (select task_id collate "C" as task_id, token, pod_id collate "C" as pod_id, beat from unnest($3::text[], $4::bigint[], $5::text[], $6::bigint[]) as each_row (task_id, token, pod_id, beat)) orphan join flotilla.task task on task.task_id = orphan.task_id and task.claim_token = orphan.token
 and task.status = 'claimed' and task.claimed_by = orphan.pod_id
 and coalesce((select pod.beat from flotilla.pod pod where pod.pod_id = orphan.pod_id), -1) = orphan.beat for update of task
@@ -1366,7 +1443,11 @@ insert into flotilla.task_event (task_id, seq, type, attempt, pod_id)
 select orphan.task_id, (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = orphan.task_id), 'pod_died', task.retry_count + 1, orphan.pod_id
 from (select task_id collate "C" as task_id, token, pod_id collate "C" as pod_id, beat from unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[]) as each_row (task_id, token, pod_id, beat)) orphan join flotilla.task task on task.task_id = orphan.task_id and task.claim_token = orphan.token
 and task.status = 'claimed' and task.claimed_by = orphan.pod_id
-and coalesce((select pod.beat from flotilla.pod pod where pod.pod_id = orphan.pod_id), -1) = orphan.beat for update of task skip locked
+and coalesce((select pod.beat from flotilla.pod pod where pod.pod_id = orphan.pod_id), -1) = orphan.beat
+where not exists (select 1 from flotilla.pod holder
+where holder.pod_id = task.claimed_by and task.claim_call < 0
+  and (-task.claim_call > holder.begun_call
+    or -task.claim_call = holder.begun_call and task.task_id > holder.begun_task)) for update of task skip locked
 -- values: ["{\"task-1\"}","{3}","{\"pod-2\"}","{4}"]
 
 -- src/tasks/sql/recover.ts: insertRecoveryFollowUps
@@ -1376,7 +1457,10 @@ select failed.id, task.tenant, failed.name, failed.payload, task.priority, now_m
   failed.key, task.task_id, task.trace, case when task.tenant <> 'default' then cast($1 as integer) else 0 end, case when task.tenant <> 'default' then cast($2 as integer) else 0 end
 from (select id collate "C" as id, failed_id collate "C" as failed_id, token, name collate "C" as name, payload collate "C" as payload, key collate "C" as key from unnest($3::text[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::text[]) as each_row (id, failed_id, token, name, payload, key)) failed join flotilla.task task
   on task.task_id = failed.failed_id and task.claim_token = failed.token
-where task.deaths + 1 >= $9 and task.cancel_requested = 0 and task.flow_version is null
+where task.deaths + case when exists (select 1 from flotilla.pod holder
+where holder.pod_id = task.claimed_by and task.claim_call < 0
+  and (-task.claim_call > holder.begun_call
+    or -task.claim_call = holder.begun_call and task.task_id > holder.begun_task)) then 0 else 1 end >= $9 and task.cancel_requested = 0 and task.flow_version is null
   and exists (select 1 from (select task_id collate "C" as task_id, token, pod_id collate "C" as pod_id, beat from unnest($10::text[], $11::bigint[], $12::text[], $13::bigint[]) as each_row (task_id, token, pod_id, beat)) orphan where task.task_id = orphan.task_id and task.claim_token = orphan.token
 and task.status = 'claimed' and task.claimed_by = orphan.pod_id
 and coalesce((select pod.beat from flotilla.pod pod where pod.pod_id = orphan.pod_id), -1) = orphan.beat)

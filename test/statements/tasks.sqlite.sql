@@ -96,6 +96,10 @@ status = 'pending' and parked = 2
 -- src/tasks/sql/task-state.ts: isPending
 coalesce(task.status, '') = 'pending'
 
+-- src/tasks/sql/task-state.ts: isOfCall
+task.claim_call in (?, ?)
+-- values: [5,-5]
+
 -- src/tasks/sql/task-state.ts: nextSeq
 (select coalesce(max(seq), 0) + 1 from flotilla_task_event past where past.task_id = task.task_id)
 
@@ -327,6 +331,7 @@ select
   order by priority desc, created_at, task_id limit cast(? as integer)) and status = 'pending'
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
        )
+
   returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
 trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
@@ -367,6 +372,7 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
   where claimed_by = ? and claim_call = ? and status = 'claimed')) and status = 'pending'
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
       and pauses = ? )
+
   returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
 trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
@@ -382,6 +388,52 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
   run_seq, cancel_requested, last_update from flotilla_task
         where claimed_by = ? and claim_call = ? and status = 'claimed'
 -- values: ["pod-1",5,"order","order",100,"mail","[[\"task-9\"]]",3,"pod-1",5,"mail","order",1,"order",2,"[[\"task-9\"]]",10,"order",1,100,"order",2,"[[\"task-9\"]]",10,2,"pod-1",5,"order",10,"pod-1",5,"pod-1",5,4]
+
+  update flotilla_task
+  set status = 'claimed', claimed_by = ?, claim_token = claim_token + 1,
+    claim_call = ?, last_update = now_ms()
+  where rowid in (
+  select address from (select * from (
+    select rowid as address, task_id, priority, created_at from flotilla_task
+    where name = ? and status = 'pending' and parked = 0 and deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
+       and flow_version is null
+    order by priority desc, created_at, task_id limit cast(? as integer) ) of_name union all select * from (
+    select rowid as address, task_id, priority, created_at from flotilla_task
+    where name = ? and status = 'pending' and parked = 0 and deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
+       and flow_version is null
+    order by priority desc, created_at, task_id limit cast(? as integer) ) of_name) ready
+  order by priority desc, created_at, task_id limit cast(? as integer)) and status = 'pending'
+    and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
+       )
+    and not exists (select 1 from flotilla_pod other
+  where other.waiting = 1 and other.status = 'up' and other.pod_id <> ?
+    and (replace(other.metadata, ?, '') <> other.metadata or replace(other.metadata, ?, '') <> other.metadata))
+  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
+nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
+nullif(limited, 0) as limited
+-- instead of returning:
+select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+  trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+  nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
+  nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
+  nullif(limited, 0) as limited from flotilla_task
+        where claimed_by = ? and claim_call = ? and status = 'claimed'
+-- values: ["pod-1",-5,"mail",10,"order",10,10,"pod-1",5,"pod-1","\"mail\"","\"order\""]
+
+-- src/tasks/sql/claim.ts: markBegun
+update flotilla_pod set begun_call = ?, begun_task = ? where pod_id = ? and status = 'up' and pauses = ?
+returning pod_id
+-- instead of returning:
+select pod_id from flotilla_pod where pod_id = ? and status = 'up' and pauses = ?
+-- values: [5,"task-1","pod-1",1]
+
+-- src/tasks/sql/claim.ts: isHeldBack
+exists (select 1 from flotilla_pod holder
+    where holder.pod_id = task.claimed_by and task.claim_call < 0
+      and (-task.claim_call > holder.begun_call
+        or -task.claim_call = holder.begun_call and task.task_id > holder.begun_task))
 
 -- src/tasks/sql/claim.ts: levelsInUse
 with recursive level (name, priority) as (
@@ -413,6 +465,7 @@ order by priority, name limit cast(? as integer)
   order by created_at, task_id limit cast(? as integer)) and status = 'pending'
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
        )
+
   returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
 trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
@@ -451,6 +504,7 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
   where claimed_by = ? and claim_call = ? and status = 'claimed')) and status = 'pending'
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
       and pauses = ? )
+
   returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
 trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
@@ -481,6 +535,7 @@ and (name <> ? or coalesce(flow_version, 0) <= ?) and (flow_version is null or n
     and flow_version is null and status = 'pending'
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
        )
+
   returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
 trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
@@ -502,6 +557,7 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
   where task_id = 'task-1' and status = 'pending'
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
        )
+
   returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
 trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
@@ -578,17 +634,17 @@ where flotilla_pod.claim_floor < excluded.claim_floor
 -- values: ["pod-1",5]
 
 select task_id from flotilla_task task
-      where claimed_by = ? and claim_call = ? and status = 'claimed'
+      where claimed_by = ? and claim_call in (?, ?) and status = 'claimed'
       order by task_id
--- values: ["pod-1",5]
+-- values: ["pod-1",5,-5]
 
 select task_id from flotilla_task task where rowid in (
     select (select rowid from flotilla_task task where task.task_id = named.id)
     from (select distinct dependent_id as id from flotilla_task_dependency where dependency_id in (
       select task.task_id from flotilla_task task where task.claimed_by = ?
-    and task.claim_call = ? and task.status = 'claimed' and task.cancel_requested = 1
+    and task.claim_call in (?, ?) and task.status = 'claimed' and task.cancel_requested = 1
     and task.flow_version is null)) named) order by task_id
--- values: ["pod-1",5]
+-- values: ["pod-1",5,-5]
 
 update flotilla_task
 set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
@@ -599,10 +655,10 @@ set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
       case (select case when dependency.parent_id = flotilla_task.task_id
   then case when coalesce(substr(dependency.unique_key, 1, length(coalesce(flotilla_task.awaits, flotilla_task.task_id || '/' || flotilla_task.cursor || '/'))), coalesce(flotilla_task.awaits, flotilla_task.task_id || '/' || flotilla_task.cursor || '/')) = coalesce(flotilla_task.awaits, flotilla_task.task_id || '/' || flotilla_task.cursor || '/')
     then case when dependency.claimed_by = ?
-and dependency.claim_call = ? and dependency.status = 'claimed' and dependency.cancel_requested = 1
+and dependency.claim_call in (?, ?) and dependency.status = 'claimed' and dependency.cancel_requested = 1
 and dependency.flow_version is null then 'cancelled' else dependency.status end end
 when flotilla_task.awaits is null then case when dependency.claimed_by = ?
-and dependency.claim_call = ? and dependency.status = 'claimed' and dependency.cancel_requested = 1
+and dependency.claim_call in (?, ?) and dependency.status = 'claimed' and dependency.cancel_requested = 1
 and dependency.flow_version is null then 'cancelled' else dependency.status end end from flotilla_task dependency
           where dependency.task_id = wait.dependency_id)
         when 'pending' then 1 when 'claimed' then 1
@@ -614,16 +670,16 @@ where rowid in (
 select (select rowid from flotilla_task task where task.task_id = named.id)
 from (select distinct dependent_id as id from flotilla_task_dependency where dependency_id in (
   select task.task_id from flotilla_task task where task.claimed_by = ?
-and task.claim_call = ? and task.status = 'claimed' and task.cancel_requested = 1
+and task.claim_call in (?, ?) and task.status = 'claimed' and task.cancel_requested = 1
 and task.flow_version is null)) named) and coalesce(flotilla_task.status, '') = 'pending' and parked = 2
--- values: ["pod-1",5,"pod-1",5,"pod-1",5]
+-- values: ["pod-1",5,-5,"pod-1",5,-5,"pod-1",5,-5]
 
 update flotilla_task
 set status = case when cancel_requested = 1 and flow_version is null then 'cancelled'
     else 'pending' end,
   claimed_by = null, claim_call = null, claim_token = claim_token + 1, last_update = now_ms()
-where claimed_by = ? and claim_call = ? and status = 'claimed'
--- values: ["pod-1",5]
+where claimed_by = ? and claim_call in (?, ?) and status = 'claimed'
+-- values: ["pod-1",5,-5]
 
 -- src/tasks/sql/concurrency.ts: limitedPairs
 with recursive step (name, tenant, nth) as (
@@ -701,6 +757,7 @@ order by scope
   order by place limit cast(? as integer)) and status = 'pending'
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
        )
+
   returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
 trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
@@ -748,6 +805,7 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
   order by place limit cast(? as integer)) and status = 'pending'
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
        )
+
   returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
 trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
@@ -834,6 +892,7 @@ order by scope
   order by place limit cast(? as integer)) and status = 'pending'
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
        )
+
   returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
 trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
@@ -994,9 +1053,9 @@ select task_id from flotilla_task task where rowid in (
     select (select rowid from flotilla_task task where task.task_id = named.id)
     from (select distinct dependent_id as id from flotilla_task_dependency where dependency_id in (
       select task.task_id from flotilla_task task where task.claimed_by = ?
-    and task.claim_call = ? and task.status = 'claimed' and task.cancel_requested = 1
+    and task.claim_call in (?, ?) and task.status = 'claimed' and task.cancel_requested = 1
     and task.flow_version is null)) named) order by task_id
--- values: ["pod-1",5]
+-- values: ["pod-1",5,-5]
 
 update flotilla_task
 set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
@@ -1007,10 +1066,10 @@ set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
       case (select case when dependency.parent_id = flotilla_task.task_id
   then case when coalesce(substr(dependency.unique_key, 1, length(coalesce(flotilla_task.awaits, flotilla_task.task_id || '/' || flotilla_task.cursor || '/'))), coalesce(flotilla_task.awaits, flotilla_task.task_id || '/' || flotilla_task.cursor || '/')) = coalesce(flotilla_task.awaits, flotilla_task.task_id || '/' || flotilla_task.cursor || '/')
     then case when dependency.claimed_by = ?
-and dependency.claim_call = ? and dependency.status = 'claimed' and dependency.cancel_requested = 1
+and dependency.claim_call in (?, ?) and dependency.status = 'claimed' and dependency.cancel_requested = 1
 and dependency.flow_version is null then 'cancelled' else dependency.status end end
 when flotilla_task.awaits is null then case when dependency.claimed_by = ?
-and dependency.claim_call = ? and dependency.status = 'claimed' and dependency.cancel_requested = 1
+and dependency.claim_call in (?, ?) and dependency.status = 'claimed' and dependency.cancel_requested = 1
 and dependency.flow_version is null then 'cancelled' else dependency.status end end from flotilla_task dependency
           where dependency.task_id = wait.dependency_id)
         when 'pending' then 1 when 'claimed' then 1
@@ -1022,9 +1081,9 @@ where rowid in (
 select (select rowid from flotilla_task task where task.task_id = named.id)
 from (select distinct dependent_id as id from flotilla_task_dependency where dependency_id in (
   select task.task_id from flotilla_task task where task.claimed_by = ?
-and task.claim_call = ? and task.status = 'claimed' and task.cancel_requested = 1
+and task.claim_call in (?, ?) and task.status = 'claimed' and task.cancel_requested = 1
 and task.flow_version is null)) named) and coalesce(flotilla_task.status, '') = 'pending' and parked = 2
--- values: ["pod-1",5,"pod-1",5,"pod-1",5]
+-- values: ["pod-1",5,-5,"pod-1",5,-5,"pod-1",5,-5]
 
 -- src/tasks/sql/dependencies.ts: wakeDependentsOfChildren
 select task_id from flotilla_task task where rowid in (
@@ -1336,11 +1395,23 @@ order by task_id
 
 -- src/tasks/sql/recover.ts: recoverTasks
 update flotilla_task
-set status = case when cancel_requested = 1 and flow_version is null then 'cancelled' when deaths + 1 >= ? and flow_version is null then 'failed'
+set status = case when cancel_requested = 1 and flow_version is null then 'cancelled' when flotilla_task.deaths + case when exists (select 1 from flotilla_pod holder
+where holder.pod_id = flotilla_task.claimed_by and flotilla_task.claim_call < 0
+  and (-flotilla_task.claim_call > holder.begun_call
+    or -flotilla_task.claim_call = holder.begun_call and flotilla_task.task_id > holder.begun_task)) then 0 else 1 end >= ? and flow_version is null then 'failed'
 else 'pending' end,
-  error = case when cancel_requested = 1 and flow_version is null then error when deaths + 1 >= ? and flow_version is null then ? else error end,
-  claim_token = claim_token + case when cancel_requested = 1 and flow_version is null or deaths + 1 >= ? and flow_version is null then 1 else 0 end,
-  deaths = deaths + 1, claimed_by = null, claim_call = null, last_update = now_ms()
+  error = case when cancel_requested = 1 and flow_version is null then error when flotilla_task.deaths + case when exists (select 1 from flotilla_pod holder
+where holder.pod_id = flotilla_task.claimed_by and flotilla_task.claim_call < 0
+  and (-flotilla_task.claim_call > holder.begun_call
+    or -flotilla_task.claim_call = holder.begun_call and flotilla_task.task_id > holder.begun_task)) then 0 else 1 end >= ? and flow_version is null then ? else error end,
+  claim_token = claim_token + case when cancel_requested = 1 and flow_version is null or flotilla_task.deaths + case when exists (select 1 from flotilla_pod holder
+where holder.pod_id = flotilla_task.claimed_by and flotilla_task.claim_call < 0
+  and (-flotilla_task.claim_call > holder.begun_call
+    or -flotilla_task.claim_call = holder.begun_call and flotilla_task.task_id > holder.begun_task)) then 0 else 1 end >= ? and flow_version is null then 1 else 0 end,
+  deaths = flotilla_task.deaths + case when exists (select 1 from flotilla_pod holder
+where holder.pod_id = flotilla_task.claimed_by and flotilla_task.claim_call < 0
+  and (-flotilla_task.claim_call > holder.begun_call
+    or -flotilla_task.claim_call = holder.begun_call and flotilla_task.task_id > holder.begun_task)) then 0 else 1 end, claimed_by = null, claim_call = null, last_update = now_ms()
 from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as pod_id, value ->> 3 as beat from jsonb_each(?)) orphan
 where flotilla_task.task_id = orphan.task_id and flotilla_task.claim_token = orphan.token
 and flotilla_task.status = 'claimed' and flotilla_task.claimed_by = orphan.pod_id
@@ -1349,8 +1420,14 @@ and coalesce((select pod.beat from flotilla_pod pod where pod.pod_id = orphan.po
   where task_id in (select task_id from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as pod_id, value ->> 3 as beat from jsonb_each(?)) wanted) )
 returning flotilla_task.task_id, flotilla_task.name, flotilla_task.status, flotilla_task.claim_token
 -- instead of returning:
-    select task.task_id, task.name, case when cancel_requested = 1 and flow_version is null then 'cancelled' when deaths + 1 >= ? and flow_version is null then 'failed'
-else 'pending' end as status, claim_token + case when cancel_requested = 1 and flow_version is null or deaths + 1 >= ? and flow_version is null then 1 else 0 end as claim_token
+    select task.task_id, task.name, case when cancel_requested = 1 and flow_version is null then 'cancelled' when flotilla_task.deaths + case when exists (select 1 from flotilla_pod holder
+where holder.pod_id = flotilla_task.claimed_by and flotilla_task.claim_call < 0
+  and (-flotilla_task.claim_call > holder.begun_call
+    or -flotilla_task.claim_call = holder.begun_call and flotilla_task.task_id > holder.begun_task)) then 0 else 1 end >= ? and flow_version is null then 'failed'
+else 'pending' end as status, claim_token + case when cancel_requested = 1 and flow_version is null or flotilla_task.deaths + case when exists (select 1 from flotilla_pod holder
+where holder.pod_id = flotilla_task.claimed_by and flotilla_task.claim_call < 0
+  and (-flotilla_task.claim_call > holder.begun_call
+    or -flotilla_task.claim_call = holder.begun_call and flotilla_task.task_id > holder.begun_task)) then 0 else 1 end >= ? and flow_version is null then 1 else 0 end as claim_token
     from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as pod_id, value ->> 3 as beat from jsonb_each(?)) orphan join flotilla_task task on task.task_id = orphan.task_id and task.claim_token = orphan.token
 and task.status = 'claimed' and task.claimed_by = orphan.pod_id
 and coalesce((select pod.beat from flotilla_pod pod where pod.pod_id = orphan.pod_id), -1) = orphan.beat
@@ -1362,6 +1439,10 @@ select orphan.task_id, (select coalesce(max(seq), 0) + 1 from flotilla_task_even
 from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as pod_id, value ->> 3 as beat from jsonb_each(?)) orphan join flotilla_task task on task.task_id = orphan.task_id and task.claim_token = orphan.token
 and task.status = 'claimed' and task.claimed_by = orphan.pod_id
 and coalesce((select pod.beat from flotilla_pod pod where pod.pod_id = orphan.pod_id), -1) = orphan.beat
+where not exists (select 1 from flotilla_pod holder
+where holder.pod_id = task.claimed_by and task.claim_call < 0
+  and (-task.claim_call > holder.begun_call
+    or -task.claim_call = holder.begun_call and task.task_id > holder.begun_task))
 -- values: ["[[\"task-1\",3,\"pod-2\",4]]"]
 
 -- src/tasks/sql/recover.ts: insertRecoveryFollowUps
@@ -1371,7 +1452,10 @@ select failed.id, task.tenant, failed.name, failed.payload, task.priority, now_m
   failed.key, task.task_id, task.trace, case when task.tenant <> 'default' then cast(? as integer) else 0 end, case when task.tenant <> 'default' then cast(? as integer) else 0 end
 from (select value ->> 0 as id, value ->> 1 as failed_id, value ->> 2 as token, value ->> 3 as name, value ->> 4 as payload, value ->> 5 as key from jsonb_each(?)) failed join flotilla_task task
   on task.task_id = failed.failed_id and task.claim_token = failed.token
-where task.deaths + 1 >= ? and task.cancel_requested = 0 and task.flow_version is null
+where task.deaths + case when exists (select 1 from flotilla_pod holder
+where holder.pod_id = task.claimed_by and task.claim_call < 0
+  and (-task.claim_call > holder.begun_call
+    or -task.claim_call = holder.begun_call and task.task_id > holder.begun_task)) then 0 else 1 end >= ? and task.cancel_requested = 0 and task.flow_version is null
   and exists (select 1 from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as pod_id, value ->> 3 as beat from jsonb_each(?)) orphan where task.task_id = orphan.task_id and task.claim_token = orphan.token
 and task.status = 'claimed' and task.claimed_by = orphan.pod_id
 and coalesce((select pod.beat from flotilla_pod pod where pod.pod_id = orphan.pod_id), -1) = orphan.beat)

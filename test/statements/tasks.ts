@@ -130,6 +130,7 @@ const fence = (task: ReturnType<typeof sql>) => sql`${table("task")} ${task} whe
 export const taskStatements: RoomStatements = {
   "src/tasks/sql/task-state.ts": sqlFile(taskState, {
     isPending: () => taskState.isPending(sql`task`),
+    isOfCall: () => taskState.isOfCall(sql`task.`, 5),
     nextSeq: () => taskState.nextSeq(sql`task.task_id`),
     requestMark: () => taskState.requestMark("task-1", "request-1"),
     writesBefore: () => taskState.writesBefore(sql`task.task_id`),
@@ -167,7 +168,13 @@ export const taskStatements: RoomStatements = {
   "src/tasks/sql/claim.ts": sqlFile(claim, {
     unparkDue: () => claim.unparkDue(),
     readAhead: () => claim.readAhead(["mail"], "pod-1"),
-    claimTasks: () => [claim.claimTasks(claimCall), claim.claimTasks(fullClaim)],
+    claimTasks: () => [
+      claim.claimTasks(claimCall),
+      claim.claimTasks(fullClaim),
+      claim.claimTasks({ ...claimCall, ahead: true }),
+    ],
+    markBegun: () => claim.markBegun("pod-1", { call: 5, taskId: "task-1", pauses: 1 }),
+    isHeldBack: () => claim.isHeldBack(sql`task`),
     frontierOf: noStatement,
     levelsInUse: () => claim.levelsInUse(["mail"]),
     claimOldest: () => [claim.claimOldest(claimCall, levels), claim.claimOldest(fullClaim, levels)],

@@ -18,8 +18,11 @@ export type SqliteConnection = {
   /** True if this SQLite has `jsonb_each`, which unpacks rows faster. */
   readonly jsonbEach: boolean;
   read(query: Query): Table;
-  /** One commit for all requests; a request that fails does not affect the others. */
-  commit(requests: readonly (readonly Query[])[]): CommitOutcome[];
+  /**
+   * One commit for all requests; a request that fails does not affect the others. A `lossy` commit
+   * does not wait for the disk, and reaches it with the next one that does.
+   */
+  commit(requests: readonly (readonly Query[])[], options?: { lossy: boolean }): CommitOutcome[];
   /**
    * Touches the log, so that watchers check again, if anything was committed since the last call.
    */
@@ -131,6 +134,14 @@ export function openConnection(options: ConnectionOptions): SqliteConnection {
 
   const begin = () => waiting(() => db.exec("begin immediate"));
 
+  let flushes = durability === "full";
+  /** Sets whether commits wait for the disk. Not within a transaction, where it changes nothing. */
+  const setFlushes = (wanted: boolean) => {
+    if (wanted === flushes || durability !== "full") return;
+    db.exec(`pragma synchronous = ${wanted ? "full" : "normal"}`);
+    flushes = wanted;
+  };
+
   const commitTogether = (requests: readonly (readonly Query[])[]): CommitOutcome[] => {
     try {
       const outcomes = requests.map((queries) => ({ tables: queries.map(run) }));
@@ -167,8 +178,9 @@ export function openConnection(options: ConnectionOptions): SqliteConnection {
     dialect: sqliteDialect({ jsonbEach, ...(nowMs && { now: "flotilla_now()" }) }),
     jsonbEach,
     read,
-    commit(requests) {
+    commit(requests, { lossy } = { lossy: false }) {
       try {
+        setFlushes(!lossy);
         begin();
       } catch (error) {
         return requests.map(() => ({ error: sqliteError(error, path) }));

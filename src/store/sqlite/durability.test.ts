@@ -36,6 +36,18 @@ describe("durability", () => {
     },
   );
 
+  test("full waits for the disk with every write but lossy ones", async () => {
+    const database = await openSqlite({ path: place.path, create: true });
+    const levelOf = async (lossy: boolean) => {
+      const [level] = await database.write([sql`pragma synchronous`], { lossy });
+      return level![0]!["synchronous"];
+    };
+    expect([await levelOf(false), await levelOf(true), await levelOf(false)]).toEqual([2, 1, 2]);
+    // What shares a commit with another write is flushed with it.
+    expect(await Promise.all([levelOf(true), levelOf(false)])).toEqual([2, 2]);
+    await database.close();
+  });
+
   test("keeps the write-ahead log within its bound while nothing reads", async () => {
     const database = await openSqlite({ path: place.path, create: true });
     await database.write([sql`create table filler (id integer primary key, body text)`]);

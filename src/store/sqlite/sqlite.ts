@@ -45,10 +45,11 @@ export async function openSqlite(
       const [table] = await (options.cold ? cold.run(ask) : ask());
       return toObjects(table!);
     },
-    async write(statements, { channels } = {}) {
+    oneMachine: true,
+    async write(statements, { channels, lossy = false } = {}) {
       if (closing) throw closedError();
       const write = statements.map((each) => render(each, dialect));
-      const tables = await notifications.around(writer.request({ write }));
+      const tables = await notifications.around(writer.request({ write, lossy }));
       if (channels !== undefined) notifications.channels.notify(channels);
       return tables.map((table): Row[] => toObjects(table));
     },

@@ -14,7 +14,7 @@ import {
  */
 export type ThreadRequest = { id: number } & (
   | { read: Query }
-  | { write: readonly Query[] }
+  | { write: readonly Query[]; lossy?: boolean }
   /** Only asks whether others have committed, which every answer to a write says too. */
   | { look: true }
   | { close: true }
@@ -80,7 +80,12 @@ function answer(connection: SqliteConnection, requests: ThreadRequest[]): Thread
     else replies.push({ id: request.id });
   }
   if (writes.length > 0) {
-    const outcomes = connection.commit(writes.map((write) => write.queries));
+    // What is committed together is flushed if one of them asks for it.
+    const lossy = requests.every((request) => !("write" in request) || request.lossy === true);
+    const outcomes = connection.commit(
+      writes.map((write) => write.queries),
+      { lossy },
+    );
     outcomes.forEach((outcome, at) => {
       const { id } = writes[at]!;
       replies.push(

@@ -1,6 +1,7 @@
 import { contentionMs } from "../../base/backoff.ts";
 import type { Clock } from "../../base/clock.ts";
 import { aloneAfterDeaths } from "../../base/death-limit.ts";
+import type { Logger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
 import { createTokenBucket } from "../../base/token-bucket.ts";
 import { updateIdle } from "../../pods/sql.ts";
@@ -11,12 +12,14 @@ import type { AttemptReports } from "../run/events.ts";
 import {
   capacityOf,
   claimLimit,
+  freeSlots,
   type AdaptiveCapacity,
   minByName,
   limitByNameSlots,
   type NameSlots,
 } from "./capacity.ts";
-import type { ClaimCalls } from "./claim.ts";
+import { type AheadLimits, createClaimAhead } from "./claim-ahead.ts";
+import type { ClaimBatch, ClaimCalls, ClaimRequest, ClaimWithin } from "./claim.ts";
 import type { ThrottleGate } from "./throttle-gate.ts";
 import type { TaskAttempt } from "../model.ts";
 
@@ -25,6 +28,11 @@ type ClaimLoop = {
   wake(): void;
   /** Slots may be free for tasks that are known to be ready. */
   tryClaim(): void;
+  /**
+   * A claim for a write that makes tasks ready, so that they are claimed by the same commit;
+   * undefined if the pod claims none now.
+   */
+  claimWithin(): Omit<ClaimWithin, "claimed"> | undefined;
   /** An attempt has ended. The worker calls `tryClaim` once the outcome is being stored. */
   attemptEnded(claim: Claim): void;
   /** The task that waited for this pod to drain has gone elsewhere. */
@@ -38,7 +46,7 @@ type ClaimLoop = {
   readonly paused: boolean;
   /** True if the last claim failed. */
   readonly failing: boolean;
-  /** How many claim calls are in flight. */
+  /** How many claim calls are in flight, or would bring attempts to begin. */
   readonly inFlight: number;
   stop(): void;
 };
@@ -50,6 +58,9 @@ type ClaimLoopParts = {
   random: Random;
   /** How many names have handlers. */
   names: number;
+  /** The names that may be claimed ahead of free slots, and how far. */
+  aheadNames: readonly string[];
+  aheadLimits?: AheadLimits | undefined;
   pollMs: number;
   claimCalls: ClaimCalls;
   slots: NameSlots;
@@ -63,6 +74,9 @@ type ClaimLoopParts = {
   /** Accepts a claim, unless a newer claim of the same task runs here. */
   accept: (claim: Claim, nowMs: number) => TaskAttempt | undefined;
   start: (attempt: TaskAttempt) => void;
+  /** Gives the task of an attempt back that has not begun. */
+  release: (attempt: TaskAttempt) => void;
+  log: Logger;
   /** Whether a session turn that pods died under has just begun on this pod. Default: never. */
   hasSuspectTurn?: (() => boolean) | undefined;
   /** Called after each claim. */
@@ -73,6 +87,11 @@ type ClaimLoopParts = {
 // this rate.
 const emptyClaimsPerSecond = 50;
 const emptyClaimRate = { perSecond: emptyClaimsPerSecond, burst: emptyClaimsPerSecond };
+
+const claimMsWeight = 0.2;
+
+// How often a pod with tasks claimed ahead makes a claim of all names, by priority.
+const fullClaimEveryMs = 50;
 
 // Otherwise a pod that is busy only for a moment would write with every task.
 const busyForMs = 1_000;
@@ -110,6 +129,10 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
   let claimsAlone = false;
   let paused = false;
   let cancelWake: (() => void) | undefined;
+  let claimsAhead = false;
+  /** How long claims take, on average. */
+  let claimMs = 0;
+  let lastFullClaimMs = -Infinity;
 
   const wake = () => {
     mayHaveMore = true;
@@ -122,13 +145,43 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
     if (!stopped) cancelWake = clock.after(delayMs, wake);
   };
 
+  const ahead = createClaimAhead({
+    ...parts,
+    limits: parts.aheadLimits,
+    pausesNumber: () => claimCalls.pausesNumber,
+    onSettled() {
+      tryClaim();
+      parts.onAnswered();
+    },
+  });
+  /** Slots that are taken, or will be by what is in flight. */
+  const taken = () => running.size + requested + ahead.beginning;
+  const fullClaimDue = () => clock.monotonic() - lastFullClaimMs >= fullClaimEveryMs;
+
+  /** Returns whether the free slots belong to tasks that were claimed ahead. */
+  const beginAhead = (): boolean => {
+    if (ahead.size === 0) return false;
+    if (reserved !== undefined || runsAlone || adaptiveCapacity.overload) ahead.giveBack();
+    else if (!fullClaimDue()) ahead.begin(freeSlots(adaptiveCapacity.capacity, taken()));
+    return ahead.size > 0 && !fullClaimDue();
+  };
+
+  const aheadLimit = () => {
+    if (!backlog || claimsAhead || inFlight > 1 || runsAlone || reserved !== undefined) return 0;
+    return parts.aheadNames.length === 0 || backoff.waitMs() > 0 ? 0 : ahead.limit(claimMs);
+  };
+
   const freeSlotsBeside = (held: number) =>
     limitByNameSlots(claimLimit(adaptiveCapacity.capacity, held), slots, names);
 
   const tryClaim = () => {
     if (stopped || names === 0 || outbox?.full) return;
+    const belongToAhead = beginAhead();
+    const more = aheadLimit();
+    if (more > 0) void claimAhead(more);
+    if (belongToAhead) return;
     if (inFlight > 0) return tryClaimBeside();
-    let limit = reserved === undefined ? freeSlotsBeside(running.size + requested) : 1;
+    let limit = reserved === undefined ? freeSlotsBeside(taken()) : 1;
     idleAnnouncer.set(!mayHaveMore && limit > 0 && !runsAlone);
     if (!mayHaveMore || runsAlone) return;
     const backoffMs = backoff.waitMs();
@@ -136,16 +189,34 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
     if (reserved !== undefined && unfinished.size > 0) return;
     // If the pod dies, only one suspect should be blamed. So wait for the next poll.
     if (reserved !== undefined && parts.hasSuspectTurn?.()) return;
-    if (throttleGate !== undefined && reserved === undefined && limit > 0) {
-      throttleGate.poll(limit);
-      limit = throttleGate.claimable(limit);
-      // Claims bring nothing until there is a permit, and the throttle gate calls `onPermits` then.
-      if (limit === 0) {
-        mayHaveMore = false;
-        idleAnnouncer.set(true);
-      }
-    }
+    if (reserved === undefined) limit = permitted(limit);
     if (limit > 0) void claim(limit);
+  };
+
+  /** The limit of a claim, given the permits of throttles. */
+  const permitted = (limit: number): number => {
+    if (throttleGate === undefined || limit === 0) return limit;
+    throttleGate.poll(limit);
+    const claimable = throttleGate.claimable(limit);
+    // Claims bring nothing until there is a permit, and the throttle gate calls `onPermits` then.
+    if (claimable === 0) {
+      mayHaveMore = false;
+      idleAnnouncer.set(true);
+    }
+    return claimable;
+  };
+
+  const claimWithin = () => {
+    if (stopped || outbox?.full || inFlight > 0 || runsAlone || reserved !== undefined) return;
+    if (ahead.size > 0 || backoff.waitMs() > 0 || !claimCalls.canClaimWithin) return;
+    const limit = permitted(freeSlotsBeside(taken()));
+    if (limit === 0) return;
+    let within: ClaimWithin | undefined;
+    void claim(limit, (request) => {
+      within = claimCalls.claimWithin(request);
+      return within.claimed;
+    });
+    return within;
   };
 
   // Keep a second claim in flight, so that the store works while this pod starts what the first one
@@ -153,16 +224,56 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
   // least half empty.
   const tryClaimBeside = () => {
     // Tasks limited by name are counted when they arrive, so their claims run one after the other.
-    if (!backlog || inFlight > 1 || slots.any || throttleGate !== undefined) return;
+    if (!backlog || inFlight > 1 || ahead.size > 0) return;
+    if (slots.any || throttleGate !== undefined) return;
     const half = claimLimit(adaptiveCapacity.capacity, 0);
-    if (running.size + requested > capacityOf(adaptiveCapacity.capacity) - half) return;
+    if (taken() > capacityOf(adaptiveCapacity.capacity) - half) return;
     if (reserved !== undefined || backoff.waitMs() > 0) return;
     void claim(half);
   };
 
-  const claim = async (limit: number): Promise<void> => {
+  // A pod that is believed dead can lose a task right after claiming it, so claims exclude tasks that
+  // it still holds. A task that only waits may be claimed anew: the newer claim counts.
+  const heldIds = () =>
+    [...unfinished].map((attempt) => attempt.claim.taskId).concat(outbox?.leftOver ?? []);
+
+  const took = (startedMs: number) => {
+    claimMs += (clock.monotonic() - startedMs - claimMs) * claimMsWeight;
+  };
+
+  /** Claims tasks that will wait for a slot. */
+  const claimAhead = async (limit: number): Promise<void> => {
+    inFlight++;
+    claimsAhead = true;
+    const startedMs = clock.monotonic();
+    try {
+      const claimed = await claimCalls.claim({ limit, held: heldIds(), ahead: parts.aheadNames });
+      const { length } = claimed.claims;
+      backoff.succeeded();
+      took(startedMs);
+      report.claimed(length, startedMs);
+      backlog = length === limit;
+      ahead.add(claimed.claims, claimed.call ?? 0);
+      // Another pod is idle. Otherwise tasks are left behind the point where the last claim ended.
+      if (length === 0 && claimed.nextDueMs !== 0) ahead.rest();
+    } catch (error) {
+      backlog = false;
+      report.claimFailed(error, backoff.failed());
+    }
+    inFlight--;
+    claimsAhead = false;
+    // Other names, and tasks with limits or at their times, are left to the next full claim.
+    wake();
+    parts.onAnswered();
+  };
+
+  const claim = async (
+    limit: number,
+    send: (request: ClaimRequest) => Promise<ClaimBatch> = claimCalls.claim,
+  ): Promise<void> => {
     inFlight++;
     requested += limit;
+    lastFullClaimMs = clock.monotonic();
     mayHaveMore = false;
     const alone = reserved;
     claimsAlone = alone !== undefined;
@@ -172,24 +283,18 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
     const startedMs = clock.monotonic();
     const permits = throttleGate?.reserve(alone === undefined ? limit : 0);
     try {
-      // A pod that is believed dead can lose a task right after claiming it, so exclude tasks that
-      // it still holds.
-      const held = [...unfinished]
-        .map((attempt) => attempt.claim.taskId)
-        .concat(outbox?.leftOver ?? []);
       const maxByName = slots.free && new Map(slots.free);
-      const claimed = await (permits === undefined
-        ? claimCalls.claim(limit, alone, held, maxByName)
-        : claimCalls.claim(
-            limit,
-            alone,
-            held,
-            minByName(maxByName, permits.maxByName),
-            permits.sharedLimits,
-          ));
+      const claimed = await send({
+        limit,
+        held: heldIds(),
+        reserved: alone,
+        maxByName: permits ? minByName(maxByName, permits.maxByName) : maxByName,
+        sharedLimits: permits?.sharedLimits,
+      });
       inFlight--;
       claimsAlone = false;
       backoff.succeeded();
+      took(startedMs);
       const { length } = claimed.claims;
       backlog = alone === undefined && length === limit;
       report.claimed(length, startedMs);
@@ -234,7 +339,9 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
   return {
     wake,
     tryClaim,
+    claimWithin,
     attemptEnded({ name, deaths }) {
+      ahead.attemptEnded();
       if (deaths >= aloneAfterDeaths) runsAlone = false;
       if (slots.release(name)) mayHaveMore = true;
     },
@@ -258,10 +365,11 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
       return backoff.failing;
     },
     get inFlight() {
-      return inFlight;
+      return inFlight + ahead.beginning;
     },
     stop() {
       stopped = true;
+      ahead.stop();
       idleAnnouncer.stop();
       cancelWake?.();
     },

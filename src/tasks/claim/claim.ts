@@ -3,8 +3,9 @@ import { FlotillaError, hasCode, messageOf, untilStoreRecovers } from "../../bas
 import type { Logger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
 import { withTimeout } from "../../base/timeout.ts";
-import type { Database } from "../../store/database.ts";
-import { createLimitedClaims, type LimitOf } from "../concurrency/candidates.ts";
+import type { Database, Row } from "../../store/database.ts";
+import type { Statement } from "../../store/sql.ts";
+import { createLimitedClaims, type LimitedClaim, type LimitOf } from "../concurrency/candidates.ts";
 import { type KnownPauses, readPauses, unpaused } from "./pauses.ts";
 import { writeUntilKnown } from "../../store/retry.ts";
 import { type Claim, toClaim } from "../rows.ts";
@@ -27,19 +28,40 @@ import {
 
 export type ClaimCalls = {
   /** Claims up to `limit` tasks and none that is held, or the task that was reserved. */
-  claim(
-    limit: number,
-    reserved: string | undefined,
-    held: readonly string[],
-    /** The most tasks of each name to claim. */
-    maxByName?: ReadonlyMap<string, number>,
-    sharedLimits?: readonly SharedNameLimit[],
-  ): Promise<ClaimBatch>;
+  claim(request: ClaimRequest): Promise<ClaimBatch>;
+  /** A claim that another write of this process makes, once: its number must not be used again. */
+  claimWithin(request: ClaimRequest): ClaimWithin;
+  /** False if something must be read before a claim. */
+  readonly canClaimWithin: boolean;
   /** The pod's names that are paused, as last read. */
   readonly pausedNames: readonly string[];
+  /** The number of the pauses as last read; undefined if they must be read again. */
+  readonly pausesNumber: number | undefined;
+};
+
+/** A claim that is part of another write. */
+export type ClaimWithin = {
+  /** The last statements of that write. */
+  readonly statements: readonly Statement[];
+  /** Takes their answers, or the error of the write. */
+  settle(answers: Promise<Row[][]>): void;
+  readonly claimed: Promise<ClaimBatch>;
+};
+
+export type ClaimRequest = {
+  readonly limit: number;
+  readonly held: readonly string[];
+  readonly reserved?: string | undefined;
+  /** The most tasks of each name to claim. */
+  readonly maxByName?: ReadonlyMap<string, number> | undefined;
+  readonly sharedLimits?: readonly SharedNameLimit[] | undefined;
+  /** Claims only tasks of these names, which will wait for a slot. */
+  readonly ahead?: readonly string[];
 };
 
 export type ClaimBatch = {
+  /** The number of the call; undefined if none was made. */
+  readonly call?: number;
   readonly claims: readonly Claim[];
   /** How long until the next claim is useful, if that is known. */
   readonly nextDueMs: number | undefined;
@@ -75,6 +97,8 @@ const oldestEvery = 16;
 /** Makes claim calls, and releases the tasks of calls whose answer never came. */
 export function createClaimCalls(parts: ClaimCallsParts): ClaimCalls {
   const { podId, database, clock, random, names, flows, onAbandoned, signal, log } = parts;
+  // A claim that a power cut takes back was held by a process that it has ended.
+  const claimWrite = database.oneMachine === true ? { lossy: true } : undefined;
   let lastCall = 0;
   /** The newest abandoned call. An older call may be abandoned after it. */
   let abandonedUpTo = 0;
@@ -85,8 +109,11 @@ export function createClaimCalls(parts: ClaimCallsParts): ClaimCalls {
   /** The pauses as last read; undefined if they must be read again. */
   let pauses: KnownPauses | undefined;
   const limitedClaims = createLimitedClaims(parts);
+  let callsInOrder = 0;
   /** Where the last claim ended in the order of tasks, while there is a backlog. */
   let frontier: Frontier | undefined;
+  /** The same for calls ahead that leave names out. */
+  let aheadFrontier: Frontier | undefined;
 
   // It is unknown whether the claim landed, so all that it took or may still take is released. An
   // older call in flight keeps what it has taken, or its claim is refused.
@@ -132,95 +159,158 @@ export function createClaimCalls(parts: ClaimCallsParts): ClaimCalls {
     }
   };
 
+  const callOf = (request: ClaimRequest, known: KnownPauses): ClaimCall => {
+    const { limit, held, maxByName, sharedLimits, ahead } = request;
+    return {
+      podId,
+      call: ++lastCall,
+      names: unpaused(ahead ?? names, known),
+      ...(flows && { flows }),
+      ...(ahead && { ahead: true }),
+      limit,
+      held,
+      pauses: known.number,
+      ...(maxByName && { maxByName }),
+      ...(sharedLimits && { together: sharedLimits }),
+    };
+  };
+
+  /** The statements of a call, and what follows from their answer. */
+  const prepare = (
+    call: ClaimCall,
+    {
+      request: { limit, reserved, ahead },
+      open,
+      levels,
+      pass,
+    }: {
+      request: ClaimRequest;
+      open: readonly string[];
+      levels: readonly Level[];
+      pass?: LimitedClaim | undefined;
+    },
+  ) => {
+    const inOrder = reserved === undefined && levels.length === 0;
+    const isPartial = ahead !== undefined && ahead.length < names.length;
+    const from = isPartial ? aheadFrontier : frontier;
+    const continuesFrontier = inOrder && from !== undefined;
+    const rest = { ...call, shared: pass !== undefined };
+    const claiming =
+      reserved !== undefined
+        ? claimReserved(rest, reserved)
+        : levels.length > 0
+          ? claimOldest(rest, levels)
+          : claimTasks({ ...rest, ...(from && { from }) });
+    const unparking = clock.monotonic() >= dueMs ? [unparkDue()] : [];
+    const claimingLimited = pass?.statements ?? [];
+    const reserving =
+      anyAlone && reserved === undefined && ahead === undefined
+        ? [reserveAlone(podId, open, flows)]
+        : [];
+    const settle = (answers: readonly Row[][]): ClaimBatch => {
+      const tables = answers.slice(unparking.length);
+      const [taken, next, marked] = tables.slice(claimingLimited.length);
+      const { wait_ms: waitMs, alone, limited, pauses: currentNumber } = next![0]!;
+      const nextDueMs = waitMs === null ? undefined : Math.max(0, Number(waitMs));
+      const passed = pass?.applyTables(tables);
+      const plain = taken!.filter((row) => !passed?.ids.has(row["task_id"] as string));
+      const claimed = [...(passed?.rows ?? []), ...plain];
+      const cameShort = claimed.length < limit;
+      limitedClaims.setUnlimitedBacklog(plain.length > 0 && !cameShort);
+      if (inOrder && (cameShort || plain.length > 0)) {
+        const reached = cameShort ? undefined : frontierOf(plain);
+        if (isPartial) aheadFrontier = reached;
+        else frontier = reached;
+      }
+      const pausesChanged = currentNumber !== null && Number(currentNumber) !== call.pauses;
+      if (pausesChanged) pauses = undefined;
+      // The next claim takes what this one could not: tasks that must run alone, limited tasks,
+      // tasks released before this claim's frontier, and tasks skipped because of an unknown
+      // pause.
+      const again =
+        pausesChanged ||
+        (!anyAlone && Boolean(alone)) ||
+        (!anyLimited && Boolean(limited)) ||
+        (cameShort && (continuesFrontier || (passed?.moved === true && Boolean(limited))));
+      dueMs = clock.monotonic() + (nextDueMs ?? Infinity);
+      anyAlone = Boolean(alone);
+      anyLimited = Boolean(limited);
+      limitedClaims.rememberReserved(marked?.[0]);
+      return {
+        call: call.call,
+        claims: claimed.map(toClaim),
+        nextDueMs: again ? 0 : nextDueMs,
+        reserved: marked?.[0]?.["task_id"],
+      };
+    };
+    return {
+      statements: [
+        ...unparking,
+        ...claimingLimited,
+        claiming,
+        readAhead(open, podId),
+        ...reserving,
+      ],
+      settle,
+      failed(error: unknown) {
+        if (hasCode(error, "unknown_outcome")) parts.onReleasing(abandonCall(call.call));
+      },
+    };
+  };
+
   return {
     get pausedNames() {
       const open = pauses ? unpaused(names, pauses) : names;
       return names.filter((name) => !open.includes(name));
     },
-    async claim(limit, reserved, held, maxByName, sharedLimits) {
+    get pausesNumber() {
+      return pauses?.number;
+    },
+    async claim(request) {
       pauses ??= await withClaimTimeout(clock, readPauses(database, podId));
+      const { reserved, ahead } = request;
       const open = unpaused(names, pauses);
-      if (open.length === 0) {
+      const call = callOf(request, pauses);
+      if (call.names.length === 0) {
         pauses = undefined;
-        return { claims: [], nextDueMs: undefined, reserved: undefined, paused: true };
+        return { claims: [], nextDueMs: undefined, reserved: undefined, paused: open.length === 0 };
       }
-      const knownNumber = pauses.number;
-      const call = {
-        podId,
-        call: ++lastCall,
-        names: open,
-        ...(flows && { flows }),
-        limit,
-        held,
-        pauses: knownNumber,
-        ...(maxByName && { maxByName }),
-        ...(sharedLimits && { together: sharedLimits }),
-      };
-      const levels =
-        call.call % oldestEvery === 0 && reserved === undefined ? await levelsOf(open) : [];
-      const pass = await prepareLimited(call, reserved);
-      const inOrder = reserved === undefined && levels.length === 0;
-      const continuesFrontier = inOrder && frontier !== undefined;
-      const rest = { ...call, shared: pass !== undefined };
-      const claiming =
-        reserved !== undefined
-          ? claimReserved(rest, reserved)
-          : levels.length > 0
-            ? claimOldest(rest, levels)
-            : claimTasks({ ...rest, ...(frontier && { from: frontier }) });
-      const unparking = clock.monotonic() >= dueMs ? [unparkDue()] : [];
-      const claimingLimited = pass?.statements ?? [];
-      const reserving =
-        anyAlone && reserved === undefined ? [reserveAlone(podId, open, flows)] : [];
-      const readingAhead = readAhead(open, podId);
+      const byAge = ahead === undefined && ++callsInOrder % oldestEvery === 0;
+      const levels = byAge && reserved === undefined ? await levelsOf(open) : [];
+      const pass = ahead === undefined ? await prepareLimited(call, reserved) : undefined;
+      const { statements, settle, failed } = prepare(call, { request, open, levels, pass });
       try {
-        const written = database.write([
-          ...unparking,
-          ...claimingLimited,
-          claiming,
-          readingAhead,
-          ...reserving,
-        ]);
-        const tables = (await withClaimTimeout(clock, written)).slice(unparking.length);
-        const [taken, ahead, marked] = tables.slice(claimingLimited.length);
-        const { wait_ms: waitMs, alone, limited, pauses: currentNumber } = ahead![0]!;
-        const nextDueMs = waitMs === null ? undefined : Math.max(0, Number(waitMs));
-        const passed = pass?.applyTables(tables);
-        const plain = taken!.filter((row) => !passed?.ids.has(row["task_id"] as string));
-        const claimed = [...(passed?.rows ?? []), ...plain];
-        const cameShort = claimed.length < limit;
-        limitedClaims.setUnlimitedBacklog(plain.length > 0 && !cameShort);
-        if (inOrder && cameShort) frontier = undefined;
-        else if (inOrder && plain.length > 0) frontier = frontierOf(plain);
-        const pausesChanged = currentNumber !== null && Number(currentNumber) !== knownNumber;
-        if (pausesChanged) pauses = undefined;
-        // The next claim takes what this one could not: tasks that must run alone, limited tasks,
-        // tasks released before this claim's frontier, and tasks skipped because of an unknown
-        // pause.
-        const again =
-          pausesChanged ||
-          (!anyAlone && Boolean(alone)) ||
-          (!anyLimited && Boolean(limited)) ||
-          (cameShort && (continuesFrontier || (passed?.moved === true && Boolean(limited))));
-        dueMs = clock.monotonic() + (nextDueMs ?? Infinity);
-        anyAlone = Boolean(alone);
-        anyLimited = Boolean(limited);
-        limitedClaims.rememberReserved(marked?.[0]);
-        return {
-          claims: claimed.map(toClaim),
-          nextDueMs: again ? 0 : nextDueMs,
-          reserved: marked?.[0]?.["task_id"],
-        };
+        return settle(await withClaimTimeout(clock, database.write(statements, claimWrite)));
       } catch (error) {
-        if (hasCode(error, "unknown_outcome")) parts.onReleasing(abandonCall(call.call));
+        failed(error);
         throw error;
       }
+    },
+    get canClaimWithin() {
+      return pauses !== undefined && !anyLimited && unpaused(names, pauses).length > 0;
+    },
+    claimWithin(request) {
+      const open = unpaused(names, pauses!);
+      const call = callOf(request, pauses!);
+      const { statements, settle, failed } = prepare(call, { request, open, levels: [] });
+      const written = Promise.withResolvers<Row[][]>();
+      const claimed = async (): Promise<ClaimBatch> => {
+        try {
+          return settle(await withClaimTimeout(clock, written.promise));
+        } catch (error) {
+          failed(error);
+          if (hasCode(error, "unknown_outcome")) throw error;
+          // The other statements were refused, which says nothing about claims.
+          return { claims: [], nextDueMs: 0, reserved: undefined };
+        }
+      };
+      return { statements, claimed: claimed(), settle: written.resolve };
     },
   };
 }
 
 /** Rejects with `unknown_outcome` after the timeout and ignores a later answer. */
-function withClaimTimeout<Answer>(clock: Clock, answer: Promise<Answer>): Promise<Answer> {
+export function withClaimTimeout<Answer>(clock: Clock, answer: Promise<Answer>): Promise<Answer> {
   const late = `the store took longer than ${claimTimeoutMs} ms`;
   return withTimeout(
     clock,

@@ -128,9 +128,11 @@ export function createClaimer(parts: ClaimerParts): Claimer {
       reserved = undefined;
       const ids = [...held.values()].map(({ attempt }) => attempt.claim.taskId);
       const count = alone === undefined ? limit - claimedTasks.length : 1;
-      const claimed = await claimCalls.claim(count, alone, ids).catch((error: unknown) => {
-        if (claimedTasks.length === 0) throw error;
-      });
+      const claimed = await claimCalls
+        .claim({ limit: count, reserved: alone, held: ids })
+        .catch((error: unknown) => {
+          if (claimedTasks.length === 0) throw error;
+        });
       reserved = claimed?.reserved;
       claimedTasks.push(...(claimed?.claims ?? []).flatMap((claim) => hold(claim) ?? []));
       // Limited tasks, and tasks that were released meanwhile, need another call.

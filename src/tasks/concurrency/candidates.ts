@@ -53,7 +53,7 @@ type CandidateOptions = {
 export type LimitOf = (name: string) => number | undefined;
 
 /** The statements of a claim that take limited tasks. */
-type LimitedClaim = {
+export type LimitedClaim = {
   readonly statements: ReturnType<typeof claimLimited>["statements"];
   /** Reads their results and advances the round-robin. */
   applyTables(tables: readonly Row[][]): LimitedResult;

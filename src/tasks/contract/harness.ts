@@ -2,12 +2,11 @@ import { type MovableClock, movableClock } from "../../base/contract/movable-clo
 import { uuidv7 } from "../../base/ids.ts";
 import { seededRandom } from "../../base/random.ts";
 import { beat, readPods, toPodSeen } from "../../pods/sql.ts";
-import type { Database } from "../../store/database.ts";
 import type { OpenStore, StoreKind } from "../../store/contract/database.ts";
 import { emptyTables } from "../../store/contract/kinds.ts";
 import { migrate } from "../../store/migrate.ts";
 import { sql, type Statement, table } from "../../store/sql.ts";
-import { createTasks } from "../tasks.ts";
+import { createTasks, type TasksParts } from "../tasks.ts";
 import { withFollowUps } from "../finish/outcome.ts";
 import { type Claim, type Task, toClaim } from "../rows.ts";
 import { claimOldest, claimTasks, type Frontier, type Level, levelsInUse } from "../sql/claim.ts";
@@ -33,7 +32,7 @@ export async function openTasks(kind: StoreKind) {
   const workers: Worker[] = [];
   const told: WorkerEvent[] = [];
   let lastCall = 0;
-  const client = (more: { database?: Database; maxPayloadBytes?: number } = {}) =>
+  const client = (more: Partial<TasksParts> = {}) =>
     createTasks({
       database,
       clock,

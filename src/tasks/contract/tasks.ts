@@ -1,6 +1,8 @@
 import type { StoreKind } from "../../store/contract/database.ts";
+import { handOverContract } from "./hand-over.ts";
 import { inspectContract } from "./inspect.ts";
 import { capacityContract } from "./capacity.ts";
+import { claimAheadContract } from "./claim-ahead.ts";
 import { claimContract } from "./claim.ts";
 import { claimerContract } from "./claimer.ts";
 import { depthContract } from "./depth.ts";
@@ -54,6 +56,7 @@ export function tasksContract(kind: StoreKind): void {
   onFailureContract(kind);
   stopContract(kind);
   twoClaimsContract(kind);
+  claimAheadContract(kind);
   completeWithinContract(kind);
   progressContract(kind);
 }
@@ -62,6 +65,7 @@ export function tasksContract(kind: StoreKind): void {
 export function workingContract(kind: StoreKind): void {
   workerContract(kind);
   fleetContract(kind);
+  handOverContract(kind);
   middlewareContract(kind);
   capacityContract(kind);
   snoozeContract(kind);

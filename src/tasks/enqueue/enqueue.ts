@@ -1,8 +1,5 @@
-import type { Clock } from "../../base/clock.ts";
 import type { Ids } from "../../base/ids.ts";
 import { checkOptions } from "../../base/options.ts";
-import type { Random } from "../../base/random.ts";
-import type { Database } from "../../store/database.ts";
 import type { NewTask } from "../sql/enqueue.ts";
 import { activeTracer, givenTrace, tracedEnqueue } from "../trace.ts";
 import {
@@ -13,7 +10,7 @@ import {
   type EnqueueRows,
 } from "./each.ts";
 import { checkKeys, type GraphOptions, type GraphRow, inDependencyOrder } from "./graph.ts";
-import { createInsert, type InsertResult, insertWithin } from "./insert.ts";
+import { createInsert, type InsertParts, type InsertResult, insertWithin } from "./insert.ts";
 import {
   checkBulk,
   duplicateKey,
@@ -26,24 +23,16 @@ import {
 } from "./options.ts";
 import type { TaskContract } from "../model.ts";
 
-type EnqueueParts = {
-  database: Database;
-  clock: Clock;
-  random: Random;
+type EnqueueParts = InsertParts & {
   ids: Ids;
   maxPayloadBytes: number;
-  /**
-   * Called after tasks were stored here, so that a pod in this process claims without waiting for a
-   * notification.
-   */
-  onEnqueued?: () => void;
   /** Called with the names of stored tasks. */
   onNames?: (names: ReadonlySet<string>) => void;
 };
 
 /** Enqueues tasks: one, many, or a graph. Traced if the program traces. */
 export function createEnqueue(parts: EnqueueParts) {
-  const { database, onEnqueued } = parts;
+  const { database } = parts;
   const insert = createInsert(parts);
 
   const one = async (
@@ -64,7 +53,6 @@ export function createEnqueue(parts: EnqueueParts) {
     // tasks in the batch.
     const [stored] = newTask.after ? await insert.all([newTask]) : [await insert.one(newTask)];
     const enqueued = unlessRejected(newTask, stored!);
-    onEnqueued?.();
     parts.onNames?.(new Set([newTask.name]));
     return enqueued;
   };
@@ -87,7 +75,6 @@ export function createEnqueue(parts: EnqueueParts) {
       return insertWithin(database.within(options.tx), newTasks, { whole: true });
     }
     const enqueued = await insert.all(newTasks);
-    onEnqueued?.();
     parts.onNames?.(taskNamesOf(newTasks));
     return enqueued;
   };
@@ -121,10 +108,7 @@ export function createEnqueue(parts: EnqueueParts) {
       tx === undefined
         ? await insert.all(newTasks)
         : await insertWithin(database.within(tx), newTasks, whole);
-    if (tx === undefined) {
-      onEnqueued?.();
-      parts.onNames?.(taskNamesOf(newTasks));
-    }
+    if (tx === undefined) parts.onNames?.(taskNamesOf(newTasks));
     return Object.fromEntries(ordered.map(({ ref }, at) => [ref, enqueued[at]!]));
   };
 
@@ -182,7 +166,7 @@ function unlessRejected(newTask: NewTask, enqueued: Enqueued): Enqueued {
 
 /** Enqueues any number of tasks, each with its own outcome, with a span per transaction. */
 function createEnqueueEach(parts: EnqueueParts, insert: ReturnType<typeof createInsert>) {
-  const { database, onEnqueued } = parts;
+  const { database } = parts;
   const prepare = ({ task, input, options = {} }: EnqueueRow) =>
     prepareTask(task, input, options, parts, givenTrace(options.trace));
 
@@ -191,7 +175,6 @@ function createEnqueueEach(parts: EnqueueParts, insert: ReturnType<typeof create
     const insertChunk = async (newTasks: readonly NewTask[]): Promise<InsertResult[]> => {
       if (within) return insertWithin(within, newTasks, { whole: false });
       const results = await insert.each(newTasks);
-      onEnqueued?.();
       parts.onNames?.(taskNamesOf(newTasks));
       return results;
     };

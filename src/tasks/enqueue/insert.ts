@@ -42,27 +42,43 @@ type Send = (
 // Each try is lost when the holder of a key is deleted right after the conflict.
 const maxTries = 10;
 
+export type InsertParts = {
+  database: Database;
+  clock: Clock;
+  random: Random;
+  /** Called when tasks are stored, so that a pod in this process claims at once. */
+  onEnqueued?: (() => void) | undefined;
+  /** A claim of a pod in this process, for a write that stores tasks of these names. */
+  claimWithin?: ((names: ReadonlySet<string>) => CarriedClaim | undefined) | undefined;
+};
+
 /** Inserts new tasks. Tasks that arrive during a write go into the next one. */
-export function createInsert(parts: { database: Database; clock: Clock; random: Random }) {
-  const { database, clock, random } = parts;
+export function createInsert(parts: InsertParts) {
+  const { database, clock, random, onEnqueued } = parts;
 
   const send = (
     newTasks: readonly NewTask[],
     { whole }: { whole: boolean },
   ): Promise<InsertResult[]> =>
-    insertAll(newTasks, { whole }, (statements, { again, begun }) =>
+    insertAll(newTasks, { whole }, async (statements, { again, begun }) => {
+      const due = newTasks.filter(({ delayMs }) => delayMs === 0).map(({ name }) => name);
+      const claim = due.length > 0 ? parts.claimWithin?.(new Set(due)) : undefined;
+      let claimed = false;
+      const carrier = claim ? carrying(claim, database, () => (claimed = true)) : database;
       // The ids are made before the first send, so a repeated send cannot create a second task.
-      writeUntilKnown(database, statements, {
+      const stored = await writeUntilKnown(carrier, statements, {
         clock,
         random,
         ...untilKnown,
         // The caller gets one answer for all tasks, so once some are stored,
         // transient refusals are retried too.
         ...(whole && begun && { codes: transientCodes }),
-        notify: anyDue(newTasks),
+        notify: due.length > 0,
         ...(again && { again }),
-      }),
-    );
+      });
+      if (!claimed) onEnqueued?.();
+      return stored;
+    });
   const insertOne = callbackBatcher((newTasks: NewTask[]) => send(newTasks, { whole: false }));
   return {
     /** Stores a task, batched with those of other callers. */
@@ -78,6 +94,28 @@ export function createInsert(parts: { database: Database; clock: Clock; random: 
     all: async (newTasks: readonly NewTask[]) => allOrThrow(await send(newTasks, { whole: true })),
     /** Stores as many of the tasks as possible. */
     each: (newTasks: readonly NewTask[]) => send(newTasks, { whole: false }),
+  };
+}
+
+type CarriedClaim = {
+  readonly statements: readonly Statement[];
+  settle(answers: Promise<Row[][]>): void;
+};
+
+/** A database whose first write ends with a claim. It is not sent again: its number is used once. */
+function carrying(claim: CarriedClaim, database: Database, onClaimed: () => void): Database {
+  let carried = false;
+  return {
+    ...database,
+    async write(statements, options) {
+      if (carried) return database.write(statements, options);
+      carried = true;
+      const written = database.write([...statements, ...claim.statements], options);
+      claim.settle(written.then((tables) => tables.slice(statements.length)));
+      const tables = await written;
+      onClaimed();
+      return tables.slice(0, statements.length);
+    },
   };
 }
 

@@ -14,6 +14,7 @@ export function startAttempt(claim: Claim, handler: TaskHandler, nowMs: number):
     wake: claim.wake,
     runSeq: claim.run?.seq ?? 0,
     stopReason: undefined,
+    begun: false,
     ended: false,
     completing: false,
     controller: undefined,

@@ -26,9 +26,12 @@ export function createAttemptReports(parts: {
       if (span) endAttemptSpan(span, outcome, finish.error);
       if (outcome === "completed") return;
       const fields = { ...taskFields(attempt, podId), outcome };
-      if (outcome === "released" && isRefused(attempt)) {
-        // The handler was not called, and a full throttle causes many of these.
-        log.debug(fields, "task released: no throttle permit");
+      if (outcome === "released" && !attempt.begun) {
+        // The handler was not called. A full throttle, or a pod that stops, causes many of these.
+        log.debug(
+          fields,
+          isRefused(attempt) ? "task released: no throttle permit" : "task released",
+        );
         return;
       }
       if (outcome === "lost") log.warn(fields, "claim lost: another pod has the task");

@@ -14,8 +14,9 @@ import {
   createNameSlots,
   type AdaptiveCapacityParts,
 } from "../claim/capacity.ts";
+import { type AheadLimits, aheadNames } from "../claim/claim-ahead.ts";
 import { createClaimLoop } from "../claim/claim-loop.ts";
-import { createClaimCalls } from "../claim/claim.ts";
+import { type ClaimWithin, createClaimCalls } from "../claim/claim.ts";
 import { createThrottleGate } from "../claim/throttle-gate.ts";
 import { releasePermit } from "../claim/throttle.ts";
 import { createAttemptFinisher, createFinish } from "../finish/finish.ts";
@@ -76,6 +77,8 @@ export type WorkerOptions = {
    * Called with the number of an abandoned claim call; the heartbeat stores it as the pod's floor.
    */
   onAbandoned?: (call: number) => void;
+  /** How far to claim ahead of free slots. */
+  ahead?: AheadLimits;
   onEvent?: (event: WorkerEvent) => void;
   /** Called with the id of a task that ended here, for `waitFor` callers in this process. */
   onEnded?: (taskId: string) => void;
@@ -87,6 +90,11 @@ export type WorkerOptions = {
 export type Worker = {
   /** Tasks may be ready to claim. */
   wake(): void;
+  /**
+   * A claim for a write that stores tasks of these names, so that they are claimed by the same
+   * commit; undefined if this pod claims none of them now.
+   */
+  claimWithin(names: ReadonlySet<string>): Omit<ClaimWithin, "claimed"> | undefined;
   readonly running: number;
   /** True while a task that pods died under runs here alone, or is about to. */
   readonly hasSuspect: boolean;
@@ -195,6 +203,10 @@ export function startWorker(options: WorkerOptions): Worker {
     unfinished,
     accept: (claimed, nowMs) => (isNewest(claimed) ? hold(claimed, nowMs) : undefined),
     start: (attempt) => begin(attempt),
+    release: (attempt) => end(attempt, { type: "interrupted" }),
+    aheadNames: aheadNames(handlers),
+    aheadLimits: options.ahead,
+    log,
     onAnswered: idle.check,
   });
 
@@ -221,6 +233,7 @@ export function startWorker(options: WorkerOptions): Worker {
     if (attempt.throttled !== undefined && "refused" in attempt.throttled) {
       return end(attempt, attempt.throttled.refused);
     }
+    attempt.begun = true;
     const { taskId, name } = attempt.claim;
     const origin = { by: "handler", fields: { task: taskId, name, pod: podId }, log } as const;
     if (flow) {
@@ -346,6 +359,8 @@ export function startWorker(options: WorkerOptions): Worker {
 
   return {
     wake: loop.wake,
+    claimWithin: (stored) =>
+      names.some((name) => stored.has(name)) ? loop.claimWithin() : undefined,
     get running() {
       return running.size;
     },

@@ -19,6 +19,7 @@ import { wakeDependentsOfCall } from "./dependencies.ts";
 import {
   hasFreeSlots,
   isDelayed,
+  isOfCall,
   isReady,
   noDeaths,
   parkedAs,
@@ -61,6 +62,8 @@ export type ClaimCall = {
   readonly pauses?: number;
   /** True if the same call has claimed limited tasks before, under the same `limit`. */
   readonly shared?: boolean;
+  /** True if the tasks will wait for a slot. Such a call takes nothing while another pod is idle. */
+  readonly ahead?: boolean;
 };
 
 export type FlowVersions = ReadonlyMap<string, number>;
@@ -233,17 +236,53 @@ export function claimWhere(claim: ClaimCall, which: Statement): Statement {
         run_seq = ${becomesRun} then ${writesBefore(sql`${tasks}.task_id`)} else run_seq end`
     : sql``;
   const columns = flows ? runColumns : claimColumns;
+  // Below zero if claimed ahead, so that recovery sees which tasks may never have begun.
+  const storedCall = claim.ahead === true ? -claim.call : claim.call;
   return sql`
     update ${tasks}
     set status = 'claimed', claimed_by = ${claim.podId}, claim_token = claim_token + 1,
-      claim_call = ${claim.call}, last_update = ${now} ${asRun}
+      claim_call = ${storedCall}, last_update = ${now} ${asRun}
     where ${which} and status = 'pending'
       and exists (select 1 from ${pods} where pod_id = ${claim.podId} and claim_floor < ${claim.call}
         ${claim.pauses === undefined ? sql`` : sql`and pauses = ${claim.pauses}`} ${forKeyShare})
+      ${claim.ahead === true ? nonIdle(claim) : sql``}
     ${returning(columns, {
       after: sql`select ${columns} from ${tasks}
-        where claimed_by = ${claim.podId} and claim_call = ${claim.call} and status = 'claimed'`,
+        where claimed_by = ${claim.podId} and claim_call = ${storedCall} and status = 'claimed'`,
     })}`;
+}
+
+/** The condition that no other pod waits for tasks of these names. */
+function nonIdle({ podId, names }: ClaimCall): Statement {
+  const handled = names.map(
+    (name) => sql`replace(other.metadata, ${JSON.stringify(name)}, '') <> other.metadata`,
+  );
+  return sql`and not exists (select 1 from ${pods} other
+    where other.waiting = 1 and other.status = 'up' and other.pod_id <> ${podId}
+      and (${join(handled, " or ")}))`;
+}
+
+/**
+ * Stores that the tasks of a call that were claimed ahead begin, up to this one in the order of ids,
+ * and all tasks of earlier calls. Returns no row if they must not: the pod counts as dead, or does
+ * not know of a pause.
+ */
+export function markBegun(
+  podId: string,
+  { call, taskId, pauses }: { call: number; taskId: string; pauses: number },
+): Statement {
+  const isAllowed = sql`pod_id = ${podId} and status = 'up' and pauses = ${pauses}`;
+  return sql`
+    update ${pods} set begun_call = ${call}, begun_task = ${taskId} where ${isAllowed}
+    ${returning(sql`pod_id`, { after: sql`select pod_id from ${pods} where ${isAllowed}` })}`;
+}
+
+/** The condition that a claimed task still waits for a slot of its pod. */
+export function isHeldBack(task: typeof tasks | Statement): Statement {
+  return sql`exists (select 1 from ${pods} holder
+    where holder.pod_id = ${task}.claimed_by and ${task}.claim_call < 0
+      and (-${task}.claim_call > holder.begun_call
+        or -${task}.claim_call = holder.begun_call and ${task}.task_id > holder.begun_task))`;
 }
 
 // Columns that are 0 for nearly every task are sent as null, which costs nothing to send or to
@@ -299,7 +338,7 @@ export function releaseCall(podId: string, call: number): Statement[] {
       where ${pods}.claim_floor < excluded.claim_floor`,
     // Locked, so that no cancel comes between waking the dependents and the release.
     sql`select task_id from ${tasks} task
-      where claimed_by = ${podId} and claim_call = ${call} and status = 'claimed'
+      where claimed_by = ${podId} and ${isOfCall(sql``, call)} and status = 'claimed'
       order by task_id ${forUpdateOfTask}`,
     ...wakeDependentsOfCall(podId, call),
     sql`
@@ -307,7 +346,7 @@ export function releaseCall(podId: string, call: number): Statement[] {
       set status = case when cancel_requested = 1 and flow_version is null then 'cancelled'
           else 'pending' end,
         claimed_by = null, claim_call = null, claim_token = claim_token + 1, last_update = ${now}
-      where claimed_by = ${podId} and claim_call = ${call} and status = 'claimed'`,
+      where claimed_by = ${podId} and ${isOfCall(sql``, call)} and status = 'claimed'`,
   ];
 }
 

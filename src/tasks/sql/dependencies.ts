@@ -8,7 +8,7 @@ import {
   type Statement,
   table,
 } from "../../store/sql.ts";
-import { dependsAs, isPending, parkedAs, readyOrLimited } from "./task-state.ts";
+import { dependsAs, isOfCall, isPending, parkedAs, readyOrLimited } from "./task-state.ts";
 
 const tasks = table("task");
 const dependencies = table("task_dependency");
@@ -48,7 +48,7 @@ export function wakeDependents(endedIds: readonly string[]): Statement[] {
  */
 export function wakeDependentsOfCall(podId: string, call: number): Statement[] {
   const leaving = (task: Statement) => sql`${task}.claimed_by = ${podId}
-    and ${task}.claim_call = ${call} and ${task}.status = 'claimed' and ${task}.cancel_requested = 1
+    and ${isOfCall(sql`${task}.`, call)} and ${task}.status = 'claimed' and ${task}.cancel_requested = 1
     and ${task}.flow_version is null`;
   return wakeAll(
     sql`select distinct dependent_id as id from ${dependencies} where dependency_id in (

@@ -15,6 +15,7 @@ import {
   forUpdateSkipLocked,
   forUpdateOfTaskSkipLocked,
 } from "../../store/sql.ts";
+import { isHeldBack } from "./claim.ts";
 import { nextSeq } from "./task-state.ts";
 import { type FollowUp, insertFollowUps } from "./finish.ts";
 import { deleteDependencies, hasNoOpenDependents } from "./dependencies.ts";
@@ -49,7 +50,8 @@ export function claimsOf(podIds: readonly string[], count: number): Statement {
 
 /**
  * Recovers orphans: tasks still claimed by the silent pod, with the token that was read, if that
- * pod has sent no heartbeat since. The attempt is not counted, and the token stays, so that the pod
+ * pod has sent no heartbeat since. A death is counted unless the task only waited for a slot. The
+ * attempt is not counted, and the token stays, so that the pod
  * may still store its outcome if no other pod has claimed the task. A locked row is left for the
  * next pass, because one idle transaction must not keep all the others from being recovered.
  */
@@ -57,7 +59,8 @@ export function recoverTasks(orphans: readonly Orphan[]): Statement {
   const silent = orphanRows(orphans);
   // A run has finalizers. The next driver runs them.
   const isTask = sql`flow_version is null`;
-  const spent = sql`deaths + 1 >= ${deathLimit} and ${isTask}`;
+  const deaths = deathsAfter(tasks);
+  const spent = sql`${deaths} >= ${deathLimit} and ${isTask}`;
   const cancelled = sql`cancel_requested = 1 and ${isTask}`;
   const status = sql`case when ${cancelled} then 'cancelled' when ${spent} then 'failed'
     else 'pending' end`;
@@ -67,7 +70,7 @@ export function recoverTasks(orphans: readonly Orphan[]): Statement {
     set status = ${status},
       error = case when ${cancelled} then error when ${spent} then ${poisonError} else error end,
       claim_token = ${token},
-      deaths = deaths + 1, claimed_by = null, claim_call = null, last_update = ${now}
+      deaths = ${deaths}, claimed_by = null, claim_call = null, last_update = ${now}
     from ${silent} orphan
     where ${isOrphan(tasks)} and ${isAmong(sql`
       select ${rowAddress} from ${tasks}
@@ -83,7 +86,12 @@ export function noteRecovery(orphans: readonly Orphan[]): Statement {
   return sql`
     insert into ${events} (task_id, seq, type, attempt, pod_id)
     select orphan.task_id, ${nextSeq(sql`orphan.task_id`)}, 'pod_died', task.retry_count + 1, orphan.pod_id
-    from ${orphanRows(orphans)} orphan join ${tasks} task on ${isOrphan(sql`task`)} ${forUpdateOfTaskSkipLocked}`;
+    from ${orphanRows(orphans)} orphan join ${tasks} task on ${isOrphan(sql`task`)}
+    where not ${isHeldBack(sql`task`)} ${forUpdateOfTaskSkipLocked}`;
+}
+
+function deathsAfter(task: typeof tasks | Statement): Statement {
+  return sql`${task}.deaths + case when ${isHeldBack(task)} then 0 else 1 end`;
 }
 
 /**
@@ -96,7 +104,7 @@ export function insertRecoveryFollowUps(
 ): Statement {
   return insertFollowUps(
     followUps,
-    sql`task.deaths + 1 >= ${deathLimit} and task.cancel_requested = 0 and task.flow_version is null
+    sql`${deathsAfter(sql`task`)} >= ${deathLimit} and task.cancel_requested = 0 and task.flow_version is null
       and exists (select 1 from ${orphanRows(orphans)} orphan where ${isOrphan(sql`task`)})
     ${forUpdateOfTaskSkipLocked}`,
   );

@@ -111,6 +111,11 @@ export function isPending(task: Statement | ReturnType<typeof table>): Statement
   return sql`coalesce(${task}.status, '') = 'pending'`;
 }
 
+/** The condition that a call has claimed a task, ahead of a free slot or not. */
+export function isOfCall(row: Statement, call: number): Statement {
+  return sql`${row}claim_call in (${call}, ${-call})`;
+}
+
 /** The number of a task's next event. */
 export function nextSeq(taskId: Statement): Statement {
   return sql`(select coalesce(max(seq), 0) + 1 from ${events} past where past.task_id = ${taskId})`;

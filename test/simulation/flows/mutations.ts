@@ -155,8 +155,8 @@ export const flowMutations: readonly Mutation[] = [
     name: "recover: a run that kills pods is failed",
     edits: [
       recover(
-        "sql`deaths + 1 >= ${deathLimit} and ${isTask}`;\n  const cancelled",
-        "sql`deaths + 1 >= ${deathLimit}`;\n  const cancelled",
+        "sql`${deaths} >= ${deathLimit} and ${isTask}`;\n  const cancelled",
+        "sql`${deaths} >= ${deathLimit}`;\n  const cancelled",
       ),
     ],
   },

@@ -1,0 +1,89 @@
+import { describe, expect, test } from "vitest";
+import { judge } from "./checkers.ts";
+import { createFleet, type Fleet, storeKinds } from "../harness.ts";
+import { startsIn } from "../ledger.ts";
+import { until } from "../until.ts";
+
+const heldBack = `select task.task_id, task.claim_call, task.deaths from flotilla_task task
+  join flotilla_pod pod on pod.pod_id = task.claimed_by
+  where task.status = 'claimed' and task.claim_call < 0 and pod.pod_id = ?
+    and (-task.claim_call > pod.begun_call
+      or -task.claim_call = pod.begun_call and task.task_id > pod.begun_task)`;
+
+describe.each(storeKinds)("on %s, tasks that were claimed ahead of free slots", (on) => {
+  test("wait through the deaths of four pods uncounted, and run beside others in the end", async () => {
+    const fleet = await createFleet({ on });
+    const limits = { heartbeatMs: 100, deadAfterMs: 1_000 };
+    const config = { ...limits, slots: 2, target: 1 };
+    const enqueued = await enqueueWork(fleet, 3_000);
+    for (let death = 1; death <= 4; death++) {
+      const pod = await fleet.start({ config });
+      await until("tasks wait for a slot", async () => {
+        return (await fleet.sql(heldBack, pod.podId)).length > 0;
+      });
+      await pod.kill();
+      const waiting = await fleet.sql(heldBack, pod.podId);
+      const next = await fleet.start({ names: [], config });
+      await until("they are recovered", async () => {
+        const [left] = await fleet.sql(
+          "select count(*) as count from flotilla_task where claimed_by = ? and status = 'claimed'",
+          pod.podId,
+        );
+        return Number(left!["count"]) === 0;
+      });
+      // What it had sent may have landed after its end.
+      const [mark] = await fleet.sql(
+        "select begun_call, begun_task from flotilla_pod where pod_id = ?",
+        pod.podId,
+      );
+      const neverBegun = waiting.filter(({ task_id: taskId, claim_call: call }) => {
+        const begunCall = Number(mark!["begun_call"]);
+        return -call > begunCall || (-call === begunCall && taskId > mark!["begun_task"]);
+      });
+      for (const { task_id: taskId, deaths } of neverBegun) {
+        const [row] = await fleet.sql(
+          "select status, deaths from flotilla_task where task_id = ?",
+          taskId,
+        );
+        expect(row).toEqual({ status: "pending", deaths });
+      }
+      await next.kill();
+    }
+    await fleet.start({ config: { slots: 100 } });
+    await allCompleted(fleet, enqueued);
+    expect(await judge(fleet, limits)).toEqual([]);
+  });
+
+  test("go back to others when their pod stops, none of them begun", async () => {
+    const fleet = await createFleet({ on });
+    const enqueued = await enqueueWork(fleet, 3_000);
+    const pod = await fleet.start({ config: { slots: 2, target: 1 } });
+    await until("tasks wait for a slot", async () => {
+      return (await fleet.sql(heldBack, pod.podId)).length > 0;
+    });
+    await pod.terminate();
+    const begun = new Set(startsIn(fleet.ledger()).map(({ task }) => task));
+    const rows = await fleet.sql("select task_id, status, deaths from flotilla_task");
+    for (const row of rows) {
+      const status = begun.has(row["task_id"]) ? "completed" : "pending";
+      expect(row).toMatchObject({ status, deaths: 0 });
+    }
+    await fleet.start({ config: { slots: 100 } });
+    await allCompleted(fleet, enqueued);
+    expect(await judge(fleet)).toEqual([]);
+  });
+});
+
+async function enqueueWork(fleet: Fleet, count: number) {
+  return fleet.flotilla.enqueueMany(
+    "work",
+    Array.from({ length: count }, () => ({ ms: 0 })),
+  );
+}
+
+async function allCompleted(fleet: Fleet, enqueued: readonly { taskId: string }[]): Promise<void> {
+  const ended = await Promise.all(
+    enqueued.map(async ({ taskId }) => (await fleet.flotilla.tasks.settled(taskId)).status),
+  );
+  expect(ended.filter((status) => status !== "completed")).toEqual([]);
+}
