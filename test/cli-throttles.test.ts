@@ -86,7 +86,7 @@ describe("throttles on the command line", () => {
     });
     const metadata = JSON.stringify({ names: ["sum"], throttles: { sum: { name, key: "" } } });
     await database.write([
-      beat("pod", metadata, 0, 1),
+      beat("pod", metadata, 0),
       ...Array.from(
         { length: 239 },
         (_, at) =>

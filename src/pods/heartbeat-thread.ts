@@ -10,7 +10,7 @@ import type { Observation } from "./liveness.ts";
 
 type ThreadData = Pick<
   HeartbeatOptions,
-  "podId" | "heartbeatMs" | "stallBeats" | "metadata" | "watchedTables"
+  "podId" | "heartbeatMs" | "stallBeats" | "metadata" | "host" | "watchedTables"
 > & {
   store: Store;
   /** True if the password is a function, which lives on the main thread. */
@@ -48,7 +48,7 @@ export function startHeartbeatThread(
     pulse: PulseWriter;
   },
 ): Heartbeat {
-  const { podId, heartbeatMs, stallBeats, metadata = {}, watchedTables = [] } = options;
+  const { podId, heartbeatMs, stallBeats, metadata = {}, host, watchedTables = [] } = options;
   const { store, password } = storeForThread(options.store);
   const data: ThreadData = {
     podId,
@@ -57,6 +57,7 @@ export function startHeartbeatThread(
     store,
     asksPassword: password !== undefined,
     metadata,
+    host,
     watchedTables,
     pulse: options.pulse.memory,
   };

@@ -81,6 +81,19 @@ describe("a heartbeat", () => {
     await heartbeat.stop();
   });
 
+  test("names its process, for others on the machine, also in a row that something else has made", async () => {
+    const { heartbeat, told } = start("a", { host: "machine 1, process 2" });
+    await clock.advance(0);
+    expect(told.seen[0]!.pods).toMatchObject([{ podId: "a", host: "machine 1, process 2" }]);
+    await database.write([sql`update ${table("pod")} set host = null`]);
+    await clock.advance(1_000);
+    expect(await podNow()).toMatchObject({ host: "machine 1, process 2", connection: null });
+    // Nothing shows which processes have a file open.
+    expect(told.seen[1]!.pods[0]).not.toHaveProperty("connection");
+    expect(told.seen[1]!.connectionId).toBeUndefined();
+    await heartbeat.stop();
+  });
+
   test("never lowers the floor of a pod that is known", async () => {
     const { heartbeat } = start("a");
     await clock.advance(0);

@@ -26,6 +26,8 @@ export type HeartbeatOptions = {
   stallBeats: number;
   onStall: () => void;
   metadata?: Readonly<Record<string, unknown>>;
+  /** The identity of this process, for other processes on the machine. */
+  host?: string | undefined;
   /** Each beat reads which of these have rows. */
   watchedTables?: readonly TableName[];
 };
@@ -38,6 +40,7 @@ export type Heartbeat = { stop(): Promise<void> };
  */
 export function startHeartbeat(options: HeartbeatOptions): Heartbeat {
   const { podId, database, clock, pulse, heartbeatMs, stallBeats, watchedTables } = options;
+  const { host = null } = options;
   const metadata = JSON.stringify(options.metadata ?? {});
   let stopped = false;
   let cancel = () => {};
@@ -56,13 +59,16 @@ export function startHeartbeat(options: HeartbeatOptions): Heartbeat {
       return options.onStall();
     }
     try {
-      const beating = beat(podId, metadata, pulse.abandonedUpTo(), ++beats);
-      const [, pods] = await database.write([beating, readPods(watchedTables)]);
+      const own = { count: ++beats, host };
+      const beating = beat(podId, metadata, pulse.abandonedUpTo(), own);
+      const [, rows] = await database.write([beating, readPods(watchedTables)]);
       if (stopped) return;
+      const pods = rows!.map(toPodSeen);
       options.onBeat({
         atMs: clock.monotonic(),
-        pods: pods!.map(toPodSeen),
-        filledTables: toFilledTables(pods!),
+        pods,
+        connectionId: pods.find((pod) => pod.podId === podId)?.connection?.id,
+        filledTables: toFilledTables(rows!),
       });
     } catch (error) {
       options.onError(messageOf(error));

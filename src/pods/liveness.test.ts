@@ -11,7 +11,7 @@ import {
   silentPods,
 } from "./liveness.ts";
 
-const limits = { deadAfterMs: 5_000, gapMs: 3_000 };
+const limits = { heartbeatMs: 1_000, deadAfterMs: 5_000, gapMs: 3_000 };
 
 const pod = (podId: string, beat: number, more: Partial<PodSeen> = {}): PodSeen => ({
   podId,
@@ -72,6 +72,125 @@ describe("a pod is silent", () => {
     const seen = seconds([1, 1, 1, 1, 1]);
     const forgotten = { atMs: 5_000, pods: [] };
     expect(silentIds([...seen, forgotten, ...seconds([1], 6_000)])).toEqual([]);
+  });
+});
+
+describe("a pod whose process is known to be gone", () => {
+  const gone = pod("b", 7, { gone: true });
+  const lost = (beat: number, atMs: number): Observation => ({
+    atMs,
+    pods: [pod("b", beat, { gone: true })],
+  });
+
+  test("is silent at once, also to an observer that has just come", () => {
+    expect(silentIds([{ atMs: 0, pods: [gone] }])).toEqual(["b"]);
+    expect(silentIds([...seconds([5, 6]), { atMs: 2_000, pods: [gone] }])).toEqual(["b"]);
+  });
+
+  test("is silent with the beat that was seen, which recovery compares", () => {
+    const [silent] = silentPods(observed([...seconds([6]), lost(7, 1_000)]), limits);
+    expect(silent).toMatchObject({ beat: 7, silentMs: 0 });
+  });
+
+  test("waits for the limit after a gap of the observer: its results may be on their way", () => {
+    const before = seconds([1, 2]);
+    const after = (count: number) =>
+      Array.from({ length: count }, (_, at) => lost(2, 60_000 + at * 1_000));
+    expect(silentIds([...before, ...after(5)])).toEqual([]);
+    expect(silentIds([...before, ...after(6)])).toEqual(["b"]);
+    // One that dies later is known to have died while the store was there.
+    const steady = seconds([3, 4, 5, 6, 7, 8], 60_000);
+    expect(silentIds([...before, ...steady, lost(8, 66_000)])).toEqual(["b"]);
+  });
+
+  test("is still silent when its last beat lands late, but not when it goes on beating", () => {
+    const late = [...seconds([1]), lost(1, 1_000), lost(2, 2_000)];
+    expect(silentIds(late)).toEqual(["b"]);
+    expect(silentIds([...late, lost(2, 3_000)])).toEqual(["b"]);
+    const mistaken = [...late, lost(3, 3_000)];
+    expect(silentIds(mistaken)).toEqual([]);
+    const still = (count: number) =>
+      Array.from({ length: count }, (_, at) => lost(3, 4e3 + at * 1e3));
+    expect(silentIds([...mistaken, ...still(4)])).toEqual([]);
+    expect(silentIds([...mistaken, ...still(5)])).toEqual(["b"]);
+  });
+
+  test("doesn't lead: the next one does with the same beat", () => {
+    const pods = [pod("a", 1, { gone: true }), pod("b", 1, { birthMs: 1 })];
+    const seen = observed([{ atMs: 0, pods }]);
+    expect(leaderOf(seen, limits, "b")).toBe("b");
+    expect(silenceOf("a", emptyLiveness, seen)).toBe(0);
+  });
+});
+
+describe("a pod whose connection has ended", () => {
+  type Sight = { beat: number; id?: number; isOpen?: boolean };
+  /** One observation a second on the observer's connection 1, with pod `b` as given. */
+  const watched = (sights: readonly Sight[], { own = [1], startMs = 0, everyMs = 1_000 } = {}) =>
+    sights.map(({ beat, id = 7, isOpen = false }, at): Observation => {
+      const connection = { id, isOpen };
+      const connectionId = own[Math.min(at, own.length - 1)];
+      return { atMs: startMs + at * everyMs, pods: [pod("b", beat, { connection })], connectionId };
+    });
+  const open = (beat: number, id = 7): Sight => ({ beat, id, isOpen: true });
+  const ended = (beat: number, id = 7): Sight => ({ beat, id });
+
+  test.each([
+    { when: "not when that is seen first", sights: [open(1), ended(1)], silent: false },
+    { when: "not a heartbeat later", sights: [open(1), ended(1), ended(1)], silent: false },
+    { when: "two heartbeats later", sights: [open(1), ended(1), ended(1), ended(1)], silent: true },
+    {
+      when: "two heartbeats later though it beat before it died",
+      sights: [open(1), ended(2), ended(2), ended(2)],
+      silent: true,
+    },
+    {
+      when: "not if it beats again, on another connection",
+      sights: [open(1), ended(1), ended(1), open(2, 8), open(2, 8)],
+      silent: false,
+    },
+    {
+      when: "not if it beats again, on one that has ended as well",
+      sights: [open(1), ended(1), ended(1), ended(2, 8), ended(2, 8), ended(2, 8)],
+      silent: false,
+    },
+    {
+      when: "not if the connection was never seen open: another server may have it",
+      sights: [ended(1), ended(1), ended(1), ended(1)],
+      silent: false,
+    },
+    {
+      when: "not if its number belongs to another connection by then",
+      sights: [open(1), ended(1), open(1), ended(1), ended(1)],
+      silent: false,
+    },
+    { when: "not while it is open", sights: [open(1), open(1), open(1), open(1)], silent: false },
+  ])("is silent: $when", ({ sights, silent }) => {
+    expect(silentIds(watched(sights))).toEqual(silent ? ["b"] : []);
+  });
+
+  test("isn't silent where the observer's connection ended too: the server did", () => {
+    const sights = [open(1), ended(1), ended(1), ended(1), ended(1)];
+    expect(silentIds(watched(sights, { own: [1, 2] }))).toEqual([]);
+    expect(silentIds(watched(sights, { own: [] }))).toEqual([]);
+    expect(silentIds(watched(sights))).toEqual(["b"]);
+  });
+
+  test("isn't silent by one late beat of the observer, nor over a gap", () => {
+    const sights = [open(1), ended(1), ended(1)];
+    expect(silentIds(watched(sights, { everyMs: 2_400 }))).toEqual([]);
+    const again = watched([ended(1), ended(1), ended(1)], { startMs: 60_000 });
+    expect(silentIds([...watched(sights), ...again])).toEqual([]);
+  });
+
+  test("doesn't lead once it is silent", () => {
+    const other = (beat: number) => pod("c", beat, { birthMs: 1, passes: beat });
+    const seen = watched([open(1), ended(1), ended(1), ended(1)]).map((each, at) => ({
+      ...each,
+      pods: [...each.pods, other(at)],
+    }));
+    expect(leaderOf(observed(seen.slice(0, 3)), limits, "c")).toBe("b");
+    expect(leaderOf(observed(seen), limits, "c")).toBe("c");
   });
 });
 

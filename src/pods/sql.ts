@@ -3,6 +3,8 @@ import {
   forUpdateSkipLocked,
   join,
   now,
+  openConnections,
+  ownConnection,
   rows,
   sql,
   type Statement,
@@ -21,12 +23,18 @@ const unknownBeat = -1;
  * or pruned comes back. It then keeps its floor, so that an abandoned claim still cannot land, and
  * gets a beat and a pause number that it never had before, so that neither looks unchanged.
  */
-export function beat(podId: string, metadata: string, abandonedUpTo: number, count = 1): Statement {
+export function beat(
+  podId: string,
+  metadata: string,
+  abandonedUpTo: number,
+  { count = 1, host = null }: { count?: number; host?: string | null } = {},
+): Statement {
   return sql`
-    insert into ${podTable} (pod_id, beat, claim_floor, metadata, pauses)
-    values (${podId}, ${count}, ${abandonedUpTo}, ${metadata}, ${now})
+    insert into ${podTable} (pod_id, beat, claim_floor, metadata, pauses, host, connection)
+    values (${podId}, ${count}, ${abandonedUpTo}, ${metadata}, ${now}, ${host}, ${ownConnection})
     on conflict (pod_id) do update
-    set beat = ${podTable}.beat + 1, last_heartbeat = ${now}, status = 'up'`;
+    set beat = ${podTable}.beat + 1, last_heartbeat = ${now}, status = 'up',
+      host = excluded.host, connection = excluded.connection`;
 }
 
 /**
@@ -51,12 +59,13 @@ export function readPods(watched: readonly TableName[] = []): Statement {
       select (select max(task.claimed_by) from ${tasks} task
         where task.status = 'claimed' and task.claimed_by < holder.pod_id)
       from holder where holder.pod_id is not null)
-    select pod_id, started_at, status, beat, passes,
+    select pod_id, started_at, status, beat, passes, host, connection,
+      case when connection in (${openConnections}) then 1 else 0 end as connected,
       ${join([sql`''`, ...filled], " || ")} as filled
     from ${podTable}
     where status = 'up' or pod_id in (select pod_id from holder where pod_id is not null)
     union all
-    select pod_id, 0, 'down', cast(${unknownBeat} as bigint), 0, '' from holder
+    select pod_id, 0, 'down', cast(${unknownBeat} as bigint), 0, null, null, 0, '' from holder
     where pod_id is not null and pod_id not in (select pod_id from ${podTable})`;
 }
 
@@ -74,6 +83,10 @@ export function toPodSeen(row: Row): PodSeen {
     status: row["status"],
     beat: Number(row["beat"]),
     passes: Number(row["passes"]),
+    ...(row["host"] !== null && { host: row["host"] as string }),
+    ...(row["connection"] !== null && {
+      connection: { id: Number(row["connection"]), isOpen: row["connected"] === 1 },
+    }),
   };
 }
 

@@ -42,7 +42,10 @@ export type Config = {
   pollMs?: number;
   /** Default 1,000. */
   heartbeatMs?: number;
-  /** How long a pod may be silent before other pods get its tasks. Default 5,000. */
+  /**
+   * How long a pod may be silent before other pods get its tasks. Default 5,000. They get them sooner if
+   * its process is known to be gone, or if Postgres has seen its connection end.
+   */
   deadAfterMs?: number;
   /** After this many heartbeats with a blocked event loop the process is ended. Default 60. */
   stallBeats?: number;

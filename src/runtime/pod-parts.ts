@@ -79,7 +79,14 @@ export type PodParts = {
 
 export type HeartbeatHooks = Pick<
   HeartbeatOptions,
-  "podId" | "heartbeatMs" | "stallBeats" | "onBeat" | "onError" | "metadata" | "watchedTables"
+  | "podId"
+  | "heartbeatMs"
+  | "stallBeats"
+  | "onBeat"
+  | "onError"
+  | "metadata"
+  | "host"
+  | "watchedTables"
 >;
 
 export type PodEvent =

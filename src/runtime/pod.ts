@@ -9,6 +9,7 @@ import {
   emptyLiveness,
   type Observation,
   observe,
+  type PodSeen,
   silenceOf,
 } from "../pods/liveness.ts";
 import { leaveFleet } from "../pods/pods.ts";
@@ -57,7 +58,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     }
   };
   const { heartbeatMs, deadAfterMs, stallBeats } = settings;
-  const limits: LivenessLimits = { deadAfterMs, gapMs: gapOf(settings) };
+  const limits: LivenessLimits = { heartbeatMs, deadAfterMs, gapMs: gapOf(settings) };
   const handlers = selectHandlers(settings.use, settings.only);
 
   let worker: Worker | undefined;
@@ -139,10 +140,13 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     void pruneStaleEnvelopes(database);
   };
 
+  const isGone = ({ host }: PodSeen) =>
+    host !== undefined && parts.thisProcess?.isGone(host) === true;
   const onBeat = (seen: Observation) => {
     const before = liveness;
     const previousMs = before.lastBeatMs;
-    liveness = observe(before, seen, limits);
+    const pods = seen.pods.map((pod) => ({ ...pod, gone: isGone(pod) }));
+    liveness = observe(before, { ...seen, pods }, limits);
     firstBeat?.();
     const lagMs = previousMs === undefined ? 0 : seen.atMs - previousMs - heartbeatMs;
     onEvent({ type: "beat", lagMs: Math.max(0, lagMs) });
@@ -184,6 +188,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
       followUps: [...handlers.values()].filter((each) => each.onFailure).map(({ name }) => name),
       ...(settings.sessions && { sessions: sessionMetadata(agents) }),
     },
+    host: parts.thisProcess?.host,
     watchedTables: [throttleReports, sessionLogs],
     onBeat,
     onError(error) {

@@ -96,6 +96,7 @@ export async function openForHeartbeat(
     ...heartbeatTimeouts(location.store, heartbeatMs),
     durability: "relaxed",
     connections: 1,
+    watchesConnections: true,
     ...(password && { password }),
   });
 }

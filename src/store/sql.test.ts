@@ -30,6 +30,8 @@ const numbered: Dialect = {
     for_update_of_task_skip_locked: "for update of task skip locked",
     for_key_share: "for key share",
     for_update: "for update",
+    own_connection: "session()",
+    open_connections: "sessions",
   },
   returning: true,
   table: (name) => `app.${name}`,

@@ -50,6 +50,8 @@ export type WordName =
   | "migration_lock"
   | "new_id"
   | "now"
+  | "open_connections"
+  | "own_connection"
   | "row_address"
   | "starting_now"
   | "unlogged";
@@ -136,6 +138,15 @@ export const foreignTables: Word = { [ours]: true, word: "foreign_tables" };
 
 /** Keeps other processes from migrating until this transaction ends. A separate statement. */
 export const migrationLock: Word = { [ours]: true, word: "migration_lock" };
+
+/**
+ * The number of the connection that a statement runs on. Null if the end of the connection would not
+ * show in `openConnections`.
+ */
+export const ownConnection: Word = { [ours]: true, word: "own_connection" };
+
+/** A subquery for the numbers of all open connections. Empty where `ownConnection` is null. */
+export const openConnections: Word = { [ours]: true, word: "open_connections" };
 
 /** A table by its plain name; the dialect adds its schema or prefix. */
 export function table(name: TableName): Word {

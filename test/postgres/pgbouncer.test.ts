@@ -74,6 +74,16 @@ describe("through PgBouncer in transaction mode", () => {
     expect((await producer.tasks.get(enqueued.taskId))?.deaths).toBe(1);
   });
 
+  test("no connection is taken for a pod's own: the pooler's stay when the pod is gone", async () => {
+    await using pod = await startPod({ ...settings, store: pooled });
+    await using beside = await startPod({ ...settings, store: direct });
+    const database = await openPostgres({ url: direct });
+    const rows = await database.read(sql`select pod_id, connection from ${table("pod")}`);
+    const byPod = Object.fromEntries(rows.map((row) => [row["pod_id"], row["connection"]]));
+    expect(byPod).toEqual({ [pod.podId]: null, [beside.podId]: expect.any(Number) });
+    await database.close();
+  });
+
   test("no pod listens in vain, and that is logged once", async () => {
     const said: string[] = [];
     const log: Logger = { ...silentLogger, info: (_, message) => void said.push(message) };

@@ -72,7 +72,8 @@ export type Checker = {
 const terminal = ["completed", "failed", "cancelled"];
 
 export type CheckerOptions = {
-  deadAfterMs: number;
+  /** How long a pod must have been without a beat to be given up. */
+  patienceMs: (pod: PodFacts) => number;
   attemptsOf: (name: string) => number;
 };
 
@@ -194,7 +195,7 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
     if (before.status !== "claimed") violate("T5", `${what}: recovered when ${before.status}`);
     if (!pod) return violate("T5", `${what}: recovered from nobody`);
     const silentMs = scheduler.nowMs - pod.lastBeatMs;
-    if (silentMs < options.deadAfterMs) {
+    if (silentMs < options.patienceMs(pod)) {
       violate("T8", `${what}: ${pod.podId} had beaten ${silentMs.toFixed(0)} ms before`);
     }
     if (pod.alive && pod.troubledUntilMs < pod.lastBeatMs) {

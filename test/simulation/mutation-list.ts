@@ -144,7 +144,7 @@ export const mutations: readonly Mutation[] = [
   {
     name: "leader: the oldest leads though it is silent",
     edits: [
-      { file: "src/pods/liveness.ts", find: "pod.silentMs < limits.deadAfterMs &&", put: "" },
+      { file: "src/pods/liveness.ts", find: "!isSilent(pod, liveness, limits) &&", put: "" },
       {
         file: "src/pods/liveness.ts",
         find: "(pod.podId === self || pod.idleMs < limits.deadAfterMs)",
@@ -169,6 +169,26 @@ export const mutations: readonly Mutation[] = [
         file: "src/pods/liveness.ts",
         find: "const gap = elapsedMs > limits.gapMs;",
         put: "const gap = false;",
+      },
+    ],
+  },
+  {
+    name: "liveness: a process that lives is taken for gone",
+    edits: [
+      {
+        file: "src/runtime/pod.ts",
+        find: "host !== undefined && parts.thisProcess?.isGone(host) === true",
+        put: "host !== undefined && parts.thisProcess !== undefined",
+      },
+    ],
+  },
+  {
+    name: "liveness: the end of a connection is enough",
+    edits: [
+      {
+        file: "src/pods/liveness.ts",
+        find: "pod.endedMs >= endedBeats * limits.heartbeatMs",
+        put: "pod.endedMs >= 0",
       },
     ],
   },

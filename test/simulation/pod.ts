@@ -16,6 +16,7 @@ import type { AgentNetwork } from "../../src/sessions/turns/network.ts";
 import type { Database } from "../../src/store/database.ts";
 import type { PodFacts } from "./checker.ts";
 import { createLane, laneClock } from "./lane.ts";
+import type { SimConnection } from "./deaths.ts";
 import type { SimDisk } from "./disk.ts";
 import type { Network } from "./link.ts";
 import { schedules } from "./schedules.ts";
@@ -62,7 +63,9 @@ export type SimPodOptions = {
   /** The way to agents at URLs. */
   network?: AgentNetwork;
   /** Tells which processes of its machine are gone. */
-  thisProcess?: ThisProcess;
+  thisProcess?: ThisProcess | undefined;
+  /** The connection of its heartbeat, where the store shows which are open. */
+  connection?: SimConnection | undefined;
   onGone: (why: string) => void;
 };
 
@@ -78,7 +81,7 @@ export function startSimPod(
   options: SimPodOptions,
 ): SimPod {
   const { scheduler } = world;
-  const { podId, names } = options;
+  const { podId, names, connection } = options;
   const main = createLane(scheduler);
   const heart = createLane(scheduler);
   const random = world.fork();
@@ -101,6 +104,7 @@ export function startSimPod(
     goneMs = scheduler.nowMs;
     main.kill();
     heart.kill();
+    connection?.end();
     scheduler.note(`${podId} is gone: ${why}`);
     options.onGone(why);
   };
@@ -166,7 +170,10 @@ export function startSimPod(
     who: podId,
     alias: heartOf(podId),
     lane: heart,
-    onTrouble: troubled,
+    onTrouble(durationMs) {
+      troubled(durationMs);
+      connection?.end();
+    },
   });
   // What the heartbeat's thread tells the main one arrives as a message.
   const toMain = (happen: () => void) => scheduler.after(0.01, () => main.enter(happen));
@@ -191,7 +198,8 @@ export function startSimPod(
           const gapMs = lastSeenMs === undefined ? 0 : seen.atMs - lastSeenMs;
           if (gapMs > gapOf(settings)) world.count("fence: liveness, gap");
           lastSeenMs = seen.atMs;
-          toMain(() => hooks.onBeat(seen));
+          const shown = connection?.show(seen) ?? seen;
+          toMain(() => hooks.onBeat(shown));
         },
         onError: (error) => toMain(() => hooks.onError(error)),
         onStall: () => gone("stalled"),

@@ -1,7 +1,8 @@
 /** One seed: a small fleet, its clients, its troubles, a time of quiet, and the verdict. */
 import type { Database } from "../../src/store/database.ts";
 import { watchBounds } from "./bounds.ts";
-import { createChecker } from "./checker.ts";
+import { type Checker, createChecker } from "./checker.ts";
+import { createDeaths } from "./deaths.ts";
 import { startFaults } from "./faults.ts";
 import { createSimDisk, type SimDisk } from "./disk.ts";
 import { createNetwork } from "./link.ts";
@@ -23,7 +24,13 @@ export async function runSeed(seed: number, { keepTrace = false } = {}): Promise
   const world = await createWorld(seed, { keepTrace });
   const { scheduler } = world;
   await setLimits(world);
-  const checker = createChecker(world, { deadAfterMs, attemptsOf });
+  const deaths = createDeaths(world, {
+    seed,
+    heartbeatMs,
+    deadAfterMs,
+    pods: () => checker.pods,
+  });
+  const checker: Checker = createChecker(world, { patienceMs: deaths.patienceMs, attemptsOf });
   const network = createNetwork(world, checker);
   const faultsMs = world.between(12_000, 22_000);
   const slots = world.between(2, 6);
@@ -49,9 +56,12 @@ export async function runSeed(seed: number, { keepTrace = false } = {}): Promise
   /** Keeps one place of the fleet filled. The first place, or the first two, always know every task. */
   const fill = (place: number): void => {
     const names = namesAt(place);
+    const podId = `p${++podsMade}`;
     const pod = startSimPod(world, network, checker, {
-      podId: `p${++podsMade}`,
+      podId,
       names,
+      thisProcess: deaths.processOf(podId),
+      connection: deaths.connectionOf(podId),
       settings: { slots, pollMs, heartbeatMs, deadAfterMs },
       ahead,
       disk: (disks[place] ??= createSimDisk(world)),

@@ -10,6 +10,8 @@ const mustHappen = [
   ...usualFaults,
   ...podFaults,
   ...hints,
+  "death: connection ended",
+  "death: process gone",
   "fault: hint in vain",
   "fault: look lost",
   "fault: look stale",

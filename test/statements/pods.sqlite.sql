@@ -1,9 +1,10 @@
 -- src/pods/sql.ts: beat
-insert into flotilla_pod (pod_id, beat, claim_floor, metadata, pauses)
-values (?, ?, ?, ?, now_ms())
+insert into flotilla_pod (pod_id, beat, claim_floor, metadata, pauses, host, connection)
+values (?, ?, ?, ?, now_ms(), ?, null)
 on conflict (pod_id) do update
-set beat = flotilla_pod.beat + 1, last_heartbeat = now_ms(), status = 'up'
--- values: ["pod-1",2,7,"{}"]
+set beat = flotilla_pod.beat + 1, last_heartbeat = now_ms(), status = 'up',
+  host = excluded.host, connection = excluded.connection
+-- values: ["pod-1",2,7,"{}","host-1"]
 
 -- src/pods/sql.ts: readPods
 with recursive holder (pod_id) as (
@@ -12,12 +13,13 @@ with recursive holder (pod_id) as (
   select (select max(task.claimed_by) from flotilla_task task
     where task.status = 'claimed' and task.claimed_by < holder.pod_id)
   from holder where holder.pod_id is not null)
-select pod_id, started_at, status, beat, passes,
+select pod_id, started_at, status, beat, passes, host, connection,
+  case when connection in (select null where false) then 1 else 0 end as connected,
   '' as filled
 from flotilla_pod
 where status = 'up' or pod_id in (select pod_id from holder where pod_id is not null)
 union all
-select pod_id, 0, 'down', cast(? as bigint), 0, '' from holder
+select pod_id, 0, 'down', cast(? as bigint), 0, null, null, 0, '' from holder
 where pod_id is not null and pod_id not in (select pod_id from flotilla_pod)
 -- values: [-1]
 
@@ -27,12 +29,13 @@ with recursive holder (pod_id) as (
   select (select max(task.claimed_by) from flotilla_task task
     where task.status = 'claimed' and task.claimed_by < holder.pod_id)
   from holder where holder.pod_id is not null)
-select pod_id, started_at, status, beat, passes,
+select pod_id, started_at, status, beat, passes, host, connection,
+  case when connection in (select null where false) then 1 else 0 end as connected,
   '' || case when exists (select 1 from flotilla_throttle_report) then ? else '' end || case when exists (select 1 from flotilla_session_log) then ? else '' end as filled
 from flotilla_pod
 where status = 'up' or pod_id in (select pod_id from holder where pod_id is not null)
 union all
-select pod_id, 0, 'down', cast(? as bigint), 0, '' from holder
+select pod_id, 0, 'down', cast(? as bigint), 0, null, null, 0, '' from holder
 where pod_id is not null and pod_id not in (select pod_id from flotilla_pod)
 -- values: ["throttle_report ","session_log ",-1]
 

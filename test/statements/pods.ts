@@ -5,7 +5,7 @@ const silent = { podId: "pod-2", beat: 4, birthMs: 1, status: "up", passes: 0 } 
 
 export const podStatements: RoomStatements = {
   "src/pods/sql.ts": sqlFile(pods, {
-    beat: () => pods.beat("pod-1", "{}", 7, 2),
+    beat: () => pods.beat("pod-1", "{}", 7, { count: 2, host: "host-1" }),
     readPods: () => [pods.readPods(), pods.readPods(["throttle_report", "session_log"])],
     toFilledTables: noStatement,
     toPodSeen: noStatement,

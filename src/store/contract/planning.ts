@@ -3,7 +3,7 @@ import { afterAll, beforeAll } from "vitest";
 import { temporaryDatabase } from "./kinds.ts";
 import { openStore } from "../open.ts";
 import { postgresDialect } from "../postgres/dialect.ts";
-import { render, type Statement, type Value } from "../sql.ts";
+import { type Dialect, render, type Statement, type Value } from "../sql.ts";
 
 /** Gives plans as they are made on our connections, in a database with such a history. */
 export function planning(history: readonly string[]) {
@@ -26,8 +26,9 @@ export function planning(history: readonly string[]) {
     await remove();
   });
 
-  return async (statement: Statement): Promise<string> => {
-    const { text, values } = render(statement, postgresDialect({ schema: "flotilla" }));
+  const usual = postgresDialect({ schema: "flotilla" });
+  return async (statement: Statement, dialect: Dialect = usual): Promise<string> => {
+    const { text, values } = render(statement, dialect);
     await client.query(`prepare hot as ${text}`);
     const given = values.length === 0 ? "" : `(${values.map(literal).join(", ")})`;
     const { rows } = await client.query(`explain execute hot${given}`);

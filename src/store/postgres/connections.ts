@@ -1,6 +1,6 @@
 import type pg from "pg";
 import type { Clock } from "../../base/clock.ts";
-import { FlotillaError, tooManyReads } from "../../base/errors.ts";
+import { FlotillaError, hasCode, tooManyReads } from "../../base/errors.ts";
 import { createSemaphore } from "../../base/semaphore.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Durability, Row } from "../database.ts";
@@ -22,6 +22,13 @@ import { type TransactOptions, transact } from "./transaction.ts";
 export type Connections = {
   /** Runs queries in one transaction. */
   run(kind: Kind, queries: readonly Query[]): Promise<Row[][]>;
+  /**
+   * Whether the end of a connection shows to other sessions. Not behind a pooler, whose connections
+   * stay, nor where the server has no view of its connections that this role may read.
+   */
+  areSeen(): Promise<boolean>;
+  /** Finds that out anew, after a transaction that relied on it was refused. */
+  forgetSeen(): void;
   /** Rejects cold reads that wait for a connection. Reads in progress continue. */
   refuseWaiting(error: unknown): void;
   /** A client to listen on that is not connected yet; undefined if no notification would arrive. */
@@ -71,6 +78,7 @@ export function openConnections(parts: Parts): Connections {
   let begin = store.pool || isDeclaredPooled ? perTransaction : undefined;
   let prepared: number | undefined = isDeclaredPooled ? undefined : 0;
   let pooled = isDeclaredPooled;
+  let direct = false;
   let pools = begin === undefined ? openPools(parts, "session") : openPools(parts, "plain");
   const retired: Pools[] = [];
 
@@ -141,6 +149,7 @@ export function openConnections(parts: Parts): Connections {
     const { pid, mark } = rows![0]!;
     // A pooler invents the process id that a session is cancelled by.
     pooled = processId !== undefined && processId !== pid;
+    direct = processId === pid;
     if (mark !== "on") begin = perTransaction;
   };
   let inspected: Promise<void> | undefined;
@@ -151,6 +160,19 @@ export function openConnections(parts: Parts): Connections {
       throw error;
     }));
   };
+
+  const findOwn = async (): Promise<boolean> => {
+    const text = "select 1 from pg_stat_activity where pid = pg_backend_pid()";
+    try {
+      const [rows] = await ask("read", [{ text, values: [] }]);
+      return rows!.length === 1;
+    } catch (error) {
+      if (hasCode(error, "store_busy", "store_unavailable", "unknown_outcome")) throw error;
+      // The server lacks the view, or refuses it to this role.
+      return false;
+    }
+  };
+  let seen: Promise<boolean> | undefined;
 
   // A semaphore of our own, because a caller's pool serves all kinds and cold reads must not use
   // all of it. They wait as long as for a connection, so that with a silent server waiting reads
@@ -178,6 +200,17 @@ export function openConnections(parts: Parts): Connections {
     async run(kind, queries) {
       await inspectOnce();
       return kind === "cold" ? cold.run(() => ask(kind, queries)) : ask(kind, queries);
+    },
+    async areSeen() {
+      await inspectOnce();
+      if (!direct) return false;
+      return (seen ??= findOwn().catch((error: unknown) => {
+        seen = undefined;
+        throw error;
+      }));
+    },
+    forgetSeen() {
+      seen = undefined;
     },
     refuseWaiting: cold.refuse,
     async listener() {

@@ -10,10 +10,16 @@ const special = /["\\]/g;
 /** Features of Postgres that a reduced database may lack. */
 export type Feature = "notify" | "returning" | "skip locked";
 
-export type PostgresDialectOptions = { schema: string; without?: readonly Feature[] };
+export type PostgresDialectOptions = {
+  schema: string;
+  without?: readonly Feature[];
+  /** Whether the end of a connection shows in the server's view of its connections. */
+  seesConnections?: boolean;
+};
 
 /** Rows are sent as one array per column, which the server unpacks faster than JSON. */
-export function postgresDialect({ schema, without = [] }: PostgresDialectOptions): Dialect {
+export function postgresDialect(options: PostgresDialectOptions): Dialect {
+  const { schema, without = [], seesConnections = false } = options;
   return {
     words: {
       // As a subquery it is evaluated once, and not for every row.
@@ -38,6 +44,10 @@ export function postgresDialect({ schema, without = [] }: PostgresDialectOptions
       // An update that changes no key, such as a heartbeat, does not wait for it.
       for_key_share: "for key share",
       for_update: "for update",
+      own_connection: seesConnections ? "pg_backend_pid()" : "null::integer",
+      open_connections: seesConnections
+        ? "select pid from pg_stat_activity"
+        : "select null::integer where false",
     },
     returning: !without.includes("returning"),
     table: (name) => `${schema}.${name}`,

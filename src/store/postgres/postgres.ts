@@ -24,6 +24,8 @@ export type PostgresOptions = PostgresStore & {
   durability?: Durability;
   /** Features to do without, to simulate a reduced database in tests. */
   without?: readonly Feature[];
+  /** Whether writes may refer to `openConnections`, which is found out at the first one. */
+  watchesConnections?: boolean;
   clock?: Clock;
   log?: Logger;
   /** Called when a transaction was undone because of another one and is retried. */
@@ -35,11 +37,12 @@ const maxUndoneRetries = 5;
 /** A Postgres database, shared by any number of pods. Needs no state in the session. */
 export async function openPostgres(options: PostgresOptions): Promise<Database> {
   const { durability = "full", log = silentLogger, clock = systemClock, ...rest } = options;
-  const { without = [], onEvent, ...given } = rest;
+  const { without = [], watchesConnections = false, onEvent, ...given } = rest;
   const store = checkStore(given);
   const { schema } = store;
   const driver = await loadDriver();
   const dialect = postgresDialect({ schema, without });
+  const seeing = postgresDialect({ schema, without, seesConnections: true });
   const notifies = !without.includes("notify");
   const connections = openConnections({ driver, store, durability, clock, log });
   let secret: string | undefined;
@@ -80,7 +83,8 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
       }),
     write: (statements, options = {}) =>
       guarded(async () => {
-        const { queries, answerAt } = renderAll(statements, dialect);
+        const sees = watchesConnections && (await connections.areSeen());
+        const { queries, answerAt } = renderAll(statements, sees ? seeing : dialect);
         const { notify = false, lossy = false } = options;
         const channels = (notifies && options.channels) || [];
         if (notify && notifies) queries.push(notifyQuery(schema));
@@ -88,7 +92,13 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
           const key = channels.length > 0 ? await channelKey() : { schema, secret: undefined };
           queries.push(notifyChannelsQuery(key, { ...options, channels }));
         }
-        const tables = await retryUndone(() => connections.run("write", queries), onEvent);
+        const tables = await retryUndone(() => connections.run("write", queries), onEvent).catch(
+          (error: unknown) => {
+            // The right to see them may have been revoked, and no beat may fail for that twice.
+            if (sees) connections.forgetSeen();
+            throw error;
+          },
+        );
         return answerAt.map((at) => tables[at]!);
       }),
     notifiesOnlyIdle: notifies,

@@ -41,6 +41,9 @@ export function sqliteDialect(options: { now?: string; jsonbEach: boolean }): Di
       for_update_of_task_skip_locked: "",
       for_key_share: "",
       for_update: "",
+      // Other processes see the file and not who has it open.
+      own_connection: "null",
+      open_connections: "select null where false",
     },
     returning: true,
     table: (name) => `flotilla_${name}`,

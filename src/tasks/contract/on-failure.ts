@@ -144,7 +144,7 @@ export function onFailureContract(kind: StoreKind): void {
     });
 
     describe("of a task that pods have died of", () => {
-      const limits = { deadAfterMs: 5_000, gapMs: 3_000 };
+      const limits = { heartbeatMs: 1_000, deadAfterMs: 5_000, gapMs: 3_000 };
 
       /** Fails a task by the leader, which has no handler at all. */
       const poison = async (saying: object, forget = false) => {

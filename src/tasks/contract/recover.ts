@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { type Liveness, emptyLiveness, observe } from "../../pods/liveness.ts";
-import { finishPass, readPods, toPodSeen } from "../../pods/sql.ts";
+import { type Liveness, emptyLiveness, observe, type WatchedPod } from "../../pods/liveness.ts";
+import { beat, finishPass, readPods, toPodSeen } from "../../pods/sql.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql, table } from "../../store/sql.ts";
 import { openTasks, type TasksHarness, rowsOf } from "./harness.ts";
@@ -8,7 +8,7 @@ import { createLeader, type LeaderOptions } from "../leader/recover.ts";
 import type { Claim } from "../rows.ts";
 import { noteRecovery, type Orphan, recoverTasks } from "../sql/recover.ts";
 
-const limits = { deadAfterMs: 5_000, gapMs: 3_000 };
+const limits = { heartbeatMs: 1_000, deadAfterMs: 5_000, gapMs: 3_000 };
 
 /** What recovery promises on every store. */
 export function recoverContract(kind: StoreKind): void {
@@ -200,6 +200,33 @@ export function recoverContract(kind: StoreKind): void {
         { pod_id: "pod-2", status: "down", passes: 0 },
         { pod_id: "pod-3", status: "up", passes: 0 },
       ]);
+    });
+
+    test("gives back the tasks of a pod whose process is gone in the next pass, and only if it hasn't beaten since", async () => {
+      const host = "machine 1, process 2";
+      const beatOfGone = () => queue.database.write([beat("pod-2", "{}", 0, { host })]);
+      /** What `pod-1` sees, on the machine of that process. */
+      const seen = async () => {
+        await seconds(1);
+        const mark = (pod: WatchedPod) => ({ ...pod, gone: pod.host === host });
+        const pods = [...liveness.pods.values()].map((pod) => [pod.podId, mark(pod)] as const);
+        return { ...liveness, pods: new Map(pods) };
+      };
+      await beatOfGone();
+      await queue.enqueueMany("a", [1, 2]);
+      await queue.claim("pod-2", ["a"], 2);
+
+      const before = await seen();
+      await beatOfGone();
+      expect(await lead().pass(before)).toBe(true);
+      expect(await queue.count(sql`status = 'claimed'`)).toBe(2);
+
+      expect(await lead().pass(await seen())).toBe(true);
+      expect(await queue.count(sql`status = 'pending' and deaths = 1`)).toBe(2);
+      const [row] = await queue.database.read(
+        sql`select status from ${table("pod")} where pod_id = 'pod-2'`,
+      );
+      expect(row).toEqual({ status: "down" });
     });
 
     test("gives back the tasks of unknown pods", async () => {

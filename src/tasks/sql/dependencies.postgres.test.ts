@@ -9,6 +9,7 @@ import { temporaryDatabase } from "../../store/contract/kinds.ts";
 import { openStore } from "../../store/open.ts";
 import { postgresDialect } from "../../store/postgres/dialect.ts";
 import { renderAll, type Statement } from "../../store/sql.ts";
+import { emptyLiveness, observe } from "../../pods/liveness.ts";
 import { beat, readPods, toPodSeen } from "../../pods/sql.ts";
 import { createTasks, type Tasks } from "../tasks.ts";
 import { createLeader } from "../leader/recover.ts";
@@ -142,6 +143,7 @@ describe("on Postgres, with transactions that can't see each other", () => {
   });
 
   test("a locked dependent keeps no other task from being recovered", async () => {
+    const limits = { heartbeatMs: 1_000, deadAfterMs: 5_000, gapMs: 3_000 };
     await database.write([beat("leader", "{}", 0), beat("silent", "{}", 0)]);
     const [poisoned, plain] = [await claimed("a"), await claimed("b")];
     const waiter = await tasks.enqueue("waiter", 1, { after: [poisoned] });
@@ -151,20 +153,16 @@ describe("on Postgres, with transactions that can't see each other", () => {
       [poisoned, plain],
     );
     const seen = (await database.read(readPods())).map(toPodSeen);
-    const watched = seen.map((pod) => ({
-      ...pod,
-      silentMs: pod.podId === "silent" ? 60_000 : 0,
-      idleMs: 0,
-    }));
-    const liveness = {
-      lastBeatMs: 0,
-      pods: new Map(watched.map((pod) => [pod.podId, pod])),
-    };
+    const liveness = observe(
+      emptyLiveness,
+      { atMs: 0, pods: seen.map((pod) => ({ ...pod, gone: pod.podId === "silent" })) },
+      limits,
+    );
     const impatient = await openStore({ url, lockTimeoutMs: 300 });
     const leader = createLeader({
       podId: "leader",
       database: impatient,
-      limits: { deadAfterMs: 5_000, gapMs: 3_000 },
+      limits,
       ids: uuidv7(systemClock, systemRandom),
     });
     await one.query("begin");

@@ -12,7 +12,7 @@ import { createFleet, type Fleet, storeKinds } from "../harness.ts";
 import { until } from "../until.ts";
 import { startsIn } from "../ledger.ts";
 
-const limits = { deadAfterMs: 500, gapMs: 10_000 };
+const limits = { heartbeatMs: 100, deadAfterMs: 500, gapMs: 10_000 };
 
 describe.each(storeKinds)("on %s, two leaders at once", (on) => {
   test("recover a dead pod's tasks as one would", async () => {

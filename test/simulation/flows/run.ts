@@ -2,6 +2,7 @@
 import { sleep } from "../../../src/base/clock.ts";
 import { task } from "../../../src/tasks/task.ts";
 import { sql, table } from "../../../src/store/sql.ts";
+import { createDeaths } from "../deaths.ts";
 import { createSimDisk } from "../disk.ts";
 import { startFaults } from "../faults.ts";
 import { createNetwork } from "../link.ts";
@@ -33,6 +34,12 @@ export async function runFlowSeed(seed: number, { keepTrace = false } = {}): Pro
   });
   calls = createCalls(world, (call) => checker.judgeCall(call));
   const network = createNetwork(world, checker);
+  const deaths = createDeaths(world, {
+    seed,
+    heartbeatMs,
+    deadAfterMs,
+    pods: () => checker.pods,
+  });
   const faultsMs = world.between(8_000, 16_000);
   const slots = world.between(2, 6);
   const pollMs = world.pick([500, 1_000, 2_000]);
@@ -59,6 +66,8 @@ export async function runFlowSeed(seed: number, { keepTrace = false } = {}): Pro
     checker.versionOf.set(podId, version);
     pods[place] = startSimPod(world, network, checker as { pods: Map<string, SimPod> }, {
       podId,
+      thisProcess: deaths.processOf(podId),
+      connection: deaths.connectionOf(podId),
       names: [...flowNames, errand],
       settings: { slots, pollMs, heartbeatMs, deadAfterMs },
       disk,
