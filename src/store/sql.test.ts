@@ -34,6 +34,7 @@ const numbered: Dialect = {
     open_connections: "sessions",
   },
   returning: true,
+  locksRows: true,
   table: (name) => `app.${name}`,
   index: (name) => `app_${name}`,
   dropIndex: (name) => `drop app_${name}`,

@@ -64,6 +64,7 @@ type Word = { readonly [ours]: true } & (
   | { readonly rows: readonly (readonly Value[])[]; readonly columns: Columns }
   | { readonly returning: Statement; readonly companion: Companion }
   | { readonly found: Statement; readonly column: Statement }
+  | { readonly locked: Statement }
   | { readonly spacious: TableName }
 );
 
@@ -183,6 +184,14 @@ export function isAmong(found: Statement, column: Statement = sql`${rowAddress}`
 }
 
 /**
+ * The condition that a row's address is among the results of a query that locks the rows which the other
+ * conditions find, and skips locked ones. Always true if the database has no locks on rows.
+ */
+export function isLockable(locked: Statement): Word {
+  return { [ours]: true, locked };
+}
+
+/**
  * Ends a change whose rows are needed. If the database cannot return them, a companion query does.
  * It runs before the change if its condition matches exactly the rows to change, which it must
  * lock; or after it, if the change leaves a unique mark.
@@ -225,6 +234,8 @@ export type Dialect = {
   readonly placeholder: (position: number) => string;
   /** A condition on a column, given the text of a query that finds its values. */
   readonly among: (column: string, found: string) => string;
+  /** Whether transactions lock rows, and not only the whole database. */
+  readonly locksRows: boolean;
   readonly leaveSpace: (table: string) => string;
   /** A derived table made of bound values. */
   readonly rows: (values: RowValues, columns: Columns, bind: (value: Value) => string) => string;
@@ -260,6 +271,7 @@ export function render(statement: Statement, dialect: Dialect): Query {
     if ("rows" in part) return dialect.rows(part.rows, part.columns, bind);
     if ("returning" in part) return dialect.returning ? `returning ${write(part.returning)}` : "";
     if ("found" in part) return dialect.among(write(part.column), write(part.found));
+    if ("locked" in part) return dialect.locksRows ? spell(isAmong(part.locked)) : "true";
     if ("spacious" in part) return dialect.leaveSpace(dialect.table(part.spacious));
     return dialect.words[part.word];
   };

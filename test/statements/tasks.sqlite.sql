@@ -1415,9 +1415,7 @@ where holder.pod_id = flotilla_task.claimed_by and flotilla_task.claim_call < 0
 from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as pod_id, value ->> 3 as beat from jsonb_each(?)) orphan
 where flotilla_task.task_id = orphan.task_id and flotilla_task.claim_token = orphan.token
 and flotilla_task.status = 'claimed' and flotilla_task.claimed_by = orphan.pod_id
-and coalesce((select pod.beat from flotilla_pod pod where pod.pod_id = orphan.pod_id), -1) = orphan.beat and rowid in (
-  select rowid from flotilla_task
-  where task_id in (select task_id from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as pod_id, value ->> 3 as beat from jsonb_each(?)) wanted) )
+and coalesce((select pod.beat from flotilla_pod pod where pod.pod_id = orphan.pod_id), -1) = orphan.beat and true
 returning flotilla_task.task_id, flotilla_task.name, flotilla_task.status, flotilla_task.claim_token
 -- instead of returning:
     select task.task_id, task.name, case when cancel_requested = 1 and flow_version is null then 'cancelled' when flotilla_task.deaths + case when exists (select 1 from flotilla_pod holder
@@ -1431,7 +1429,7 @@ where holder.pod_id = flotilla_task.claimed_by and flotilla_task.claim_call < 0
     from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as pod_id, value ->> 3 as beat from jsonb_each(?)) orphan join flotilla_task task on task.task_id = orphan.task_id and task.claim_token = orphan.token
 and task.status = 'claimed' and task.claimed_by = orphan.pod_id
 and coalesce((select pod.beat from flotilla_pod pod where pod.pod_id = orphan.pod_id), -1) = orphan.beat
--- values: [4,4,"{\"code\":\"pod_died\",\"message\":\"4 pods died while they ran this task, 2 of them with nothing else to run\"}",4,"[[\"task-1\",3,\"pod-2\",4]]","[[\"task-1\",3,\"pod-2\",4]]"]
+-- values: [4,4,"{\"code\":\"pod_died\",\"message\":\"4 pods died while they ran this task, 2 of them with nothing else to run\"}",4,"[[\"task-1\",3,\"pod-2\",4]]"]
 
 -- src/tasks/sql/recover.ts: noteRecovery
 insert into flotilla_task_event (task_id, seq, type, attempt, pod_id)

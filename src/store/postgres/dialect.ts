@@ -50,6 +50,7 @@ export function postgresDialect(options: PostgresDialectOptions): Dialect {
         : "select null::integer where false",
     },
     returning: !without.includes("returning"),
+    locksRows: true,
     table: (name) => `${schema}.${name}`,
     index: (name) => name,
     dropIndex: (name) => `drop index ${schema}.${name}`,

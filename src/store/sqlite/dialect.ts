@@ -46,6 +46,7 @@ export function sqliteDialect(options: { now?: string; jsonbEach: boolean }): Di
       open_connections: "select null where false",
     },
     returning: true,
+    locksRows: false,
     table: (name) => `flotilla_${name}`,
     index: (name) => `flotilla_${name}`,
     dropIndex: (name) => `drop index flotilla_${name}`,

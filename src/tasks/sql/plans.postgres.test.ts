@@ -48,6 +48,24 @@ test("SQLite reads each task that is waited for once", async () => {
   expect(looks).toHaveLength(1);
 });
 
+test("SQLite goes through the tasks to recover once, and not again for each of them", async () => {
+  const place = temporaryFile();
+  await (await openStore(`sqlite:${place.path}`)).close();
+  const db = new DatabaseSync(place.path);
+  const { text, values } = render(
+    [hotStatements["recoverTasks"]!].flat()[0]!,
+    sqliteDialect({ jsonbEach: false }),
+  );
+  const plan = db.prepare(`explain query plan ${text}`).all(...(values as Value[]));
+  db.close();
+  await place.remove();
+  const steps = plan.filter((step) => step["parent"] === 0).map((step) => String(step["detail"]));
+  expect(steps.filter((step) => /^(SCAN|SEARCH) /.test(step))).toEqual([
+    expect.stringMatching(/^SCAN json_each/),
+    expect.stringMatching(/^SEARCH flotilla_task USING INDEX .*task_id=/),
+  ]);
+});
+
 const fill = (status: string, count: number) => `
   insert into flotilla.task (name, status, claimed_by, payload)
   select case when n % 3 = 0 then 'b' else 'a' end, '${status}', 'pod', '{}' from generate_series(1, ${count}) n`;

@@ -4,6 +4,7 @@ import type { PodSeen } from "../../pods/liveness.ts";
 import {
   forUpdateOfTask,
   isAmong,
+  isLockable,
   limit,
   now,
   returning,
@@ -72,7 +73,7 @@ export function recoverTasks(orphans: readonly Orphan[]): Statement {
       claim_token = ${token},
       deaths = ${deaths}, claimed_by = null, claim_call = null, last_update = ${now}
     from ${silent} orphan
-    where ${isOrphan(tasks)} and ${isAmong(sql`
+    where ${isOrphan(tasks)} and ${isLockable(sql`
       select ${rowAddress} from ${tasks}
       where ${isAmong(sql`select task_id from ${orphanRows(orphans)} wanted`, sql`task_id`)} ${forUpdateSkipLocked}`)}
     ${returning(sql`${tasks}.task_id, ${tasks}.name, ${tasks}.status, ${tasks}.claim_token`, {
