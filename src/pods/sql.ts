@@ -3,7 +3,7 @@ import {
   forUpdateSkipLocked,
   join,
   now,
-  openConnections,
+  liveConnections,
   ownConnection,
   rows,
   sql,
@@ -60,7 +60,7 @@ export function readPods(watched: readonly TableName[] = []): Statement {
         where task.status = 'claimed' and task.claimed_by < holder.pod_id)
       from holder where holder.pod_id is not null)
     select pod_id, started_at, status, beat, passes, host, connection,
-      case when connection in (${openConnections}) then 1 else 0 end as connected,
+      case when connection in (${liveConnections}) then 1 else 0 end as connected,
       ${join([sql`''`, ...filled], " || ")} as filled
     from ${podTable}
     where status = 'up' or pod_id in (select pod_id from holder where pod_id is not null)

@@ -31,7 +31,7 @@ const numbered: Dialect = {
     for_key_share: "for key share",
     for_update: "for update",
     own_connection: "session()",
-    open_connections: "sessions",
+    live_connections: "sessions",
   },
   returning: true,
   locksRows: true,

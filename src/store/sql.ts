@@ -50,7 +50,7 @@ export type WordName =
   | "migration_lock"
   | "new_id"
   | "now"
-  | "open_connections"
+  | "live_connections"
   | "own_connection"
   | "row_address"
   | "starting_now"
@@ -142,12 +142,12 @@ export const migrationLock: Word = { [ours]: true, word: "migration_lock" };
 
 /**
  * The number of the connection that a statement runs on. Null if the end of the connection would not
- * show in `openConnections`.
+ * show in `liveConnections`.
  */
 export const ownConnection: Word = { [ours]: true, word: "own_connection" };
 
 /** A subquery for the numbers of all open connections. Empty where `ownConnection` is null. */
-export const openConnections: Word = { [ours]: true, word: "open_connections" };
+export const liveConnections: Word = { [ours]: true, word: "live_connections" };
 
 /** A table by its plain name; the dialect adds its schema or prefix. */
 export function table(name: TableName): Word {

@@ -61,8 +61,8 @@ export const pauseMutations: readonly Mutation[] = [
     edits: [
       {
         file: "src/pods/sql.ts",
-        find: "${abandonedUpTo}, ${metadata}, ${now})",
-        put: "${abandonedUpTo}, ${metadata}, 0)",
+        find: "${abandonedUpTo}, ${metadata}, ${now}, ",
+        put: "${abandonedUpTo}, ${metadata}, 0, ",
       },
     ],
   },

@@ -45,7 +45,7 @@ export function postgresDialect(options: PostgresDialectOptions): Dialect {
       for_key_share: "for key share",
       for_update: "for update",
       own_connection: seesConnections ? "pg_backend_pid()" : "null::integer",
-      open_connections: seesConnections
+      live_connections: seesConnections
         ? "select pid from pg_stat_activity"
         : "select null::integer where false",
     },

@@ -24,7 +24,7 @@ export type PostgresOptions = PostgresStore & {
   durability?: Durability;
   /** Features to do without, to simulate a reduced database in tests. */
   without?: readonly Feature[];
-  /** Whether writes may refer to `openConnections`, which is found out at the first one. */
+  /** Whether writes may refer to `liveConnections`, which is found out at the first one. */
   watchesConnections?: boolean;
   clock?: Clock;
   log?: Logger;

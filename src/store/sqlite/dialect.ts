@@ -43,7 +43,7 @@ export function sqliteDialect(options: { now?: string; jsonbEach: boolean }): Di
       for_update: "",
       // Other processes see the file and not who has it open.
       own_connection: "null",
-      open_connections: "select null where false",
+      live_connections: "select null where false",
     },
     returning: true,
     locksRows: false,
