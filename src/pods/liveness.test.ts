@@ -155,6 +155,11 @@ describe("a pod whose connection has ended", () => {
       silent: false,
     },
     {
+      when: "not if a beat that it sent on that connection landed late",
+      sights: [open(1), ended(1), ended(1), ended(2)],
+      silent: false,
+    },
+    {
       when: "not if the connection was never seen open: another server may have it",
       sights: [ended(1), ended(1), ended(1), ended(1)],
       silent: false,

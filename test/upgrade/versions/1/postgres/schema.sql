@@ -23,6 +23,10 @@ create table flotilla.pod (
   pauses bigint not null default 0,
   -- Why the pod claims no more than it does, as JSON.
   state text,
+  -- Its process, for other processes on its machine; null where they could not see that it is gone.
+  host text,
+  -- The connection that it beats on, if its end shows to others.
+  connection integer,
   metadata text not null default '{}'
 );
 

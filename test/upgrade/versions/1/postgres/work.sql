@@ -1,7 +1,8 @@
-insert into flotilla.pod (pod_id, beat, claim_floor, metadata, pauses)
-values ('pod-of-this-version', 1, 0, '{}', (select floor(extract(epoch from statement_timestamp()) * 1000)::bigint))
+insert into flotilla.pod (pod_id, beat, claim_floor, metadata, pauses, host, connection)
+values ('pod-of-this-version', 1, 0, '{}', (select floor(extract(epoch from statement_timestamp()) * 1000)::bigint), null, null::integer)
 on conflict (pod_id) do update
-set beat = flotilla.pod.beat + 1, last_heartbeat = (select floor(extract(epoch from statement_timestamp()) * 1000)::bigint), status = 'up';
+set beat = flotilla.pod.beat + 1, last_heartbeat = (select floor(extract(epoch from statement_timestamp()) * 1000)::bigint), status = 'up',
+  host = excluded.host, connection = excluded.connection;
 
 insert into flotilla.task (task_id, tenant, name, payload, priority, run_at, created_at, last_update,
   max_attempts, unique_key, trace, parked)

@@ -1,7 +1,8 @@
-insert into flotilla_pod (pod_id, beat, claim_floor, metadata, pauses)
-values ('pod-of-this-version', 1, 0, '{}', cast(round((julianday('now') - 2440587.5) * 86400000) as integer))
+insert into flotilla_pod (pod_id, beat, claim_floor, metadata, pauses, host, connection)
+values ('pod-of-this-version', 1, 0, '{}', cast(round((julianday('now') - 2440587.5) * 86400000) as integer), null, null)
 on conflict (pod_id) do update
-set beat = flotilla_pod.beat + 1, last_heartbeat = cast(round((julianday('now') - 2440587.5) * 86400000) as integer), status = 'up';
+set beat = flotilla_pod.beat + 1, last_heartbeat = cast(round((julianday('now') - 2440587.5) * 86400000) as integer), status = 'up',
+  host = excluded.host, connection = excluded.connection;
 
 insert into flotilla_task (task_id, tenant, name, payload, priority, run_at, created_at, last_update,
   max_attempts, unique_key, trace, parked)
@@ -135,9 +136,7 @@ else 'pending' end,
 from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as pod_id, value ->> 3 as beat from json_each('[["worked-2",1,"pod-of-this-version",1]]')) orphan
 where flotilla_task.task_id = orphan.task_id and flotilla_task.claim_token = orphan.token
 and flotilla_task.status = 'claimed' and flotilla_task.claimed_by = orphan.pod_id
-and coalesce((select pod.beat from flotilla_pod pod where pod.pod_id = orphan.pod_id), -1) = orphan.beat and rowid in (
-  select rowid from flotilla_task
-  where task_id in (select task_id from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as pod_id, value ->> 3 as beat from json_each('[["worked-2",1,"pod-of-this-version",1]]')) wanted) )
+and coalesce((select pod.beat from flotilla_pod pod where pod.pod_id = orphan.pod_id), -1) = orphan.beat and true
 returning flotilla_task.task_id, flotilla_task.name, flotilla_task.status, flotilla_task.claim_token;
 
 select task_id from flotilla_task task where task_id = 'worked-2' and status in ('pending', 'claimed');
