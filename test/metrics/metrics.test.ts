@@ -209,7 +209,8 @@ function onStore(name: string, open: () => Promise<Place>, more: (now: () => Scr
     // Its process is seen to be gone with the next beat, which may come right behind its own last one.
     const detected = valueOf(seen, "flotilla_leader_detection_seconds_sum");
     expect(detected).toBeGreaterThanOrEqual(0);
-    expect(valueOf(seen, "flotilla_recovery_latency_seconds_sum")).toBeGreaterThanOrEqual(detected);
+    // If that one landed after this pod saw the process gone, the recovery counts from it.
+    expect(valueOf(seen, "flotilla_recovery_latency_seconds_sum")).toBeGreaterThan(0);
     await atLeast(1, "flotilla_attempts_total", `name="endless"`, `outcome="completed"`);
   });
 
