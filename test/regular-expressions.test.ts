@@ -17,8 +17,6 @@ const guarded: Readonly<Record<string, string>> = {
     "reads names of files in a folder that the config names",
   [String.raw`src/store/open.ts /\/\/.*@/`]: "reads the store's own address",
   [String.raw`src/store/open.ts /\?.*$/`]: "reads the store's own address",
-  [String.raw`src/throttles/rate-headers.ts /(\d+(?:\.\d+)?)(ms|[dhms])/g`]:
-    "reads only what is known to be a length of time, of which it leaves nothing over",
 };
 
 const isFree = ({ path, literal }: Literal) => guarded[`${path} ${literal}`] === undefined;

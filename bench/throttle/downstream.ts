@@ -1,13 +1,15 @@
 import { fraction, type Random } from "../../src/base/random.ts";
 import type { OutcomeKind } from "../../src/throttles/learning/sample.ts";
+import { createQuota } from "./quota.ts";
 import type { VirtualTime } from "./virtual-time.ts";
 
 /**
  * A hard wall answers 429 to every call above its capacity, and quickly. A soft one lets everything in
  * and shares its capacity: answers take as much longer as there are more calls than it can take. From
- * half above its capacity on it also refuses some, the more the further above.
+ * half above its capacity on it also refuses some, the more the further above. A bucket and a window take
+ * as many calls per time as the capacity amounts to, and state what remains in the headers of all answers.
  */
-export type Wall = "hard" | "soft";
+export type Wall = "hard" | "soft" | "bucket" | "window";
 
 /** What the downstream is like at the moment; a scenario changes it. */
 export type Conditions = {
@@ -27,6 +29,8 @@ export type Ended = {
   readonly latencyMs: number;
   /** The capacity it took and gave an answer for: milliseconds of one call without company. */
   readonly workMs: number;
+  /** What its answer says, where it says more than its status. */
+  readonly headers?: Readonly<Record<string, string>>;
 };
 
 export type Downstream = {
@@ -54,19 +58,25 @@ type DownstreamOptions = {
 
 export function createDownstream(options: DownstreamOptions): Downstream {
   const { time, random, wall, conditions } = options;
+  const quota =
+    wall === "bucket" || wall === "window" ? createQuota(wall, time, conditions) : undefined;
   let active = 0;
 
   function answer(delayMs: number, how: Ended, ended: (how: Ended) => void): void {
     time.in(delayMs, () => ended(how));
   }
 
-  function serve(slowdown: number, ended: (how: Ended) => void): void {
+  function serve(
+    slowdown: number,
+    ended: (how: Ended) => void,
+    headers?: Readonly<Record<string, string>>,
+  ): void {
     const workMs = conditions.latencyMs * varied(random);
     const latencyMs = workMs * slowdown;
     const inTime = latencyMs < callTimeoutMs;
     const kind = fraction(random) < conditions.errorShare ? "server_error" : "success";
     const how: Ended = inTime
-      ? { kind, latencyMs, workMs }
+      ? { kind, latencyMs, workMs, ...(headers && { headers }) }
       : { kind: "timeout", latencyMs: callTimeoutMs, workMs: 0 };
     active++;
     time.in(how.latencyMs, () => {
@@ -75,9 +85,10 @@ export function createDownstream(options: DownstreamOptions): Downstream {
     });
   }
 
-  function refuse(ended: (how: Ended) => void): void {
+  function refuse(ended: (how: Ended) => void, headers?: Readonly<Record<string, string>>): void {
     const latencyMs = refusalMs * varied(random);
-    answer(latencyMs, { kind: "throttled", latencyMs, workMs: 0 }, ended);
+    const how: Ended = { kind: "throttled", latencyMs, workMs: 0, ...(headers && { headers }) };
+    answer(latencyMs, how, ended);
   }
 
   function fail(ended: (how: Ended) => void): void {
@@ -94,6 +105,10 @@ export function createDownstream(options: DownstreamOptions): Downstream {
       const { capacity, out, refusing } = conditions;
       if (out) return fail(ended);
       if (refusing) return refuse(ended);
+      if (quota) {
+        const { taken, headers } = quota.take();
+        return taken ? serve(1, ended, headers) : refuse(ended, headers);
+      }
       if (wall === "hard") return active >= capacity ? refuse(ended) : serve(1, ended);
       const load = (active + 1) / capacity;
       const refusals = Math.min(softRefusalMost, (load - softRefusalFrom) * softRefusalSlope);

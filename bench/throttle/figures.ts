@@ -10,6 +10,8 @@ export type Figures = {
   readonly score: number;
   /** Both from the change on, adapting included. */
   readonly overall: { readonly use: number; readonly throttled: number };
+  /** What is used of the five seconds after that. */
+  readonly soon: number;
   /** How much longer answers took than without company. */
   readonly slowdown: number;
   /** Undefined when it never was. */
@@ -33,6 +35,7 @@ export function figuresOf(slices: readonly Slice[], { changedMs, settledMs }: Sc
     throttled,
     score: use * (1 - throttled),
     overall: { use: useOf(since), throttled: throttledOf(since) },
+    soon: useOf(settled.slice(0, adapted.slices)),
     slowdown: sum(settled, (slice) => slice.latencyMs) / sum(settled, (slice) => slice.workMs),
     adaptS: adaptS(since),
     fairness: jain(settled),

@@ -1,5 +1,6 @@
 import { type Measure, measure, spreadOf } from "../report.ts";
 import { adaptedS, type Row, sameRound } from "./rows.ts";
+import { cold } from "./scenarios.ts";
 
 export const ours = "flotilla";
 
@@ -42,14 +43,29 @@ export function measuresOf(rows: readonly Row[]): Measure[] {
     better: "higher",
     of: (row) => row.fairness,
   };
+  const started = rows.filter((row) => row.scenario === cold.name && row.contender === ours);
   const over = rows.flatMap(({ overBound }) => overBound ?? []);
   const peak = { metric: "throttle.peak_over_bound", unit: "calls", versus: {} };
   return [
     ...each,
     ...measureOf("throttle.fairness", fairness, even),
+    // The worst round: what is promised holds in each.
+    ...worstOf("throttle.cold.refused", started, (row) => row.overall.throttled, Math.max),
+    ...worstOf("throttle.cold.used_in_5s", started, (row) => row.soon, Math.min),
     // Not the median: one run above the bound is one too many.
     ...(over.length > 0 ? [{ ...peak, ...spreadOf(over), value: Math.max(...over) }] : []),
   ];
+}
+
+function worstOf(
+  metric: string,
+  rows: readonly Row[],
+  of: (row: Row) => number,
+  worst: (...values: number[]) => number,
+): Measure[] {
+  if (rows.length === 0) return [];
+  const values = rows.map(of);
+  return [{ metric, unit: "share", versus: {}, ...spreadOf(values), value: worst(...values) }];
 }
 
 function measureOf(metric: string, figure: Figure, rows: readonly Row[]): Measure[] {

@@ -8,7 +8,7 @@ import { createFleetLearning } from "../../src/throttles/shares/fleet-learning.t
 import { createShares } from "../../src/throttles/shares/shares.ts";
 import { getThrottles } from "../../src/throttles/shares/sql.ts";
 import { createThrottleRegistry } from "../../src/throttles/registry.ts";
-import { callTimeoutMs } from "./downstream.ts";
+import { callTimeoutMs, type Ended } from "./downstream.ts";
 import type { Contender, Fleet, Surroundings } from "./fleet.ts";
 import { distant } from "./store.ts";
 
@@ -52,11 +52,10 @@ async function openFleet(preset: Preset, surroundings: Surroundings): Promise<Fl
     for (;;) {
       const permit = await pod.limiter.acquire().catch(() => undefined);
       if (!permit) return;
-      const kind = await new Promise<Parameters<typeof permit.release>[0]>((resolve) => {
-        call(podId, (how) => resolve(how.kind));
-      });
+      const how = await new Promise<Ended>((resolve) => call(podId, resolve));
       if (!pod.heard) return;
-      permit.release(kind);
+      const { kind, headers } = how;
+      permit.release(headers ? pod.limiter.outcomeOf(permit, responseOf(kind, headers)) : kind);
     }
   }
 
@@ -112,4 +111,10 @@ async function openFleet(preset: Preset, surroundings: Surroundings): Promise<Fl
     limit: () => bound,
     bound: () => bound,
   };
+}
+
+/** As much of a response as the limiter looks at. */
+function responseOf(kind: Ended["kind"], headers: NonNullable<Ended["headers"]>) {
+  const get = (name: string): string | null => headers[name] ?? null;
+  return { status: kind === "throttled" ? 429 : kind === "success" ? 200 : 500, headers: { get } };
 }

@@ -1,12 +1,13 @@
 import type { Wall } from "./downstream.ts";
 import type { Round } from "./rows.ts";
 import {
-  allScenarios,
   churn,
+  cold,
   doubled,
   halved,
   type Scenario,
   scenarios,
+  silentScenarios,
   steady,
   uneven,
 } from "./scenarios.ts";
@@ -30,7 +31,7 @@ function rounds(
 }
 
 /** Pods that want little look no different in a picture of all of them. */
-export const pictured: readonly Scenario[] = allScenarios.filter((each) => each !== uneven);
+export const pictured: readonly Scenario[] = silentScenarios.filter((each) => each !== uneven);
 
 /** The rounds that pictures are drawn of. */
 export function isPictured({ scenario, capacity, wall, pods }: Round): boolean {
@@ -39,8 +40,8 @@ export function isPictured({ scenario, capacity, wall, pods }: Round): boolean {
 
 const full: Plan = {
   rounds: [
-    ...rounds(20, "hard", 8, allScenarios),
-    ...rounds(20, "soft", 8, allScenarios),
+    ...rounds(20, "hard", 8, silentScenarios),
+    ...rounds(20, "soft", 8, silentScenarios),
     ...rounds(20, "hard", 1, changes),
     ...rounds(20, "soft", 1, changes),
     ...rounds(20, "hard", 2, changes),
@@ -48,16 +49,23 @@ const full: Plan = {
     ...rounds(200, "hard", 8, changes),
     ...rounds(200, "soft", 8, changes),
     ...rounds(200, "hard", 32, [steady]),
+    ...[1, 2, 8, 32].flatMap((pods) => rounds(20, "bucket", pods, [cold])),
+    ...rounds(20, "window", 8, [cold]),
+    ...rounds(200, "bucket", 8, [cold]),
   ],
   absent: ({ capacity, wall, pods }) => [
     ...(capacity === 20 && pods === 8 ? [] : presets),
-    // Above a hard wall of 200 these make ten thousands of calls a second that are all refused.
-    ...(capacity === 200 && wall === "hard" ? ["fixed_double", "gradient2", "envoy"] : []),
+    // Above a wall of 200 that refuses, these make ten thousands of calls a second that are all refused.
+    ...(capacity === 200 && wall !== "soft" ? ["fixed_double", "gradient2", "envoy"] : []),
   ],
 };
 
 const quick: Plan = {
-  rounds: [...rounds(20, "hard", 8, [...scenarios, uneven]), ...rounds(20, "soft", 8, [steady])],
+  rounds: [
+    ...rounds(20, "hard", 8, [...scenarios, uneven]),
+    ...rounds(20, "soft", 8, [steady]),
+    ...rounds(20, "bucket", 8, [cold]),
+  ],
   absent: ({ scenario }) => (changes.includes(scenario) ? [] : presets),
 };
 

@@ -162,10 +162,22 @@ export const uneven: Scenario = {
   play: () => undefined,
 };
 
+export const cold: Scenario = {
+  name: "cold",
+  about: "pods that know nothing start at a downstream that states its limits with every answer",
+  changedMs: 0,
+  settledMs: 5 * seconds,
+  endMs: 60 * seconds,
+  play: () => undefined,
+};
+
 /** What the downstream does to a fleet that stays as it is. */
 export const scenarios = [steady, halved, doubled, bursts, slows, noisy, out] as const;
 
-export const allScenarios = [...scenarios, churn, uneven] as const;
+/** What is played where the downstream says nothing about its limits. */
+export const silentScenarios = [...scenarios, churn, uneven] as const;
+
+export const allScenarios = [...silentScenarios, cold] as const;
 
 export function podName(at: number): string {
   return `pod-${at}`;

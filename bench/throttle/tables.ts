@@ -34,6 +34,7 @@ export function tablesOfThrottle({ rows, contenders, day, commit, costUs }: Resu
     ...overview("A soft wall at 20, 8 pods: used · throttled", 20, "soft"),
     ...overview("A hard wall at 200, 8 pods: used · throttled", 200, "hard"),
     ...overview("A soft wall at 200, 8 pods: used · throttled", 200, "soft"),
+    ...overview("A bucket of 20 calls at once per 100 ms, 8 pods: used · throttled", 20, "bucket"),
     "**Ours in every round**",
     markdownTable([
       [

@@ -66,7 +66,8 @@ function classifyStatus(
   if (status === 503) {
     const limits = readLimitHeaders(headers, nowMs);
     // A 503 with a time to come back is throttling; without one it is a fault.
-    if (limits.retryAfterMs !== undefined) return { kind: "throttled", ...limits };
+    if (limits.retryAfterMs !== undefined || limits.limitedBy)
+      return { kind: "throttled", ...limits };
   }
   if (status === 408 || status === 504) return { kind: "timeout" };
   if (status >= 500) return { kind: "server_error" };
@@ -186,6 +187,22 @@ function limitedBy(error: Record<string, unknown>): Pick<CallOutcome, "limitedBy
   if (/concurren/i.test(text)) return { limitedBy: "concurrency" };
   if (/\bper (?:second|minute|hour|day)\b|\b[RT]P[SMD]\b/i.test(text)) return { limitedBy: "rate" };
   return {};
+}
+
+/** The headers of a response, or of the response that an error or one of its causes carries. */
+export function headersOfAnswer(thing: unknown): HeadersLike | undefined {
+  try {
+    let each: unknown = thing;
+    for (let depth = 0; isObject(each) && depth <= maxCauseDepth; depth++) {
+      const found = headersOf(each);
+      if (found) return found;
+      each = each.lastError ?? each.cause;
+    }
+    return undefined;
+  } catch {
+    // Any value may be thrown, also one whose getters throw.
+    return undefined;
+  }
 }
 
 function headersOf(error: Record<string, unknown>): HeadersLike | undefined {

@@ -321,3 +321,39 @@ describe("a throttle's fetch", () => {
     expect(outcomes(api).success).toBe(1);
   });
 });
+
+describe("what answers state about limits, through fetch", () => {
+  const stating = (remaining: number, status = 200): Answer => {
+    return (_, response) => {
+      response.writeHead(status, {
+        "x-ratelimit-limit-requests": "600",
+        "x-ratelimit-remaining-requests": String(remaining),
+        "x-ratelimit-reset-requests": "20s",
+      });
+      response.end("{}");
+    };
+  };
+
+  test.each([200, 404, 500])(
+    "is heeded before anything is refused, with status %i",
+    async (status) => {
+      const { url, api, fetch } = await downstream(stating(0, status));
+      await (await fetch(url)).text();
+      expect(limiterOf(api).findRefusal()).toMatchObject({ by: "bucket" });
+      await clock.advance(100);
+      expect(limiterOf(api).findRefusal()).toBeUndefined();
+    },
+  );
+
+  test("is heeded from when the answer begins, not from its end", async () => {
+    const { url, api, fetch } = await downstream((request, response) => {
+      response.setHeader("ratelimit", '"a";r=0;t=30');
+      response.setHeader("ratelimit-policy", '"a";q=9;w=60');
+      halfway(request, response);
+    });
+    const response = await fetch(url);
+    expect(inFlight(api)).toBe(1);
+    expect(limiterOf(api).findRefusal()).toMatchObject({ by: "bucket" });
+    await response.body?.cancel();
+  });
+});

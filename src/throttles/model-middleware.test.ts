@@ -289,3 +289,38 @@ describe("tokens", () => {
     expect(estimateCallTokens({ values: ["12345678", "1234"] }, 1_000)).toBe(3);
   });
 });
+
+describe("what a model's answers state about limits", () => {
+  const headers = {
+    "anthropic-ratelimit-requests-limit": "600",
+    "anthropic-ratelimit-requests-remaining": "0",
+    "anthropic-ratelimit-requests-reset": "2030-01-01T00:00:00Z",
+  };
+  const prompt = "hello";
+
+  test("is heeded where it generates", async () => {
+    const api = throttle("api", { initial: 9 });
+    const model = new MockLanguageModelV4({ doGenerate: { ...answer, response: { headers } } });
+    await inPod(() => generateText({ model: modelOf(api, model), prompt }));
+    expect(limiterOf(api).findRefusal()).toMatchObject({ by: "bucket" });
+  });
+
+  test("is heeded where it streams", async () => {
+    const api = throttle("api", { initial: 9 });
+    const stream = convertArrayToReadableStream(parts);
+    const model = new MockLanguageModelV4({ doStream: { stream, response: { headers } } });
+    await inPod(() => streamText({ model: modelOf(api, model), prompt }).text);
+    expect(limiterOf(api).findRefusal()).toMatchObject({ by: "bucket" });
+  });
+
+  test("is heeded where it fails", async () => {
+    const api = throttle("api", { initial: 9 });
+    const error = Object.assign(refusal(500), { responseHeaders: headers });
+    const model = new MockLanguageModelV4({ doGenerate: () => Promise.reject(error) });
+    const failing = inPod(() =>
+      generateText({ model: modelOf(api, model), prompt, maxRetries: 0 }),
+    );
+    await expect(failing).rejects.toThrow();
+    expect(limiterOf(api).findRefusal()).toMatchObject({ by: "bucket" });
+  });
+});

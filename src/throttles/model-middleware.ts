@@ -1,7 +1,8 @@
 import { checkOptions } from "../base/options.ts";
 import type { ThrottleDeclaration } from "./declaration.ts";
 import type { Limiter } from "./limiter/limiter.ts";
-import type { AcquireOptions, HeldPermit } from "./limiter/permit.ts";
+import type { AcquireOptions, HeldPermit, ThrottledCall } from "./limiter/permit.ts";
+import type { HeadersLike } from "./rate-headers.ts";
 import { runUnderPermit } from "./run.ts";
 import { watchParts } from "./stream.ts";
 import type { Priority } from "./limiter/priority.ts";
@@ -77,8 +78,9 @@ export function throttleMiddleware(
     runUnderPermit(
       declared,
       keyOf(model),
-      async ({ signal, used }) => {
+      async ({ signal, used, headers }) => {
         const result = await call(withSignal(params, signal));
+        reportHeaders(result, headers);
         const tokens = usedTokens(result);
         if (tokens !== undefined && countsTokens(declared)) used(tokens);
         return result;
@@ -99,12 +101,21 @@ export function throttleMiddleware(
         keyOf(model),
         ({ signal }) => model.doStream(withSignal(params, signal)),
         acquireOptions(params),
-        (result, permit, limiter) => ({
-          ...result,
-          stream: untilStreamEnds(result.stream, permit, limiter, countsTokens(declared)),
-        }),
+        (result, permit, limiter) => {
+          reportHeaders(result, permit.headers);
+          return {
+            ...result,
+            stream: untilStreamEnds(result.stream, permit, limiter, countsTokens(declared)),
+          };
+        },
       ),
   };
+}
+
+/** Results carry the headers of the provider's answer, where the model was called over HTTP. */
+function reportHeaders(result: unknown, report: ThrottledCall["headers"]): void {
+  const headers = field(field(result, "response"), "headers");
+  if (typeof headers === "object" && headers !== null) report(headers as HeadersLike);
 }
 
 const countsTokens = ({ settings }: ThrottleDeclaration): boolean =>

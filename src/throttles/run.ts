@@ -171,6 +171,7 @@ function callUnderOuter(permit: HeldPermit, signal: AbortSignal | undefined): Th
     signal: AbortSignal.any([permit.signal, signal]),
     used: (amount) => permit.used(amount),
     firstToken: () => permit.firstToken(),
+    headers: (headers) => permit.headers(headers),
   };
 }
 

@@ -14,7 +14,7 @@ export function allowing(limit: number, more: Partial<Allowance> = {}): Allowanc
 /** A limiter on a clock that stands still. Its limit comes from outside, unless it is to learn alone. */
 export function createTestLimiter(options: ThrottleOptions = {}, limit?: number) {
   const clock = movableClock();
-  const { name, settings } = declareThrottle("api", options);
+  const { name, settings, classify } = declareThrottle("api", options);
   const limiter = createLimiter({
     name,
     key: "",
@@ -22,6 +22,7 @@ export function createTestLimiter(options: ThrottleOptions = {}, limit?: number)
     random: seededRandom(1),
     settings,
     learner: createLearner(settings.controller),
+    classify,
   });
   if (limit !== undefined) limiter.allow(allowing(limit));
   return { clock, limiter };

@@ -14,7 +14,13 @@ import { braked, coolingMs, type Evidence, isSlow, type LimitDecision } from "./
  *   much higher limit was refused, the middle is tried.
  */
 export type CeilingMemory = { readonly algorithm: "ceiling" } & (
-  | { readonly phase: "climbing"; readonly good: number; readonly step: number }
+  | {
+      readonly phase: "climbing";
+      readonly good: number;
+      readonly step: number;
+      /** The limit is what the downstream's answers promise, and not the next step. */
+      readonly promised?: true;
+    }
   | {
       readonly phase: "holding";
       readonly quietMs: number;
@@ -39,12 +45,16 @@ export type CeilingMemory = { readonly algorithm: "ceiling" } & (
     }
 );
 
-export const firstCeilingMemory: CeilingMemory = {
-  algorithm: "ceiling",
-  phase: "climbing",
-  good: 0,
-  step: 1,
-};
+export const firstCeilingMemory: CeilingMemory = climbingMemory(0, 1);
+
+function climbingMemory(good: number, step: number): CeilingMemory {
+  return { algorithm: "ceiling", phase: "climbing", good, step };
+}
+
+/** The limit goes to what the downstream promises. Undefined where a ceiling was met, which counts for more. */
+export function promisedCeiling(memory: CeilingMemory): CeilingMemory | undefined {
+  return memory.phase === "climbing" ? { ...memory, promised: true } : undefined;
+}
 
 /** The wait between two probes, and its maximum while probes keep failing. */
 export const probeWaitMs = 4_000;
@@ -103,6 +113,11 @@ function afterStrike(memory: CeilingMemory, evidence: Evidence): LimitDecision<C
   const { limit } = evidence;
   switch (memory.phase) {
     case "climbing": {
+      if (memory.promised) {
+        // Nothing between the last proven limit and this one was tried, so it isn't searched from above.
+        const good = Math.min(Math.max(memory.good, 1), limit - 1);
+        return afterStrikeAbove(good, evidence, { strikes: 1, fromBelow: false });
+      }
       const good = Math.min(Math.max(memory.good, braked(limit)), limit - 1);
       return afterStrikeAbove(good, evidence, { strikes: 1, fromBelow: true });
     }
@@ -193,7 +208,7 @@ function withoutStrike(memory: CeilingMemory, evidence: Evidence): LimitDecision
     case "climbing": {
       if (!proven || isSlow(evidence)) return { limit, memory };
       const { step } = memory;
-      return { limit: limit + step, memory: { ...memory, good: limit, step: step * 2 } };
+      return { limit: limit + step, memory: climbingMemory(limit, step * 2) };
     }
     case "holding": {
       const quietMs = memory.quietMs + elapsedMs;

@@ -8,6 +8,7 @@ import {
   type Evidence,
   remainingHoldMs,
   isCalm,
+  isSlow,
   isUsed,
   isProven,
   latelyCounts,
@@ -26,6 +27,7 @@ import {
   type CeilingMemory,
   decideCeiling,
   ceilingOf,
+  promisedCeiling,
   firstCeilingMemory,
 } from "./ceiling.ts";
 import {
@@ -39,6 +41,7 @@ import {
 } from "./windows.ts";
 import { firstGradientMemory, type GradientMemory, decideGradient } from "./gradient.ts";
 import { type Baseline, movedBaseline, noBaseline, rebased, slowness } from "./latency.ts";
+import { nextPromised, nothingPromised, type Promised, promisedCalls } from "./promise.ts";
 import { firstRefill, nextRefill, type Refill } from "./refill.ts";
 import { asOf, type OutcomeCounts, noCounts, type Sample } from "./sample.ts";
 
@@ -59,6 +62,7 @@ export type ControllerState = {
   readonly windows: Windows;
   readonly accepted: Accepted;
   readonly baseline: Baseline;
+  readonly promised: Promised;
 };
 
 export type LearnedAllowance = {
@@ -77,6 +81,8 @@ export type BreakerState = LearnedAllowance["breaker"];
 export type Allowance = LearnedAllowance & {
   /** When it ends, by the pod's monotonic clock, where it is a share of the fleet's permits. */
   readonly untilMs?: number;
+  /** Which part of what the downstream allows to all pods is this pod's. All of it by default. */
+  readonly part?: number;
 };
 
 export function initialState(settings: ControllerSettings): ControllerState {
@@ -92,6 +98,7 @@ export function initialState(settings: ControllerSettings): ControllerState {
     windows: firstWindows,
     accepted: nothingAccepted,
     baseline: noBaseline,
+    promised: nothingPromised,
   };
 }
 
@@ -162,6 +169,7 @@ function withObservations(
     breaker: cooledBreaker(state.breaker, elapsedMs),
     windows: agedWindows(state.windows, elapsedMs),
     round: agedRound(state.round, elapsedMs),
+    promised: nextPromised(state.promised, elapsedMs, sample),
   };
   if (!sample) return aged;
   const windows = withWindows(aged.windows, sample);
@@ -241,17 +249,40 @@ function afterDecision(
     coolMs = 0,
     rebase,
   } = decideLimit(state.memory, evidence);
-  const limit = clamped(settings, decided);
+  const grown = reacted || isSlow(evidence) ? undefined : grownByPromise(state, decided, memory);
+  const limit = clamped(settings, grown?.limit ?? decided);
   const next: ControllerState = {
     ...state,
     limit,
-    memory,
+    memory: grown?.memory ?? memory,
     holdMs: Math.max(state.holdMs, coolMs),
     baseline: rebase ? rebased(state.baseline, state.round) : state.baseline,
   };
   // At the minimum a strike doesn't change the limit, but the calls in flight with it are still one burst.
   if (limit !== state.limit || reacted) return inNewEpoch(next);
   return evidence.proven ? { ...next, round: nextRound(state.round) } : next;
+}
+
+/** While no ceiling is known, a promised rate is reason enough for the calls at once that it amounts to. */
+function grownByPromise(
+  { promised, windows }: ControllerState,
+  limit: number,
+  memory: Memory,
+): { limit: number; memory: Memory } | undefined {
+  const calls = promisedCalls(promised, windowDurations(windows).latencies);
+  if (calls === undefined || calls <= limit) return undefined;
+  switch (memory.algorithm) {
+    case "ceiling": {
+      const promisedMemory = promisedCeiling(memory);
+      return promisedMemory && { limit: calls, memory: promisedMemory };
+    }
+    case "aimd":
+      return { limit: calls, memory };
+    case "gradient": {
+      const ceiling = promisedCeiling(memory.ceiling);
+      return ceiling && { limit: calls, memory: { ...memory, ceiling } };
+    }
+  }
 }
 
 function evidenceOf(
@@ -261,8 +292,9 @@ function evidenceOf(
 ): Omit<Evidence, "restrained"> {
   const { limit, round, windows, baseline, accepted } = state;
   const { elapsedMs, sample, counts } = observations;
-  // With a bucket, calls that were refused for their rate lower the refill, not the limit.
-  const byRate = settings.bucket && sample ? sample.rateLimited : 0;
+  // Calls that were refused for their rate lower the refill, or wait on their pod for the downstream's
+  // own reset. They say nothing about calls at once.
+  const byRate = sample && (settings.bucket || sample.promisedPerS > 0) ? sample.rateLimited : 0;
   const throttled = counts.throttled > byRate;
   const failing =
     counts.timeout + counts.server_error > 0 && tooManyErrors(latelyCounts(round), settings.errors);

@@ -49,6 +49,10 @@ export type Sample = {
   /** How many calls met a rate limit, and what calls used in the bucket's unit. */
   readonly rateLimited: number;
   readonly used: number;
+  /** The requests per second that the downstream's answers state as its limit; 0 where they don't. */
+  readonly promisedPerS: number;
+  /** How many calls were refused although the answers before had said that something remained. */
+  readonly broken: number;
 };
 
 export const noCounts: OutcomeCounts = {
@@ -73,6 +77,8 @@ export function emptySample(epoch: number): Sample {
     retryAfterMs: 0,
     rateLimited: 0,
     used: 0,
+    promisedPerS: 0,
+    broken: 0,
   };
 }
 
@@ -119,14 +125,19 @@ export function addSamples(a: Sample, b: Sample): Sample {
     acceptedMs: acceptedOver(a, spanMs) + acceptedOver(b, spanMs),
     peak: a.peak + b.peak,
     retryAfterMs: Math.max(a.retryAfterMs, b.retryAfterMs),
+    promisedPerS: lowestKnown(a.promisedPerS, b.promisedPerS),
   };
+}
+
+function lowestKnown(a: number, b: number): number {
+  return a > 0 && b > 0 ? Math.min(a, b) : Math.max(a, b);
 }
 
 function acceptedOver(sample: Sample, spanMs: number): number {
   return sample.spanMs > 0 ? (sample.acceptedMs * spanMs) / sample.spanMs : sample.acceptedMs;
 }
 
-type Merged = Omit<Sample, "spanMs" | "acceptedMs" | "peak" | "retryAfterMs">;
+type Merged = Omit<Sample, "spanMs" | "acceptedMs" | "peak" | "retryAfterMs" | "promisedPerS">;
 
 function merged(a: Sample, b: Sample): Merged {
   const epoch = Math.max(a.epoch, b.epoch);
@@ -140,6 +151,7 @@ function merged(a: Sample, b: Sample): Merged {
     limited: a.limited || b.limited,
     rateLimited: a.rateLimited + b.rateLimited,
     used: a.used + b.used,
+    broken: a.broken + b.broken,
   };
 }
 

@@ -1,6 +1,7 @@
 import { fraction, type Random } from "../../base/random.ts";
 import type { Allowance } from "../learning/limit-controller.ts";
 import { createPodBucket } from "./bucket.ts";
+import { createQuotas } from "./quotas.ts";
 import type { LimiterSettings } from "./settings.ts";
 import {
   type Reserve,
@@ -17,9 +18,16 @@ const brakeMs = 5_000;
 const firstPauseMs = 250;
 const maxPauseMs = 2_000;
 
-/** Decides whether a call may begin: the limit, the reserved permits, holds, the brake and the bucket. */
+/**
+ * Decides whether a call may begin: the limit, the reserved permits, holds, the brake, the bucket and
+ * what the downstream says that remains of its own limits.
+ */
 export function createAdmission(settings: LimiterSettings, random: Random, startMs: number) {
   const bucket = createPodBucket(settings.controller.bucket, startMs);
+  const quotas = createQuotas({
+    countsTokens: settings.controller.bucket?.unit === "tokens",
+    estimate: settings.estimate,
+  });
   let allowance: Allowance | undefined;
   let limit = 0;
   let reserve: PerPriority = zeroPerPriority();
@@ -27,6 +35,8 @@ export function createAdmission(settings: LimiterSettings, random: Random, start
   let allowedFromMs = 0;
   let retryFromMs = 0;
 
+  const bucketWaitMs = (estimate: number, nowMs: number): number =>
+    Math.max(bucket ? bucket.waitMs(estimate, nowMs) : 0, quotas.waitMs(estimate, nowMs));
   const heldUntilMs = () => Math.max(allowedFromMs, retryFromMs, brake?.pausedUntilMs ?? 0);
 
   /** Applies the allowance and the brake. A brake ends by itself after a while. */
@@ -39,7 +49,7 @@ export function createAdmission(settings: LimiterSettings, random: Random, start
   };
 
   return {
-    tokens: bucket,
+    quotas,
     fit: applyLimit,
     limit: () => limit,
     epoch: () => allowance?.epoch ?? 0,
@@ -53,6 +63,7 @@ export function createAdmission(settings: LimiterSettings, random: Random, start
       allowance = next;
       allowedFromMs = next ? nowMs + next.holdMs : 0;
       bucket?.refill(next?.refillPerS, nowMs);
+      quotas.share(next?.part ?? 1);
       applyLimit(nowMs);
       return begins;
     },
@@ -66,13 +77,32 @@ export function createAdmission(settings: LimiterSettings, random: Random, start
       if (allowance?.untilMs !== undefined && nowMs >= allowance.untilMs) return "no_share";
       if (allowance?.breaker === "open") return "breaker";
       if (nowMs < heldUntilMs()) return "hold";
-      if (bucket && bucket.waitMs(estimate, nowMs) > 0) return "bucket";
+      if (bucketWaitMs(estimate, nowMs) > 0) return "bucket";
       return undefined;
     },
 
-    /** How long until holds and the bucket let a call begin. */
+    /** How long until holds, the bucket and the downstream's limits let a call begin. */
     waitMs: (estimate: number, nowMs: number): number =>
-      Math.max(0, heldUntilMs() - nowMs, bucket ? bucket.waitMs(estimate, nowMs) : 0),
+      Math.max(0, heldUntilMs() - nowMs, bucketWaitMs(estimate, nowMs)),
+
+    /** For how many calls, up to `max`, there is enough. At least one: the caller has asked `holdReason`. */
+    affordableCalls: (estimate: number, max: number, nowMs: number): number =>
+      Math.min(
+        max,
+        bucket?.affordableCalls(estimate, nowMs) ?? max,
+        quotas.affordableCalls(estimate, max, nowMs),
+      ),
+
+    /** A call begins. Returns the limits of the downstream that it tries although nothing remains. */
+    take(estimate: number, nowMs: number): readonly string[] {
+      bucket?.take(estimate, nowMs);
+      return quotas.take(estimate, nowMs);
+    },
+
+    settleEstimate: (estimated: number, used: number | undefined, nowMs: number): void =>
+      bucket?.settleEstimate(estimated, used, nowMs),
+
+    bucketSnapshot: (nowMs: number) => bucket?.snapshot(nowMs),
 
     holdMs: (nowMs: number): number => Math.max(0, heldUntilMs() - nowMs),
 
@@ -87,6 +117,13 @@ export function createAdmission(settings: LimiterSettings, random: Random, start
       brake = pullBrake(brake, { share: allowance?.limit ?? 0, call, calls, nowMs });
       applyLimit(nowMs);
     },
+
+    /** A call has succeeded. */
+    easeBrake(call: number, nowMs: number): void {
+      if (!brake) return;
+      brake = easedBrake(brake, allowance?.limit ?? 0, call);
+      applyLimit(nowMs);
+    },
   };
 }
 
@@ -94,8 +131,9 @@ export function createAdmission(settings: LimiterSettings, random: Random, start
  * How a pod reacts to throttled calls by itself, before the leader has learned of them. The first
  * throttled call of an epoch takes one off the pod's share. Calls that began after that and are
  * throttled as well halve what is left. At a limit of one, calls pause instead, longer each time, or
- * they would be repeated as fast as they are refused. The brake ends with the next epoch, or after a
- * while without one.
+ * they would be repeated as fast as they are refused. Where a pause ended all refusals, as many
+ * successes as the cap double it again, because they weren't for the number of calls; once a call is
+ * refused on that way, the cap stays down. The brake ends with the next epoch, or after a while without one.
  */
 type Brake = {
   readonly cap: number;
@@ -105,6 +143,10 @@ type Brake = {
   /** No call begins before this. */
   readonly pausedUntilMs: number;
   readonly pauses: number;
+  /** Calls that have begun since and succeeded. */
+  readonly successes: number;
+  /** The cap was doubled. A refusal from then on ends that. */
+  readonly eased: "no" | "yes" | "in_vain";
 };
 
 function pullBrake(
@@ -122,7 +164,17 @@ function pullBrake(
     untilMs: nowMs + brakeMs,
     pausedUntilMs: nowMs + pauseMs,
     pauses,
+    successes: 0,
+    eased: brake && brake.eased !== "no" ? "in_vain" : "no",
   };
+}
+
+function easedBrake(brake: Brake, share: number, call: number): Brake {
+  if (call <= brake.since || brake.eased === "in_vain" || brake.pauses === 0) return brake;
+  if (brake.cap >= share) return brake;
+  const successes = brake.successes + 1;
+  if (successes < brake.cap) return { ...brake, successes };
+  return { ...brake, cap: Math.min(share, brake.cap * 2), successes: 0, eased: "yes" };
 }
 
 /**

@@ -1,13 +1,15 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Random } from "../../base/random.ts";
-import { type Classify, classifyCall, type CallOutcome } from "../classify.ts";
+import { type Classify, classifyCall, type CallOutcome, headersOfAnswer } from "../classify.ts";
 import type { Allowance } from "../learning/limit-controller.ts";
 import type { MeasuredOutcome, Sample } from "../learning/sample.ts";
+import { type HeadersLike, readQuotas } from "../rate-headers.ts";
 import { createAdmission, type HoldReason } from "./admission.ts";
 import { createLimiterErrors } from "./errors.ts";
 import { createCallsInFlight, type HeldPermit, type AcquireOptions } from "./permit.ts";
 import type { LimiterSettings } from "./settings.ts";
 import { createCallStats, createSampleRecorder, type LimiterSnapshot } from "./stats.ts";
+import { createTimer } from "./timer.ts";
 import { createWaitQueue } from "./wait-queue.ts";
 import type { Priority } from "./priority.ts";
 
@@ -78,6 +80,7 @@ export function createLimiter(options: LimiterOptions) {
   const calls = createCallsInFlight(settings, {
     nowMs: clock.monotonic,
     watchDeadline: tickTimer.set,
+    onHeaders,
     onReleased,
   });
   let grantedAllowance: Allowance | undefined;
@@ -106,8 +109,12 @@ export function createLimiter(options: LimiterOptions) {
     if (!learnsAlone()) return;
     const elapsedMs = nowMs - lastLearnedMs;
     lastLearnedMs = nowMs;
-    learner.learn(elapsedMs, sampler.takeSample(nowMs, calls.size));
+    learner.learn(elapsedMs, takeSample(nowMs));
     applyAllowance(nowMs);
+  }
+
+  function takeSample(nowMs: number): Sample {
+    return sampler.takeSample(nowMs, calls.size, admission.quotas.promisedPerS());
   }
 
   function learnIfDue(nowMs: number): void {
@@ -117,7 +124,7 @@ export function createLimiter(options: LimiterOptions) {
 
   function beginCall(request: AcquireOptions, estimate: number, nowMs: number): HeldPermit {
     const permit = calls.begin(request, estimate, admission.epoch(), nowMs);
-    admission.tokens?.take(estimate, nowMs);
+    permit.tried = admission.take(estimate, nowMs);
     sampler.recordStart(calls.size);
     tickTimer.set(Math.min(permit.deadlineMs, nowMs + tickMs));
     return permit;
@@ -147,7 +154,7 @@ export function createLimiter(options: LimiterOptions) {
     const { priority = "batch", estimate = settings.estimate } = request;
     if (waiting.size > 0 && waiting.next(admits)) return 0;
     if (admission.holdReason(estimate, nowMs)) return 0;
-    const affordable = Math.min(max, admission.tokens?.affordableCalls(estimate, nowMs) ?? max);
+    const affordable = admission.affordableCalls(estimate, max, nowMs);
     let found = 0;
     for (; found < affordable && admits(priority); found++) reserved++;
     if (found < affordable && blockedTasks > 0) sampler.recordLimited();
@@ -243,12 +250,26 @@ export function createLimiter(options: LimiterOptions) {
     const nowMs = clock.monotonic();
     calls.ended(permit, outcome.kind, nowMs);
     const used = outcome.used ?? permit.usedAmount;
-    admission.tokens?.settleEstimate(permit.estimate, used, nowMs);
+    admission.settleEstimate(permit.estimate, used, nowMs);
     // The failure of a call made under this permit was recorded when it happened.
     if (outcome.kind === "success" || permit.nestedFailure !== outcome.kind) {
       recordOutcome(permit, outcome, nowMs - permit.beganMs, used ?? permit.estimate);
     }
     grantPermits();
+  }
+
+  /** The answer to a call has arrived. What its headers say of the downstream's limits holds at once. */
+  function onHeaders(permit: HeldPermit, headers: HeadersLike): void {
+    const quotas = readQuotas(headers, clock.now());
+    if (quotas.length === 0) return;
+    const nowMs = clock.monotonic();
+    const knownPerS = admission.quotas.promisedPerS();
+    const { number, beganMs } = permit;
+    const begunSince = calls.begun - number;
+    permit.sawNothingLeft = admission.quotas.read(quotas, { number, beganMs, begunSince }, nowMs);
+    // The first answer that states a rate lets the fleet grow to it at once.
+    if (knownPerS === 0 && admission.quotas.promisedPerS() > 0) reportDemand();
+    if (waiting.size > 0) grantPermits();
   }
 
   /** Records how a call ended. A throttled call is reacted to at once. */
@@ -269,12 +290,17 @@ export function createLimiter(options: LimiterOptions) {
       ...(limitedBy && { limitedBy }),
     };
     sampler.record(measured, permit.epoch, nowMs);
+    const ending = { kind, comesBack: retryAfterMs !== undefined, begun: calls.begun };
+    if (admission.quotas.ended(permit, ending, nowMs)) sampler.recordBrokenPromise();
     callStats.record(measured, nowMs);
     if (retryAfterMs !== undefined) admission.holdFor(retryAfterMs, nowMs);
+    if (kind === "success") admission.easeBrake(permit.number, nowMs);
     if (kind !== "throttled") return;
     if (permit.epoch === admission.epoch()) {
       if (learnsAlone()) learn(nowMs);
-      else if (mode === "hybrid") admission.brake(permit.number, calls.begun, nowMs);
+      // A limit per time that is used up is waited for, and says nothing about calls at once.
+      else if (mode === "hybrid" && !permit.sawNothingLeft)
+        admission.brake(permit.number, calls.begun, nowMs);
     }
     for (const callback of throttledCallbacks) callback();
   }
@@ -307,6 +333,8 @@ export function createLimiter(options: LimiterOptions) {
 
     /** How a call ended that threw this or returned this response, or was aborted. */
     outcomeOf(permit: HeldPermit, thing: unknown): CallOutcome {
+      const headers = headersOfAnswer(thing);
+      if (headers) onHeaders(permit, headers);
       if (permit.timedOut) return { kind: permit.late };
       if (permit.givenUp) return { kind: permit.gaveUpAs };
       return classifyCall(thing, clock.now(), options.classify);
@@ -376,7 +404,7 @@ export function createLimiter(options: LimiterOptions) {
       grantPermits();
     },
 
-    takeSample: (): Sample => sampler.takeSample(clock.monotonic(), calls.size),
+    takeSample: (): Sample => takeSample(clock.monotonic()),
 
     demand: (): Demand => ({
       inFlight: calls.size + reserved,
@@ -426,6 +454,7 @@ export function createLimiter(options: LimiterOptions) {
 
     snapshot(): LimiterSnapshot {
       const nowMs = clock.monotonic();
+      const bucket = admission.bucketSnapshot(nowMs);
       return {
         name,
         key,
@@ -439,7 +468,7 @@ export function createLimiter(options: LimiterOptions) {
         breaker: admission.breaker(),
         holdMs: admission.holdMs(nowMs),
         braked: admission.isBraked(),
-        ...(admission.tokens && { bucket: admission.tokens.snapshot(nowMs) }),
+        ...(bucket && { bucket }),
         ...callStats.snapshot(nowMs),
         ...(learnsAlone() && { learned: learner.state() }),
       };
@@ -453,33 +482,6 @@ export function createLimiter(options: LimiterOptions) {
       wakeTimer.stop();
       positionTimer.stop();
       waitQueue.refuseAll(limiterErrors.closed);
-    },
-  };
-}
-
-/**
- * One timer that is only ever brought forward, so that a thousand calls with a deadline need no more
- * than one. The callback sets it again.
- */
-function createTimer(clock: Clock, after: Clock["after"], callback: () => void) {
-  let armedMs = Infinity;
-  let cancel: (() => void) | undefined;
-  let stopped = false;
-  return {
-    isSet: () => armedMs < Infinity,
-    set(atMs: number): void {
-      if (atMs >= armedMs || stopped) return;
-      cancel?.();
-      armedMs = atMs;
-      cancel = after(Math.max(0, atMs - clock.monotonic()), () => {
-        armedMs = Infinity;
-        cancel = undefined;
-        callback();
-      });
-    },
-    stop(): void {
-      stopped = true;
-      cancel?.();
     },
   };
 }

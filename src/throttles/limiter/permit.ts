@@ -1,6 +1,7 @@
 import { FlotillaError } from "../../base/errors.ts";
 import { type CallOutcome, isAmount, toCallOutcome } from "../classify.ts";
 import { type OutcomeKind, outcomeKinds } from "../learning/sample.ts";
+import type { HeadersLike } from "../rate-headers.ts";
 import { type Priority, zeroPerPriority } from "./priority.ts";
 import { maxCallDurationMs, type LimiterSettings } from "./settings.ts";
 
@@ -35,6 +36,8 @@ export type ThrottledCall = {
   used(amount: number): void;
   /** Reports that the first piece of a streamed answer has arrived. */
   firstToken(): void;
+  /** Reports the answer's headers, which may state the downstream's limits. Needless where the call returns its `Response`. */
+  headers(headers: HeadersLike): void;
 };
 
 /** The right to one call at a time, from when it is granted until it is released. */
@@ -50,6 +53,8 @@ type PermitHost = {
   nowMs(): number;
   /** The permit has another deadline now. */
   watchDeadline(deadlineMs: number): void;
+  /** The call was answered with these headers. */
+  onHeaders(permit: HeldPermit, headers: HeadersLike): void;
   onReleased(permit: HeldPermit, ending: CallOutcome): void;
 };
 
@@ -65,6 +70,7 @@ type PermitStart = {
 
 const succeeded: CallOutcome = { kind: "success" };
 const tooLate: CallOutcome = { kind: "timeout" };
+const nothingTried: readonly string[] = [];
 
 /** A class, because there is one per call, and methods on a prototype cost nothing to create. */
 export class HeldPermit implements Permit {
@@ -90,6 +96,10 @@ export class HeldPermit implements Permit {
   usedAmount: number | undefined;
   /** The last failure of a call made under this permit, which was recorded already. */
   nestedFailure: OutcomeKind | undefined;
+  /** The downstream's limits that the call tries although nothing remains of them. */
+  tried: readonly string[] = nothingTried;
+  /** Its answer stated that nothing remains of one of the downstream's limits. */
+  sawNothingLeft = false;
   /** What the call counts as when its time is up: `ignored` while a slow reader holds up the stream. */
   late: OutcomeKind = "timeout";
   /** Called when the permit is taken back because its time was up while its call still ran. */
@@ -131,6 +141,10 @@ export class HeldPermit implements Permit {
 
   readonly firstToken = (): void => {
     this.firstTokenMs ??= this.#host.nowMs() - this.beganMs;
+  };
+
+  readonly headers = (headers: HeadersLike): void => {
+    this.#host.onHeaders(this, headers);
   };
 
   release(ending: OutcomeKind | CallOutcome): void {

@@ -27,6 +27,7 @@ export function createSampleRecorder(startMs: number) {
   let retryUntilMs = 0;
   let rateLimited = 0;
   let used = 0;
+  let broken = 0;
   let ended = 0;
 
   return {
@@ -42,6 +43,11 @@ export function createSampleRecorder(startMs: number) {
     /** A call found the limit reached. */
     recordLimited(): void {
       limited = true;
+    },
+
+    /** A call was refused although the downstream had said that something remained. */
+    recordBrokenPromise(): void {
+      broken++;
     },
 
     record(outcome: MeasuredOutcome, callEpoch: number, nowMs: number): void {
@@ -69,7 +75,7 @@ export function createSampleRecorder(startMs: number) {
       limited = false;
     },
 
-    takeSample(nowMs: number, inFlight: number): Sample {
+    takeSample(nowMs: number, inFlight: number, promisedPerS: number): Sample {
       const sample: Sample = {
         epoch,
         counts,
@@ -83,6 +89,8 @@ export function createSampleRecorder(startMs: number) {
         retryAfterMs: Math.max(0, retryUntilMs - nowMs),
         rateLimited,
         used,
+        promisedPerS,
+        broken,
       };
       sinceMs = nowMs;
       counts = { ...noCounts };
@@ -95,6 +103,7 @@ export function createSampleRecorder(startMs: number) {
       retryUntilMs = 0;
       rateLimited = 0;
       used = 0;
+      broken = 0;
       ended = 0;
       return sample;
     },

@@ -29,6 +29,7 @@ const row: LearnedRow = {
   settings: resolveControllerOptions({ initial: 2 }),
   stored: undefined,
   stats: toThrottleStats("{}"),
+  shares: {},
 };
 const report = (podId: string, seq: number, totals: Totals): Report => ({ podId, seq, totals });
 
@@ -37,10 +38,11 @@ const next = (
   before: LearnedRow,
   reports: readonly Report[],
   known: readonly Report[] = [],
+  silentMs: (podId: string) => number = () => 0,
 ): LearnedRow & { holdMs: number } => {
   const recall = (podId: string, seq: number) =>
     known.find((each) => each.podId === podId && each.seq === seq)?.totals;
-  const learned = learnFromReports(before, reports, { elapsedMs: 1_000, recall });
+  const learned = learnFromReports(before, reports, { elapsedMs: 1_000, recall, silentMs });
   return {
     ...before,
     bound: learned.bound,
@@ -135,5 +137,51 @@ describe("totals", () => {
       acceptedMs: 100,
     });
     expect(sampleBetween(noTotals, two)).toMatchObject({ latencies: [1, 2, 4], limited: true });
+  });
+});
+
+describe("pods that hold a share and say nothing", () => {
+  const entry = { share: 5, renewal: 1, leaseMs: 60_000, longestMs: 10_000 };
+  const held: LearnedRow = {
+    ...row,
+    bound: 20,
+    settings: resolveControllerOptions({ initial: 20, max: 100 }),
+    shares: { a: { ...entry, share: 15 }, gone: entry },
+  };
+  const silentFor = (durationMs: number) => (podId: string) => (podId === "gone" ? durationMs : 0);
+  const reported = (counts: Partial<Sample["counts"]>) => [
+    report("a", 1, addToTotals(noTotals, sampleOf(0, { counts: { ...noCounts, ...counts } }))),
+  ];
+
+  test("are made up for once their calls have probably ended", () => {
+    expect(next(held, reported({ success: 9 }), [], silentFor(14_999)).bound).toBe(20);
+    expect(next(held, reported({ success: 9 }), [], silentFor(15_000)).bound).toBe(25);
+  });
+
+  test("are counted again when they report, and when their entry is gone", () => {
+    const raised = next(held, reported({ success: 9 }), [], silentFor(15_000));
+    expect(next(raised, [], [], silentFor(0)).bound).toBe(20);
+    const left = { ...raised, shares: { a: entry } };
+    expect(next(left, [], [], silentFor(16_000)).bound).toBe(20);
+  });
+
+  test("are counted again where the downstream refuses calls, since they may go on calling", () => {
+    const first = reported({ success: 9 });
+    const raised = next(held, first, [], silentFor(15_000));
+    const counts = { ...noCounts, success: 9, throttled: 5 };
+    const second = report("a", 2, addToTotals(first[0]!.totals, sampleOf(0, { counts })));
+    const refused = next(raised, [second], first, silentFor(16_000));
+    expect(refused.bound).toBeLessThanOrEqual(20);
+    expect(refused.stored?.doubted).toEqual(["gone"]);
+    expect(next(refused, [], [], silentFor(30_000)).bound).toBeLessThanOrEqual(20);
+  });
+
+  test("are never made up for above a maximum, or above a limit that was set by hand", () => {
+    const silent = silentFor(60_000);
+    const { settings } = held;
+    const most = { ...held, settings: { ...settings, max: 22 } };
+    expect(next(most, reported({ success: 9 }), [], silent).bound).toBe(22);
+    const pinned = { ...held, settings: { ...settings, pinned: 20 } };
+    expect(next(pinned, reported({ success: 9 }), [], silent).bound).toBe(20);
   });
 });

@@ -20,12 +20,15 @@ import {
 } from "../learning/sample.ts";
 import { windowDurations } from "../learning/windows.ts";
 import type { ControllerSettings } from "../settings.ts";
+import { nothingObserved, type ObservedMarks, observeMarks, type RoundTrip } from "./lease.ts";
+import { type SilentPermits, silentPermits } from "./silence.ts";
 import {
   changeLearned,
   type CallConstraints,
   getThrottles,
   type Learned,
   getRecentReports,
+  type ShareEntries,
   type ThrottleId,
   throttleMapKey,
   pruneReports,
@@ -67,6 +70,10 @@ type Memory = {
   steppedMs: number;
   /** The last few reports of each pod, because only the row says which of them was counted. */
   readonly reports: Map<string, Report[]>;
+  /** The last report of each pod that this leader has read, and for how long there was no newer one. */
+  readonly lastSeqs: Map<string, number>;
+  silences: ObservedMarks<number>;
+  seen: RoundTrip;
 };
 
 /** Learns the bounds of all throttles from the reports of all pods, on the leader. */
@@ -76,8 +83,16 @@ export function createFleetLearning(options: LearningOptions): FleetLearning {
   let prunedMs = clock.monotonic();
   let passing = false;
 
-  const remember = (at: string, reports: readonly Report[]): Memory => {
-    const memory = memories.get(at) ?? { steppedMs: -Infinity, reports: new Map() };
+  const remember = (at: string, reports: readonly Report[], seen: RoundTrip): Memory => {
+    const memory = memories.get(at) ?? {
+      steppedMs: -Infinity,
+      reports: new Map(),
+      lastSeqs: new Map(),
+      silences: nothingObserved,
+      seen,
+    };
+    memory.seen = seen;
+    for (const { podId, seq } of reports) memory.lastSeqs.set(podId, seq);
     memories.set(at, memory);
     for (const podId of memory.reports.keys()) {
       if (!reports.some((each) => each.podId === podId)) memory.reports.delete(podId);
@@ -96,8 +111,19 @@ export function createFleetLearning(options: LearningOptions): FleetLearning {
     const elapsedMs = Math.min(nowMs - memory.steppedMs, dayMs);
     const recall = (podId: string, seq: number): Totals | undefined =>
       memory.reports.get(podId)?.find((each) => each.seq === seq)?.totals;
+    const holders = Object.keys(row.shares);
+    for (const podId of memory.lastSeqs.keys()) {
+      if (!holders.includes(podId)) memory.lastSeqs.delete(podId);
+    }
+    const marks = new Map(holders.map((podId) => [podId, memory.lastSeqs.get(podId) ?? 0]));
+    memory.silences = observeMarks(memory.silences, marks, memory.seen);
+    const silentMs = (podId: string): number => memory.silences.seen.get(podId)?.forMs ?? 0;
     try {
-      const inputs = { elapsedMs: elapsedMs < dayMs ? elapsedMs : firstElapsedMs, recall };
+      const inputs = {
+        elapsedMs: elapsedMs < dayMs ? elapsedMs : firstElapsedMs,
+        recall,
+        silentMs,
+      };
       return { row, nowMs, learned: learnFromReports(row, reports, inputs) };
     } catch (error) {
       log.warn(
@@ -108,9 +134,12 @@ export function createFleetLearning(options: LearningOptions): FleetLearning {
     }
   };
 
-  const learnFrom = async (byThrottle: ReadonlyMap<string, ThrottleReports>): Promise<void> => {
+  const learnFrom = async (
+    byThrottle: ReadonlyMap<string, ThrottleReports>,
+    seen: RoundTrip,
+  ): Promise<void> => {
     for (const at of memories.keys()) if (!byThrottle.has(at)) memories.delete(at);
-    for (const [at, { reports }] of byThrottle) remember(at, reports);
+    for (const [at, { reports }] of byThrottle) remember(at, reports, seen);
     let open = [...byThrottle.values()].map(({ throttleId }) => throttleId);
     for (let attempt = 1; attempt <= maxTries && open.length > 0; attempt++) {
       const rows = (await database.read(getThrottles(open))).map(toLearnedRow);
@@ -151,8 +180,9 @@ export function createFleetLearning(options: LearningOptions): FleetLearning {
       if (passing) return;
       passing = true;
       try {
+        const sentMs = clock.monotonic();
         const byThrottle = groupReports(await database.read(getRecentReports(reportedWithinMs)));
-        await learnFrom(byThrottle);
+        await learnFrom(byThrottle, { sentMs, answeredMs: clock.monotonic() });
         await prune();
       } catch (error) {
         // The next pass reads again what wasn't counted, or may not have been.
@@ -195,6 +225,7 @@ function toLearnedRow(row: Row): LearnedRow {
     settings: { ...settings, pinned },
     stored: state === null ? undefined : (JSON.parse(state) as LearnedState),
     stats: toThrottleStats(row["stats"] as string),
+    shares: JSON.parse(row["shares"] as string) as ShareEntries,
   };
 }
 
@@ -207,6 +238,9 @@ export type LearnedState = {
   readonly controller: ControllerState;
   /** The sequence number of each pod's last counted report, so that no leader counts one twice. */
   readonly seen: Readonly<Record<string, number>>;
+  /** Silent pods by whose permits the bound is raised, and silent pods that seem to go on calling. */
+  readonly credited?: readonly string[];
+  readonly doubted?: readonly string[];
 };
 
 /** What `throttles.get` shows of a throttle's calls. */
@@ -227,6 +261,7 @@ export type LearnedRow = ThrottleId & {
   readonly settings: ControllerSettings;
   readonly stored: LearnedState | undefined;
   readonly stats: ThrottleStats;
+  readonly shares: ShareEntries;
 };
 
 export type Report = { readonly podId: string; readonly seq: number; readonly totals: Totals };
@@ -238,7 +273,16 @@ type Recall = (podId: string, seq: number) => Totals | undefined;
 export function learnFromReports(
   row: LearnedRow,
   reports: readonly Report[],
-  { elapsedMs, recall }: { elapsedMs: number; recall: Recall },
+  {
+    elapsedMs,
+    recall,
+    silentMs,
+  }: {
+    elapsedMs: number;
+    recall: Recall;
+    /** For how long a pod with a share hasn't reported. */
+    silentMs: (podId: string) => number;
+  },
 ): Learned {
   const { settings, stored } = row;
   const seen = { ...stored?.seen };
@@ -272,14 +316,42 @@ export function learnFromReports(
     breaker,
     ...(refillPerS !== undefined && { refillPerS }),
   };
+  const doubted = doubtedPods(row, sample);
+  const silent = silentPermits(row.shares, silentMs, doubted);
   return {
     // No call begins while the breaker is open, so shares may stay as they are.
-    bound: breaker === "open" ? row.bound : limit,
+    bound: breaker === "open" ? row.bound : boundWith(silent, limit, settings),
     epoch,
     constraints: JSON.stringify(constraints),
-    state: JSON.stringify({ controller, seen } satisfies LearnedState),
+    state: JSON.stringify({
+      controller,
+      seen,
+      ...(silent.pods.length > 0 && { credited: silent.pods }),
+      ...(doubted.length > 0 && { doubted }),
+    } satisfies LearnedState),
     stats: JSON.stringify(nextStats(row.stats, controller, sample)),
   };
+}
+
+/** A limit that was set by hand, or as the maximum, holds even if a silent pod goes on calling. */
+function boundWith(
+  { permits }: SilentPermits,
+  limit: number,
+  settings: ControllerSettings,
+): number {
+  if (settings.pinned !== null) return limit;
+  return Math.max(limit, Math.min(settings.max, limit + permits));
+}
+
+/** Calls of silent pods would be a part of all calls, so as many are refused. Probes have fewer refused. */
+const doubtShare = 0.05;
+
+function doubtedPods(row: LearnedRow, sample: Sample | undefined): readonly string[] {
+  const { credited = [], doubted = [] } = row.stored ?? {};
+  const counts = sample ? addCounts(sample.counts, sample.earlier) : noCounts;
+  const refused = counts.throttled > doubtShare * (counts.success + counts.throttled);
+  const all = refused ? [...doubted, ...credited] : doubted;
+  return all.filter((podId) => row.shares[podId] !== undefined);
 }
 
 function peakOf(reports: readonly Report[], epoch: number): number {
@@ -334,9 +406,12 @@ export type Totals = {
   readonly used: number;
   /** In how many samples the limit was reached. */
   readonly limited: number;
-  /** Of the last sample alone: the most calls at once, and the remaining `Retry-After` at its end. */
+  /** Calls that were refused although something remained. */
+  readonly broken: number;
+  /** Of the last sample alone: the most calls at once, the remaining `Retry-After`, the promised rate. */
   readonly peak: number;
   readonly retryAfterMs: number;
+  readonly promisedPerS: number;
 };
 
 export const noTotals: Totals = {
@@ -350,8 +425,10 @@ export const noTotals: Totals = {
   rateLimited: 0,
   used: 0,
   limited: 0,
+  broken: 0,
   peak: 0,
   retryAfterMs: 0,
+  promisedPerS: 0,
 };
 
 export function addToTotals(totals: Totals, sample: Sample): Totals {
@@ -369,6 +446,8 @@ export function addToTotals(totals: Totals, sample: Sample): Totals {
     limited: totals.limited + (sample.limited ? 1 : 0),
     peak: sample.peak,
     retryAfterMs: Math.round(sample.retryAfterMs),
+    broken: totals.broken + sample.broken,
+    promisedPerS: sample.promisedPerS,
   };
 }
 
@@ -389,6 +468,8 @@ export function sampleBetween(before: Totals, after: Totals): Sample {
     retryAfterMs: after.retryAfterMs,
     rateLimited: after.rateLimited - before.rateLimited,
     used: after.used - before.used,
+    broken: after.broken - before.broken,
+    promisedPerS: after.promisedPerS,
   };
 }
 

@@ -16,6 +16,7 @@ import {
   type ObservedMarks,
   observeMarks,
 } from "./lease.ts";
+import { silentAfterMs } from "./silence.ts";
 import type { ThrottleId, ReportRow, SharedRow } from "./sql.ts";
 import { addToTotals, noTotals, type Totals } from "./fleet-learning.ts";
 
@@ -51,8 +52,6 @@ export type DemandRow = { readonly podId: string; readonly seq: number; readonly
 
 export type Holder = ReturnType<typeof createHolder>;
 
-// Pods report every second, so one that is silent for this long is cut off or gone.
-const silentAfterMs = 5_000;
 const idleAfterMs = 5_000;
 
 /**
@@ -102,6 +101,7 @@ export function createHolder(options: HolderOptions) {
       holdMs: Math.max(0, holdUntilMs - clock.monotonic()),
       breaker: constraints?.breaker ?? "closed",
       untilMs,
+      part,
       ...(constraints?.refillPerS !== undefined && { refillPerS: constraints.refillPerS * part }),
     });
   };

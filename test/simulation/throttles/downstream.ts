@@ -4,11 +4,18 @@
  */
 import type { OutcomeKind } from "../../../src/throttles/learning/sample.ts";
 import type { World } from "../world.ts";
+import { createStating } from "./headers.ts";
 
 export type Call = {
   readonly podId: string;
   readonly beganMs: number;
   readonly end: () => void;
+};
+
+/** What a call is answered with. */
+export type Answer = {
+  readonly kind: OutcomeKind;
+  readonly headers: Readonly<Record<string, string>> | undefined;
 };
 
 export type Downstream = {
@@ -18,7 +25,7 @@ export type Downstream = {
   readonly ended: number;
   capacity: number;
   /** Makes a call; `answer` isn't called after its end. */
-  call(podId: string, answer: (kind: OutcomeKind) => void): Call;
+  call(podId: string, answer: (answer: Answer) => void): Call;
 };
 
 export function createDownstream(world: World, { onCall }: { onCall: () => void }): Downstream {
@@ -26,6 +33,8 @@ export function createDownstream(world: World, { onCall }: { onCall: () => void 
   const calls = new Set<Call>();
   const latencyMs = world.between(20, 400);
   const failing = world.chance(0.3) ? 0.05 : 0;
+  const stating = createStating(world);
+  if (stating) world.count(`throttle: headers of ${stating.name}`);
   let ended = 0;
 
   const downstream = {
@@ -34,7 +43,7 @@ export function createDownstream(world: World, { onCall }: { onCall: () => void 
     get ended() {
       return ended;
     },
-    call(podId: string, answer: (kind: OutcomeKind) => void): Call {
+    call(podId: string, answer: (answer: Answer) => void): Call {
       let over = false;
       const call: Call = {
         podId,
@@ -48,14 +57,15 @@ export function createDownstream(world: World, { onCall }: { onCall: () => void 
       };
       calls.add(call);
       onCall();
-      const throttled = calls.size > downstream.capacity;
+      const stated = stating?.take();
+      const throttled = calls.size > downstream.capacity || stated?.within === false;
       const hangs = !throttled && world.chance(0.01);
       const kind = throttled ? "throttled" : world.chance(failing) ? "server_error" : "success";
       const lastsMs = throttled ? 5 : hangs ? 60_000 : world.between(latencyMs / 2, latencyMs * 2);
       scheduler.after(lastsMs, () => {
         if (over) return;
         call.end();
-        answer(kind);
+        answer({ kind, headers: stated?.headers });
       });
       return call;
     },

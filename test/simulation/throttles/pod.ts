@@ -7,7 +7,7 @@ import { createLane, laneClock } from "../lane.ts";
 import type { Network } from "../link.ts";
 import type { SimPod } from "../pod.ts";
 import { startOfTimeMs, type World } from "../world.ts";
-import type { Downstream } from "./downstream.ts";
+import type { Answer, Downstream } from "./downstream.ts";
 import { declared } from "./settings.ts";
 
 export type CallingPod = SimPod & {
@@ -84,9 +84,9 @@ export function startCallingPod(
     if (!permit) return;
     calledMs = scheduler.nowMs;
     await new Promise<void>((resolve) => {
-      const call = downstream.call(podId, (kind) =>
+      const call = downstream.call(podId, (answer) =>
         lane.enter(() => {
-          permit.release(kind);
+          permit.release(limiter.outcomeOf(permit, responseTo(answer)));
           resolve();
         }),
       );
@@ -165,5 +165,15 @@ export function startCallingPod(
     goOn() {
       lane.release();
     },
+  };
+}
+
+const statuses = { success: 200, throttled: 429, timeout: 504, server_error: 500, ignored: 400 };
+
+/** As much of a response as the limiter looks at. */
+function responseTo({ kind, headers }: Answer) {
+  return {
+    status: statuses[kind],
+    headers: { get: (name: string): string | null => headers?.[name] ?? null },
   };
 }

@@ -23,6 +23,10 @@ const settledMs = 5_000;
 // By then what dead pods held has expired for all observers, and shares have settled.
 const quietMs = 2 * (leaseMs + longestMs) + 20_000;
 
+// Headers that say wrongly that nothing remains are no longer believed by the end of the quiet, and those
+// that say so rightly do it for a window of ten seconds.
+const starvedMs = 15_000;
+
 export async function runThrottleSeed(seed: number, { keepTrace = false } = {}): Promise<Report> {
   const made = await createWorld(seed, { keepTrace });
   let downstream: Downstream;
@@ -158,6 +162,10 @@ function judgeQuiet(world: World, sweep: Sweep, pods: readonly CallingPod[]): vo
   // Some are between two pods, since they go round.
   if (held < least * 0.9 - 2) {
     world.violate("H1", `${held} of ${least} are held, and ${wanting.length} pods wait`);
+  }
+  const calledMs = Math.max(...living.map((pod) => pod.calledMs));
+  if (world.scheduler.nowMs - calledMs > starvedMs) {
+    world.violate("H1", `${wanting.length} pods wait, and none has called since ${calledMs}`);
   }
 }
 
