@@ -1,4 +1,3 @@
-import type { Conditions } from "./downstream.ts";
 import type { VirtualTime } from "./virtual-time.ts";
 
 type Taken = { readonly taken: boolean; readonly headers: Readonly<Record<string, string>> };
@@ -17,7 +16,7 @@ const firstWindowMs = 4_000;
 export function createQuota(
   shape: "bucket" | "window",
   time: VirtualTime,
-  { capacity, latencyMs }: Conditions,
+  { capacity, latencyMs }: { readonly capacity: number; readonly latencyMs: number },
 ): { take(): Taken } {
   const perMs = capacity / latencyMs;
   return shape === "bucket" ? bucket(time, perMs) : window(time, perMs);
