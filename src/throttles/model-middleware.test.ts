@@ -320,7 +320,7 @@ describe("what a model's answers state about limits", () => {
     const failing = inPod(() =>
       generateText({ model: modelOf(api, model), prompt, maxRetries: 0 }),
     );
-    await expect(failing).rejects.toThrow();
+    await expect(failing).rejects.toThrow("status 500");
     expect(limiterOf(api).findRefusal()).toMatchObject({ by: "bucket" });
   });
 });

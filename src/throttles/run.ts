@@ -144,13 +144,15 @@ async function runUnderOuter<Result>(
   };
   try {
     const result = await scopeStorage.run(inside, fn, callUnderOuter(permit, request.signal));
-    const outcome = isResponse(result) ? limiter.outcomeOf(permit, result) : permit.success();
+    const outcome = isResponse(result)
+      ? limiter.outcomeOf(permit, result, beganMs)
+      : permit.success();
     limiter.recordNestedOutcome(permit, outcome, limiter.nowMs() - beganMs);
     return settleUnder(result, leave);
   } catch (error) {
     limiter.recordNestedOutcome(
       permit,
-      limiter.outcomeOf(permit, error),
+      limiter.outcomeOf(permit, error, beganMs),
       limiter.nowMs() - beganMs,
     );
     leave();

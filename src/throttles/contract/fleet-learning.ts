@@ -52,6 +52,60 @@ export function learningContract(kind: StoreKind): void {
       expect(row.epoch).toBeGreaterThan(epoch);
     });
 
+    test("is what the downstream's answers state, in all pods, before anything is refused", async () => {
+      const pods = [fleet.join("a"), fleet.join("b")];
+      const leader = fleet.lead();
+      for (let beat = 0; beat < 3; beat++) {
+        for (let round = 0; round < 10; round++) {
+          for (const pod of pods) pod.ask(1);
+          await fleet.pass(100);
+          for (const permit of pods.flatMap((pod) => pod.permits.splice(0))) {
+            permit.headers({
+              "x-ratelimit-limit-requests": "12000",
+              "x-ratelimit-remaining-requests": "11999",
+              "x-ratelimit-reset-requests": "5ms",
+            });
+            permit.release("success");
+          }
+        }
+        await leader.pass();
+      }
+      // 200 a second, and calls take a tenth of one.
+      expect((await fleet.rowNow())!.bound).toBeGreaterThanOrEqual(20);
+      for (const pod of pods) pod.ask(20);
+      await fleet.pass(2 * second);
+      expect(pods.reduce((sum, pod) => sum + pod.held, 0)).toBeGreaterThanOrEqual(20);
+    });
+
+    test("makes up for a pod that says nothing, and not for one that says something again", async () => {
+      await fleet.close();
+      fleet = await openFleet(kind, { initial: 8, leaseMs: 60_000, callTimeoutMs: 2_000 });
+      const pods = [fleet.join("a"), fleet.join("b")];
+      const leader = fleet.lead();
+      const beat = async (durationMs: number) => {
+        for (let passedMs = 0; passedMs < durationMs; passedMs += second) {
+          // Each holds its permits for the whole second, so that nothing is proven.
+          for (const pod of pods) {
+            for (const permit of pod.permits.splice(0)) permit.release("ignored");
+            pod.ask(8);
+          }
+          await fleet.pass(second);
+          await leader.pass();
+        }
+      };
+      await beat(3 * second);
+      expect(await fleet.shares()).toEqual({ a: 4, b: 4 });
+      pods[1]!.state.way = "cut off";
+      await beat(5 * second);
+      expect(await fleet.shares()).toEqual({ a: 4, b: 4 });
+      await beat(4 * second);
+      expect(await fleet.shares()).toEqual({ a: 8, b: 4 });
+      pods[1]!.state.way = "well";
+      await beat(3 * second);
+      expect(await fleet.shares()).toEqual({ a: 4, b: 4 });
+      expect((await fleet.rowNow())!.bound).toBe(8);
+    });
+
     test("stays where it is while no pod leads", async () => {
       const pods = [fleet.join("a"), fleet.join("b")];
       await call(pods, 30, "success");

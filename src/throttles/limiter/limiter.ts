@@ -3,7 +3,7 @@ import type { Random } from "../../base/random.ts";
 import { type Classify, classifyCall, type CallOutcome, headersOfAnswer } from "../classify.ts";
 import type { Allowance } from "../learning/limit-controller.ts";
 import type { MeasuredOutcome, Sample } from "../learning/sample.ts";
-import { type HeadersLike, readQuotas } from "../rate-headers.ts";
+import { type HeadersLike, type Quota, readQuotas } from "../rate-headers.ts";
 import { createAdmission, type HoldReason } from "./admission.ts";
 import { createLimiterErrors } from "./errors.ts";
 import { createCallsInFlight, type HeldPermit, type AcquireOptions } from "./permit.ts";
@@ -258,13 +258,22 @@ export function createLimiter(options: LimiterOptions) {
     grantPermits();
   }
 
+  function quotasOf(headers: HeadersLike): Quota[] {
+    try {
+      return readQuotas(headers, clock.now());
+    } catch {
+      // Any object may be reported, also one whose getters throw.
+      return [];
+    }
+  }
+
   /** The answer to a call has arrived. What its headers say of the downstream's limits holds at once. */
-  function onHeaders(permit: HeldPermit, headers: HeadersLike): void {
-    const quotas = readQuotas(headers, clock.now());
+  function onHeaders(permit: HeldPermit, headers: HeadersLike, beganMs = permit.beganMs): void {
+    const quotas = quotasOf(headers);
     if (quotas.length === 0) return;
     const nowMs = clock.monotonic();
     const knownPerS = admission.quotas.promisedPerS();
-    const { number, beganMs } = permit;
+    const { number } = permit;
     const begunSince = calls.begun - number;
     permit.sawNothingLeft = admission.quotas.read(quotas, { number, beganMs, begunSince }, nowMs);
     // The first answer that states a rate lets the fleet grow to it at once.
@@ -331,10 +340,13 @@ export function createLimiter(options: LimiterOptions) {
     tryAcquire,
     nowMs: clock.monotonic,
 
-    /** How a call ended that threw this or returned this response, or was aborted. */
-    outcomeOf(permit: HeldPermit, thing: unknown): CallOutcome {
+    /**
+     * How a call ended that threw this or returned this response, or was aborted. A call that was made
+     * under the permit of another one began at `beganMs`.
+     */
+    outcomeOf(permit: HeldPermit, thing: unknown, beganMs?: number): CallOutcome {
       const headers = headersOfAnswer(thing);
-      if (headers) onHeaders(permit, headers);
+      if (headers) onHeaders(permit, headers, beganMs);
       if (permit.timedOut) return { kind: permit.late };
       if (permit.givenUp) return { kind: permit.gaveUpAs };
       return classifyCall(thing, clock.now(), options.classify);

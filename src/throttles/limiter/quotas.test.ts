@@ -215,6 +215,29 @@ describe("what headers say wrongly", () => {
     expect(quotas.waitMs(1, nowMs)).toBeLessThan(10);
   });
 
+  test("a limit that is no longer stated stops no pod", () => {
+    const { windowMs: _window, resetMs: _reset, ...bare } = minute;
+    const { quotas, answer, begin } = follow(bare);
+    answer({ remaining: 3 }, 0);
+    expect(begin(0)).toBe(3);
+    expect(quotas.waitMs(1, 0)).toBe(5_100);
+    expect(begin(5_100, 5_000)).toBe(5_000);
+    const slow = follow({ ...steady, limit: 1, windowMs: 86_400_000 * 30 });
+    slow.answer({ remaining: 1 }, 0);
+    expect(slow.begin(0)).toBe(1);
+    expect(slow.quotas.waitMs(1, 0)).toBe(5_000);
+    expect(slow.begin(5_000)).toBe(1);
+  });
+
+  test("names that never come back make room for others", () => {
+    const { quotas, begin } = follow(minute);
+    for (let at = 0; at < 9; at++) {
+      const call = { number: at, beganMs: 61_000 * at, begunSince: 0 };
+      quotas.read([{ ...minute, name: `n${at}`, remaining: at }], call, 61_000 * at);
+    }
+    expect(begin(61_000 * 8)).toBe(8);
+  });
+
   test("no more than four limits are followed", () => {
     const { quotas, begin } = follow(minute);
     const many = Array.from({ length: 9 }, (_, at) => ({

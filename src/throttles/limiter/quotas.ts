@@ -12,6 +12,7 @@ const nextTryMs = 500;
 /** The wait after a refusal because nothing remained; twice as long each time. */
 const firstMissMs = 500;
 const disbeliefMs = 600_000;
+const maxDisbelieved = 16;
 /** Whole seconds are rounded either way, and clocks differ a little. */
 const resetMarginMs = 100;
 
@@ -57,6 +58,7 @@ type Followed = {
   wasResetMs: number;
   /** The number of the call whose answer was read last. An older call's answer comes too late. */
   number: number;
+  readMs: number;
   /** When a call is tried although nothing remains, and how many such tries have been refused. */
   tryAtMs: number;
   tries: number;
@@ -107,7 +109,9 @@ type QuotasOptions = {
 export function createQuotas({ countsTokens, estimate: usual }: QuotasOptions) {
   const followed = new Map<string, Followed>();
   const disbelievedUntilMs = new Map<string, number>();
-  let pausedUntilMs = 0;
+  /** Until when tokens are used up, and until when what is used up isn't tried again. */
+  let noTokensUntilMs = 0;
+  let missedUntilMs = 0;
   /** How long the last answer wants to be waited for where nothing remains. */
   let nothingLeftMs = 0;
   /** How often in a row calls were refused because nothing remained, and which had begun by the last time. */
@@ -117,12 +121,15 @@ export function createQuotas({ countsTokens, estimate: usual }: QuotasOptions) {
 
   const fill = (each: Followed, nowMs: number): void => {
     if (nowMs >= each.resetAtMs) {
-      each.level = each.limit ?? Infinity;
+      // Where the next reset isn't known, nothing is known until the next answer.
+      each.level = (each.windowMs !== undefined && each.limit) || Infinity;
       each.wasResetMs = nowMs;
-      each.resetAtMs = each.windowMs === undefined ? Infinity : nowMs + each.windowMs;
+      each.resetAtMs = nowMs + (each.windowMs ?? Infinity);
     }
-    const came = each.perMs * Math.max(0, nowMs - each.atMs);
-    each.level = Math.min(each.limit ?? Infinity, each.level + came);
+    if (each.perMs > 0) {
+      const came = each.perMs * Math.max(0, nowMs - each.atMs);
+      each.level = Math.min(each.limit ?? Infinity, each.level + came);
+    }
     each.atMs = nowMs;
   };
 
@@ -139,14 +146,25 @@ export function createQuotas({ countsTokens, estimate: usual }: QuotasOptions) {
     );
     if (each.level >= needed - tiny) return 0;
     const steadyMs = each.perMs > 0 ? (needed - each.level) / each.perMs : Infinity;
-    return Math.max(0, Math.min(steadyMs, each.resetAtMs - nowMs, each.tryAtMs - nowMs));
+    const backMs = Math.min(steadyMs, each.resetAtMs - nowMs);
+    if (backMs <= patienceMs + resetMarginMs) return Math.max(0, backMs);
+    if (each.tryAtMs === Infinity) each.tryAtMs = nowMs + tryAfterMs(each);
+    return Math.max(0, Math.min(backMs, each.tryAtMs - nowMs));
+  };
+
+  /** Makes room for a limit, if one hasn't been stated for a while. */
+  const forgetStale = (nowMs: number): boolean => {
+    for (const [name, { readMs }] of followed) {
+      if (nowMs - readMs > patienceMs) return followed.delete(name);
+    }
+    return false;
   };
 
   const follow = (quota: Quota, call: ReadCall, nowMs: number): void => {
     const { name, unit, limit, remaining, resetMs } = quota;
     const before = followed.get(name);
     if (before && call.number < before.number) return;
-    if (!before && followed.size >= maxQuotas) return;
+    if (!before && followed.size >= maxQuotas && !forgetStale(nowMs)) return;
     const windowMs = windowOf(quota) ?? (before?.limit === limit ? before?.windowMs : undefined);
     const refills = refillsOf(quota, before, windowMs, call);
     const perMs =
@@ -168,17 +186,14 @@ export function createQuotas({ countsTokens, estimate: usual }: QuotasOptions) {
       resetAtMs: perMs > 0 ? Infinity : nowMs + Math.min(waitsMs + resetMarginMs, maxWindowMs),
       wasResetMs: -Infinity,
       number: call.number,
-      tryAtMs: Infinity,
+      readMs: nowMs,
+      tryAtMs: before !== undefined && before.tryAtMs > nowMs ? before.tryAtMs : Infinity,
       tries: before?.tries ?? 0,
       contradictions: before?.contradictions ?? 0,
     };
     fill(next, nowMs);
     next.begun = call.begunSince * costOf(next, usual);
     if (part > 0) next.level -= next.begun / part;
-    if (waitOf(next, usual, nowMs) > patienceMs + resetMarginMs) {
-      const known = before !== undefined && before.tryAtMs > nowMs ? before.tryAtMs : Infinity;
-      next.tryAtMs = Math.min(known, nowMs + tryAfterMs(next));
-    }
     followed.set(name, next);
   };
 
@@ -211,7 +226,7 @@ export function createQuotas({ countsTokens, estimate: usual }: QuotasOptions) {
           );
       }
       if (tokensBackMs !== undefined) {
-        pausedUntilMs = tokensBackMs > 0 ? nowMs + Math.min(tokensBackMs, patienceMs) : 0;
+        noTokensUntilMs = tokensBackMs > 0 ? nowMs + Math.min(tokensBackMs, patienceMs) : 0;
       }
       return nothingLeft;
     },
@@ -224,7 +239,7 @@ export function createQuotas({ countsTokens, estimate: usual }: QuotasOptions) {
         missedUpTo = begun;
         // What was believed to be back isn't. Unless the downstream says when it is, it is tried ever later.
         const backMs = Math.min(firstMissMs * 2 ** (misses - 1), nothingLeftMs, patienceMs);
-        if (!comesBack) pausedUntilMs = Math.max(pausedUntilMs, nowMs + backMs);
+        if (!comesBack) missedUntilMs = nowMs + backMs;
       }
       for (const name of call.tried) {
         const each = followed.get(name);
@@ -239,6 +254,8 @@ export function createQuotas({ countsTokens, estimate: usual }: QuotasOptions) {
         each.tryAtMs = nowMs + tryAfterMs(each);
         if (each.contradictions < maxContradictions) continue;
         followed.delete(name);
+        // Names come from outside. Those that were stated long ago need not be kept.
+        if (disbelievedUntilMs.size >= maxDisbelieved) disbelievedUntilMs.clear();
         disbelievedUntilMs.set(name, nowMs + disbeliefMs);
       }
       return kind === "throttled" && followed.size > 0 && !call.sawNothingLeft;
@@ -246,8 +263,8 @@ export function createQuotas({ countsTokens, estimate: usual }: QuotasOptions) {
 
     /** How long until a call may begin. */
     waitMs(estimate: number, nowMs: number): number {
-      if (followed.size === 0 && pausedUntilMs === 0) return 0;
-      let waitMs = Math.max(0, pausedUntilMs - nowMs);
+      if (followed.size === 0 && noTokensUntilMs === 0) return 0;
+      let waitMs = Math.max(0, noTokensUntilMs - nowMs, missedUntilMs - nowMs);
       for (const each of followed.values())
         waitMs = Math.max(waitMs, waitOf(each, estimate, nowMs));
       return waitMs;

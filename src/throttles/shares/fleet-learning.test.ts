@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { addCounts, emptySample, noCounts, type Sample } from "../learning/sample.ts";
 import { resolveControllerOptions } from "../settings.ts";
+import { countedPermits, type SilentPods } from "./silence.ts";
 import {
   addToTotals,
   learnFromReports,
@@ -39,7 +40,7 @@ const next = (
   reports: readonly Report[],
   known: readonly Report[] = [],
   silentMs: (podId: string) => number = () => 0,
-): LearnedRow & { holdMs: number } => {
+): LearnedRow & { holdMs: number; silent?: SilentPods | undefined } => {
   const recall = (podId: string, seq: number) =>
     known.find((each) => each.podId === podId && each.seq === seq)?.totals;
   const learned = learnFromReports(before, reports, { elapsedMs: 1_000, recall, silentMs });
@@ -49,7 +50,8 @@ const next = (
     epoch: learned.epoch,
     stored: JSON.parse(learned.state) as LearnedState,
     stats: toThrottleStats(learned.stats),
-    holdMs: (JSON.parse(learned.constraints) as { holdMs: number }).holdMs,
+    silent: undefined,
+    ...(JSON.parse(learned.constraints) as { holdMs: number; silent?: SilentPods }),
   };
 };
 
@@ -141,7 +143,7 @@ describe("totals", () => {
 });
 
 describe("pods that hold a share and say nothing", () => {
-  const entry = { share: 5, renewal: 1, leaseMs: 60_000, longestMs: 10_000 };
+  const entry = { share: 5, renewal: 7, leaseMs: 60_000, longestMs: 10_000 };
   const held: LearnedRow = {
     ...row,
     bound: 20,
@@ -154,15 +156,16 @@ describe("pods that hold a share and say nothing", () => {
   ];
 
   test("are made up for once their calls have probably ended", () => {
-    expect(next(held, reported({ success: 9 }), [], silentFor(14_999)).bound).toBe(20);
-    expect(next(held, reported({ success: 9 }), [], silentFor(15_000)).bound).toBe(25);
+    expect(next(held, reported({ success: 9 }), [], silentFor(14_999)).silent).toBeUndefined();
+    const after = next(held, reported({ success: 9 }), [], silentFor(15_000));
+    expect(after).toMatchObject({ bound: 20, silent: { gone: 7 } });
   });
 
   test("are counted again when they report, and when their entry is gone", () => {
     const raised = next(held, reported({ success: 9 }), [], silentFor(15_000));
-    expect(next(raised, [], [], silentFor(0)).bound).toBe(20);
+    expect(next(raised, [], [], silentFor(0)).silent).toBeUndefined();
     const left = { ...raised, shares: { a: entry } };
-    expect(next(left, [], [], silentFor(16_000)).bound).toBe(20);
+    expect(next(left, [], [], silentFor(16_000)).silent).toBeUndefined();
   });
 
   test("are counted again where the downstream refuses calls, since they may go on calling", () => {
@@ -171,17 +174,27 @@ describe("pods that hold a share and say nothing", () => {
     const counts = { ...noCounts, success: 9, throttled: 5 };
     const second = report("a", 2, addToTotals(first[0]!.totals, sampleOf(0, { counts })));
     const refused = next(raised, [second], first, silentFor(16_000));
-    expect(refused.bound).toBeLessThanOrEqual(20);
+    expect(refused.silent).toBeUndefined();
     expect(refused.stored?.doubted).toEqual(["gone"]);
-    expect(next(refused, [], [], silentFor(30_000)).bound).toBeLessThanOrEqual(20);
+    expect(next(refused, [], [], silentFor(30_000)).silent).toBeUndefined();
   });
 
   test("are never made up for above a maximum, or above a limit that was set by hand", () => {
     const silent = silentFor(60_000);
     const { settings } = held;
-    const most = { ...held, settings: { ...settings, max: 22 } };
-    expect(next(most, reported({ success: 9 }), [], silent).bound).toBe(22);
+    const most = { ...held, settings: { ...settings, max: 24 } };
+    expect(next(most, reported({ success: 9 }), [], silent).silent).toBeUndefined();
+    const enough = { ...held, settings: { ...settings, max: 25 } };
+    expect(next(enough, reported({ success: 9 }), [], silent).silent).toEqual({ gone: 7 });
     const pinned = { ...held, settings: { ...settings, pinned: 20 } };
-    expect(next(pinned, reported({ success: 9 }), [], silent).bound).toBe(20);
+    expect(next(pinned, reported({ success: 9 }), [], silent).silent).toBeUndefined();
+  });
+
+  test("count against the bound again as soon as they renew their entries", () => {
+    const silent = { gone: 7 };
+    expect(countedPermits(held.shares, silent)).toBe(15);
+    const renewed = { ...held.shares, gone: { ...entry, renewal: 8 } };
+    expect(countedPermits(renewed, silent)).toBe(20);
+    expect(countedPermits(held.shares)).toBe(20);
   });
 });

@@ -21,7 +21,7 @@ import {
 import { windowDurations } from "../learning/windows.ts";
 import type { ControllerSettings } from "../settings.ts";
 import { nothingObserved, type ObservedMarks, observeMarks, type RoundTrip } from "./lease.ts";
-import { type SilentPermits, silentPermits } from "./silence.ts";
+import { silentPods } from "./silence.ts";
 import {
   changeLearned,
   type CallConstraints,
@@ -238,8 +238,8 @@ export type LearnedState = {
   readonly controller: ControllerState;
   /** The sequence number of each pod's last counted report, so that no leader counts one twice. */
   readonly seen: Readonly<Record<string, number>>;
-  /** Silent pods by whose permits the bound is raised, and silent pods that seem to go on calling. */
-  readonly credited?: readonly string[];
+  /** Pods whose permits others may use because they are silent, and those that seem to go on calling. */
+  readonly silent?: readonly string[];
   readonly doubted?: readonly string[];
 };
 
@@ -311,46 +311,40 @@ export function learnFromReports(
     ...(sample && { sample }),
   });
   const { limit, epoch, holdMs, breaker, refillPerS } = allowanceOf(settings, controller);
+  const doubted = doubtedPods(row, sample);
+  // A limit that was set by hand, or as the maximum, holds even if a silent pod goes on calling.
+  const spare = settings.pinned === null ? settings.max - limit : 0;
+  const silent = silentPods(row.shares, { silentMs, doubted, spare });
+  const anySilent = Object.keys(silent).length > 0;
   const constraints: CallConstraints = {
     holdMs: Math.ceil(holdMs),
     breaker,
     ...(refillPerS !== undefined && { refillPerS }),
+    ...(anySilent && { silent }),
   };
-  const doubted = doubtedPods(row, sample);
-  const silent = silentPermits(row.shares, silentMs, doubted);
   return {
     // No call begins while the breaker is open, so shares may stay as they are.
-    bound: breaker === "open" ? row.bound : boundWith(silent, limit, settings),
+    bound: breaker === "open" ? row.bound : limit,
     epoch,
     constraints: JSON.stringify(constraints),
     state: JSON.stringify({
       controller,
       seen,
-      ...(silent.pods.length > 0 && { credited: silent.pods }),
+      ...(anySilent && { silent: Object.keys(silent) }),
       ...(doubted.length > 0 && { doubted }),
     } satisfies LearnedState),
     stats: JSON.stringify(nextStats(row.stats, controller, sample)),
   };
 }
 
-/** A limit that was set by hand, or as the maximum, holds even if a silent pod goes on calling. */
-function boundWith(
-  { permits }: SilentPermits,
-  limit: number,
-  settings: ControllerSettings,
-): number {
-  if (settings.pinned !== null) return limit;
-  return Math.max(limit, Math.min(settings.max, limit + permits));
-}
-
 /** Calls of silent pods would be a part of all calls, so as many are refused. Probes have fewer refused. */
 const doubtShare = 0.05;
 
 function doubtedPods(row: LearnedRow, sample: Sample | undefined): readonly string[] {
-  const { credited = [], doubted = [] } = row.stored ?? {};
+  const { silent = [], doubted = [] } = row.stored ?? {};
   const counts = sample ? addCounts(sample.counts, sample.earlier) : noCounts;
   const refused = counts.throttled > doubtShare * (counts.success + counts.throttled);
-  const all = refused ? [...doubted, ...credited] : doubted;
+  const all = refused ? [...doubted, ...silent] : doubted;
   return all.filter((podId) => row.shares[podId] !== undefined);
 }
 

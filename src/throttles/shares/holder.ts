@@ -16,7 +16,7 @@ import {
   type ObservedMarks,
   observeMarks,
 } from "./lease.ts";
-import { silentAfterMs } from "./silence.ts";
+import { countedPermits, isCounted, silentAfterMs } from "./silence.ts";
 import type { ThrottleId, ReportRow, SharedRow } from "./sql.ts";
 import { addToTotals, noTotals, type Totals } from "./fleet-learning.ts";
 
@@ -91,7 +91,7 @@ export function createHolder(options: HolderOptions) {
     const { limit, untilMs } = grantedShare(lease, leaseMs);
     const own = Math.min(limit, cap);
     const { constraints } = row ?? {};
-    const all = row ? sumOf(Object.values(row.shares)) : 0;
+    const all = row ? countedPermits(row.shares, constraints?.silent) : 0;
     // While pods still hold shares of a higher bound, calls say nothing about the new bound.
     if (row && all <= row.bound) epoch = row.epoch;
     const part = all > 0 ? own / all : 0;
@@ -133,7 +133,10 @@ export function createHolder(options: HolderOptions) {
     ids.delete(podId);
     for (const [id, entry] of Object.entries(now.shares)) if (hasGone(entry)) gone.add(id);
     for (const id of gone) if (!ids.delete(id)) gone.delete(id);
-    const shares = new Map(standing.map(([id, { share }]) => [id, share]));
+    const { silent } = now.constraints;
+    const shares = new Map(
+      standing.map(([id, entry]) => [id, isCounted(id, entry, silent) ? entry.share : 0]),
+    );
     const others = [...ids].map((id) => ({
       podId: id,
       share: shares.get(id) ?? 0,
@@ -210,7 +213,7 @@ export function createHolder(options: HolderOptions) {
     onRow(next: SharedRow, roundTrip: RoundTrip): void {
       observeRow(next, roundTrip);
       // Where the bound has fallen, no call begins under the old share, even before the write lowers it.
-      if (sumOf(Object.values(next.shares)) > next.bound) {
+      if (countedPermits(next.shares, next.constraints.silent) > next.bound) {
         cap = Math.min(cap, decideShare(situation(next).situation).limit);
       }
       apply();
@@ -266,8 +269,4 @@ export function createHolder(options: HolderOptions) {
       return leaving;
     },
   };
-}
-
-function sumOf(entries: readonly ShareEntry[]): number {
-  return entries.reduce((sum, { share }) => sum + share, 0);
 }

@@ -11,6 +11,7 @@ import {
 } from "../../store/sql.ts";
 import type { LearnedAllowance } from "../learning/limit-controller.ts";
 import type { ShareEntry } from "./lease.ts";
+import type { SilentPods } from "./silence.ts";
 
 const throttles = table("throttle");
 const reports = table("throttle_report");
@@ -215,6 +216,8 @@ export type CallConstraints = {
   readonly breaker: LearnedAllowance["breaker"];
   /** Units per second of all pods together. */
   readonly refillPerS?: number;
+  /** Pods whose permits others may use too. */
+  readonly silent?: SilentPods;
 };
 
 export type ShareEntries = Readonly<Record<string, ShareEntry>>;

@@ -23,6 +23,8 @@ export type Downstream = {
   readonly calls: ReadonlySet<Call>;
   /** Calls that have ended, with whatever. */
   readonly ended: number;
+  /** Calls that were refused. */
+  readonly throttled: number;
   capacity: number;
   /** Makes a call; `answer` isn't called after its end. */
   call(podId: string, answer: (answer: Answer) => void): Call;
@@ -36,12 +38,16 @@ export function createDownstream(world: World, { onCall }: { onCall: () => void 
   const stating = createStating(world);
   if (stating) world.count(`throttle: headers of ${stating.name}`);
   let ended = 0;
+  let refused = 0;
 
   const downstream = {
     calls,
     capacity: world.between(2, 40),
     get ended() {
       return ended;
+    },
+    get throttled() {
+      return refused;
     },
     call(podId: string, answer: (answer: Answer) => void): Call {
       let over = false;
@@ -65,6 +71,7 @@ export function createDownstream(world: World, { onCall }: { onCall: () => void 
       scheduler.after(lastsMs, () => {
         if (over) return;
         call.end();
+        if (throttled) refused++;
         answer({ kind, headers: stated?.headers });
       });
       return call;

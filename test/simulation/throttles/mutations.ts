@@ -1,10 +1,11 @@
 /**
- * The fences of shares between pods, and how each is taken out. Two more are met so seldom by chance that
+ * The fences of shares between pods and of the belief in headers, and how each is taken out. Two more are met so seldom by chance that
  * a test provokes them: `throttles/contract/shares.ts`, "that were given back by a write that comes late".
  */
 import { type Mutation, of } from "../mutation.ts";
 
 const shares = of("throttles/shares");
+const limiter = of("throttles/limiter");
 
 export const throttleMutations: readonly Mutation[] = [
   {
@@ -29,7 +30,9 @@ export const throttleMutations: readonly Mutation[] = [
       shares(
         "    lease = leaseAfterRead(lease, next.rev, next.shares[podId]);\n",
         `    lease = leaseAfterRead(lease, next.rev, next.shares[podId]);
-    if (lease.known) lease = { ...lease, known: { ...lease.known, sentMs: seen.answeredMs } };\n`,
+    if (lease.confirmed) {
+      lease = { ...lease, confirmed: { ...lease.confirmed, sentMs: roundTrip.answeredMs } };
+    }\n`,
       ),
     ],
   },
@@ -53,7 +56,7 @@ export const throttleMutations: readonly Mutation[] = [
   },
   {
     name: "share: taken over by a count from before the answer",
-    edits: [shares("{ mark, sinceMs: answeredMs", "{ mark, sinceMs: askedMs")],
+    edits: [shares("{ mark, sinceMs: answeredMs", "{ mark, sinceMs: sentMs")],
   },
   {
     name: "share: an unknown outcome taken for stored",
@@ -65,6 +68,31 @@ export const throttleMutations: readonly Mutation[] = [
       shares(
         "lease.unconfirmed.find((each) => each.renewal === renewal)",
         "lease.unconfirmed.at(-1)",
+      ),
+    ],
+  },
+  {
+    name: "silence: made up for pods that report",
+    edits: [shares("silentMs(podId) >= silentAfterMs + entry.longestMs", "true")],
+  },
+  {
+    name: "silence: made up for a pod that has renewed its entry",
+    edits: [shares("silent[podId] !== entry.renewal", "silent[podId] === undefined")],
+  },
+  {
+    name: "belief: nothing is tried where nothing remains",
+    edits: [limiter("Math.min(backMs, each.tryAtMs - nowMs)", "backMs")],
+  },
+  {
+    name: "belief: what succeeds against a header isn't held against it",
+    edits: [limiter("          each.contradictions++;\n", "")],
+  },
+  {
+    name: "belief: a header that is ignored explains refusals",
+    edits: [
+      limiter(
+        "> nowMs) continue;\n        disbelievedUntilMs.delete",
+        "> nowMs) {\n          nothingLeft = true;\n          continue;\n        }\n        disbelievedUntilMs.delete",
       ),
     ],
   },

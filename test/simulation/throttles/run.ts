@@ -3,6 +3,7 @@ import {
   changeShares,
   getShares,
   getThrottles,
+  putReports,
   toSharedRow,
 } from "../../../src/throttles/shares/sql.ts";
 import { toThrottleStats } from "../../../src/throttles/shares/fleet-learning.ts";
@@ -23,9 +24,10 @@ const settledMs = 5_000;
 // By then what dead pods held has expired for all observers, and shares have settled.
 const quietMs = 2 * (leaseMs + longestMs) + 20_000;
 
-// Headers that say wrongly that nothing remains are no longer believed by the end of the quiet, and those
-// that say so rightly do it for a window of ten seconds.
-const starvedMs = 15_000;
+// Headers that say wrongly that nothing remains are no longer believed by the end of the quiet, and the
+// slowest true ones allow twice as many calls.
+const lastMs = 10_000;
+const fewestCalls = 10;
 
 export async function runThrottleSeed(seed: number, { keepTrace = false } = {}): Promise<Report> {
   const made = await createWorld(seed, { keepTrace });
@@ -106,10 +108,15 @@ export async function runThrottleSeed(seed: number, { keepTrace = false } = {}):
     leaders = new Set([pods.findIndex((pod) => pod?.alive)]);
   });
 
-  await scheduler.runUntil(
-    () => world.violations.length > 0 || scheduler.nowMs > faultsMs + quietMs,
-  );
+  const endMs = faultsMs + quietMs;
+  const before = { ended: 0, throttled: 0 };
+  scheduler.after(endMs - lastMs, () => {
+    before.ended = downstream.ended;
+    before.throttled = downstream.throttled;
+  });
+  await scheduler.runUntil(() => world.violations.length > 0 || scheduler.nowMs > endMs);
   if (world.violations.length === 0) judgeQuiet(world, sweep, pods);
+  if (world.violations.length === 0) judgeCalls(world, pods, downstream, before);
   if (world.violations.length === 0) await judgeCounts(world, downstream);
   return reportOn(seed, world);
 }
@@ -117,6 +124,10 @@ export async function runThrottleSeed(seed: number, { keepTrace = false } = {}):
 // A statement is known by its template, which is the same object every time it is made.
 const change = changeShares(place, 0, "").strings;
 const isChange = ({ strings }: Statement) => strings === change;
+const report = putReports([
+  { ...place, podId: "", seq: 0, demand: 0, inFlight: 0, waiting: 0, callsWaiting: 0, totals: "" },
+]).strings;
+const isReport = ({ strings }: Statement) => strings === report;
 
 /** Checks the row after every commit, in the same moment. */
 function watched(world: World, sweep: Sweep): { world: World; checker: Watcher } {
@@ -127,6 +138,7 @@ function watched(world: World, sweep: Sweep): { world: World; checker: Watcher }
     if (statements.some(isChange) && done.tables[0]!.length === 0) {
       world.count("fence: share, revision");
     }
+    if (statements.some(isReport)) sweep.reported(who);
     const [row] = await store.database.read(getShares([place]));
     sweep.committed(row && toSharedRow(row), who);
     return done;
@@ -154,7 +166,7 @@ function judgeQuiet(world: World, sweep: Sweep, pods: readonly CallingPod[]): vo
   const ids = new Set(living.map(({ podId }) => podId));
   const lost = Object.keys(row.shares).filter((podId) => !ids.has(podId));
   if (lost.length > 0) world.violate("H1", `${lost.join()} is gone and holds a share for ever`);
-  const held = Object.values(row.shares).reduce((sum, { share }) => sum + share, 0);
+  const held = sweep.held(row);
   const late = sweep.boundsWithin(settledMs);
   const most = Math.max(...late);
   if (held > most) world.violate("H1", `${held} are held of ${most}, for long`);
@@ -163,9 +175,21 @@ function judgeQuiet(world: World, sweep: Sweep, pods: readonly CallingPod[]): vo
   if (held < least * 0.9 - 2) {
     world.violate("H1", `${held} of ${least} are held, and ${wanting.length} pods wait`);
   }
-  const calledMs = Math.max(...living.map((pod) => pod.calledMs));
-  if (world.scheduler.nowMs - calledMs > starvedMs) {
-    world.violate("H1", `${wanting.length} pods wait, and none has called since ${calledMs}`);
+}
+
+/** Whatever headers say, calls are made, and not many more than are answered. */
+function judgeCalls(
+  world: World,
+  pods: readonly CallingPod[],
+  downstream: Downstream,
+  before: { readonly ended: number; readonly throttled: number },
+): void {
+  if (!pods.some((pod) => pod?.alive && pod.wanting > 0)) return;
+  const ended = downstream.ended - before.ended;
+  const throttled = downstream.throttled - before.throttled;
+  if (ended < fewestCalls) world.violate("H1", `pods wait, and ${ended} calls ended at last`);
+  if (throttled > fewestCalls && throttled > ended / 2) {
+    world.violate("H1", `${throttled} of ${ended} calls were refused at last`);
   }
 }
 

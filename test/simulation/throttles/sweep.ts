@@ -2,7 +2,8 @@
  * H1, checked after every commit and at every call: what pods have in flight, as the downstream counts
  * it, is covered by what the row says they hold; and what they hold together is within the bound.
  */
-import type { ShareEntries } from "../../../src/throttles/shares/sql.ts";
+import { countedPermits, isCounted, silentAfterMs } from "../../../src/throttles/shares/silence.ts";
+import type { CallConstraints, ShareEntries } from "../../../src/throttles/shares/sql.ts";
 import type { World } from "../world.ts";
 import type { Downstream } from "./downstream.ts";
 import { leaseMs, longestMs } from "./settings.ts";
@@ -12,6 +13,7 @@ export type RowSeen = {
   readonly bound: number;
   readonly epoch: number;
   readonly shares: ShareEntries;
+  readonly constraints: CallConstraints;
 };
 
 export type SweepOptions = {
@@ -31,9 +33,24 @@ export function createSweep(world: World, { downstream, isForgiven }: SweepOptio
   /** Bounds of late, with the time until which each was the bound. */
   let bounds: { bound: number; untilMs: number }[] = [];
   let peak = 0;
+  /** Pods that were made up for, and until when their calls are. */
+  const silentOfLate = new Map<string, number>();
+  const reportedMs = new Map<string, number>();
+  /** When a pod was last found to have been silent. */
+  const silentMs = new Map<string, number>();
 
-  const held = (shares: ShareEntries) =>
-    Object.values(shares).reduce((all, { share }) => all + share, 0);
+  const held = (at: RowSeen | undefined) =>
+    at ? countedPermits(at.shares, at.constraints.silent) : 0;
+
+  /** Pods whose permits others may use, because the leader takes them for gone. */
+  const madeUpFor = (at: RowSeen) =>
+    Object.entries(at.shares).filter(
+      ([podId, entry]) => !isCounted(podId, entry, at.constraints.silent),
+    );
+
+  const isSilent = (podId: string): boolean =>
+    scheduler.nowMs - (reportedMs.get(podId) ?? -Infinity) >= silentAfterMs ||
+    scheduler.nowMs - (silentMs.get(podId) ?? -Infinity) < learnedWithinMs;
 
   /** The bounds that there were within that time, to now. */
   const boundsWithin = (durationMs: number): number[] => [
@@ -51,11 +68,15 @@ export function createSweep(world: World, { downstream, isForgiven }: SweepOptio
       // A process that is stopped can't hang up in time: that is the slack that is stated.
       if (scheduler.nowMs - beganMs > longestMs + 1 || isForgiven(podId)) continue;
       counts.set(podId, (counts.get(podId) ?? 0) + 1);
-      all++;
+      // Others may use its permits, which is the slack that is stated.
+      if (!silentOfLate.has(podId)) all++;
     }
     for (const [podId, count] of counts) {
       const share = row?.shares[podId]?.share ?? 0;
       if (count > share) violate("H1", `${podId} has ${count} calls in flight and holds ${share}`);
+    }
+    for (const [podId, untilMs] of silentOfLate) {
+      if (scheduler.nowMs > untilMs) silentOfLate.delete(podId);
     }
     bounds = bounds.filter(({ untilMs }) => scheduler.nowMs - untilMs < learnedWithinMs);
     const most = Math.max(...boundsWithin(learnedWithinMs));
@@ -78,8 +99,13 @@ export function createSweep(world: World, { downstream, isForgiven }: SweepOptio
       world.count(`throttle: the bound ${next.bound > before.bound ? "rose" : "fell"}`);
       bounds.push({ bound: before.bound, untilMs: scheduler.nowMs });
     }
-    const had = held(before?.shares ?? {});
-    const has = held(next.shares);
+    const had = held(before);
+    const has = held(next);
+    for (const [podId] of madeUpFor(next)) {
+      if (!silentOfLate.has(podId)) world.count("throttle: made up for a silent pod");
+      silentOfLate.set(podId, scheduler.nowMs + learnedWithinMs);
+      if (!isSilent(podId)) violate("H1", `${who} has made up for ${podId}, which reports`);
+    }
     const shown = Object.entries(next.shares).map(([podId, { share }]) => `${podId}:${share}`);
     scheduler.note(`${who}: ${has}/${next.bound} ${shown.join(" ")}`);
     const raised = Object.entries(next.shares).filter(
@@ -94,9 +120,20 @@ export function createSweep(world: World, { downstream, isForgiven }: SweepOptio
     look();
   };
 
+  /** A pod's report was stored. */
+  const reported = (podId: string): void => {
+    const lastMs = reportedMs.get(podId);
+    if (lastMs !== undefined && scheduler.nowMs - lastMs >= silentAfterMs) {
+      silentMs.set(podId, scheduler.nowMs);
+    }
+    reportedMs.set(podId, scheduler.nowMs);
+  };
+
   return {
     look,
     committed,
+    reported,
+    held,
     boundsWithin,
     get row() {
       return row;

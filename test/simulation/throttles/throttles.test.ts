@@ -16,6 +16,7 @@ const mustHappen = [
   "throttle: headers of far too much",
   "throttle: headers of nothing at all",
   "throttle: headers of nothing left for a year",
+  "throttle: made up for a silent pod",
   "throttle: no leader",
   "throttle: the bound fell",
   "throttle: the bound rose",
