@@ -53,6 +53,15 @@ export function readQuotas(headers: HeadersLike | undefined, nowMs: number): Quo
   return quotasIn(read, serverTimeMs(read, nowMs)).filter(isPlausible);
 }
 
+/** The same of what a caller has passed, which may be any object, also one whose getters throw. */
+export function readAnyQuotas(headers: HeadersLike, nowMs: number): Quota[] {
+  try {
+    return readQuotas(headers, nowMs);
+  } catch {
+    return [];
+  }
+}
+
 type Family = {
   readonly unit: Quota["unit"];
   readonly limit: string;

@@ -101,6 +101,12 @@ describe("what answers state about the downstream's limits", () => {
     for (const limit of ["0", "-1", "1000000000000", "x".repeat(10_000)]) {
       permit.headers({ ...stating(0), "x-ratelimit-limit-requests": limit });
     }
+    const throwing = {
+      get: () => {
+        throw new Error("no headers");
+      },
+    };
+    permit.headers(throwing);
     expect(limiter.takeSample()).toMatchObject({ promisedPerS: 0 });
     expect(limiter.freePermits(50)).toBe(49);
   });

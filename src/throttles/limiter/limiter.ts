@@ -3,14 +3,13 @@ import type { Random } from "../../base/random.ts";
 import { type Classify, classifyCall, type CallOutcome, headersOfAnswer } from "../classify.ts";
 import type { Allowance } from "../learning/limit-controller.ts";
 import type { MeasuredOutcome, Sample } from "../learning/sample.ts";
-import { type HeadersLike, type Quota, readQuotas } from "../rate-headers.ts";
+import { type HeadersLike, readAnyQuotas } from "../rate-headers.ts";
 import { createAdmission, type HoldReason } from "./admission.ts";
 import { createLimiterErrors } from "./errors.ts";
 import { createCallsInFlight, type HeldPermit, type AcquireOptions } from "./permit.ts";
 import type { LimiterSettings } from "./settings.ts";
 import { createCallStats, createSampleRecorder, type LimiterSnapshot } from "./stats.ts";
-import { createTimer } from "./timer.ts";
-import { createWaitQueue } from "./wait-queue.ts";
+import { createWaitQueue, reportPositionAfterMs } from "./wait-queue.ts";
 import type { Priority } from "./priority.ts";
 
 /** Why a call can't begin now, and an estimate of how long it has to wait, where there is one. */
@@ -51,10 +50,6 @@ type LimiterOptions = {
 
 /** How often the limiter learns and checks deadlines, while there are calls. */
 const tickMs = 1_000;
-/** `onWaiting` isn't called for waits that are shorter than this. */
-const reportPositionAfterMs = 250;
-/** The shortest time between two passes over the queue, because every waiter is due at its own time. */
-const positionIntervalMs = 50;
 
 /**
  * The permits of one throttle and key on one pod: the calls in flight, the calls that wait, and how
@@ -220,25 +215,14 @@ export function createLimiter(options: LimiterOptions) {
     return waitMs > 0 ? Math.min(waitMs, tickMs) : tickMs;
   }
 
-  /** One pass over the whole queue, so that the cost per waiting call doesn't grow with the queue. */
   function reportPositions(): void {
     const nowMs = clock.monotonic();
     const holdMs = admission.holdMs(nowMs);
     const limit = admission.limit();
-    let nextMs = Infinity;
-    let ahead = 0;
-    for (const { item } of waiting) {
-      const { onWaiting } = item.request;
-      const reportMs = item.sinceMs + reportPositionAfterMs;
-      if (onWaiting && nowMs < reportMs) {
-        nextMs = Math.min(nextMs, Math.max(reportMs, nowMs + positionIntervalMs));
-      } else if (onWaiting) {
-        const waitMs = callStats.estimateWaitMs(ahead, limit);
-        onWaiting({ ahead, ...(waitMs !== undefined && { aboutMs: Math.ceil(holdMs + waitMs) }) });
-        nextMs = Math.min(nextMs, nowMs + tickMs);
-      }
-      ahead++;
-    }
+    const nextMs = waitQueue.reportPositions(nowMs, (ahead) => {
+      const waitMs = callStats.estimateWaitMs(ahead, limit);
+      return waitMs === undefined ? undefined : Math.ceil(holdMs + waitMs);
+    });
     if (nextMs < Infinity) positionTimer.set(nextMs);
   }
 
@@ -258,24 +242,14 @@ export function createLimiter(options: LimiterOptions) {
     grantPermits();
   }
 
-  function quotasOf(headers: HeadersLike): Quota[] {
-    try {
-      return readQuotas(headers, clock.now());
-    } catch {
-      // Any object may be reported, also one whose getters throw.
-      return [];
-    }
-  }
-
   /** The answer to a call has arrived. What its headers say of the downstream's limits holds at once. */
   function onHeaders(permit: HeldPermit, headers: HeadersLike, beganMs = permit.beganMs): void {
-    const quotas = quotasOf(headers);
+    const quotas = readAnyQuotas(headers, clock.now());
     if (quotas.length === 0) return;
     const nowMs = clock.monotonic();
     const knownPerS = admission.quotas.promisedPerS();
-    const { number } = permit;
-    const begunSince = calls.begun - number;
-    permit.sawNothingLeft = admission.quotas.read(quotas, { number, beganMs, begunSince }, nowMs);
+    const call = { number: permit.number, beganMs, begunSince: calls.begun - permit.number };
+    permit.sawNothingLeft = admission.quotas.read(quotas, call, nowMs);
     // The first answer that states a rate lets the fleet grow to it at once.
     if (knownPerS === 0 && admission.quotas.promisedPerS() > 0) reportDemand();
     if (waiting.size > 0) grantPermits();
@@ -494,6 +468,33 @@ export function createLimiter(options: LimiterOptions) {
       wakeTimer.stop();
       positionTimer.stop();
       waitQueue.refuseAll(limiterErrors.closed);
+    },
+  };
+}
+
+/**
+ * One timer that is only ever brought forward, so that a thousand calls with a deadline need no more
+ * than one. The callback sets it again.
+ */
+function createTimer(clock: Clock, after: Clock["after"], callback: () => void) {
+  let armedMs = Infinity;
+  let cancel: (() => void) | undefined;
+  let stopped = false;
+  return {
+    isSet: () => armedMs < Infinity,
+    set(atMs: number): void {
+      if (atMs >= armedMs || stopped) return;
+      cancel?.();
+      armedMs = atMs;
+      cancel = after(Math.max(0, atMs - clock.monotonic()), () => {
+        armedMs = Infinity;
+        cancel = undefined;
+        callback();
+      });
+    },
+    stop(): void {
+      stopped = true;
+      cancel?.();
     },
   };
 }

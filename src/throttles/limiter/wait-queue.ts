@@ -119,6 +119,12 @@ type Waiter = {
   refuse(error: unknown): void;
 };
 
+/** `onWaiting` isn't called for waits that are shorter than this. */
+export const reportPositionAfterMs = 250;
+const reportPositionEveryMs = 1_000;
+/** The shortest time between two passes over the queue, because every waiter is due at its own time. */
+const positionIntervalMs = 50;
+
 /** The queue of one limiter. A waiting call may give up at any time. */
 export function createWaitQueue(clock: Clock, errors: LimiterErrors) {
   const waiting = createPriorityQueue<Waiter>();
@@ -166,6 +172,28 @@ export function createWaitQueue(clock: Clock, errors: LimiterErrors) {
           cancelTimer = clock.after(maxWaitMs, () => giveUp(errors.waitTimedOut(maxWaitMs)));
         }
       });
+    },
+
+    /**
+     * Tells calls their positions, and returns when to do so next. One pass over the whole queue, so that
+     * the cost per waiting call doesn't grow with the queue.
+     */
+    reportPositions(nowMs: number, waitMsBehind: (ahead: number) => number | undefined): number {
+      let nextMs = Infinity;
+      let ahead = 0;
+      for (const { item } of waiting) {
+        const { onWaiting } = item.request;
+        const reportMs = item.sinceMs + reportPositionAfterMs;
+        if (onWaiting && nowMs < reportMs) {
+          nextMs = Math.min(nextMs, Math.max(reportMs, nowMs + positionIntervalMs));
+        } else if (onWaiting) {
+          const aboutMs = waitMsBehind(ahead);
+          onWaiting({ ahead, ...(aboutMs !== undefined && { aboutMs }) });
+          nextMs = Math.min(nextMs, nowMs + reportPositionEveryMs);
+        }
+        ahead++;
+      }
+      return nextMs;
     },
 
     refuseAll(error: () => unknown): void {

@@ -21,7 +21,7 @@ import {
 import { windowDurations } from "../learning/windows.ts";
 import type { ControllerSettings } from "../settings.ts";
 import { nothingObserved, type ObservedMarks, observeMarks, type RoundTrip } from "./lease.ts";
-import { silentPods } from "./silence.ts";
+import { findSilentPods } from "./silence.ts";
 import {
   changeLearned,
   type CallConstraints,
@@ -314,7 +314,7 @@ export function learnFromReports(
   const doubted = doubtedPods(row, sample);
   // A limit that was set by hand, or as the maximum, holds even if a silent pod goes on calling.
   const spare = settings.pinned === null ? settings.max - limit : 0;
-  const silent = silentPods(row.shares, { silentMs, doubted, spare });
+  const silent = findSilentPods(row.shares, { silentMs, doubted, spare });
   const anySilent = Object.keys(silent).length > 0;
   const constraints: CallConstraints = {
     holdMs: Math.ceil(holdMs),

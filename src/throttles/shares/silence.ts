@@ -22,7 +22,7 @@ type SilenceOptions = {
   readonly spare: number;
 };
 
-export function silentPods(
+export function findSilentPods(
   shares: Shares,
   { silentMs, doubted, spare }: SilenceOptions,
 ): SilentPods {
