@@ -1,6 +1,7 @@
 /** One seed: pods that call one downstream, their troubles, a time of quiet, and the verdict. */
 import {
   changeShares,
+  getDemands,
   getShares,
   getThrottles,
   putReports,
@@ -138,7 +139,11 @@ function watched(world: World, sweep: Sweep): { world: World; checker: Watcher }
     if (statements.some(isChange) && done.tables[0]!.length === 0) {
       world.count("fence: share, revision");
     }
-    if (statements.some(isReport)) sweep.reported(who);
+    if (statements.some(isReport)) {
+      for (const each of await store.database.read(getDemands([place]))) {
+        sweep.reported(each["pod_id"] as string, Number(each["seq"]));
+      }
+    }
     const [row] = await store.database.read(getShares([place]));
     sweep.committed(row && toSharedRow(row), who);
     return done;

@@ -2,7 +2,7 @@
  * H1, checked after every commit and at every call: what pods have in flight, as the downstream counts
  * it, is covered by what the row says they hold; and what they hold together is within the bound.
  */
-import { countedPermits, isCounted, silentAfterMs } from "../../../src/throttles/shares/silence.ts";
+import { silentAfterMs } from "../../../src/throttles/shares/silence.ts";
 import type { CallConstraints, ShareEntries } from "../../../src/throttles/shares/sql.ts";
 import type { World } from "../world.ts";
 import type { Downstream } from "./downstream.ts";
@@ -35,18 +35,22 @@ export function createSweep(world: World, { downstream, isForgiven }: SweepOptio
   let peak = 0;
   /** Pods that were made up for, and until when their calls are. */
   const silentOfLate = new Map<string, number>();
+  const seqs = new Map<string, number>();
   const reportedMs = new Map<string, number>();
   /** When a pod was last found to have been silent. */
   const silentMs = new Map<string, number>();
 
-  const held = (at: RowSeen | undefined) =>
-    at ? countedPermits(at.shares, at.constraints.silent) : 0;
-
-  /** Pods whose permits others may use, because the leader takes them for gone. */
-  const madeUpFor = (at: RowSeen) =>
-    Object.entries(at.shares).filter(
-      ([podId, entry]) => !isCounted(podId, entry, at.constraints.silent),
+  /** Pods whose permits others may use, because the leader takes them for gone, until they renew. */
+  const madeUpFor = ({ shares, constraints }: RowSeen) =>
+    Object.entries(shares).filter(
+      ([podId, { renewal }]) => constraints.silent?.[podId] === renewal,
     );
+
+  const held = (at: RowSeen | undefined): number => {
+    if (!at) return 0;
+    const all = Object.values(at.shares).reduce((sum, { share }) => sum + share, 0);
+    return all - madeUpFor(at).reduce((sum, [, { share }]) => sum + share, 0);
+  };
 
   const isSilent = (podId: string): boolean =>
     scheduler.nowMs - (reportedMs.get(podId) ?? -Infinity) >= silentAfterMs ||
@@ -120,8 +124,10 @@ export function createSweep(world: World, { downstream, isForgiven }: SweepOptio
     look();
   };
 
-  /** A pod's report was stored. */
-  const reported = (podId: string): void => {
+  /** A pod's last report as it is stored. One that comes late, after a newer one, changes nothing. */
+  const reported = (podId: string, seq: number): void => {
+    if (seqs.get(podId) === seq) return;
+    seqs.set(podId, seq);
     const lastMs = reportedMs.get(podId);
     if (lastMs !== undefined && scheduler.nowMs - lastMs >= silentAfterMs) {
       silentMs.set(podId, scheduler.nowMs);
