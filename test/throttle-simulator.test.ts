@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { contenders } from "../bench/throttle/contenders.ts";
 import type { Slice } from "../bench/throttle/ledger.ts";
 import { play } from "../bench/throttle/rows.ts";
-import { steady } from "../bench/throttle/scenarios.ts";
+import { cold, steady } from "../bench/throttle/scenarios.ts";
 
 const settledSlices = steady.settledMs / 500;
 
@@ -30,3 +30,16 @@ describe.each(["hard", "soft"] as const)("in the simulator, at a %s wall", (wall
     expect(ours.score).toBeGreaterThan(aimd.score);
   });
 });
+
+describe.each(["bucket", "window"] as const)(
+  "a downstream that states its limits, as a %s",
+  (wall) => {
+    test("is used within five seconds of a cold start, and refuses nothing", async () => {
+      const ours = contenders.find(({ name }) => name === "flotilla")!;
+      const { row } = await play({ scenario: cold, capacity: 20, wall, pods: 4 }, ours);
+      expect(row.overall.throttled).toBeLessThan(0.001);
+      expect(row.soon).toBeGreaterThan(0.95);
+      expect(row.overBound).toBeLessThanOrEqual(0);
+    });
+  },
+);

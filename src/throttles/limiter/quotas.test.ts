@@ -111,7 +111,13 @@ describe("what remains of a limit", () => {
     answer({ remaining: 400 }, 0);
     quotas.share(0);
     quotas.share(0.5);
-    expect(begin(0)).toBe(0);
+    expect(begin(0)).toBe(1);
+    const soon = follow({ ...steady, limit: 6_000, resetMs: 1 });
+    soon.answer({ remaining: 400 }, 0);
+    soon.quotas.share(0);
+    soon.quotas.share(0.5);
+    expect(soon.begin(0)).toBe(0);
+    expect(soon.begin(100)).toBeGreaterThan(0);
   });
 
   test("is in tokens where callers say how many a call takes", () => {
@@ -213,6 +219,14 @@ describe("what headers say wrongly", () => {
     const call = { number: 999, tried: [], sawNothingLeft: true };
     quotas.ended(call, { kind: "throttled", comesBack: true, begun: 999 }, nowMs);
     expect(quotas.waitMs(1, nowMs)).toBeLessThan(10);
+  });
+
+  test("what succeeds while enough remains contradicts nothing", () => {
+    const { quotas, answer } = follow(open);
+    answer(never, 0);
+    expect(quotas.waitMs(1, 0)).toBe(5_000);
+    answer({ remaining: 300, resetMs: 900_000 }, 1_000);
+    for (let at = 0; at < 5; at++) expect(quotas.take(1, 6_000 * (at + 1))).toEqual([]);
   });
 
   test("a limit that is no longer stated stops no pod", () => {

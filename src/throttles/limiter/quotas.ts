@@ -13,6 +13,8 @@ const nextTryMs = 500;
 const firstMissMs = 500;
 const disbeliefMs = 600_000;
 const maxDisbelieved = 16;
+/** What comes back within this time is waited for, by a pod that has just got its part. */
+const soonMs = 1_000;
 /** Whole seconds are rounded either way, and clocks differ a little. */
 const resetMarginMs = 100;
 
@@ -136,16 +138,17 @@ export function createQuotas({ countsTokens, estimate: usual }: QuotasOptions) {
   const costOf = (each: Followed, estimate: number): number =>
     each.unit === "requests" ? 1 : estimate;
 
+  /** What must remain for a call of this pod. One that costs more than its part ever is needs all of it. */
+  const neededFor = (each: Followed, estimate: number): number =>
+    Math.min(costOf(each, estimate) / part + marginOf(each, part), each.limit ?? Infinity) - tiny;
+
   /** How long until this limit lets a call of this pod begin, or until one is tried. */
   const waitOf = (each: Followed, estimate: number, nowMs: number): number => {
     fill(each, nowMs);
-    // A call that costs more than this pod's part of all there ever is needs all of it.
-    const needed = Math.min(
-      costOf(each, estimate) / part + marginOf(each, part),
-      each.limit ?? Infinity,
-    );
-    if (each.level >= needed - tiny) return 0;
-    const steadyMs = each.perMs > 0 ? (needed - each.level) / each.perMs : Infinity;
+    const needed = neededFor(each, estimate);
+    if (each.level >= needed) return 0;
+    // Whole milliseconds, because sums of parts of units fall short of what was waited for.
+    const steadyMs = each.perMs > 0 ? Math.ceil((needed - each.level) / each.perMs) : Infinity;
     const backMs = Math.min(steadyMs, each.resetAtMs - nowMs);
     if (backMs <= patienceMs + resetMarginMs) return Math.max(0, backMs);
     if (each.tryAtMs === Infinity) each.tryAtMs = nowMs + tryAfterMs(each);
@@ -194,6 +197,7 @@ export function createQuotas({ countsTokens, estimate: usual }: QuotasOptions) {
     fill(next, nowMs);
     next.begun = call.begunSince * costOf(next, usual);
     if (part > 0) next.level -= next.begun / part;
+    if (next.level >= neededFor(next, usual)) next.contradictions = 0;
     followed.set(name, next);
   };
 
@@ -201,8 +205,11 @@ export function createQuotas({ countsTokens, estimate: usual }: QuotasOptions) {
     /** Sets which part of what remains is this pod's. */
     share(next: number): void {
       if (part === 0 && next > 0) {
-        // Other pods have used this pod's part meanwhile.
-        for (const each of followed.values()) each.level = Math.min(each.level, 0);
+        // Other pods have used this pod's part meanwhile. Unless it is back soon, one call finds out.
+        for (const each of followed.values()) {
+          const needed = (costOf(each, usual) * (1 + undivided)) / next;
+          each.level = Math.min(each.level, each.perMs * soonMs >= needed ? 0 : needed);
+        }
       }
       part = next;
     },
@@ -290,8 +297,9 @@ export function createQuotas({ countsTokens, estimate: usual }: QuotasOptions) {
       for (const [name, each] of followed) {
         fill(each, nowMs);
         if (nowMs >= each.tryAtMs) {
-          tried = [...tried, name];
-          each.tryAtMs = nowMs + tryAfterMs(each);
+          const short = each.level < neededFor(each, estimate);
+          if (short) tried = [...tried, name];
+          each.tryAtMs = short ? nowMs + tryAfterMs(each) : Infinity;
         }
         const cost = costOf(each, estimate);
         each.begun += cost;
