@@ -63,6 +63,7 @@ const works = [
   "recover",
   "memory",
   "keys",
+  "limits",
 ];
 const flowWorks = ["one-run", "hundred-runs", "thousand-runs", "resume"];
 const sessionWorks = ["acked", "append", "fanout", "replay", "idle", "turns", "restart", "pods"];

@@ -11,6 +11,7 @@ import { measureWakeup } from "./side-by-side/wakeup.ts";
 import { measureHere } from "./tasks/here.ts";
 import { measureIdle } from "./tasks/idle.ts";
 import { measureKeys } from "./tasks/keys.ts";
+import { measureLimits } from "./tasks/limits.ts";
 import { measureMemory } from "./tasks/memory.ts";
 import { measureRecovery } from "./tasks/recover.ts";
 
@@ -40,7 +41,7 @@ const sizes = {
 /** What a short run leaves out unless it is asked for. */
 const long = ["million", "snapshot", "idle"];
 /** What is measured only when it is asked for. */
-const asked = ["keys"];
+const asked = ["keys", "limits"];
 /** What has no comparison with another checkout. */
 const alone = ["here", "idle", "recover", "memory"];
 const slow = ["pg-boss-default", "bullmq-redis-default", "bullmq-redis-aof-default"];
@@ -110,13 +111,24 @@ export async function bench(options: BenchOptions): Promise<Report> {
   const keys = wanted("keys")
     ? await measureKeys(options, { rounds: side.rounds, ...size.enqueue }, freshStore)
     : [];
+  const limits = wanted("limits")
+    ? await measureLimits(options, { rounds: side.rounds, ...drain }, side.servers.postgres!)
+    : [];
   const memory = wanted("memory")
     ? await measureMemory(options, size.memory, freshStore)
     : { measures: [], notes: [] };
   if (options.save) saveResults(works, side.about);
   const report = reportOf(works, side.about);
   return {
-    measures: [...report.measures, ...here, ...idle, ...keys, ...recovery, ...memory.measures],
+    measures: [
+      ...report.measures,
+      ...here,
+      ...idle,
+      ...keys,
+      ...limits,
+      ...recovery,
+      ...memory.measures,
+    ],
     notes: [...report.notes, ...memory.notes, ...besideNotes(options)],
   };
 }

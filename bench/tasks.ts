@@ -3,6 +3,7 @@ import process from "node:process";
 import { besideNotes, evenRounds } from "./beside.ts";
 import type { Measure, Report } from "./report.ts";
 import type { BenchOptions } from "./run.ts";
+import { sqlitePlace } from "./servers/place.ts";
 import { measureDrain } from "./tasks/drain.ts";
 import { measureEnqueue } from "./tasks/enqueue.ts";
 import { measureHere } from "./tasks/here.ts";
@@ -70,8 +71,12 @@ export async function bench(options: BenchOptions): Promise<Report> {
   );
   const idle = await measured("idle", () => measureIdle(options, size.idle, freshStore));
   const schedules = await measured("schedules", () => measureSchedules(options, size.drain));
-  const limits = await measured("limits", () => measureLimits(options, size.drain));
-  const keys = await measured("keys", () => measureKeys(options, size.enqueue, freshStore));
+  const limits = await measured("limits", () =>
+    measureLimits(options, { ...size.drain, ...rounds(size.drain) }, sqlitePlace(options.folder)),
+  );
+  const keys = await measured("keys", () =>
+    measureKeys(options, { ...size.enqueue, ...rounds(size.enqueue) }, freshStore),
+  );
   const recovering = () =>
     measured("recover", () => measureRecovery(options, size.recover, freshStore));
   const remembering = async () =>

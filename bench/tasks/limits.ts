@@ -1,8 +1,9 @@
-import { copyFileSync, readdirSync, rmSync } from "node:fs";
-import { join } from "node:path";
 import { measure, type Measure } from "../report.ts";
 import { startRole } from "../roles.ts";
 import type { BenchOptions } from "../run.ts";
+import type { Place } from "../servers/place.ts";
+import { inTurn } from "../side-by-side/bench.ts";
+import { sayBusiest } from "../side-by-side/cost.ts";
 import type { DrainSizes } from "./drain.ts";
 import type { Drained, DrainerParams } from "./drainer.ts";
 import type { FillerParams } from "./filler.ts";
@@ -10,49 +11,45 @@ import { manySlots } from "./work.ts";
 
 /** How many keys the tasks are spread over; one of each may run at a time. */
 const keys = 10_000;
+const kinds = ["limited", "plain"] as const;
 
 /** Draining a backlog with a limit on each of many keys and without any, in turns. */
 export async function measureLimits(
-  { folder, profile, progress, late }: BenchOptions,
+  { profile, progress, late }: BenchOptions,
   { rounds, tasks, cutMs }: DrainSizes,
+  place: Pick<Place, "busiest" | "drop" | "filled">,
 ): Promise<Measure[]> {
-  const fill = async (name: string, more: Partial<FillerParams>): Promise<string> => {
-    const path = join(folder, `${name}.db`);
-    const filler: FillerParams = { store: `sqlite:${path}`, tasks, parts: 1, ...more };
-    await startRole(new URL("./filler.ts", import.meta.url), filler).result;
-    return path;
-  };
-  const backlogs = { limited: await fill("limited", { keys }), plain: await fill("plain", {}) };
-
-  let copies = 0;
-  const drain = async (kind: keyof typeof backlogs): Promise<number> => {
-    const path = join(folder, `gates-${++copies}.db`);
-    copyFileSync(backlogs[kind], path);
-    const params: DrainerParams = { store: `sqlite:${path}`, tasks, slots: manySlots, cutMs };
+  const drain = async (kind: (typeof kinds)[number]): Promise<number> => {
+    const store = await place.filled(`limits ${kind} ${tasks}`, async (empty) => {
+      const limited = kind === "limited" ? { keys } : {};
+      const filler: FillerParams = { store: empty, tasks, parts: 1, ...limited };
+      const role = startRole(new URL("./filler.ts", import.meta.url), filler);
+      await role.result;
+      await role.gone;
+    });
+    await place.busiest?.();
+    const params: DrainerParams = { store, tasks, slots: manySlots, cutMs };
     const role = startRole(new URL("./drainer.ts", import.meta.url), params, { profile });
     const drained: Drained = await role.result;
+    await role.gone;
+    await sayBusiest(place, drained.tasks, progress);
+    await place.drop(store);
     return (drained.tasks / drained.wallMs) * 1_000;
   };
-  const limited: number[] = [];
-  const plain: number[] = [];
+  const rates = { limited: [] as number[], plain: [] as number[] };
   for (let round = 1; round <= rounds && !(round > 1 && late(0.5)); round++) {
-    // Whoever comes second finds a warmer machine, so they take turns at that too.
-    if (round % 2 === 0) plain.push(await drain("plain"));
-    limited.push(await drain("limited"));
-    if (round % 2 === 1) plain.push(await drain("plain"));
+    for (const kind of inTurn(round, kinds)) rates[kind].push(await drain(kind));
+    const shown = (kind: keyof typeof rates) => `${Math.round(rates[kind].at(-1)!)}/s`;
     progress(
-      `limits, round ${round} of ${rounds}: ${Math.round(limited.at(-1)!)}/s with ${keys} keys, ${Math.round(plain.at(-1)!)}/s without`,
+      `limits, round ${round} of ${rounds}: ${shown("limited")} with ${keys} keys, ${shown("plain")} without`,
     );
-    for (const name of readdirSync(folder)) {
-      if (name.startsWith("gates-")) rmSync(join(folder, name));
-    }
   }
   return [
     measure({
       metric: `tasks.drain.limits_on_${keys}_keys`,
       unit: "tasks/s",
-      ours: limited,
-      others: { plain },
+      ours: rates.limited,
+      others: { plain: rates.plain },
     }),
   ];
 }
