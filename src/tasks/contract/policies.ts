@@ -144,6 +144,47 @@ export function policiesContract(kind: StoreKind): void {
       expect(await queue.enqueue("mail", 5, { key: "k" })).toEqual({ ...second, created: false });
     });
 
+    test("unfinished costs no more than the insert where no task holds the keys", async () => {
+      const sent: string[] = [];
+      const client = queue.client({
+        database: {
+          ...queue.database,
+          write(statements, options) {
+            sent.push(...statements.map(({ strings }) => strings[0]!.trim()));
+            return queue.database.write(statements, options);
+          },
+        },
+      });
+      const all = await Promise.all(
+        [1, 2, 3].map((n) =>
+          client.enqueue("mail", n, { key: `k${n}`, uniqueWhile: "unfinished" }),
+        ),
+      );
+      expect(all.map(({ created }) => created)).toEqual([true, true, true]);
+      expect(new Set(sent)).toEqual(new Set(["insert into"]));
+      client.close();
+    });
+
+    test("of two in one call with a key that counts while unfinished, one is made, though it ends meanwhile", async () => {
+      const database: Database = {
+        ...queue.database,
+        async write(statements, options) {
+          const answer = await queue.database.write(statements, options);
+          await queue.database.write([sql`update ${rowsOf} set status = 'completed'`]);
+          return answer;
+        },
+      };
+      const client = queue.client({ database });
+      const [one, other] = await client.enqueueMany("mail", [1, 2], {
+        key: () => "k",
+        uniqueWhile: "unfinished",
+      });
+      expect(one!.created).toBe(true);
+      expect(other).toEqual({ taskId: one!.taskId, created: false });
+      expect(await queue.count()).toBe(1);
+      client.close();
+    });
+
     test("a key is free again so long after its task was created", async () => {
       const within = { key: "k", uniqueForMs: 60_000 };
       const first = await queue.enqueue("mail", 1, within);
@@ -325,7 +366,7 @@ export function policiesContract(kind: StoreKind): void {
       const client = queue.client({ database: racing });
       const all = Promise.allSettled([
         client.enqueue("mail", 1, { key: "k" }),
-        client.enqueue("mail", 2, { key: "own", uniqueWhile: "unfinished" }),
+        client.enqueue("mail", 2, { key: "own", onDuplicate: "replace" }),
         client.enqueue("mail", 3),
       ]);
       expect(await queue.outcome(all)).toMatchObject([

@@ -161,39 +161,117 @@ function anyDue(newTasks: readonly NewTask[]): boolean {
   return newTasks.some((each) => each.delayMs === 0);
 }
 
+/**
+ * Nearly always no task holds the keys, so the insert alone is sent first, and more only for the
+ * tasks that it left out. Where the outcome of one task depends on another's, or a task may be
+ * replaced, all statements are sent together.
+ */
 async function insertAll(
   newTasks: readonly NewTask[],
   { whole }: { whole: boolean },
   send: Send,
 ): Promise<InsertResult[]> {
   if (newTasks.every(({ key }) => key === null)) return insertPlain(newTasks, send);
-  const isSpecial = newTasks.some(
-    ({ policy, after }) => policy !== undefined || after !== undefined,
+  const insertFirst = newTasks.every(
+    (each) =>
+      each.after === undefined &&
+      each.policy?.onDuplicate !== "replace" &&
+      !(whole && mayNotBeDuplicate(each)),
   );
-  if (!isSpecial) return insertKeyed(newTasks, send);
   return insertUntilKnown(newTasks, async (left, known, begun) => {
-    const rounds = inRounds(left);
-    const dependencies = dependencyWritesOf(left, newTasks);
-    const steps = (again: boolean) =>
-      rounds.map((round) => insertSteps(round, { again, whole, when: dependencies?.when }));
-    const ends = dependencies?.statements ?? [];
-    const first = steps(false);
-    const { tables, repeated } = await send([...statementsOf(first), ...ends], {
-      again: () => [...statementsOf(steps(true)), ...ends],
-      begun: begun(),
-    });
-    let at = 0;
-    const answers = (repeated ? steps(true) : first).map((round) =>
-      answersOf(round, tables.slice(at, (at += round.length))),
-    );
-    const unknown = dependencies ? tables.at(-1)! : [];
-    if (unknown.length > 0 && rounds.some((round, index) => isAnyMissing(round, answers[index]!))) {
-      throw missingDependencyError(unknown);
-    }
-    return rounds.flatMap((round, index) =>
-      readRound(round, answers[index]!, { repeated, whole }, known),
-    );
+    const refused = insertFirst ? await insertKeyed(left, { known, begun, send }) : left;
+    if (refused.length === 0) return refused;
+    return insertFirst && refused.every(({ policy }) => policy === undefined)
+      ? readHolders(refused, { known, begun, send })
+      : insertByPolicy(refused, { newTasks, whole, known, begun, send });
   });
+}
+
+type InsertTry = {
+  readonly known: Map<string, Enqueued>;
+  readonly begun: () => boolean;
+  readonly send: Send;
+};
+
+/** Inserts tasks, and returns those whose keys are held. */
+async function insertKeyed(
+  left: readonly NewTask[],
+  { known, begun, send }: InsertTry,
+): Promise<readonly NewTask[]> {
+  const insert = insertTasks(left);
+  const { tables } = await send([insert], {
+    again: () => [insert, findOwn(left)],
+    begun: begun(),
+  });
+  for (const row of tables.flat()) {
+    known.set(row["task_id"], { taskId: row["task_id"], created: true });
+  }
+  const refused = left.filter(({ taskId }) => !known.has(taskId));
+  if (refused.length === 0) return refused;
+  const keyless = refused.find(({ key }) => key === null);
+  if (keyless) {
+    throw new FlotillaError("internal", `task ${keyless.taskId} was neither stored nor found`);
+  }
+  // Of tasks with the same key, this insert has stored one. It may have ended since, and is what
+  // the others duplicate all the same.
+  const own = new Map(
+    left
+      .filter(({ taskId }) => known.has(taskId))
+      .map((each) => [keyId(each), known.get(each.taskId)!.taskId]),
+  );
+  return refused.filter((each) => {
+    const holder = own.get(keyId(each));
+    if (holder !== undefined) known.set(each.taskId, { taskId: holder, created: false });
+    return holder === undefined;
+  });
+}
+
+/** Reads the holders of keys, and returns the tasks whose key no task holds any more. */
+async function readHolders(
+  refused: readonly NewTask[],
+  { known, begun, send }: InsertTry,
+): Promise<readonly NewTask[]> {
+  const { tables } = await send([findKeys(refused)], { begun: begun() });
+  const holders = holdersOf(tables[0]!);
+  for (const each of refused) {
+    const holder = holders.get(keyId(each));
+    if (holder !== undefined) known.set(each.taskId, { taskId: holder, created: false });
+  }
+  return refused.filter(({ taskId }) => !known.has(taskId));
+}
+
+/** Does what the policies ask where a key is held: takes the key, or replaces its holder. */
+async function insertByPolicy(
+  left: readonly NewTask[],
+  {
+    newTasks,
+    whole,
+    known,
+    begun,
+    send,
+  }: InsertTry & { newTasks: readonly NewTask[]; whole: boolean },
+): Promise<readonly NewTask[]> {
+  const rounds = inRounds(left);
+  const dependencies = dependencyWritesOf(left, newTasks);
+  const steps = (again: boolean) =>
+    rounds.map((round) => insertSteps(round, { again, whole, when: dependencies?.when }));
+  const ends = dependencies?.statements ?? [];
+  const first = steps(false);
+  const { tables, repeated } = await send([...statementsOf(first), ...ends], {
+    again: () => [...statementsOf(steps(true)), ...ends],
+    begun: begun(),
+  });
+  let at = 0;
+  const answers = (repeated ? steps(true) : first).map((round) =>
+    answersOf(round, tables.slice(at, (at += round.length))),
+  );
+  const unknown = dependencies ? tables.at(-1)! : [];
+  if (unknown.length > 0 && rounds.some((round, index) => isAnyMissing(round, answers[index]!))) {
+    throw missingDependencyError(unknown);
+  }
+  return rounds.flatMap((round, index) =>
+    readRound(round, answers[index]!, { repeated, whole }, known),
+  );
 }
 
 /** The fast path for the usual case: tasks without keys cannot conflict. */
@@ -377,36 +455,6 @@ function keysVanish(): FlotillaError {
     "store_busy",
     "the holders of keys were deleted again and again during the insert: try again",
   );
-}
-
-/**
- * Stores tasks of which some have keys with the default policy. Nearly always all are inserted, so
- * the holders of keys are read only for the others.
- */
-function insertKeyed(newTasks: readonly NewTask[], send: Send): Promise<InsertResult[]> {
-  return insertUntilKnown(newTasks, async (left, known, begun) => {
-    const insert = insertTasks(left);
-    const { tables } = await send([insert], {
-      again: () => [insert, findOwn(left)],
-      begun: begun(),
-    });
-    for (const row of tables.flat()) {
-      known.set(row["task_id"], { taskId: row["task_id"], created: true });
-    }
-    const refused = left.filter(({ taskId }) => !known.has(taskId));
-    if (refused.length === 0) return refused;
-    const keyless = refused.find(({ key }) => key === null);
-    if (keyless) {
-      throw new FlotillaError("internal", `task ${keyless.taskId} was neither stored nor found`);
-    }
-    const found = await send([findKeys(refused)], { begun: begun() });
-    const holders = holdersOf(found.tables[0]!);
-    for (const each of refused) {
-      const holder = holders.get(keyId(each));
-      if (holder !== undefined) known.set(each.taskId, { taskId: holder, created: false });
-    }
-    return refused.filter(({ taskId }) => !known.has(taskId));
-  });
 }
 
 /** The task that holds each key. */
