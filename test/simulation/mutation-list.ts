@@ -298,19 +298,25 @@ export const mutations: readonly Mutation[] = [
   {
     name: "limits: more of a key than may run",
     edits: [
+      statements("isFree: sql`concurrency_key is null or nth <= slots`", "isFree: sql`true`"),
+    ],
+  },
+  {
+    name: "limits: more of a key that a claim tries once than may run",
+    edits: [
       statements(
-        "where concurrency_key is null or in_key <= key_slots) by_tenant",
-        "where true) by_tenant",
+        "where concurrency_key is null or ${freeSlotsOfKey(sql`tried.concurrency_key`)} >= 1`",
+        "where true`",
       ),
     ],
   },
   {
     name: "limits: more of a tenant than may run",
-    edits: [statements("where tenant_slots is null or in_tenant <= tenant_slots", "where true")],
+    edits: [statements("isFree: sql`slots is null or nth <= slots`", "isFree: sql`true`")],
   },
   {
     name: "limits: blocked tasks aren't unblocked",
-    edits: [statements("where ranked.nth <= free.slots", "where ranked.nth < 0")],
+    edits: [statements("where slots is null or ranked.nth <= slots", "where ranked.nth < 0")],
   },
   ...throttleGateMutations,
   ...pauseMutations,

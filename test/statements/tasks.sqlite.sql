@@ -149,14 +149,15 @@ order by seq
 (select count(*) from flotilla_task held
     where held.status = 'claimed' and held.limited = 1 and held.tenant between task.tenant and task.tenant)
 
--- src/tasks/sql/task-state.ts: withFreeSlots
-with free as (
-    select given.scope, given.max_running - case when wanted.tenant is null
-      then (select count(*) from flotilla_task held
-    where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) else (select count(*) from flotilla_task held
-    where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as slots
-    from (select value ->> 0 as scope, value ->> 1 as tenant from jsonb_each(?)) wanted join flotilla_task_limit given on given.scope = wanted.scope)
--- values: ["[[\"key/mail/acme\",null],[\"tenant/acme\",\"acme\"]]"]
+-- src/tasks/sql/task-state.ts: freeSlotsOfKey
+(select given.max_running - (select count(*) from flotilla_task held
+    where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) from flotilla_task_limit given
+    where given.scope = task.concurrency_key)
+
+-- src/tasks/sql/task-state.ts: freeSlotsOfTenant
+(select given.max_running - (select count(*) from flotilla_task held
+    where held.status = 'claimed' and held.limited = 1 and held.tenant between task.tenant and task.tenant) from flotilla_task_limit given
+    where given.scope = 'tenant/' || task.tenant)
 
 -- src/tasks/sql/enqueue.ts: insertTasks
 insert into flotilla_task (task_id, tenant, name, payload, priority, run_at, created_at, last_update,
@@ -728,33 +729,28 @@ order by scope
   set status = 'claimed', claimed_by = ?, claim_token = claim_token + 1,
     claim_call = ?, last_update = now_ms()
   where rowid in (
-  with free as (
-  select given.scope, given.max_running - case when wanted.tenant is null
-    then (select count(*) from flotilla_task held
-  where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) else (select count(*) from flotilla_task held
-  where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as slots
-  from (select value ->> 0 as scope, value ->> 1 as tenant from jsonb_each(?)) wanted join flotilla_task_limit given on given.scope = wanted.scope)
   select address from (
-    select address, place, tenant_slots,
-      row_number() over (partition by tenant order by place) as in_tenant
+  select address, place, tenant, concurrency_key from (
+    select address, place, tenant, concurrency_key, nth,
+      max(first_slots) over (partition by tenant) as slots
     from (
-      select address, place, tenant, concurrency_key, key_slots, tenant_slots,
-        row_number() over (partition by concurrency_key order by place) as in_key
-      from (
-        select task.rowid as address, wanted.place, task.tenant, task.concurrency_key,
-          of_key.slots as key_slots, of_tenant.slots as tenant_slots
-        from (select value ->> 0 as task_id, value ->> 1 as place, value ->> 2 as concurrency_key, value ->> 3 as tenant_scope from jsonb_each(?)) wanted
-        join flotilla_task task on task.task_id = wanted.task_id
-        left join free of_key on of_key.scope = wanted.concurrency_key
-        left join free of_tenant on of_tenant.scope = wanted.tenant_scope
-        where coalesce(task.status, '') = 'pending' and task.parked = 4
-          and coalesce(task.concurrency_key, '') = coalesce(wanted.concurrency_key, '')
-          and task.deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
-          and flow_version is null
-        ) tried) by_key
-    where concurrency_key is null or in_key <= key_slots) by_tenant
-  where tenant_slots is null or in_tenant <= tenant_slots
-  order by place limit cast(? as integer)) and status = 'pending'
+      select address, place, tenant, concurrency_key, row_number() over (partition by tenant order by place) as nth,
+        case when row_number() over (partition by tenant order by place) = 1 then (select given.max_running - (select count(*) from flotilla_task held
+  where held.status = 'claimed' and held.limited = 1 and held.tenant between tried.tenant and tried.tenant) from flotilla_task_limit given
+  where given.scope = 'tenant/' || tried.tenant) end as first_slots
+      from (select * from (
+  select task.rowid as address, wanted.place, task.tenant, task.concurrency_key
+  from (select value ->> 0 as task_id, value ->> 1 as place, value ->> 2 as concurrency_key from jsonb_each(?)) wanted
+  join flotilla_task task on task.task_id = wanted.task_id
+  where coalesce(task.status, '') = 'pending' and task.parked = 4
+    and coalesce(task.concurrency_key, '') = coalesce(wanted.concurrency_key, '')
+    and task.deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
+    and flow_version is null
+  ) tried
+      where concurrency_key is null or (select given.max_running - (select count(*) from flotilla_task held
+  where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) from flotilla_task_limit given
+  where given.scope = tried.concurrency_key) >= 1) tried) counted) ranked
+  where slots is null or nth <= slots) free order by place limit cast(? as integer)) and status = 'pending'
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
        )
 
@@ -770,39 +766,34 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
   nullif(limited, 0) as limited from flotilla_task
         where claimed_by = ? and claim_call = ? and status = 'claimed'
--- values: ["pod-1",5,"[[\"key/mail/acme\",null],[\"tenant/acme\",\"acme\"]]","[[\"task-1\",0,\"key/mail/acme\",\"tenant/acme\"]]",10,"pod-1",5]
+-- values: ["pod-1",5,"[[\"task-1\",0,\"key/mail/acme\"]]",10,"pod-1",5]
 
   update flotilla_task
   set status = 'claimed', claimed_by = ?, claim_token = claim_token + 1,
     claim_call = ?, last_update = now_ms()
   where rowid in (
-  with free as (
-  select given.scope, given.max_running - case when wanted.tenant is null
-    then (select count(*) from flotilla_task held
-  where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) else (select count(*) from flotilla_task held
-  where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as slots
-  from (select value ->> 0 as scope, value ->> 1 as tenant from jsonb_each(?)) wanted join flotilla_task_limit given on given.scope = wanted.scope)
   select address from (
-    select address, place, tenant_slots,
-      row_number() over (partition by tenant order by place) as in_tenant
+  select address, place, tenant, concurrency_key from (
+    select address, place, tenant, concurrency_key, nth,
+      max(first_slots) over (partition by tenant) as slots
     from (
-      select address, place, tenant, concurrency_key, key_slots, tenant_slots,
-        row_number() over (partition by concurrency_key order by place) as in_key
-      from (
-        select task.rowid as address, wanted.place, task.tenant, task.concurrency_key,
-          of_key.slots as key_slots, of_tenant.slots as tenant_slots
-        from (select value ->> 0 as task_id, value ->> 1 as place, value ->> 2 as concurrency_key, value ->> 3 as tenant_scope from jsonb_each(?)) wanted
-        join flotilla_task task on task.task_id = wanted.task_id
-        left join free of_key on of_key.scope = wanted.concurrency_key
-        left join free of_tenant on of_tenant.scope = wanted.tenant_scope
-        where coalesce(task.status, '') = 'pending' and task.parked = 4
-          and coalesce(task.concurrency_key, '') = coalesce(wanted.concurrency_key, '')
-          and task.deaths >= 2 and (run_at <= now_ms() or run_at <= last_update)
-          and flow_version is null
-        ) tried) by_key
-    where concurrency_key is null or in_key <= key_slots) by_tenant
-  where tenant_slots is null or in_tenant <= tenant_slots
-  order by place limit cast(? as integer)) and status = 'pending'
+      select address, place, tenant, concurrency_key, row_number() over (partition by tenant order by place) as nth,
+        case when row_number() over (partition by tenant order by place) = 1 then (select given.max_running - (select count(*) from flotilla_task held
+  where held.status = 'claimed' and held.limited = 1 and held.tenant between tried.tenant and tried.tenant) from flotilla_task_limit given
+  where given.scope = 'tenant/' || tried.tenant) end as first_slots
+      from (select * from (
+  select task.rowid as address, wanted.place, task.tenant, task.concurrency_key
+  from (select value ->> 0 as task_id, value ->> 1 as place, value ->> 2 as concurrency_key from jsonb_each(?)) wanted
+  join flotilla_task task on task.task_id = wanted.task_id
+  where coalesce(task.status, '') = 'pending' and task.parked = 4
+    and coalesce(task.concurrency_key, '') = coalesce(wanted.concurrency_key, '')
+    and task.deaths >= 2 and (run_at <= now_ms() or run_at <= last_update)
+    and flow_version is null
+  ) tried
+      where concurrency_key is null or (select given.max_running - (select count(*) from flotilla_task held
+  where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) from flotilla_task_limit given
+  where given.scope = tried.concurrency_key) >= 1) tried) counted) ranked
+  where slots is null or nth <= slots) free order by place limit cast(? as integer)) and status = 'pending'
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
        )
 
@@ -818,35 +809,34 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
   nullif(limited, 0) as limited from flotilla_task
         where claimed_by = ? and claim_call = ? and status = 'claimed'
--- values: ["pod-1",5,"[[\"key/mail/acme\",null],[\"tenant/acme\",\"acme\"]]","[[\"task-1\",0,\"key/mail/acme\",\"tenant/acme\"]]",10,"pod-1",5]
+-- values: ["pod-1",5,"[[\"task-1\",0,\"key/mail/acme\"]]",10,"pod-1",5]
 
 -- src/tasks/sql/concurrency.ts: blockCandidates
 update flotilla_task set parked = 3, blocked_by = concurrency_key
-where rowid in (with free as (
-select given.scope, given.max_running - case when wanted.tenant is null
-  then (select count(*) from flotilla_task held
-where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) else (select count(*) from flotilla_task held
-where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as slots
-from (select value ->> 0 as scope, value ->> 1 as tenant from jsonb_each(?)) wanted join flotilla_task_limit given on given.scope = wanted.scope) select task.rowid
-from (select value ->> 0 as task_id, value ->> 1 as place, value ->> 2 as concurrency_key, value ->> 3 as tenant_scope from jsonb_each(?)) wanted
-join flotilla_task task on task.task_id = wanted.task_id
-join free on free.scope = wanted.concurrency_key
-where coalesce(task.status, '') = 'pending' and task.parked = 4 and task.concurrency_key = wanted.concurrency_key
-  and free.slots <= 0 )
+where rowid in (
+with tried as (
+  select task.rowid as address, task.task_id, task.concurrency_key as scope
+  from (select value ->> 0 as task_id, value ->> 1 as place, value ->> 2 as concurrency_key from jsonb_each(?)) wanted join flotilla_task task on task.task_id = wanted.task_id
+  where coalesce(task.status, '') = 'pending' and task.parked = 4
+    and task.concurrency_key = wanted.concurrency_key )
+select address from tried where scope in (
+  select given.scope from flotilla_task_limit given
+  where given.scope in (select scope from tried)
+    and given.max_running <= (select count(*) from flotilla_task held
+where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope)))
 returning task_id
 -- instead of returning:
-with free as (
-    select given.scope, given.max_running - case when wanted.tenant is null
-      then (select count(*) from flotilla_task held
-    where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) else (select count(*) from flotilla_task held
-    where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as slots
-    from (select value ->> 0 as scope, value ->> 1 as tenant from jsonb_each(?)) wanted join flotilla_task_limit given on given.scope = wanted.scope) select task.task_id
-    from (select value ->> 0 as task_id, value ->> 1 as place, value ->> 2 as concurrency_key, value ->> 3 as tenant_scope from jsonb_each(?)) wanted
-    join flotilla_task task on task.task_id = wanted.task_id
-    join free on free.scope = wanted.concurrency_key
-    where coalesce(task.status, '') = 'pending' and task.parked = 4 and task.concurrency_key = wanted.concurrency_key
-      and free.slots <= 0
--- values: ["[[\"key/mail/acme\",null]]","[[\"task-1\",0,\"key/mail/acme\",\"tenant/acme\"]]"]
+with tried as (
+  select task.rowid as address, task.task_id, task.concurrency_key as scope
+  from (select value ->> 0 as task_id, value ->> 1 as place, value ->> 2 as concurrency_key from jsonb_each(?)) wanted join flotilla_task task on task.task_id = wanted.task_id
+  where coalesce(task.status, '') = 'pending' and task.parked = 4
+    and task.concurrency_key = wanted.concurrency_key )
+select task_id from tried where scope in (
+  select given.scope from flotilla_task_limit given
+  where given.scope in (select scope from tried)
+    and given.max_running <= (select count(*) from flotilla_task held
+where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope))
+-- values: ["[[\"task-1\",0,\"key/mail/acme\"]]"]
 
 -- src/tasks/sql/concurrency.ts: claimLimited
 insert into flotilla_task_limit (scope, max_running)
@@ -863,33 +853,28 @@ order by scope
   set status = 'claimed', claimed_by = ?, claim_token = claim_token + 1,
     claim_call = ?, last_update = now_ms()
   where rowid in (
-  with free as (
-  select given.scope, given.max_running - case when wanted.tenant is null
-    then (select count(*) from flotilla_task held
-  where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) else (select count(*) from flotilla_task held
-  where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as slots
-  from (select value ->> 0 as scope, value ->> 1 as tenant from jsonb_each(?)) wanted join flotilla_task_limit given on given.scope = wanted.scope)
   select address from (
-    select address, place, tenant_slots,
-      row_number() over (partition by tenant order by place) as in_tenant
+  select address, place, tenant, concurrency_key from (
+    select address, place, tenant, concurrency_key, nth,
+      max(first_slots) over (partition by tenant) as slots
     from (
-      select address, place, tenant, concurrency_key, key_slots, tenant_slots,
-        row_number() over (partition by concurrency_key order by place) as in_key
-      from (
-        select task.rowid as address, wanted.place, task.tenant, task.concurrency_key,
-          of_key.slots as key_slots, of_tenant.slots as tenant_slots
-        from (select value ->> 0 as task_id, value ->> 1 as place, value ->> 2 as concurrency_key, value ->> 3 as tenant_scope from jsonb_each(?)) wanted
-        join flotilla_task task on task.task_id = wanted.task_id
-        left join free of_key on of_key.scope = wanted.concurrency_key
-        left join free of_tenant on of_tenant.scope = wanted.tenant_scope
-        where coalesce(task.status, '') = 'pending' and task.parked = 4
-          and coalesce(task.concurrency_key, '') = coalesce(wanted.concurrency_key, '')
-          and task.deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
-          and flow_version is null
-        ) tried) by_key
-    where concurrency_key is null or in_key <= key_slots) by_tenant
-  where tenant_slots is null or in_tenant <= tenant_slots
-  order by place limit cast(? as integer)) and status = 'pending'
+      select address, place, tenant, concurrency_key, row_number() over (partition by tenant order by place) as nth,
+        case when row_number() over (partition by tenant order by place) = 1 then (select given.max_running - (select count(*) from flotilla_task held
+  where held.status = 'claimed' and held.limited = 1 and held.tenant between tried.tenant and tried.tenant) from flotilla_task_limit given
+  where given.scope = 'tenant/' || tried.tenant) end as first_slots
+      from (select * from (
+  select task.rowid as address, wanted.place, task.tenant, task.concurrency_key
+  from (select value ->> 0 as task_id, value ->> 1 as place, value ->> 2 as concurrency_key from jsonb_each(?)) wanted
+  join flotilla_task task on task.task_id = wanted.task_id
+  where coalesce(task.status, '') = 'pending' and task.parked = 4
+    and coalesce(task.concurrency_key, '') = coalesce(wanted.concurrency_key, '')
+    and task.deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
+    and flow_version is null
+  ) tried
+      where concurrency_key is null or (select given.max_running - (select count(*) from flotilla_task held
+  where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) from flotilla_task_limit given
+  where given.scope = tried.concurrency_key) >= 1) tried) counted) ranked
+  where slots is null or nth <= slots) free order by place limit cast(? as integer)) and status = 'pending'
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
        )
 
@@ -905,55 +890,50 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
   nullif(limited, 0) as limited from flotilla_task
         where claimed_by = ? and claim_call = ? and status = 'claimed'
--- values: ["pod-1",5,"[[\"key/mail/acme\",null],[\"tenant/acme\",\"acme\"]]","[[\"task-1\",0,\"key/mail/acme\",\"tenant/acme\"]]",10,"pod-1",5]
+-- values: ["pod-1",5,"[[\"task-1\",0,\"key/mail/acme\"]]",10,"pod-1",5]
 
 update flotilla_task set parked = 3, blocked_by = concurrency_key
-where rowid in (with free as (
-select given.scope, given.max_running - case when wanted.tenant is null
-  then (select count(*) from flotilla_task held
-where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) else (select count(*) from flotilla_task held
-where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as slots
-from (select value ->> 0 as scope, value ->> 1 as tenant from jsonb_each(?)) wanted join flotilla_task_limit given on given.scope = wanted.scope) select task.rowid
-from (select value ->> 0 as task_id, value ->> 1 as place, value ->> 2 as concurrency_key, value ->> 3 as tenant_scope from jsonb_each(?)) wanted
-join flotilla_task task on task.task_id = wanted.task_id
-join free on free.scope = wanted.concurrency_key
-where coalesce(task.status, '') = 'pending' and task.parked = 4 and task.concurrency_key = wanted.concurrency_key
-  and free.slots <= 0 )
+where rowid in (
+with tried as (
+  select task.rowid as address, task.task_id, task.concurrency_key as scope
+  from (select value ->> 0 as task_id, value ->> 1 as place, value ->> 2 as concurrency_key from jsonb_each(?)) wanted join flotilla_task task on task.task_id = wanted.task_id
+  where coalesce(task.status, '') = 'pending' and task.parked = 4
+    and task.concurrency_key = wanted.concurrency_key )
+select address from tried where scope in (
+  select given.scope from flotilla_task_limit given
+  where given.scope in (select scope from tried)
+    and given.max_running <= (select count(*) from flotilla_task held
+where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope)))
 returning task_id
 -- instead of returning:
-with free as (
-    select given.scope, given.max_running - case when wanted.tenant is null
-      then (select count(*) from flotilla_task held
-    where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) else (select count(*) from flotilla_task held
-    where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as slots
-    from (select value ->> 0 as scope, value ->> 1 as tenant from jsonb_each(?)) wanted join flotilla_task_limit given on given.scope = wanted.scope) select task.task_id
-    from (select value ->> 0 as task_id, value ->> 1 as place, value ->> 2 as concurrency_key, value ->> 3 as tenant_scope from jsonb_each(?)) wanted
-    join flotilla_task task on task.task_id = wanted.task_id
-    join free on free.scope = wanted.concurrency_key
-    where coalesce(task.status, '') = 'pending' and task.parked = 4 and task.concurrency_key = wanted.concurrency_key
-      and free.slots <= 0
--- values: ["[[\"key/mail/acme\",null]]","[[\"task-1\",0,\"key/mail/acme\",\"tenant/acme\"]]"]
+with tried as (
+  select task.rowid as address, task.task_id, task.concurrency_key as scope
+  from (select value ->> 0 as task_id, value ->> 1 as place, value ->> 2 as concurrency_key from jsonb_each(?)) wanted join flotilla_task task on task.task_id = wanted.task_id
+  where coalesce(task.status, '') = 'pending' and task.parked = 4
+    and task.concurrency_key = wanted.concurrency_key )
+select task_id from tried where scope in (
+  select given.scope from flotilla_task_limit given
+  where given.scope in (select scope from tried)
+    and given.max_running <= (select count(*) from flotilla_task held
+where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope))
+-- values: ["[[\"task-1\",0,\"key/mail/acme\"]]"]
 
 -- src/tasks/sql/concurrency.ts: unblock
 update flotilla_task set parked = 4, blocked_by = null
 where rowid in (
-  with free as (
-select given.scope, given.max_running - case when wanted.tenant is null
-  then (select count(*) from flotilla_task held
-where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) else (select count(*) from flotilla_task held
-where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as slots
-from (select value ->> 0 as scope, value ->> 1 as tenant from jsonb_each(?)) wanted join flotilla_task_limit given on given.scope = wanted.scope)
   select address from (
-    select address, blocked_by,
-      row_number() over (partition by blocked_by order by priority desc, created_at, task_id) as nth
-    from (select * from (
+    select address, nth, max(slots) over (partition by blocked_by) as slots
+    from (
+      select address, blocked_by, row_number() over (partition by blocked_by order by priority desc, created_at, task_id) as nth,
+        case when row_number() over (partition by blocked_by order by priority desc, created_at, task_id) = 1 then (select given.max_running - (select count(*) from flotilla_task held
+where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) from flotilla_task_limit given
+where given.scope = blocked.blocked_by) end as slots
+      from (select * from (
   select rowid as address, blocked_by, priority, created_at, task_id from flotilla_task
   where blocked_by = ? and status = 'pending' and parked = 3
-  order by priority desc, created_at, task_id limit cast(? as integer) ) of_scope) blocked) ranked
-  left join free on free.scope = ranked.blocked_by
-  where ranked.nth <= free.slots
-    or not exists (select 1 from flotilla_task_limit given where given.scope = ranked.blocked_by))
--- values: ["[[\"key/mail/acme\",null]]","key/mail/acme",3]
+  order by priority desc, created_at, task_id limit cast(? as integer) ) of_scope) blocked) with_slots) ranked
+  where slots is null or ranked.nth <= slots)
+-- values: ["key/mail/acme",3]
 
 -- src/tasks/sql/concurrency.ts: unblockUnchecked
 update flotilla_task set parked = 4, blocked_by = null
@@ -970,18 +950,16 @@ order by scope
 
 update flotilla_task set parked = 4, blocked_by = null
 where status = 'pending' and rowid in (
-  with free as (
-select given.scope, given.max_running - case when wanted.tenant is null
-  then (select count(*) from flotilla_task held
-where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) else (select count(*) from flotilla_task held
-where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as slots
-from (select value ->> 0 as scope, value ->> 1 as tenant from jsonb_each(?)) wanted join flotilla_task_limit given on given.scope = wanted.scope)
-  select (select rowid from flotilla_task task
-    where task.blocked_by = wanted.scope and task.status = 'pending' and task.parked = 3
-    order by task.priority desc, task.created_at, task.task_id limit 1 )
-  from (select value ->> 0 as scope from jsonb_each(?)) wanted left join free on free.scope = wanted.scope
-  where free.slots >= 1 or free.scope is null)
--- values: ["[[\"key/mail/acme\",null]]","[[\"key/mail/acme\"]]"]
+  with next as materialized (
+    select wanted.scope, (select rowid from flotilla_task task
+      where task.blocked_by = wanted.scope and task.status = 'pending' and task.parked = 3
+      order by task.priority desc, task.created_at, task.task_id limit 1 ) as address
+    from (select value ->> 0 as scope from jsonb_each(?)) wanted)
+  select address from next
+  where address is not null and coalesce((select given.max_running - (select count(*) from flotilla_task held
+where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) from flotilla_task_limit given
+where given.scope = next.scope), 1) > 0)
+-- values: ["[[\"key/mail/acme\"]]"]
 
 select scope from flotilla_task_limit where scope in (select scope from (select value ->> 0 as scope from jsonb_each(?)) wanted)
 order by scope
@@ -989,23 +967,19 @@ order by scope
 
 update flotilla_task set parked = 4, blocked_by = null
 where rowid in (
-  with free as (
-select given.scope, given.max_running - case when wanted.tenant is null
-  then (select count(*) from flotilla_task held
-where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) else (select count(*) from flotilla_task held
-where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as slots
-from (select value ->> 0 as scope, value ->> 1 as tenant from jsonb_each(?)) wanted join flotilla_task_limit given on given.scope = wanted.scope)
   select address from (
-    select address, blocked_by,
-      row_number() over (partition by blocked_by order by priority desc, created_at, task_id) as nth
-    from (select * from (
+    select address, nth, max(slots) over (partition by blocked_by) as slots
+    from (
+      select address, blocked_by, row_number() over (partition by blocked_by order by priority desc, created_at, task_id) as nth,
+        case when row_number() over (partition by blocked_by order by priority desc, created_at, task_id) = 1 then (select given.max_running - (select count(*) from flotilla_task held
+where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) from flotilla_task_limit given
+where given.scope = blocked.blocked_by) end as slots
+      from (select * from (
   select rowid as address, blocked_by, priority, created_at, task_id from flotilla_task
   where blocked_by = ? and status = 'pending' and parked = 3
-  order by priority desc, created_at, task_id limit cast(? as integer) ) of_scope) blocked) ranked
-  left join free on free.scope = ranked.blocked_by
-  where ranked.nth <= free.slots
-    or not exists (select 1 from flotilla_task_limit given where given.scope = ranked.blocked_by))
--- values: ["[[\"key/mail/acme\",null]]","key/mail/acme",2]
+  order by priority desc, created_at, task_id limit cast(? as integer) ) of_scope) blocked) with_slots) ranked
+  where slots is null or ranked.nth <= slots)
+-- values: ["key/mail/acme",2]
 
 -- src/tasks/sql/dependencies.ts: hasNoOpenDependents
 (dependents = 0 or not exists (

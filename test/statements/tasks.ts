@@ -145,7 +145,8 @@ export const taskStatements: RoomStatements = {
     tenantOf: noStatement,
     runningOfKey: () => taskState.runningOfKey(sql`given.scope`),
     runningOfTenant: () => taskState.runningOfTenant(sql`task.tenant`),
-    withFreeSlots: () => taskState.withFreeSlots(["key/mail/acme", "tenant/acme"]),
+    freeSlotsOfKey: () => taskState.freeSlotsOfKey(sql`task.concurrency_key`),
+    freeSlotsOfTenant: () => taskState.freeSlotsOfTenant(sql`task.tenant`),
   }),
   "src/tasks/sql/enqueue.ts": sqlFile(enqueue, {
     insertTasks: () => [
@@ -190,8 +191,7 @@ export const taskStatements: RoomStatements = {
   "src/tasks/sql/concurrency.ts": sqlFile(concurrency, {
     limitedPairs: () => concurrency.limitedPairs(["mail"], "", 10),
     selectCandidates: () =>
-      concurrency.selectCandidates([{ name: "mail", tenant: "acme" }], {
-        count: 10,
+      concurrency.selectCandidates([{ name: "mail", tenant: "acme", count: 10 }], {
         fromPriority: 5,
       }),
     lockScopes: () => concurrency.lockScopes([inKey, inTenant]),

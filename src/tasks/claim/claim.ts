@@ -147,9 +147,11 @@ export function createClaimCalls(parts: ClaimCallsParts): ClaimCalls {
   const prepareLimited = async (call: ClaimCall, reserved: string | undefined) => {
     if (reserved !== undefined) return limitedClaims.prepareAlone(call, reserved);
     if (!anyLimited) return undefined;
+    const turn = limitedClaims.prepare(call);
     try {
-      return await withClaimTimeout(clock, limitedClaims.prepare(call));
+      return await withClaimTimeout(clock, turn.prepared);
     } catch (error) {
+      turn.settle();
       // Tasks without a concurrency limit need not wait for that.
       log.debug(
         { pod: podId, error: messageOf(error) },
@@ -284,6 +286,8 @@ export function createClaimCalls(parts: ClaimCallsParts): ClaimCalls {
       } catch (error) {
         failed(error);
         throw error;
+      } finally {
+        pass?.settle();
       }
     },
     get canClaimWithin() {

@@ -44,6 +44,8 @@ type CandidateOptions = {
   fromPriority: number;
   /** Tasks that this pod still runs, though they may have been released. */
   held: readonly string[];
+  /** Candidates of other claims of this pod in flight, which have probably taken them. */
+  trying?: readonly Candidate[];
   /** The limit per key of a name, as declared in code. */
   limitOf: LimitOf;
   /** Read many, because the last candidates were only marked blocked. */
@@ -54,9 +56,20 @@ export type LimitOf = (name: string) => number | undefined;
 
 /** The statements of a claim that take limited tasks. */
 export type LimitedClaim = {
+  readonly candidates: readonly Candidate[];
   readonly statements: ReturnType<typeof claimLimited>["statements"];
   /** Reads their results and advances the round-robin. */
   applyTables(tables: readonly Row[][]): LimitedResult;
+  /** The claim is over, whatever came of it. */
+  settle(): void;
+};
+
+/** A claim's turn to choose candidates. */
+type CandidateTurn = {
+  /** Resolves to undefined if there are no candidates. */
+  readonly prepared: Promise<LimitedClaim | undefined>;
+  /** The claim doesn't wait for its candidates any longer. */
+  settle(): void;
 };
 
 type LimitedResult = {
@@ -95,15 +108,21 @@ export function createLimitedClaims(parts: LimitedClaimsParts) {
   let reads = 0;
   /** Tasks that must run alone and are reserved for this pod. */
   const reservedRows = new Map<string, Row>();
+  /** The candidates of claims in flight. A claim beside them that tried the same would take none. */
+  const trying = new Set<{ candidates: readonly Candidate[] }>();
+  /** Resolves once the last turn has its candidates. */
+  let lastTurn: Promise<void> = Promise.resolve();
 
   const limitedClaimOf = (
     call: ClaimCall,
     candidates: readonly Candidate[],
-    alone: boolean,
+    { alone = false, settle = () => {} }: { alone?: boolean; settle?: () => void },
   ): LimitedClaim => {
     const { statements, claimedAt, blockedAt } = claimLimited(call, candidates, { alone });
     return {
+      candidates,
       statements,
+      settle,
       applyTables(tables) {
         const rows = tables[claimedAt]!;
         const blocked = blockedAt === undefined ? 0 : tables[blockedAt]!.length;
@@ -116,30 +135,56 @@ export function createLimitedClaims(parts: LimitedClaimsParts) {
     };
   };
 
+  const prepare = async (
+    call: ClaimCall,
+    settle: () => void,
+  ): Promise<LimitedClaim | undefined> => {
+    reads++;
+    // If unlimited tasks have a backlog, they get half of this pod's free slots.
+    const turn = reads % 2;
+    const limit = unlimitedWaits ? Math.floor((call.limit + turn) / 2) : call.limit;
+    if (limit === 0) return undefined;
+    const anywhere = reads % randomPriorityEvery === 0;
+    const tries = await readCandidates(database, {
+      names: call.names,
+      flows: call.flows,
+      maxByName: call.maxByName,
+      together: call.together,
+      held: call.held ?? [],
+      trying: [...trying].flatMap(({ candidates }) => candidates),
+      round,
+      limit,
+      fromPriority: anywhere ? between(random, minPriority, maxPriority) : maxPriority,
+      limitOf,
+      wide: widen,
+    });
+    ({ round } = tries);
+    if (tries.candidates.length === 0) return undefined;
+    return limitedClaimOf({ ...call, limit }, tries.candidates, { settle });
+  };
+
   return {
-    /** Prepares the limited part of a claim; undefined if there are no candidates. */
-    async prepare(call: ClaimCall): Promise<LimitedClaim | undefined> {
-      reads++;
-      // If unlimited tasks have a backlog, they get half of this pod's free slots.
-      const turn = reads % 2;
-      const limit = unlimitedWaits ? Math.floor((call.limit + turn) / 2) : call.limit;
-      if (limit === 0) return undefined;
-      const anywhere = reads % randomPriorityEvery === 0;
-      const tries = await readCandidates(database, {
-        names: call.names,
-        flows: call.flows,
-        maxByName: call.maxByName,
-        together: call.together,
-        held: call.held ?? [],
-        round,
-        limit,
-        fromPriority: anywhere ? between(random, minPriority, maxPriority) : maxPriority,
-        limitOf,
-        wide: widen,
-      });
-      ({ round } = tries);
-      if (tries.candidates.length === 0) return undefined;
-      return limitedClaimOf({ ...call, limit }, tries.candidates, false);
+    /** Prepares the limited part of a claim. */
+    prepare(call: ClaimCall): CandidateTurn {
+      const mine = { candidates: [] as readonly Candidate[] };
+      trying.add(mine);
+      const before = lastTurn;
+      const { promise, resolve: next } = Promise.withResolvers<void>();
+      lastTurn = promise;
+      const settle = () => {
+        trying.delete(mine);
+        next();
+      };
+      const prepareNext = async () => {
+        // One after the other, so that each knows what the claims before it try.
+        await before;
+        const claim = await prepare(call, settle);
+        if (claim === undefined) settle();
+        else mine.candidates = claim.candidates;
+        next();
+        return claim;
+      };
+      return { prepared: prepareNext(), settle };
     },
     /** Prepares the claim of the task that this pod has drained for, if that task is limited. */
     prepareAlone(call: ClaimCall, taskId: string): LimitedClaim | undefined {
@@ -147,7 +192,7 @@ export function createLimitedClaims(parts: LimitedClaimsParts) {
       if (row === undefined || !call.names.includes(row["name"])) return undefined;
       const { tenant, concurrency_key: scope } = row;
       const scopeLimit = limitOf(row["name"]) ?? defaultKeyLimit;
-      return limitedClaimOf(call, [{ taskId, tenant, scope, scopeLimit }], true);
+      return limitedClaimOf(call, [{ taskId, tenant, scope, scopeLimit }], { alone: true });
     },
     /** Remembers the scope of a task that is reserved for this pod. */
     rememberReserved(row: Row | undefined): void {
@@ -175,9 +220,14 @@ export async function readCandidates(
   if (pairs.length === 0) return { candidates: [], round };
   const tenants = new Set(pairs.map(({ tenant }) => tenant)).size;
   const wanted = options.wide === true ? maxCandidates : Math.min(maxCandidates, limit * 2);
-  const count = Math.ceil(wanted / tenants);
-  const rows = await database.read(selectCandidates(pairs, { count, fromPriority, flows }));
-  const held = new Set(options.held);
+  const { trying = [] } = options;
+  const ofTenant = Map.groupBy(trying, ({ tenant }) => tenant);
+  const counted = pairs.map((pair) => ({
+    ...pair,
+    count: Math.ceil(wanted / tenants) + (ofTenant.get(pair.tenant)?.length ?? 0),
+  }));
+  const rows = await database.read(selectCandidates(counted, { fromPriority, flows }));
+  const held = new Set([...options.held, ...trying.map(({ taskId }) => taskId)]);
   const free = rows.filter((row) => !held.has(row["task_id"] as string));
   const turns = interleaveTenants(free, options.round.after);
   const inTurn = limitRowsByName(turns, options.maxByName, options.together).slice(

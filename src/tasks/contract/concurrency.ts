@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { rows, sql, table } from "../../store/sql.ts";
 import {
+  createLimitedClaims,
   firstRound,
   readCandidates,
   type TenantRound,
@@ -149,6 +150,25 @@ export function concurrencyContract(kind: StoreKind): void {
         { tenant: "acme", limit: 2, running: 2, ready: 1, blocked: 0 },
         { tenant: "beta", limit: null, running: 1, ready: 0, blocked: 0 },
       ]);
+    });
+
+    test("a claim beside another of the same pod tries other tasks, and those again that the other left", async () => {
+      await insert([
+        ...[1, 2, 3].map((n) => ({ taskId: `a${n}`, tenant: "acme", createdAtMs: n })),
+        ...[1, 2, 3].map((n) => ({ taskId: `b${n}`, tenant: "beta", createdAtMs: n })),
+      ]);
+      const { database, random } = queue;
+      const limited = createLimitedClaims({ database, random });
+      const prepare = () =>
+        limited.prepare({ podId: "pod-1", call: ++lastCall, names: ["mail"], limit: 1 }).prepared;
+      const send = async (claiming: Awaited<ReturnType<typeof prepare>>) =>
+        claiming!.applyTables(await database.write(claiming!.statements));
+      // Each tries twice as many as it may claim.
+      const [one, other] = await Promise.all([prepare(), prepare()]);
+      expect([...(await send(one)).ids]).toEqual(["a1"]);
+      expect([...(await send(other)).ids]).toEqual(["a2"]);
+      one!.settle();
+      expect([...(await send(await prepare())).ids]).toEqual(["b1"]);
     });
 
     test("of two claims at the same moment that try different tasks of a key, one finds it full", async () => {

@@ -15,13 +15,15 @@ import {
 } from "../../store/sql.ts";
 import { type ClaimCall, type FlowVersions, isDue, notNewer, claimWhere } from "./claim.ts";
 import {
+  freeSlotsOfKey,
+  freeSlotsOfTenant,
   isBlocked,
   isPending,
   ofTask,
   parkedAs,
+  runningOfKey,
   runningOfTenant,
   tenantScope,
-  withFreeSlots,
 } from "./task-state.ts";
 
 /**
@@ -38,6 +40,9 @@ const scopesPerStatement = 128;
 
 /** A name and a tenant with limited tasks that are ready. */
 export type NameAndTenant = { readonly name: string; readonly tenant: string };
+
+/** The same, and how many of its tasks to read. */
+export type CountedPair = NameAndTenant & { readonly count: number };
 
 /** A task to try, in the order of trying. */
 export type Candidate = {
@@ -84,15 +89,11 @@ export function limitedPairs(names: readonly string[], after: string, count: num
  * comes with the stored limit of its key: null if there is none, 0 if it was set with `limits`.
  */
 export function selectCandidates(
-  pairs: readonly NameAndTenant[],
-  {
-    count,
-    fromPriority,
-    flows,
-  }: { count: number; fromPriority: number; flows?: FlowVersions | undefined },
+  pairs: readonly CountedPair[],
+  { fromPriority, flows }: { fromPriority: number; flows?: FlowVersions | undefined },
 ): Statement {
-  const parts = padded(pairs, { name: "", tenant: "" }).map(
-    ({ name, tenant }) => sql`select * from (
+  const parts = padded(pairs, { name: "", tenant: "", count: 0 }).map(
+    ({ name, tenant, count }) => sql`select * from (
       select task_id, name, tenant, concurrency_key, priority, created_at from ${tasks} task
       where name = ${name} and tenant = ${tenant} and ${ofTask.isLimited} and priority <= ${fromPriority}
         and ${isDue} ${notNewer(flows, [name])}
@@ -109,19 +110,16 @@ export function selectCandidates(
  * row to lock. One set with `limits` stays as it is.
  */
 export function lockScopes(candidates: readonly Candidate[]): Statement[] {
-  const byScope = new Map(candidates.map(({ scope, scopeLimit }) => [scope, scopeLimit]));
-  const keys = scopesOf(candidates).filter((scope) => byScope.has(scope));
+  const keys = new Map<string, number>();
+  for (const { scope, scopeLimit } of candidates) if (scope !== null) keys.set(scope, scopeLimit);
   const tenants = [...new Set(candidates.map(({ tenant }) => tenantScope(tenant)))];
-  const fresh = rows(
-    { scope: "text", max_running: "integer" },
-    keys.map((scope) => [scope, byScope.get(scope)!]),
-  );
+  const fresh = rows({ scope: "text", max_running: "integer" }, [...keys]);
   const storing = sql`
     insert into ${limits} (scope, max_running)
     select scope, max_running from ${fresh} fresh where true order by scope
     on conflict (scope) do update set max_running = excluded.max_running
     where ${limits}.by_hand = 0 and ${limits}.max_running <> excluded.max_running`;
-  return [...(keys.length > 0 ? [storing] : []), lockLimits(tenants)];
+  return [...(keys.size > 0 ? [storing] : []), lockLimits(tenants)];
 }
 
 /** Locks the limits of scopes that have one. Always in the same order, to avoid deadlocks. */
@@ -141,31 +139,33 @@ export function claimCandidates(
   candidates: readonly Candidate[],
   { alone = false }: { alone?: boolean } = {},
 ): Statement {
-  // A key whose limit was deleted after it was read is not claimed, because there is no row to
-  // lock.
+  const tried = sql`
+    select task.${rowAddress} as address, wanted.place, task.tenant, task.concurrency_key
+    from ${candidateRows(candidates)} wanted
+    join ${tasks} task on task.task_id = wanted.task_id
+    where ${isPending(sql`task`)} and task.parked = ${parkedAs.limited}
+      and coalesce(task.concurrency_key, '') = coalesce(wanted.concurrency_key, '')
+      and ${alone ? ofTask.runsAlone : ofTask.runsBesideOthers} and ${isDue}
+      ${notNewer(claim.flows, claim.names)}
+    ${forUpdateOfTaskSkipLocked}`;
+  // A key whose limit was deleted after it was read is not claimed, because there is no row to lock.
+  const ofKeys = isRepeated(candidates)
+    ? withinSlots(tried, {
+        scope: sql`concurrency_key`,
+        slots: freeSlotsOfKey(sql`tried.concurrency_key`),
+        isFree: sql`concurrency_key is null or nth <= slots`,
+      })
+    : sql`select * from (${tried}) tried
+        where concurrency_key is null or ${freeSlotsOfKey(sql`tried.concurrency_key`)} >= 1`;
+  const ofTenants = candidates.some(({ tenant }) => tenant !== "default")
+    ? withinSlots(ofKeys, {
+        scope: sql`tenant`,
+        slots: freeSlotsOfTenant(sql`tried.tenant`),
+        isFree: sql`slots is null or nth <= slots`,
+      })
+    : ofKeys;
   const first = sql`
-    ${withFreeSlots(scopesOf(candidates))}
-    select address from (
-      select address, place, tenant_slots,
-        row_number() over (partition by tenant order by place) as in_tenant
-      from (
-        select address, place, tenant, concurrency_key, key_slots, tenant_slots,
-          row_number() over (partition by concurrency_key order by place) as in_key
-        from (
-          select task.${rowAddress} as address, wanted.place, task.tenant, task.concurrency_key,
-            of_key.slots as key_slots, of_tenant.slots as tenant_slots
-          from ${candidateRows(candidates)} wanted
-          join ${tasks} task on task.task_id = wanted.task_id
-          left join free of_key on of_key.scope = wanted.concurrency_key
-          left join free of_tenant on of_tenant.scope = wanted.tenant_scope
-          where ${isPending(sql`task`)} and task.parked = ${parkedAs.limited}
-            and coalesce(task.concurrency_key, '') = coalesce(wanted.concurrency_key, '')
-            and ${alone ? ofTask.runsAlone : ofTask.runsBesideOthers} and ${isDue}
-            ${notNewer(claim.flows, claim.names)}
-          ${forUpdateOfTaskSkipLocked}) tried) by_key
-      where concurrency_key is null or in_key <= key_slots) by_tenant
-    where tenant_slots is null or in_tenant <= tenant_slots
-    order by place ${limit(claim.limit)}`;
+    select address from (${ofTenants}) free order by place ${limit(claim.limit)}`;
   return claimWhere(claim, sql`${isAmong(first)}`);
 }
 
@@ -176,17 +176,21 @@ export function claimCandidates(
  */
 export function blockCandidates(candidates: readonly Candidate[]): Statement {
   const keyed = candidates.filter(({ scope }) => scope !== null);
-  const full = sql`
-    from ${candidateRows(keyed)} wanted
-    join ${tasks} task on task.task_id = wanted.task_id
-    join free on free.scope = wanted.concurrency_key
-    where ${isPending(sql`task`)} and task.parked = ${parkedAs.limited} and task.concurrency_key = wanted.concurrency_key
-      and free.slots <= 0`;
-  const freeSlots = withFreeSlots(keyed.map(({ scope }) => scope!));
+  // Only of keys with tasks that were not claimed the running ones are counted, and once each.
+  const full = (columns: Statement, lock: typeof forUpdateOfTask) => sql`
+    with tried as (
+      select task.${rowAddress} as address, task.task_id, task.concurrency_key as scope
+      from ${candidateRows(keyed)} wanted join ${tasks} task on task.task_id = wanted.task_id
+      where ${isPending(sql`task`)} and task.parked = ${parkedAs.limited}
+        and task.concurrency_key = wanted.concurrency_key ${lock})
+    select ${columns} from tried where scope in (
+      select given.scope from ${limits} given
+      where ${isAmong(sql`select scope from tried`, sql`given.scope`)}
+        and given.max_running <= ${runningOfKey(sql`given.scope`)})`;
   return sql`
     update ${tasks} set parked = ${parkedAs.blocked}, blocked_by = concurrency_key
-    where ${isAmong(sql`${freeSlots} select task.${rowAddress} ${full} ${forUpdateOfTaskSkipLocked}`)}
-    ${returning(sql`task_id`, { before: sql`${freeSlots} select task.task_id ${full} ${forUpdateOfTask}` })}`;
+    where ${isAmong(full(sql`address`, forUpdateOfTaskSkipLocked))}
+    ${returning(sql`task_id`, { before: full(sql`task_id`, forUpdateOfTask) })}`;
 }
 
 /**
@@ -211,17 +215,17 @@ export function claimLimited(
  * has freed slots and locked the scopes.
  */
 export function unblock(scopes: readonly string[], count: number): Statement {
+  const nth = sql`row_number() over (partition by blocked_by order by priority desc, created_at, task_id)`;
   return sql`
     update ${tasks} set parked = ${parkedAs.limited}, blocked_by = null
     where ${isAmong(sql`
-      ${withFreeSlots(scopes)}
       select address from (
-        select address, blocked_by,
-          row_number() over (partition by blocked_by order by priority desc, created_at, task_id) as nth
-        from (${firstBlocked(scopes, count)}) blocked) ranked
-      left join free on free.scope = ranked.blocked_by
-      where ranked.nth <= free.slots
-        or not exists (select 1 from ${limits} given where given.scope = ranked.blocked_by)`)}`;
+        select address, nth, max(slots) over (partition by blocked_by) as slots
+        from (
+          select address, blocked_by, ${nth} as nth,
+            case when ${nth} = 1 then ${freeSlotsOfKey(sql`blocked.blocked_by`)} end as slots
+          from (${firstBlocked(scopes, count)}) blocked) with_slots) ranked
+      where slots is null or ranked.nth <= slots`)}`;
 }
 
 /** Like `unblock`, without checking for free slots, which the claim checks. */
@@ -258,6 +262,31 @@ export function unblockAfter(finishes: readonly FreedSlot[]): {
 }
 
 /**
+ * Of the candidates `tried`, as many of each scope as it has free slots. They are counted once, with
+ * the first of its candidates.
+ */
+function withinSlots(
+  tried: Statement,
+  { scope, slots, isFree }: { scope: Statement; slots: Statement; isFree: Statement },
+): Statement {
+  const nth = sql`row_number() over (partition by ${scope} order by place)`;
+  return sql`
+    select address, place, tenant, concurrency_key from (
+      select address, place, tenant, concurrency_key, nth,
+        max(first_slots) over (partition by ${scope}) as slots
+      from (
+        select address, place, tenant, concurrency_key, ${nth} as nth,
+          case when ${nth} = 1 then ${slots} end as first_slots
+        from (${tried}) tried) counted) ranked
+    where ${isFree}`;
+}
+
+function isRepeated(candidates: readonly Candidate[]): boolean {
+  const keys = candidates.flatMap(({ scope }) => scope ?? []);
+  return new Set(keys).size < keys.length;
+}
+
+/**
  * Pads the parts of a statement to a power of two, so that there are few different texts to plan.
  */
 function padded<Each>(all: readonly Each[], nothing: Each): Each[] {
@@ -267,17 +296,9 @@ function padded<Each>(all: readonly Each[], nothing: Each): Each[] {
 
 function candidateRows(candidates: readonly Candidate[]) {
   return rows(
-    { task_id: "text", place: "integer", concurrency_key: "text", tenant_scope: "text" },
-    candidates.map(({ taskId, scope, tenant }, at) => [taskId, at, scope, tenantScope(tenant)]),
+    { task_id: "text", place: "integer", concurrency_key: "text" },
+    candidates.map(({ taskId, scope }, at) => [taskId, at, scope]),
   );
-}
-
-function scopesOf(candidates: readonly Candidate[]): string[] {
-  const scopes = candidates.flatMap(({ scope, tenant }) => [
-    ...(scope === null ? [] : [scope]),
-    tenantScope(tenant),
-  ]);
-  return [...new Set(scopes)].toSorted();
 }
 
 /**
@@ -289,15 +310,17 @@ function unblockOne(scopes: readonly string[]): Statement {
     { scope: "text" },
     scopes.map((scope) => [scope]),
   );
+  // Few keys have blocked tasks, and only of those the running tasks are counted.
   return sql`
     update ${tasks} set parked = ${parkedAs.limited}, blocked_by = null
     where status = 'pending' and ${isAmong(sql`
-      ${withFreeSlots(scopes)}
-      select (select ${rowAddress} from ${tasks} task
-        where task.blocked_by = wanted.scope and ${ofTask.isBlocked}
-        order by task.priority desc, task.created_at, task.task_id limit 1 ${forUpdateOfTaskSkipLocked})
-      from ${wanted} wanted left join free on free.scope = wanted.scope
-      where free.slots >= 1 or free.scope is null`)}`;
+      with next as materialized (
+        select wanted.scope, (select ${rowAddress} from ${tasks} task
+          where task.blocked_by = wanted.scope and ${ofTask.isBlocked}
+          order by task.priority desc, task.created_at, task.task_id limit 1 ${forUpdateOfTaskSkipLocked}) as address
+        from ${wanted} wanted)
+      select address from next
+      where address is not null and coalesce(${freeSlotsOfKey(sql`next.scope`)}, 1) > 0`)}`;
 }
 
 function firstBlocked(scopes: readonly string[], count: number): Statement {

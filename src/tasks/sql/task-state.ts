@@ -1,7 +1,7 @@
 import { aloneAfterDeaths } from "../../base/death-limit.ts";
 import { maxPageBytes } from "../../base/page.ts";
 import { columnBytes, pageQuery } from "../../store/page.ts";
-import { isAmong, literal, rows, sql, type Statement, table } from "../../store/sql.ts";
+import { isAmong, literal, sql, type Statement, table } from "../../store/sql.ts";
 
 const events = table("task_event");
 const tasks = table("task");
@@ -222,18 +222,17 @@ function isAbout(column: Statement, value: Statement): Statement {
 }
 
 /**
- * Begins a query with `free (scope, slots)`: the free slots of each scope that has a limit. It is
- * exact while this transaction has the scopes locked, if an earlier statement locked them.
+ * The free slots of a key, or of a tenant; null if it has no limit. Exact if an earlier statement of
+ * this transaction has locked the limit.
  */
-export function withFreeSlots(scopes: readonly string[]): Statement {
-  const wanted = rows(
-    { scope: "text", tenant: "text" },
-    [...new Set(scopes)].map((scope) => [scope, tenantOf(scope) ?? null]),
-  );
-  return sql`with free as (
-    select given.scope, given.max_running - case when wanted.tenant is null
-      then ${runningOfKey(sql`given.scope`)} else ${runningOfTenant(sql`wanted.tenant`)} end as slots
-    from ${wanted} wanted join ${limits} given on given.scope = wanted.scope)`;
+export function freeSlotsOfKey(scope: Statement): Statement {
+  return sql`(select given.max_running - ${runningOfKey(sql`given.scope`)} from ${limits} given
+    where given.scope = ${scope})`;
+}
+
+export function freeSlotsOfTenant(tenant: Statement): Statement {
+  return sql`(select given.max_running - ${runningOfTenant(tenant)} from ${limits} given
+    where given.scope = 'tenant/' || ${tenant})`;
 }
 
 /** The condition that neither limit of a `task` is reached, as far as this statement can see. */

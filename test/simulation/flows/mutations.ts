@@ -294,8 +294,8 @@ export const flowMutations: readonly Mutation[] = [
     name: "limits: more of a queue than may run",
     edits: [
       of("tasks/sql/concurrency")(
-        "where concurrency_key is null or in_key <= key_slots) by_tenant",
-        "where true) by_tenant",
+        "isFree: sql`concurrency_key is null or nth <= slots`",
+        "isFree: sql`true`",
       ),
     ],
   },
