@@ -1,6 +1,7 @@
 import { besideNotes, evenRounds } from "./beside.ts";
 import type { Report } from "./report.ts";
 import type { BenchOptions } from "./run.ts";
+import { placeOn } from "./servers/place.ts";
 import { measureDrain } from "./side-by-side/drain.ts";
 import { measureEnqueue } from "./side-by-side/enqueue.ts";
 import type { Work } from "./side-by-side/figures.ts";
@@ -112,7 +113,11 @@ export async function bench(options: BenchOptions): Promise<Report> {
     ? await measureKeys(options, { rounds: side.rounds, ...size.enqueue }, freshStore)
     : [];
   const limits = wanted("limits")
-    ? await measureLimits(options, { rounds: side.rounds, ...drain }, side.servers.postgres!)
+    ? await measureLimits(
+        options,
+        { rounds: side.rounds, ...drain },
+        placeOn(side.servers.postgres!),
+      )
     : [];
   const memory = wanted("memory")
     ? await measureMemory(options, size.memory, freshStore)

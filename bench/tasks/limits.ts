@@ -3,7 +3,7 @@ import { startRole } from "../roles.ts";
 import type { BenchOptions } from "../run.ts";
 import type { Place } from "../servers/place.ts";
 import { inTurn } from "../side-by-side/bench.ts";
-import { sayBusiest } from "../side-by-side/cost.ts";
+import { sayBusiest, shownCost } from "../side-by-side/cost.ts";
 import type { DrainSizes } from "./drain.ts";
 import type { Drained, DrainerParams } from "./drainer.ts";
 import type { FillerParams } from "./filler.ts";
@@ -17,7 +17,7 @@ const kinds = ["limited", "plain"] as const;
 export async function measureLimits(
   { profile, progress, late }: BenchOptions,
   { rounds, tasks, cutMs }: DrainSizes,
-  place: Pick<Place, "busiest" | "drop" | "filled">,
+  place: Pick<Place, "busiest" | "cpuMs" | "drop" | "filled">,
 ): Promise<Measure[]> {
   const drain = async (kind: (typeof kinds)[number]): Promise<number> => {
     const store = await place.filled(`limits ${kind} ${tasks}`, async (empty) => {
@@ -28,10 +28,15 @@ export async function measureLimits(
       await role.gone;
     });
     await place.busiest?.();
+    const serverMs = place.cpuMs() ?? 0;
     const params: DrainerParams = { store, tasks, slots: manySlots, cutMs };
     const role = startRole(new URL("./drainer.ts", import.meta.url), params, { profile });
     const drained: Drained = await role.result;
     await role.gone;
+    const cost = (ms: number | undefined) => ((ms ?? 0) * 1_000) / drained.tasks;
+    progress(
+      `limits: ${kind}, ${shownCost(cost(drained.cpuMs), cost((place.cpuMs() ?? 0) - serverMs))}`,
+    );
     await sayBusiest(place, drained.tasks, progress);
     await place.drop(store);
     return (drained.tasks / drained.wallMs) * 1_000;

@@ -14,7 +14,8 @@ not exists (select 1 from flotilla.task_limit given
   and not exists (select 1 from flotilla.task_limit given
     where given.scope = 'tenant/' || task.tenant
       and given.max_running <= (select count(*) from flotilla.task held
-    where held.status = 'claimed' and held.limited = 1 and held.tenant between task.tenant and task.tenant))
+    where held.status = 'claimed' and held.limited = 1 and held.tenant <> 'default'
+      and held.tenant between task.tenant and task.tenant))
 
 -- src/tasks/sql/task-state.ts: isBlocked
 status = 'pending' and parked = 3
@@ -147,7 +148,8 @@ order by seq
 
 -- src/tasks/sql/task-state.ts: runningOfTenant
 (select count(*) from flotilla.task held
-    where held.status = 'claimed' and held.limited = 1 and held.tenant between task.tenant and task.tenant)
+    where held.status = 'claimed' and held.limited = 1 and held.tenant <> 'default'
+      and held.tenant between task.tenant and task.tenant)
 
 -- src/tasks/sql/task-state.ts: freeSlotsOfKey
 (select given.max_running - (select count(*) from flotilla.task held
@@ -156,7 +158,8 @@ order by seq
 
 -- src/tasks/sql/task-state.ts: freeSlotsOfTenant
 (select given.max_running - (select count(*) from flotilla.task held
-    where held.status = 'claimed' and held.limited = 1 and held.tenant between task.tenant and task.tenant) from flotilla.task_limit given
+    where held.status = 'claimed' and held.limited = 1 and held.tenant <> 'default'
+      and held.tenant between task.tenant and task.tenant) from flotilla.task_limit given
     where given.scope = 'tenant/' || task.tenant)
 
 -- src/tasks/sql/enqueue.ts: insertTasks
@@ -596,7 +599,8 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
 and not exists (select 1 from flotilla.task_limit given
   where given.scope = 'tenant/' || task.tenant
     and given.max_running <= (select count(*) from flotilla.task held
-  where held.status = 'claimed' and held.limited = 1 and held.tenant between task.tenant and task.tenant)) and deaths >= 2
+  where held.status = 'claimed' and held.limited = 1 and held.tenant <> 'default'
+    and held.tenant between task.tenant and task.tenant)) and deaths >= 2
     and (run_at <= now_ms() or run_at <= last_update) and (claimed_by is null or claimed_by = $6
   or claimed_by not in (select pod_id from flotilla.pod where status = 'up')
   or (select task_id from flotilla.task where status = 'claimed' and claimed_by = $7
@@ -621,7 +625,8 @@ select task_id, name, tenant, concurrency_key, limited
   and not exists (select 1 from flotilla.task_limit given
     where given.scope = 'tenant/' || task.tenant
       and given.max_running <= (select count(*) from flotilla.task held
-    where held.status = 'claimed' and held.limited = 1 and held.tenant between task.tenant and task.tenant)) and deaths >= 2
+    where held.status = 'claimed' and held.limited = 1 and held.tenant <> 'default'
+      and held.tenant between task.tenant and task.tenant)) and deaths >= 2
       and (run_at <= now_ms() or run_at <= last_update) and claimed_by = $4
     order by created_at, task_id limit 1 ) of_kind) alone
         order by created_at, task_id limit 1
@@ -696,7 +701,8 @@ with recursive step (name, tenant, nth) as (
 select name, tenant, exists (select 1 from flotilla.task_limit given
   where given.scope = 'tenant/' || step.tenant
     and given.max_running <= (select count(*) from flotilla.task held
-where held.status = 'claimed' and held.limited = 1 and held.tenant between step.tenant and step.tenant)) as is_full
+where held.status = 'claimed' and held.limited = 1 and held.tenant <> 'default'
+  and held.tenant between step.tenant and step.tenant)) as is_full
 from step where tenant is not null
 -- values: ["","{\"mail\"}",10]
 
@@ -707,8 +713,9 @@ from (select * from (
   select task_id, name, tenant, concurrency_key, priority, created_at from flotilla.task task
   where name = $1 and tenant = $2 and task.status = 'pending' and task.parked = 4 and task.deaths < 2 and priority <= $3
     and (run_at <= now_ms() or run_at <= last_update) and flow_version is null
-  order by priority desc, created_at, task_id limit cast($4 as integer)) of_pair) ready
--- values: ["mail","acme",5,10]
+    and task_id not in (select task_id from (select task_id collate "C" as task_id from unnest($4::text[]) as each_row (task_id)) without)
+  order by priority desc, created_at, task_id limit cast($5 as integer)) of_pair) ready
+-- values: ["mail","acme",5,"{\"x\"}",10]
 
 -- src/tasks/sql/concurrency.ts: lockScopes
 insert into flotilla.task_limit (scope, max_running)
@@ -717,13 +724,15 @@ on conflict (scope) do update set max_running = excluded.max_running
 where flotilla.task_limit.by_hand = 0 and flotilla.task_limit.max_running <> excluded.max_running
 -- values: ["{\"key/mail/acme\"}","{2}"]
 
-select scope from flotilla.task_limit where scope in (select scope from (select scope collate "C" as scope from unnest($1::text[]) as each_row (scope)) wanted)
-order by scope for update
+select count(*) from (
+  select scope from flotilla.task_limit where scope in (select scope from (select scope collate "C" as scope from unnest($1::text[]) as each_row (scope)) wanted)
+  order by scope for update) locked
 -- values: ["{\"tenant/acme\"}"]
 
 -- src/tasks/sql/concurrency.ts: lockLimits
-select scope from flotilla.task_limit where scope in (select scope from (select scope collate "C" as scope from unnest($1::text[]) as each_row (scope)) wanted)
-order by scope for update
+select count(*) from (
+  select scope from flotilla.task_limit where scope in (select scope from (select scope collate "C" as scope from unnest($1::text[]) as each_row (scope)) wanted)
+  order by scope for update) locked
 -- values: ["{\"tenant/acme\"}"]
 
 -- src/tasks/sql/concurrency.ts: claimCandidates
@@ -738,7 +747,8 @@ order by scope for update
     from (
       select address, place, tenant, concurrency_key, row_number() over (partition by tenant order by place) as nth,
         case when row_number() over (partition by tenant order by place) = 1 then (select given.max_running - (select count(*) from flotilla.task held
-  where held.status = 'claimed' and held.limited = 1 and held.tenant between tried.tenant and tried.tenant) from flotilla.task_limit given
+  where held.status = 'claimed' and held.limited = 1 and held.tenant <> 'default'
+    and held.tenant between tried.tenant and tried.tenant) from flotilla.task_limit given
   where given.scope = 'tenant/' || tried.tenant) end as first_slots
       from (select * from (
   select task.ctid as address, wanted.place, task.tenant, task.concurrency_key
@@ -781,7 +791,8 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
     from (
       select address, place, tenant, concurrency_key, row_number() over (partition by tenant order by place) as nth,
         case when row_number() over (partition by tenant order by place) = 1 then (select given.max_running - (select count(*) from flotilla.task held
-  where held.status = 'claimed' and held.limited = 1 and held.tenant between tried.tenant and tried.tenant) from flotilla.task_limit given
+  where held.status = 'claimed' and held.limited = 1 and held.tenant <> 'default'
+    and held.tenant between tried.tenant and tried.tenant) from flotilla.task_limit given
   where given.scope = 'tenant/' || tried.tenant) end as first_slots
       from (select * from (
   select task.ctid as address, wanted.place, task.tenant, task.concurrency_key
@@ -847,8 +858,9 @@ on conflict (scope) do update set max_running = excluded.max_running
 where flotilla.task_limit.by_hand = 0 and flotilla.task_limit.max_running <> excluded.max_running
 -- values: ["{\"key/mail/acme\"}","{2}"]
 
-select scope from flotilla.task_limit where scope in (select scope from (select scope collate "C" as scope from unnest($1::text[]) as each_row (scope)) wanted)
-order by scope for update
+select count(*) from (
+  select scope from flotilla.task_limit where scope in (select scope from (select scope collate "C" as scope from unnest($1::text[]) as each_row (scope)) wanted)
+  order by scope for update) locked
 -- values: ["{\"tenant/acme\"}"]
 
   update flotilla.task
@@ -862,7 +874,8 @@ order by scope for update
     from (
       select address, place, tenant, concurrency_key, row_number() over (partition by tenant order by place) as nth,
         case when row_number() over (partition by tenant order by place) = 1 then (select given.max_running - (select count(*) from flotilla.task held
-  where held.status = 'claimed' and held.limited = 1 and held.tenant between tried.tenant and tried.tenant) from flotilla.task_limit given
+  where held.status = 'claimed' and held.limited = 1 and held.tenant <> 'default'
+    and held.tenant between tried.tenant and tried.tenant) from flotilla.task_limit given
   where given.scope = 'tenant/' || tried.tenant) end as first_slots
       from (select * from (
   select task.ctid as address, wanted.place, task.tenant, task.concurrency_key
@@ -946,8 +959,9 @@ where ctid = any(array(select address from (select * from (
 -- values: ["key/mail/acme",3]
 
 -- src/tasks/sql/concurrency.ts: unblockAfter
-select scope from flotilla.task_limit where scope in (select scope from (select scope collate "C" as scope from unnest($1::text[]) as each_row (scope)) wanted)
-order by scope for update
+select count(*) from (
+  select scope from flotilla.task_limit where scope in (select scope from (select scope collate "C" as scope from unnest($1::text[]) as each_row (scope)) wanted)
+  order by scope for update) locked
 -- values: ["{\"key/mail/acme\"}"]
 
 update flotilla.task set parked = 4, blocked_by = null
@@ -963,8 +977,9 @@ where held.status = 'claimed' and held.concurrency_key between given.scope and g
 where given.scope = next.scope), 1) > 0))
 -- values: ["{\"key/mail/acme\"}"]
 
-select scope from flotilla.task_limit where scope in (select scope from (select scope collate "C" as scope from unnest($1::text[]) as each_row (scope)) wanted)
-order by scope for update
+select count(*) from (
+  select scope from flotilla.task_limit where scope in (select scope from (select scope collate "C" as scope from unnest($1::text[]) as each_row (scope)) wanted)
+  order by scope for update) locked
 -- values: ["{\"key/mail/acme\"}"]
 
 update flotilla.task set parked = 4, blocked_by = null
@@ -2389,7 +2404,8 @@ select wanted.scope,
   case when wanted.tenant is null
     then (select count(*) from flotilla.task held
 where held.status = 'claimed' and held.concurrency_key between wanted.scope and wanted.scope) else (select count(*) from flotilla.task held
-where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as running,
+where held.status = 'claimed' and held.limited = 1 and held.tenant <> 'default'
+  and held.tenant between wanted.tenant and wanted.tenant) end as running,
   (select count(*) from (select 1 from flotilla.task task
     where task.blocked_by = wanted.scope and task.status = 'pending' and task.parked = 3
     order by task.priority desc, task.created_at, task.task_id limit cast($1 as integer)) counted
@@ -2448,19 +2464,24 @@ and not exists (select 1 from flotilla.task task
 
 -- src/tasks/sql/limits.ts: tenantCounts
 select 'running' as state, tenant, count(*) as tasks from (
-  select tenant from flotilla.task where status = 'claimed' and limited = 1
+  select tenant from flotilla.task where status = 'claimed' and limited = 1 and tenant <> 'default'
   order by tenant limit cast($1 as integer)) running group by tenant
+union all
+select 'running', tenant, count(*) from (
+  select tenant from flotilla.task
+  where status = 'claimed' and concurrency_key is not null and tenant = 'default'
+  order by concurrency_key limit cast($2 as integer)) running group by tenant
 union all
 select 'ready', tenant, count(*) from (
   select tenant from flotilla.task where status = 'pending' and parked = 4 and deaths < 2
-  order by name, tenant, priority desc, created_at, task_id limit cast($2 as integer)) ready group by tenant
+  order by name, tenant, priority desc, created_at, task_id limit cast($3 as integer)) ready group by tenant
 union all
 select 'blocked', tenant, count(*) from (
   select tenant from flotilla.task where status = 'pending' and parked = 3
-  order by blocked_by, priority desc, created_at, task_id limit cast($3 as integer)) blocked group by tenant
+  order by blocked_by, priority desc, created_at, task_id limit cast($4 as integer)) blocked group by tenant
 union all
 select 'limit', scope, max_running from flotilla.task_limit where scope >= 'tenant/' and scope < 'tenant0'
--- values: [10000,10000,10000]
+-- values: [10000,10000,10000,10000]
 
 -- src/tasks/sql/limits.ts: numberToPause
 insert into flotilla.task_pause (name, paused, given) values ($1, 0, 1)

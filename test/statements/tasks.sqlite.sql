@@ -14,7 +14,8 @@ not exists (select 1 from flotilla_task_limit given
   and not exists (select 1 from flotilla_task_limit given
     where given.scope = 'tenant/' || task.tenant
       and given.max_running <= (select count(*) from flotilla_task held
-    where held.status = 'claimed' and held.limited = 1 and held.tenant between task.tenant and task.tenant))
+    where held.status = 'claimed' and held.limited = 1 and held.tenant <> 'default'
+      and held.tenant between task.tenant and task.tenant))
 
 -- src/tasks/sql/task-state.ts: isBlocked
 status = 'pending' and parked = 3
@@ -147,7 +148,8 @@ order by seq
 
 -- src/tasks/sql/task-state.ts: runningOfTenant
 (select count(*) from flotilla_task held
-    where held.status = 'claimed' and held.limited = 1 and held.tenant between task.tenant and task.tenant)
+    where held.status = 'claimed' and held.limited = 1 and held.tenant <> 'default'
+      and held.tenant between task.tenant and task.tenant)
 
 -- src/tasks/sql/task-state.ts: freeSlotsOfKey
 (select given.max_running - (select count(*) from flotilla_task held
@@ -156,7 +158,8 @@ order by seq
 
 -- src/tasks/sql/task-state.ts: freeSlotsOfTenant
 (select given.max_running - (select count(*) from flotilla_task held
-    where held.status = 'claimed' and held.limited = 1 and held.tenant between task.tenant and task.tenant) from flotilla_task_limit given
+    where held.status = 'claimed' and held.limited = 1 and held.tenant <> 'default'
+      and held.tenant between task.tenant and task.tenant) from flotilla_task_limit given
     where given.scope = 'tenant/' || task.tenant)
 
 -- src/tasks/sql/enqueue.ts: insertTasks
@@ -594,7 +597,8 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
 and not exists (select 1 from flotilla_task_limit given
   where given.scope = 'tenant/' || task.tenant
     and given.max_running <= (select count(*) from flotilla_task held
-  where held.status = 'claimed' and held.limited = 1 and held.tenant between task.tenant and task.tenant)) and deaths >= 2
+  where held.status = 'claimed' and held.limited = 1 and held.tenant <> 'default'
+    and held.tenant between task.tenant and task.tenant)) and deaths >= 2
     and (run_at <= now_ms() or run_at <= last_update) and (claimed_by is null or claimed_by = ?
   or claimed_by not in (select pod_id from flotilla_pod where status = 'up')
   or (select task_id from flotilla_task where status = 'claimed' and claimed_by = ?
@@ -619,7 +623,8 @@ select task_id, name, tenant, concurrency_key, limited
   and not exists (select 1 from flotilla_task_limit given
     where given.scope = 'tenant/' || task.tenant
       and given.max_running <= (select count(*) from flotilla_task held
-    where held.status = 'claimed' and held.limited = 1 and held.tenant between task.tenant and task.tenant)) and deaths >= 2
+    where held.status = 'claimed' and held.limited = 1 and held.tenant <> 'default'
+      and held.tenant between task.tenant and task.tenant)) and deaths >= 2
       and (run_at <= now_ms() or run_at <= last_update) and claimed_by = ?
     order by created_at, task_id limit 1 ) of_kind) alone
         order by created_at, task_id limit 1
@@ -694,7 +699,8 @@ with recursive step (name, tenant, nth) as (
 select name, tenant, exists (select 1 from flotilla_task_limit given
   where given.scope = 'tenant/' || step.tenant
     and given.max_running <= (select count(*) from flotilla_task held
-where held.status = 'claimed' and held.limited = 1 and held.tenant between step.tenant and step.tenant)) as is_full
+where held.status = 'claimed' and held.limited = 1 and held.tenant <> 'default'
+  and held.tenant between step.tenant and step.tenant)) as is_full
 from step where tenant is not null
 -- values: ["","[[\"mail\"]]",10]
 
@@ -705,8 +711,9 @@ from (select * from (
   select task_id, name, tenant, concurrency_key, priority, created_at from flotilla_task task
   where name = ? and tenant = ? and task.status = 'pending' and task.parked = 4 and task.deaths < 2 and priority <= ?
     and (run_at <= now_ms() or run_at <= last_update) and flow_version is null
+    and task_id not in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) without)
   order by priority desc, created_at, task_id limit cast(? as integer)) of_pair) ready
--- values: ["mail","acme",5,10]
+-- values: ["mail","acme",5,"[[\"x\"]]",10]
 
 -- src/tasks/sql/concurrency.ts: lockScopes
 insert into flotilla_task_limit (scope, max_running)
@@ -715,13 +722,15 @@ on conflict (scope) do update set max_running = excluded.max_running
 where flotilla_task_limit.by_hand = 0 and flotilla_task_limit.max_running <> excluded.max_running
 -- values: ["[[\"key/mail/acme\",2]]"]
 
-select scope from flotilla_task_limit where scope in (select scope from (select value ->> 0 as scope from jsonb_each(?)) wanted)
-order by scope
+select count(*) from (
+  select scope from flotilla_task_limit where scope in (select scope from (select value ->> 0 as scope from jsonb_each(?)) wanted)
+  order by scope ) locked
 -- values: ["[[\"tenant/acme\"]]"]
 
 -- src/tasks/sql/concurrency.ts: lockLimits
-select scope from flotilla_task_limit where scope in (select scope from (select value ->> 0 as scope from jsonb_each(?)) wanted)
-order by scope
+select count(*) from (
+  select scope from flotilla_task_limit where scope in (select scope from (select value ->> 0 as scope from jsonb_each(?)) wanted)
+  order by scope ) locked
 -- values: ["[[\"tenant/acme\"]]"]
 
 -- src/tasks/sql/concurrency.ts: claimCandidates
@@ -736,7 +745,8 @@ order by scope
     from (
       select address, place, tenant, concurrency_key, row_number() over (partition by tenant order by place) as nth,
         case when row_number() over (partition by tenant order by place) = 1 then (select given.max_running - (select count(*) from flotilla_task held
-  where held.status = 'claimed' and held.limited = 1 and held.tenant between tried.tenant and tried.tenant) from flotilla_task_limit given
+  where held.status = 'claimed' and held.limited = 1 and held.tenant <> 'default'
+    and held.tenant between tried.tenant and tried.tenant) from flotilla_task_limit given
   where given.scope = 'tenant/' || tried.tenant) end as first_slots
       from (select * from (
   select task.rowid as address, wanted.place, task.tenant, task.concurrency_key
@@ -779,7 +789,8 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
     from (
       select address, place, tenant, concurrency_key, row_number() over (partition by tenant order by place) as nth,
         case when row_number() over (partition by tenant order by place) = 1 then (select given.max_running - (select count(*) from flotilla_task held
-  where held.status = 'claimed' and held.limited = 1 and held.tenant between tried.tenant and tried.tenant) from flotilla_task_limit given
+  where held.status = 'claimed' and held.limited = 1 and held.tenant <> 'default'
+    and held.tenant between tried.tenant and tried.tenant) from flotilla_task_limit given
   where given.scope = 'tenant/' || tried.tenant) end as first_slots
       from (select * from (
   select task.rowid as address, wanted.place, task.tenant, task.concurrency_key
@@ -845,8 +856,9 @@ on conflict (scope) do update set max_running = excluded.max_running
 where flotilla_task_limit.by_hand = 0 and flotilla_task_limit.max_running <> excluded.max_running
 -- values: ["[[\"key/mail/acme\",2]]"]
 
-select scope from flotilla_task_limit where scope in (select scope from (select value ->> 0 as scope from jsonb_each(?)) wanted)
-order by scope
+select count(*) from (
+  select scope from flotilla_task_limit where scope in (select scope from (select value ->> 0 as scope from jsonb_each(?)) wanted)
+  order by scope ) locked
 -- values: ["[[\"tenant/acme\"]]"]
 
   update flotilla_task
@@ -860,7 +872,8 @@ order by scope
     from (
       select address, place, tenant, concurrency_key, row_number() over (partition by tenant order by place) as nth,
         case when row_number() over (partition by tenant order by place) = 1 then (select given.max_running - (select count(*) from flotilla_task held
-  where held.status = 'claimed' and held.limited = 1 and held.tenant between tried.tenant and tried.tenant) from flotilla_task_limit given
+  where held.status = 'claimed' and held.limited = 1 and held.tenant <> 'default'
+    and held.tenant between tried.tenant and tried.tenant) from flotilla_task_limit given
   where given.scope = 'tenant/' || tried.tenant) end as first_slots
       from (select * from (
   select task.rowid as address, wanted.place, task.tenant, task.concurrency_key
@@ -944,8 +957,9 @@ where rowid in (select address from (select * from (
 -- values: ["key/mail/acme",3]
 
 -- src/tasks/sql/concurrency.ts: unblockAfter
-select scope from flotilla_task_limit where scope in (select scope from (select value ->> 0 as scope from jsonb_each(?)) wanted)
-order by scope
+select count(*) from (
+  select scope from flotilla_task_limit where scope in (select scope from (select value ->> 0 as scope from jsonb_each(?)) wanted)
+  order by scope ) locked
 -- values: ["[[\"key/mail/acme\"]]"]
 
 update flotilla_task set parked = 4, blocked_by = null
@@ -961,8 +975,9 @@ where held.status = 'claimed' and held.concurrency_key between given.scope and g
 where given.scope = next.scope), 1) > 0)
 -- values: ["[[\"key/mail/acme\"]]"]
 
-select scope from flotilla_task_limit where scope in (select scope from (select value ->> 0 as scope from jsonb_each(?)) wanted)
-order by scope
+select count(*) from (
+  select scope from flotilla_task_limit where scope in (select scope from (select value ->> 0 as scope from jsonb_each(?)) wanted)
+  order by scope ) locked
 -- values: ["[[\"key/mail/acme\"]]"]
 
 update flotilla_task set parked = 4, blocked_by = null
@@ -2377,7 +2392,8 @@ select wanted.scope,
   case when wanted.tenant is null
     then (select count(*) from flotilla_task held
 where held.status = 'claimed' and held.concurrency_key between wanted.scope and wanted.scope) else (select count(*) from flotilla_task held
-where held.status = 'claimed' and held.limited = 1 and held.tenant between wanted.tenant and wanted.tenant) end as running,
+where held.status = 'claimed' and held.limited = 1 and held.tenant <> 'default'
+  and held.tenant between wanted.tenant and wanted.tenant) end as running,
   (select count(*) from (select 1 from flotilla_task task
     where task.blocked_by = wanted.scope and task.status = 'pending' and task.parked = 3
     order by task.priority desc, task.created_at, task.task_id limit cast(? as integer)) counted
@@ -2436,8 +2452,13 @@ and not exists (select 1 from flotilla_task task
 
 -- src/tasks/sql/limits.ts: tenantCounts
 select 'running' as state, tenant, count(*) as tasks from (
-  select tenant from flotilla_task where status = 'claimed' and limited = 1
+  select tenant from flotilla_task where status = 'claimed' and limited = 1 and tenant <> 'default'
   order by tenant limit cast(? as integer)) running group by tenant
+union all
+select 'running', tenant, count(*) from (
+  select tenant from flotilla_task
+  where status = 'claimed' and concurrency_key is not null and tenant = 'default'
+  order by concurrency_key limit cast(? as integer)) running group by tenant
 union all
 select 'ready', tenant, count(*) from (
   select tenant from flotilla_task where status = 'pending' and parked = 4 and deaths < 2
@@ -2448,7 +2469,7 @@ select 'blocked', tenant, count(*) from (
   order by blocked_by, priority desc, created_at, task_id limit cast(? as integer)) blocked group by tenant
 union all
 select 'limit', scope, max_running from flotilla_task_limit where scope >= 'tenant/' and scope < 'tenant0'
--- values: [10000,10000,10000]
+-- values: [10000,10000,10000,10000]
 
 -- src/tasks/sql/limits.ts: numberToPause
 insert into flotilla_task_pause (name, paused, given) values (?, 0, 1)

@@ -191,7 +191,7 @@ export const taskStatements: RoomStatements = {
   "src/tasks/sql/concurrency.ts": sqlFile(concurrency, {
     limitedPairs: () => concurrency.limitedPairs(["mail"], "", 10),
     selectCandidates: () =>
-      concurrency.selectCandidates([{ name: "mail", tenant: "acme", count: 10 }], {
+      concurrency.selectCandidates([{ name: "mail", tenant: "acme", count: 10, without: ["x"] }], {
         fromPriority: 5,
       }),
     lockScopes: () => concurrency.lockScopes([inKey, inTenant]),

@@ -221,13 +221,14 @@ export async function readCandidates(
   const tenants = new Set(pairs.map(({ tenant }) => tenant)).size;
   const wanted = options.wide === true ? maxCandidates : Math.min(maxCandidates, limit * 2);
   const { trying = [] } = options;
-  const ofTenant = Map.groupBy(trying, ({ tenant }) => tenant);
-  const counted = pairs.map((pair) => ({
+  const triedOf = Map.groupBy(trying, ({ tenant }) => tenant);
+  const ofPairs = pairs.map((pair) => ({
     ...pair,
-    count: Math.ceil(wanted / tenants) + (ofTenant.get(pair.tenant)?.length ?? 0),
+    count: Math.ceil(wanted / tenants),
+    without: triedOf.get(pair.tenant)?.map(({ taskId }) => taskId) ?? [],
   }));
-  const rows = await database.read(selectCandidates(counted, { fromPriority, flows }));
-  const held = new Set([...options.held, ...trying.map(({ taskId }) => taskId)]);
+  const rows = await database.read(selectCandidates(ofPairs, { fromPriority, flows }));
+  const held = new Set(options.held);
   const free = rows.filter((row) => !held.has(row["task_id"] as string));
   const turns = interleaveTenants(free, options.round.after);
   const inTurn = limitRowsByName(turns, options.maxByName, options.together).slice(

@@ -164,7 +164,9 @@ export const hotStatements: Record<string, Statement | Statement[]> = {
   claimReserved: claimReserved(call, "x"),
   unparkDue: unparkDue(),
   pairsAtGate: limitedPairs(["a", "b"], "acme", 10),
-  candidatesOf: selectCandidates([{ name: "a", tenant: "acme", count: 10 }], { fromPriority: 100 }),
+  candidatesOf: selectCandidates([{ name: "a", tenant: "acme", count: 10, without: ["x"] }], {
+    fromPriority: 100,
+  }),
   passGates: claimLimited(call, candidates).statements,
   "passGates, alone": claimLimited(call, candidates, { alone: true }).statements,
   "claimTasks, after the gates": claimTasks({ ...call, shared: true, pauses: 1 }),

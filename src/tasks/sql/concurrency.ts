@@ -41,8 +41,11 @@ const scopesPerStatement = 128;
 /** A name and a tenant with limited tasks that are ready. */
 export type NameAndTenant = { readonly name: string; readonly tenant: string };
 
-/** The same, and how many of its tasks to read. */
-export type CountedPair = NameAndTenant & { readonly count: number };
+/** The same, how many of its tasks to read, and which to pass over. */
+export type CandidatePair = NameAndTenant & {
+  readonly count: number;
+  readonly without: readonly string[];
+};
 
 /** A task to try, in the order of trying. */
 export type Candidate = {
@@ -89,14 +92,20 @@ export function limitedPairs(names: readonly string[], after: string, count: num
  * comes with the stored limit of its key: null if there is none, 0 if it was set with `limits`.
  */
 export function selectCandidates(
-  pairs: readonly CountedPair[],
+  pairs: readonly CandidatePair[],
   { fromPriority, flows }: { fromPriority: number; flows?: FlowVersions | undefined },
 ): Statement {
-  const parts = padded(pairs, { name: "", tenant: "", count: 0 }).map(
-    ({ name, tenant, count }) => sql`select * from (
+  const idsOf = (ids: readonly string[]) =>
+    rows(
+      { task_id: "text" },
+      ids.map((taskId) => [taskId]),
+    );
+  const parts = padded(pairs, { name: "", tenant: "", count: 0, without: [] }).map(
+    ({ name, tenant, count, without }) => sql`select * from (
       select task_id, name, tenant, concurrency_key, priority, created_at from ${tasks} task
       where name = ${name} and tenant = ${tenant} and ${ofTask.isLimited} and priority <= ${fromPriority}
         and ${isDue} ${notNewer(flows, [name])}
+        and task_id not in (select task_id from ${idsOf(without)} without)
       order by priority desc, created_at, task_id ${limit(count)}) of_pair`,
   );
   return sql`
@@ -129,8 +138,9 @@ export function lockLimits(scopes: readonly string[]): Statement {
     scopes.map((scope) => [scope]),
   );
   return sql`
-    select scope from ${limits} where scope in (select scope from ${wanted} wanted)
-    order by scope ${forUpdate}`;
+    select count(*) from (
+      select scope from ${limits} where scope in (select scope from ${wanted} wanted)
+      order by scope ${forUpdate}) locked`;
 }
 
 /** Claims the candidates with free slots, of their keys and of their tenants. */

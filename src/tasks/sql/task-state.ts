@@ -206,11 +206,12 @@ export function runningOfKey(scope: Statement): Statement {
 
 /**
  * How many tasks of a tenant run. Unlimited tasks are not counted, because they belong to no
- * tenant.
+ * tenant, and neither are those of the default tenant, which can have no limit.
  */
 export function runningOfTenant(tenant: Statement): Statement {
   return sql`(select count(*) from ${tasks} held
-    where held.status = 'claimed' and held.limited = 1 and ${isAbout(sql`held.tenant`, tenant)})`;
+    where held.status = 'claimed' and held.limited = 1 and held.tenant <> 'default'
+      and ${isAbout(sql`held.tenant`, tenant)})`;
 }
 
 /**

@@ -151,7 +151,7 @@ create index task_running_key on flotilla.task (concurrency_key)
 where status = 'claimed' and concurrency_key is not null;
 
 create index task_running_tenant on flotilla.task (tenant)
-where status = 'claimed' and limited = 1;
+where status = 'claimed' and limited = 1 and tenant <> 'default';
 
 create index task_failed on flotilla.task (task_id)
 where status = 'failed';

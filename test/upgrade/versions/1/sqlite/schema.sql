@@ -151,7 +151,7 @@ create index flotilla_task_running_key on flotilla_task (concurrency_key)
 where status = 'claimed' and concurrency_key is not null;
 
 create index flotilla_task_running_tenant on flotilla_task (tenant)
-where status = 'claimed' and limited = 1;
+where status = 'claimed' and limited = 1 and tenant <> 'default';
 
 create index flotilla_task_failed on flotilla_task (task_id)
 where status = 'failed';

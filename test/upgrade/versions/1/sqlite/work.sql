@@ -445,7 +445,8 @@ update flotilla_task set claimed_by = 'pod-of-this-version'
 and not exists (select 1 from flotilla_task_limit given
   where given.scope = 'tenant/' || task.tenant
     and given.max_running <= (select count(*) from flotilla_task held
-  where held.status = 'claimed' and held.limited = 1 and held.tenant between task.tenant and task.tenant)) and deaths >= 2
+  where held.status = 'claimed' and held.limited = 1 and held.tenant <> 'default'
+    and held.tenant between task.tenant and task.tenant)) and deaths >= 2
     and (run_at <= cast(round((julianday('now') - 2440587.5) * 86400000) as integer) or run_at <= last_update) and (claimed_by is null or claimed_by = 'pod-of-this-version'
   or claimed_by not in (select pod_id from flotilla_pod where status = 'up')
   or (select task_id from flotilla_task where status = 'claimed' and claimed_by = 'pod-of-this-version'
