@@ -729,6 +729,11 @@ select count(*) from (
   order by scope for update) locked
 -- values: ["{\"tenant/acme\"}"]
 
+select count(*) from (
+  select scope from flotilla.task_limit where scope in (select scope from (select scope collate "C" as scope from unnest($1::text[]) as each_row (scope)) wanted)
+  order by scope for update) locked
+-- values: ["{\"key/mail/acme\",\"tenant/acme\"}"]
+
 -- src/tasks/sql/concurrency.ts: lockLimits
 select count(*) from (
   select scope from flotilla.task_limit where scope in (select scope from (select scope collate "C" as scope from unnest($1::text[]) as each_row (scope)) wanted)
@@ -831,25 +836,29 @@ with tried as (
   select task.ctid as address, task.task_id, task.concurrency_key as scope
   from (select task_id collate "C" as task_id, place, concurrency_key collate "C" as concurrency_key from unnest($1::text[], $2::bigint[], $3::text[]) as each_row (task_id, place, concurrency_key)) wanted join flotilla.task task on task.task_id = wanted.task_id
   where coalesce(task.status, '') = 'pending' and task.parked = 4
-    and task.concurrency_key = wanted.concurrency_key for update of task skip locked)
-select address from tried where scope in (
+    and task.concurrency_key = wanted.concurrency_key
+    and (select count(*) from flotilla.task
+where claimed_by = $4 and claim_call = $5 and status = 'claimed') < $6 for update of task skip locked)
+select address from tried where tried.scope = any(array(
   select given.scope from flotilla.task_limit given
   where given.scope = any(array(select scope from tried))
     and given.max_running <= (select count(*) from flotilla.task held
-where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope))))
+where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope)))))
 returning task_id
 -- instead of returning:
 with tried as (
   select task.ctid as address, task.task_id, task.concurrency_key as scope
   from (select task_id collate "C" as task_id, place, concurrency_key collate "C" as concurrency_key from unnest($1::text[], $2::bigint[], $3::text[]) as each_row (task_id, place, concurrency_key)) wanted join flotilla.task task on task.task_id = wanted.task_id
   where coalesce(task.status, '') = 'pending' and task.parked = 4
-    and task.concurrency_key = wanted.concurrency_key for update of task)
-select task_id from tried where scope in (
+    and task.concurrency_key = wanted.concurrency_key
+    and (select count(*) from flotilla.task
+where claimed_by = $4 and claim_call = $5 and status = 'claimed') < $6 for update of task)
+select task_id from tried where tried.scope = any(array(
   select given.scope from flotilla.task_limit given
   where given.scope = any(array(select scope from tried))
     and given.max_running <= (select count(*) from flotilla.task held
-where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope))
--- values: ["{\"task-1\"}","{0}","{\"key/mail/acme\"}"]
+where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope)))
+-- values: ["{\"task-1\"}","{0}","{\"key/mail/acme\"}","pod-1",5,2]
 
 -- src/tasks/sql/concurrency.ts: claimLimited
 insert into flotilla.task_limit (scope, max_running)
@@ -913,25 +922,29 @@ with tried as (
   select task.ctid as address, task.task_id, task.concurrency_key as scope
   from (select task_id collate "C" as task_id, place, concurrency_key collate "C" as concurrency_key from unnest($1::text[], $2::bigint[], $3::text[]) as each_row (task_id, place, concurrency_key)) wanted join flotilla.task task on task.task_id = wanted.task_id
   where coalesce(task.status, '') = 'pending' and task.parked = 4
-    and task.concurrency_key = wanted.concurrency_key for update of task skip locked)
-select address from tried where scope in (
+    and task.concurrency_key = wanted.concurrency_key
+    and (select count(*) from flotilla.task
+where claimed_by = $4 and claim_call = $5 and status = 'claimed') < $6 for update of task skip locked)
+select address from tried where tried.scope = any(array(
   select given.scope from flotilla.task_limit given
   where given.scope = any(array(select scope from tried))
     and given.max_running <= (select count(*) from flotilla.task held
-where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope))))
+where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope)))))
 returning task_id
 -- instead of returning:
 with tried as (
   select task.ctid as address, task.task_id, task.concurrency_key as scope
   from (select task_id collate "C" as task_id, place, concurrency_key collate "C" as concurrency_key from unnest($1::text[], $2::bigint[], $3::text[]) as each_row (task_id, place, concurrency_key)) wanted join flotilla.task task on task.task_id = wanted.task_id
   where coalesce(task.status, '') = 'pending' and task.parked = 4
-    and task.concurrency_key = wanted.concurrency_key for update of task)
-select task_id from tried where scope in (
+    and task.concurrency_key = wanted.concurrency_key
+    and (select count(*) from flotilla.task
+where claimed_by = $4 and claim_call = $5 and status = 'claimed') < $6 for update of task)
+select task_id from tried where tried.scope = any(array(
   select given.scope from flotilla.task_limit given
   where given.scope = any(array(select scope from tried))
     and given.max_running <= (select count(*) from flotilla.task held
-where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope))
--- values: ["{\"task-1\"}","{0}","{\"key/mail/acme\"}"]
+where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope)))
+-- values: ["{\"task-1\"}","{0}","{\"key/mail/acme\"}","pod-1",5,1]
 
 -- src/tasks/sql/concurrency.ts: unblock
 update flotilla.task set parked = 4, blocked_by = null

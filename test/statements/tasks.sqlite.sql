@@ -727,6 +727,11 @@ select count(*) from (
   order by scope ) locked
 -- values: ["[[\"tenant/acme\"]]"]
 
+select count(*) from (
+  select scope from flotilla_task_limit where scope in (select scope from (select value ->> 0 as scope from jsonb_each(?)) wanted)
+  order by scope ) locked
+-- values: ["[[\"key/mail/acme\"],[\"tenant/acme\"]]"]
+
 -- src/tasks/sql/concurrency.ts: lockLimits
 select count(*) from (
   select scope from flotilla_task_limit where scope in (select scope from (select value ->> 0 as scope from jsonb_each(?)) wanted)
@@ -829,8 +834,10 @@ with tried as (
   select task.rowid as address, task.task_id, task.concurrency_key as scope
   from (select value ->> 0 as task_id, value ->> 1 as place, value ->> 2 as concurrency_key from jsonb_each(?)) wanted join flotilla_task task on task.task_id = wanted.task_id
   where coalesce(task.status, '') = 'pending' and task.parked = 4
-    and task.concurrency_key = wanted.concurrency_key )
-select address from tried where scope in (
+    and task.concurrency_key = wanted.concurrency_key
+    and (select count(*) from flotilla_task
+where claimed_by = ? and claim_call = ? and status = 'claimed') < ? )
+select address from tried where tried.scope in (
   select given.scope from flotilla_task_limit given
   where given.scope in (select scope from tried)
     and given.max_running <= (select count(*) from flotilla_task held
@@ -841,13 +848,15 @@ with tried as (
   select task.rowid as address, task.task_id, task.concurrency_key as scope
   from (select value ->> 0 as task_id, value ->> 1 as place, value ->> 2 as concurrency_key from jsonb_each(?)) wanted join flotilla_task task on task.task_id = wanted.task_id
   where coalesce(task.status, '') = 'pending' and task.parked = 4
-    and task.concurrency_key = wanted.concurrency_key )
-select task_id from tried where scope in (
+    and task.concurrency_key = wanted.concurrency_key
+    and (select count(*) from flotilla_task
+where claimed_by = ? and claim_call = ? and status = 'claimed') < ? )
+select task_id from tried where tried.scope in (
   select given.scope from flotilla_task_limit given
   where given.scope in (select scope from tried)
     and given.max_running <= (select count(*) from flotilla_task held
 where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope))
--- values: ["[[\"task-1\",0,\"key/mail/acme\"]]"]
+-- values: ["[[\"task-1\",0,\"key/mail/acme\"]]","pod-1",5,2]
 
 -- src/tasks/sql/concurrency.ts: claimLimited
 insert into flotilla_task_limit (scope, max_running)
@@ -911,8 +920,10 @@ with tried as (
   select task.rowid as address, task.task_id, task.concurrency_key as scope
   from (select value ->> 0 as task_id, value ->> 1 as place, value ->> 2 as concurrency_key from jsonb_each(?)) wanted join flotilla_task task on task.task_id = wanted.task_id
   where coalesce(task.status, '') = 'pending' and task.parked = 4
-    and task.concurrency_key = wanted.concurrency_key )
-select address from tried where scope in (
+    and task.concurrency_key = wanted.concurrency_key
+    and (select count(*) from flotilla_task
+where claimed_by = ? and claim_call = ? and status = 'claimed') < ? )
+select address from tried where tried.scope in (
   select given.scope from flotilla_task_limit given
   where given.scope in (select scope from tried)
     and given.max_running <= (select count(*) from flotilla_task held
@@ -923,13 +934,15 @@ with tried as (
   select task.rowid as address, task.task_id, task.concurrency_key as scope
   from (select value ->> 0 as task_id, value ->> 1 as place, value ->> 2 as concurrency_key from jsonb_each(?)) wanted join flotilla_task task on task.task_id = wanted.task_id
   where coalesce(task.status, '') = 'pending' and task.parked = 4
-    and task.concurrency_key = wanted.concurrency_key )
-select task_id from tried where scope in (
+    and task.concurrency_key = wanted.concurrency_key
+    and (select count(*) from flotilla_task
+where claimed_by = ? and claim_call = ? and status = 'claimed') < ? )
+select task_id from tried where tried.scope in (
   select given.scope from flotilla_task_limit given
   where given.scope in (select scope from tried)
     and given.max_running <= (select count(*) from flotilla_task held
 where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope))
--- values: ["[[\"task-1\",0,\"key/mail/acme\"]]"]
+-- values: ["[[\"task-1\",0,\"key/mail/acme\"]]","pod-1",5,1]
 
 -- src/tasks/sql/concurrency.ts: unblock
 update flotilla_task set parked = 4, blocked_by = null

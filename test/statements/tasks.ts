@@ -194,13 +194,16 @@ export const taskStatements: RoomStatements = {
       concurrency.selectCandidates([{ name: "mail", tenant: "acme", count: 10, without: ["x"] }], {
         fromPriority: 5,
       }),
-    lockScopes: () => concurrency.lockScopes([inKey, inTenant]),
+    lockScopes: () => [
+      ...concurrency.lockScopes([inKey, inTenant]),
+      ...concurrency.lockScopes([{ ...inKey, isStored: true }, inTenant]),
+    ],
     lockLimits: () => concurrency.lockLimits(["tenant/acme"]),
     claimCandidates: () => [
       concurrency.claimCandidates(claimCall, [inKey]),
       concurrency.claimCandidates(claimCall, [inKey], { alone: true }),
     ],
-    blockCandidates: () => concurrency.blockCandidates([inKey, inTenant]),
+    blockCandidates: () => concurrency.blockCandidates(claimCall, [inKey, inTenant]),
     claimLimited: () => concurrency.claimLimited(claimCall, [inKey]),
     unblock: () => concurrency.unblock(["key/mail/acme"], 3),
     unblockUnchecked: () => concurrency.unblockUnchecked(["key/mail/acme"], 3),

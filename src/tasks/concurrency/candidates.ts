@@ -316,13 +316,15 @@ function interleaveTenants<Each extends Row>(rows: readonly Each[], after: strin
 }
 
 function toCandidate(row: Row, limitOf: LimitOf): Candidate {
-  const stored = Number(row["stored_limit"] ?? 0);
-  const usual = stored > 0 ? stored : defaultKeyLimit;
+  // Null if none is stored, 0 if it was set with `limits`, which counts more than the code.
+  const stored = row["stored_limit"] === null ? undefined : Number(row["stored_limit"]);
+  const scopeLimit = limitOf(row["name"]) ?? (stored || defaultKeyLimit);
   return {
     taskId: row["task_id"],
     tenant: row["tenant"],
     scope: row["concurrency_key"],
-    scopeLimit: limitOf(row["name"]) ?? usual,
+    scopeLimit,
+    isStored: stored === 0 || stored === scopeLimit,
   };
 }
 

@@ -171,6 +171,24 @@ export function concurrencyContract(kind: StoreKind): void {
       expect([...(await send(await prepare())).ids]).toEqual(["b1"]);
     });
 
+    test("a key whose limit was deleted after it was read is left to the next claim, which stores it again", async () => {
+      await insert([{ taskId: "a1", key: "a" }]);
+      await queue.limits.set("key/mail/a", 1);
+      const reading = { names: ["mail"], limit: 10, fromPriority: 100, held: [] };
+      const { candidates } = await readCandidates(queue.database, {
+        ...reading,
+        round: firstRound,
+        limitOf: () => undefined,
+      });
+      expect(candidates).toMatchObject([{ taskId: "a1", isStored: true }]);
+      await queue.database.write([sql`delete from ${table("task_limit")}`]);
+      const call = { podId: "pod-1", call: ++lastCall, names: ["mail"], limit: 10 };
+      const { statements, claimedAt } = claimLimited(call, candidates);
+      expect((await queue.database.write(statements))[claimedAt]).toEqual([]);
+      expect((await claim(10)).ids).toEqual(["a1"]);
+      expect(await queue.limits.get("key/mail/a")).toMatchObject({ limit: 1, running: 1 });
+    });
+
     test("of two claims at the same moment that try different tasks of a key, one finds it full", async () => {
       for (let times = 0; times < 20; times++) {
         const key = `k${times}`;

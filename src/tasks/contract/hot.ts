@@ -168,6 +168,14 @@ export const hotStatements: Record<string, Statement | Statement[]> = {
     fromPriority: 100,
   }),
   passGates: claimLimited(call, candidates).statements,
+  "passGates, of keys tried twice": claimLimited(call, [
+    ...candidates,
+    { taskId: "z", tenant: "acme", scope: "key/a/k", scopeLimit: 2 },
+  ]).statements,
+  "passGates, with stored limits": claimLimited(
+    call,
+    candidates.map((each) => ({ ...each, isStored: true })),
+  ).statements,
   "passGates, alone": claimLimited(call, candidates, { alone: true }).statements,
   "claimTasks, after the gates": claimTasks({ ...call, shared: true, pauses: 1 }),
   freeRoom: unblockAfter([{ status: "completed", delayMs: null, limited }]).freeing,

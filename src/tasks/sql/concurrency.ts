@@ -54,6 +54,8 @@ export type Candidate = {
   /** The scope of its key, and that scope's limit. */
   readonly scope: string | null;
   readonly scopeLimit: number;
+  /** True if that limit was stored when the candidate was read. */
+  readonly isStored?: boolean;
 };
 
 /** The fields of a finish that decide whether it frees a slot. */
@@ -116,12 +118,17 @@ export function selectCandidates(
 
 /**
  * Locks the limits of candidates. Limits of keys are stored as declared in code, so that there is a
- * row to lock. One set with `limits` stays as it is.
+ * row to lock. One set with `limits` stays as it is. If all of them were stored when they were read,
+ * they are only locked: a key whose limit was deleted since is not claimed.
  */
 export function lockScopes(candidates: readonly Candidate[]): Statement[] {
   const keys = new Map<string, number>();
   for (const { scope, scopeLimit } of candidates) if (scope !== null) keys.set(scope, scopeLimit);
   const tenants = [...new Set(candidates.map(({ tenant }) => tenantScope(tenant)))];
+  // Scopes of tenants are the last ones in the order of scopes, so both ways lock in that order.
+  if (candidates.every(({ scope, isStored }) => scope === null || isStored === true)) {
+    return [lockLimits([...keys.keys(), ...tenants])];
+  }
   const fresh = rows({ scope: "text", max_running: "integer" }, [...keys]);
   const storing = sql`
     insert into ${limits} (scope, max_running)
@@ -184,19 +191,26 @@ export function claimCandidates(
  * it has one. Tasks held back only by their tenant stay limited: a tenant at its limit is skipped
  * as a whole.
  */
-export function blockCandidates(candidates: readonly Candidate[]): Statement {
+export function blockCandidates(claim: ClaimCall, candidates: readonly Candidate[]): Statement {
   const keyed = candidates.filter(({ scope }) => scope !== null);
   // Only of keys with tasks that were not claimed the running ones are counted, and once each.
+  // Nearly always all were claimed, and then no task is looked at.
+  const claimed = sql`(select count(*) from ${tasks}
+    where claimed_by = ${claim.podId} and claim_call = ${claim.call} and status = 'claimed')`;
   const full = (columns: Statement, lock: typeof forUpdateOfTask) => sql`
     with tried as (
       select task.${rowAddress} as address, task.task_id, task.concurrency_key as scope
       from ${candidateRows(keyed)} wanted join ${tasks} task on task.task_id = wanted.task_id
       where ${isPending(sql`task`)} and task.parked = ${parkedAs.limited}
-        and task.concurrency_key = wanted.concurrency_key ${lock})
-    select ${columns} from tried where scope in (
+        and task.concurrency_key = wanted.concurrency_key
+        and ${claimed} < ${candidates.length} ${lock})
+    select ${columns} from tried where ${isAmong(
+      sql`
       select given.scope from ${limits} given
       where ${isAmong(sql`select scope from tried`, sql`given.scope`)}
-        and given.max_running <= ${runningOfKey(sql`given.scope`)})`;
+        and given.max_running <= ${runningOfKey(sql`given.scope`)}`,
+      sql`tried.scope`,
+    )}`;
   return sql`
     update ${tasks} set parked = ${parkedAs.blocked}, blocked_by = concurrency_key
     where ${isAmong(full(sql`address`, forUpdateOfTaskSkipLocked))}
@@ -215,7 +229,7 @@ export function claimLimited(
   const holding = lockScopes(candidates);
   const keyed = candidates.some(({ scope }) => scope !== null);
   const claiming = claimCandidates(claim, candidates, options);
-  const statements = [...holding, claiming, ...(keyed ? [blockCandidates(candidates)] : [])];
+  const statements = [...holding, claiming, ...(keyed ? [blockCandidates(claim, candidates)] : [])];
   const claimedAt = holding.length;
   return { statements, claimedAt, blockedAt: keyed ? claimedAt + 1 : undefined };
 }
