@@ -28,15 +28,14 @@ export async function measureLimits(
       await role.gone;
     });
     await place.busiest?.();
-    const serverMs = place.cpuMs() ?? 0;
+    const beforeMs = place.cpuMs();
     const params: DrainerParams = { store, tasks, slots: manySlots, cutMs };
     const role = startRole(new URL("./drainer.ts", import.meta.url), params, { profile });
     const drained: Drained = await role.result;
     await role.gone;
-    const cost = (ms: number | undefined) => ((ms ?? 0) * 1_000) / drained.tasks;
-    progress(
-      `limits: ${kind}, ${shownCost(cost(drained.cpuMs), cost((place.cpuMs() ?? 0) - serverMs))}`,
-    );
+    const usOf = (ms: number) => (ms * 1_000) / drained.tasks;
+    const serverUs = beforeMs === undefined ? undefined : usOf(place.cpuMs()! - beforeMs);
+    progress(`limits: ${kind}, ${shownCost(usOf(drained.cpuMs), serverUs)}`);
     await sayBusiest(place, drained.tasks, progress);
     await place.drop(store);
     return (drained.tasks / drained.wallMs) * 1_000;

@@ -165,6 +165,29 @@ export function policiesContract(kind: StoreKind): void {
       client.close();
     });
 
+    test("unfinished takes keys of ended tasks in one write where the last ones were held, too", async () => {
+      let writes = 0;
+      const client = queue.client({
+        database: {
+          ...queue.database,
+          write(statements, options) {
+            writes++;
+            return queue.database.write(statements, options);
+          },
+        },
+      });
+      const writesOf: number[] = [];
+      for (let n = 0; n < 18; n++) {
+        writes = 0;
+        expect((await client.enqueue("mail", n, unfinished)).created).toBe(true);
+        writesOf.push(writes);
+        await queue.database.write([sql`update ${rowsOf} set status = 'completed'`]);
+      }
+      // The first key is free, the second shows that keys are held, and one in 16 tries again.
+      expect(writesOf).toEqual([1, 2, ...Array<number>(15).fill(1), 2]);
+      client.close();
+    });
+
     test("of two in one call with a key that counts while unfinished, one is made, though it ends meanwhile", async () => {
       const database: Database = {
         ...queue.database,

@@ -39,6 +39,12 @@ type Send = (
   },
 ) => Promise<{ tables: Row[][]; repeated: boolean }>;
 
+/** How often calls are still to go by their policies at once, because keys were held lately. */
+type KeysHeld = { calls: number };
+
+// Keys that come again and again are usually held by tasks that have ended, and then an insert alone
+// is in vain. Every 16th call tries it all the same, because that may have changed.
+const callsByPolicy = 15;
 // Each try is lost when the holder of a key is deleted right after the conflict.
 const maxTries = 10;
 
@@ -55,12 +61,13 @@ export type InsertParts = {
 /** Inserts new tasks. Tasks that arrive during a write go into the next one. */
 export function createInsert(parts: InsertParts) {
   const { database, clock, random, onEnqueued } = parts;
+  const keysHeld: KeysHeld = { calls: 0 };
 
   const send = (
     newTasks: readonly NewTask[],
     { whole }: { whole: boolean },
   ): Promise<InsertResult[]> =>
-    insertAll(newTasks, { whole }, async (statements, { again, begun }) => {
+    insertAll(newTasks, { whole, keysHeld }, async (statements, { again, begun }) => {
       const due = newTasks.filter(({ delayMs }) => delayMs === 0).map(({ name }) => name);
       const claim = due.length > 0 ? parts.claimWithin?.(new Set(due)) : undefined;
       let claimed = false;
@@ -125,7 +132,8 @@ export async function insertWithin(
   newTasks: readonly NewTask[],
   options: { whole: boolean },
 ): Promise<Enqueued[]> {
-  const results = await insertAll(newTasks, options, async (statements) => ({
+  const given = { ...options, keysHeld: { calls: 0 } };
+  const results = await insertAll(newTasks, given, async (statements) => ({
     tables: await transaction.write(statements, { notify: anyDue(newTasks) }),
     repeated: false,
   }));
@@ -162,25 +170,32 @@ function anyDue(newTasks: readonly NewTask[]): boolean {
 }
 
 /**
- * Nearly always no task holds the keys, so the insert alone is sent first, and more only for the
- * tasks that it left out. Where the outcome of one task depends on another's, or a task may be
- * replaced, all statements are sent together.
+ * Usually no task holds the keys, so the insert alone is sent first, and more only for the tasks
+ * that it left out. All statements are sent together where the outcome of one task depends on
+ * another's, where a task may be replaced, and where most keys were held lately.
  */
 async function insertAll(
   newTasks: readonly NewTask[],
-  { whole }: { whole: boolean },
+  { whole, keysHeld }: { whole: boolean; keysHeld: KeysHeld },
   send: Send,
 ): Promise<InsertResult[]> {
   if (newTasks.every(({ key }) => key === null)) return insertPlain(newTasks, send);
-  const insertFirst = newTasks.every(
-    (each) =>
-      each.after === undefined &&
-      each.policy?.onDuplicate !== "replace" &&
-      !(whole && mayNotBeDuplicate(each)),
-  );
+  const hasPolicies = newTasks.some(({ policy }) => policy !== undefined);
+  const isExpectedHeld = hasPolicies && keysHeld.calls > 0;
+  if (isExpectedHeld) keysHeld.calls--;
+  const insertFirst =
+    !isExpectedHeld &&
+    newTasks.every(
+      (each) =>
+        each.after === undefined &&
+        each.policy?.onDuplicate !== "replace" &&
+        !(whole && mayNotBeDuplicate(each)),
+    );
   return insertUntilKnown(newTasks, async (left, known, begun) => {
     const refused = insertFirst ? await insertKeyed(left, { known, begun, send }) : left;
     if (refused.length === 0) return refused;
+    const isHeld = insertFirst && hasPolicies && refused.length * 2 > left.length;
+    if (isHeld) keysHeld.calls = callsByPolicy;
     return insertFirst && refused.every(({ policy }) => policy === undefined)
       ? readHolders(refused, { known, begun, send })
       : insertByPolicy(refused, { newTasks, whole, known, begun, send });
