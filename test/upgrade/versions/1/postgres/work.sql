@@ -47,6 +47,7 @@ update flotilla.task
   order by priority desc, created_at, task_id limit cast(1 as integer))) and status = 'pending'
     and exists (select 1 from flotilla.pod where pod_id = 'pod-of-this-version' and claim_floor < 1
        for key share)
+    
   returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
 trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
@@ -110,6 +111,7 @@ update flotilla.task
   order by created_at, task_id limit cast(1 as integer))) and status = 'pending'
     and exists (select 1 from flotilla.pod where pod_id = 'pod-of-this-version' and claim_floor < 2
        for key share)
+    
   returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
 trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
@@ -126,14 +128,30 @@ insert into flotilla.task_event (task_id, seq, type, attempt, pod_id)
 select orphan.task_id, (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = orphan.task_id), 'pod_died', task.retry_count + 1, orphan.pod_id
 from (select task_id collate "C" as task_id, token, pod_id collate "C" as pod_id, beat from unnest('{"worked-2"}'::text[], '{1}'::bigint[], '{"pod-of-this-version"}'::text[], '{1}'::bigint[]) as each_row (task_id, token, pod_id, beat)) orphan join flotilla.task task on task.task_id = orphan.task_id and task.claim_token = orphan.token
 and task.status = 'claimed' and task.claimed_by = orphan.pod_id
-and coalesce((select pod.beat from flotilla.pod pod where pod.pod_id = orphan.pod_id), -1) = orphan.beat for update of task skip locked;
+and coalesce((select pod.beat from flotilla.pod pod where pod.pod_id = orphan.pod_id), -1) = orphan.beat
+where not exists (select 1 from flotilla.pod holder
+where holder.pod_id = task.claimed_by and task.claim_call < 0
+  and (-task.claim_call > holder.begun_call
+    or -task.claim_call = holder.begun_call and task.task_id > holder.begun_task)) for update of task skip locked;
 
 update flotilla.task
-set status = case when cancel_requested = 1 and flow_version is null then 'cancelled' when deaths + 1 >= 4 and flow_version is null then 'failed'
+set status = case when cancel_requested = 1 and flow_version is null then 'cancelled' when flotilla.task.deaths + case when exists (select 1 from flotilla.pod holder
+where holder.pod_id = flotilla.task.claimed_by and flotilla.task.claim_call < 0
+  and (-flotilla.task.claim_call > holder.begun_call
+    or -flotilla.task.claim_call = holder.begun_call and flotilla.task.task_id > holder.begun_task)) then 0 else 1 end >= 4 and flow_version is null then 'failed'
 else 'pending' end,
-  error = case when cancel_requested = 1 and flow_version is null then error when deaths + 1 >= 4 and flow_version is null then '{"code":"pod_died","message":"4 pods died while they ran this task, 2 of them with nothing else to run"}' else error end,
-  claim_token = claim_token + case when cancel_requested = 1 and flow_version is null or deaths + 1 >= 4 and flow_version is null then 1 else 0 end,
-  deaths = deaths + 1, claimed_by = null, claim_call = null, last_update = (select floor(extract(epoch from statement_timestamp()) * 1000)::bigint)
+  error = case when cancel_requested = 1 and flow_version is null then error when flotilla.task.deaths + case when exists (select 1 from flotilla.pod holder
+where holder.pod_id = flotilla.task.claimed_by and flotilla.task.claim_call < 0
+  and (-flotilla.task.claim_call > holder.begun_call
+    or -flotilla.task.claim_call = holder.begun_call and flotilla.task.task_id > holder.begun_task)) then 0 else 1 end >= 4 and flow_version is null then '{"code":"pod_died","message":"4 pods died while they ran this task, 2 of them with nothing else to run"}' else error end,
+  claim_token = claim_token + case when cancel_requested = 1 and flow_version is null or flotilla.task.deaths + case when exists (select 1 from flotilla.pod holder
+where holder.pod_id = flotilla.task.claimed_by and flotilla.task.claim_call < 0
+  and (-flotilla.task.claim_call > holder.begun_call
+    or -flotilla.task.claim_call = holder.begun_call and flotilla.task.task_id > holder.begun_task)) then 0 else 1 end >= 4 and flow_version is null then 1 else 0 end,
+  deaths = flotilla.task.deaths + case when exists (select 1 from flotilla.pod holder
+where holder.pod_id = flotilla.task.claimed_by and flotilla.task.claim_call < 0
+  and (-flotilla.task.claim_call > holder.begun_call
+    or -flotilla.task.claim_call = holder.begun_call and flotilla.task.task_id > holder.begun_task)) then 0 else 1 end, claimed_by = null, claim_call = null, last_update = (select floor(extract(epoch from statement_timestamp()) * 1000)::bigint)
 from (select task_id collate "C" as task_id, token, pod_id collate "C" as pod_id, beat from unnest('{"worked-2"}'::text[], '{1}'::bigint[], '{"pod-of-this-version"}'::text[], '{1}'::bigint[]) as each_row (task_id, token, pod_id, beat)) orphan
 where flotilla.task.task_id = orphan.task_id and flotilla.task.claim_token = orphan.token
 and flotilla.task.status = 'claimed' and flotilla.task.claimed_by = orphan.pod_id
@@ -372,6 +390,7 @@ update flotilla.task
   order by priority desc, created_at, task_id limit cast(1 as integer))) and status = 'pending'
     and exists (select 1 from flotilla.pod where pod_id = 'pod-of-this-version' and claim_floor < 3
        for key share)
+    
   returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
 trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
@@ -385,14 +404,14 @@ on conflict (pod_id) do update set claim_floor = excluded.claim_floor
 where flotilla.pod.claim_floor < excluded.claim_floor;
 
 select task_id from flotilla.task task
-where claimed_by = 'pod-of-this-version' and claim_call = 3 and status = 'claimed'
+where claimed_by = 'pod-of-this-version' and claim_call in (3, -3) and status = 'claimed'
 order by task_id for update of task;
 
 select task_id from flotilla.task task where ctid = any(array(
 select (select ctid from flotilla.task task where task.task_id = named.id)
 from (select distinct dependent_id as id from flotilla.task_dependency where dependency_id in (
   select task.task_id from flotilla.task task where task.claimed_by = 'pod-of-this-version'
-and task.claim_call = 3 and task.status = 'claimed' and task.cancel_requested = 1
+and task.claim_call in (3, -3) and task.status = 'claimed' and task.cancel_requested = 1
 and task.flow_version is null)) named)) order by task_id for update of task;
 
 update flotilla.task
@@ -404,10 +423,10 @@ set wake = wake + 1, last_update = (select floor(extract(epoch from statement_ti
       case (select case when dependency.parent_id = flotilla.task.task_id
   then case when coalesce(substr(dependency.unique_key, 1, length(coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/'))), coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')) = coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')
     then case when dependency.claimed_by = 'pod-of-this-version'
-and dependency.claim_call = 3 and dependency.status = 'claimed' and dependency.cancel_requested = 1
+and dependency.claim_call in (3, -3) and dependency.status = 'claimed' and dependency.cancel_requested = 1
 and dependency.flow_version is null then 'cancelled' else dependency.status end end
 when flotilla.task.awaits is null then case when dependency.claimed_by = 'pod-of-this-version'
-and dependency.claim_call = 3 and dependency.status = 'claimed' and dependency.cancel_requested = 1
+and dependency.claim_call in (3, -3) and dependency.status = 'claimed' and dependency.cancel_requested = 1
 and dependency.flow_version is null then 'cancelled' else dependency.status end end from flotilla.task dependency
           where dependency.task_id = wait.dependency_id)
         when 'pending' then 1 when 'claimed' then 1
@@ -419,14 +438,14 @@ where ctid = any(array(
 select (select ctid from flotilla.task task where task.task_id = named.id)
 from (select distinct dependent_id as id from flotilla.task_dependency where dependency_id in (
   select task.task_id from flotilla.task task where task.claimed_by = 'pod-of-this-version'
-and task.claim_call = 3 and task.status = 'claimed' and task.cancel_requested = 1
+and task.claim_call in (3, -3) and task.status = 'claimed' and task.cancel_requested = 1
 and task.flow_version is null)) named)) and coalesce(flotilla.task.status, '') = 'pending' and parked = 2;
 
 update flotilla.task
 set status = case when cancel_requested = 1 and flow_version is null then 'cancelled'
     else 'pending' end,
   claimed_by = null, claim_call = null, claim_token = claim_token + 1, last_update = (select floor(extract(epoch from statement_timestamp()) * 1000)::bigint)
-where claimed_by = 'pod-of-this-version' and claim_call = 3 and status = 'claimed';
+where claimed_by = 'pod-of-this-version' and claim_call in (3, -3) and status = 'claimed';
 
 update flotilla.task set claimed_by = 'pod-of-this-version'
   where status = 'pending' and ctid = any(array(
@@ -465,6 +484,7 @@ update flotilla.task
     and flow_version is null and status = 'pending'
     and exists (select 1 from flotilla.pod where pod_id = 'pod-of-this-version' and claim_floor < 4
        for key share)
+    
   returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
 trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,

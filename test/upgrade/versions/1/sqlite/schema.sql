@@ -16,6 +16,10 @@ create table flotilla_pod (
   beat bigint not null default 0,
   passes bigint not null default 0,
   claim_floor bigint not null default 0,
+  -- How far the pod has begun the tasks that it claimed ahead of free slots: the call, and the last task
+  -- of it in the order of ids.
+  begun_call bigint not null default 0,
+  begun_task text not null default '',
   status text not null default 'up' check (status in ('up', 'down')),
   -- 1 while the pod is idle and wants to be notified of new tasks.
   waiting integer not null default 0,
@@ -48,6 +52,7 @@ create table flotilla_task (
   last_update bigint not null default (cast(round((julianday('now') - 2440587.5) * 86400000) as integer)),
   claimed_by text,
   claim_token bigint not null default 0,
+  -- The pod's claim call, as a negative number if it claimed ahead of a free slot.
   claim_call bigint,
   retry_count integer not null default 0,
   max_attempts bigint,

@@ -47,6 +47,7 @@ update flotilla_task
   order by priority desc, created_at, task_id limit cast(1 as integer)) and status = 'pending'
     and exists (select 1 from flotilla_pod where pod_id = 'pod-of-this-version' and claim_floor < 1
        )
+    
   returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
 trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
@@ -109,6 +110,7 @@ update flotilla_task
   order by created_at, task_id limit cast(1 as integer)) and status = 'pending'
     and exists (select 1 from flotilla_pod where pod_id = 'pod-of-this-version' and claim_floor < 2
        )
+    
   returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
 trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
@@ -125,14 +127,30 @@ insert into flotilla_task_event (task_id, seq, type, attempt, pod_id)
 select orphan.task_id, (select coalesce(max(seq), 0) + 1 from flotilla_task_event past where past.task_id = orphan.task_id), 'pod_died', task.retry_count + 1, orphan.pod_id
 from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as pod_id, value ->> 3 as beat from json_each('[["worked-2",1,"pod-of-this-version",1]]')) orphan join flotilla_task task on task.task_id = orphan.task_id and task.claim_token = orphan.token
 and task.status = 'claimed' and task.claimed_by = orphan.pod_id
-and coalesce((select pod.beat from flotilla_pod pod where pod.pod_id = orphan.pod_id), -1) = orphan.beat;
+and coalesce((select pod.beat from flotilla_pod pod where pod.pod_id = orphan.pod_id), -1) = orphan.beat
+where not exists (select 1 from flotilla_pod holder
+where holder.pod_id = task.claimed_by and task.claim_call < 0
+  and (-task.claim_call > holder.begun_call
+    or -task.claim_call = holder.begun_call and task.task_id > holder.begun_task));
 
 update flotilla_task
-set status = case when cancel_requested = 1 and flow_version is null then 'cancelled' when deaths + 1 >= 4 and flow_version is null then 'failed'
+set status = case when cancel_requested = 1 and flow_version is null then 'cancelled' when flotilla_task.deaths + case when exists (select 1 from flotilla_pod holder
+where holder.pod_id = flotilla_task.claimed_by and flotilla_task.claim_call < 0
+  and (-flotilla_task.claim_call > holder.begun_call
+    or -flotilla_task.claim_call = holder.begun_call and flotilla_task.task_id > holder.begun_task)) then 0 else 1 end >= 4 and flow_version is null then 'failed'
 else 'pending' end,
-  error = case when cancel_requested = 1 and flow_version is null then error when deaths + 1 >= 4 and flow_version is null then '{"code":"pod_died","message":"4 pods died while they ran this task, 2 of them with nothing else to run"}' else error end,
-  claim_token = claim_token + case when cancel_requested = 1 and flow_version is null or deaths + 1 >= 4 and flow_version is null then 1 else 0 end,
-  deaths = deaths + 1, claimed_by = null, claim_call = null, last_update = cast(round((julianday('now') - 2440587.5) * 86400000) as integer)
+  error = case when cancel_requested = 1 and flow_version is null then error when flotilla_task.deaths + case when exists (select 1 from flotilla_pod holder
+where holder.pod_id = flotilla_task.claimed_by and flotilla_task.claim_call < 0
+  and (-flotilla_task.claim_call > holder.begun_call
+    or -flotilla_task.claim_call = holder.begun_call and flotilla_task.task_id > holder.begun_task)) then 0 else 1 end >= 4 and flow_version is null then '{"code":"pod_died","message":"4 pods died while they ran this task, 2 of them with nothing else to run"}' else error end,
+  claim_token = claim_token + case when cancel_requested = 1 and flow_version is null or flotilla_task.deaths + case when exists (select 1 from flotilla_pod holder
+where holder.pod_id = flotilla_task.claimed_by and flotilla_task.claim_call < 0
+  and (-flotilla_task.claim_call > holder.begun_call
+    or -flotilla_task.claim_call = holder.begun_call and flotilla_task.task_id > holder.begun_task)) then 0 else 1 end >= 4 and flow_version is null then 1 else 0 end,
+  deaths = flotilla_task.deaths + case when exists (select 1 from flotilla_pod holder
+where holder.pod_id = flotilla_task.claimed_by and flotilla_task.claim_call < 0
+  and (-flotilla_task.claim_call > holder.begun_call
+    or -flotilla_task.claim_call = holder.begun_call and flotilla_task.task_id > holder.begun_task)) then 0 else 1 end, claimed_by = null, claim_call = null, last_update = cast(round((julianday('now') - 2440587.5) * 86400000) as integer)
 from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as pod_id, value ->> 3 as beat from json_each('[["worked-2",1,"pod-of-this-version",1]]')) orphan
 where flotilla_task.task_id = orphan.task_id and flotilla_task.claim_token = orphan.token
 and flotilla_task.status = 'claimed' and flotilla_task.claimed_by = orphan.pod_id
@@ -369,6 +387,7 @@ update flotilla_task
   order by priority desc, created_at, task_id limit cast(1 as integer)) and status = 'pending'
     and exists (select 1 from flotilla_pod where pod_id = 'pod-of-this-version' and claim_floor < 3
        )
+    
   returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
 trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
@@ -382,14 +401,14 @@ on conflict (pod_id) do update set claim_floor = excluded.claim_floor
 where flotilla_pod.claim_floor < excluded.claim_floor;
 
 select task_id from flotilla_task task
-where claimed_by = 'pod-of-this-version' and claim_call = 3 and status = 'claimed'
+where claimed_by = 'pod-of-this-version' and claim_call in (3, -3) and status = 'claimed'
 order by task_id;
 
 select task_id from flotilla_task task where rowid in (
 select (select rowid from flotilla_task task where task.task_id = named.id)
 from (select distinct dependent_id as id from flotilla_task_dependency where dependency_id in (
   select task.task_id from flotilla_task task where task.claimed_by = 'pod-of-this-version'
-and task.claim_call = 3 and task.status = 'claimed' and task.cancel_requested = 1
+and task.claim_call in (3, -3) and task.status = 'claimed' and task.cancel_requested = 1
 and task.flow_version is null)) named) order by task_id;
 
 update flotilla_task
@@ -401,10 +420,10 @@ set wake = wake + 1, last_update = cast(round((julianday('now') - 2440587.5) * 8
       case (select case when dependency.parent_id = flotilla_task.task_id
   then case when coalesce(substr(dependency.unique_key, 1, length(coalesce(flotilla_task.awaits, flotilla_task.task_id || '/' || flotilla_task.cursor || '/'))), coalesce(flotilla_task.awaits, flotilla_task.task_id || '/' || flotilla_task.cursor || '/')) = coalesce(flotilla_task.awaits, flotilla_task.task_id || '/' || flotilla_task.cursor || '/')
     then case when dependency.claimed_by = 'pod-of-this-version'
-and dependency.claim_call = 3 and dependency.status = 'claimed' and dependency.cancel_requested = 1
+and dependency.claim_call in (3, -3) and dependency.status = 'claimed' and dependency.cancel_requested = 1
 and dependency.flow_version is null then 'cancelled' else dependency.status end end
 when flotilla_task.awaits is null then case when dependency.claimed_by = 'pod-of-this-version'
-and dependency.claim_call = 3 and dependency.status = 'claimed' and dependency.cancel_requested = 1
+and dependency.claim_call in (3, -3) and dependency.status = 'claimed' and dependency.cancel_requested = 1
 and dependency.flow_version is null then 'cancelled' else dependency.status end end from flotilla_task dependency
           where dependency.task_id = wait.dependency_id)
         when 'pending' then 1 when 'claimed' then 1
@@ -416,14 +435,14 @@ where rowid in (
 select (select rowid from flotilla_task task where task.task_id = named.id)
 from (select distinct dependent_id as id from flotilla_task_dependency where dependency_id in (
   select task.task_id from flotilla_task task where task.claimed_by = 'pod-of-this-version'
-and task.claim_call = 3 and task.status = 'claimed' and task.cancel_requested = 1
+and task.claim_call in (3, -3) and task.status = 'claimed' and task.cancel_requested = 1
 and task.flow_version is null)) named) and coalesce(flotilla_task.status, '') = 'pending' and parked = 2;
 
 update flotilla_task
 set status = case when cancel_requested = 1 and flow_version is null then 'cancelled'
     else 'pending' end,
   claimed_by = null, claim_call = null, claim_token = claim_token + 1, last_update = cast(round((julianday('now') - 2440587.5) * 86400000) as integer)
-where claimed_by = 'pod-of-this-version' and claim_call = 3 and status = 'claimed';
+where claimed_by = 'pod-of-this-version' and claim_call in (3, -3) and status = 'claimed';
 
 update flotilla_task set claimed_by = 'pod-of-this-version'
   where status = 'pending' and rowid in (
@@ -462,6 +481,7 @@ update flotilla_task
     and flow_version is null and status = 'pending'
     and exists (select 1 from flotilla_pod where pod_id = 'pod-of-this-version' and claim_floor < 4
        )
+    
   returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
 trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
