@@ -25,7 +25,10 @@ export type ClaimAhead = {
   limit(claimMs: number): number;
   /** Holds the tasks of an ahead call back. */
   add(claims: readonly Claim[], call: number): void;
-  /** Begins as many tasks as there are free slots, once the pod's row says so. */
+  /**
+   * Begins as many tasks as there are free slots, once the pod's row says so. Slots that become free
+   * within a moment are filled together, because each time costs a write.
+   */
   begin(free: number): void;
   /** Releases all tasks that are held back, so that any pod can claim them. */
   giveBack(): void;
@@ -56,6 +59,7 @@ const defaultLimits: AheadLimits = { tasks: 400, ms: 25 };
 // On a slow store, tasks are claimed ahead for as long as some claims take.
 const claimsCovered = 4;
 const maxCoveredMs = 100;
+const gatherMs = 1;
 // Shorter samples would take one burst for the rate.
 const sampleMs = 20;
 // Tasks that were to begin within milliseconds and still wait are left to other pods.
@@ -92,6 +96,9 @@ export function createClaimAhead(parts: ClaimAheadParts): ClaimAhead {
   let restUntilMs = -Infinity;
   let stopped = false;
   let cancelTimer: (() => void) | undefined;
+  let cancelGather: (() => void) | undefined;
+  /** Since when slots are free that no task begins in. */
+  let freeSinceMs = Infinity;
 
   const releaseAll = (claims: Iterable<Claim>) => {
     const nowMs = clock.monotonic();
@@ -182,13 +189,26 @@ export function createClaimAhead(parts: ClaimAheadParts): ClaimAhead {
       else if (claims.length > 0) watch();
     },
     begin(free) {
-      if (beginning === 0 && waiting.size > 0 && free > 0) void beginSome(free);
+      if (beginning > 0 || waiting.size === 0 || free === 0) return;
+      const nowMs = clock.monotonic();
+      const isFilled = free < Math.min(waiting.size, capacityOf(parts.adaptiveCapacity.capacity));
+      if (isFilled && nowMs < freeSinceMs + gatherMs) {
+        cancelGather ??= clock.after(gatherMs, () => {
+          cancelGather = undefined;
+          parts.onSettled();
+        });
+        freeSinceMs = Math.min(freeSinceMs, nowMs);
+        return;
+      }
+      freeSinceMs = Infinity;
+      void beginSome(free);
     },
     giveBack,
     rest,
     attemptEnded: rate.count,
     stop() {
       stopped = true;
+      cancelGather?.();
       giveBack();
     },
   };
