@@ -107,7 +107,7 @@ describe("what is published", () => {
   const { files } = JSON.parse(read("package.json")) as { files: string[] };
   const isPublished = (path: string) =>
     files.some((each) => path === each || path.startsWith(`${each}/`));
-  const pages = globSync("**/*.md", { cwd: root, exclude: ["node_modules/**", ".built/**"] });
+  const pages = globSync("**/*.md", { cwd: root, exclude: ["**/node_modules/**", ".built/**"] });
 
   test.each(pages.filter(isPublished))("has everything that %s links to", (page) => {
     const links = [...proseOf(page).matchAll(/\]\(([^)\s]+)\)|(?:src|srcset|href)="([^"]+)"/g)]
@@ -129,7 +129,10 @@ describe("what is published", () => {
 });
 
 describe("the pages for contributors", () => {
-  const sources = globSync("{*,{src,test,bench,build}/**/*}.ts", { cwd: root });
+  const sources = globSync("{*,{src,test,bench,build}/**/*}.ts", {
+    cwd: root,
+    exclude: ["**/node_modules/**"],
+  });
   const cited = (text: string) =>
     [...text.matchAll(/`([\w./<>-]+(?:\.ts|\w\/))`(?: `(\w+)`)?/g)].map(([, path, name]) => ({
       path: path!,

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import {
+  afterFailedBeat,
   leaderOf,
   type Liveness,
   emptyLiveness,
@@ -101,6 +102,16 @@ describe("a pod whose process is known to be gone", () => {
     // One that dies later is known to have died while the store was there.
     const steady = seconds([3, 4, 5, 6, 7, 8], 60_000);
     expect(silentIds([...before, ...steady, lost(8, 66_000)])).toEqual(["b"]);
+  });
+
+  test("waits for the limit after a beat of the observer that failed, however short the outage", () => {
+    const failed = afterFailedBeat(observed(seconds([1, 2])));
+    let liveness = observe(failed, lost(2, 2_000), limits);
+    expect(silentPods(liveness, limits)).toEqual([]);
+    for (let second = 3; second <= 6; second++) {
+      liveness = observe(liveness, lost(2, second * 1_000), limits);
+    }
+    expect(silentPods(liveness, limits)).toMatchObject([{ podId: "b" }]);
   });
 
   test("is still silent when its last beat lands late, but not when it goes on beating", () => {

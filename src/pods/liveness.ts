@@ -60,7 +60,7 @@ export type WatchedPod = PodSeen & {
 export type Liveness = {
   readonly lastBeatMs: number | undefined;
   readonly connectionId: number | undefined;
-  /** Counted time since the last gap; infinite if there was none. */
+  /** Counted time since the last gap or failed beat; infinite if there was none. */
   readonly steadyMs: number;
   readonly pods: ReadonlyMap<string, WatchedPod>;
 };
@@ -110,6 +110,14 @@ export function observe(before: Liveness, seen: Observation, limits: LivenessLim
     steadyMs: gap ? 0 : before.steadyMs + elapsedMs,
     pods,
   };
+}
+
+/**
+ * Pure. The observer's state after a beat of its own that failed. The outage may be over before there
+ * is a gap, and results may have been left in an outbox all the same.
+ */
+export function afterFailedBeat(before: Liveness): Liveness {
+  return { ...before, steadyMs: 0 };
 }
 
 type Look = { readonly goesOn: boolean; readonly countedMs: number };

@@ -3,6 +3,7 @@ import { pruneStaleEnvelopes } from "../bus/store-bus.ts";
 import { createDeadLetters } from "../dead-letters/dead-letters.ts";
 import { createDeadLetterLeader } from "../dead-letters/leader.ts";
 import {
+  afterFailedBeat,
   leaderOf,
   type Liveness,
   type LivenessLimits,
@@ -193,6 +194,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     onBeat,
     onError(error) {
       lastError = error;
+      liveness = afterFailedBeat(liveness);
       onEvent({ type: "beat_failed" });
       log.warn({ pod: podId, error }, "heartbeat failed");
     },

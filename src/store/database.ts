@@ -27,11 +27,6 @@ export type Database = {
    * notified.
    */
   readonly notifiesOnlyIdle?: boolean;
-  /**
-   * True if all processes that use the store are on one machine, so that a power cut ends them all:
-   * a write that only they rely on may then be lossy.
-   */
-  readonly oneMachine?: boolean;
   /** The same store in a transaction of the caller, on the caller's connection. */
   within(handle: unknown): CallerTransaction;
   close(): Promise<void>;

@@ -222,7 +222,12 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
       if (intent.kind === "begin") {
         const names = new Set([...tasks.values()].map(({ name }) => name));
         const paused = new Set([...names].filter((name) => pauses.pausedBy(name) !== undefined));
-        begunAhead.set(who, { call: intent.call!, taskId: intent.subject!, paused });
+        const known = begunAhead.get(who);
+        const isPassed =
+          known !== undefined &&
+          (known.call > intent.call! ||
+            (known.call === intent.call && known.taskId > intent.subject!));
+        if (!isPassed) begunAhead.set(who, { call: intent.call!, taskId: intent.subject!, paused });
       }
       const changes = intent.kind === "enqueue" ? withoutUndone(world, all) : all;
       countFences(world, who, intent, seen, changes);

@@ -146,8 +146,9 @@ export function intentOf(statements: readonly Statement[]): Intent {
       return { ...found, rows: taking ?? [], ...last(statement) };
     }
     if (kind === "begin") {
-      const [begunCall, subject] = statement.parts.filter((part) => typeof part !== "object");
-      return { ...found, call: Number(begunCall), subject: String(subject) };
+      const begunCall = statement.parts.find((part) => typeof part === "number");
+      const taskId = statement.parts.find((part) => typeof part === "string");
+      return { ...found, call: Number(begunCall), subject: String(taskId) };
     }
     if (kind === "cancel") return { ...found, subject: last(statement).subject };
     return kind === "pause" || kind === "resume" ? { ...found, ...last(statement) } : found;

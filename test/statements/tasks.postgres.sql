@@ -429,11 +429,13 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
 -- values: ["pod-1",-5,"mail",10,"order",10,10,"pod-1",5,"pod-1","\"mail\"","\"order\""]
 
 -- src/tasks/sql/claim.ts: markBegun
-update flotilla.pod set begun_call = $1, begun_task = $2 where pod_id = $3 and status = 'up' and pauses = $4
+update flotilla.pod set begun_task = case when begun_call > $1 or begun_call = $2 and begun_task > $3 then begun_task else $4 end,
+  begun_call = case when begun_call > $5 then begun_call else $6 end
+where pod_id = $7 and status = 'up' and pauses = $8
 returning pod_id
 -- instead of returning:
 select pod_id from flotilla.pod where pod_id = $1 and status = 'up' and pauses = $2
--- values: [5,"task-1","pod-1",1]
+-- values: [5,5,"task-1","task-1",5,5,"pod-1",1]
 
 -- src/tasks/sql/claim.ts: isHeldBack
 exists (select 1 from flotilla.pod holder

@@ -427,11 +427,13 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
 -- values: ["pod-1",-5,"mail",10,"order",10,10,"pod-1",5,"pod-1","\"mail\"","\"order\""]
 
 -- src/tasks/sql/claim.ts: markBegun
-update flotilla_pod set begun_call = ?, begun_task = ? where pod_id = ? and status = 'up' and pauses = ?
+update flotilla_pod set begun_task = case when begun_call > ? or begun_call = ? and begun_task > ? then begun_task else ? end,
+  begun_call = case when begun_call > ? then begun_call else ? end
+where pod_id = ? and status = 'up' and pauses = ?
 returning pod_id
 -- instead of returning:
 select pod_id from flotilla_pod where pod_id = ? and status = 'up' and pauses = ?
--- values: [5,"task-1","pod-1",1]
+-- values: [5,5,"task-1","task-1",5,5,"pod-1",1]
 
 -- src/tasks/sql/claim.ts: isHeldBack
 exists (select 1 from flotilla_pod holder

@@ -45,7 +45,6 @@ export async function openSqlite(
       const [table] = await (options.cold ? cold.run(ask) : ask());
       return toObjects(table!);
     },
-    oneMachine: true,
     async write(statements, { channels, lossy = false } = {}) {
       if (closing) throw closedError();
       const write = statements.map((each) => render(each, dialect));

@@ -60,6 +60,8 @@ const defaultLimits: AheadLimits = { tasks: 400, ms: 25 };
 const claimsCovered = 4;
 const maxCoveredMs = 100;
 const gatherMs = 1;
+// While the tasks of one mark run, the next one is on its way.
+const maxMarks = 2;
 // Shorter samples would take one burst for the rate.
 const sampleMs = 20;
 // Tasks that were to begin within milliseconds and still wait are left to other pods.
@@ -88,11 +90,11 @@ export function aheadNames(handlers: ReadonlyMap<string, TaskHandler>): readonly
  */
 export function createClaimAhead(parts: ClaimAheadParts): ClaimAhead {
   const { podId, database, clock, log, limits = defaultLimits } = parts;
-  const markWrite = database.oneMachine === true ? { lossy: true } : undefined;
   /** In the order in which they begin: by call, then by id. */
   const waiting = new Map<string, { claim: Claim; call: number; sinceMs: number }>();
   const rate = measureRate(clock);
   let beginning = 0;
+  let marks = 0;
   let restUntilMs = -Infinity;
   let stopped = false;
   let cancelTimer: (() => void) | undefined;
@@ -135,7 +137,7 @@ export function createClaimAhead(parts: ClaimAheadParts): ClaimAhead {
     if (pauses === undefined) return false;
     const statement = markBegun(podId, { call, taskId, pauses });
     try {
-      const [marked] = await withClaimTimeout(clock, database.write([statement], markWrite));
+      const [marked] = await withClaimTimeout(clock, database.write([statement]));
       return marked!.length > 0;
     } catch (error) {
       log.debug({ pod: podId, error: messageOf(error) }, "tasks claimed ahead are released");
@@ -147,9 +149,13 @@ export function createClaimAhead(parts: ClaimAheadParts): ClaimAhead {
     const some = [...waiting.values()].slice(0, free);
     for (const { claim } of some) waiting.delete(claim.taskId);
     const last = some.at(-1)!;
-    beginning = some.length;
-    const mayBegin = await mark(last.call, last.claim.taskId);
-    beginning = 0;
+    beginning += some.length;
+    marks++;
+    // A process that was stopped for long finds its tasks with other pods.
+    const isFresh = () => clock.monotonic() - some[0]!.sinceMs < giveBackAfterMs;
+    const mayBegin = isFresh() && (await mark(last.call, last.claim.taskId)) && isFresh();
+    marks--;
+    beginning -= some.length;
     const claims = some.map(({ claim }) => claim);
     if (!mayBegin || stopped) {
       rest();
@@ -189,10 +195,10 @@ export function createClaimAhead(parts: ClaimAheadParts): ClaimAhead {
       else if (claims.length > 0) watch();
     },
     begin(free) {
-      if (beginning > 0 || waiting.size === 0 || free === 0) return;
+      if (marks >= maxMarks || waiting.size === 0 || free === 0) return;
       const nowMs = clock.monotonic();
-      const isFilled = free < Math.min(waiting.size, capacityOf(parts.adaptiveCapacity.capacity));
-      if (isFilled && nowMs < freeSinceMs + gatherMs) {
+      const half = Math.ceil(capacityOf(parts.adaptiveCapacity.capacity) / maxMarks);
+      if (free < Math.min(waiting.size, half) && nowMs < freeSinceMs + gatherMs) {
         cancelGather ??= clock.after(gatherMs, () => {
           cancelGather = undefined;
           parts.onSettled();

@@ -34,7 +34,7 @@ type ClaimLoop = {
    */
   claimWithin(): Omit<ClaimWithin, "claimed"> | undefined;
   /** An attempt has ended. The worker calls `tryClaim` once the outcome is being stored. */
-  attemptEnded(claim: Claim): void;
+  attemptEnded(attempt: Pick<TaskAttempt, "claim" | "begun">): void;
   /** The task that waited for this pod to drain has gone elsewhere. */
   dropReserved(): void;
   /** A task that must run alone and waits for this pod to drain. */
@@ -116,6 +116,7 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
   } = parts;
   const { running, unfinished } = parts;
   const backoff = claimBackoff(parts);
+  const aheadNames = new Set(parts.aheadNames);
   let stopped = false;
   /** Claim calls in flight, and how many tasks they may bring. */
   let inFlight = 0;
@@ -156,7 +157,7 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
   });
   /** Slots that are taken, or will be by what is in flight. */
   const taken = () => running.size + requested + ahead.beginning;
-  const fullClaimDue = () => clock.monotonic() - lastFullClaimMs >= fullClaimEveryMs;
+  const fullClaimDue = () => mayHaveMore && clock.monotonic() - lastFullClaimMs >= fullClaimEveryMs;
 
   /** Returns whether the free slots belong to tasks that were claimed ahead. */
   const beginAhead = (): boolean => {
@@ -168,7 +169,7 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
 
   const aheadLimit = () => {
     if (!backlog || claimsAhead || inFlight > 1 || runsAlone || reserved !== undefined) return 0;
-    return parts.aheadNames.length === 0 || backoff.waitMs() > 0 ? 0 : ahead.limit(claimMs);
+    return aheadNames.size === 0 || backoff.waitMs() > 0 ? 0 : ahead.limit(claimMs);
   };
 
   const freeSlotsBeside = (held: number) =>
@@ -186,7 +187,7 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
     if (!mayHaveMore || runsAlone) return;
     const backoffMs = backoff.waitMs();
     if (backoffMs > 0) return wakeIn(backoffMs);
-    if (reserved !== undefined && unfinished.size > 0) return;
+    if (reserved !== undefined && (unfinished.size > 0 || ahead.beginning > 0)) return;
     // If the pod dies, only one suspect should be blamed. So wait for the next poll.
     if (reserved !== undefined && parts.hasSuspectTurn?.()) return;
     if (reserved === undefined) limit = permitted(limit);
@@ -305,6 +306,10 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
       else if (claimed.nextDueMs !== undefined && claimed.nextDueMs < pollMs) {
         wakeIn(claimed.nextDueMs);
       }
+      // Names that are never claimed ahead must not wait for those that are.
+      if (length === limit && claimed.claims.some(({ name }) => !aheadNames.has(name))) {
+        lastFullClaimMs = -Infinity;
+      }
       if (length === limit || alone !== undefined || reserved !== undefined) mayHaveMore = true;
       else if (length === 0) backoff.foundNothing();
       // The next claim goes out before these tasks run, so that the store works meanwhile.
@@ -340,8 +345,8 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
     wake,
     tryClaim,
     claimWithin,
-    attemptEnded({ name, deaths }) {
-      ahead.attemptEnded();
+    attemptEnded({ claim: { name, deaths }, begun }) {
+      if (begun) ahead.attemptEnded();
       if (deaths >= aloneAfterDeaths) runsAlone = false;
       if (slots.release(name)) mayHaveMore = true;
     },

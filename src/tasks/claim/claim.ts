@@ -97,8 +97,6 @@ const oldestEvery = 16;
 /** Makes claim calls, and releases the tasks of calls whose answer never came. */
 export function createClaimCalls(parts: ClaimCallsParts): ClaimCalls {
   const { podId, database, clock, random, names, flows, onAbandoned, signal, log } = parts;
-  // A claim that a power cut takes back was held by a process that it has ended.
-  const claimWrite = database.oneMachine === true ? { lossy: true } : undefined;
   let lastCall = 0;
   /** The newest abandoned call. An older call may be abandoned after it. */
   let abandonedUpTo = 0;
@@ -282,7 +280,7 @@ export function createClaimCalls(parts: ClaimCallsParts): ClaimCalls {
       const pass = ahead === undefined ? await prepareLimited(call, reserved) : undefined;
       const { statements, settle, failed } = prepare(call, { request, open, levels, pass });
       try {
-        return settle(await withClaimTimeout(clock, database.write(statements, claimWrite)));
+        return settle(await withClaimTimeout(clock, database.write(statements)));
       } catch (error) {
         failed(error);
         throw error;

@@ -73,9 +73,18 @@ export function handOverContract(kind: StoreKind): void {
       expect(attempts).toHaveLength(1);
     });
 
-    test("when the write is refused, nothing is claimed and the pod goes on", async () => {
+    test("when the write is refused, it may be for the claim: the task is stored without it", async () => {
       const { worker, attempts } = await idlePod();
-      const { database } = watched((nth) => (nth === 1 ? "refused" : undefined));
+      const { database, writes } = watched((nth) => (nth === 1 ? "refused" : undefined));
+      const { created } = await queue.outcome(beside(worker, database).enqueue("a", 1));
+      expect([created, writes()]).toEqual([true, 2]);
+      await queue.until("its attempt", () => attempts.length === 1);
+      expect(attempts[0]!.context.token).toBe(1);
+    });
+
+    test("when the write is refused without a claim too, the caller hears of it", async () => {
+      const { worker, attempts } = await idlePod();
+      const { database } = watched((nth) => (nth <= 2 ? "refused" : undefined));
       const tasks = beside(worker, database);
       await expect(queue.outcome(tasks.enqueue("a", 1))).rejects.toMatchObject({
         code: "store_busy",
@@ -84,6 +93,21 @@ export function handOverContract(kind: StoreKind): void {
       await queue.until("an idle pod", () => worker.state === "idle");
       await tasks.enqueue("a", 2);
       await queue.until("its attempt", () => attempts.length === 1);
+    });
+
+    test("a write that is long or may wait for others carries no claim", async () => {
+      let carried = 0;
+      const tasks = queue.client({ claimWithin: () => void carried++ });
+      await tasks.enqueue("a", 1, { key: "k" });
+      const { taskId } = await tasks.enqueue("a", 1, { delayMs: 60_000 });
+      await tasks.enqueue("a", 1, { after: [taskId] });
+      await tasks.enqueueMany(
+        "a",
+        Array.from({ length: 51 }, (_, at) => at),
+      );
+      expect(carried).toBe(0);
+      await tasks.enqueueMany("a", [1, 2]);
+      expect(carried).toBe(1);
     });
 
     test("a pod takes no more than it has slots for", async () => {

@@ -1,6 +1,6 @@
 import { callbackBatcher } from "../../base/batcher.ts";
 import type { Clock } from "../../base/clock.ts";
-import { FlotillaError, messageOf, transientCodes } from "../../base/errors.ts";
+import { FlotillaError, hasCode, messageOf, transientCodes } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
 import type { CallerTransaction, Database, Row } from "../../store/database.ts";
 import { writeUntilKnown, untilKnown } from "../../store/retry.ts";
@@ -45,6 +45,7 @@ type KeysHeld = { calls: number };
 // Keys that come again and again are usually held by tasks that have ended, and then an insert alone
 // is in vain. Every 16th call tries it all the same, because that may have changed.
 const callsByPolicy = 15;
+const maxCarrying = 50;
 // Each try is lost when the holder of a key is deleted right after the conflict.
 const maxTries = 10;
 
@@ -69,7 +70,7 @@ export function createInsert(parts: InsertParts) {
   ): Promise<InsertResult[]> =>
     insertAll(newTasks, { whole, keysHeld }, async (statements, { again, begun }) => {
       const due = newTasks.filter(({ delayMs }) => delayMs === 0).map(({ name }) => name);
-      const claim = due.length > 0 ? parts.claimWithin?.(new Set(due)) : undefined;
+      const claim = mayCarry(newTasks, due) ? parts.claimWithin?.(new Set(due)) : undefined;
       let claimed = false;
       const carrier = claim ? carrying(claim, database, () => (claimed = true)) : database;
       // The ids are made before the first send, so a repeated send cannot create a second task.
@@ -104,6 +105,15 @@ export function createInsert(parts: InsertParts) {
   };
 }
 
+/**
+ * A claim goes only with a write that is short and waits for no other transaction, because the pod
+ * makes no other claim meanwhile.
+ */
+function mayCarry(newTasks: readonly NewTask[], due: readonly string[]): boolean {
+  if (due.length === 0 || newTasks.length > maxCarrying) return false;
+  return newTasks.every(({ key, after }) => key === null && after === undefined);
+}
+
 type CarriedClaim = {
   readonly statements: readonly Statement[];
   settle(answers: Promise<Row[][]>): void;
@@ -119,9 +129,15 @@ function carrying(claim: CarriedClaim, database: Database, onClaimed: () => void
       carried = true;
       const written = database.write([...statements, ...claim.statements], options);
       claim.settle(written.then((tables) => tables.slice(statements.length)));
-      const tables = await written;
-      onClaimed();
-      return tables.slice(0, statements.length);
+      try {
+        const tables = await written;
+        onClaimed();
+        return tables.slice(0, statements.length);
+      } catch (error) {
+        if (hasCode(error, "unknown_outcome")) throw error;
+        // Nothing has landed, and it may have been the claim that was refused.
+        return database.write(statements, options);
+      }
     },
   };
 }

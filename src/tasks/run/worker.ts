@@ -263,7 +263,7 @@ export function startWorker(options: WorkerOptions): Worker {
     if (outcome.type === "returned") progress.forget(attempt);
     // The task may have returned to this pod under a newer token, as a separate attempt.
     if (running.get(attempt.claim.taskId) === attempt) running.delete(attempt.claim.taskId);
-    loop.attemptEnded(attempt.claim);
+    loop.attemptEnded(attempt);
     unstored++;
     finish(attempt, outcome);
     loop.tryClaim();

@@ -272,13 +272,17 @@ export function markBegun(
   { call, taskId, pauses }: { call: number; taskId: string; pauses: number },
 ): Statement {
   const isAllowed = sql`pod_id = ${podId} and status = 'up' and pauses = ${pauses}`;
+  // Of two marks on their way the later one may land first.
+  const isPassed = sql`begun_call > ${call} or begun_call = ${call} and begun_task > ${taskId}`;
   return sql`
-    update ${pods} set begun_call = ${call}, begun_task = ${taskId} where ${isAllowed}
+    update ${pods} set begun_task = case when ${isPassed} then begun_task else ${taskId} end,
+      begun_call = case when begun_call > ${call} then begun_call else ${call} end
+    where ${isAllowed}
     ${returning(sql`pod_id`, { after: sql`select pod_id from ${pods} where ${isAllowed}` })}`;
 }
 
 /** The condition that a claimed task still waits for a slot of its pod. */
-export function isHeldBack(task: typeof tasks | Statement): Statement {
+export function isHeldBack(task: ReturnType<typeof table> | Statement): Statement {
   return sql`exists (select 1 from ${pods} holder
     where holder.pod_id = ${task}.claimed_by and ${task}.claim_call < 0
       and (-${task}.claim_call > holder.begun_call

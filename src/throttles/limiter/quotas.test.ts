@@ -243,6 +243,21 @@ describe("what headers say wrongly", () => {
     expect(slow.begin(5_000)).toBe(1);
   });
 
+  test("a limit that calls succeed without stating is forgotten after two of its windows", () => {
+    const { quotas, answer } = follow(minute);
+    answer({ remaining: 4 }, 0);
+    const succeed = (nowMs: number) =>
+      quotas.ended(
+        { number: 2, tried: [], sawNothingLeft: false },
+        { kind: "success", comesBack: false, begun: 2 },
+        nowMs,
+      );
+    succeed(120_000);
+    expect(quotas.any).toBe(true);
+    succeed(120_001);
+    expect(quotas.any).toBe(false);
+  });
+
   test("names that never come back make room for others", () => {
     const { quotas, begin } = follow(minute);
     for (let at = 0; at < 9; at++) {

@@ -163,6 +163,13 @@ export function createQuotas({ countsTokens, estimate: usual }: QuotasOptions) {
     return false;
   };
 
+  /** Drops limits that calls succeed without stating, such as one that a proxy stated once. */
+  const forgetUnstated = (nowMs: number): void => {
+    for (const [name, { readMs, windowMs = 0 }] of followed) {
+      if (nowMs - readMs > 2 * Math.max(windowMs, patienceMs)) followed.delete(name);
+    }
+  };
+
   const follow = (quota: Quota, call: ReadCall, nowMs: number): void => {
     const { name, unit, limit, remaining, resetMs } = quota;
     const before = followed.get(name);
@@ -240,7 +247,10 @@ export function createQuotas({ countsTokens, estimate: usual }: QuotasOptions) {
 
     /** A call has ended. Returns whether it was refused although something remained. */
     ended(call: EndedCall, { kind, comesBack, begun }: Ending, nowMs: number): boolean {
-      if (kind === "success") misses = 0;
+      if (kind === "success") {
+        misses = 0;
+        forgetUnstated(nowMs);
+      }
       if (kind === "throttled" && call.sawNothingLeft && call.number > missedUpTo) {
         misses++;
         missedUpTo = begun;

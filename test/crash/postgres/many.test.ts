@@ -27,11 +27,13 @@ test("sixteen processes claim ten thousand tasks, and no task is claimed twice",
   const starts = startsIn(fleet.ledger());
   expect(starts).toHaveLength(count);
   expect(new Set(starts.map(({ task }) => task)).size).toBe(count);
-  expect(starts.every(({ token }) => token === 1)).toBe(true);
   // On a busy machine one of them may come too late for any.
   expect(new Set(starts.map(({ pod }) => pod)).size).toBeGreaterThan(8);
-  const claims = (await fleet.transitions()).filter(({ to }) => to === "claimed");
-  expect(claims).toHaveLength(count);
+  // What a pod has claimed ahead and can't begin soon it gives back.
+  const transitions = await fleet.transitions();
+  const claims = transitions.filter(({ to }) => to === "claimed");
+  const releases = transitions.filter(({ to }) => to === "pending");
+  expect(claims).toHaveLength(count + releases.length);
   expect(await judge(fleet, patient)).toEqual([]);
 }, 120_000);
 

@@ -9,6 +9,8 @@ import { networkFaults, shortTimeouts } from "./network-faults.ts";
 import { openScene, openTasks, type Scene } from "./harness.ts";
 
 const limits = { heartbeatMs: 100, deadAfterMs: 800 };
+// Faults of this network end connections, after which two beats without a sign are enough.
+const connectionLimits = { deadAfterMs: 2 * limits.heartbeatMs };
 describe("a network that", () => {
   let scene: Scene;
   let far: PodProcess;
@@ -43,7 +45,7 @@ describe("a network that", () => {
       await producing.stop();
       await until("every task has ended", async () => (await openTasks(fleet)) === 0);
 
-      const seen = await gather(fleet, limits);
+      const seen = await gather(fleet, connectionLimits);
       const evidence = { ...seen, history: history.operations, snapshots: [] };
       expect(violations(evidence)).toEqual([]);
       expect(producerViolations(evidence)).toEqual([]);
