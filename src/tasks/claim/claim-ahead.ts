@@ -60,8 +60,6 @@ const defaultLimits: AheadLimits = { tasks: 400, ms: 25 };
 const claimsCovered = 4;
 const maxCoveredMs = 100;
 const gatherMs = 1;
-// While the tasks of one mark run, the next one is on its way.
-const maxMarks = 2;
 // Shorter samples would take one burst for the rate.
 const sampleMs = 20;
 // Tasks that were to begin within milliseconds and still wait are left to other pods.
@@ -94,7 +92,6 @@ export function createClaimAhead(parts: ClaimAheadParts): ClaimAhead {
   const waiting = new Map<string, { claim: Claim; call: number; sinceMs: number }>();
   const rate = measureRate(clock);
   let beginning = 0;
-  let marks = 0;
   let restUntilMs = -Infinity;
   let stopped = false;
   let cancelTimer: (() => void) | undefined;
@@ -149,13 +146,11 @@ export function createClaimAhead(parts: ClaimAheadParts): ClaimAhead {
     const some = [...waiting.values()].slice(0, free);
     for (const { claim } of some) waiting.delete(claim.taskId);
     const last = some.at(-1)!;
-    beginning += some.length;
-    marks++;
+    beginning = some.length;
     // A process that was stopped for long finds its tasks with other pods.
     const isFresh = () => clock.monotonic() - some[0]!.sinceMs < giveBackAfterMs;
     const mayBegin = isFresh() && (await mark(last.call, last.claim.taskId)) && isFresh();
-    marks--;
-    beginning -= some.length;
+    beginning = 0;
     const claims = some.map(({ claim }) => claim);
     if (!mayBegin || stopped) {
       rest();
@@ -195,10 +190,10 @@ export function createClaimAhead(parts: ClaimAheadParts): ClaimAhead {
       else if (claims.length > 0) watch();
     },
     begin(free) {
-      if (marks >= maxMarks || waiting.size === 0 || free === 0) return;
+      if (beginning > 0 || waiting.size === 0 || free === 0) return;
       const nowMs = clock.monotonic();
-      const half = Math.ceil(capacityOf(parts.adaptiveCapacity.capacity) / maxMarks);
-      if (free < Math.min(waiting.size, half) && nowMs < freeSinceMs + gatherMs) {
+      const all = capacityOf(parts.adaptiveCapacity.capacity);
+      if (free < Math.min(waiting.size, all) && nowMs < freeSinceMs + gatherMs) {
         cancelGather ??= clock.after(gatherMs, () => {
           cancelGather = undefined;
           parts.onSettled();

@@ -272,7 +272,7 @@ export function markBegun(
   { call, taskId, pauses }: { call: number; taskId: string; pauses: number },
 ): Statement {
   const isAllowed = sql`pod_id = ${podId} and status = 'up' and pauses = ${pauses}`;
-  // Of two marks on their way the later one may land first.
+  // A mark whose answer was lost may land after a later one.
   const isPassed = sql`begun_call > ${call} or begun_call = ${call} and begun_task > ${taskId}`;
   return sql`
     update ${pods} set begun_task = case when ${isPassed} then begun_task else ${taskId} end,
