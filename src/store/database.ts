@@ -27,6 +27,8 @@ export type Database = {
    * notified.
    */
   readonly notifiesOnlyIdle?: boolean;
+  /** True if several writes are made at once, so that a write that waits keeps no other from the store. */
+  readonly writesAtOnce?: boolean;
   /** The same store in a transaction of the caller, on the caller's connection. */
   within(handle: unknown): CallerTransaction;
   close(): Promise<void>;

@@ -102,6 +102,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
         return answerAt.map((at) => tables[at]!);
       }),
     notifiesOnlyIdle: notifies,
+    writesAtOnce: true,
     subscribe: notifies ? notifications.subscribe : () => () => {},
     within: (handle) => postgresTransaction(handle, { schema, without }),
     async close() {

@@ -56,6 +56,8 @@ type ClaimAheadParts = {
 };
 
 const defaultLimits: AheadLimits = { tasks: 400, ms: 25 };
+// With one writer, a write that says how far the pod has begun costs as much as a claim.
+const noLimits: AheadLimits = { tasks: 0, ms: 0 };
 // On a slow store, tasks are claimed ahead for as long as some claims take.
 const claimsCovered = 4;
 const maxCoveredMs = 100;
@@ -87,7 +89,8 @@ export function aheadNames(handlers: ReadonlyMap<string, TaskHandler>): readonly
  * dies under one counts for that one, and for none that only waited.
  */
 export function createClaimAhead(parts: ClaimAheadParts): ClaimAhead {
-  const { podId, database, clock, log, limits = defaultLimits } = parts;
+  const { podId, database, clock, log } = parts;
+  const { limits = database.writesAtOnce === true ? defaultLimits : noLimits } = parts;
   /** In the order in which they begin: by call, then by id. */
   const waiting = new Map<string, { claim: Claim; call: number; sinceMs: number }>();
   const rate = measureRate(clock);
