@@ -15,9 +15,11 @@ const capacity = 20;
 // What a pod that is stopped holds goes to others after these two and a grace, so they are short here.
 const leaseMs = 2_000;
 const callTimeoutMs = 1_500;
+// So long that pods on a machine with other work to do still fill the server.
+const callMs = 300;
 
 test("four pods learn together what a server takes, and keep to it through kills, pauses and newcomers", async () => {
-  const api = await startApi({ capacity, callMs: 100 });
+  const api = await startApi({ capacity, callMs });
   const store = await postgresStore(inject("postgresUrl"));
   const flotilla = connect(store.url);
   const children = new Set<ChildProcess>();
@@ -62,12 +64,12 @@ test("four pods learn together what a server takes, and keep to it through kills
   loading = (async () => {
     while (!over) {
       const { pending } = (await flotilla.tasks.stats()).byStatus;
-      if (pending < 200) {
+      if (pending < 100) {
         await flotilla.enqueueMany(
           "call",
-          Array.from({ length: 400 }, () => null),
+          Array.from({ length: 200 }, () => null),
         );
-        enqueued += 400;
+        enqueued += 200;
       }
       await pauseFor(250);
     }
@@ -79,7 +81,7 @@ test("four pods learn together what a server takes, and keep to it through kills
     const { bound = 0 } = (await throttleNow()) ?? {};
     return api.seen().refused > 0 && api.calmMs() > 1_500 && bound >= 12 && bound <= capacity + 5;
   };
-  await until("the server's capacity is known", adapted, 60_000);
+  await until("the server's capacity is known", adapted, 150_000);
   const search = api.seen();
 
   // From here on the pods know what it takes, and must keep to it whatever happens.
@@ -115,4 +117,4 @@ test("four pods learn together what a server takes, and keep to it through kills
   expect(seen.peak).toBeLessThanOrEqual(Math.max(...bounds) + inFlightOfDead);
   expect(seen.refused / seen.calls).toBeLessThan(0.05);
   expect(search.refused / search.calls).toBeLessThan(0.2);
-}, 180_000);
+}, 300_000);
