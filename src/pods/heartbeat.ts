@@ -45,6 +45,7 @@ export function startHeartbeat(options: HeartbeatOptions): Heartbeat {
   let stopped = false;
   let cancel = () => {};
   let beats = 0;
+  let hadRow = false;
   let stalledBeats = 0;
   let lastAliveCount = -1;
 
@@ -59,9 +60,10 @@ export function startHeartbeat(options: HeartbeatOptions): Heartbeat {
       return options.onStall();
     }
     try {
-      const own = { count: ++beats, host };
+      const own = { count: ++beats, host, hadRow };
       const beating = beat(podId, metadata, pulse.abandonedUpTo(), own);
       const [, rows] = await database.write([beating, readPods(watchedTables)]);
+      hadRow = true;
       if (stopped) return;
       const pods = rows!.map(toPodSeen);
       options.onBeat({

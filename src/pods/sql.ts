@@ -17,21 +17,30 @@ const podTable = table("pod");
 
 // No pod has this beat, so a pod that returns is seen to have changed.
 const unknownBeat = -1;
+// Where it isn't known how far a pod has begun what it claimed ahead, all of it counts as begun.
+const unknownBegun = -1;
 
 /**
  * One heartbeat, the `count`-th of its process. An upsert, so that a live pod that was marked down
  * or pruned comes back. It then keeps its floor, so that an abandoned claim still cannot land, and
  * gets a beat and a pause number that it never had before, so that neither looks unchanged.
+ * `hadRow` says that it had one before, in which its marks were.
  */
 export function beat(
   podId: string,
   metadata: string,
   abandonedUpTo: number,
-  { count = 1, host = null }: { count?: number; host?: string | null } = {},
+  {
+    count = 1,
+    host = null,
+    hadRow = false,
+  }: { count?: number; host?: string | null; hadRow?: boolean } = {},
 ): Statement {
   return sql`
-    insert into ${podTable} (pod_id, beat, claim_floor, metadata, pauses, host, connection)
-    values (${podId}, ${count}, ${abandonedUpTo}, ${metadata}, ${now}, ${host}, ${ownConnection})
+    insert into ${podTable}
+      (pod_id, beat, claim_floor, metadata, pauses, host, connection, begun_call)
+    values (${podId}, ${count}, ${abandonedUpTo}, ${metadata}, ${now}, ${host}, ${ownConnection},
+      ${hadRow ? unknownBegun : 0})
     on conflict (pod_id) do update
     set beat = ${podTable}.beat + 1, last_heartbeat = ${now}, status = 'up',
       host = excluded.host, connection = excluded.connection`;

@@ -37,6 +37,8 @@ export type PodFacts = {
   readonly goneMs: number | undefined;
   /** Its last committed beat, in true time. */
   lastBeatMs: number;
+  /** Its row was removed, with the mark of how far it has begun. */
+  forgotten?: boolean;
   /** Since when its own troubles (never the store's, never a clock) can explain missed beats. */
   troubledUntilMs: number;
 };
@@ -186,6 +188,7 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
     const mark = begunAhead.get(before.claimedBy!);
     const hasBegun =
       mark !== undefined && (-call < mark.call || (-call === mark.call && taskId <= mark.taskId));
+    if (pods.get(before.claimedBy!)?.forgotten) return;
     if (counted && !hasBegun) violate("T6", `${what}: it only waited when its pod died`);
   };
 
@@ -227,6 +230,8 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
           known !== undefined &&
           (known.call > intent.call! ||
             (known.call === intent.call && known.taskId > intent.subject!));
+        const pod = pods.get(who);
+        if (pod) pod.forgotten = false;
         if (!isPassed) begunAhead.set(who, { call: intent.call!, taskId: intent.subject!, paused });
       }
       const changes = intent.kind === "enqueue" ? withoutUndone(world, all) : all;

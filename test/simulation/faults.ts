@@ -69,6 +69,7 @@ export function startFaults(world: World, options: FaultsOptions): void {
       scheduler.note(`${pod.podId} is forgotten`);
       // Its beats until now are forgotten with it: pods that haven't seen them can't any more.
       pod.lastBeatMs = -Infinity;
+      pod.forgotten = true;
       void world.store.database.write([
         sql`delete from ${table("pod")} where pod_id = ${pod.podId}`,
       ]);

@@ -1,10 +1,12 @@
 -- src/pods/sql.ts: beat
-insert into flotilla.pod (pod_id, beat, claim_floor, metadata, pauses, host, connection)
-values ($1, $2, $3, $4, now_ms(), $5, null::integer)
+insert into flotilla.pod
+  (pod_id, beat, claim_floor, metadata, pauses, host, connection, begun_call)
+values ($1, $2, $3, $4, now_ms(), $5, null::integer,
+  $6)
 on conflict (pod_id) do update
 set beat = flotilla.pod.beat + 1, last_heartbeat = now_ms(), status = 'up',
   host = excluded.host, connection = excluded.connection
--- values: ["pod-1",2,7,"{}","host-1"]
+-- values: ["pod-1",2,7,"{}","host-1",0]
 
 -- src/pods/sql.ts: readPods
 with recursive holder (pod_id) as (

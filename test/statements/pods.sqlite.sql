@@ -1,10 +1,12 @@
 -- src/pods/sql.ts: beat
-insert into flotilla_pod (pod_id, beat, claim_floor, metadata, pauses, host, connection)
-values (?, ?, ?, ?, now_ms(), ?, null)
+insert into flotilla_pod
+  (pod_id, beat, claim_floor, metadata, pauses, host, connection, begun_call)
+values (?, ?, ?, ?, now_ms(), ?, null,
+  ?)
 on conflict (pod_id) do update
 set beat = flotilla_pod.beat + 1, last_heartbeat = now_ms(), status = 'up',
   host = excluded.host, connection = excluded.connection
--- values: ["pod-1",2,7,"{}","host-1"]
+-- values: ["pod-1",2,7,"{}","host-1",0]
 
 -- src/pods/sql.ts: readPods
 with recursive holder (pod_id) as (

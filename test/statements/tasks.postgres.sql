@@ -439,7 +439,7 @@ select pod_id from flotilla.pod where pod_id = $1 and status = 'up' and pauses =
 
 -- src/tasks/sql/claim.ts: isHeldBack
 exists (select 1 from flotilla.pod holder
-    where holder.pod_id = task.claimed_by and task.claim_call < 0
+    where holder.pod_id = task.claimed_by and task.claim_call < 0 and holder.begun_call >= 0
       and (-task.claim_call > holder.begun_call
         or -task.claim_call = holder.begun_call and task.task_id > holder.begun_task))
 
@@ -1405,20 +1405,20 @@ order by task_id
 -- src/tasks/sql/recover.ts: recoverTasks
 update flotilla.task
 set status = case when cancel_requested = 1 and flow_version is null then 'cancelled' when flotilla.task.deaths + case when exists (select 1 from flotilla.pod holder
-where holder.pod_id = flotilla.task.claimed_by and flotilla.task.claim_call < 0
+where holder.pod_id = flotilla.task.claimed_by and flotilla.task.claim_call < 0 and holder.begun_call >= 0
   and (-flotilla.task.claim_call > holder.begun_call
     or -flotilla.task.claim_call = holder.begun_call and flotilla.task.task_id > holder.begun_task)) then 0 else 1 end >= $1 and flow_version is null then 'failed'
 else 'pending' end,
   error = case when cancel_requested = 1 and flow_version is null then error when flotilla.task.deaths + case when exists (select 1 from flotilla.pod holder
-where holder.pod_id = flotilla.task.claimed_by and flotilla.task.claim_call < 0
+where holder.pod_id = flotilla.task.claimed_by and flotilla.task.claim_call < 0 and holder.begun_call >= 0
   and (-flotilla.task.claim_call > holder.begun_call
     or -flotilla.task.claim_call = holder.begun_call and flotilla.task.task_id > holder.begun_task)) then 0 else 1 end >= $2 and flow_version is null then $3 else error end,
   claim_token = claim_token + case when cancel_requested = 1 and flow_version is null or flotilla.task.deaths + case when exists (select 1 from flotilla.pod holder
-where holder.pod_id = flotilla.task.claimed_by and flotilla.task.claim_call < 0
+where holder.pod_id = flotilla.task.claimed_by and flotilla.task.claim_call < 0 and holder.begun_call >= 0
   and (-flotilla.task.claim_call > holder.begun_call
     or -flotilla.task.claim_call = holder.begun_call and flotilla.task.task_id > holder.begun_task)) then 0 else 1 end >= $4 and flow_version is null then 1 else 0 end,
   deaths = flotilla.task.deaths + case when exists (select 1 from flotilla.pod holder
-where holder.pod_id = flotilla.task.claimed_by and flotilla.task.claim_call < 0
+where holder.pod_id = flotilla.task.claimed_by and flotilla.task.claim_call < 0 and holder.begun_call >= 0
   and (-flotilla.task.claim_call > holder.begun_call
     or -flotilla.task.claim_call = holder.begun_call and flotilla.task.task_id > holder.begun_task)) then 0 else 1 end, claimed_by = null, claim_call = null, last_update = now_ms()
 from (select task_id collate "C" as task_id, token, pod_id collate "C" as pod_id, beat from unnest($5::text[], $6::bigint[], $7::text[], $8::bigint[]) as each_row (task_id, token, pod_id, beat)) orphan
@@ -1430,11 +1430,11 @@ and coalesce((select pod.beat from flotilla.pod pod where pod.pod_id = orphan.po
 returning flotilla.task.task_id, flotilla.task.name, flotilla.task.status, flotilla.task.claim_token
 -- instead of returning:
     select task.task_id, task.name, case when cancel_requested = 1 and flow_version is null then 'cancelled' when flotilla.task.deaths + case when exists (select 1 from flotilla.pod holder
-where holder.pod_id = flotilla.task.claimed_by and flotilla.task.claim_call < 0
+where holder.pod_id = flotilla.task.claimed_by and flotilla.task.claim_call < 0 and holder.begun_call >= 0
   and (-flotilla.task.claim_call > holder.begun_call
     or -flotilla.task.claim_call = holder.begun_call and flotilla.task.task_id > holder.begun_task)) then 0 else 1 end >= $1 and flow_version is null then 'failed'
 else 'pending' end as status, claim_token + case when cancel_requested = 1 and flow_version is null or flotilla.task.deaths + case when exists (select 1 from flotilla.pod holder
-where holder.pod_id = flotilla.task.claimed_by and flotilla.task.claim_call < 0
+where holder.pod_id = flotilla.task.claimed_by and flotilla.task.claim_call < 0 and holder.begun_call >= 0
   and (-flotilla.task.claim_call > holder.begun_call
     or -flotilla.task.claim_call = holder.begun_call and flotilla.task.task_id > holder.begun_task)) then 0 else 1 end >= $2 and flow_version is null then 1 else 0 end as claim_token
     from (select task_id collate "C" as task_id, token, pod_id collate "C" as pod_id, beat from unnest($3::text[], $4::bigint[], $5::text[], $6::bigint[]) as each_row (task_id, token, pod_id, beat)) orphan join flotilla.task task on task.task_id = orphan.task_id and task.claim_token = orphan.token
@@ -1449,7 +1449,7 @@ from (select task_id collate "C" as task_id, token, pod_id collate "C" as pod_id
 and task.status = 'claimed' and task.claimed_by = orphan.pod_id
 and coalesce((select pod.beat from flotilla.pod pod where pod.pod_id = orphan.pod_id), -1) = orphan.beat
 where not exists (select 1 from flotilla.pod holder
-where holder.pod_id = task.claimed_by and task.claim_call < 0
+where holder.pod_id = task.claimed_by and task.claim_call < 0 and holder.begun_call >= 0
   and (-task.claim_call > holder.begun_call
     or -task.claim_call = holder.begun_call and task.task_id > holder.begun_task)) for update of task skip locked
 -- values: ["{\"task-1\"}","{3}","{\"pod-2\"}","{4}"]
@@ -1462,7 +1462,7 @@ select failed.id, task.tenant, failed.name, failed.payload, task.priority, now_m
 from (select id collate "C" as id, failed_id collate "C" as failed_id, token, name collate "C" as name, payload collate "C" as payload, key collate "C" as key from unnest($3::text[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::text[]) as each_row (id, failed_id, token, name, payload, key)) failed join flotilla.task task
   on task.task_id = failed.failed_id and task.claim_token = failed.token
 where task.deaths + case when exists (select 1 from flotilla.pod holder
-where holder.pod_id = task.claimed_by and task.claim_call < 0
+where holder.pod_id = task.claimed_by and task.claim_call < 0 and holder.begun_call >= 0
   and (-task.claim_call > holder.begun_call
     or -task.claim_call = holder.begun_call and task.task_id > holder.begun_task)) then 0 else 1 end >= $9 and task.cancel_requested = 0 and task.flow_version is null
   and exists (select 1 from (select task_id collate "C" as task_id, token, pod_id collate "C" as pod_id, beat from unnest($10::text[], $11::bigint[], $12::text[], $13::bigint[]) as each_row (task_id, token, pod_id, beat)) orphan where task.task_id = orphan.task_id and task.claim_token = orphan.token

@@ -437,7 +437,7 @@ select pod_id from flotilla_pod where pod_id = ? and status = 'up' and pauses = 
 
 -- src/tasks/sql/claim.ts: isHeldBack
 exists (select 1 from flotilla_pod holder
-    where holder.pod_id = task.claimed_by and task.claim_call < 0
+    where holder.pod_id = task.claimed_by and task.claim_call < 0 and holder.begun_call >= 0
       and (-task.claim_call > holder.begun_call
         or -task.claim_call = holder.begun_call and task.task_id > holder.begun_task))
 
@@ -1400,20 +1400,20 @@ order by task_id
 -- src/tasks/sql/recover.ts: recoverTasks
 update flotilla_task
 set status = case when cancel_requested = 1 and flow_version is null then 'cancelled' when flotilla_task.deaths + case when exists (select 1 from flotilla_pod holder
-where holder.pod_id = flotilla_task.claimed_by and flotilla_task.claim_call < 0
+where holder.pod_id = flotilla_task.claimed_by and flotilla_task.claim_call < 0 and holder.begun_call >= 0
   and (-flotilla_task.claim_call > holder.begun_call
     or -flotilla_task.claim_call = holder.begun_call and flotilla_task.task_id > holder.begun_task)) then 0 else 1 end >= ? and flow_version is null then 'failed'
 else 'pending' end,
   error = case when cancel_requested = 1 and flow_version is null then error when flotilla_task.deaths + case when exists (select 1 from flotilla_pod holder
-where holder.pod_id = flotilla_task.claimed_by and flotilla_task.claim_call < 0
+where holder.pod_id = flotilla_task.claimed_by and flotilla_task.claim_call < 0 and holder.begun_call >= 0
   and (-flotilla_task.claim_call > holder.begun_call
     or -flotilla_task.claim_call = holder.begun_call and flotilla_task.task_id > holder.begun_task)) then 0 else 1 end >= ? and flow_version is null then ? else error end,
   claim_token = claim_token + case when cancel_requested = 1 and flow_version is null or flotilla_task.deaths + case when exists (select 1 from flotilla_pod holder
-where holder.pod_id = flotilla_task.claimed_by and flotilla_task.claim_call < 0
+where holder.pod_id = flotilla_task.claimed_by and flotilla_task.claim_call < 0 and holder.begun_call >= 0
   and (-flotilla_task.claim_call > holder.begun_call
     or -flotilla_task.claim_call = holder.begun_call and flotilla_task.task_id > holder.begun_task)) then 0 else 1 end >= ? and flow_version is null then 1 else 0 end,
   deaths = flotilla_task.deaths + case when exists (select 1 from flotilla_pod holder
-where holder.pod_id = flotilla_task.claimed_by and flotilla_task.claim_call < 0
+where holder.pod_id = flotilla_task.claimed_by and flotilla_task.claim_call < 0 and holder.begun_call >= 0
   and (-flotilla_task.claim_call > holder.begun_call
     or -flotilla_task.claim_call = holder.begun_call and flotilla_task.task_id > holder.begun_task)) then 0 else 1 end, claimed_by = null, claim_call = null, last_update = now_ms()
 from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as pod_id, value ->> 3 as beat from jsonb_each(?)) orphan
@@ -1423,11 +1423,11 @@ and coalesce((select pod.beat from flotilla_pod pod where pod.pod_id = orphan.po
 returning flotilla_task.task_id, flotilla_task.name, flotilla_task.status, flotilla_task.claim_token
 -- instead of returning:
     select task.task_id, task.name, case when cancel_requested = 1 and flow_version is null then 'cancelled' when flotilla_task.deaths + case when exists (select 1 from flotilla_pod holder
-where holder.pod_id = flotilla_task.claimed_by and flotilla_task.claim_call < 0
+where holder.pod_id = flotilla_task.claimed_by and flotilla_task.claim_call < 0 and holder.begun_call >= 0
   and (-flotilla_task.claim_call > holder.begun_call
     or -flotilla_task.claim_call = holder.begun_call and flotilla_task.task_id > holder.begun_task)) then 0 else 1 end >= ? and flow_version is null then 'failed'
 else 'pending' end as status, claim_token + case when cancel_requested = 1 and flow_version is null or flotilla_task.deaths + case when exists (select 1 from flotilla_pod holder
-where holder.pod_id = flotilla_task.claimed_by and flotilla_task.claim_call < 0
+where holder.pod_id = flotilla_task.claimed_by and flotilla_task.claim_call < 0 and holder.begun_call >= 0
   and (-flotilla_task.claim_call > holder.begun_call
     or -flotilla_task.claim_call = holder.begun_call and flotilla_task.task_id > holder.begun_task)) then 0 else 1 end >= ? and flow_version is null then 1 else 0 end as claim_token
     from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as pod_id, value ->> 3 as beat from jsonb_each(?)) orphan join flotilla_task task on task.task_id = orphan.task_id and task.claim_token = orphan.token
@@ -1442,7 +1442,7 @@ from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as pod_id
 and task.status = 'claimed' and task.claimed_by = orphan.pod_id
 and coalesce((select pod.beat from flotilla_pod pod where pod.pod_id = orphan.pod_id), -1) = orphan.beat
 where not exists (select 1 from flotilla_pod holder
-where holder.pod_id = task.claimed_by and task.claim_call < 0
+where holder.pod_id = task.claimed_by and task.claim_call < 0 and holder.begun_call >= 0
   and (-task.claim_call > holder.begun_call
     or -task.claim_call = holder.begun_call and task.task_id > holder.begun_task))
 -- values: ["[[\"task-1\",3,\"pod-2\",4]]"]
@@ -1455,7 +1455,7 @@ select failed.id, task.tenant, failed.name, failed.payload, task.priority, now_m
 from (select value ->> 0 as id, value ->> 1 as failed_id, value ->> 2 as token, value ->> 3 as name, value ->> 4 as payload, value ->> 5 as key from jsonb_each(?)) failed join flotilla_task task
   on task.task_id = failed.failed_id and task.claim_token = failed.token
 where task.deaths + case when exists (select 1 from flotilla_pod holder
-where holder.pod_id = task.claimed_by and task.claim_call < 0
+where holder.pod_id = task.claimed_by and task.claim_call < 0 and holder.begun_call >= 0
   and (-task.claim_call > holder.begun_call
     or -task.claim_call = holder.begun_call and task.task_id > holder.begun_task)) then 0 else 1 end >= ? and task.cancel_requested = 0 and task.flow_version is null
   and exists (select 1 from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as pod_id, value ->> 3 as beat from jsonb_each(?)) orphan where task.task_id = orphan.task_id and task.claim_token = orphan.token

@@ -17,18 +17,15 @@ export type AheadLimits = {
 };
 
 export type ClaimAhead = {
-  /** How many tasks are held back. */
+  /** How many tasks wait for a slot. */
   readonly size: number;
-  /** How many are about to begin. They have slots already. */
-  readonly beginning: number;
+  /** How many of them are being marked. */
+  readonly marking: number;
   /** How many tasks to claim ahead now, given how long a claim takes. */
   limit(claimMs: number): number;
   /** Holds the tasks of an ahead call back. */
   add(claims: readonly Claim[], call: number): void;
-  /**
-   * Begins as many tasks as there are free slots, once the pod's row says so. Slots that become free
-   * within a moment are filled together, because each time costs a write.
-   */
+  /** Begins tasks in free slots, as far as the pod's row says that they begin. */
   begin(free: number): void;
   /** Releases all tasks that are held back, so that any pod can claim them. */
   giveBack(): void;
@@ -51,8 +48,8 @@ type ClaimAheadParts = {
   accept: (claim: Claim, nowMs: number) => TaskAttempt | undefined;
   start: (attempt: TaskAttempt) => void;
   release: (attempt: TaskAttempt) => void;
-  /** Called when tasks have begun or could not begin. */
-  onSettled: () => void;
+  /** Called when a mark was answered: tasks may begin, or have been released. */
+  onMarked: () => void;
 };
 
 const defaultLimits: AheadLimits = { tasks: 400, ms: 25 };
@@ -61,7 +58,6 @@ const noLimits: AheadLimits = { tasks: 0, ms: 0 };
 // On a slow store, tasks are claimed ahead for as long as some claims take.
 const claimsCovered = 4;
 const maxCoveredMs = 100;
-const gatherMs = 1;
 // Shorter samples would take one burst for the rate.
 const sampleMs = 20;
 // Tasks that were to begin within milliseconds and still wait are left to other pods.
@@ -81,30 +77,34 @@ export function aheadNames(handlers: ReadonlyMap<string, TaskHandler>): readonly
     .map(({ name }) => name);
 }
 
+type Waiting = { readonly claim: Claim; readonly call: number; readonly sinceMs: number };
+
 /**
  * Holds tasks back that were claimed ahead of free slots, so that a pod of few slots and short tasks
  * need not make a claim for every handful of them.
  *
  * The pod's row says up to which of them it has begun. It is written before they begin, so a pod that
- * dies under one counts for that one, and for none that only waited.
+ * dies under one counts for that one, and not for those that only waited. So that slots need not wait
+ * for that write, it is made for as many tasks as the pod has slots before slots are free.
  */
 export function createClaimAhead(parts: ClaimAheadParts): ClaimAhead {
   const { podId, database, clock, log } = parts;
   const { limits = database.writesAtOnce === true ? defaultLimits : noLimits } = parts;
   /** In the order in which they begin: by call, then by id. */
-  const waiting = new Map<string, { claim: Claim; call: number; sinceMs: number }>();
+  const waiting = new Map<string, Waiting>();
+  /** They come before the ones that wait, and begin as soon as a slot is free. */
+  const marked = new Map<string, Waiting>();
   const rate = measureRate(clock);
-  let beginning = 0;
+  let marking = 0;
+  /** The number of the pauses with which tasks were marked last. */
+  let markedPauses = 0;
   let restUntilMs = -Infinity;
   let stopped = false;
   let cancelTimer: (() => void) | undefined;
-  let cancelGather: (() => void) | undefined;
-  /** Since when slots are free that no task begins in. */
-  let freeSinceMs = Infinity;
 
-  const releaseAll = (claims: Iterable<Claim>) => {
+  const releaseAll = (tasks: Iterable<Waiting>) => {
     const nowMs = clock.monotonic();
-    for (const claim of claims) {
+    for (const { claim } of tasks) {
       const attempt = parts.accept(claim, nowMs);
       if (attempt !== undefined) parts.release(attempt);
     }
@@ -112,66 +112,64 @@ export function createClaimAhead(parts: ClaimAheadParts): ClaimAhead {
   const giveBack = () => {
     cancelTimer?.();
     cancelTimer = undefined;
-    const claims = [...waiting.values()].map(({ claim }) => claim);
+    const tasks = [...marked.values(), ...waiting.values()];
+    marked.clear();
     waiting.clear();
-    releaseAll(claims);
+    releaseAll(tasks);
   };
   const rest = () => {
     restUntilMs = clock.monotonic() + restMs;
     giveBack();
   };
 
+  const isFresh = ({ sinceMs }: Waiting) => clock.monotonic() - sinceMs < giveBackAfterMs;
   const watch = () => {
     cancelTimer ??= clock.after(giveBackAfterMs, () => {
       cancelTimer = undefined;
-      const [oldest] = waiting.values();
+      const oldest = first(marked) ?? first(waiting);
       if (oldest === undefined) return;
-      if (clock.monotonic() - oldest.sinceMs >= giveBackAfterMs) rest();
-      else watch();
+      if (isFresh(oldest)) watch();
+      else rest();
     });
   };
 
   /** Returns whether the tasks up to this one may begin. */
-  const mark = async (call: number, taskId: string): Promise<boolean> => {
+  const mark = async ({ call, claim: { taskId } }: Waiting): Promise<boolean> => {
     const pauses = parts.pausesNumber();
     if (pauses === undefined) return false;
     const statement = markBegun(podId, { call, taskId, pauses });
     try {
-      const [marked] = await withClaimTimeout(clock, database.write([statement]));
-      return marked!.length > 0;
+      const [rows] = await withClaimTimeout(clock, database.write([statement]));
+      if (rows!.length === 0) return false;
+      markedPauses = pauses;
+      return true;
     } catch (error) {
       log.debug({ pod: podId, error: messageOf(error) }, "tasks claimed ahead are released");
       return false;
     }
   };
 
-  const beginSome = async (free: number): Promise<void> => {
-    const some = [...waiting.values()].slice(0, free);
-    for (const { claim } of some) waiting.delete(claim.taskId);
-    const last = some.at(-1)!;
-    beginning = some.length;
-    // A process that was stopped for long finds its tasks with other pods.
-    const isFresh = () => clock.monotonic() - some[0]!.sinceMs < giveBackAfterMs;
-    const mayBegin = isFresh() && (await mark(last.call, last.claim.taskId)) && isFresh();
-    beginning = 0;
-    const claims = some.map(({ claim }) => claim);
-    if (!mayBegin || stopped) {
-      rest();
-      releaseAll(claims);
+  const markSome = async (limit: number): Promise<void> => {
+    const some = takeFirst(waiting, limit);
+    marking = some.length;
+    const mayBegin = isFresh(some[0]!) && (await mark(some.at(-1)!));
+    marking = 0;
+    if (mayBegin && !stopped) {
+      for (const each of some) marked.set(each.claim.taskId, each);
+      watch();
     } else {
-      const nowMs = clock.monotonic();
-      const attempts = claims.flatMap((claim) => parts.accept(claim, nowMs) ?? []);
-      for (const attempt of attempts) parts.start(attempt);
+      rest();
+      releaseAll(some);
     }
-    parts.onSettled();
+    parts.onMarked();
   };
 
   return {
     get size() {
-      return waiting.size;
+      return waiting.size + marking + marked.size;
     },
-    get beginning() {
-      return beginning;
+    get marking() {
+      return marking;
     },
     limit(claimMs) {
       const { capacity, overload } = parts.adaptiveCapacity;
@@ -186,6 +184,7 @@ export function createClaimAhead(parts: ClaimAheadParts): ClaimAhead {
       const sinceMs = clock.monotonic();
       for (const claim of claims.toSorted(byId)) {
         // A newer claim of the same task takes the place of the older one.
+        marked.delete(claim.taskId);
         waiting.delete(claim.taskId);
         waiting.set(claim.taskId, { claim, call, sinceMs });
       }
@@ -193,29 +192,42 @@ export function createClaimAhead(parts: ClaimAheadParts): ClaimAhead {
       else if (claims.length > 0) watch();
     },
     begin(free) {
-      if (beginning > 0 || waiting.size === 0 || free === 0) return;
-      const nowMs = clock.monotonic();
-      const all = capacityOf(parts.adaptiveCapacity.capacity);
-      if (free < Math.min(waiting.size, all) && nowMs < freeSinceMs + gatherMs) {
-        cancelGather ??= clock.after(gatherMs, () => {
-          cancelGather = undefined;
-          parts.onSettled();
-        });
-        freeSinceMs = Math.min(freeSinceMs, nowMs);
-        return;
+      const oldest = first(marked);
+      // A process that was stopped for long finds its tasks with other pods.
+      if (oldest && (!isFresh(oldest) || parts.pausesNumber() !== markedPauses)) return rest();
+      const some = takeFirst(marked, free);
+      const slots = capacityOf(parts.adaptiveCapacity.capacity);
+      // The next mark goes out before these tasks run, so that the store works meanwhile.
+      if (marking === 0 && waiting.size > 0 && marked.size <= slots / 2) {
+        void markSome(slots - marked.size);
       }
-      freeSinceMs = Infinity;
-      void beginSome(free);
+      const nowMs = clock.monotonic();
+      const attempts = some.flatMap(({ claim }) => parts.accept(claim, nowMs) ?? []);
+      for (const attempt of attempts) parts.start(attempt);
     },
     giveBack,
     rest,
     attemptEnded: rate.count,
     stop() {
       stopped = true;
-      cancelGather?.();
       giveBack();
     },
   };
+}
+
+function first(tasks: ReadonlyMap<string, Waiting>): Waiting | undefined {
+  for (const each of tasks.values()) return each;
+  return undefined;
+}
+
+function takeFirst(tasks: Map<string, Waiting>, limit: number): Waiting[] {
+  const taken: Waiting[] = [];
+  for (const [taskId, each] of tasks) {
+    if (taken.length >= limit) break;
+    taken.push(each);
+    tasks.delete(taskId);
+  }
+  return taken;
 }
 
 function byId(a: Claim, b: Claim): number {

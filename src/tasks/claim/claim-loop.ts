@@ -150,13 +150,13 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
     ...parts,
     limits: parts.aheadLimits,
     pausesNumber: () => claimCalls.pausesNumber,
-    onSettled() {
+    onMarked() {
       tryClaim();
       parts.onAnswered();
     },
   });
   /** Slots that are taken, or will be by what is in flight. */
-  const taken = () => running.size + requested + ahead.beginning;
+  const taken = () => running.size + requested;
   const fullClaimDue = () => mayHaveMore && clock.monotonic() - lastFullClaimMs >= fullClaimEveryMs;
 
   /** Returns whether the free slots belong to tasks that were claimed ahead. */
@@ -187,11 +187,13 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
     if (!mayHaveMore || runsAlone) return;
     const backoffMs = backoff.waitMs();
     if (backoffMs > 0) return wakeIn(backoffMs);
-    if (reserved !== undefined && (unfinished.size > 0 || ahead.beginning > 0)) return;
+    if (reserved !== undefined && unfinished.size > 0) return;
     // If the pod dies, only one suspect should be blamed. So wait for the next poll.
     if (reserved !== undefined && parts.hasSuspectTurn?.()) return;
     if (reserved === undefined) limit = permitted(limit);
     if (limit > 0) void claim(limit);
+    // In the other slots.
+    beginAhead();
   };
 
   /** The limit of a claim, given the permits of throttles. */
@@ -370,7 +372,7 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
       return backoff.failing;
     },
     get inFlight() {
-      return inFlight + ahead.beginning;
+      return inFlight + ahead.marking;
     },
     stop() {
       stopped = true;

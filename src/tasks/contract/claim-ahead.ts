@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { FlotillaError } from "../../base/errors.ts";
+import { beat } from "../../pods/sql.ts";
 import { task } from "../task.ts";
 import type { Database } from "../../store/database.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
@@ -112,6 +113,16 @@ export function claimAheadContract(kind: StoreKind): void {
       expect(await deathsOf([...earlier, ...later])).toEqual([1, 1, 1, 1, 0, 0]);
     });
 
+    test("counts every task once the pod's row, with how far it has begun, was removed", async () => {
+      await queue.beat("pod-1");
+      await enqueue("a", 3);
+      const claims = await claimThree(7);
+      await queue.database.write([sql`delete from ${table("pod")}`]);
+      await queue.database.write([beat("pod-1", "{}", 0, { count: 2, hadRow: true })]);
+      await queue.recover("pod-1", claims);
+      expect(await deathsOf(claims)).toEqual([1, 1, 1]);
+    });
+
     test("lets a task wait through the deaths of four pods without failing it", async () => {
       await queue.beat("pod-1");
       await enqueue("a", 3);
@@ -138,11 +149,30 @@ export function claimAheadContract(kind: StoreKind): void {
     test("begins none of a name that has been paused", async () => {
       const { finishAll, attempts } = await withHeldBack();
       await queue.outcome(queue.pause("a"));
-      const begun = attempts.length;
-      finishAll();
-      await queue.until("the release", async () => (await queue.count(heldBack)) === 0);
-      expect(attempts).toHaveLength(begun);
-      expect(await queue.count(sql`status = 'pending'`)).toBe(count - begun);
+      const waiting = new Set(await idsOf(heldBack));
+      expect(waiting.size).toBeGreaterThan(0);
+      await queue.until("the release", async () => {
+        finishAll();
+        return (await queue.count(heldBack)) === 0;
+      });
+      expect(attempts.filter(({ context }) => waiting.has(context.taskId))).toEqual([]);
+      await queue.until("none claimed", async () => {
+        finishAll();
+        return (await queue.count(sql`status = 'claimed'`)) === 0;
+      });
+      expect(await queue.count(sql`status = 'pending'`)).toBe(count - attempts.length);
+    });
+
+    test("marks tasks before slots are free, but no more than the pod has slots", async () => {
+      const { worker, attempts } = await withHeldBack();
+      const marked = async () => {
+        const begun = new Set(attempts.map(({ context }) => context.taskId));
+        const ids = await idsOf(sql`status = 'claimed' and claim_call < 0 and not (${heldBack})`);
+        return ids.filter((id) => !begun.has(id)).length;
+      };
+      await queue.until("marked tasks", async () => (await marked()) > 0);
+      expect(await marked()).toBeLessThanOrEqual(4);
+      expect(worker.running).toBe(4);
     });
 
     test("begins none on a pod that counts as dead", async () => {

@@ -284,7 +284,7 @@ export function markBegun(
 /** The condition that a claimed task still waits for a slot of its pod. */
 export function isHeldBack(task: ReturnType<typeof table> | Statement): Statement {
   return sql`exists (select 1 from ${pods} holder
-    where holder.pod_id = ${task}.claimed_by and ${task}.claim_call < 0
+    where holder.pod_id = ${task}.claimed_by and ${task}.claim_call < 0 and holder.begun_call >= 0
       and (-${task}.claim_call > holder.begun_call
         or -${task}.claim_call = holder.begun_call and ${task}.task_id > holder.begun_task))`;
 }
