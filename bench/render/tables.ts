@@ -49,6 +49,18 @@ const groupsOfTasks: readonly Group[] = [
       { title: "server", metric: "tasks.drain.server_cpu" },
     ],
   },
+  {
+    title: "Written per task of a drain, on Postgres",
+    rated: false,
+    columns: [
+      { title: "bytes of WAL", metric: "tasks.drain.wal_bytes" },
+      { title: "commits", metric: "tasks.drain.commits" },
+      {
+        title: "dead rows while a snapshot is held",
+        metric: "tasks.drain.snapshot_held.dead_rows",
+      },
+    ],
+  },
 ];
 
 /** Tables of every system, then our ratios, then the conditions: all that the results hold. */

@@ -6,6 +6,7 @@ import type { Variant } from "../systems/variants.ts";
 import { serverOf, type SideBySide, takeTurns } from "./bench.ts";
 import { countCost, shownCost } from "./cost.ts";
 import { collect, type Work } from "./figures.ts";
+import { countDeadRows, countWrites } from "./writes.ts";
 import type { FillerParams } from "./filler.ts";
 import type { Worked, WorkerParams } from "./worker.ts";
 
@@ -32,6 +33,11 @@ type Drained = {
   readonly nodeCpuUs: number;
   readonly serverCpuUs: number | undefined;
   readonly rssMib: number;
+  /** On Postgres. */
+  readonly walBytes: number | undefined;
+  readonly commits: number | undefined;
+  /** How many dead rows were left while a snapshot was held. */
+  readonly deadRows: number | undefined;
 };
 
 const startLimitMs = 60_000;
@@ -43,6 +49,9 @@ export async function measureDrain(side: SideBySide, work: DrainWork): Promise<W
   const nodeCpu = collect(`${work.metric}.cpu`, "us/task", "lower");
   const serverCpu = collect(`${work.metric}.server_cpu`, "us/task", "lower");
   const memory = collect(`${work.metric}.rss`, "MiB", "lower");
+  const wal = collect(`${work.metric}.wal_bytes`, "bytes/task", "lower");
+  const commits = collect(`${work.metric}.commits`, "commits/task", "lower");
+  const dead = collect(`${work.metric}.dead_rows`, "rows/task", "lower");
   await takeTurns(side, entrantsOf(side, work), async ({ key, variant, finished }, round) => {
     const drained = await drainOnce(side, variant, { ...work, finished });
     const { perSecond, cut, nodeCpuUs, serverCpuUs, rssMib } = drained;
@@ -50,12 +59,16 @@ export async function measureDrain(side: SideBySide, work: DrainWork): Promise<W
     nodeCpu.add(key, { value: nodeCpuUs });
     if (serverCpuUs !== undefined) serverCpu.add(key, { value: serverCpuUs });
     memory.add(key, { value: rssMib });
+    if (drained.walBytes !== undefined) wal.add(key, { value: drained.walBytes });
+    if (drained.commits !== undefined) commits.add(key, { value: drained.commits });
+    if (drained.deadRows !== undefined) dead.add(key, { value: drained.deadRows });
     progress(
       `${work.metric}, round ${round} of ${side.rounds}: ${key} ${Math.round(perSecond)}/s${cut ? ", cut" : ""}; ` +
         shownCost(nodeCpuUs, serverCpuUs),
     );
   });
-  return [rate.work, nodeCpu.work, serverCpu.work, memory.work];
+  const all = [rate, nodeCpu, serverCpu, memory, wal, commits, dead].map(({ work: each }) => each);
+  return all.filter(({ figures }) => Object.keys(figures).length > 0);
 }
 
 type Entrant = { readonly key: string; readonly variant: Variant; readonly finished: number };
@@ -84,6 +97,7 @@ async function drainOnce(side: SideBySide, variant: Variant, work: DrainWork): P
   const params: WorkerParams = { system: name, settings, url, taskMs };
   const { profile } = side.options;
   const cost = await countCost(server);
+  const writes = url.startsWith("postgres") ? await countWrites(url) : undefined;
   const workers = Array.from({ length: processes }, () =>
     startRole(new URL("./worker.ts", import.meta.url), params, {
       profile: name === "flotilla" ? profile : undefined,
@@ -93,10 +107,12 @@ async function drainOnce(side: SideBySide, variant: Variant, work: DrainWork): P
   const cutMs = variant.defaults ? work.cutDefaultsMs : work.cutMs;
   const seen = await observe(workers, watch.unfinished, { tasks, cutMs });
   const serverCpuUs = await cost.per(seen.finished, side.options);
+  const written = await writes?.();
   await watch.close();
   for (const worker of workers) worker.send("stop");
   const worked: Worked[] = await Promise.all(workers.map((worker) => worker.result));
   await Promise.all(workers.map((worker) => worker.gone));
+  const deadRows = holder && (await countDeadRows(url));
   await holder?.end();
   await server.drop(url);
   const cpuMs = worked.reduce((sum, each) => sum + each.cpuMs, 0);
@@ -106,6 +122,9 @@ async function drainOnce(side: SideBySide, variant: Variant, work: DrainWork): P
     nodeCpuUs: (cpuMs * 1_000) / seen.finished,
     serverCpuUs,
     rssMib: Math.max(...worked.map((each) => each.rssMib)),
+    walBytes: written && written.walBytes / seen.finished,
+    commits: written && written.commits / seen.finished,
+    deadRows: deadRows && deadRows / seen.finished,
   };
 }
 

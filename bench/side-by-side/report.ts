@@ -3,12 +3,15 @@ import type { Work } from "./figures.ts";
 import type { About } from "./open.ts";
 
 // What each kind of work cost besides is in the results; a report has it where it is asked for most.
-const costs = /\.(cpu|server_cpu|client_cpu|rss)$/;
+const costs = /\.(cpu|server_cpu|client_cpu|rss|wal_bytes|commits|dead_rows)$/;
 const costsShown = [
   "tasks.enqueue.concurrent.cpu",
   "tasks.drain.cpu",
   "tasks.drain.server_cpu",
   "tasks.drain.rss",
+  "tasks.drain.wal_bytes",
+  "tasks.drain.commits",
+  "tasks.drain.snapshot_held.dead_rows",
 ];
 
 /** Every kind of work as we did it, with our ratio against each of the others. */
