@@ -3,10 +3,10 @@
  * What can only be judged when all is over is in `verdict.ts`.
  */
 import { deathLimit, aloneAfterDeaths } from "../../src/base/death-limit.ts";
-import type { Change, TaskState } from "./audit.ts";
+import type { Change, Committed, TaskState } from "./audit.ts";
 import { createLimitChecker, isLimitMove } from "./limits.ts";
 import { countFences, lookBefore, type Seen } from "./fences.ts";
-import type { Intent } from "./kinds.ts";
+import type { Intent, Mark } from "./kinds.ts";
 import { createPauses, type Pauses } from "./pauses.ts";
 import { createRedrives, type Redrives } from "./redrives.ts";
 import { createWaitChecker, isWaking } from "./waits.ts";
@@ -29,6 +29,8 @@ export type Run = {
 export type PodFacts = {
   readonly podId: string;
   readonly names: readonly string[];
+  /** How many tasks it runs at most. */
+  readonly slots: number;
   readonly alive: boolean;
   /** It claims from then on, until it is told to stop. */
   readonly started: boolean;
@@ -43,10 +45,8 @@ export type PodFacts = {
   troubledUntilMs: number;
 };
 
-/** What a pod has said to begin of the tasks that it claimed ahead. */
-type Begun = {
-  readonly call: number;
-  readonly taskId: string;
+/** What a pod was allowed to begin of the tasks that it claimed ahead. */
+type Begun = Pick<Mark, "call" | "taskId"> & {
   /** The names that were paused then. */
   readonly paused: ReadonlySet<string>;
 };
@@ -65,7 +65,15 @@ export type Checker = {
   readonly tasks: Map<string, Standing>;
   /** Reads what a write is about to meet. */
   before(who: string, intent: Intent): Promise<Seen>;
-  after(who: string, intent: Intent, seen: Seen, changes: readonly Change[]): Promise<void>;
+  after(
+    who: string,
+    intent: Intent,
+    seen: Seen,
+    changes: readonly Change[],
+    committed: Pick<Committed, "tables">,
+  ): Promise<void>;
+  /** A pod has stopped, and nothing was in its way. */
+  stopped(podId: string): void;
   readonly pauses: Pauses;
   readonly redrives: Redrives;
   started(run: Omit<Run, "active" | "returned" | "startedMs">): Run;
@@ -86,10 +94,12 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
   const runs: Run[] = [];
   const activeRuns = new Set<Run>();
   const tasks = new Map<string, Standing>();
-  /** Up to which call and task each pod has said that it begins what it claimed ahead. */
+  /** Up to which call and task each pod was allowed to begin what it claimed ahead. */
   const begunAhead = new Map<string, Begun>();
   /** Claims that recovery took from their pod, as `task@token`. */
   const recovered = new Set<string>();
+  /** Those of them that only waited, for which no death was counted. */
+  const uncounted = new Set<string>();
   const deathsAtClaim = new Map<string, number>();
   const highestToken = new Map<string, number>();
   const waits = createWaitChecker(world, tasks);
@@ -185,11 +195,27 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
     const call = before.claimCall ?? 0;
     if (call >= 0) return;
     world.count(counted ? "ahead: died after it began" : "ahead: died while it waited");
-    const mark = begunAhead.get(before.claimedBy!);
-    const hasBegun =
-      mark !== undefined && (-call < mark.call || (-call === mark.call && taskId <= mark.taskId));
-    if (pods.get(before.claimedBy!)?.forgotten) return;
-    if (counted && !hasBegun) violate("T6", `${what}: it only waited when its pod died`);
+    const { forgotten = false } = pods.get(before.claimedBy!) ?? {};
+    if (counted && !hasBegun(taskId, before) && !forgotten) {
+      violate("T6", `${what}: it only waited when its pod died`);
+    }
+    if (!counted) uncounted.add(`${taskId}@${before.token}`);
+  };
+
+  const hasBegun = (taskId: string, { claimedBy, claimCall }: TaskState): boolean => {
+    const begun = begunAhead.get(claimedBy!);
+    return begun !== undefined && isUpTo({ call: -(claimCall ?? 0), taskId }, begun);
+  };
+
+  /** Follows what a pod may begin. A mark that lands after a later one changes nothing. */
+  const noteMark = (podId: string, { call, taskId }: Mark): void => {
+    const pod = pods.get(podId);
+    if (pod) pod.forgotten = false;
+    const known = begunAhead.get(podId);
+    if (known && isUpTo({ call, taskId }, known)) return;
+    const names = new Set([...tasks.values()].map(({ name }) => name));
+    const paused = new Set([...names].filter((name) => pauses.pausedBy(name) !== undefined));
+    begunAhead.set(podId, { call, taskId, paused });
   };
 
   const judgeRecovery = ({ taskId }: Change, before: TaskState, what: string): void => {
@@ -217,22 +243,16 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
       const found = await redrives.before(intent);
       return found ? { ...seen, redrives: found } : seen;
     },
-    async after(who, intent, seen, all) {
+    async after(who, intent, seen, all, { tables }) {
       if (intent.kind === "beat") {
         const pod = pods.get(who);
         if (pod) pod.lastBeatMs = scheduler.nowMs;
       }
-      if (intent.kind === "begin") {
-        const names = new Set([...tasks.values()].map(({ name }) => name));
-        const paused = new Set([...names].filter((name) => pauses.pausedBy(name) !== undefined));
-        const known = begunAhead.get(who);
-        const isPassed =
-          known !== undefined &&
-          (known.call > intent.call! ||
-            (known.call === intent.call && known.taskId > intent.subject!));
-        const pod = pods.get(who);
-        if (pod) pod.forgotten = false;
-        if (!isPassed) begunAhead.set(who, { call: intent.call!, taskId: intent.subject!, paused });
+      const { mark } = intent;
+      if (mark) {
+        const isAllowed = tables[mark.at]!.length > 0;
+        world.count(isAllowed ? "ahead: may begin" : "fence: begin");
+        if (isAllowed) noteMark(who, mark);
       }
       const changes = intent.kind === "enqueue" ? withoutUndone(world, all) : all;
       countFences(world, who, intent, seen, changes);
@@ -246,6 +266,12 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
       redrives.after(intent, seen.redrives, changes);
       await redrives.afterwards(intent);
     },
+    stopped(podId) {
+      for (const [taskId, { name, state }] of tasks) {
+        if (state.status !== "claimed" || state.claimedBy !== podId) continue;
+        violate("stop", `${podId} has stopped and holds ${name} ${taskId.slice(-6)}`);
+      }
+    },
     started(begun) {
       const run: Run = {
         ...begun,
@@ -255,6 +281,7 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
       };
       const what = `${run.name} ${run.taskId.slice(-6)}@${run.token} on ${run.podId}`;
       const deaths = deathsAtClaim.get(`${run.taskId}@${run.token}`) ?? 0;
+      let beside = 0;
       for (const other of activeRuns) {
         if (!other.active || !pods.get(other.podId)?.alive) {
           activeRuns.delete(other);
@@ -269,10 +296,16 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
           violate("T8", `${what}: it still runs as @${other.token} on ${other.podId}`);
         }
         if (other.podId !== run.podId) continue;
+        beside++;
         const otherDeaths = deathsAtClaim.get(`${other.taskId}@${other.token}`) ?? 0;
         if (Math.max(deaths, otherDeaths) >= aloneAfterDeaths) {
           violate("alone", `${what}: beside ${other.name} ${other.taskId.slice(-6)}`);
         }
+      }
+      const { slots } = pods.get(run.podId)!;
+      if (beside >= slots) violate("slots", `${what}: beside ${beside} others in ${slots} slots`);
+      if (uncounted.has(`${run.taskId}@${run.token}`)) {
+        violate("T6", `${what}: it begins though it was recovered as one that only waited`);
       }
       const call = tasks.get(run.taskId)?.state.claimCall ?? 0;
       if (call < 0 && begunAhead.get(run.podId)?.paused.has(run.name)) {
@@ -286,6 +319,11 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
       return run;
     },
   };
+}
+
+/** Whether this comes no later than a mark, in the order in which tasks begin. */
+function isUpTo(one: Pick<Mark, "call" | "taskId">, mark: Pick<Mark, "call" | "taskId">): boolean {
+  return one.call < mark.call || (one.call === mark.call && one.taskId <= mark.taskId);
 }
 
 /** A call that stores all or none takes back in the same write what it can't store as a whole. */

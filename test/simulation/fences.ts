@@ -35,7 +35,7 @@ export async function lookBefore(database: Database, who: string, intent: Intent
     const found = await database.read(sql`select schedule_id, next_at from ${table("schedule")}`);
     return { ...nothingSeen, schedules: byId(found, "schedule_id") };
   }
-  if (intent.kind === "claim") {
+  if (intent.kind === "claim" || intent.carried) {
     const floors = await database.read(
       sql`select pod_id, claim_floor, pauses from ${table("pod")} where pod_id = ${who}`,
     );
@@ -60,7 +60,18 @@ export function countFences(
   changes: readonly Change[],
 ): void {
   const changed = new Set(changes.map((change) => change.taskId));
+  const claimRefused = (what: string, { call, number }: Pick<Intent, "call" | "number">) => {
+    const pauses = seen.pods.get(who)?.["pauses"];
+    if (pauses !== undefined && Number(pauses) !== number) world.count(`fence: ${what}, pauses`);
+    const floor = Number(seen.pods.get(who)?.["claim_floor"] ?? 0);
+    if (floor >= (call ?? Infinity)) world.count(`fence: ${what}, floor`);
+  };
   if (intent.kind === "enqueue") {
+    if (intent.carried) {
+      claimRefused("carried claim", intent.carried);
+      const isClaimed = changes.some(({ after }) => after?.status === "claimed");
+      world.count(`hand-over: ${isClaimed ? "claimed" : "nothing claimed"}`);
+    }
     for (const row of intent.rows) {
       if (changed.has(row["task_id"] as string)) continue;
       world.count(row["unique_key"] === null ? "fence: enqueue, id" : "fence: enqueue, key or id");
@@ -74,14 +85,7 @@ export function countFences(
     }
     return;
   }
-  if (intent.kind === "claim") {
-    const pauses = seen.pods.get(who)?.["pauses"];
-    if (pauses !== undefined && Number(pauses) !== intent.number)
-      world.count("fence: claim, pauses");
-    const floor = Number(seen.pods.get(who)?.["claim_floor"] ?? 0);
-    if (floor >= (intent.call ?? Infinity)) world.count("fence: claim, floor");
-    return;
-  }
+  if (intent.kind === "claim") return claimRefused("claim", intent);
   if (intent.kind === "pause" || intent.kind === "resume") {
     const done = Number(seen.pauses?.get(intent.subject!)?.["done"]);
     if (done > intent.number!) world.count(`fence: ${intent.kind}, number`);

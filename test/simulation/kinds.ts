@@ -125,30 +125,47 @@ export type Intent = {
   /** What is cancelled, paused or resumed, or the redrive that takes a step; and the number that goes with it. */
   readonly subject?: string;
   readonly number?: number;
+  /** The claim of its own pod that an enqueue ends with. */
+  readonly carried?: Pick<Intent, "call" | "number">;
+  /** What a pod says to begin of the tasks that it claimed ahead. */
+  readonly mark?: Mark;
 };
 
-// A claim also unparks and reserves; those are never what a write is mainly about.
-const aside: readonly (Kind | undefined)[] = ["reserve", "unpark", undefined];
+export type Mark = {
+  readonly call: number;
+  readonly taskId: string;
+  /** The place of the statement in its write. It answers with a row if the tasks may begin. */
+  readonly at: number;
+};
+
+// A claim also unparks and reserves, and any write may say what begins; those are never what a write
+// is mainly about.
+const aside: readonly (Kind | undefined)[] = ["begin", "reserve", "unpark", undefined];
 
 export function intentOf(statements: readonly Statement[]): Intent {
+  const intent = mainIntentOf(statements);
+  const mark = markOf(statements);
+  if (!mark) return intent;
+  return intent.kind === "other" ? { ...intent, kind: "begin", mark } : { ...intent, mark };
+}
+
+function mainIntentOf(statements: readonly Statement[]): Intent {
   // What runs have to say may begin with the runs that they start.
   const runs = statements.filter(({ strings }) => kinds.get(strings) === "run");
   if (runs.length > 0) return { kind: "run", rows: runs.flatMap(boundRows), call: undefined };
   for (const statement of statements) {
     const kind = kinds.get(statement.strings);
     if (kind === undefined || aside.includes(kind)) continue;
-    const call = kind === "claim" ? statement.parts.find((part) => typeof part === "number") : 0;
-    const found = { kind, rows: boundRows(statement), call: call as number | undefined };
-    if (kind === "claim") return { ...found, ...knownPauses(statement) };
+    const found = { kind, rows: boundRows(statement), call: 0 };
+    if (kind === "claim") return { ...found, ...numbersOf(statement) };
+    if (kind === "enqueue") {
+      const claim = statements.find(({ strings }) => kinds.get(strings) === "claim");
+      return claim ? { ...found, carried: numbersOf(claim) } : found;
+    }
     // Which tasks a step takes is said by the statements behind the one that moves the redrive.
     if (kind === "redrive_step") {
       const taking = statements.map(boundRows).find(([first]) => first && "token" in first);
       return { ...found, rows: taking ?? [], ...last(statement) };
-    }
-    if (kind === "begin") {
-      const begunCall = statement.parts.find((part) => typeof part === "number");
-      const taskId = statement.parts.find((part) => typeof part === "string");
-      return { ...found, call: Number(begunCall), subject: String(taskId) };
     }
     if (kind === "cancel") return { ...found, subject: last(statement).subject };
     return kind === "pause" || kind === "resume" ? { ...found, ...last(statement) } : found;
@@ -156,14 +173,23 @@ export function intentOf(statements: readonly Statement[]): Intent {
   return { kind: "other", rows: [], call: undefined };
 }
 
-/** The number of the pauses that a claim says it knows. */
-function knownPauses({ parts }: Statement): { number?: number } {
+/** The number of a claim call, and of the pauses that it says it knows. */
+function numbersOf({ parts }: Statement): Pick<Intent, "call" | "number"> {
+  const call = parts.find((part) => typeof part === "number");
   for (const part of parts) {
     if (typeof part !== "object" || part === null || !("strings" in part)) continue;
     const [number] = part.strings[0]?.includes("and pauses =") ? part.parts : [];
-    if (typeof number === "number") return { number };
+    if (typeof number === "number") return { call, number };
   }
-  return {};
+  return { call };
+}
+
+function markOf(statements: readonly Statement[]): Mark | undefined {
+  const at = statements.findIndex(({ strings }) => kinds.get(strings) === "begin");
+  if (at < 0) return undefined;
+  const { parts } = statements[at]!;
+  const call = Number(parts.find((part) => typeof part === "number"));
+  return { call, taskId: String(parts.find((part) => typeof part === "string")), at };
 }
 
 /** The last text and the last number of a statement's conditions. */

@@ -7,7 +7,7 @@ import { FlotillaError } from "../../src/base/errors.ts";
 import { fraction } from "../../src/base/random.ts";
 import type { Database, Listener, Row, WriteOptions } from "../../src/store/database.ts";
 import type { Statement } from "../../src/store/sql.ts";
-import type { Change, Noted } from "./audit.ts";
+import type { Change, Committed } from "./audit.ts";
 import type { Seen } from "./fences.ts";
 import { type Intent, intentOf } from "./kinds.ts";
 import type { Lane } from "./lane.ts";
@@ -23,6 +23,8 @@ export type LinkOptions = {
   crash?: () => void;
   /** Told when this link's own trouble delays a write, because that can explain a missed beat. */
   onTrouble?: (durationMs: number) => void;
+  /** Told when a write meets a freeze. */
+  onFrozen?: () => void;
 };
 
 type Outcome = { readonly tables: Row[][] } | { readonly error: unknown };
@@ -35,7 +37,7 @@ export type Watcher = {
     intent: Intent,
     seen: Seen,
     changes: readonly Change[],
-    noted: readonly Noted[],
+    committed: Pick<Committed, "noted" | "tables">,
   ): Promise<void>;
 };
 
@@ -137,7 +139,7 @@ export function createNetwork(
     const seen = await checker.before(who, intent);
     const { tables, changes, noted } = await store.commit(statements);
     scheduler.note(`${who} ${intent.kind}${changes.map(brief).join("")}`);
-    await checker.after(who, intent, seen, changes, noted);
+    await checker.after(who, intent, seen, changes, { noted, tables });
     if (callsOut ? isCalledOut : changes.length > 0) hint(who);
     if (carriesEnvelopes && payloads) bring(payloads);
     else if (channels.length > 0)
@@ -146,7 +148,7 @@ export function createNetwork(
   };
 
   const connect = (options: LinkOptions): Database => {
-    const { who, alias = who, lane, crash, onTrouble = () => {} } = options;
+    const { who, alias = who, lane, crash, onTrouble = () => {}, onFrozen = () => {} } = options;
     const freeze = () => {
       const found = ["*", who, alias].map((name) => frozen.get(name));
       return found.find((each) => each !== undefined && each.untilMs > scheduler.nowMs);
@@ -162,6 +164,7 @@ export function createNetwork(
       const ice = freeze();
       if (ice) {
         world.count(`fault: frozen, ${ice.mode}`);
+        onFrozen();
         if (ice.mode === "refuse") return tell({ error: busy() });
         // Waiting writes come in any order after the thaw.
         later(world.between(50, 400), () => landing(statements, intent, options, tell));
@@ -248,7 +251,7 @@ export function createNetwork(
             troubled("doubled");
             // Claims aren't made to be repeated, and no pod repeats one whose answer has come.
             const heard = (outcome: Outcome) => {
-              if (intent.kind === "claim" || "error" in outcome) unknown();
+              if (intent.kind === "claim" || intent.carried || "error" in outcome) unknown();
               else answer(outcome);
               const againMs = world.between(1, 4_000);
               later(againMs, () => land(forget));

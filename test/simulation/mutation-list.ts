@@ -4,10 +4,10 @@
  */
 import { type Mutation, of } from "./mutation.ts";
 import { throttleGateMutations } from "./mutations-of-throttle-gate.ts";
+import { aheadMutations, handOverMutations } from "./mutations-of-claims.ts";
 import { pauseMutations, redriveMutations } from "./mutations-of-operators.ts";
 
 const statements = of("tasks/sql");
-const ahead = of("tasks/claim/claim-ahead");
 
 const recoverBeat = statements(
   `= orphan.pod_id
@@ -54,14 +54,6 @@ export const mutations: readonly Mutation[] = [
         "${dependent}.depends",
       ),
     ],
-  },
-  {
-    name: "ahead: tasks begin before the pod's row says so",
-    edits: [ahead("await mark(some.at(-1)!)", "(void mark, true)")],
-  },
-  {
-    name: "ahead: a death counts for tasks that only waited",
-    edits: [statements("case when ${isHeldBack(task)} then 0 else 1 end", "1")],
   },
   {
     name: "cancel: without waking dependents",
@@ -318,6 +310,8 @@ export const mutations: readonly Mutation[] = [
     name: "limits: blocked tasks aren't unblocked",
     edits: [statements("where slots is null or ranked.nth <= slots", "where ranked.nth < 0")],
   },
+  ...aheadMutations,
+  ...handOverMutations,
   ...throttleGateMutations,
   ...pauseMutations,
   ...redriveMutations,

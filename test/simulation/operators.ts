@@ -24,12 +24,20 @@ type Operator = {
   rest(lowMs: number, highMs: number): Promise<void>;
 };
 
+export type OperatorsOptions = {
+  pauses: Pauses;
+  untilMs: number;
+  /** One of them pauses and resumes short tasks again and again. */
+  hasty: boolean;
+};
+
 const brokenName = "broken";
+const hastyRestMs = 600;
 
 export function startOperators(
   world: World,
   network: Network,
-  { pauses, untilMs }: { pauses: Pauses; untilMs: number },
+  { pauses, untilMs, hasty }: OperatorsOptions,
 ): Operators {
   const { scheduler } = world;
   const isOver = () => scheduler.nowMs >= untilMs;
@@ -75,11 +83,15 @@ export function startOperators(
     return done === true;
   };
 
-  const pauseAndResume = async (operator: Operator, target: string): Promise<void> => {
+  const pauseAndResume = async (
+    operator: Operator,
+    target: string,
+    restMs = 3_000,
+  ): Promise<void> => {
     while (!isOver()) {
-      await operator.rest(100, 3_000);
+      await operator.rest(100, restMs);
       await wish(operator, "pause", target);
-      await operator.rest(1, 2_000);
+      await operator.rest(1, (restMs * 2) / 3);
       if (world.chance(0.8)) await wish(operator, "resume", target);
     }
     while (!(await wish(operator, "resume", target))) await operator.rest(100, 500);
@@ -117,6 +129,7 @@ export function startOperators(
     }
   };
 
+  if (hasty) begin(pauseAndResume(operators[0]!, "quick", hastyRestMs));
   if (world.chance(0.4)) {
     const targets = [allNames, "quick", "slow", brokenName];
     const target = world.pick(targets);

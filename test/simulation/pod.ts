@@ -26,6 +26,8 @@ export type SimPod = PodFacts & {
   readonly clock: Clock;
   /** What it offers to code in its process, once it has started. */
   readonly running: Pod | undefined;
+  /** Resolves when it is gone. */
+  readonly end: Promise<void>;
   /** Runs this on its main thread: now, or when that goes on. */
   enter(happen: () => void): void;
   crash(why: string): void;
@@ -71,13 +73,18 @@ export type SimPodOptions = {
 
 export const stopLimits = { graceMs: 1_000, shutdownMs: 2_000 };
 
+// On a slow link each write takes up to this time.
+const usualMs = 500;
+// A write that is lost or refused is repeated with growing waits, and one that is late lands in this time.
+const hinderedMs = 8_000;
+
 /** The name under which a pod's heartbeat alone can be frozen. */
 export const heartOf = (podId: string) => `the heart of ${podId}`;
 
 export function startSimPod(
   world: World,
   network: Network,
-  checker: { readonly pods: Map<string, PodFacts> },
+  checker: { readonly pods: Map<string, PodFacts>; stopped?(podId: string): void },
   options: SimPodOptions,
 ): SimPod {
   const { scheduler } = world;
@@ -92,12 +99,18 @@ export function startSimPod(
   let running: Pod | undefined;
   let breath = 0;
   let floor = 0;
+  /** Until when troubles can keep it from giving back what it holds. */
+  let hinderedUntilMs = -Infinity;
+  const end = Promise.withResolvers<void>();
 
   const wallMs = () => startOfTimeMs + scheduler.nowMs + wallOffsetMs;
   const clock = laneClock(scheduler, main, { wallMs, startMs });
   const heartClock = laneClock(scheduler, heart, { wallMs, startMs });
   const troubled = (durationMs: number) => {
     pod.troubledUntilMs = Math.max(pod.troubledUntilMs, scheduler.nowMs + durationMs);
+  };
+  const hindered = (durationMs: number) => {
+    hinderedUntilMs = Math.max(hinderedUntilMs, scheduler.nowMs + durationMs + hinderedMs);
   };
   const gone = (why: string) => {
     if (goneMs !== undefined) return;
@@ -106,11 +119,14 @@ export function startSimPod(
     heart.kill();
     connection?.end();
     scheduler.note(`${podId} is gone: ${why}`);
+    end.resolve();
     options.onGone(why);
   };
   const pod: SimPod = {
     podId,
     names,
+    slots: options.settings.slots,
+    end: end.promise,
     lastBeatMs: scheduler.nowMs,
     troubledUntilMs: -1,
     clock,
@@ -134,17 +150,25 @@ export function startSimPod(
     pause(durationMs) {
       scheduler.note(`${podId} pauses for ${durationMs}`);
       troubled(durationMs);
+      hindered(durationMs);
       main.hold(durationMs);
       heart.hold(durationMs);
     },
     block(durationMs) {
       scheduler.note(`${podId} blocks for ${durationMs}`);
+      hindered(durationMs);
       main.hold(durationMs);
     },
     stop() {
       scheduler.note(`${podId} is told to stop`);
       stoppingMs ??= scheduler.nowMs;
-      void running?.stop().then(() => gone("stopped"));
+      void running?.stop().then(() => {
+        if (hinderedUntilMs < stoppingMs!) {
+          world.count("stop: unhindered");
+          checker.stopped?.(podId);
+        }
+        gone("stopped");
+      });
     },
     stepWall(byMs) {
       scheduler.note(`${podId} steps its clock by ${byMs}`);
@@ -164,7 +188,15 @@ export function startSimPod(
     schedules: options.schedules ?? schedules,
   });
   const crash = () => gone("crashed at a request");
-  const connected = network.connect({ who: podId, lane: main, crash });
+  const connected = network.connect({
+    who: podId,
+    lane: main,
+    crash,
+    onTrouble(durationMs) {
+      if (durationMs > usualMs) hindered(durationMs);
+    },
+    onFrozen: () => hindered(0),
+  });
   const database = options.through?.(connected, crash) ?? connected;
   const heartDatabase = network.connect({
     who: podId,

@@ -2,7 +2,7 @@
  * What the pods run, and the clients that ask for it. A handler's result names its token, so that
  * it can be told whose result was stored; a client notes how each of its requests ended.
  */
-import { abort, hasCode, transientCodes } from "../../src/base/errors.ts";
+import { abort, FlotillaError, hasCode, transientCodes } from "../../src/base/errors.ts";
 import { uuidv7 } from "../../src/base/ids.ts";
 import { createTasks, type Tasks } from "../../src/tasks/tasks.ts";
 import type { EnqueueOptions } from "../../src/tasks/enqueue/options.ts";
@@ -144,13 +144,28 @@ export function handlersFor(
 
 export type Clients = { readonly history: readonly Request[]; readonly open: number };
 
-export type ClientsOptions = { clients: number; untilMs: number; gapMs: number };
+export type ClientsOptions = {
+  clients: number;
+  untilMs: number;
+  gapMs: number;
+  /** Pods in whose processes the first client asks too, and gets no answer if they die meanwhile. */
+  beside?: (() => readonly SimPod[]) | undefined;
+  /** Many short tasks come at once, so that pods claim ahead of their slots. */
+  crowds?: boolean;
+};
+
+/** How a client asks: over a connection of its own, or in the process of a pod. */
+type Way = {
+  readonly tasks: Tasks;
+  /** The answer, unless the process dies. */
+  heard<Answer>(answer: Promise<Answer>): Promise<Answer>;
+};
 
 /** Clients that enqueue, cancel and retry until a moment. */
 export function startClients(
   world: World,
   network: Network,
-  { clients, untilMs, gapMs }: ClientsOptions,
+  { clients, untilMs, gapMs, beside, crowds = false }: ClientsOptions,
 ): Clients {
   const { scheduler } = world;
   const requests = createRequests(world);
@@ -173,6 +188,25 @@ export function startClients(
     const made = all.map(({ request }) => request);
     await requests.settle(made, answer);
     for (const { outcome } of made) if (outcome.type === "ok") acked.push(outcome.taskId);
+  };
+
+  const plain = (name: string, whole?: number): Asked => {
+    const request = requests.add(name, { whole });
+    const payload: Payload = { op: request.op, workMs: world.between(0, 3_000), times: 1 };
+    return { request, payload, options: {} };
+  };
+
+  /** A task without options, for which a pod in the same process may make its claim at once. */
+  const enqueuePlain = (way: Way): Promise<void> => {
+    const one = plain(world.pick(likely));
+    return settled([one], way.heard(waysIn.one(way.tasks, one)));
+  };
+
+  const enqueueCrowd = (way: Way): Promise<void> => {
+    const whole = ++calls;
+    const all = Array.from({ length: crowdSize }, () => plain("quick", whole));
+    world.count("request: crowd");
+    return settled(all, way.heard(waysIn.many(way.tasks, all)));
   };
 
   const draw = (name: string, given: { key?: string | undefined; whole?: number }): Asked => {
@@ -199,12 +233,12 @@ export function startClients(
   };
   const someKey = (share: number) => (world.chance(share) ? `k${world.between(1, 3)}` : undefined);
 
-  const enqueue = (tasks: Tasks, name = world.pick(likely), key = someKey(0.3)): Promise<void> => {
+  const enqueue = (way: Way, name = world.pick(likely), key = someKey(0.3)): Promise<void> => {
     const one = draw(name, { key });
-    return settled([one], waysIn.one(tasks, one));
+    return settled([one], way.heard(waysIn.one(way.tasks, one)));
   };
 
-  const enqueueMany = (tasks: Tasks): Promise<void> => {
+  const enqueueMany = (way: Way): Promise<void> => {
     const name = world.pick(likely);
     const whole = ++calls;
     const keyed = world.chance(0.5);
@@ -218,38 +252,51 @@ export function startClients(
     // All of a call wait for the same.
     const { after } = all[0]!.payload as Payload;
     const alike = all.map((each) => ({ ...each, payload: { ...each.payload, after } }));
-    return settled(alike, waysIn.many(tasks, alike));
+    return settled(alike, way.heard(waysIn.many(way.tasks, alike)));
   };
 
-  const enqueueEach = (tasks: Tasks): Promise<void> => {
+  const enqueueEach = (way: Way): Promise<void> => {
     const all = Array.from({ length: world.between(2, 4) }, () =>
       draw(world.pick(likely), { key: someKey(0.5) }),
     );
     world.count("request: each");
-    return settled(all, waysIn.each(tasks, all));
+    return settled(all, way.heard(waysIn.each(way.tasks, all)));
   };
 
   /** Several at once, which go to the store together. Some have keys, and likely ones that are taken. */
-  const burst = (tasks: Tasks): void => {
+  const burst = (way: Way): void => {
     world.count("request: burst");
     const taken = keysInUse();
     if (taken.length > 0) {
       const { name, key } = world.pick(taken);
-      asked(enqueue(tasks, name, key));
+      asked(enqueue(way, name, key));
     }
-    for (let left = world.between(1, 3); left > 0; left--) asked(enqueue(tasks));
-    if (world.chance(0.3)) asked(enqueueMany(tasks));
-    if (world.chance(0.3)) asked(enqueueEach(tasks));
+    for (let left = world.between(1, 3); left > 0; left--) asked(enqueue(way));
+    if (world.chance(0.3)) asked(enqueueMany(way));
+    if (world.chance(0.3)) asked(enqueueEach(way));
   };
   const keysInUse = () =>
     requests.history.filter(({ key, outcome }) => key !== undefined && outcome.type === "ok");
 
-  const act = (tasks: Tasks): void => {
-    if (acked.length > 3 && world.chance(0.2)) return asked(tasks.cancel(world.pick(acked)));
-    if (acked.length > 3 && world.chance(0.1)) return asked(tasks.retry(world.pick(acked)));
-    if (world.chance(0.15)) return burst(tasks);
-    asked(enqueue(tasks));
+  const act = (way: Way): void => {
+    const { tasks, heard } = way;
+    if (acked.length > 3 && world.chance(0.2)) return asked(heard(tasks.cancel(world.pick(acked))));
+    if (acked.length > 3 && world.chance(0.1)) return asked(heard(tasks.retry(world.pick(acked))));
+    if (world.chance(0.15)) return burst(way);
+    asked(enqueue(way));
   };
+
+  const actBeside = (pod: SimPod): void =>
+    pod.enter(() => {
+      if (!pod.running || pod.stoppingMs !== undefined) return;
+      world.count("request: in a pod's process");
+      const way: Way = {
+        tasks: pod.running.tasks,
+        heard: (answer) => Promise.race([answer, pod.end.then(diedWithPod)]),
+      };
+      if (world.chance(0.3)) return act(way);
+      for (let left = world.between(1, 4); left > 0; left--) asked(enqueuePlain(way));
+    });
 
   for (let made = 0; made < clients; made++) {
     const lane = createLane(scheduler);
@@ -259,9 +306,13 @@ export function startClients(
     const connected = network.connect({ who: `c${made + 1}`, lane });
     const database = refusedBehindCommits(world, connected, { untilMs });
     const tasks = createTasks({ database, clock, random, ids: uuidv7(clock, random) });
+    const way: Way = { tasks, heard: (answer) => answer };
     const loop = () => {
       if (scheduler.nowMs >= untilMs) return;
-      act(tasks);
+      const pods = made === 0 ? (beside?.() ?? []) : [];
+      if (pods.length > 0 && world.chance(0.8)) actBeside(world.pick(pods));
+      else if (crowds && world.chance(0.5)) asked(enqueueCrowd(way));
+      else act(way);
       scheduler.after(world.between(gapMs / 4, gapMs * 2), loop);
     };
     scheduler.after(world.between(0, gapMs), loop);
@@ -272,6 +323,12 @@ export function startClients(
       return open;
     },
   };
+}
+
+const crowdSize = 16;
+
+function diedWithPod(): never {
+  throw new FlotillaError("unknown_outcome", "simulated: the process died");
 }
 
 // Mostly quick ones, so that there is always something to claim, and few that kill their pod.

@@ -62,8 +62,8 @@ export function claimAheadContract(kind: StoreKind): void {
     };
 
     /** Claims three tasks as a pod does that holds them back. */
-    const claimThree = async (call: number): Promise<readonly Claim[]> => {
-      const claim = { podId: "pod-1", call, names: ["a"], limit: 3, ahead: true };
+    const claimThree = async (call: number, podId = "pod-1"): Promise<readonly Claim[]> => {
+      const claim = { podId, call, names: ["a"], limit: 3, ahead: true };
       const [rows] = await queue.database.write([claimTasks(claim)]);
       return rows!.map(toClaim).toSorted((a, b) => (a.taskId < b.taskId ? -1 : 1));
     };
@@ -123,15 +123,23 @@ export function claimAheadContract(kind: StoreKind): void {
       expect(await deathsOf(claims)).toEqual([1, 1, 1]);
     });
 
-    test("lets a task wait through the deaths of four pods without failing it", async () => {
-      await queue.beat("pod-1");
+    test("runs tasks that waited through the deaths of four pods, beside others", async () => {
       await enqueue("a", 3);
-      for (let death = 1; death <= 4; death++) {
-        const claims = await claimThree(death);
-        await queue.recover("pod-1", claims);
+      for (const podId of ["pod-1", "pod-2", "pod-3", "pod-4"]) {
+        await queue.beat(podId);
+        const claims = await claimThree(1, podId);
+        expect(await queue.recover(podId, claims)).toBe(3);
         expect(await deathsOf(claims)).toEqual([0, 0, 0]);
       }
-      expect(await queue.count(sql`status = 'pending'`)).toBe(3);
+      await enqueue("a", 1);
+      const { handler, attempts } = heldOpen("a");
+      const worker = await queue.work("pod-5", [handler], { capacity: { slots: 4, target: 1 } });
+      // A task that pods died under would run alone, and fail after the fourth.
+      await queue.until("all of them run", () => worker.running === 4);
+      for (const attempt of attempts) attempt.finish(1);
+      await queue.until("their ends", async () => {
+        return (await queue.stats()).byStatus.completed === 4;
+      });
     });
 
     test("gives the tasks back when the pod stops", async () => {

@@ -157,7 +157,7 @@ export function createFlowChecker(
     async before() {
       return nothingSeen;
     },
-    async after(who, intent, _, changes, noted) {
+    async after(who, intent, _, changes, { noted }) {
       if (intent.kind === "run") countRunFences(world, intent, rows, changes);
       if (intent.kind === "beat") {
         const pod = pods.get(who);

@@ -120,6 +120,8 @@ export function startCallingPod(
   return {
     podId,
     names: [],
+    slots: 0,
+    end: new Promise(() => {}),
     lastBeatMs: 0,
     troubledUntilMs: -1,
     clock,
