@@ -12,6 +12,8 @@ export type FaultsOptions = {
   pods: () => readonly SimPod[];
   untilMs: number;
   deadAfterMs: number;
+  /** Pods are told to stop, and nothing else goes wrong. */
+  onlyStops?: boolean;
 };
 
 const hourMs = 3_600_000;
@@ -19,8 +21,8 @@ const hourMs = 3_600_000;
 /** Starts the troubles of this seed, and ends them all at `untilMs`. */
 export function startFaults(world: World, options: FaultsOptions): void {
   const { scheduler, frozen, storeClock } = world;
-  const { network, untilMs, deadAfterMs } = options;
-  world.troubles = drawTroubles(world);
+  const { network, untilMs, deadAfterMs, onlyStops = false } = options;
+  world.troubles = onlyStops ? noTroubles : drawTroubles(world);
   let latestOffsetMs = 0;
 
   const anyPod = (): SimPod | undefined => {
@@ -77,8 +79,8 @@ export function startFaults(world: World, options: FaultsOptions): void {
   };
 
   for (const [name, strike] of Object.entries(timed)) {
-    if (!world.chance(0.4)) continue;
-    const everyMs = world.between(3_000, 15_000);
+    if (onlyStops ? name !== "fault: stop" : !world.chance(0.4)) continue;
+    const everyMs = onlyStops ? 2_000 : world.between(3_000, 15_000);
     const loop = () => {
       if (scheduler.nowMs >= untilMs) return;
       world.count(name);
