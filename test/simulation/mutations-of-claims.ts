@@ -30,11 +30,11 @@ export const aheadMutations: readonly Mutation[] = [
   },
   {
     name: "ahead: tasks that must not begin aren't given back",
-    edits: [ahead("      rest();\n      releaseAll(claims);", "      rest();")],
+    edits: [ahead("      rest();\n      releaseAll(some);", "      rest();")],
   },
   {
     name: "ahead: a stop doesn't give back what waits",
-    edits: [ahead("cancelGather?.();\n      giveBack();", "cancelGather?.();")],
+    edits: [ahead("stopped = true;\n      giveBack();", "stopped = true;")],
   },
 ];
 
