@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { resolveControllerOptions } from "../settings.ts";
 import { type ControllerState, initialState, step } from "./limit-controller.ts";
-import { nextPromised, nothingPromised, promisedCalls } from "./promise.ts";
+import { nextPromised, nothingPromised, type Promised, promisedCalls } from "./promise.ts";
 import { emptySample, noCounts, type OutcomeCounts, type Sample } from "./sample.ts";
 import { withDuration } from "./histogram.ts";
 
@@ -100,6 +100,37 @@ describe("a promise that was broken", () => {
       doubts.push(promised.doubtMs);
     }
     expect(doubts.map((each) => each / 60_000)).toEqual([1, 2, 4, 8, 16, 32, 60, 60]);
+    // However often it was broken, seven breaks are to be made up for.
+    expect(promised.broken).toBe(7);
+  });
+
+  /** Calls go on under a promise, with a sample each second. */
+  const hold = (from: Promised, holdMs: number, sample: Sample | undefined): Promised => {
+    let promised = from;
+    for (let at = 0; at < holdMs; at += 1_000) promised = nextPromised(promised, 1_000, sample);
+    return promised;
+  };
+
+  test("is doubted for less once it has held for as long as it was doubted", () => {
+    const often = { ...nothingPromised, perS: 9, broken: 6 };
+    const doubt = (promised: Promised) => nextPromised(promised, 1_000, broken).doubtMs / 60_000;
+    expect(doubt(often)).toBe(60);
+    // Six breaks were doubted for 32 minutes, five for 16.
+    expect(doubt(hold(often, 31 * 60_000, kept))).toBe(60);
+    expect(doubt(hold(often, 32 * 60_000, kept))).toBe(32);
+    expect(doubt(hold(often, 48 * 60_000, kept))).toBe(16);
+    expect(doubt(hold(often, 64 * 60_000, kept))).toBe(1);
+  });
+
+  test("isn't made up for by time without calls, or while it isn't believed", () => {
+    const once = { ...nothingPromised, perS: 9, broken: 1 };
+    expect(hold(once, 120_000, undefined).broken).toBe(1);
+    expect(nextPromised(once, 3_600_000, kept).broken).toBe(1);
+    const silent = { ...kept, promisedPerS: 0 };
+    expect(hold(once, 120_000, silent).broken).toBe(1);
+    const doubted = { ...once, doubtMs: 120_000 };
+    expect(hold(doubted, 120_000, kept).broken).toBe(1);
+    expect(hold(doubted, 180_000, kept).broken).toBe(0);
   });
 
   test("once for all calls that were in flight together", () => {
