@@ -154,6 +154,23 @@ describe("the limits that an answer states", () => {
       [{ unit: "requests", limit: 5_000, remaining: 4_987, resetMs: 1_800_000 }],
     ],
     [
+      "GitHub, of one of its resources",
+      {
+        "x-ratelimit-limit": "30",
+        "x-ratelimit-remaining": "29",
+        "x-ratelimit-reset": String(nowMs / 1_000 + 60),
+        "x-ratelimit-resource": "search",
+      },
+      [
+        {
+          name: 'x-ratelimit-remaining "search"',
+          oneOf: "x-ratelimit-remaining",
+          limit: 30,
+          remaining: 29,
+        },
+      ],
+    ],
+    [
       "the IETF draft, with two policies",
       {
         "ratelimit-policy": '"burst";q=10;w=10, "daily";q=5000;w=86400',

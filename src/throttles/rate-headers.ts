@@ -7,6 +7,8 @@ export type HeadersLike =
 export type Quota = {
   /** Tells the limits of one downstream apart, such as those per minute and per day. */
   readonly name: string;
+  /** Where the downstream has several of one kind, of which a call counts against one: that kind. */
+  readonly oneOf?: string;
   readonly unit: "requests" | "tokens";
   readonly remaining: number;
   readonly limit?: number;
@@ -67,6 +69,8 @@ type Family = {
   readonly limit: string;
   readonly remaining: string;
   readonly reset?: string;
+  /** Names the part of the downstream that the limit is for, where each has one of its own. */
+  readonly resource?: string;
   readonly windowMs?: number;
   readonly refills: Quota["refills"];
 };
@@ -102,6 +106,7 @@ const families: readonly Family[] = [
     limit: `${start}-limit`,
     remaining: `${start}-remaining`,
     reset: `${start}-reset`,
+    resource: `${start}-resource`,
     refills: "at_reset",
   })),
 ];
@@ -110,9 +115,10 @@ type Read = (name: string) => string | undefined;
 
 function quotasIn(read: Read, serverMs: number): Quota[] {
   const found: Quota[] = [];
-  for (const { unit, limit, remaining, reset, windowMs, refills } of families) {
+  for (const { unit, limit, remaining, reset, resource, windowMs, refills } of families) {
     const left = amount(read(remaining));
     if (left === undefined) continue;
+    const part = resource === undefined ? undefined : nameOf(read(resource));
     const stated = read(limit);
     const most = amount(stated);
     if (stated !== undefined && most === undefined) continue;
@@ -120,10 +126,11 @@ function quotasIn(read: Read, serverMs: number): Quota[] {
     const forMs =
       windowMs ?? (reset === "ratelimit-reset" ? policyWindowMs(read, most) : undefined);
     found.push({
-      name: remaining,
+      name: part === undefined ? remaining : `${remaining} "${part}"`,
       unit,
       remaining: left,
       refills,
+      ...(part !== undefined && { oneOf: remaining }),
       ...(most !== undefined && { limit: most }),
       ...(resetMs !== undefined && { resetMs }),
       ...(forMs !== undefined && { windowMs: forMs }),
@@ -242,8 +249,15 @@ function isPlausible({ unit, limit, remaining }: Quota): boolean {
   return limit > 0 && limit <= maxLimits[unit] && remaining <= limit;
 }
 
-// Longer texts are no number, no duration and no date.
+// Longer texts are no number, no duration, no date and no name.
 const maxValueChars = 64;
+
+function nameOf(text: string | undefined): string | undefined {
+  const trimmed = text?.trim();
+  return trimmed === undefined || trimmed === "" || trimmed.length > maxValueChars
+    ? undefined
+    : trimmed;
+}
 
 /** A whole number, also as the first one of a list, as in `100, 100;w=60`. */
 function amount(text: string | undefined): number | undefined {

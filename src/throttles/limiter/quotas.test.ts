@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { Quota } from "../rate-headers.ts";
+import { type Quota, readQuotas } from "../rate-headers.ts";
 import { createQuotas, windowOf } from "./quotas.ts";
 
 const minute: Quota = {
@@ -276,6 +276,87 @@ describe("what headers say wrongly", () => {
     }));
     quotas.read(many, { number: 1, beganMs: 0, begunSince: 0 }, 0);
     expect(begin(0)).toBe(50);
+  });
+});
+
+describe("limits of which a call counts against one", () => {
+  /** What GitHub states with the answer of the call with this number. */
+  const github = (quotas: ReturnType<typeof createQuotas>) => {
+    let last = 0;
+    return (
+      stated: { resource: string; limit: number; remaining: number; resetS: number },
+      nowMs: number,
+      number = ++last,
+    ): boolean => {
+      const { resource, limit, remaining, resetS } = stated;
+      const headers = {
+        "x-ratelimit-resource": resource,
+        "x-ratelimit-limit": String(limit),
+        "x-ratelimit-remaining": String(remaining),
+        "x-ratelimit-reset": String(resetS),
+      };
+      last = Math.max(last, number);
+      return quotas.read(
+        readQuotas(headers, nowMs),
+        { number, beganMs: nowMs, begunSince: 0 },
+        nowMs,
+      );
+    };
+  };
+  const core = { resource: "core", limit: 5_000, resetS: 1_800 };
+  const search = { resource: "search", limit: 30, resetS: 10 };
+
+  test("go by the one that was stated last", () => {
+    const quotas = createQuotas({ countsTokens: false, estimate: 1 });
+    const answer = github(quotas);
+    answer({ ...core, remaining: 4_000 }, 0);
+    expect(quotas.waitMs(1, 0)).toBe(0);
+    answer({ ...search, remaining: 0 }, 0);
+    expect(quotas.waitMs(1, 0)).toBe(10_100);
+    answer({ ...core, remaining: 3_999 }, 1_000);
+    expect(quotas.waitMs(1, 1_000)).toBe(0);
+    expect(quotas.promisedPerS()).toBeCloseTo(5_000 / 3_600);
+  });
+
+  test("learn nothing from one another", () => {
+    const quotas = createQuotas({ countsTokens: false, estimate: 1 });
+    const answer = github(quotas);
+    answer({ ...search, remaining: 0 }, 0);
+    // The limit for searches is whole again.
+    expect(quotas.waitMs(1, 10_200)).toBe(0);
+    answer({ ...core, remaining: 0 }, 10_300);
+    // That the other is used up doesn't mean that it comes back bit by bit.
+    expect(quotas.waitMs(1, 10_300)).toBe(5_000);
+  });
+
+  test("a call that another one answers says nothing about the first", () => {
+    const quotas = createQuotas({ countsTokens: false, estimate: 1 });
+    const answer = github(quotas);
+    for (let at = 0; at < 5; at++) {
+      const nowMs = at * 10_000;
+      answer({ ...core, remaining: 0 }, nowMs);
+      const waitMs = quotas.waitMs(1, nowMs);
+      expect(waitMs).toBeGreaterThan(0);
+      const tried = quotas.take(1, nowMs + waitMs);
+      expect(tried).toEqual(['x-ratelimit-remaining "core"']);
+      answer({ ...search, remaining: 29 }, nowMs + waitMs);
+      ends(quotas, { tried, sawNothingLeft: false }, "success", nowMs + waitMs);
+      expect(quotas.waitMs(1, nowMs + waitMs)).toBe(0);
+    }
+  });
+
+  test("no more than nine of them are remembered", () => {
+    const quotas = createQuotas({ countsTokens: false, estimate: 1 });
+    const answer = github(quotas);
+    const other = (nth: number) => ({ ...core, resource: `part ${nth}`, remaining: 9 });
+    answer({ ...core, remaining: 9 }, 0, 100);
+    for (let nth = 1; nth <= 8; nth++) answer(other(nth), 0);
+    // It is remembered that a later answer than this one was read.
+    answer({ ...core, remaining: 0 }, 0, 50);
+    expect(quotas.waitMs(1, 0)).toBe(0);
+    answer(other(9), 0);
+    answer({ ...core, remaining: 0 }, 0, 50);
+    expect(quotas.waitMs(1, 0)).toBe(5_000);
   });
 });
 

@@ -3,6 +3,8 @@ import type { Quota } from "../rate-headers.ts";
 
 /** How many limits of one downstream are followed. Answers state one to four. */
 const maxQuotas = 4;
+/** Of limits of one kind, how many are remembered besides the one that was stated last. */
+const maxAside = 8;
 /** A reset within this time is waited for. A later one may be wrong, so calls try in between. */
 const patienceMs = 60_000;
 const firstTryMs = 5_000;
@@ -44,6 +46,7 @@ function inRange(windowMs: number): number | undefined {
 
 /** A limit of the downstream for all pods together, as the last answer stated it. */
 type Followed = {
+  readonly oneOf: string | undefined;
   readonly unit: Quota["unit"];
   readonly limit: number | undefined;
   readonly refills: Quota["refills"];
@@ -107,9 +110,14 @@ type QuotasOptions = {
  * What a header says is believed within bounds. A wait of more than a minute is interrupted by single
  * calls; where these succeed, the limit is ignored for ten minutes. A limit that states less after its
  * reset than it should comes back steadily from then on.
+ *
+ * Parts of a downstream may have a limit each, such as GitHub's search. Which part a call is for isn't known
+ * before its answer, so calls go by the limit that was stated last. The others are only set aside, because
+ * what was learned of one, and what contradicts it, says nothing about the next.
  */
 export function createQuotas({ countsTokens, estimate: usual }: QuotasOptions) {
   const followed = new Map<string, Followed>();
+  const aside = new Map<string, Followed>();
   const disbelievedUntilMs = new Map<string, number>();
   /** Until when tokens are used up, and until when what is used up isn't tried again. */
   let noTokensUntilMs = 0;
@@ -170,11 +178,24 @@ export function createQuotas({ countsTokens, estimate: usual }: QuotasOptions) {
     }
   };
 
+  /** Of limits of one kind the one that is stated now takes the place of the last one. */
+  const setOthersAside = (name: string, oneOf: string): void => {
+    aside.delete(name);
+    for (const [other, each] of followed) {
+      if (each.oneOf !== oneOf || other === name) continue;
+      followed.delete(other);
+      const [oldest] = aside.keys();
+      if (aside.size >= maxAside && oldest !== undefined) aside.delete(oldest);
+      aside.set(other, each);
+    }
+  };
+
   const follow = (quota: Quota, call: ReadCall, nowMs: number): void => {
-    const { name, unit, limit, remaining, resetMs } = quota;
-    const before = followed.get(name);
+    const { name, oneOf, unit, limit, remaining, resetMs } = quota;
+    const before = followed.get(name) ?? aside.get(name);
     if (before && call.number < before.number) return;
-    if (!before && followed.size >= maxQuotas && !forgetStale(nowMs)) return;
+    if (oneOf !== undefined) setOthersAside(name, oneOf);
+    if (!followed.has(name) && followed.size >= maxQuotas && !forgetStale(nowMs)) return;
     const windowMs = windowOf(quota) ?? (before?.limit === limit ? before?.windowMs : undefined);
     const refills = refillsOf(quota, before, windowMs, call);
     const perMs =
@@ -184,6 +205,7 @@ export function createQuotas({ countsTokens, estimate: usual }: QuotasOptions) {
     // A reset that is farther away than the time that the limit is for makes no sense.
     const waitsMs = Math.min(resetMs ?? windowMs ?? firstTryMs, windowMs ?? maxWindowMs);
     const next: Followed = {
+      oneOf,
       unit,
       limit,
       refills,
