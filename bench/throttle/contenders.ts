@@ -4,6 +4,9 @@ import { aimd } from "./peers/aimd.ts";
 import { envoy } from "./peers/envoy.ts";
 import { fixed } from "./peers/fixed.ts";
 import { gradient2 } from "./peers/gradient2.ts";
+import { hybrid } from "./peers/hybrid.ts";
+import { inspect } from "./peers/inspect.ts";
+import { tokenBucket } from "./peers/token-bucket.ts";
 
 export const contenders: readonly Contender[] = [
   flotilla("flotilla", "default", "the default, which remembers its ceiling"),
@@ -16,6 +19,9 @@ export const contenders: readonly Contender[] = [
   gradient2("gradient2", { heedsLoss: false }),
   gradient2("gradient2_loss", { heedsLoss: true }),
   envoy,
+  inspect,
+  hybrid,
+  tokenBucket,
 ];
 
 export const contenderNames = contenders.map(({ name }) => name);

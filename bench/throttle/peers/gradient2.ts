@@ -29,7 +29,7 @@ export function gradient2(name: string, { heedsLoss }: { heedsLoss: boolean }): 
 
 function gradient2Limit(heedsLoss: boolean): ProcessLimit {
   let limit = initialLimit;
-  const long = longAverage();
+  const long = averageOf();
   let window = emptyWindow(0);
 
   function update(shortMs: number, mostInFlight: number, lost: boolean): void {
@@ -73,7 +73,7 @@ function emptyWindow(startMs: number) {
 }
 
 /** An exponential average that begins as a plain one. */
-function longAverage() {
+export function averageOf() {
   let value = 0;
   let count = 0;
   let sum = 0;
