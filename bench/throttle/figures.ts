@@ -10,7 +10,11 @@ export type Figures = {
   readonly score: number;
   /** Both from the change on, adapting included. */
   readonly overall: { readonly use: number; readonly throttled: number };
-  /** What is used of the five seconds after that. */
+  /**
+   * What is used of the first five seconds since the change, and of the five that follow on the time to adapt.
+   * At most all: more only says that units were used as well which had been saved up before.
+   */
+  readonly first: number;
   readonly soon: number;
   /** How much longer answers took than without company. */
   readonly slowdown: number;
@@ -35,7 +39,8 @@ export function figuresOf(slices: readonly Slice[], { changedMs, settledMs }: Sc
     throttled,
     score: use * (1 - throttled),
     overall: { use: useOf(since), throttled: throttledOf(since) },
-    soon: useOf(settled.slice(0, adapted.slices)),
+    first: Math.min(1, useOf(since.slice(0, adapted.slices))),
+    soon: Math.min(1, useOf(settled.slice(0, adapted.slices))),
     slowdown: sum(settled, (slice) => slice.latencyMs) / sum(settled, (slice) => slice.workMs),
     adaptS: adaptS(since),
     fairness: jain(settled),

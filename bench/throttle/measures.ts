@@ -51,7 +51,8 @@ export function measuresOf(rows: readonly Row[]): Measure[] {
     ...measureOf("throttle.fairness", fairness, even),
     // The worst round: what is promised holds in each.
     ...worstOf("throttle.cold.refused", started, (row) => row.overall.throttled, Math.max),
-    ...worstOf("throttle.cold.used_in_5s", started, (row) => row.soon, Math.min),
+    ...worstOf("throttle.cold.used_in_5s", started, (row) => row.first, Math.min),
+    ...worstOf("throttle.cold.used_after_5s", started, (row) => row.soon, Math.min),
     // Not the median: one run above the bound is one too many.
     ...(over.length > 0 ? [{ ...peak, ...spreadOf(over), value: Math.max(...over) }] : []),
   ];

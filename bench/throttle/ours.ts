@@ -64,7 +64,7 @@ async function openFleet(preset: Preset, surroundings: Surroundings): Promise<Fl
       const limiter = createThrottleRegistry({ clock: time, random, shared: true }).of(declared);
       let heard = true;
       const dead = new Promise<never>(() => {});
-      const way = distant(store, { time, random });
+      const way = distant(store, { time, random, onCommitted: () => void lookAtBound() });
       const shares = createShares({
         podId,
         database: {

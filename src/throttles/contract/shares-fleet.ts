@@ -71,7 +71,7 @@ export async function openFleet(kind: StoreKind, options: ThrottleOptions = {}) 
   let underWay = 0;
   let writes = 0;
 
-  const wayOf = (state: { way: Way }): Database => {
+  const wayOf = (state: { way: Way; lost: number }): Database => {
     const count = async <Answer>(ask: () => Promise<Answer>): Promise<Answer> => {
       underWay++;
       try {
@@ -89,6 +89,7 @@ export async function openFleet(kind: StoreKind, options: ThrottleOptions = {}) 
           writes++;
           // Of a change alone, since what is asked with a report isn't in doubt.
           const way = statements.length === changeStatements ? state.way : "well";
+          if (way !== "well") state.lost++;
           if (way === "late") late.push(() => database.write(statements));
           if (way === "lost before" || way === "late")
             throw new FlotillaError("unknown_outcome", "lost");
@@ -152,10 +153,10 @@ export async function openFleet(kind: StoreKind, options: ThrottleOptions = {}) 
       await leaving;
     },
     lead(): FleetLearning {
-      return createFleetLearning({ database: wayOf({ way: "well" }), clock, log });
+      return createFleetLearning({ database: wayOf({ way: "well", lost: 0 }), clock, log });
     },
     join(podId: string, isGone?: (host: string) => boolean) {
-      const state = { way: "well" as Way };
+      const state = { way: "well" as Way, lost: 0 };
       const shares = createShares({
         podId,
         database: wayOf(state),

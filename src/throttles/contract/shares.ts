@@ -40,6 +40,31 @@ export function sharesContract(kind: StoreKind): void {
       expect([a.held, b.held]).toEqual([4, 4]);
     });
 
+    test("grow for all pods with the first answer that states a rate, with no leader", async () => {
+      await fleet.close();
+      fleet = await openFleet(kind, { initial: 1 });
+      const a = fleet.join("a");
+      const b = fleet.join("b");
+      a.ask(10);
+      await fleet.pass(50);
+      b.ask(10);
+      await fleet.pass(150);
+      expect([a.held, b.held]).toEqual([1, 0]);
+      const [first] = a.permits;
+      first!.headers({
+        "x-ratelimit-limit-requests": "12000",
+        "x-ratelimit-remaining-requests": "11800",
+        "x-ratelimit-reset-requests": "1s",
+      });
+      first!.release("success");
+      await fleet.pass(100);
+      // 200 a second of 150 ms each are 30 at once.
+      expect((await fleet.rowNow())!.bound).toBeGreaterThanOrEqual(30);
+      expect(a.held).toBe(9);
+      await fleet.pass(second);
+      expect([a.held, b.held]).toEqual([9, 10]);
+    });
+
     test("go back when no pod has use for them, and then nothing is written any more", async () => {
       const a = fleet.join("a");
       a.ask(3);
@@ -155,7 +180,8 @@ export function sharesContract(kind: StoreKind): void {
         const before = a.held;
         b.rest();
         a.state.way = way;
-        await fleet.pass(2 * second);
+        for (let at = 0; at < 100 && a.state.lost === 0; at++) await fleet.pass(50);
+        expect(a.state.lost).toBe(1);
         expect(a.held).toBe(before);
         a.state.way = "well";
         await fleet.pass(7 * second);

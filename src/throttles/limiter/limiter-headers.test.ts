@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { allowing, createTestLimiter, trackAcquire } from "../contract/limiter.ts";
+import type { StatedRate } from "./limiter.ts";
 
 const stating = (remaining: number, more: Record<string, string> = {}) => ({
   "x-ratelimit-limit-requests": "600",
@@ -67,15 +68,35 @@ describe("what answers state about the downstream's limits", () => {
     expect(limiter.setAside(50)).toBe(9);
   });
 
-  test("that a rate is stated is reported at once, so that the fleet grows to it", async () => {
-    const { limiter } = createTestLimiter({ mode: "leader" }, 50);
-    let told = 0;
-    limiter.onDemand(() => told++);
-    const first = await limiter.acquire();
+  test("a rate is reported with the first success, so that the fleet grows to it", async () => {
+    const { limiter, clock } = createTestLimiter({ mode: "leader" }, 50);
+    const told: StatedRate[] = [];
+    limiter.onRate((rate) => told.push(rate));
+    const [first, second] = [await limiter.acquire(), await limiter.acquire()];
     first.headers(stating(7));
-    expect(told).toBe(1);
-    first.headers(stating(6));
-    expect(told).toBe(1);
+    expect(told).toEqual([]);
+    await clock.advance(200);
+    // A call that fails says nothing about how long calls take.
+    first.release("server_error");
+    expect(told).toEqual([]);
+    second.headers(stating(6));
+    second.release("success");
+    expect(told).toEqual([{ perS: 10, latencyMs: 200 }]);
+    const third = await limiter.acquire();
+    third.headers(stating(5));
+    third.release("success");
+    expect(told).toHaveLength(1);
+  });
+
+  test("a pod that learns alone grows to a rate with its first success", async () => {
+    const { limiter, clock } = createTestLimiter({ mode: "local" });
+    const first = await limiter.acquire();
+    const { limit } = limiter.snapshot();
+    await clock.advance(400);
+    first.headers(stating(590));
+    first.release("success");
+    // Ten a second of 400 ms each are four at once, and one is spare. Durations are rounded up.
+    expect([limit, limiter.snapshot().limit]).toEqual([2, 6]);
   });
 
   test("a refusal that says that nothing remains pulls no brake, and breaks no promise", async () => {

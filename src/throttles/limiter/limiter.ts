@@ -8,6 +8,7 @@ import { createAdmission, type HoldReason } from "./admission.ts";
 import { createLimiterErrors } from "./errors.ts";
 import { createCallsInFlight, type HeldPermit, type AcquireOptions } from "./permit.ts";
 import type { LimiterSettings } from "./settings.ts";
+import { createCallbacks, createTimer } from "./signals.ts";
 import { createCallStats, createSampleRecorder, type LimiterSnapshot } from "./stats.ts";
 import { createWaitQueue, reportPositionAfterMs } from "./wait-queue.ts";
 import type { Priority } from "./priority.ts";
@@ -24,6 +25,9 @@ type Demand = {
   /** Tasks that would be claimed if there were permits. */
   readonly blockedTasks: number;
 };
+
+/** The requests per second that the downstream's answers state, and how long one call took. */
+export type StatedRate = { readonly perS: number; readonly latencyMs: number };
 
 /** Learns the limit from this pod's own calls. The limiter uses it while no allowance was granted. */
 export type Learner = {
@@ -65,9 +69,10 @@ export function createLimiter(options: LimiterOptions) {
   const admission = createAdmission(settings, random, startMs);
   const sampler = createSampleRecorder(startMs);
   const callStats = createCallStats(startMs);
-  const demandCallbacks = new Set<() => void>();
-  const throttledCallbacks = new Set<() => void>();
-  const freePermitCallbacks = new Set<() => void>();
+  const demandCallbacks = createCallbacks<void>();
+  const throttledCallbacks = createCallbacks<void>();
+  const freePermitCallbacks = createCallbacks<void>();
+  const rateCallbacks = createCallbacks<StatedRate>();
   // Deadlines and learning need not keep a process alive; waiting calls do.
   const tickTimer = createTimer(clock, background, tick);
   const wakeTimer = createTimer(clock, clock.after, wake);
@@ -85,6 +90,8 @@ export function createLimiter(options: LimiterOptions) {
   let lastLearnedMs = startMs;
   let lastUsedMs = startMs;
   let closed = false;
+  /** An answer has stated a rate where none was known, and no call has succeeded since. */
+  let newRate = false;
 
   const learnsAlone = () => mode === "local" && grantedAllowance === undefined;
   const admits = (priority: Priority) =>
@@ -182,7 +189,7 @@ export function createLimiter(options: LimiterOptions) {
     const granted = waitQueue.join({ request, priority, estimate }, grantPermits);
     if (request.onWaiting) positionTimer.set(clock.monotonic() + reportPositionAfterMs);
     grantPermits();
-    if (waiting.size > 0) reportDemand();
+    if (waiting.size > 0) demandCallbacks.call();
     return granted;
   }
 
@@ -190,7 +197,7 @@ export function createLimiter(options: LimiterOptions) {
   function grantPermits(): void {
     if (closed) return;
     if (waiting.size > 0) grantWaiters();
-    if (blockedTasks > 0) for (const callback of freePermitCallbacks) callback();
+    if (blockedTasks > 0) freePermitCallbacks.call();
   }
 
   function grantWaiters(): void {
@@ -226,10 +233,6 @@ export function createLimiter(options: LimiterOptions) {
     if (nextMs < Infinity) positionTimer.set(nextMs);
   }
 
-  function reportDemand(): void {
-    for (const callback of demandCallbacks) callback();
-  }
-
   function onReleased(permit: HeldPermit, outcome: CallOutcome): void {
     const nowMs = clock.monotonic();
     calls.ended(permit, outcome.kind, nowMs);
@@ -250,8 +253,7 @@ export function createLimiter(options: LimiterOptions) {
     const knownPerS = admission.quotas.promisedPerS();
     const call = { number: permit.number, beganMs, begunSince: calls.begun - permit.number };
     permit.sawNothingLeft = admission.quotas.read(quotas, call, nowMs);
-    // The first answer that states a rate lets the fleet grow to it at once.
-    if (knownPerS === 0 && admission.quotas.promisedPerS() > 0) reportDemand();
+    if (knownPerS === 0 && admission.quotas.promisedPerS() > 0) newRate = true;
     if (waiting.size > 0) grantPermits();
   }
 
@@ -277,7 +279,10 @@ export function createLimiter(options: LimiterOptions) {
     if (admission.quotas.ended(permit, ending, nowMs)) sampler.recordBrokenPromise();
     callStats.record(measured, nowMs);
     if (retryAfterMs !== undefined) admission.holdFor(retryAfterMs, nowMs);
-    if (kind === "success") admission.easeBrake(permit.number, nowMs);
+    if (kind === "success") {
+      admission.easeBrake(permit.number, nowMs);
+      if (newRate) reportRate(latencyMs, nowMs);
+    }
     if (kind !== "throttled") return;
     if (permit.epoch === admission.epoch()) {
       if (learnsAlone()) learn(nowMs);
@@ -285,7 +290,14 @@ export function createLimiter(options: LimiterOptions) {
       else if (mode === "hybrid" && !permit.sawNothingLeft)
         admission.brake(permit.number, calls.begun, nowMs);
     }
-    for (const callback of throttledCallbacks) callback();
+    throttledCallbacks.call();
+  }
+
+  /** The first success under a stated rate says how many calls at once it amounts to: the limit grows to them. */
+  function reportRate(latencyMs: number, nowMs: number): void {
+    newRate = false;
+    if (learnsAlone()) learn(nowMs);
+    rateCallbacks.call({ perS: admission.quotas.promisedPerS(), latencyMs });
   }
 
   function tick(): void {
@@ -403,26 +415,17 @@ export function createLimiter(options: LimiterOptions) {
       const more = count > blockedTasks;
       blockedTasks = count;
       if (count > 0) lastUsedMs = clock.monotonic();
-      if (more) reportDemand();
+      if (more) demandCallbacks.call();
     },
 
     /** Subscribes to demand that can't be met with the present permits. */
-    onDemand(callback: () => void): () => void {
-      demandCallbacks.add(callback);
-      return () => void demandCallbacks.delete(callback);
-    },
-
+    onDemand: demandCallbacks.add,
     /** Subscribes to permits that become free while tasks are blocked. */
-    onFreePermits(callback: () => void): () => void {
-      freePermitCallbacks.add(callback);
-      return () => void freePermitCallbacks.delete(callback);
-    },
-
+    onFreePermits: freePermitCallbacks.add,
     /** Subscribes to throttled calls. */
-    onThrottled(callback: () => void): () => void {
-      throttledCallbacks.add(callback);
-      return () => void throttledCallbacks.delete(callback);
-    },
+    onThrottled: throttledCallbacks.add,
+    /** Subscribes to rates that the downstream's answers state where none was known. */
+    onRate: rateCallbacks.add,
 
     /** True when this limiter can be dropped: no calls, no waiters, no lease. */
     isIdle(): boolean {
@@ -468,33 +471,6 @@ export function createLimiter(options: LimiterOptions) {
       wakeTimer.stop();
       positionTimer.stop();
       waitQueue.refuseAll(limiterErrors.closed);
-    },
-  };
-}
-
-/**
- * One timer that is only ever brought forward, so that a thousand calls with a deadline need no more
- * than one. The callback sets it again.
- */
-function createTimer(clock: Clock, after: Clock["after"], callback: () => void) {
-  let armedMs = Infinity;
-  let cancel: (() => void) | undefined;
-  let stopped = false;
-  return {
-    isSet: () => armedMs < Infinity,
-    set(atMs: number): void {
-      if (atMs >= armedMs || stopped) return;
-      cancel?.();
-      armedMs = atMs;
-      cancel = after(Math.max(0, atMs - clock.monotonic()), () => {
-        armedMs = Infinity;
-        cancel = undefined;
-        callback();
-      });
-    },
-    stop(): void {
-      stopped = true;
-      cancel?.();
     },
   };
 }

@@ -212,7 +212,7 @@ function groupReports(rows: readonly Row[]): Map<string, ThrottleReports> {
   return all;
 }
 
-function toLearnedRow(row: Row): LearnedRow {
+export function toLearnedRow(row: Row): LearnedRow {
   const settings = JSON.parse(row["settings"] as string) as ControllerSettings;
   const pinned = row["pinned"] === null ? settings.pinned : Number(row["pinned"]);
   const state = row["state"] as string | null;

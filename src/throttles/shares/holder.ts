@@ -32,6 +32,7 @@ export type SharedLimiter = Pick<
   | "callsLastMs"
   | "onDemand"
   | "onThrottled"
+  | "onRate"
 >;
 
 export type HolderOptions = {

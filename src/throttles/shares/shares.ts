@@ -3,6 +3,7 @@ import { hasCode, messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import { fraction, type Random } from "../../base/random.ts";
 import type { Database, Row } from "../../store/database.ts";
+import type { StatedRate } from "../limiter/limiter.ts";
 import { createHolder, type DemandRow, type Holder, type SharedLimiter } from "./holder.ts";
 import {
   changeShares,
@@ -15,6 +16,7 @@ import {
   putSettings,
   toSharedRow,
 } from "./sql.ts";
+import { raiseToRate } from "./stated-rate.ts";
 
 export type ShareEvent = {
   readonly type: "share";
@@ -57,6 +59,8 @@ type HeldShare = {
   /** How many syncs in a row found that other pods still hold what this one should have. */
   polls: number;
   lastReported: string;
+  /** What the downstream has stated, until the bound was raised to it. */
+  rate: StatedRate | undefined;
 };
 
 const syncMs = 1_000;
@@ -104,16 +108,24 @@ export function createShares(options: SharesOptions): Shares {
     for (const each of due) each.dueMs = Infinity;
     // A holder that only waits for its calls to end needs no sync.
     const soon = due.filter(
-      (each) => nowMs - each.syncedMs < syncMs - loweringMs && each.holder.lowering,
+      ({ rate, syncedMs, holder }) =>
+        nowMs - syncedMs < syncMs - loweringMs && holder.lowering && !rate,
     );
     const full = due.filter((each) => !soon.includes(each));
     try {
+      await Promise.all(full.map(raiseBound));
       if (full.length > 0) await sync(full);
       await writeAll([...full, ...soon.filter(({ holder }) => holder.lowered)]);
     } catch (error) {
       log.debug({ error: messageOf(error) }, "throttle share sync failed");
     }
     for (const each of due) scheduleNext(each);
+  };
+
+  const raiseBound = async (each: HeldShare): Promise<void> => {
+    const { rate, holder } = each;
+    each.rate = undefined;
+    if (rate) await raiseToRate(database, holder.place, rate);
   };
 
   /** Reports this pod's demand, and reads the rows and the other pods' demands. */
@@ -213,6 +225,15 @@ export function createShares(options: SharesOptions): Shares {
     arm(each.dueMs);
   };
 
+  /** The first answer that states a rate lets the fleet grow to it at once. */
+  const syncNow = (limiter: SharedLimiter, rate: StatedRate): void => {
+    const each = held.get(limiter);
+    if (!each || stopped) return;
+    each.rate = rate;
+    each.dueMs = clock.monotonic();
+    arm(each.dueMs);
+  };
+
   return {
     add(limiter) {
       if (limiter.settings.mode === "local" || held.has(limiter) || stopped) return;
@@ -227,9 +248,11 @@ export function createShares(options: SharesOptions): Shares {
       const leave = [
         limiter.onDemand(() => syncSoon(limiter)),
         limiter.onThrottled(() => syncSoon(limiter)),
+        limiter.onRate((rate) => syncNow(limiter, rate)),
       ];
       held.set(limiter, {
         holder,
+        rate: undefined,
         unsubscribe: () => leave.forEach((end) => end()),
         known: false,
         syncedMs: -Infinity,
