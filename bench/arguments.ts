@@ -20,6 +20,8 @@ export type Arguments = {
   readonly systems: readonly string[] | undefined;
   readonly rounds: number | undefined;
   readonly tasks: number | undefined;
+  /** How many logs a store of sessions has. */
+  readonly logs: number | undefined;
   /** Another checkout, which is measured as one more system. */
   readonly beside: string | undefined;
 };
@@ -33,6 +35,7 @@ const options = {
   systems: { type: "string" },
   rounds: { type: "string" },
   tasks: { type: "string" },
+  logs: { type: "string" },
   beside: { type: "string" },
   save: { type: "boolean", default: false },
   help: { type: "boolean", default: false },
@@ -66,11 +69,33 @@ const works = [
   "limits",
 ];
 const flowWorks = ["one-run", "hundred-runs", "thousand-runs", "resume"];
-const sessionWorks = ["acked", "append", "fanout", "replay", "idle", "turns", "restart", "pods"];
+const sessionWorks = [
+  "acked",
+  "append",
+  "fanout",
+  "replay",
+  "idle",
+  "turns",
+  "restart",
+  "pods",
+  "pods-acked",
+  "growth",
+];
 const systems = variants.map(({ key }) => key);
 const played = allScenarios.map(({ name }) => name);
 /** What has no comparison with another checkout. */
-const notBeside = ["here", "recover", "memory", "keys", "limits", "schedules", "idle", "pods"];
+const notBeside = [
+  "here",
+  "recover",
+  "memory",
+  "keys",
+  "limits",
+  "schedules",
+  "idle",
+  "pods",
+  "pods-acked",
+  "growth",
+];
 /** What only a comparison with others knows of. */
 const ofComparison = ["systems", "tasks", "save"] as const;
 
@@ -111,6 +136,7 @@ with flows, beside others that keep runs over a crash:
 with sessions, over sockets from another process:
   --only     some of the work: ${sessionWorks.join(", ")}
   --tasks    how many sessions the store has when its server is started again
+  --logs     how many logs the store has, a power of two, in place of the default
   --save     keeps every round in bench/results, for render
 `;
 }
@@ -199,6 +225,7 @@ export function readArguments(args: string[], names: readonly string[]): Argumen
     systems: listed(kinds.system, text("systems"), kinds.systems),
     rounds: counted("--rounds", text("rounds")),
     tasks: counted("--tasks", text("tasks")),
+    logs: counted("--logs", text("logs")),
   };
 }
 

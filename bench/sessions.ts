@@ -7,7 +7,8 @@ import { measureAppend } from "./sessions/append.ts";
 import { measureFanout } from "./sessions/fanout.ts";
 import { goals } from "./sessions/goals.ts";
 import { measureIdle } from "./sessions/idle.ts";
-import { measurePods } from "./sessions/pods.ts";
+import { measureGrowth } from "./sessions/growth.ts";
+import { measurePods, measurePodsAcked } from "./sessions/pods.ts";
 import { measureReplay } from "./sessions/replay.ts";
 import { measureRestart } from "./sessions/restart.ts";
 import { openSite } from "./sessions/site.ts";
@@ -33,6 +34,8 @@ const sizes = {
     turns: { turns: 100, chunks: 250, perSecond: 50 },
     restart: { sessions: 100_000 },
     pods: { clients: 100, perSecond: 500, warmMs: 2_000, runMs: 5_000 },
+    podsAcked: { pods: [2, 4], clients: 20, inFlight: 5, warmMs: 2_000, runMs: 5_000 },
+    growth: { sessions: [100, 1_000, 10_000], clients: 100, warmMs: 2_000, runMs: 10_000 },
   },
   quick: {
     rounds: 1,
@@ -50,11 +53,13 @@ const sizes = {
     turns: { turns: 20, chunks: 50, perSecond: 50 },
     restart: { sessions: 1_000 },
     pods: { clients: 20, perSecond: 100, warmMs: 300, runMs: 1_000 },
+    podsAcked: { pods: [2], clients: 20, inFlight: 5, warmMs: 300, runMs: 700 },
+    growth: { sessions: [100, 1_000], clients: 20, warmMs: 300, runMs: 700 },
   },
 };
 
 /** What has no comparison with another checkout. */
-const alone = ["idle", "pods"];
+const alone = ["idle", "pods", "pods-acked", "growth"];
 
 /** Sessions over real sockets: a server in one process, its clients in another. */
 export async function bench(options: BenchOptions): Promise<Report> {
@@ -72,7 +77,11 @@ export async function bench(options: BenchOptions): Promise<Report> {
     // What the store is makes no difference to a socket that does nothing.
     ...(store === "sqlite" && { idle: () => measureIdle(site, size.idle) }),
     // Two servers on one file would be two processes of one machine, which need no second server.
-    ...(store === "postgres" && { pods: () => measurePods(site, size.pods) }),
+    ...(store === "postgres" && {
+      pods: () => measurePods(site, size.pods),
+      "pods-acked": () => measurePodsAcked(site, size.podsAcked),
+    }),
+    growth: () => measureGrowth(site, size.growth),
   };
   const works: Work[] = [];
   for (const [name, measure] of Object.entries(measuring)) {

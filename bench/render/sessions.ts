@@ -41,6 +41,30 @@ const groups: readonly Group[] = [
     ],
   },
   {
+    title: "Two and four pods on one Postgres, all writing, acked messages/s",
+    rated: true,
+    columns: [
+      { title: "two", metric: "sessions.pods.acked_by_2" },
+      { title: "four", metric: "sessions.pods.acked_by_4" },
+    ],
+  },
+  {
+    title: "Acked messages/s, by how many sessions are in use",
+    rated: false,
+    columns: [100, 1_000, 10_000].map((count) => ({
+      title: count.toLocaleString("en-US"),
+      metric: `sessions.growth.acked_in_${count}`,
+    })),
+  },
+  {
+    title: "Memory of the server, MiB, by how many sessions are in use",
+    rated: false,
+    columns: [100, 1_000, 10_000].map((count) => ({
+      title: count.toLocaleString("en-US"),
+      metric: `sessions.growth.memory_of_${count}`,
+    })),
+  },
+  {
     title: "One message to 1,000 subscribers, ms until the last has it",
     rated: true,
     columns: [

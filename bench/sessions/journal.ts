@@ -4,7 +4,7 @@ import { systemRandom } from "../../src/base/random.ts";
 import { decideCommand } from "../../src/sessions/conversation/decide.ts";
 import type { Header } from "../../src/sessions/conversation/header.ts";
 import { changesOf } from "../../src/sessions/log/changes.ts";
-import { storeRecord } from "../../src/sessions/log/sql.ts";
+import { storeRecords } from "../../src/sessions/log/sql/records.ts";
 import type { Head, LogRecord } from "../../src/sessions/log/journal.ts";
 import { createSqlJournal } from "../../src/sessions/log/sql-journal.ts";
 import { openStore } from "../../src/store/open.ts";
@@ -38,8 +38,9 @@ playRole(async ({ store, sessions, each, warmMs, runMs }: JournalParams) => {
   const bare = await openBare(store);
   const one = async () => {
     const record = nextRecord(headers, each);
-    await bare.commit(storeRecord(head, record.recordId, changesOf(record)));
-    head = { ...head, offset: head.offset + 1, recordId: record.recordId };
+    const { recordId } = record;
+    await bare.commit(storeRecords([{ at: head, recordId, changes: changesOf(record) }]));
+    head = { ...head, offset: head.offset + 1, recordId };
     headers = [...record.headers];
   };
   const during = async (forMs: number): Promise<number> => {

@@ -12,6 +12,10 @@ export type LoadParams = {
   /** Where sessions are made. Absent: it is the echo, which has none. */
   readonly httpUrl?: string;
   readonly sessions: readonly string[];
+  /** The server of each session, if there are several. Default: `socketUrl`. */
+  readonly sockets?: readonly string[];
+  /** How many clients share the sessions, each writing in its own by turns. Default: one for each. */
+  readonly clients?: number;
   /** Whether clients also follow their sessions. Default: they only write. */
   readonly joins?: boolean;
   readonly work: LoadWork;
@@ -55,7 +59,8 @@ export type Loaded = {
 
 export type Percentiles = { readonly p50: number; readonly p95: number; readonly p99: number };
 
-type Client = { readonly socket: WebSocket; readonly session: string };
+/** Writes in its sessions by turns. */
+type Client = { readonly socket: WebSocket; readonly sessions: readonly string[]; next: number };
 
 const answerLimitMs = 10_000;
 // More than this at once would be sent by no more than a few clients.
@@ -64,12 +69,17 @@ const tickMs = 1;
 playRole(
   async (params: LoadParams, bench) => {
     const load = createLoad();
-    const { socketUrl, httpUrl, sessions } = params;
+    const { socketUrl, sockets, httpUrl, sessions } = params;
+    const { clients: count = sessions.length } = params;
     if (httpUrl !== undefined) await makeSessions(httpUrl, sessions);
-    const clients = await inParts(sessions, 100, async (session) => {
-      const socket = await dial(socketUrl, load.answered);
-      if (params.joins) await join(socket, joinFrame(session, 0));
-      return { socket, session };
+    const each = Array.from({ length: count }, (_, client) => ({
+      url: sockets?.[client] ?? socketUrl,
+      sessions: sessions.filter((__, at) => at % count === client),
+    }));
+    const clients = await inParts(each, 100, async ({ url, sessions: own }): Promise<Client> => {
+      const socket = await dial(url, load.answered);
+      if (params.joins) for (const session of own) await join(socket, joinFrame(session, 0));
+      return { socket, sessions: own, next: 0 };
     });
     bench.tell("ready");
     await bench.heard("go");
@@ -92,8 +102,10 @@ function createLoad() {
   let late: number[] = [];
   return {
     /** A message that was due at that moment. */
-    send({ socket, session }: Client, dueMs: number, done?: () => void): void {
+    send(client: Client, dueMs: number, done?: () => void): void {
       const ref = ++refs;
+      const { socket, sessions } = client;
+      const session = sessions[client.next++ % sessions.length]!;
       sent.set(ref, { dueMs, done });
       late.push(performance.now() - dueMs);
       socket.send(sendFrame(session, ref));

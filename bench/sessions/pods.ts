@@ -65,8 +65,79 @@ export async function measurePods(site: Site, work: PodsWork): Promise<Work[]> {
   return [p50.work, p95.work, p99.work];
 }
 
+export type PodsAckedWork = {
+  /** How many pods are measured beside one. */
+  readonly pods: readonly number[];
+  readonly clients: number;
+  readonly inFlight: number;
+  readonly warmMs: number;
+  readonly runMs: number;
+};
+
+/**
+ * Acks of one, two and four pods, with as many clients in all. Each client is at the pod that owns its
+ * session, as behind a balancer that goes by the session.
+ */
+export async function measurePodsAcked(site: Site, work: PodsAckedWork): Promise<Work[]> {
+  const { clients, inFlight, warmMs, runMs } = work;
+  const several = new Map(
+    work.pods.map((count) => [
+      count,
+      {
+        rate: collect(`sessions.pods.acked_by_${count}`, "messages/s"),
+        p99: collect(`sessions.pods.acked_by_${count}.p99`, "ms", "lower"),
+        cpu: collect(`sessions.pods.acked_by_${count}.cpu`, "us/message", "lower"),
+      },
+    ]),
+  );
+  await takeTurns(site, [1, ...work.pods], async (count, round) => {
+    const store = await site.place.fresh();
+    const pods: Running[] = [];
+    for (let at = 0; at < count; at++) pods.push(await site.serve({ key: "flotilla" }, store));
+    await makeSessions(pods[0]!.httpUrl!, ["the first one makes the logs"]);
+    let heads: readonly Head[] = [];
+    for (const { podId } of pods) heads = await shared(store, podId, count);
+    const perPod = pods.map(({ podId }) => sessionsOf(heads, podId, Math.ceil(clients / count)));
+    const sessions = Array.from(
+      { length: clients },
+      (_, at) => perPod[at % count]![Math.floor(at / count)]!,
+    );
+    const params: LoadParams = {
+      ...addressOf(pods[0]!),
+      sessions,
+      sockets: sessions.map((_, at) => pods[at % count]!.socketUrl),
+      work: { type: "closed", inFlight, warmMs, runMs },
+    };
+    const role = startRole(new URL("./load.ts", import.meta.url), params);
+    await role.next("ready");
+    role.send("go");
+    const { result, serverMs, storeMs } = await during<Loaded>(role, pods, site.place);
+    for (const pod of pods) await pod.stop();
+    await site.place.drop(store);
+    const { acked, refused, wallMs, latency } = result;
+    if (refused > 0) throw new Error(`${refused} messages were refused`);
+    const perSecond = (acked / wallMs) * 1_000;
+    const us = (ms: number) => (ms * 1_000) / Math.max(1, acked);
+    for (const [pods, { rate, p99, cpu }] of several) {
+      if (count !== 1 && count !== pods) continue;
+      const key = count === 1 ? "one_pod" : "flotilla";
+      rate.add(key, { value: perSecond });
+      p99.add(key, { value: latency.p99 });
+      cpu.add(key, { value: us(serverMs) });
+    }
+    site.options.progress(
+      `sessions.pods.acked, round ${round} of ${site.rounds}: ${count} pods ${Math.round(perSecond)}/s, ` +
+        `p50 ${latency.p50.toFixed(2)} ms, p99 ${latency.p99.toFixed(2)} ms; CPU us per message: ` +
+        `servers ${us(serverMs).toFixed(0)}, store ${storeMs === undefined ? "none" : us(storeMs).toFixed(0)}`,
+    );
+  });
+  return [...several.values()].flatMap((each) =>
+    Object.values(each).map(({ work: found }) => found),
+  );
+}
+
 /** Waits until the pod has its part of the logs. */
-async function shared(store: string, podId: string): Promise<readonly Head[]> {
+async function shared(store: string, podId: string, pods = 2): Promise<readonly Head[]> {
   const database = await openStore(store);
   const journal = createSqlJournal({ database, ids: uuidv7(systemClock, systemRandom) });
   try {
@@ -74,7 +145,7 @@ async function shared(store: string, podId: string): Promise<readonly Head[]> {
     for (;;) {
       const heads = await journal.heads();
       const owned = heads.filter(({ owner }) => owner === podId).length;
-      if (owned > 0 && owned >= Math.floor(heads.length / 2)) return heads;
+      if (owned > 0 && owned >= Math.floor(heads.length / pods)) return heads;
       if (performance.now() > latestMs) throw new Error("the second pod was given no logs");
       await wait(100);
     }

@@ -13,13 +13,15 @@ import { answerLooks, answerTidying } from "./looking.ts";
 export type ServerParams = {
   readonly store: string;
   /** How long the scripted agent talks, and how often a second. */
+  /** How many logs it makes. Default: as many as by default. */
+  readonly logs?: number | undefined;
   readonly talk?: { readonly chunks: number; readonly perSecond: number };
 };
 
 export type Serving = { readonly url: string; readonly podId: string };
 
 playRole(
-  async ({ store, talk = { chunks: 1, perSecond: 1 } }: ServerParams, bench) => {
+  async ({ store, logs, talk = { chunks: 1, perSecond: 1 } }: ServerParams, bench) => {
     const log = silentLogger;
     const { chunks, perSecond } = talk;
     // Every chunk says when it was made, on the clock that all processes of the machine share.
@@ -30,7 +32,8 @@ playRole(
         await wait(Math.max(0, startedMs + (at * 1_000) / perSecond - sharedMs()));
       }
     });
-    const pod = await startPod({ store, use: [scripted], log, dataDir: false });
+    const sessions = logs === undefined ? {} : { logs };
+    const pod = await startPod({ store, use: [scripted], log, dataDir: false, sessions });
     const flotilla = connect(store);
     const server = await serve({
       flotilla,

@@ -61,7 +61,7 @@ export async function openSite(options: BenchOptions, rounds: number): Promise<S
   const serve: Site["serve"] = async ({ checkout }, url, params = {}) => {
     const role = startRole(
       new URL("./server.ts", import.meta.url),
-      { ...params, store: url } satisfies ServerParams,
+      { logs: options.logs, ...params, store: url } satisfies ServerParams,
       { profile, checkout },
     );
     const { url: httpUrl, podId }: Serving = await role.next("ready");

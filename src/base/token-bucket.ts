@@ -34,12 +34,16 @@ export function createTokenBucket(
 }
 
 export function createRateLimit(clock: Pick<Clock, "monotonic">, rate: Rate): RateLimit {
-  const spend = createTokenBucket(clock, rate);
+  const { perSecond, burst } = rate;
+  let left = burst;
+  let atMs = clock.monotonic();
   return {
     take() {
-      const left = spend(0);
-      if (left < 1) return Math.ceil(((1 - left) * 1_000) / rate.perSecond);
-      spend(1);
+      const nowMs = clock.monotonic();
+      left = Math.min(burst, left + ((nowMs - atMs) * perSecond) / 1_000);
+      atMs = nowMs;
+      if (left < 1) return Math.ceil(((1 - left) * 1_000) / perSecond);
+      left--;
       return 0;
     },
   };

@@ -30,10 +30,14 @@ describe("a config", () => {
       outboxMaxBytes: 67_108_864,
       dataDir: ".flotilla",
       schedules: [],
-      sessions: { logs: 1, privateAgents: false, maxTurns: 1_000 },
+      sessions: { logs: 16, privateAgents: false, maxTurns: 1_000 },
     });
+  });
+
+  test("has the same number of logs on every store, so that sessions can move to another", () => {
+    const onSqlite = resolveConfig({ store: "sqlite:app.db" });
     const onPostgres = resolveConfig({ store: "postgres://localhost/app" });
-    expect(onPostgres.sessions).toEqual({ logs: 4, privateAgents: false, maxTurns: 1_000 });
+    expect(onPostgres.sessions).toEqual(onSqlite.sessions);
   });
 
   test("is given back as it was written, so that files can export it", () => {

@@ -319,10 +319,16 @@ type CallResult<Name extends CallName> = Awaited<ReturnType<SessionService[Name]
 
 /** A service that is created on its first call. If it cannot be created, every call rejects. */
 export function lazyService(make: () => SessionService): SessionService {
+  // Not an async function: every message passes here, and would wait for one promise more.
   const call =
     <Name extends CallName>(name: Name) =>
-    async (...args: Parameters<SessionService[Name]>): Promise<CallResult<Name>> =>
-      (make()[name] as (...all: unknown[]) => Promise<CallResult<Name>>)(...args);
+    (...args: Parameters<SessionService[Name]>): Promise<CallResult<Name>> => {
+      try {
+        return (make()[name] as (...all: unknown[]) => Promise<CallResult<Name>>)(...args);
+      } catch (error) {
+        return Promise.reject(error as Error);
+      }
+    };
   const subscribe = (sink: Sink<never>, follow: (service: SessionService) => Joined): Joined => {
     try {
       return follow(make());

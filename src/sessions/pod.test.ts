@@ -43,7 +43,11 @@ test.each([
     } satisfies AgentRegistry;
     const bus = createMemoryBus().connect("leaving", { clock });
     const heads = createHeads({ journal, clock });
-    const hub = { committed: () => {}, ownersMoved: () => {} } as unknown as Hub;
+    const hub = {
+      isFollowed: () => true,
+      committed: () => {},
+      ownersMoved: () => {},
+    } as unknown as Hub;
     const shared = { clock, random, ids, journal, bus, heads, log: silentLogger, logs: 1 };
     const pod = startPodSessions(
       { ...shared, database: undefined!, maxPayloadBytes: 1_000, hub: () => hub },

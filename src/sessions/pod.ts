@@ -162,10 +162,13 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
       prime,
       onFenced,
       isFresh,
+      ownedLogs: () => Math.max(1, monitors.size),
       onCommitted(committed) {
         for (const header of committed.record.headers) monitor.watch(header);
         for (const [sessionId, effect] of committed.effects) monitor.perform(sessionId, effect);
-        parts.hub().committed(deliveries(committed, owner.cachedHeader));
+        const hub = parts.hub();
+        const followed = deliveries(committed, owner.cachedHeader, hub.isFollowed);
+        if (followed.length > 0) hub.committed(followed);
         const { record, durationMs } = committed;
         options.onEvent({ type: "record", entries: record.entries.length, durationMs });
       },
@@ -259,19 +262,24 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
   };
 }
 
-/** What a record means for the followers of its sessions. */
+/** What a record means for the followers of its sessions. Most sessions have none. */
 function deliveries(
   { head, record, formerUsers }: CommittedRecord,
   headerOf: (sessionId: string) => Header | undefined,
+  isFollowed: Hub["isFollowed"],
 ): Parameters<Hub["committed"]>[0] {
   const { logId, offset, incarnation } = head;
-  const entries = Map.groupBy(record.entries, ({ sessionId }) => sessionId);
-  const headers = new Map(record.headers.map((header) => [header.sessionId, header]));
+  const headers = new Map<string, Header>();
+  for (const header of record.headers) {
+    if (isFollowed(header.sessionId)) headers.set(header.sessionId, header);
+  }
   // A read position leaves the header unchanged, but changes an inbox.
   for (const { sessionId } of record.reads) {
-    const header = headers.get(sessionId) ?? headerOf(sessionId);
+    const header = isFollowed(sessionId) && (headers.get(sessionId) ?? headerOf(sessionId));
     if (header) headers.set(sessionId, header);
   }
+  if (headers.size === 0) return [];
+  const entries = Map.groupBy(record.entries, ({ sessionId }) => sessionId);
   return Array.from(headers.values(), (header) => ({
     sessionId: header.sessionId,
     entries: entries.get(header.sessionId) ?? [],

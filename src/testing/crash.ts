@@ -1,7 +1,7 @@
 import type { Clock } from "../base/clock.ts";
 import type { Flow } from "../flows/flow.ts";
 import type { Finalizer, FlowPart } from "../flows/machine.ts";
-import { moveHead } from "../sessions/log/sql.ts";
+import { moveHeads } from "../sessions/log/sql/heads.ts";
 import { claimReserved } from "../tasks/sql/claim.ts";
 import { finishTasks } from "../tasks/sql/finish.ts";
 import { keepRuns, leaveRuns } from "../tasks/sql/runs.ts";
@@ -114,10 +114,7 @@ const finishTexts: ReadonlySet<Statement["strings"]> = new Set([
   keepRuns([]).strings,
   leaveRuns([], true).strings,
 ]);
-const recordText: Statement["strings"] = moveHead(
-  { logId: 0, incarnation: "", term: 0, owner: null, host: null, offset: 0, recordId: "", beat: 0 },
-  "",
-).strings;
+const recordText: Statement["strings"] = moveHeads([]).strings;
 const claimText: Statement["strings"] = claimReserved(
   { podId: "", call: 0, names: [], limit: 0 },
   "",

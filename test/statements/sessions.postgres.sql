@@ -86,116 +86,152 @@ from (
 order by shown.active_at desc, shown.session_id desc
 -- values: ["ada","ada",50,"ada","{\"session-1\"}","default","ada","default",10]
 
--- src/sessions/log/sql.ts: storeRecord
-update flotilla.session_log set log_offset = $1, record_id = $2
-where log_id = $3 and incarnation = $4 and term = $5
-  and ((log_offset = $6 and record_id = $7)
-    or (log_offset = $8 and record_id = $9))
+-- src/sessions/log/sql/records.ts: storeRecords
+update flotilla.session_log set log_offset = from_offset + 1, record_id = to_record from (select to_log, in_incarnation collate "C" as in_incarnation, in_term, from_offset, from_record collate "C" as from_record, to_record collate "C" as to_record from unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[]) as each_row (to_log, in_incarnation, in_term, from_offset, from_record, to_record)) moves
+where log_id = to_log and incarnation = in_incarnation and term = in_term
+  and ((log_offset = from_offset and record_id = from_record)
+    or (log_offset = from_offset + 1 and record_id = to_record))
+  and flotilla.session_log.log_id = any(array(
+select head.log_id from flotilla.session_log head join (select log_id, term from unnest($7::bigint[], $8::bigint[]) as each_row (log_id, term)) wanted
+  on wanted.log_id = head.log_id and wanted.term = head.term
+order by head.log_id for update))
 returning log_id, incarnation, term, owner, host, log_offset, record_id, beat
 -- instead of returning:
-select log_id, incarnation, term, owner, host, log_offset, record_id, beat from flotilla.session_log
-where log_id = $1 and term = $2 and log_offset = $3
-  and record_id = $4
--- values: [8,"record-8",1,"first",2,7,"record-7",8,"record-8"]
+select log_id, incarnation, term, owner, host, log_offset, record_id, beat from flotilla.session_log join (select to_log, in_incarnation collate "C" as in_incarnation, in_term, from_offset, from_record collate "C" as from_record, to_record collate "C" as to_record from unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[]) as each_row (to_log, in_incarnation, in_term, from_offset, from_record, to_record)) moves
+  on log_id = to_log and term = in_term and log_offset = from_offset + 1
+    and record_id = to_record
+-- values: ["{1}","{\"first\"}","{2}","{7}","{\"record-7\"}","{\"record-8\"}","{1}","{2}"]
 
-insert into flotilla.message (session_id, seq, role, author, message_id, client_id, body, at) select session_id, seq, role, author, message_id, client_id, body, at from (select session_id collate "C" as session_id, seq, role collate "C" as role, author collate "C" as author, message_id collate "C" as message_id, client_id collate "C" as client_id, body collate "C" as body, at from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[]) as each_row (session_id, seq, role, author, message_id, client_id, body, at)) fresh where
-    exists (select 1 from flotilla.session_log where log_id = $9 and record_id = $10) and not exists (
-    select 1 from flotilla.session where session_id = $11 and last_offset >= $12)
--- values: ["{\"session-1\"}","{2}","{\"user\"}","{\"ada\"}","{\"message-2\"}","{\"client-2\"}","{\"{\\\"tokens\\\":5,\\\"parts\\\":[]}\"}","{2}",1,"record-8","session-1",8]
+insert into flotilla.message (session_id, seq, role, author, message_id, client_id, body, at) select session_id, seq, role, author, message_id, client_id, body, at from (select session_id collate "C" as session_id, seq, role collate "C" as role, author collate "C" as author, message_id collate "C" as message_id, client_id collate "C" as client_id, body collate "C" as body, at, log_id from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::bigint[]) as each_row (session_id, seq, role, author, message_id, client_id, body, at, log_id)) fresh
+where fresh.log_id = any(array(
+select to_log from (select to_log, to_record collate "C" as to_record, to_offset, first_session collate "C" as first_session from unnest($10::bigint[], $11::text[], $12::bigint[], $13::text[]) as each_row (to_log, to_record, to_offset, first_session)) placed
+join flotilla.session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla.session where session_id = first_session), 0) < to_offset))
+-- values: ["{\"session-1\"}","{2}","{\"user\"}","{\"ada\"}","{\"message-2\"}","{\"client-2\"}","{\"{\\\"tokens\\\":5,\\\"parts\\\":[]}\"}","{2}","{1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
 
-insert into flotilla.session (session_id, tenant, status, state, agent, last_seq, header, created_at, active_at, log_id, last_offset)
-select session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
-  cast($1 as integer), cast($2 as bigint)
-from (select session_id collate "C" as session_id, tenant collate "C" as tenant, status collate "C" as status, state collate "C" as state, agent collate "C" as agent, last_seq, header collate "C" as header, created_at, active_at from unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::text[], $10::bigint[], $11::bigint[]) as each_row (session_id, tenant, status, state, agent, last_seq, header, created_at, active_at)) fresh where
-exists (select 1 from flotilla.session_log where log_id = $12 and record_id = $13) and not exists (
-select 1 from flotilla.session where session_id = $14 and last_offset >= $15)
+insert into flotilla.session (
+session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
+last_offset, log_id)
+select
+session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
+last_offset, log_id
+from (select session_id collate "C" as session_id, tenant collate "C" as tenant, status collate "C" as status, state collate "C" as state, agent collate "C" as agent, last_seq, header collate "C" as header, created_at, active_at, last_offset, log_id from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[]) as each_row (session_id, tenant, status, state, agent, last_seq, header, created_at, active_at, last_offset, log_id)) fresh where fresh.log_id = any(array(
+select to_log from (select to_log, to_record collate "C" as to_record, to_offset, first_session collate "C" as first_session from unnest($12::bigint[], $13::text[], $14::bigint[], $15::text[]) as each_row (to_log, to_record, to_offset, first_session)) placed
+join flotilla.session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla.session where session_id = first_session), 0) < to_offset))
 on conflict (session_id) do update
 set status = excluded.status, state = excluded.state, agent = excluded.agent,
   last_seq = excluded.last_seq, header = excluded.header, active_at = excluded.active_at,
   last_offset = excluded.last_offset
 where flotilla.session.last_offset < excluded.last_offset
--- values: [1,8,"{\"session-1\"}","{\"default\"}","{\"active\"}","{\"idle\"}","{\"helper\"}","{2}","{\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\"}","{1}","{2}",1,"record-8","session-1",8]
+-- values: ["{\"session-1\"}","{\"default\"}","{\"active\"}","{\"idle\"}","{\"helper\"}","{2}","{\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\"}","{1}","{2}","{8}","{1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
 
-update flotilla.session_log set log_offset = $1, record_id = $2
-where log_id = $3 and incarnation = $4 and term = $5
-  and ((log_offset = $6 and record_id = $7)
-    or (log_offset = $8 and record_id = $9))
+update flotilla.session_log set log_offset = from_offset + 1, record_id = to_record from (select to_log, in_incarnation collate "C" as in_incarnation, in_term, from_offset, from_record collate "C" as from_record, to_record collate "C" as to_record from unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[]) as each_row (to_log, in_incarnation, in_term, from_offset, from_record, to_record)) moves
+where log_id = to_log and incarnation = in_incarnation and term = in_term
+  and ((log_offset = from_offset and record_id = from_record)
+    or (log_offset = from_offset + 1 and record_id = to_record))
+  and flotilla.session_log.log_id = any(array(
+select head.log_id from flotilla.session_log head join (select log_id, term from unnest($7::bigint[], $8::bigint[]) as each_row (log_id, term)) wanted
+  on wanted.log_id = head.log_id and wanted.term = head.term
+order by head.log_id for update))
 returning log_id, incarnation, term, owner, host, log_offset, record_id, beat
 -- instead of returning:
-select log_id, incarnation, term, owner, host, log_offset, record_id, beat from flotilla.session_log
-where log_id = $1 and term = $2 and log_offset = $3
-  and record_id = $4
--- values: [8,"record-8",1,"first",2,7,"record-7",8,"record-8"]
+select log_id, incarnation, term, owner, host, log_offset, record_id, beat from flotilla.session_log join (select to_log, in_incarnation collate "C" as in_incarnation, in_term, from_offset, from_record collate "C" as from_record, to_record collate "C" as to_record from unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[]) as each_row (to_log, in_incarnation, in_term, from_offset, from_record, to_record)) moves
+  on log_id = to_log and term = in_term and log_offset = from_offset + 1
+    and record_id = to_record
+-- values: ["{1}","{\"first\"}","{2}","{7}","{\"record-7\"}","{\"record-8\"}","{1}","{2}"]
 
-delete from flotilla.message where session_id = any(array(select session_id from (select session_id collate "C" as session_id from unnest($1::text[]) as each_row (session_id)) ids)) and
-exists (select 1 from flotilla.session_log where log_id = $2 and record_id = $3) and not exists (
-select 1 from flotilla.session where session_id = $4 and last_offset >= $5)
--- values: ["{\"session-3\"}",1,"record-8","session-1",8]
+delete from flotilla.message where session_id = any(array(select session_id from (select session_id collate "C" as session_id, log_id from unnest($1::text[], $2::bigint[]) as each_row (session_id, log_id)) ids where ids.log_id = any(array(
+    select to_log from (select to_log, to_record collate "C" as to_record, to_offset, first_session collate "C" as first_session from unnest($3::bigint[], $4::text[], $5::bigint[], $6::text[]) as each_row (to_log, to_record, to_offset, first_session)) placed
+    join flotilla.session_log head on head.log_id = to_log and head.record_id = to_record
+    where coalesce(
+      (select last_offset from flotilla.session where session_id = first_session), 0) < to_offset))))
+-- values: ["{\"session-3\"}","{1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
 
-insert into flotilla.message (session_id, seq, role, author, message_id, client_id, body, at, kind, replaces) select session_id, seq, role, author, message_id, client_id, body, at, kind, replaces from (select session_id collate "C" as session_id, seq, role collate "C" as role, author collate "C" as author, message_id collate "C" as message_id, client_id collate "C" as client_id, body collate "C" as body, at, kind collate "C" as kind, replaces from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::text[], $10::bigint[]) as each_row (session_id, seq, role, author, message_id, client_id, body, at, kind, replaces)) fresh where
-    exists (select 1 from flotilla.session_log where log_id = $11 and record_id = $12) and not exists (
-    select 1 from flotilla.session where session_id = $13 and last_offset >= $14)
--- values: ["{\"session-1\"}","{2}","{\"user\"}","{\"ada\"}","{\"message-2\"}","{\"client-2\"}","{\"{\\\"tokens\\\":5,\\\"parts\\\":[]}\"}","{2}","{\"summary\"}","{1}",1,"record-8","session-1",8]
+insert into flotilla.message (session_id, seq, role, author, message_id, client_id, body, at, kind, replaces) select session_id, seq, role, author, message_id, client_id, body, at, kind, replaces from (select session_id collate "C" as session_id, seq, role collate "C" as role, author collate "C" as author, message_id collate "C" as message_id, client_id collate "C" as client_id, body collate "C" as body, at, kind collate "C" as kind, replaces, log_id from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::text[], $10::bigint[], $11::bigint[]) as each_row (session_id, seq, role, author, message_id, client_id, body, at, kind, replaces, log_id)) fresh
+where fresh.log_id = any(array(
+select to_log from (select to_log, to_record collate "C" as to_record, to_offset, first_session collate "C" as first_session from unnest($12::bigint[], $13::text[], $14::bigint[], $15::text[]) as each_row (to_log, to_record, to_offset, first_session)) placed
+join flotilla.session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla.session where session_id = first_session), 0) < to_offset))
+-- values: ["{\"session-1\"}","{2}","{\"user\"}","{\"ada\"}","{\"message-2\"}","{\"client-2\"}","{\"{\\\"tokens\\\":5,\\\"parts\\\":[]}\"}","{2}","{\"summary\"}","{1}","{1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
 
 delete from flotilla.session_user
-where session_id = any(array(select session_id from (select session_id collate "C" as session_id from unnest($1::text[]) as each_row (session_id)) ids))
-  and
-exists (select 1 from flotilla.session_log where log_id = $2 and record_id = $3) and not exists (
-select 1 from flotilla.session where session_id = $4 and last_offset >= $5)
-  and not exists (select 1 from (select session_id collate "C" as session_id, user_id collate "C" as user_id, tenant collate "C" as tenant from unnest($6::text[], $7::text[], $8::text[]) as each_row (session_id, user_id, tenant)) member
+where session_id = any(array(select session_id from (select session_id collate "C" as session_id, log_id from unnest($1::text[], $2::bigint[]) as each_row (session_id, log_id)) ids where ids.log_id = any(array(
+select to_log from (select to_log, to_record collate "C" as to_record, to_offset, first_session collate "C" as first_session from unnest($3::bigint[], $4::text[], $5::bigint[], $6::text[]) as each_row (to_log, to_record, to_offset, first_session)) placed
+join flotilla.session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla.session where session_id = first_session), 0) < to_offset))))
+  and not exists (select 1 from (select session_id collate "C" as session_id, user_id collate "C" as user_id, tenant collate "C" as tenant, log_id from unnest($7::text[], $8::text[], $9::text[], $10::bigint[]) as each_row (session_id, user_id, tenant, log_id)) member
     where member.session_id = flotilla.session_user.session_id and member.user_id = flotilla.session_user.user_id)
--- values: ["{\"session-1\"}",1,"record-8","session-1",8,"{\"session-1\"}","{\"ada\"}","{\"default\"}"]
+-- values: ["{\"session-1\"}","{1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}","{\"session-1\"}","{\"ada\"}","{\"default\"}","{1}"]
 
 insert into flotilla.session_user (session_id, user_id, tenant)
-select session_id, user_id, tenant from (select session_id collate "C" as session_id, user_id collate "C" as user_id, tenant collate "C" as tenant from unnest($1::text[], $2::text[], $3::text[]) as each_row (session_id, user_id, tenant)) member where
-exists (select 1 from flotilla.session_log where log_id = $4 and record_id = $5) and not exists (
-select 1 from flotilla.session where session_id = $6 and last_offset >= $7)
+select session_id, user_id, tenant from (select session_id collate "C" as session_id, user_id collate "C" as user_id, tenant collate "C" as tenant, log_id from unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) as each_row (session_id, user_id, tenant, log_id)) member
+where member.log_id = any(array(
+select to_log from (select to_log, to_record collate "C" as to_record, to_offset, first_session collate "C" as first_session from unnest($5::bigint[], $6::text[], $7::bigint[], $8::text[]) as each_row (to_log, to_record, to_offset, first_session)) placed
+join flotilla.session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla.session where session_id = first_session), 0) < to_offset))
 on conflict (session_id, user_id) do nothing
--- values: ["{\"session-1\"}","{\"ada\"}","{\"default\"}",1,"record-8","session-1",8]
+-- values: ["{\"session-1\"}","{\"ada\"}","{\"default\"}","{1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
 
-update flotilla.session_user set read_seq = fresh.seq from (select session_id collate "C" as session_id, user_id collate "C" as user_id, seq from unnest($1::text[], $2::text[], $3::bigint[]) as each_row (session_id, user_id, seq)) fresh
+update flotilla.session_user set read_seq = fresh.seq from (select session_id collate "C" as session_id, user_id collate "C" as user_id, seq, log_id from unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[]) as each_row (session_id, user_id, seq, log_id)) fresh
 where flotilla.session_user.session_id = fresh.session_id and flotilla.session_user.user_id = fresh.user_id
-  and flotilla.session_user.read_seq < fresh.seq and
-exists (select 1 from flotilla.session_log where log_id = $4 and record_id = $5) and not exists (
-select 1 from flotilla.session where session_id = $6 and last_offset >= $7)
--- values: ["{\"session-1\"}","{\"ada\"}","{2}",1,"record-8","session-1",8]
+  and flotilla.session_user.read_seq < fresh.seq and fresh.log_id = any(array(
+select to_log from (select to_log, to_record collate "C" as to_record, to_offset, first_session collate "C" as first_session from unnest($5::bigint[], $6::text[], $7::bigint[], $8::text[]) as each_row (to_log, to_record, to_offset, first_session)) placed
+join flotilla.session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla.session where session_id = first_session), 0) < to_offset))
+-- values: ["{\"session-1\"}","{\"ada\"}","{2}","{1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
 
 delete from flotilla.turn_checkpoint
-where session_id = any(array(select session_id from (select session_id collate "C" as session_id from unnest($1::text[]) as each_row (session_id)) ids)) and
-exists (select 1 from flotilla.session_log where log_id = $2 and record_id = $3) and not exists (
-select 1 from flotilla.session where session_id = $4 and last_offset >= $5)
-  and epoch <= (select gone.epoch from (select session_id collate "C" as session_id, epoch from unnest($6::text[], $7::bigint[]) as each_row (session_id, epoch)) gone
+where session_id = any(array(select session_id from (select session_id collate "C" as session_id, log_id from unnest($1::text[], $2::bigint[]) as each_row (session_id, log_id)) ids where ids.log_id = any(array(
+select to_log from (select to_log, to_record collate "C" as to_record, to_offset, first_session collate "C" as first_session from unnest($3::bigint[], $4::text[], $5::bigint[], $6::text[]) as each_row (to_log, to_record, to_offset, first_session)) placed
+join flotilla.session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla.session where session_id = first_session), 0) < to_offset))))
+  and epoch <= (select gone.epoch from (select session_id collate "C" as session_id, epoch, log_id from unnest($7::text[], $8::bigint[], $9::bigint[]) as each_row (session_id, epoch, log_id)) gone
     where gone.session_id = flotilla.turn_checkpoint.session_id)
--- values: ["{\"session-2\",\"session-3\"}",1,"record-8","session-1",8,"{\"session-2\",\"session-3\"}","{1,9007199254740991}"]
+-- values: ["{\"session-2\",\"session-3\"}","{1,1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}","{\"session-2\",\"session-3\"}","{1,9007199254740991}","{1,1}"]
 
 insert into flotilla.turn_checkpoint (session_id, epoch, attempt, body)
-select session_id, epoch, attempt, body from (select session_id collate "C" as session_id, epoch, attempt, body collate "C" as body from unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[]) as each_row (session_id, epoch, attempt, body)) fresh where
-exists (select 1 from flotilla.session_log where log_id = $5 and record_id = $6) and not exists (
-select 1 from flotilla.session where session_id = $7 and last_offset >= $8)
+select session_id, epoch, attempt, body from (select session_id collate "C" as session_id, epoch, attempt, body collate "C" as body, log_id from unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::bigint[]) as each_row (session_id, epoch, attempt, body, log_id)) fresh where fresh.log_id = any(array(
+select to_log from (select to_log, to_record collate "C" as to_record, to_offset, first_session collate "C" as first_session from unnest($6::bigint[], $7::text[], $8::bigint[], $9::text[]) as each_row (to_log, to_record, to_offset, first_session)) placed
+join flotilla.session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla.session where session_id = first_session), 0) < to_offset))
 on conflict (session_id) do update
 set epoch = excluded.epoch, attempt = excluded.attempt, body = excluded.body
 where flotilla.turn_checkpoint.epoch < excluded.epoch
   or (flotilla.turn_checkpoint.epoch = excluded.epoch and flotilla.turn_checkpoint.attempt <= excluded.attempt)
--- values: ["{\"session-1\"}","{1}","{1}","{\"{}\"}",1,"record-8","session-1",8]
+-- values: ["{\"session-1\"}","{1}","{1}","{\"{}\"}","{1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
 
-insert into flotilla.session (session_id, tenant, status, state, agent, last_seq, header, created_at, active_at, metadata, log_id, last_offset)
-select session_id, tenant, status, state, agent, last_seq, header, created_at, active_at, metadata,
-  cast($1 as integer), cast($2 as bigint)
-from (select session_id collate "C" as session_id, tenant collate "C" as tenant, status collate "C" as status, state collate "C" as state, agent collate "C" as agent, last_seq, header collate "C" as header, created_at, active_at, metadata collate "C" as metadata from unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::text[], $10::bigint[], $11::bigint[], $12::text[]) as each_row (session_id, tenant, status, state, agent, last_seq, header, created_at, active_at, metadata)) fresh where
-exists (select 1 from flotilla.session_log where log_id = $13 and record_id = $14) and not exists (
-select 1 from flotilla.session where session_id = $15 and last_offset >= $16)
+insert into flotilla.session (
+session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
+last_offset, log_id, metadata)
+select
+session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
+last_offset, log_id, metadata
+from (select session_id collate "C" as session_id, tenant collate "C" as tenant, status collate "C" as status, state collate "C" as state, agent collate "C" as agent, last_seq, header collate "C" as header, created_at, active_at, last_offset, metadata collate "C" as metadata, log_id from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::text[], $12::bigint[]) as each_row (session_id, tenant, status, state, agent, last_seq, header, created_at, active_at, last_offset, metadata, log_id)) fresh where fresh.log_id = any(array(
+select to_log from (select to_log, to_record collate "C" as to_record, to_offset, first_session collate "C" as first_session from unnest($13::bigint[], $14::text[], $15::bigint[], $16::text[]) as each_row (to_log, to_record, to_offset, first_session)) placed
+join flotilla.session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla.session where session_id = first_session), 0) < to_offset))
 on conflict (session_id) do update
 set status = excluded.status, state = excluded.state, agent = excluded.agent,
   last_seq = excluded.last_seq, header = excluded.header, active_at = excluded.active_at,
   last_offset = excluded.last_offset , metadata = case when excluded.status = 'deleted' then null
 else coalesce(excluded.metadata, flotilla.session.metadata) end
 where flotilla.session.last_offset < excluded.last_offset
--- values: [1,8,"{\"session-1\"}","{\"default\"}","{\"active\"}","{\"idle\"}","{\"helper\"}","{2}","{\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\"}","{1}","{2}","{\"{}\"}",1,"record-8","session-1",8]
+-- values: ["{\"session-1\"}","{\"default\"}","{\"active\"}","{\"idle\"}","{\"helper\"}","{2}","{\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\"}","{1}","{2}","{8}","{\"{}\"}","{1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
 
--- src/sessions/log/sql.ts: readHeads
+-- src/sessions/log/sql/heads.ts: readHeads
 select log_id, incarnation, term, owner, host, log_offset, record_id, beat from flotilla.session_log order by log_id
 
--- src/sessions/log/sql.ts: insertHeads
+-- src/sessions/log/sql/heads.ts: insertHeads
 select pg_advisory_xact_lock(hashtext('flotilla migrations'))
 
 insert into flotilla.session_log (log_id, incarnation, record_id, log_offset)
@@ -205,19 +241,23 @@ from (select log_id, incarnation collate "C" as incarnation from unnest($1::bigi
 where not exists (select 1 from flotilla.session_log)
 -- values: ["{0}","{\"first\"}"]
 
--- src/sessions/log/sql.ts: moveHead
-update flotilla.session_log set log_offset = $1, record_id = $2
-where log_id = $3 and incarnation = $4 and term = $5
-  and ((log_offset = $6 and record_id = $7)
-    or (log_offset = $8 and record_id = $9))
+-- src/sessions/log/sql/heads.ts: moveHeads
+update flotilla.session_log set log_offset = from_offset + 1, record_id = to_record from (select to_log, in_incarnation collate "C" as in_incarnation, in_term, from_offset, from_record collate "C" as from_record, to_record collate "C" as to_record from unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[]) as each_row (to_log, in_incarnation, in_term, from_offset, from_record, to_record)) moves
+where log_id = to_log and incarnation = in_incarnation and term = in_term
+  and ((log_offset = from_offset and record_id = from_record)
+    or (log_offset = from_offset + 1 and record_id = to_record))
+  and flotilla.session_log.log_id = any(array(
+select head.log_id from flotilla.session_log head join (select log_id, term from unnest($7::bigint[], $8::bigint[]) as each_row (log_id, term)) wanted
+  on wanted.log_id = head.log_id and wanted.term = head.term
+order by head.log_id for update))
 returning log_id, incarnation, term, owner, host, log_offset, record_id, beat
 -- instead of returning:
-select log_id, incarnation, term, owner, host, log_offset, record_id, beat from flotilla.session_log
-where log_id = $1 and term = $2 and log_offset = $3
-  and record_id = $4
--- values: [8,"record-8",1,"first",2,7,"record-7",8,"record-8"]
+select log_id, incarnation, term, owner, host, log_offset, record_id, beat from flotilla.session_log join (select to_log, in_incarnation collate "C" as in_incarnation, in_term, from_offset, from_record collate "C" as from_record, to_record collate "C" as to_record from unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[]) as each_row (to_log, in_incarnation, in_term, from_offset, from_record, to_record)) moves
+  on log_id = to_log and term = in_term and log_offset = from_offset + 1
+    and record_id = to_record
+-- values: ["{1}","{\"first\"}","{2}","{7}","{\"record-7\"}","{\"record-8\"}","{1}","{2}"]
 
--- src/sessions/log/sql.ts: takeHead
+-- src/sessions/log/sql/heads.ts: takeHead
 update flotilla.session_log
 set term = $1, owner = $2, host = $3, beat = beat + 1,
   log_offset = $4, record_id = $5
@@ -232,36 +272,44 @@ where log_id = $1 and term = $2 and log_offset = $3
   and record_id = $4 and owner = $5
 -- values: [3,"pod-2",null,8,"record-8",1,"first",2,7,"record-7",3,8,"record-8","pod-2"]
 
--- src/sessions/log/sql.ts: beatHeads
+-- src/sessions/log/sql/heads.ts: beatHeads
 update flotilla.session_log set beat = beat + 1 from (select log_id, term from unnest($1::bigint[], $2::bigint[]) as each_row (log_id, term)) own
 where flotilla.session_log.log_id = own.log_id and flotilla.session_log.term = own.term and owner = $3
+  and flotilla.session_log.log_id = any(array(
+select head.log_id from flotilla.session_log head join (select log_id, term from unnest($4::bigint[], $5::bigint[]) as each_row (log_id, term)) wanted
+  on wanted.log_id = head.log_id and wanted.term = head.term
+order by head.log_id for update))
 returning flotilla.session_log.log_id
 -- instead of returning:
 select head.log_id from flotilla.session_log head
 join (select log_id, term from unnest($1::bigint[], $2::bigint[]) as each_row (log_id, term)) own on own.log_id = head.log_id and own.term = head.term
 where head.owner = $3
--- values: ["{1}","{2}","pod-1"]
+-- values: ["{1}","{2}","pod-1","{1}","{2}"]
 
--- src/sessions/log/sql.ts: releaseHeads
+-- src/sessions/log/sql/heads.ts: releaseHeads
 update flotilla.session_log set owner = null, host = null from (select log_id, term from unnest($1::bigint[], $2::bigint[]) as each_row (log_id, term)) own
 where flotilla.session_log.log_id = own.log_id and flotilla.session_log.term = own.term and owner = $3
--- values: ["{1}","{2}","pod-1"]
+  and flotilla.session_log.log_id = any(array(
+select head.log_id from flotilla.session_log head join (select log_id, term from unnest($4::bigint[], $5::bigint[]) as each_row (log_id, term)) wanted
+  on wanted.log_id = head.log_id and wanted.term = head.term
+order by head.log_id for update))
+-- values: ["{1}","{2}","pod-1","{1}","{2}"]
 
--- src/sessions/log/sql.ts: findIds
+-- src/sessions/log/sql/reading.ts: findIds
 select message.session_id, message.client_id, message.seq
 from (select session_id collate "C" as session_id, client_id collate "C" as client_id from unnest($1::text[], $2::text[]) as each_row (session_id, client_id)) wanted join flotilla.message message
   on message.session_id = wanted.session_id and message.client_id = wanted.client_id
 -- values: ["{\"session-1\"}","{\"client-2\"}"]
 
--- src/sessions/log/sql.ts: readHeader
+-- src/sessions/log/sql/reading.ts: readHeader
 select header from flotilla.session where session_id = $1
 -- values: ["session-1"]
 
--- src/sessions/log/sql.ts: readBusy
+-- src/sessions/log/sql/reading.ts: readBusy
 select header from flotilla.session where log_id = $1 and state <> 'idle'
 -- values: [1]
 
--- src/sessions/log/sql.ts: readEntries
+-- src/sessions/log/sql/reading.ts: readEntries
 select seq, kind, role, author, message_id, replaces, body, at from flotilla.message where session_id = $1 and seq > $2 order by seq limit cast($3 as integer)
 -- values: ["session-1",1,10]
 
@@ -277,7 +325,7 @@ where session_id = $4 and seq = any(array(select place from measured
   where nth = 1 or (nth <= $5 and up_to <= $6))) order by seq
 -- values: ["session-1",1,11,"session-1",10,1000]
 
--- src/sessions/log/sql.ts: readTail
+-- src/sessions/log/sql/reading.ts: readTail
 select seq, kind, role, author, message_id, replaces, body, at from flotilla.message
     where session_id = $1 and seq > $2 and seq <= $3 order by seq desc limit cast($4 as integer)
 -- values: ["session-1",1,9,10]
@@ -295,13 +343,13 @@ where session_id = $5 and seq = any(array(select place from measured
   where nth = 1 or (nth <= $6 and up_to <= $7))) order by seq desc
 -- values: ["session-1",1,9,11,"session-1",10,1000]
 
--- src/sessions/log/sql.ts: readNewest
+-- src/sessions/log/sql/reading.ts: readNewest
 select seq, kind, role, author, message_id, replaces, body, at from flotilla.message
 where session_id = $1 and message_id = $2
 order by seq desc limit cast($3 as integer)
 -- values: ["session-1","message-2",1]
 
--- src/sessions/log/sql.ts: readCheckpoint
+-- src/sessions/log/sql/reading.ts: readCheckpoint
 select epoch, attempt, body, header
 from flotilla.turn_checkpoint checkpoint join flotilla.session session
   on session.session_id = checkpoint.session_id

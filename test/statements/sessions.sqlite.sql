@@ -86,116 +86,152 @@ from (
 order by shown.active_at desc, shown.session_id desc
 -- values: ["ada","ada",50,"ada","[[\"session-1\"]]","default","ada","default",10]
 
--- src/sessions/log/sql.ts: storeRecord
-update flotilla_session_log set log_offset = ?, record_id = ?
-where log_id = ? and incarnation = ? and term = ?
-  and ((log_offset = ? and record_id = ?)
-    or (log_offset = ? and record_id = ?))
+-- src/sessions/log/sql/records.ts: storeRecords
+update flotilla_session_log set log_offset = from_offset + 1, record_id = to_record from (select value ->> 0 as to_log, value ->> 1 as in_incarnation, value ->> 2 as in_term, value ->> 3 as from_offset, value ->> 4 as from_record, value ->> 5 as to_record from jsonb_each(?)) moves
+where log_id = to_log and incarnation = in_incarnation and term = in_term
+  and ((log_offset = from_offset and record_id = from_record)
+    or (log_offset = from_offset + 1 and record_id = to_record))
+  and flotilla_session_log.log_id in (
+select head.log_id from flotilla_session_log head join (select value ->> 0 as log_id, value ->> 1 as term from jsonb_each(?)) wanted
+  on wanted.log_id = head.log_id and wanted.term = head.term
+order by head.log_id )
 returning log_id, incarnation, term, owner, host, log_offset, record_id, beat
 -- instead of returning:
-select log_id, incarnation, term, owner, host, log_offset, record_id, beat from flotilla_session_log
-where log_id = ? and term = ? and log_offset = ?
-  and record_id = ?
--- values: [8,"record-8",1,"first",2,7,"record-7",8,"record-8"]
+select log_id, incarnation, term, owner, host, log_offset, record_id, beat from flotilla_session_log join (select value ->> 0 as to_log, value ->> 1 as in_incarnation, value ->> 2 as in_term, value ->> 3 as from_offset, value ->> 4 as from_record, value ->> 5 as to_record from jsonb_each(?)) moves
+  on log_id = to_log and term = in_term and log_offset = from_offset + 1
+    and record_id = to_record
+-- values: ["[[1,\"first\",2,7,\"record-7\",\"record-8\"]]","[[1,2]]"]
 
-insert into flotilla_message (session_id, seq, role, author, message_id, client_id, body, at) select session_id, seq, role, author, message_id, client_id, body, at from (select value ->> 0 as session_id, value ->> 1 as seq, value ->> 2 as role, value ->> 3 as author, value ->> 4 as message_id, value ->> 5 as client_id, value ->> 6 as body, value ->> 7 as at from jsonb_each(?)) fresh where
-    exists (select 1 from flotilla_session_log where log_id = ? and record_id = ?) and not exists (
-    select 1 from flotilla_session where session_id = ? and last_offset >= ?)
--- values: ["[[\"session-1\",2,\"user\",\"ada\",\"message-2\",\"client-2\",\"{\\\"tokens\\\":5,\\\"parts\\\":[]}\",2]]",1,"record-8","session-1",8]
+insert into flotilla_message (session_id, seq, role, author, message_id, client_id, body, at) select session_id, seq, role, author, message_id, client_id, body, at from (select value ->> 0 as session_id, value ->> 1 as seq, value ->> 2 as role, value ->> 3 as author, value ->> 4 as message_id, value ->> 5 as client_id, value ->> 6 as body, value ->> 7 as at, value ->> 8 as log_id from jsonb_each(?)) fresh
+where fresh.log_id in (
+select to_log from (select value ->> 0 as to_log, value ->> 1 as to_record, value ->> 2 as to_offset, value ->> 3 as first_session from jsonb_each(?)) placed
+join flotilla_session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla_session where session_id = first_session), 0) < to_offset)
+-- values: ["[[\"session-1\",2,\"user\",\"ada\",\"message-2\",\"client-2\",\"{\\\"tokens\\\":5,\\\"parts\\\":[]}\",2,1]]","[[1,\"record-8\",8,\"session-1\"]]"]
 
-insert into flotilla_session (session_id, tenant, status, state, agent, last_seq, header, created_at, active_at, log_id, last_offset)
-select session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
-  cast(? as integer), cast(? as bigint)
-from (select value ->> 0 as session_id, value ->> 1 as tenant, value ->> 2 as status, value ->> 3 as state, value ->> 4 as agent, value ->> 5 as last_seq, value ->> 6 as header, value ->> 7 as created_at, value ->> 8 as active_at from jsonb_each(?)) fresh where
-exists (select 1 from flotilla_session_log where log_id = ? and record_id = ?) and not exists (
-select 1 from flotilla_session where session_id = ? and last_offset >= ?)
+insert into flotilla_session (
+session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
+last_offset, log_id)
+select
+session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
+last_offset, log_id
+from (select value ->> 0 as session_id, value ->> 1 as tenant, value ->> 2 as status, value ->> 3 as state, value ->> 4 as agent, value ->> 5 as last_seq, value ->> 6 as header, value ->> 7 as created_at, value ->> 8 as active_at, value ->> 9 as last_offset, value ->> 10 as log_id from jsonb_each(?)) fresh where fresh.log_id in (
+select to_log from (select value ->> 0 as to_log, value ->> 1 as to_record, value ->> 2 as to_offset, value ->> 3 as first_session from jsonb_each(?)) placed
+join flotilla_session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla_session where session_id = first_session), 0) < to_offset)
 on conflict (session_id) do update
 set status = excluded.status, state = excluded.state, agent = excluded.agent,
   last_seq = excluded.last_seq, header = excluded.header, active_at = excluded.active_at,
   last_offset = excluded.last_offset
 where flotilla_session.last_offset < excluded.last_offset
--- values: [1,8,"[[\"session-1\",\"default\",\"active\",\"idle\",\"helper\",2,\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\",1,2]]",1,"record-8","session-1",8]
+-- values: ["[[\"session-1\",\"default\",\"active\",\"idle\",\"helper\",2,\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\",1,2,8,1]]","[[1,\"record-8\",8,\"session-1\"]]"]
 
-update flotilla_session_log set log_offset = ?, record_id = ?
-where log_id = ? and incarnation = ? and term = ?
-  and ((log_offset = ? and record_id = ?)
-    or (log_offset = ? and record_id = ?))
+update flotilla_session_log set log_offset = from_offset + 1, record_id = to_record from (select value ->> 0 as to_log, value ->> 1 as in_incarnation, value ->> 2 as in_term, value ->> 3 as from_offset, value ->> 4 as from_record, value ->> 5 as to_record from jsonb_each(?)) moves
+where log_id = to_log and incarnation = in_incarnation and term = in_term
+  and ((log_offset = from_offset and record_id = from_record)
+    or (log_offset = from_offset + 1 and record_id = to_record))
+  and flotilla_session_log.log_id in (
+select head.log_id from flotilla_session_log head join (select value ->> 0 as log_id, value ->> 1 as term from jsonb_each(?)) wanted
+  on wanted.log_id = head.log_id and wanted.term = head.term
+order by head.log_id )
 returning log_id, incarnation, term, owner, host, log_offset, record_id, beat
 -- instead of returning:
-select log_id, incarnation, term, owner, host, log_offset, record_id, beat from flotilla_session_log
-where log_id = ? and term = ? and log_offset = ?
-  and record_id = ?
--- values: [8,"record-8",1,"first",2,7,"record-7",8,"record-8"]
+select log_id, incarnation, term, owner, host, log_offset, record_id, beat from flotilla_session_log join (select value ->> 0 as to_log, value ->> 1 as in_incarnation, value ->> 2 as in_term, value ->> 3 as from_offset, value ->> 4 as from_record, value ->> 5 as to_record from jsonb_each(?)) moves
+  on log_id = to_log and term = in_term and log_offset = from_offset + 1
+    and record_id = to_record
+-- values: ["[[1,\"first\",2,7,\"record-7\",\"record-8\"]]","[[1,2]]"]
 
-delete from flotilla_message where session_id in (select session_id from (select value ->> 0 as session_id from jsonb_each(?)) ids) and
-exists (select 1 from flotilla_session_log where log_id = ? and record_id = ?) and not exists (
-select 1 from flotilla_session where session_id = ? and last_offset >= ?)
--- values: ["[[\"session-3\"]]",1,"record-8","session-1",8]
+delete from flotilla_message where session_id in (select session_id from (select value ->> 0 as session_id, value ->> 1 as log_id from jsonb_each(?)) ids where ids.log_id in (
+    select to_log from (select value ->> 0 as to_log, value ->> 1 as to_record, value ->> 2 as to_offset, value ->> 3 as first_session from jsonb_each(?)) placed
+    join flotilla_session_log head on head.log_id = to_log and head.record_id = to_record
+    where coalesce(
+      (select last_offset from flotilla_session where session_id = first_session), 0) < to_offset))
+-- values: ["[[\"session-3\",1]]","[[1,\"record-8\",8,\"session-1\"]]"]
 
-insert into flotilla_message (session_id, seq, role, author, message_id, client_id, body, at, kind, replaces) select session_id, seq, role, author, message_id, client_id, body, at, kind, replaces from (select value ->> 0 as session_id, value ->> 1 as seq, value ->> 2 as role, value ->> 3 as author, value ->> 4 as message_id, value ->> 5 as client_id, value ->> 6 as body, value ->> 7 as at, value ->> 8 as kind, value ->> 9 as replaces from jsonb_each(?)) fresh where
-    exists (select 1 from flotilla_session_log where log_id = ? and record_id = ?) and not exists (
-    select 1 from flotilla_session where session_id = ? and last_offset >= ?)
--- values: ["[[\"session-1\",2,\"user\",\"ada\",\"message-2\",\"client-2\",\"{\\\"tokens\\\":5,\\\"parts\\\":[]}\",2,\"summary\",1]]",1,"record-8","session-1",8]
+insert into flotilla_message (session_id, seq, role, author, message_id, client_id, body, at, kind, replaces) select session_id, seq, role, author, message_id, client_id, body, at, kind, replaces from (select value ->> 0 as session_id, value ->> 1 as seq, value ->> 2 as role, value ->> 3 as author, value ->> 4 as message_id, value ->> 5 as client_id, value ->> 6 as body, value ->> 7 as at, value ->> 8 as kind, value ->> 9 as replaces, value ->> 10 as log_id from jsonb_each(?)) fresh
+where fresh.log_id in (
+select to_log from (select value ->> 0 as to_log, value ->> 1 as to_record, value ->> 2 as to_offset, value ->> 3 as first_session from jsonb_each(?)) placed
+join flotilla_session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla_session where session_id = first_session), 0) < to_offset)
+-- values: ["[[\"session-1\",2,\"user\",\"ada\",\"message-2\",\"client-2\",\"{\\\"tokens\\\":5,\\\"parts\\\":[]}\",2,\"summary\",1,1]]","[[1,\"record-8\",8,\"session-1\"]]"]
 
 delete from flotilla_session_user
-where session_id in (select session_id from (select value ->> 0 as session_id from jsonb_each(?)) ids)
-  and
-exists (select 1 from flotilla_session_log where log_id = ? and record_id = ?) and not exists (
-select 1 from flotilla_session where session_id = ? and last_offset >= ?)
-  and not exists (select 1 from (select value ->> 0 as session_id, value ->> 1 as user_id, value ->> 2 as tenant from jsonb_each(?)) member
+where session_id in (select session_id from (select value ->> 0 as session_id, value ->> 1 as log_id from jsonb_each(?)) ids where ids.log_id in (
+select to_log from (select value ->> 0 as to_log, value ->> 1 as to_record, value ->> 2 as to_offset, value ->> 3 as first_session from jsonb_each(?)) placed
+join flotilla_session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla_session where session_id = first_session), 0) < to_offset))
+  and not exists (select 1 from (select value ->> 0 as session_id, value ->> 1 as user_id, value ->> 2 as tenant, value ->> 3 as log_id from jsonb_each(?)) member
     where member.session_id = flotilla_session_user.session_id and member.user_id = flotilla_session_user.user_id)
--- values: ["[[\"session-1\"]]",1,"record-8","session-1",8,"[[\"session-1\",\"ada\",\"default\"]]"]
+-- values: ["[[\"session-1\",1]]","[[1,\"record-8\",8,\"session-1\"]]","[[\"session-1\",\"ada\",\"default\",1]]"]
 
 insert into flotilla_session_user (session_id, user_id, tenant)
-select session_id, user_id, tenant from (select value ->> 0 as session_id, value ->> 1 as user_id, value ->> 2 as tenant from jsonb_each(?)) member where
-exists (select 1 from flotilla_session_log where log_id = ? and record_id = ?) and not exists (
-select 1 from flotilla_session where session_id = ? and last_offset >= ?)
+select session_id, user_id, tenant from (select value ->> 0 as session_id, value ->> 1 as user_id, value ->> 2 as tenant, value ->> 3 as log_id from jsonb_each(?)) member
+where member.log_id in (
+select to_log from (select value ->> 0 as to_log, value ->> 1 as to_record, value ->> 2 as to_offset, value ->> 3 as first_session from jsonb_each(?)) placed
+join flotilla_session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla_session where session_id = first_session), 0) < to_offset)
 on conflict (session_id, user_id) do nothing
--- values: ["[[\"session-1\",\"ada\",\"default\"]]",1,"record-8","session-1",8]
+-- values: ["[[\"session-1\",\"ada\",\"default\",1]]","[[1,\"record-8\",8,\"session-1\"]]"]
 
-update flotilla_session_user set read_seq = fresh.seq from (select value ->> 0 as session_id, value ->> 1 as user_id, value ->> 2 as seq from jsonb_each(?)) fresh
+update flotilla_session_user set read_seq = fresh.seq from (select value ->> 0 as session_id, value ->> 1 as user_id, value ->> 2 as seq, value ->> 3 as log_id from jsonb_each(?)) fresh
 where flotilla_session_user.session_id = fresh.session_id and flotilla_session_user.user_id = fresh.user_id
-  and flotilla_session_user.read_seq < fresh.seq and
-exists (select 1 from flotilla_session_log where log_id = ? and record_id = ?) and not exists (
-select 1 from flotilla_session where session_id = ? and last_offset >= ?)
--- values: ["[[\"session-1\",\"ada\",2]]",1,"record-8","session-1",8]
+  and flotilla_session_user.read_seq < fresh.seq and fresh.log_id in (
+select to_log from (select value ->> 0 as to_log, value ->> 1 as to_record, value ->> 2 as to_offset, value ->> 3 as first_session from jsonb_each(?)) placed
+join flotilla_session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla_session where session_id = first_session), 0) < to_offset)
+-- values: ["[[\"session-1\",\"ada\",2,1]]","[[1,\"record-8\",8,\"session-1\"]]"]
 
 delete from flotilla_turn_checkpoint
-where session_id in (select session_id from (select value ->> 0 as session_id from jsonb_each(?)) ids) and
-exists (select 1 from flotilla_session_log where log_id = ? and record_id = ?) and not exists (
-select 1 from flotilla_session where session_id = ? and last_offset >= ?)
-  and epoch <= (select gone.epoch from (select value ->> 0 as session_id, value ->> 1 as epoch from jsonb_each(?)) gone
+where session_id in (select session_id from (select value ->> 0 as session_id, value ->> 1 as log_id from jsonb_each(?)) ids where ids.log_id in (
+select to_log from (select value ->> 0 as to_log, value ->> 1 as to_record, value ->> 2 as to_offset, value ->> 3 as first_session from jsonb_each(?)) placed
+join flotilla_session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla_session where session_id = first_session), 0) < to_offset))
+  and epoch <= (select gone.epoch from (select value ->> 0 as session_id, value ->> 1 as epoch, value ->> 2 as log_id from jsonb_each(?)) gone
     where gone.session_id = flotilla_turn_checkpoint.session_id)
--- values: ["[[\"session-2\"],[\"session-3\"]]",1,"record-8","session-1",8,"[[\"session-2\",1],[\"session-3\",9007199254740991]]"]
+-- values: ["[[\"session-2\",1],[\"session-3\",1]]","[[1,\"record-8\",8,\"session-1\"]]","[[\"session-2\",1,1],[\"session-3\",9007199254740991,1]]"]
 
 insert into flotilla_turn_checkpoint (session_id, epoch, attempt, body)
-select session_id, epoch, attempt, body from (select value ->> 0 as session_id, value ->> 1 as epoch, value ->> 2 as attempt, value ->> 3 as body from jsonb_each(?)) fresh where
-exists (select 1 from flotilla_session_log where log_id = ? and record_id = ?) and not exists (
-select 1 from flotilla_session where session_id = ? and last_offset >= ?)
+select session_id, epoch, attempt, body from (select value ->> 0 as session_id, value ->> 1 as epoch, value ->> 2 as attempt, value ->> 3 as body, value ->> 4 as log_id from jsonb_each(?)) fresh where fresh.log_id in (
+select to_log from (select value ->> 0 as to_log, value ->> 1 as to_record, value ->> 2 as to_offset, value ->> 3 as first_session from jsonb_each(?)) placed
+join flotilla_session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla_session where session_id = first_session), 0) < to_offset)
 on conflict (session_id) do update
 set epoch = excluded.epoch, attempt = excluded.attempt, body = excluded.body
 where flotilla_turn_checkpoint.epoch < excluded.epoch
   or (flotilla_turn_checkpoint.epoch = excluded.epoch and flotilla_turn_checkpoint.attempt <= excluded.attempt)
--- values: ["[[\"session-1\",1,1,\"{}\"]]",1,"record-8","session-1",8]
+-- values: ["[[\"session-1\",1,1,\"{}\",1]]","[[1,\"record-8\",8,\"session-1\"]]"]
 
-insert into flotilla_session (session_id, tenant, status, state, agent, last_seq, header, created_at, active_at, metadata, log_id, last_offset)
-select session_id, tenant, status, state, agent, last_seq, header, created_at, active_at, metadata,
-  cast(? as integer), cast(? as bigint)
-from (select value ->> 0 as session_id, value ->> 1 as tenant, value ->> 2 as status, value ->> 3 as state, value ->> 4 as agent, value ->> 5 as last_seq, value ->> 6 as header, value ->> 7 as created_at, value ->> 8 as active_at, value ->> 9 as metadata from jsonb_each(?)) fresh where
-exists (select 1 from flotilla_session_log where log_id = ? and record_id = ?) and not exists (
-select 1 from flotilla_session where session_id = ? and last_offset >= ?)
+insert into flotilla_session (
+session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
+last_offset, log_id, metadata)
+select
+session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
+last_offset, log_id, metadata
+from (select value ->> 0 as session_id, value ->> 1 as tenant, value ->> 2 as status, value ->> 3 as state, value ->> 4 as agent, value ->> 5 as last_seq, value ->> 6 as header, value ->> 7 as created_at, value ->> 8 as active_at, value ->> 9 as last_offset, value ->> 10 as metadata, value ->> 11 as log_id from jsonb_each(?)) fresh where fresh.log_id in (
+select to_log from (select value ->> 0 as to_log, value ->> 1 as to_record, value ->> 2 as to_offset, value ->> 3 as first_session from jsonb_each(?)) placed
+join flotilla_session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla_session where session_id = first_session), 0) < to_offset)
 on conflict (session_id) do update
 set status = excluded.status, state = excluded.state, agent = excluded.agent,
   last_seq = excluded.last_seq, header = excluded.header, active_at = excluded.active_at,
   last_offset = excluded.last_offset , metadata = case when excluded.status = 'deleted' then null
 else coalesce(excluded.metadata, flotilla_session.metadata) end
 where flotilla_session.last_offset < excluded.last_offset
--- values: [1,8,"[[\"session-1\",\"default\",\"active\",\"idle\",\"helper\",2,\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\",1,2,\"{}\"]]",1,"record-8","session-1",8]
+-- values: ["[[\"session-1\",\"default\",\"active\",\"idle\",\"helper\",2,\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\",1,2,8,\"{}\",1]]","[[1,\"record-8\",8,\"session-1\"]]"]
 
--- src/sessions/log/sql.ts: readHeads
+-- src/sessions/log/sql/heads.ts: readHeads
 select log_id, incarnation, term, owner, host, log_offset, record_id, beat from flotilla_session_log order by log_id
 
--- src/sessions/log/sql.ts: insertHeads
+-- src/sessions/log/sql/heads.ts: insertHeads
 select 1
 
 insert into flotilla_session_log (log_id, incarnation, record_id, log_offset)
@@ -205,19 +241,23 @@ from (select value ->> 0 as log_id, value ->> 1 as incarnation from jsonb_each(?
 where not exists (select 1 from flotilla_session_log)
 -- values: ["[[0,\"first\"]]"]
 
--- src/sessions/log/sql.ts: moveHead
-update flotilla_session_log set log_offset = ?, record_id = ?
-where log_id = ? and incarnation = ? and term = ?
-  and ((log_offset = ? and record_id = ?)
-    or (log_offset = ? and record_id = ?))
+-- src/sessions/log/sql/heads.ts: moveHeads
+update flotilla_session_log set log_offset = from_offset + 1, record_id = to_record from (select value ->> 0 as to_log, value ->> 1 as in_incarnation, value ->> 2 as in_term, value ->> 3 as from_offset, value ->> 4 as from_record, value ->> 5 as to_record from jsonb_each(?)) moves
+where log_id = to_log and incarnation = in_incarnation and term = in_term
+  and ((log_offset = from_offset and record_id = from_record)
+    or (log_offset = from_offset + 1 and record_id = to_record))
+  and flotilla_session_log.log_id in (
+select head.log_id from flotilla_session_log head join (select value ->> 0 as log_id, value ->> 1 as term from jsonb_each(?)) wanted
+  on wanted.log_id = head.log_id and wanted.term = head.term
+order by head.log_id )
 returning log_id, incarnation, term, owner, host, log_offset, record_id, beat
 -- instead of returning:
-select log_id, incarnation, term, owner, host, log_offset, record_id, beat from flotilla_session_log
-where log_id = ? and term = ? and log_offset = ?
-  and record_id = ?
--- values: [8,"record-8",1,"first",2,7,"record-7",8,"record-8"]
+select log_id, incarnation, term, owner, host, log_offset, record_id, beat from flotilla_session_log join (select value ->> 0 as to_log, value ->> 1 as in_incarnation, value ->> 2 as in_term, value ->> 3 as from_offset, value ->> 4 as from_record, value ->> 5 as to_record from jsonb_each(?)) moves
+  on log_id = to_log and term = in_term and log_offset = from_offset + 1
+    and record_id = to_record
+-- values: ["[[1,\"first\",2,7,\"record-7\",\"record-8\"]]","[[1,2]]"]
 
--- src/sessions/log/sql.ts: takeHead
+-- src/sessions/log/sql/heads.ts: takeHead
 update flotilla_session_log
 set term = ?, owner = ?, host = ?, beat = beat + 1,
   log_offset = ?, record_id = ?
@@ -232,36 +272,44 @@ where log_id = ? and term = ? and log_offset = ?
   and record_id = ? and owner = ?
 -- values: [3,"pod-2",null,8,"record-8",1,"first",2,7,"record-7",3,8,"record-8","pod-2"]
 
--- src/sessions/log/sql.ts: beatHeads
+-- src/sessions/log/sql/heads.ts: beatHeads
 update flotilla_session_log set beat = beat + 1 from (select value ->> 0 as log_id, value ->> 1 as term from jsonb_each(?)) own
 where flotilla_session_log.log_id = own.log_id and flotilla_session_log.term = own.term and owner = ?
+  and flotilla_session_log.log_id in (
+select head.log_id from flotilla_session_log head join (select value ->> 0 as log_id, value ->> 1 as term from jsonb_each(?)) wanted
+  on wanted.log_id = head.log_id and wanted.term = head.term
+order by head.log_id )
 returning flotilla_session_log.log_id
 -- instead of returning:
 select head.log_id from flotilla_session_log head
 join (select value ->> 0 as log_id, value ->> 1 as term from jsonb_each(?)) own on own.log_id = head.log_id and own.term = head.term
 where head.owner = ?
--- values: ["[[1,2]]","pod-1"]
+-- values: ["[[1,2]]","pod-1","[[1,2]]"]
 
--- src/sessions/log/sql.ts: releaseHeads
+-- src/sessions/log/sql/heads.ts: releaseHeads
 update flotilla_session_log set owner = null, host = null from (select value ->> 0 as log_id, value ->> 1 as term from jsonb_each(?)) own
 where flotilla_session_log.log_id = own.log_id and flotilla_session_log.term = own.term and owner = ?
--- values: ["[[1,2]]","pod-1"]
+  and flotilla_session_log.log_id in (
+select head.log_id from flotilla_session_log head join (select value ->> 0 as log_id, value ->> 1 as term from jsonb_each(?)) wanted
+  on wanted.log_id = head.log_id and wanted.term = head.term
+order by head.log_id )
+-- values: ["[[1,2]]","pod-1","[[1,2]]"]
 
--- src/sessions/log/sql.ts: findIds
+-- src/sessions/log/sql/reading.ts: findIds
 select message.session_id, message.client_id, message.seq
 from (select value ->> 0 as session_id, value ->> 1 as client_id from jsonb_each(?)) wanted join flotilla_message message
   on message.session_id = wanted.session_id and message.client_id = wanted.client_id
 -- values: ["[[\"session-1\",\"client-2\"]]"]
 
--- src/sessions/log/sql.ts: readHeader
+-- src/sessions/log/sql/reading.ts: readHeader
 select header from flotilla_session where session_id = ?
 -- values: ["session-1"]
 
--- src/sessions/log/sql.ts: readBusy
+-- src/sessions/log/sql/reading.ts: readBusy
 select header from flotilla_session where log_id = ? and state <> 'idle'
 -- values: [1]
 
--- src/sessions/log/sql.ts: readEntries
+-- src/sessions/log/sql/reading.ts: readEntries
 select seq, kind, role, author, message_id, replaces, body, at from flotilla_message where session_id = ? and seq > ? order by seq limit cast(? as integer)
 -- values: ["session-1",1,10]
 
@@ -277,7 +325,7 @@ where session_id = ? and seq in (select place from measured
   where nth = 1 or (nth <= ? and up_to <= ?)) order by seq
 -- values: ["session-1",1,11,"session-1",10,1000]
 
--- src/sessions/log/sql.ts: readTail
+-- src/sessions/log/sql/reading.ts: readTail
 select seq, kind, role, author, message_id, replaces, body, at from flotilla_message
     where session_id = ? and seq > ? and seq <= ? order by seq desc limit cast(? as integer)
 -- values: ["session-1",1,9,10]
@@ -295,13 +343,13 @@ where session_id = ? and seq in (select place from measured
   where nth = 1 or (nth <= ? and up_to <= ?)) order by seq desc
 -- values: ["session-1",1,9,11,"session-1",10,1000]
 
--- src/sessions/log/sql.ts: readNewest
+-- src/sessions/log/sql/reading.ts: readNewest
 select seq, kind, role, author, message_id, replaces, body, at from flotilla_message
 where session_id = ? and message_id = ?
 order by seq desc limit cast(? as integer)
 -- values: ["session-1","message-2",1]
 
--- src/sessions/log/sql.ts: readCheckpoint
+-- src/sessions/log/sql/reading.ts: readCheckpoint
 select epoch, attempt, body, header
 from flotilla_turn_checkpoint checkpoint join flotilla_session session
   on session.session_id = checkpoint.session_id

@@ -1,7 +1,9 @@
 import * as agents from "../../src/sessions/agents/sql.ts";
 import type { Header } from "../../src/sessions/conversation/header.ts";
 import type { Changes } from "../../src/sessions/log/changes.ts";
-import * as log from "../../src/sessions/log/sql.ts";
+import * as heads from "../../src/sessions/log/sql/heads.ts";
+import * as reading from "../../src/sessions/log/sql/reading.ts";
+import * as records from "../../src/sessions/log/sql/records.ts";
 import * as sessions from "../../src/sessions/sql.ts";
 import { noStatement, type RoomStatements, sqlFile } from "./examples.ts";
 
@@ -93,33 +95,37 @@ export const sessionStatements: RoomStatements = {
       sessions.readInboxRows({ ...inbox, only: ["session-1"] }),
     ],
   }),
-  "src/sessions/log/sql.ts": sqlFile(log, {
-    storeRecord: () => [
-      log.storeRecord(head, "record-8", plain),
-      log.storeRecord(head, "record-8", full),
+  "src/sessions/log/sql/records.ts": sqlFile(records, {
+    storeRecords: () => [
+      records.storeRecords([{ at: head, recordId: "record-8", changes: plain }]),
+      records.storeRecords([{ at: head, recordId: "record-8", changes: full }]),
     ],
-    readHeads: () => log.readHeads(),
-    insertHeads: () => log.insertHeads(["first"]),
-    moveHead: () => log.moveHead(head, "record-8"),
-    takeHead: () => log.takeHead(head, { podId: "pod-2", host: null, recordId: "record-8" }),
-    beatHeads: () => log.beatHeads("pod-1", [{ logId: 1, term: 2 }]),
-    releaseHeads: () => log.releaseHeads("pod-1", [{ logId: 1, term: 2 }]),
-    findIds: () => log.findIds([{ sessionId: "session-1", clientId: "client-2" }]),
-    readHeader: () => log.readHeader("session-1"),
-    readBusy: () => log.readBusy(1),
+  }),
+  "src/sessions/log/sql/heads.ts": sqlFile(heads, {
+    readHeads: () => heads.readHeads(),
+    insertHeads: () => heads.insertHeads(["first"]),
+    moveHeads: () => heads.moveHeads([{ at: head, recordId: "record-8" }]),
+    takeHead: () => heads.takeHead(head, { podId: "pod-2", host: null, recordId: "record-8" }),
+    beatHeads: () => heads.beatHeads("pod-1", [{ logId: 1, term: 2 }]),
+    releaseHeads: () => heads.releaseHeads("pod-1", [{ logId: 1, term: 2 }]),
+    toHead: noStatement,
+  }),
+  "src/sessions/log/sql/reading.ts": sqlFile(reading, {
+    findIds: () => reading.findIds([{ sessionId: "session-1", clientId: "client-2" }]),
+    readHeader: () => reading.readHeader("session-1"),
+    readBusy: () => reading.readBusy(1),
     readEntries: () => [
-      log.readEntries("session-1", { after: 1, limit: 10 }),
-      log.readEntries("session-1", { after: 1, limit: 10, maxBytes: 1_000 }),
+      reading.readEntries("session-1", { after: 1, limit: 10 }),
+      reading.readEntries("session-1", { after: 1, limit: 10, maxBytes: 1_000 }),
     ],
     readTail: () => [
-      log.readTail("session-1", { after: 1, upTo: 9, limit: 10 }),
-      log.readTail("session-1", { after: 1, upTo: 9, limit: 10, maxBytes: 1_000 }),
+      reading.readTail("session-1", { after: 1, upTo: 9, limit: 10 }),
+      reading.readTail("session-1", { after: 1, upTo: 9, limit: 10, maxBytes: 1_000 }),
     ],
-    readNewest: () => log.readNewest("session-1", "message-2"),
-    readCheckpoint: () => log.readCheckpoint("session-1"),
+    readNewest: () => reading.readNewest("session-1", "message-2"),
+    readCheckpoint: () => reading.readCheckpoint("session-1"),
     toEntry: noStatement,
     toHeader: noStatement,
-    toHead: noStatement,
   }),
   "src/sessions/agents/sql.ts": sqlFile(agents, {
     readAgents: () => agents.readAgents("default", ["helper"]),

@@ -199,6 +199,50 @@ export function fencesContract(scene: JournalHarness): void {
       expect(await scene.journal.entries(id, everything)).toHaveLength(20);
     });
 
+    test("O1: of records of several logs at once, one that is fenced undoes no other", async () => {
+      const heads = [await scene.own(), await scene.own(), await scene.own()];
+      const lost = heads[1]!;
+      const taken = await take(scene.another, lost.logId, "pod-2");
+      const ids = heads.map(() => fresh("session"));
+      const [first, fenced, last] = await Promise.all(
+        heads.map((head, at) => scene.journal.commit(head, messageRecord(ids[at]!, 1, 3))),
+      );
+      expect(fenced).toEqual({ type: "fenced" });
+      expect(await all(scene.journal, ids[1]!)).toEqual(nothing);
+      expect(await scene.now(lost)).toEqual(taken);
+      for (const [at, committed] of [
+        [0, first],
+        [2, last],
+      ] as const) {
+        expect(headOf(committed!)).toMatchObject({ offset: heads[at]!.offset + 1 });
+        expect(await scene.now(heads[at]!)).toEqual(headOf(committed!));
+        expect(await scene.journal.entries(ids[at]!, everything)).toHaveLength(3);
+      }
+    });
+
+    test("O1: of records of several logs at once, one that is refused undoes no other", async () => {
+      const heads = [await scene.own(), await scene.own(), await scene.own()];
+      const ids = heads.map(() => fresh("session"));
+      heads[1] = headOf(await scene.journal.commit(heads[1]!, messageRecord(ids[1]!, 1)));
+      const again = entry(ids[1]!, 2, { clientId: entry(ids[1]!, 1).clientId });
+      const records = [
+        messageRecord(ids[0]!, 1),
+        record({ entries: [again], headers: [header(ids[1]!, { lastSeq: 2 })] }),
+        messageRecord(ids[2]!, 1),
+      ];
+      const before = await all(scene.journal, ids[1]!);
+      const [first, refused, last] = await Promise.all(
+        heads.map((head, at) => scene.journal.commit(head, records[at]!)),
+      );
+      const { sessionId, clientId } = again;
+      expect(refused).toEqual({ type: "duplicate", found: [{ sessionId, clientId, seq: 1 }] });
+      expect(await all(scene.journal, ids[1]!)).toEqual(before);
+      expect(await scene.now(heads[1]!)).toEqual(heads[1]);
+      for (const committed of [first, last]) headOf(committed!);
+      expect(await scene.journal.entries(ids[0]!, everything)).toHaveLength(1);
+      expect(await scene.journal.entries(ids[2]!, everything)).toHaveLength(1);
+    });
+
     test("O2: a record that was stored isn't applied again over a later one", async () => {
       const head = await scene.own();
       const id = fresh("session");

@@ -16,7 +16,7 @@ export type JournalKind = {
   }>;
 };
 
-const logs = 64;
+const logs = 128;
 
 /** What every journal promises. Each test has a log and sessions of its own. */
 export function journalContract(kind: JournalKind): void {

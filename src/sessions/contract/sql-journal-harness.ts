@@ -26,6 +26,7 @@ export function createSqlJournalHarness(kind: StoreKind, ids: Ids) {
       const { trouble } = scene;
       scene.trouble = undefined;
       scene.sent = statements.length;
+      scene.writes++;
       if (trouble === undefined) return database.write(statements);
       if (trouble === "after") await database.write(statements);
       if (trouble === "late") late = () => database.write(statements);
@@ -49,6 +50,8 @@ export function createSqlJournalHarness(kind: StoreKind, ids: Ids) {
     trouble: undefined as Trouble,
     /** How many statements the last write had. */
     sent: 0,
+    /** How many writes there were. */
+    writes: 0,
     get store() {
       return store;
     },

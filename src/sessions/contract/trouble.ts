@@ -75,6 +75,48 @@ export function troubleContract(kind: StoreKind, ids: Ids): void {
         expect(await scene.everythingOf(id)).toEqual(stored);
       });
 
+      test("O2: records of several logs that shared the write are each found by their resend", async () => {
+        const heads = [await scene.own(), await scene.own(), await scene.own()];
+        const ids = heads.map(() => fresh("session"));
+        const records = ids.map((id) => rich(id, 1));
+        const commit = (at: number) => scene.journal.commit(heads[at]!, records[at]!);
+        const before = scene.writes;
+        scene.trouble = when;
+        const unsure = await Promise.allSettled([commit(0), commit(1), commit(2)]);
+        expect(scene.writes).toBe(before + 1);
+        for (const each of unsure) expect(each).toMatchObject({ status: "rejected" });
+        // They need not be sent together again.
+        const next = [await commit(0), ...(await Promise.all([commit(1), commit(2)]))].map(headOf);
+        const stored = await Promise.all(ids.map((id) => scene.everythingOf(id)));
+        for (const each of stored) {
+          expect(each).toMatchObject({ header: { lastSeq: 1 }, entries: [{ seq: 1 }] });
+          expect(each).toMatchObject({ checkpoint: { body: "1" }, users: [{ user_id: "ada" }] });
+        }
+        if (when === "late") await scene.land();
+        expect(await Promise.all(ids.map((id) => scene.everythingOf(id)))).toEqual(stored);
+        const now = await scene.sound.heads();
+        expect(heads.map(({ logId }) => now[logId])).toEqual(next);
+      });
+
+      test("O7: of records that shared the write, the one whose log was taken is fenced", async () => {
+        const heads = [await scene.own("pod-1"), await scene.own("pod-1")];
+        const ids = heads.map(() => fresh("session"));
+        const records = ids.map((id) => rich(id, 1));
+        const commit = (at: number) => scene.journal.commit(heads[at]!, records[at]!);
+        scene.trouble = when;
+        await Promise.allSettled([commit(0), commit(1)]);
+        const taken = await take(scene.sound, heads[1]!.logId, "pod-2");
+        const lost = await scene.everythingOf(ids[1]!);
+        const [kept, fenced] = await Promise.all([commit(0), commit(1)]);
+        expect(fenced).toEqual({ type: "fenced" });
+        if (when === "late") await scene.land();
+        expect(await scene.everythingOf(ids[1]!)).toEqual(lost);
+        expect((await scene.everythingOf(ids[0]!)).entries).toHaveLength(1);
+        const now = await scene.sound.heads();
+        expect(now[heads[0]!.logId]).toEqual(headOf(kept!));
+        expect(now[heads[1]!.logId]).toEqual(taken);
+      });
+
       test("O2: a take is resolved by taking again", async () => {
         const seen = (await scene.sound.heads())[scene.nextLog()]!;
         const owner = { podId: "pod-1", host: null, recordId: fresh("take") };

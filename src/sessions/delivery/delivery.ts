@@ -14,10 +14,9 @@ import type { Touched } from "./remote-protocol.ts";
  */
 export type Hub = {
   join(sessionId: string, position: JoinPosition, sink: Sink<FeedEvent>): Joined;
-  /**
-   * Called by the local owner after each commit, before its effects. Cheap if the session has no
-   * followers.
-   */
+  /** True when a commit in this session must be passed to `committed`. */
+  isFollowed(sessionId: string): boolean;
+  /** Called by the local owner after each commit with the sessions that are followed. */
   committed(batch: readonly CommittedSession[]): void;
   /**
    * Called when this process has taken or lost a log. The last owner's final commits may not have been

@@ -188,6 +188,9 @@ export function createHub(parts: HubParts): Hub {
   const isSettled = ({ sessionId, view, needsRepair }: Feed): boolean =>
     view !== undefined && !needsRepair && !turnOf(view) && feedSources.isLocal(sessionId);
 
+  /** Users watch for any session of theirs. */
+  const isWatched = () => watchedKeys.size > 0 || entryPublisher.hasWatchers;
+
   const tick = () => {
     const nowMs = clock.monotonic();
     // If this process has not beaten for a while, another pod may have taken its logs.
@@ -207,10 +210,11 @@ export function createHub(parts: HubParts): Hub {
   return {
     join: (sessionId, position, sink) =>
       (feeds.get(sessionId) ?? open(sessionId)).join(position, sink),
+    isFollowed: (sessionId) =>
+      isWatched() || feeds.has(sessionId) || entryPublisher.of(sessionId) !== undefined,
     committed(batch) {
-      const isWatched = watchedKeys.size > 0 || entryPublisher.hasWatchers;
       for (const each of batch) {
-        if (isWatched) watchedUsers.committed(each);
+        if (isWatched()) watchedUsers.committed(each);
         const { sessionId } = each;
         const feed = feeds.get(sessionId);
         const others = entryPublisher.of(sessionId);

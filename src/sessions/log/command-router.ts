@@ -8,7 +8,7 @@ import {
 } from "../../base/errors.ts";
 import type { Json } from "../../base/json.ts";
 import type { Random } from "../../base/random.ts";
-import { withTimeout } from "../../base/timeout.ts";
+import { createTimeouts, withTimeout } from "../../base/timeout.ts";
 import type { Bus } from "../../bus/bus.ts";
 import type { CommandResult, Command } from "../conversation/command.ts";
 import type { Head } from "./journal.ts";
@@ -172,12 +172,26 @@ export function createCommandRouter(parts: CommandRouterParts): CommandRouter {
     }
   };
 
+  const timeouts = createTimeouts(clock);
   /** Bounds the wait when the store or the owner does not respond at all. */
   const withinTimeout = (
     answer: Promise<CommandResult>,
     timeoutMs: number,
+    onFailed?: (error: unknown) => Promise<CommandResult>,
   ): Promise<CommandResult> =>
-    withTimeout(clock, timeoutMs + graceMs, answer, () => outcomeUnknown(undefined));
+    new Promise((resolve, reject) => {
+      const end = timeouts.start(timeoutMs + graceMs, () => reject(outcomeUnknown(undefined)));
+      const settle = (result: CommandResult) => {
+        end();
+        resolve(result);
+      };
+      const fail = (error: unknown) => {
+        end();
+        reject(error as Error);
+      };
+      const failed = (error: unknown) => onFailed!(error).then(settle, fail);
+      answer.then(settle, onFailed ? failed : fail);
+    });
 
   /**
    * The last submission to each session with a remote or failing owner. A local owner keeps the order of
@@ -211,13 +225,11 @@ export function createCommandRouter(parts: CommandRouterParts): CommandRouter {
       const submission = { startedMs: clock.monotonic(), timeoutMs, signal, mayBeStored: false };
       const owner = queues.has(sessionId) ? undefined : owners?.of(sessionId);
       if (!owner) return withinTimeout(submitInOrder(request, submission), timeoutMs);
-      const answer = owner
-        .submit(tenant, sessionId, command, { limitMs: timeoutMs })
-        .catch((error: unknown) => {
-          if (!hasCode(error, "not_owner")) throw error;
-          return submitInOrder(request, { ...submission, mayBeStored: !isNotAccepted(error) });
-        });
-      return withinTimeout(answer, timeoutMs);
+      const answer = owner.submit(tenant, sessionId, command, { limitMs: timeoutMs });
+      return withinTimeout(answer, timeoutMs, async (error) => {
+        if (!hasCode(error, "not_owner")) throw error;
+        return submitInOrder(request, { ...submission, mayBeStored: !isNotAccepted(error) });
+      });
     },
   };
 }

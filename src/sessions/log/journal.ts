@@ -73,6 +73,11 @@ export type Journal = {
   beat(podId: string, logs: readonly { logId: number; term: number }[]): Promise<number[]>;
   /** Stores a record right after `at`. */
   commit(at: Head, record: LogRecord): Promise<CommitResult>;
+  /**
+   * Resolves when a record would be stored at once; undefined when it would be now. An owner that waits
+   * for it puts more into its record.
+   */
+  whenFree?(): Promise<void> | undefined;
 
   /** Reads need no owner: they see committed state. */
   header(sessionId: string): Promise<Header | undefined>;

@@ -12,8 +12,9 @@ import type { Random } from "../../base/random.ts";
 import { sendUntilKnown } from "../../store/retry.ts";
 import type { CommandResult, Command, SessionEffect, Facts } from "../conversation/command.ts";
 import type { Header } from "../conversation/header.ts";
-import type { ClientIdRef, CommitResult, Head, Journal, LogRecord } from "./journal.ts";
-import { type RecordDraft, draftRecord, type PendingCommand } from "./record.ts";
+import type { CommitResult, Head, Journal, LogRecord } from "./journal.ts";
+import { createDuplicateCheck, createKnownIds } from "./known-ids.ts";
+import { type RecordDraft, draftRecord, keyOfId, type PendingCommand } from "./record.ts";
 import { callLimitMs, retryDelayMs } from "./call-deadline.ts";
 
 /**
@@ -59,8 +60,13 @@ export type OwnerParts = {
   onFenced: () => void;
   /** True when memory is current: no other pod can have taken the log since this pod's last beat. */
   isFresh: () => boolean;
-  /** How many sessions stay in memory, besides those with work or pending commands. Default 50,000. */
+  /**
+   * How many sessions stay in memory, besides those with work or pending commands. Shared by all logs of
+   * the pod, like the ids of stored messages. Default 100,000.
+   */
   maxSlots?: number;
+  /** How many logs this pod owns. Default 1. */
+  ownedLogs?: () => number;
 };
 
 export type CommittedRecord = {
@@ -81,15 +87,17 @@ type Slot = {
 
 const maxBatch = 1_000;
 const maxWaiting = 20_000;
+const maxKnownIds = 262_144;
 /** A pod that shuts down while the store is unreachable must exit before it is killed. */
 const leaveTimeoutMs = 5_000;
 
 const none: readonly string[] = [];
 
 export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerParts): Owner {
-  const { journal, clock, random, log, maxSlots = 50_000 } = parts;
+  const { journal, clock, random, log, ownedLogs = () => 1 } = parts;
+  const maxSlots = () => Math.ceil((parts.maxSlots ?? 100_000) / ownedLogs());
   const slots = new Map<string, Slot>();
-  const known = knownIds();
+  const known = createKnownIds(() => Math.ceil(maxKnownIds / ownedLogs()));
   const storedBefore = createDuplicateCheck({ journal, known });
   let head = taken;
   let queue: PendingCommand[] = [];
@@ -106,20 +114,24 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
 
   const flush = (): void => {
     scheduled = false;
-    if (committing) return;
-    // Only between records. A command of a held session then reaches `held` in its order, even when a
-    // record is stored in halves.
-    if (freed.length > 0) queue = [...takeHeld(freed), ...queue];
-    freed = [];
-    if (queue.length === 0) return;
-    const batch = queue.length <= maxBatch ? queue : queue.slice(0, maxBatch);
-    queue = queue.length <= maxBatch ? [] : queue.slice(maxBatch);
-    underWay = batch;
-    committing = store(batch).finally(() => {
+    if (committing || (queue.length === 0 && freed.length === 0)) return;
+    const free = journal.whenFree?.();
+    committing = (free ? free.then(storeNext) : storeNext()).finally(() => {
       committing = undefined;
       underWay = [];
       flush();
     });
+  };
+
+  const storeNext = (): Promise<void> => {
+    // Only between records. A command of a held session then reaches `held` in its order, even when a
+    // record is stored in halves.
+    if (freed.length > 0) queue = [...takeHeld(freed), ...queue];
+    freed = [];
+    const batch = queue.length <= maxBatch ? queue : queue.slice(0, maxBatch);
+    queue = queue.length <= maxBatch ? [] : queue.slice(maxBatch);
+    underWay = batch;
+    return store(batch);
   };
 
   const takeHeld = (sessionIds: Iterable<string>): PendingCommand[] =>
@@ -160,7 +172,7 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
     if (committed.type === "fenced") return fenced(items);
     if (committed.type === "duplicate") {
       for (const { sessionId, clientId, seq } of committed.found) {
-        known.add(sessionId, clientId, seq);
+        known.add(keyOfId(sessionId, clientId), seq);
       }
       return store(items);
     }
@@ -256,19 +268,17 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
       if (slot) slot.header = header;
       else slots.set(sessionId, { header, waiting: undefined });
     }
-    for (const { sessionId, clientId, seq } of draft.record.entries) {
-      if (clientId !== null) known.add(sessionId, clientId, seq);
-    }
-    for (const { sessionId, clientId, seq } of draft.unstored) known.add(sessionId, clientId, seq);
-    if (slots.size > maxSlots) forget();
+    for (const [key, seq] of draft.ids) known.add(key, seq);
+    if (slots.size > maxSlots()) forget();
   };
 
   /** Sessions with pending commands stay: without its header a session would count as missing. */
   const forget = (): void => {
     const busySessions = new Set([...underWay, ...queue].map(({ sessionId }) => sessionId));
     for (const sessionId of held.keys()) busySessions.add(sessionId);
+    const most = maxSlots() * 0.9;
     for (const [sessionId, slot] of slots) {
-      if (slots.size <= maxSlots * 0.9) return;
+      if (slots.size <= most) return;
       if (!slot.waiting && !slot.header?.work && !busySessions.has(sessionId))
         slots.delete(sessionId);
     }
@@ -372,7 +382,7 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
       const made: Slot = { header: undefined, waiting: [item] };
       slots.set(item.sessionId, made);
       // Needed here too, because anyone can send commands for sessions that do not exist.
-      if (slots.size > maxSlots) forget();
+      if (slots.size > maxSlots()) forget();
       void load(item.sessionId, made, item);
     }
   };
@@ -396,15 +406,18 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
         return Promise.reject(new FlotillaError("overloaded", message));
       }
       waiting++;
-      const request = {
-        tenant,
-        sessionId,
-        command,
-        agents: agentsOf(command),
-        submittedMs: clock.monotonic(),
-        limitMs: Math.min(limitMs, callLimitMs),
-      };
-      return new Promise((resolve, reject) => admit({ ...request, resolve, reject }));
+      return new Promise((resolve, reject) =>
+        admit({
+          tenant,
+          sessionId,
+          command,
+          agents: agentsOf(command),
+          submittedMs: clock.monotonic(),
+          limitMs: Math.min(limitMs, callLimitMs),
+          resolve,
+          reject,
+        }),
+      );
     },
     cachedHeader: (sessionId) => slots.get(sessionId)?.header,
     async stop() {
@@ -431,58 +444,4 @@ function agentsOf(command: Command): readonly string[] {
   if (command.type === "create") return command.agents;
   if (command.type === "members") return command.agents ?? none;
   return command.type === "append" && command.to !== undefined ? [command.to] : none;
-}
-
-/**
- * The seqs of recently stored client ids, so that a repeated command is answered from memory. Older ids
- * are found by the journal, which stores no client id twice.
- */
-function knownIds(maxIds = 65_536) {
-  const seqs = new Map<string, number>();
-  const key = (sessionId: string, clientId: string) => `${sessionId} ${clientId}`;
-  return {
-    seqOf: (sessionId: string, clientId: string) => seqs.get(key(sessionId, clientId)),
-    add(sessionId: string, clientId: string, seq: number): void {
-      seqs.set(key(sessionId, clientId), seq);
-      if (seqs.size > maxIds) seqs.delete(seqs.keys().next().value!);
-    },
-  };
-}
-
-type KnownIds = ReturnType<typeof knownIds>;
-
-/**
- * A command that was stored is not refused when it is sent again, whatever has changed in its session
- * since. An owner does not know which ids its predecessor stored, so it reads them before it refuses.
- */
-function createDuplicateCheck({
-  journal,
-  known,
-}: {
-  journal: Pick<Journal, "storedIds">;
-  known: KnownIds;
-}) {
-  const checked = new WeakSet<PendingCommand>();
-  return {
-    /** Refused commands whose client ids have not been checked in the store. */
-    doubted: ({ outcomes }: RecordDraft): PendingCommand[] =>
-      outcomes
-        .filter(([item, outcome]) => outcome instanceof FlotillaError && !checked.has(item))
-        .map(([item]) => item)
-        .filter((item) => clientIdOf(item) !== undefined),
-
-    async check(items: readonly PendingCommand[]): Promise<void> {
-      const ids = items.flatMap((item) => clientIdOf(item) ?? []);
-      for (const { sessionId, clientId, seq } of await journal.storedIds(ids)) {
-        known.add(sessionId, clientId, seq);
-      }
-      for (const item of items) checked.add(item);
-    },
-  };
-}
-
-/** A regeneration is left out, because it stores no entry that would keep its id. */
-function clientIdOf({ sessionId, command }: PendingCommand): ClientIdRef | undefined {
-  if (command.type !== "append" && command.type !== "tool_result") return undefined;
-  return { sessionId, clientId: command.clientId };
 }

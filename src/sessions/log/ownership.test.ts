@@ -232,7 +232,7 @@ describe("the owners of logs", () => {
     };
     const a = start("a", { journal: { ...journal, take } });
     await eventLoopTurns();
-    expect((await owned()).filter((each) => each === "a")).toHaveLength(1);
+    expect((await owned()).filter((each) => each === "a")).toHaveLength(4);
     const stopped = a.stop();
     gate.resolve();
     await stopped;

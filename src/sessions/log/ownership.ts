@@ -99,13 +99,17 @@ export function createOwners(parts: OwnersParts): Owners {
     if (stopped) return;
     const pods = othersAlive(all);
     const desired = placeLogs(all.length, [...new Set([podId, ...pods.keys()])].toSorted());
-    for (const head of all) {
-      if (held.has(head.logId) || !isFree(head)) continue;
+    const due = all.filter((head) => {
+      if (held.has(head.logId) || !isFree(head)) return false;
       const rank = rankPods(head.logId, [podId, ...pods.keys()]).indexOf(podId);
       const first = desired[head.logId] === podId ? 0 : Math.max(1, rank);
-      if (freeForMs(head) >= first * rankMs) await take(head);
-      if (stopped) return;
-    }
+      return freeForMs(head) >= first * rankMs;
+    });
+    // The next pass begins only when none of them is in flight any more.
+    const taken = await Promise.allSettled(due.map(take));
+    const failed = taken.find((each) => each.status === "rejected");
+    if (failed) throw failed.reason;
+    if (stopped) return;
     await handOver(desired, pods);
   };
 

@@ -14,9 +14,9 @@ import {
   readHeader,
   readNewest,
   readTail,
-  storeRecord,
-} from "./sql.ts";
-import { entry, header, record, turn } from "../contract/journal-harness.ts";
+} from "./sql/reading.ts";
+import { storeRecords } from "./sql/records.ts";
+import { entry, header, messageRecord, record, turn } from "../contract/journal-harness.ts";
 
 const sessionIds = Array.from({ length: 20 }, (_, at) => `s${at}`);
 const entries = sessionIds.map((id) => entry(id, 2, { epoch: 1 }));
@@ -36,6 +36,7 @@ const full = record({
   reads: sessionIds.map((sessionId) => ({ sessionId, user: "ada", seq: 2 })),
   checkpoints: sessionIds.map((sessionId) => ({ sessionId, epoch: 2, attempt: 1, body: "{}" })),
 });
+const other = messageRecord("s20", 2);
 const head = {
   logId: 1,
   incarnation: "i",
@@ -49,10 +50,10 @@ const head = {
 
 const statements: Record<string, Statement> = {
   ...Object.fromEntries(
-    storeRecord(head, full.recordId, changesOf(full)).map((each, at) => [
-      `part ${at + 1} of a record`,
-      each,
-    ]),
+    storeRecords([
+      { at: head, recordId: full.recordId, changes: changesOf(full) },
+      { at: { ...head, logId: 2 }, recordId: other.recordId, changes: changesOf(other) },
+    ]).map((each, at) => [`part ${at + 1} of a record`, each]),
   ),
   "ids that are stored": findIds(
     sessionIds.map((sessionId) => ({ sessionId, clientId: `${sessionId}/2` })),

@@ -8,7 +8,7 @@ import type {
 } from "../conversation/command.ts";
 import { decideCommand } from "../conversation/decide.ts";
 import type { Header } from "../conversation/header.ts";
-import type { Checkpoint, StoredClientId, LogRecord } from "./journal.ts";
+import type { Checkpoint, LogRecord } from "./journal.ts";
 
 /** A command submitted to a session, with the callbacks of its caller. */
 export type PendingCommand = {
@@ -33,15 +33,15 @@ export type RecordDraft = {
   /** Users that the record removes, by session id. */
   readonly formerUsers: ReadonlyMap<string, readonly string[]>;
   readonly outcomes: readonly (readonly [PendingCommand, CommandResult | FlotillaError])[];
-  /** Client ids of commands that store no entry to keep them. */
-  readonly unstored: readonly StoredClientId[];
+  /** The seqs of the record's client ids, by key. Some commands store no entry to keep theirs. */
+  readonly ids: ReadonlyMap<string, number>;
 };
 
 export type RecordDraftParts = {
   /** The committed header. */
   header: (sessionId: string) => Header | undefined;
-  /** The seq under which this client id was stored, if known. */
-  seqOf: (sessionId: string, clientId: string) => number | undefined;
+  /** The seq under which the client id with this key was stored, if known. */
+  seqOf: (key: string) => number | undefined;
   facts: (tenant: string) => Facts;
   recordId: string;
 };
@@ -52,7 +52,7 @@ export function draftRecord(
   parts: RecordDraftParts,
 ): RecordDraft {
   const headers = new Map<string, Header>();
-  const ownIds = new Map<string, number>();
+  const ids = new Map<string, number>();
   const entries: LogRecord["entries"][number][] = [];
   const metadata = new Map<string, string>();
   const members = new Set<string>();
@@ -61,7 +61,6 @@ export function draftRecord(
   const checkpoints = new Map<string, Checkpoint>();
   const effects: (readonly [string, SessionEffect])[] = [];
   const outcomes: (readonly [PendingCommand, CommandResult | FlotillaError])[] = [];
-  const unstored: StoredClientId[] = [];
 
   for (const item of items) {
     const { tenant, sessionId, command } = item;
@@ -72,10 +71,9 @@ export function draftRecord(
       continue;
     }
     const clientId = idOf(command);
-    const seq =
-      clientId === undefined
-        ? undefined
-        : (ownIds.get(`${sessionId} ${clientId}`) ?? parts.seqOf(sessionId, clientId));
+    // Made once for each command, because hashing it takes a while.
+    const key = clientId === undefined ? undefined : keyOfId(sessionId, clientId);
+    const seq = key === undefined ? undefined : (ids.get(key) ?? parts.seqOf(key));
     if (seq !== undefined) {
       outcomes.push([item, { seq, lastSeq: before?.lastSeq ?? seq, duplicate: true }]);
       continue;
@@ -87,11 +85,7 @@ export function draftRecord(
       continue;
     }
     outcomes.push([item, decision.answer]);
-    if (command.type === "regenerate" && clientId !== undefined) {
-      const { lastSeq } = decision.header;
-      unstored.push({ sessionId, clientId, seq: lastSeq });
-      ownIds.set(`${sessionId} ${clientId}`, lastSeq);
-    }
+    if (command.type === "regenerate" && key !== undefined) ids.set(key, decision.header.lastSeq);
     if (decision.header !== before) headers.set(sessionId, decision.header);
     if (decision.header.users !== before?.users) {
       members.add(sessionId);
@@ -100,7 +94,9 @@ export function draftRecord(
     }
     for (const entry of decision.entries) {
       entries.push({ ...entry, sessionId });
-      if (entry.clientId !== null) ownIds.set(`${sessionId} ${entry.clientId}`, entry.seq);
+      if (entry.clientId === null) continue;
+      const isOwn = entry.clientId === clientId && key !== undefined;
+      ids.set(isOwn ? key : keyOfId(sessionId, entry.clientId), entry.seq);
     }
     if (decision.metadata !== undefined) metadata.set(sessionId, decision.metadata);
     if (decision.read) reads.push({ sessionId, ...decision.read });
@@ -119,7 +115,11 @@ export function draftRecord(
   };
   const isEmpty =
     headers.size === 0 && entries.length === 0 && reads.length === 0 && checkpoints.size === 0;
-  return { isEmpty, record, headers, effects, formerUsers, outcomes, unstored };
+  return { isEmpty, record, headers, effects, formerUsers, outcomes, ids };
+}
+
+export function keyOfId(sessionId: string, clientId: string): string {
+  return `${sessionId} ${clientId}`;
 }
 
 /** Regenerations have ids of their own, so a message may use the same id. */

@@ -1,29 +1,27 @@
-import { hasCode } from "../../base/errors.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
+import { hasCode, storeWideCodes } from "../../base/errors.ts";
 import type { Ids } from "../../base/ids.ts";
 import type { Database } from "../../store/database.ts";
 import { type Changes, changesOf } from "./changes.ts";
-import type { StoredClientId, Journal } from "./journal.ts";
+import type { CommitResult, StoredClientId, Journal } from "./journal.ts";
+import { beatHeads, insertHeads, readHeads, releaseHeads, takeHead, toHead } from "./sql/heads.ts";
 import {
-  beatHeads,
   findIds,
-  insertHeads,
   readBusy,
   readCheckpoint,
   readEntries,
   readHeader,
-  readHeads,
   readNewest,
   readTail,
-  releaseHeads,
-  storeRecord,
-  takeHead,
   toEntry,
-  toHead,
   toHeader,
-} from "./sql.ts";
+} from "./sql/reading.ts";
+import { type PlacedRecord, storeRecords } from "./sql/records.ts";
 
-/** A journal in the shared database. Each record is one transaction in one round trip. */
-export function createSqlJournal({ database, ids }: { database: Database; ids: Ids }): Journal {
+type SqlJournalParts = { database: Database; ids: Ids; clock?: Clock };
+
+/** A journal in the shared database. Records of several logs share a transaction, in one round trip. */
+export function createSqlJournal({ database, ids, clock = systemClock }: SqlJournalParts): Journal {
   const storedIds: Journal["storedIds"] = async (ids) =>
     (await database.read(findIds(ids))).map((row) => ({
       sessionId: row["session_id"] as string,
@@ -40,6 +38,25 @@ export function createSqlJournal({ database, ids }: { database: Database; ids: I
     const ownKeys = new Set(entries.map((each) => keyOf(each)));
     return found.filter((each) => !ownKeys.has(keyOf(each)));
   };
+
+  const store = async (records: readonly PlacedRecord[]): Promise<CommitResult[]> => {
+    try {
+      const [moved] = await database.write(storeRecords(records));
+      const heads = new Map(moved!.map(toHead).map((head) => [head.logId, head]));
+      return records.map(({ at }) => {
+        const head = heads.get(at.logId);
+        return head ? { type: "committed", head } : { type: "fenced" };
+      });
+    } catch (error) {
+      // The database's error has no code of its own. Most likely a client id exists already, so read it.
+      const [record] = records;
+      if (records.length > 1 || !hasCode(error, "internal")) throw error;
+      const found = await findStored(record!.changes);
+      if (found.length === 0) throw error;
+      return [{ type: "duplicate", found }];
+    }
+  };
+  const shared = shareTransactions(store, clock);
 
   return {
     async heads() {
@@ -67,19 +84,10 @@ export function createSqlJournal({ database, ids }: { database: Database; ids: I
     },
 
     async commit(at, record) {
-      const changes = changesOf(record);
-      try {
-        const [moved] = await database.write(storeRecord(at, record.recordId, changes));
-        const head = moved!.map(toHead)[0];
-        return head ? { type: "committed", head } : { type: "fenced" };
-      } catch (error) {
-        // The database's error has no code of its own. Most likely a client id exists already, so read it.
-        if (!hasCode(error, "internal")) throw error;
-        const found = await findStored(changes);
-        if (found.length === 0) throw error;
-        return { type: "duplicate", found };
-      }
+      return shared.store({ at, recordId: record.recordId, changes: changesOf(record) });
     },
+
+    whenFree: shared.whenFree,
 
     async header(sessionId) {
       return (await database.read(readHeader(sessionId))).map(toHeader)[0];
@@ -116,4 +124,101 @@ export function createSqlJournal({ database, ids }: { database: Database; ids: I
 
 function keyOf(each: { sessionId: string; clientId: string | null; seq: number }): string {
   return JSON.stringify([each.sessionId, each.clientId, each.seq]);
+}
+
+type WaitingRecord = PlacedRecord & {
+  readonly resolve: (result: CommitResult) => void;
+  readonly reject: (error: unknown) => void;
+};
+
+// One at a time makes the largest transactions, which cost least for each entry. Others begin only beside
+// one that takes this long: its connection may be silent, or wait for a lock.
+const slowMs = 1_000;
+const maxTransactions = 4;
+/** Bounds how long the first record of a transaction waits for the last. A record may have more. */
+const maxSharedEntries = 1_000;
+
+/**
+ * Stores records that arrive while others are being stored in one transaction, at most one of each log. If
+ * a transaction is refused because of one record, each of its records gets a transaction of its own.
+ */
+function shareTransactions(
+  store: (records: readonly PlacedRecord[]) => Promise<CommitResult[]>,
+  clock: Clock,
+) {
+  let waiting: WaitingRecord[] = [];
+  const underWay = new Set<{ isSlow: boolean }>();
+  let scheduled = false;
+  let freed = Promise.withResolvers<void>();
+
+  const isFree = (): boolean => {
+    for (const { isSlow } of underWay) if (!isSlow) return false;
+    return underWay.size < maxTransactions;
+  };
+
+  const take = (): WaitingRecord[] => {
+    const taken = new Map<number, WaitingRecord>();
+    const left: WaitingRecord[] = [];
+    let entries = 0;
+    for (const record of waiting) {
+      const { logId } = record.at;
+      const more = record.changes.entries.length;
+      const fits = taken.size === 0 || entries + more <= maxSharedEntries;
+      if (!fits || taken.has(logId)) left.push(record);
+      else {
+        taken.set(logId, record);
+        entries += more;
+      }
+    }
+    waiting = left;
+    return [...taken.values()];
+  };
+
+  const send = async (records: readonly WaitingRecord[]): Promise<void> => {
+    try {
+      const results = await store(records);
+      records.forEach(({ resolve }, at) => resolve(results[at]!));
+    } catch (error) {
+      // Nothing was stored, and one record may be at fault. Or all of them have the same outcome.
+      if (records.length > 1 && !hasCode(error, ...storeWideCodes)) {
+        await Promise.all(records.map((record) => send([record])));
+      } else for (const { reject } of records) reject(error);
+    }
+  };
+
+  const sendNext = (): void => {
+    scheduled = false;
+    while (waiting.length > 0 && isFree()) {
+      const transaction = { isSlow: false };
+      underWay.add(transaction);
+      const cancel = clock.after(slowMs, () => {
+        transaction.isSlow = true;
+        wake();
+      });
+      void send(take()).finally(() => {
+        cancel();
+        underWay.delete(transaction);
+        wake();
+      });
+    }
+  };
+
+  const wake = (): void => {
+    sendNext();
+    if (!isFree()) return;
+    freed.resolve();
+    freed = Promise.withResolvers();
+  };
+
+  return {
+    store: (record: PlacedRecord): Promise<CommitResult> =>
+      new Promise((resolve, reject) => {
+        waiting.push({ ...record, resolve, reject });
+        if (scheduled || !isFree()) return;
+        scheduled = true;
+        // Owners that have something to store in this turn of the event loop share a transaction.
+        queueMicrotask(sendNext);
+      }),
+    whenFree: (): Promise<void> | undefined => (isFree() ? undefined : freed.promise),
+  };
 }

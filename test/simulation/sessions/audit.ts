@@ -1,5 +1,6 @@
 /** Every change of heads, entries and sessions as it is committed, by whichever process. */
-import { toEntry, toHead, toHeader } from "../../../src/sessions/log/sql.ts";
+import { toHead } from "../../../src/sessions/log/sql/heads.ts";
+import { toEntry, toHeader } from "../../../src/sessions/log/sql/reading.ts";
 import type { Head } from "../../../src/sessions/log/journal.ts";
 import type { Header } from "../../../src/sessions/conversation/header.ts";
 import type { Entry } from "../../../src/protocol/message.ts";

@@ -76,7 +76,7 @@ export function createGateways(
       ids,
       logs,
       maxPayloadBytes: 256 * 1024,
-      journal: createSqlJournal({ database, ids }),
+      journal: createSqlJournal({ database, ids, clock }),
       bus: createStoreBus({ ...shared, address: name }),
     });
     const gateway: Gateway = { name, alive: true, service: here.service, enter: lane.enter };

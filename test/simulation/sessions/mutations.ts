@@ -5,7 +5,7 @@
 import { type Mutation, of } from "../mutation.ts";
 
 const heads = of("sessions/log/sql");
-const journal = of("sessions/log/sql", "sessions/log/sql");
+const journal = of("sessions/log/sql", "sessions/log/sql-journal");
 const owner = of("sessions/log/owner", "sessions/log/record");
 const owners = of("sessions/log/ownership");
 const monitor = of("sessions/log/turn-monitor");
@@ -16,8 +16,12 @@ const runner = of("sessions/turns/runner", "sessions/turns/turn");
 const hub = of("sessions/delivery");
 const logHeads = of("sessions/log/ownership");
 
-const place = "((log_offset = ${at.offset} and record_id = ${at.recordId})";
-const term = "incarnation = ${at.incarnation} and term = ${at.term}";
+const place = "((log_offset = from_offset and record_id = from_record)";
+const term = "incarnation = in_incarnation and term = in_term";
+const anyTerm = heads(
+  "on wanted.log_id = head.log_id and wanted.term = head.term",
+  "on wanted.log_id = head.log_id",
+);
 const loadBusy = "const busy = await journal.busy(logId);";
 const beforeCommit = "    const startedMs = clock.monotonic();\n    let committed: CommitResult;";
 const sendOnce = "journal.commit(head, record);";
@@ -31,13 +35,13 @@ const list: readonly Mutation[] = [
   { name: "record: anywhere in its term", edits: [heads(place, "(1 = 1")] },
   {
     name: "record: anywhere in any term",
-    edits: [heads(place, "(1 = 1"), heads(term, "incarnation = ${at.incarnation}")],
+    edits: [heads(place, "(1 = 1"), heads(term, "incarnation = in_incarnation"), anyTerm],
   },
   {
     name: "record: entries, whether it is stored or not",
     edits: [
       journal(
-        "select ${all} from ${fresh} fresh where ${when}`",
+        "select ${all} from ${fresh} fresh\n    where ${when(sql`fresh.log_id`)}`",
         "select ${all} from ${fresh} fresh`",
       ),
     ],
@@ -46,14 +50,33 @@ const list: readonly Mutation[] = [
     name: "record: headers, whether it is stored or not",
     edits: [
       journal(
-        "bigint)\n    from ${fresh} fresh where ${when}",
-        "bigint)\n    from ${fresh} fresh where true",
+        "sql``}\n    from ${fresh} fresh where ${when(sql`fresh.log_id`)}",
+        "sql``}\n    from ${fresh} fresh where true",
       ),
     ],
   },
   {
     name: "record: stored again by its resend",
-    edits: [journal("if (header === undefined) return arrived;", "if (arrived) return arrived;")],
+    edits: [journal("changes.headers[0]?.sessionId ?? null,", "null,")],
+  },
+  {
+    name: "record: one that is stored stands for those of other logs beside it",
+    edits: [
+      journal(
+        "return (logId) => sql`${isAmong(arrived, logId)}`;",
+        "return (logId) => sql`${logId} >= 0 and exists (${arrived})`;",
+      ),
+    ],
+  },
+  {
+    name: "record: the head of another log answers for it",
+    edits: [
+      journal("const head = heads.get(at.logId);", "const head = [...heads.values()][0] && at;"),
+    ],
+  },
+  {
+    name: "record: one that is refused takes those of other logs with it",
+    edits: [journal("await Promise.all(records.map((record) => send([record])));")],
   },
   {
     name: "journal: client ids aren't stored",
@@ -81,9 +104,10 @@ const list: readonly Mutation[] = [
     name: "release: of any owner's log",
     edits: [
       heads(
-        "from ${ownRows(logs)} own\n    where ${heads}.log_id = own.log_id and ${heads}.term = own.term and owner = ${podId}`",
-        "from ${ownRows(logs)} own\n    where ${heads}.log_id = own.log_id and ${podId} <> ''`",
+        "from ${ownRows(logs)} own\n    where ${heads}.log_id = own.log_id and ${heads}.term = own.term and owner = ${podId}\n",
+        "from ${ownRows(logs)} own\n    where ${heads}.log_id = own.log_id and ${podId} <> ''\n",
       ),
+      anyTerm,
     ],
   },
   {

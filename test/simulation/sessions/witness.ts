@@ -84,7 +84,8 @@ export async function createWitness(world: World, options: WitnessOptions): Prom
     const { sessionId, clientId, entry } = after;
     const seen = sessions.get(sessionId);
     const name = nameOf(after);
-    if (moved.size === 0) violate("O1", `${who} has stored ${name} without a record`);
+    if (!moved.has(logOf(sessionId, Math.max(1, heads.size))))
+      violate("O1", `${who} has stored ${name} without a record of its log`);
     const expected = (seen?.entries.length ?? 0) + 1;
     if (entry.seq !== expected) violate("S2", `${name} comes where ${expected} should`);
     if (!seen) return violate("S12", `${name} is of a session that there isn't`);
@@ -218,7 +219,9 @@ export async function createWitness(world: World, options: WitnessOptions): Prom
     for (const noted of all) if (noted.what === "entry") judgeEntry(noted, moved);
     for (const noted of all) {
       if (noted.what !== "session") continue;
-      if (moved.size === 0) violate("O1", `${who} has stored a header without a record`);
+      const { sessionId } = noted.after ?? noted.before!;
+      if (!moved.has(logOf(sessionId, Math.max(1, heads.size))))
+        violate("O1", `${who} has stored a header of ${sessionId} without a record of its log`);
       judgeSession(noted);
     }
   };

@@ -1,0 +1,100 @@
+import type { Entry } from "../../../protocol/message.ts";
+import type { Row } from "../../../store/database.ts";
+import { columnBytes, pageQuery } from "../../../store/page.ts";
+import { isAmong, limit, rows, sql, type Statement, table } from "../../../store/sql.ts";
+import type { Header } from "../../conversation/header.ts";
+import type { ClientIdRef } from "../journal.ts";
+
+const sessions = table("session");
+const messages = table("message");
+const checkpoints = table("turn_checkpoint");
+const entryNames = sql`seq, kind, role, author, message_id, replaces, body, at`;
+
+/** Estimates the size of an entry as it is sent. */
+const entryPage = {
+  key: sql`seq`,
+  bytes: sql`200 + ${columnBytes(sql`body`)} + ${columnBytes(sql`author`)} + ${columnBytes(sql`message_id`)}`,
+};
+
+/** Finds which of these client ids are stored, with their seqs. */
+export function findIds(ids: readonly ClientIdRef[]): Statement {
+  const wanted = rows(
+    { session_id: "text", client_id: "text" },
+    ids.map(({ sessionId, clientId }) => [sessionId, clientId]),
+  );
+  return sql`
+    select message.session_id, message.client_id, message.seq
+    from ${wanted} wanted join ${messages} message
+      on message.session_id = wanted.session_id and message.client_id = wanted.client_id`;
+}
+
+export function readHeader(sessionId: string): Statement {
+  return sql`select header from ${sessions} where session_id = ${sessionId}`;
+}
+
+export function readBusy(logId: number): Statement {
+  return sql`select header from ${sessions} where log_id = ${logId} and state <> 'idle'`;
+}
+
+export function readEntries(
+  sessionId: string,
+  { after, limit: maxEntries, maxBytes }: { after: number; limit: number; maxBytes?: number },
+): Statement {
+  const from = sql`from ${messages} where session_id = ${sessionId} and seq > ${after}`;
+  if (maxBytes === undefined)
+    return sql`select ${entryNames} ${from} order by seq ${limit(maxEntries)}`;
+  const page = { ...entryPage, order: "asc", from, limit: maxEntries, maxBytes } as const;
+  const { begin, keys } = pageQuery(page);
+  return sql`${begin}
+    select ${entryNames} from ${messages}
+    where session_id = ${sessionId} and ${isAmong(keys, sql`seq`)} order by seq`;
+}
+
+export function readTail(
+  sessionId: string,
+  page: { after: number; upTo: number; limit: number; maxBytes?: number },
+): Statement {
+  const { after, upTo, limit: maxEntries, maxBytes } = page;
+  const from = sql`from ${messages}
+    where session_id = ${sessionId} and seq > ${after} and seq <= ${upTo}`;
+  if (maxBytes === undefined)
+    return sql`select ${entryNames} ${from} order by seq desc ${limit(maxEntries)}`;
+  const pageOptions = { ...entryPage, order: "desc", from, limit: maxEntries, maxBytes } as const;
+  const { begin, keys } = pageQuery(pageOptions);
+  return sql`${begin}
+    select ${entryNames} from ${messages}
+    where session_id = ${sessionId} and ${isAmong(keys, sql`seq`)} order by seq desc`;
+}
+
+export function readNewest(sessionId: string, messageId: string): Statement {
+  return sql`
+    select ${entryNames} from ${messages}
+    where session_id = ${sessionId} and message_id = ${messageId}
+    order by seq desc ${limit(1)}`;
+}
+
+export function readCheckpoint(sessionId: string): Statement {
+  return sql`
+    select epoch, attempt, body, header
+    from ${checkpoints} checkpoint join ${sessions} session
+      on session.session_id = checkpoint.session_id
+    where checkpoint.session_id = ${sessionId}`;
+}
+
+export function toEntry(row: Row): Entry {
+  const replaces = row["replaces"];
+  return {
+    seq: Number(row["seq"]),
+    kind: row["kind"],
+    role: row["role"],
+    author: row["author"],
+    messageId: row["message_id"],
+    ...(replaces !== null && { replaces: Number(replaces) }),
+    ...(JSON.parse(row["body"]) as Pick<Entry, "tokens" | "parts">),
+    atMs: Number(row["at"]),
+  };
+}
+
+export function toHeader(row: Row): Header {
+  return JSON.parse(row["header"]) as Header;
+}

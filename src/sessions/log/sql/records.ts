@@ -1,0 +1,312 @@
+import type { Entry } from "../../../protocol/message.ts";
+import {
+  type Columns,
+  isAmong,
+  rows,
+  sql,
+  type Statement,
+  table,
+  type Value,
+} from "../../../store/sql.ts";
+import { type Header, sessionStateOf } from "../../conversation/header.ts";
+import type { Changes } from "../changes.ts";
+import type { LogRecord } from "../journal.ts";
+import { moveHeads, type RecordPlace } from "./heads.ts";
+
+const heads = table("session_log");
+const sessions = table("session");
+const users = table("session_user");
+const messages = table("message");
+const checkpoints = table("turn_checkpoint");
+
+/** A record's rows, and where it goes. */
+export type PlacedRecord = RecordPlace & { readonly changes: Changes };
+
+/**
+ * The transaction that stores a record of each of these logs. The rows of its first statement tell which
+ * logs it did so for: a record that is fenced changes nothing, and the others are stored all the same.
+ * Statements without rows are left out. Headers come last, because a stored header shows that the whole
+ * record was stored before.
+ */
+export function storeRecords(records: readonly PlacedRecord[]): Statement[] {
+  const has = (pick: (changes: Changes) => { readonly length: number }) =>
+    records.some(({ changes }) => pick(changes).length > 0);
+  const when = isFirst(records);
+  const all = [moveHeads(records)];
+  if (has(({ deleted }) => deleted)) all.push(deleteMessages(records, when));
+  if (has(({ entries }) => entries)) all.push(insertEntries(records, when));
+  if (has(({ members }) => members)) all.push(removeUsers(records, when));
+  if (has(({ members }) => members.filter(({ users: each }) => each.length > 0)))
+    all.push(addUsers(records, when));
+  if (has(({ reads }) => reads)) all.push(raiseReads(records, when));
+  if (has(overOf)) all.push(dropCheckpoints(records, when));
+  if (has(({ checkpoints: saved }) => saved)) all.push(saveCheckpoints(records, when));
+  if (has(({ headers }) => headers)) all.push(saveHeaders(records, when));
+  return all;
+}
+
+/** The condition that a row is of a log whose record is stored now. */
+type StoredNow = (logId: Statement) => Statement;
+
+/**
+ * True for a log whose head is at its record, if the record was not stored before. The head rows are
+ * locked until the transaction ends. The query refers to no outer row, so the database evaluates it once.
+ * The offset is read by a subquery because a join might be planned as a scan of all sessions.
+ */
+function isFirst(records: readonly PlacedRecord[]): StoredNow {
+  const placed = rows(
+    { to_log: "integer", to_record: "text", to_offset: "integer", first_session: "text" },
+    records.map(({ at, recordId, changes }) => [
+      at.logId,
+      recordId,
+      at.offset + 1,
+      changes.headers[0]?.sessionId ?? null,
+    ]),
+  );
+  const arrived = sql`
+    select to_log from ${placed} placed
+    join ${heads} head on head.log_id = to_log and head.record_id = to_record
+    where coalesce(
+      (select last_offset from ${sessions} where session_id = first_session), 0) < to_offset`;
+  return (logId) => sql`${isAmong(arrived, logId)}`;
+}
+
+/** Rows of all the records, each with its log as the last column. */
+function rowsOf<Item>(
+  columnsOf: Columns,
+  records: readonly PlacedRecord[],
+  pick: (changes: Changes) => readonly Item[],
+  toRow: (item: Item, record: PlacedRecord) => Value[],
+) {
+  const all: Value[][] = [];
+  for (const record of records) {
+    for (const item of pick(record.changes)) {
+      const row = toRow(item, record);
+      row.push(record.at.logId);
+      all.push(row);
+    }
+  }
+  return rows({ ...columnsOf, log_id: "integer" }, all);
+}
+
+/** An entry whose seq or client id exists already is an error, and rolls back the whole transaction. */
+function insertEntries(records: readonly PlacedRecord[], when: StoredNow): Statement {
+  const names = sql`session_id, seq, role, author, message_id, client_id, body, at`;
+  const isRare = records.some(({ changes }) =>
+    changes.entries.some(({ kind, replaces }) => kind !== "message" || replaces !== undefined),
+  );
+  const { fresh, all } = isRare
+    ? {
+        fresh: rowsOf({ ...entryColumns, ...rareColumns }, records, entriesOf, (each) => [
+          ...fromEntry(each),
+          ...rareOf(each),
+        ]),
+        all: sql`${names}, kind, replaces`,
+      }
+    : { fresh: rowsOf(entryColumns, records, entriesOf, fromEntry), all: names };
+  return sql`
+    insert into ${messages} (${all}) select ${all} from ${fresh} fresh
+    where ${when(sql`fresh.log_id`)}`;
+}
+
+const entriesOf = ({ entries }: Changes) => entries;
+
+/** A header from earlier in the log never replaces a later one. */
+function saveHeaders(records: readonly PlacedRecord[], when: StoredNow): Statement {
+  const headersOf = ({ headers }: Changes) => headers;
+  // Most records change no metadata, so it is not sent.
+  const withMetadata = records.some(
+    ({ changes }) => changes.metadata.size > 0 || changes.deleted.length > 0,
+  );
+  const fresh = withMetadata
+    ? rowsOf({ ...headerColumns, metadata: "text" }, records, headersOf, (each, record) => [
+        ...fromHeader(each, record),
+        record.changes.metadata.get(each.sessionId) ?? null,
+      ])
+    : rowsOf(headerColumns, records, headersOf, fromHeader);
+  const names = sql`
+    session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
+    last_offset, log_id`;
+  const setMetadata = sql`, metadata = case when excluded.status = 'deleted' then null
+    else coalesce(excluded.metadata, ${sessions}.metadata) end`;
+  return sql`
+    insert into ${sessions} (${names}${withMetadata ? sql`, metadata` : sql``})
+    select ${names}${withMetadata ? sql`, metadata` : sql``}
+    from ${fresh} fresh where ${when(sql`fresh.log_id`)}
+    on conflict (session_id) do update
+    set status = excluded.status, state = excluded.state, agent = excluded.agent,
+      last_seq = excluded.last_seq, header = excluded.header, active_at = excluded.active_at,
+      last_offset = excluded.last_offset ${withMetadata ? setMetadata : sql``}
+    where ${sessions}.last_offset < excluded.last_offset`;
+}
+
+const membersOf = ({ members }: Changes) => members;
+
+function memberRows(records: readonly PlacedRecord[]) {
+  return rowsOf(
+    { session_id: "text", user_id: "text", tenant: "text" },
+    records,
+    ({ members }) =>
+      members.flatMap(({ sessionId, users: all, tenant }) =>
+        [...new Set(all)].map((user) => [sessionId, user, tenant]),
+      ),
+    (row) => row,
+  );
+}
+
+function removeUsers(records: readonly PlacedRecord[], when: StoredNow): Statement {
+  const ids = storedSessions(
+    records,
+    (changes) => membersOf(changes).map(({ sessionId }) => sessionId),
+    when,
+  );
+  return sql`
+    delete from ${users}
+    where ${isAmong(ids, sql`session_id`)}
+      and not exists (select 1 from ${memberRows(records)} member
+        where member.session_id = ${users}.session_id and member.user_id = ${users}.user_id)`;
+}
+
+function addUsers(records: readonly PlacedRecord[], when: StoredNow): Statement {
+  return sql`
+    insert into ${users} (session_id, user_id, tenant)
+    select session_id, user_id, tenant from ${memberRows(records)} member
+    where ${when(sql`member.log_id`)}
+    on conflict (session_id, user_id) do nothing`;
+}
+
+function raiseReads(records: readonly PlacedRecord[], when: StoredNow): Statement {
+  const fresh = rowsOf(
+    { session_id: "text", user_id: "text", seq: "integer" },
+    records,
+    ({ reads }) => reads,
+    ({ sessionId, user, seq }) => [sessionId, user, seq],
+  );
+  return sql`
+    update ${users} set read_seq = fresh.seq from ${fresh} fresh
+    where ${users}.session_id = fresh.session_id and ${users}.user_id = fresh.user_id
+      and ${users}.read_seq < fresh.seq and ${when(sql`fresh.log_id`)}`;
+}
+
+/** Keeps only the latest checkpoint of a turn. A checkpoint of an earlier turn or attempt is ignored. */
+function saveCheckpoints(records: readonly PlacedRecord[], when: StoredNow): Statement {
+  const fresh = rowsOf(
+    { session_id: "text", epoch: "integer", attempt: "integer", body: "text" },
+    records,
+    (changes) => changes.checkpoints,
+    ({ sessionId, epoch, attempt, body }) => [sessionId, epoch, attempt, body],
+  );
+  return sql`
+    insert into ${checkpoints} (session_id, epoch, attempt, body)
+    select session_id, epoch, attempt, body from ${fresh} fresh where ${when(sql`fresh.log_id`)}
+    on conflict (session_id) do update
+    set epoch = excluded.epoch, attempt = excluded.attempt, body = excluded.body
+    where ${checkpoints}.epoch < excluded.epoch
+      or (${checkpoints}.epoch = excluded.epoch and ${checkpoints}.attempt <= excluded.attempt)`;
+}
+
+function dropCheckpoints(records: readonly PlacedRecord[], when: StoredNow): Statement {
+  const gone = rowsOf(
+    { session_id: "text", epoch: "integer" },
+    records,
+    overOf,
+    ({ sessionId, epoch }) => [sessionId, epoch],
+  );
+  const ids = storedSessions(
+    records,
+    (changes) => overOf(changes).map(({ sessionId }) => sessionId),
+    when,
+  );
+  return sql`
+    delete from ${checkpoints}
+    where ${isAmong(ids, sql`session_id`)}
+      and epoch <= (select gone.epoch from ${gone} gone
+        where gone.session_id = ${checkpoints}.session_id)`;
+}
+
+/** The turns of a record whose checkpoints are no longer needed. */
+function overOf({ ended, deleted }: Changes): Changes["ended"] {
+  if (ended.length === 0 && deleted.length === 0) return ended;
+  return [
+    ...ended.filter(({ sessionId }) => !deleted.includes(sessionId)),
+    ...deleted.map((sessionId) => ({ sessionId, epoch: Number.MAX_SAFE_INTEGER })),
+  ];
+}
+
+function deleteMessages(records: readonly PlacedRecord[], when: StoredNow): Statement {
+  const ids = storedSessions(records, ({ deleted }) => deleted, when);
+  return sql`delete from ${messages} where ${isAmong(ids, sql`session_id`)}`;
+}
+
+/** Those of these sessions whose record is stored now. */
+function storedSessions(
+  records: readonly PlacedRecord[],
+  pick: (changes: Changes) => readonly string[],
+  when: StoredNow,
+): Statement {
+  const ids = rowsOf({ session_id: "text" }, records, pick, (sessionId) => [sessionId]);
+  return sql`select session_id from ${ids} ids where ${when(sql`ids.log_id`)}`;
+}
+
+const entryColumns = {
+  session_id: "text",
+  seq: "integer",
+  role: "text",
+  author: "text",
+  message_id: "text",
+  client_id: "text",
+  body: "text",
+  at: "integer",
+} as const;
+
+/** Fields that no query filters on are stored together as `body`, which costs less than a column each. */
+function fromEntry(entry: LogRecord["entries"][number]): Value[] {
+  const { sessionId, seq, role, author, messageId, clientId, atMs } = entry;
+  return [sessionId, seq, role, author, messageId, clientId, bodyOf(entry), atMs];
+}
+
+/** Columns that nearly every entry leaves at their defaults. */
+const rareColumns = { kind: "text", replaces: "integer" } as const;
+
+function rareOf({ kind, replaces = null }: { kind: string; replaces?: number | null }) {
+  return [kind, replaces];
+}
+
+function bodyOf(entry: Entry): string {
+  const { epoch, upToSeq, outcome, error, tokens, parts, metadata } = entry;
+  const { results, throughSeq, stop } = entry;
+  return JSON.stringify({
+    epoch,
+    upToSeq,
+    outcome,
+    error,
+    tokens,
+    parts,
+    metadata,
+    results,
+    throughSeq,
+    stop,
+  });
+}
+
+const headerColumns = {
+  session_id: "text",
+  tenant: "text",
+  status: "text",
+  state: "text",
+  agent: "text",
+  last_seq: "integer",
+  header: "text",
+  created_at: "integer",
+  active_at: "integer",
+  last_offset: "integer",
+} as const;
+
+function fromHeader(header: Header, { at }: PlacedRecord): Value[] {
+  const { sessionId, tenant, status, agents, lastSeq, createdAtMs, activeAtMs } = header;
+  const { state } = sessionStateOf(header);
+  const text = JSON.stringify(header);
+  const agent = agents[0] ?? null;
+  const offset = at.offset + 1;
+  return [sessionId, tenant, status, state, agent, lastSeq, text, createdAtMs, activeAtMs, offset];
+}
