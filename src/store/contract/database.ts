@@ -165,6 +165,8 @@ export function databaseContract(kind: StoreKind): void {
     test.each([
       ["unicode", "héllo 漢字 😀 \u202e \u0001"],
       ["quotes", `'; drop table scratch; -- "\\\` $1 ?`],
+      ["quotes beside control characters", `"\n\t\\n \u0001 \\"`],
+      ["quotes beside pairs of surrogates", `"😀" \\u0041`],
       ["the empty text", ""],
       ["null", null],
       ["text like a number", "007"],
