@@ -30,7 +30,7 @@ describe("a config", () => {
       outboxMaxBytes: 67_108_864,
       dataDir: ".flotilla",
       schedules: [],
-      sessions: { logs: 16, privateAgents: false, maxTurns: 1_000 },
+      sessions: { logs: 8, privateAgents: false, maxTurns: 1_000 },
     });
   });
 

@@ -86,7 +86,7 @@ export type Config = {
 
 export type SessionsConfig = {
   /**
-   * How many logs conversations are spread over: a power of two up to 256. Default 16. Used when the store
+   * How many logs conversations are spread over: a power of two up to 256. Default 8. Used when the store
    * has no logs yet; it can't be changed afterwards.
    */
   logs?: number;
@@ -121,7 +121,7 @@ type Optional = "only" | "log" | "onStart" | "server";
  * The default number of logs, on every store: so many pods can share the work. Records of several logs
  * share a transaction, so that more logs than pods cost little.
  */
-export const defaultLogs = 16;
+export const defaultLogs = 8;
 
 /** The range of the limits on payloads and results. */
 export const bytesRange: NumberRange = { min: 1, max: 64 * 1024 * 1024 };

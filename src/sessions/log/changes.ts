@@ -31,6 +31,14 @@ export function changesOf(record: LogRecord): Changes {
     if (!headers.has(sessionId)) throw uncounted(sessionId);
   }
   const deleted = record.headers.filter((each) => !isThere(each)).map((each) => each.sessionId);
+  if (deleted.length === 0 && isPlain(record)) {
+    return {
+      ...nothing,
+      entries: record.entries,
+      headers: [...headers.values()],
+      ended: ended.size === 0 ? [] : [...ended].map(toEnded),
+    };
+  }
   const stored = [...headers.values()].map((each) => (isThere(each) ? each : tombstone(each)));
   const changed = record.members && new Set([...record.members, ...deleted]);
   return {
@@ -44,9 +52,27 @@ export function changesOf(record: LogRecord): Changes {
     checkpoints: lastOfEach(
       record.checkpoints.filter((each) => isCurrent(each, headers.get(each.sessionId))),
     ),
-    ended: [...ended].map(([sessionId, epoch]) => ({ sessionId, epoch })),
+    ended: [...ended].map(toEnded),
     deleted: [...new Set(deleted)],
   };
+}
+
+const nothing = {
+  members: [],
+  metadata: new Map<string, string>(),
+  reads: [],
+  checkpoints: [],
+  deleted: [],
+};
+
+/** True of a record that changes entries and headers alone, as most do. */
+function isPlain({ members, metadata, reads, checkpoints }: LogRecord): boolean {
+  const others = metadata.length + reads.length + checkpoints.length;
+  return members?.length === 0 && others === 0;
+}
+
+function toEnded([sessionId, epoch]: readonly [string, number]) {
+  return { sessionId, epoch };
 }
 
 function uncounted(sessionId: string): FlotillaError {

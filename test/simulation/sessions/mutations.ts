@@ -60,15 +60,6 @@ const list: readonly Mutation[] = [
     edits: [journal("changes.headers[0]?.sessionId ?? null,", "null,")],
   },
   {
-    name: "record: one that is stored stands for those of other logs beside it",
-    edits: [
-      journal(
-        "return (logId) => sql`${isAmong(arrived, logId)}`;",
-        "return (logId) => sql`${logId} >= 0 and exists (${arrived})`;",
-      ),
-    ],
-  },
-  {
     name: "record: the head of another log answers for it",
     edits: [
       journal("const head = heads.get(at.logId);", "const head = [...heads.values()][0] && at;"),

@@ -46,7 +46,6 @@ const mustHappen = [
   "fence: answer, epoch or attempt",
   "fence: beat",
   "fence: client id",
-  "fence: record, beside others",
   "fence: record, offset",
   "fence: record, term",
   "fence: take",
