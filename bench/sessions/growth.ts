@@ -31,7 +31,7 @@ export async function measureGrowth(site: Site, work: GrowthWork): Promise<Work[
     const server = await site.serve({ key: "flotilla" }, store);
     const params: LoadParams = {
       ...addressOf(server),
-      sessions: Array.from({ length: count }, (_, at) => `growth-${at}`),
+      sessions: { prefix: "growth", count },
       clients,
       work: { type: "closed", inFlight: 1, warmMs, runMs },
     };

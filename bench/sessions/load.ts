@@ -11,7 +11,8 @@ export type LoadParams = {
   readonly socketUrl: string;
   /** Where sessions are made. Absent: it is the echo, which has none. */
   readonly httpUrl?: string;
-  readonly sessions: readonly string[];
+  /** Their ids; of thousands, how they begin and how many there are. */
+  readonly sessions: readonly string[] | { readonly prefix: string; readonly count: number };
   /** The server of each session, if there are several. Default: `socketUrl`. */
   readonly sockets?: readonly string[];
   /** How many clients share the sessions, each writing in its own by turns. Default: one for each. */
@@ -69,7 +70,8 @@ const tickMs = 1;
 playRole(
   async (params: LoadParams, bench) => {
     const load = createLoad();
-    const { socketUrl, sockets, httpUrl, sessions } = params;
+    const { socketUrl, sockets, httpUrl } = params;
+    const sessions = idsOf(params.sessions);
     const { clients: count = sessions.length } = params;
     if (httpUrl !== undefined) await makeSessions(httpUrl, sessions);
     const each = Array.from({ length: count }, (_, client) => ({
@@ -90,6 +92,11 @@ playRole(
   },
   { ends: "at once" },
 );
+
+function idsOf(sessions: LoadParams["sessions"]): readonly string[] {
+  if (!("prefix" in sessions)) return sessions;
+  return Array.from({ length: sessions.count }, (_, at) => `${sessions.prefix}-${at}`);
+}
 
 type Load = ReturnType<typeof createLoad>;
 
