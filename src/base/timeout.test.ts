@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { movableClock } from "./contract/movable-clock.ts";
-import { createTimeouts, settledWithin, withTimeout } from "./timeout.ts";
+import { settledWithin, withTimeout } from "./timeout.ts";
 
 const late = () => new Error("late");
 
@@ -20,39 +20,4 @@ test("what is late is undefined, or fails", async () => {
   await clock.advance(10);
   expect(await waits[0]).toBeUndefined();
   await expect(waits[1]).rejects.toThrow("late");
-});
-
-test("many waits share a timer, and each is late at its own time", async () => {
-  const clock = movableClock();
-  const timeouts = createTimeouts(clock);
-  const lateOnes: string[] = [];
-  const start = (name: string, limitMs: number) =>
-    timeouts.start(limitMs, () => lateOnes.push(name));
-  start("second", 20);
-  const end = start("ended", 15);
-  start("first", 10);
-  expect(clock.timers).toBe(1);
-  end();
-  await clock.advance(9);
-  start("third", 21);
-  expect(lateOnes).toEqual([]);
-  await clock.advance(1);
-  expect(lateOnes).toEqual(["first"]);
-  await clock.advance(10);
-  expect(lateOnes).toEqual(["first", "second"]);
-  await clock.advance(10);
-  expect(lateOnes).toEqual(["first", "second", "third"]);
-  expect(clock.timers).toBe(0);
-});
-
-test("when all waits have ended, their timer is gone", async () => {
-  const clock = movableClock();
-  const timeouts = createTimeouts(clock);
-  const ends = [10, 20].map((limitMs) => timeouts.start(limitMs, () => {}));
-  for (const end of ends) end();
-  expect(clock.timers).toBe(0);
-  let calls = 0;
-  timeouts.start(5, () => calls++);
-  await clock.advance(5);
-  expect(calls).toBe(1);
 });

@@ -8,7 +8,7 @@ import {
 } from "../../base/errors.ts";
 import type { Json } from "../../base/json.ts";
 import type { Random } from "../../base/random.ts";
-import { createTimeouts, withTimeout } from "../../base/timeout.ts";
+import { withTimeout } from "../../base/timeout.ts";
 import type { Bus } from "../../bus/bus.ts";
 import type { CommandResult, Command } from "../conversation/command.ts";
 import type { Head } from "./journal.ts";
@@ -172,7 +172,6 @@ export function createCommandRouter(parts: CommandRouterParts): CommandRouter {
     }
   };
 
-  const timeouts = createTimeouts(clock);
   /** Bounds the wait when the store or the owner does not respond at all. */
   const withinTimeout = (
     answer: Promise<CommandResult>,
@@ -180,7 +179,7 @@ export function createCommandRouter(parts: CommandRouterParts): CommandRouter {
     onFailed?: (error: unknown) => Promise<CommandResult>,
   ): Promise<CommandResult> =>
     new Promise((resolve, reject) => {
-      const end = timeouts.start(timeoutMs + graceMs, () => reject(outcomeUnknown(undefined)));
+      const end = clock.after(timeoutMs + graceMs, () => reject(outcomeUnknown(undefined)));
       const settle = (result: CommandResult) => {
         end();
         resolve(result);
