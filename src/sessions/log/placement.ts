@@ -59,5 +59,5 @@ export function sessionGroupOf(sessionId: string): number {
 
 /** The log of a session, out of `logs`. */
 export function logOf(sessionId: string, logs: number): number {
-  return sessionGroupOf(sessionId) % logs;
+  return logs === 1 ? 0 : sessionGroupOf(sessionId) % logs;
 }

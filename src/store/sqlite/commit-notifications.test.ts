@@ -1,9 +1,10 @@
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { until } from "../../base/contract/movable-clock.ts";
 import type { Database } from "../database.ts";
 import { temporaryFile } from "../contract/kinds.ts";
 import { openStore } from "../open.ts";
 import { sql, table } from "../sql.ts";
+import { createCommitNotifications } from "./notifications.ts";
 
 const insert = sql`insert into ${table("task")} (name) values ('hinted')`;
 
@@ -64,4 +65,26 @@ describe("notifications of a SQLite file", () => {
     }
     expect(others).toBeGreaterThanOrEqual(20);
   });
+});
+
+test("a file is left alone while our write is under way, but not for long", async () => {
+  vi.useFakeTimers({ toFake: ["performance"] });
+  try {
+    const { around, holdMs } = createCommitNotifications();
+    const { promise, resolve } = Promise.withResolvers<void>();
+    expect(holdMs()).toBe(-Infinity);
+    const written = around(promise);
+    vi.advanceTimersByTime(19);
+    expect(holdMs()).toBe(1);
+    // The write may wait for another process, whose commits are then found by looking.
+    vi.advanceTimersByTime(1);
+    expect(holdMs()).toBe(0);
+    resolve();
+    await written;
+    expect(holdMs()).toBe(3);
+    vi.advanceTimersByTime(3);
+    expect(holdMs()).toBe(0);
+  } finally {
+    vi.useRealTimers();
+  }
 });

@@ -11,6 +11,8 @@ const missGapMs = 0.2;
 // A process that commits continuously learns of other commits with each of its own, so the file
 // need not be checked too.
 const ownGapMs = 3;
+// The answer to a write tells of others' commits too, but may wait for another process.
+const answerGapMs = 20;
 
 /**
  * Calls listeners when any process has committed to the file. A change of the write-ahead log is
@@ -158,7 +160,7 @@ export function createCommitNotifications() {
       else if (own && !others) notify("own");
     },
     /** How long the thread will report by itself, unless another process blocks it. */
-    holdMs: (): number => busyMs + ownGapMs - performance.now(),
+    holdMs: (): number => busyMs + (underWay > 0 ? answerGapMs : ownGapMs) - performance.now(),
     around<Answer>(write: Promise<Answer>): Promise<Answer> {
       wrote = true;
       if (underWay++ === 0) busyMs = performance.now();
