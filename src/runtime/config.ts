@@ -86,8 +86,8 @@ export type Config = {
 
 export type SessionsConfig = {
   /**
-   * How many logs conversations are spread over: a power of two up to 256. Default 8. Used when the store
-   * has no logs yet; it can't be changed afterwards.
+   * How many logs conversations are spread over: a power of two up to 256. Default 8, and 1 in a SQLite
+   * file. Used when the store has no logs yet; it can't be changed afterwards.
    */
   logs?: number;
   /**
@@ -118,10 +118,12 @@ export type PodSettings = Required<
 type Optional = "only" | "log" | "onStart" | "server";
 
 /**
- * The default number of logs, on every store: so many pods can share the work. Records of several logs
- * share a transaction, so that more logs than pods cost little.
+ * The default number of logs. A SQLite file has one writer, and one log costs it least. On Postgres up to
+ * so many pods share the work, and records of a pod's logs share transactions.
  */
-export const defaultLogs = 8;
+export function logsFor(store: Store): number {
+  return typeof store === "string" && store.startsWith("sqlite:") ? 1 : 8;
+}
 
 /** The range of the limits on payloads and results. */
 export const bytesRange: NumberRange = { min: 1, max: 64 * 1024 * 1024 };
@@ -209,7 +211,7 @@ export function resolveConfig(config: Config): PodSettings {
     use,
     schedules,
     pressure: pressureOf(config.pressure),
-    sessions: sessionsOf(config.sessions),
+    sessions: sessionsOf(config.sessions, store),
     middleware,
     retentionMs: retentionOf(config.retentionMs),
     dataDir: config.dataDir ?? defaultDataDir,
@@ -220,10 +222,13 @@ export function resolveConfig(config: Config): PodSettings {
   };
 }
 
-function sessionsOf(options: Config["sessions"] = {}): false | Required<SessionsConfig> {
+function sessionsOf(
+  options: Config["sessions"] = {},
+  store: Store,
+): false | Required<SessionsConfig> {
   if (options === false) return false;
   checkOptions("sessions", options, ["logs", "privateAgents", "maxTurns"]);
-  const { logs = defaultLogs, privateAgents = false, maxTurns = defaultMaxTurns } = options;
+  const { logs = logsFor(store), privateAgents = false, maxTurns = defaultMaxTurns } = options;
   checkNumber("sessions.maxTurns", maxTurns, { min: 1, max: 100_000 });
   checkNumber("sessions.logs", logs, { min: 1, max: 256 });
   if (Number.isInteger(Math.log2(logs))) return { logs, privateAgents, maxTurns };

@@ -33,7 +33,7 @@ import type { PodState } from "../tasks/run/pod-status.ts";
 import { createTasks, type Tasks, type TaskShortcuts, taskShortcuts } from "../tasks/tasks.ts";
 import { activeTrace } from "../tasks/trace.ts";
 import { createThrottlesClient, type ThrottlesClient } from "../throttles/shares/admin.ts";
-import { bytesRange, defaultLogs } from "./config.ts";
+import { bytesRange, logsFor } from "./config.ts";
 import { checkDataDir } from "./data-folder.ts";
 import { deadLetterViews } from "./local-files.ts";
 import type { LocalSessionsParts } from "../sessions/pod.ts";
@@ -161,7 +161,7 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
       address: `program-${parts.ids.next()}`,
       log: options.log ?? silentLogger,
       maxPayloadBytes: maxPayloadBytes ?? defaultMaxBytes,
-      logs: defaultLogs,
+      logs: logsFor(store),
     });
     return localSessions.service;
   });
