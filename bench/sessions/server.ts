@@ -12,9 +12,9 @@ import { answerLooks, answerTidying } from "./looking.ts";
 /** A pod with its server, as `flotilla serve` runs them, in a process of their own. */
 export type ServerParams = {
   readonly store: string;
-  /** How long the scripted agent talks, and how often a second. */
   /** How many logs it makes. Default: as many as by default. */
   readonly logs?: number | undefined;
+  /** How long the scripted agent talks, and how often a second. */
   readonly talk?: { readonly chunks: number; readonly perSecond: number };
 };
 
