@@ -7,6 +7,7 @@ const now = "floor(extract(epoch from statement_timestamp()) * 1000)::bigint";
 const byBytes = 'collate "C"';
 const special = /["\\]/g;
 // JSON writes these as escapes that mean something else in an array literal.
+// oxlint-disable-next-line no-control-regex
 const escapedInJson = /[\u0000-\u001f\ud800-\udfff]/;
 
 /** Features of Postgres that a reduced database may lack. */
