@@ -1429,14 +1429,15 @@ and coalesce((select pod.beat from flotilla.pod pod where pod.pod_id = orphan.po
   where task_id = any(array(select task_id from (select task_id collate "C" as task_id, token, pod_id collate "C" as pod_id, beat from unnest($9::text[], $10::bigint[], $11::text[], $12::bigint[]) as each_row (task_id, token, pod_id, beat)) wanted)) for update skip locked))
 returning flotilla.task.task_id, flotilla.task.name, flotilla.task.status, flotilla.task.claim_token
 -- instead of returning:
-    select task.task_id, task.name, case when cancel_requested = 1 and flow_version is null then 'cancelled' when flotilla.task.deaths + case when exists (select 1 from flotilla.pod holder
-where holder.pod_id = flotilla.task.claimed_by and flotilla.task.claim_call < 0 and holder.begun_call >= 0
-  and (-flotilla.task.claim_call > holder.begun_call
-    or -flotilla.task.claim_call = holder.begun_call and flotilla.task.task_id > holder.begun_task)) then 0 else 1 end >= $1 and flow_version is null then 'failed'
-else 'pending' end as status, claim_token + case when cancel_requested = 1 and flow_version is null or flotilla.task.deaths + case when exists (select 1 from flotilla.pod holder
-where holder.pod_id = flotilla.task.claimed_by and flotilla.task.claim_call < 0 and holder.begun_call >= 0
-  and (-flotilla.task.claim_call > holder.begun_call
-    or -flotilla.task.claim_call = holder.begun_call and flotilla.task.task_id > holder.begun_task)) then 0 else 1 end >= $2 and flow_version is null then 1 else 0 end as claim_token
+    select task.task_id, task.name, case when cancel_requested = 1 and flow_version is null then 'cancelled' when task.deaths + case when exists (select 1 from flotilla.pod holder
+where holder.pod_id = task.claimed_by and task.claim_call < 0 and holder.begun_call >= 0
+  and (-task.claim_call > holder.begun_call
+    or -task.claim_call = holder.begun_call and task.task_id > holder.begun_task)) then 0 else 1 end >= $1 and flow_version is null then 'failed'
+else 'pending' end as status,
+      claim_token + case when cancel_requested = 1 and flow_version is null or task.deaths + case when exists (select 1 from flotilla.pod holder
+where holder.pod_id = task.claimed_by and task.claim_call < 0 and holder.begun_call >= 0
+  and (-task.claim_call > holder.begun_call
+    or -task.claim_call = holder.begun_call and task.task_id > holder.begun_task)) then 0 else 1 end >= $2 and flow_version is null then 1 else 0 end as claim_token
     from (select task_id collate "C" as task_id, token, pod_id collate "C" as pod_id, beat from unnest($3::text[], $4::bigint[], $5::text[], $6::bigint[]) as each_row (task_id, token, pod_id, beat)) orphan join flotilla.task task on task.task_id = orphan.task_id and task.claim_token = orphan.token
 and task.status = 'claimed' and task.claimed_by = orphan.pod_id
 and coalesce((select pod.beat from flotilla.pod pod where pod.pod_id = orphan.pod_id), -1) = orphan.beat for update of task

@@ -1422,14 +1422,15 @@ and flotilla_task.status = 'claimed' and flotilla_task.claimed_by = orphan.pod_i
 and coalesce((select pod.beat from flotilla_pod pod where pod.pod_id = orphan.pod_id), -1) = orphan.beat and true
 returning flotilla_task.task_id, flotilla_task.name, flotilla_task.status, flotilla_task.claim_token
 -- instead of returning:
-    select task.task_id, task.name, case when cancel_requested = 1 and flow_version is null then 'cancelled' when flotilla_task.deaths + case when exists (select 1 from flotilla_pod holder
-where holder.pod_id = flotilla_task.claimed_by and flotilla_task.claim_call < 0 and holder.begun_call >= 0
-  and (-flotilla_task.claim_call > holder.begun_call
-    or -flotilla_task.claim_call = holder.begun_call and flotilla_task.task_id > holder.begun_task)) then 0 else 1 end >= ? and flow_version is null then 'failed'
-else 'pending' end as status, claim_token + case when cancel_requested = 1 and flow_version is null or flotilla_task.deaths + case when exists (select 1 from flotilla_pod holder
-where holder.pod_id = flotilla_task.claimed_by and flotilla_task.claim_call < 0 and holder.begun_call >= 0
-  and (-flotilla_task.claim_call > holder.begun_call
-    or -flotilla_task.claim_call = holder.begun_call and flotilla_task.task_id > holder.begun_task)) then 0 else 1 end >= ? and flow_version is null then 1 else 0 end as claim_token
+    select task.task_id, task.name, case when cancel_requested = 1 and flow_version is null then 'cancelled' when task.deaths + case when exists (select 1 from flotilla_pod holder
+where holder.pod_id = task.claimed_by and task.claim_call < 0 and holder.begun_call >= 0
+  and (-task.claim_call > holder.begun_call
+    or -task.claim_call = holder.begun_call and task.task_id > holder.begun_task)) then 0 else 1 end >= ? and flow_version is null then 'failed'
+else 'pending' end as status,
+      claim_token + case when cancel_requested = 1 and flow_version is null or task.deaths + case when exists (select 1 from flotilla_pod holder
+where holder.pod_id = task.claimed_by and task.claim_call < 0 and holder.begun_call >= 0
+  and (-task.claim_call > holder.begun_call
+    or -task.claim_call = holder.begun_call and task.task_id > holder.begun_task)) then 0 else 1 end >= ? and flow_version is null then 1 else 0 end as claim_token
     from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as pod_id, value ->> 3 as beat from jsonb_each(?)) orphan join flotilla_task task on task.task_id = orphan.task_id and task.claim_token = orphan.token
 and task.status = 'claimed' and task.claimed_by = orphan.pod_id
 and coalesce((select pod.beat from flotilla_pod pod where pod.pod_id = orphan.pod_id), -1) = orphan.beat

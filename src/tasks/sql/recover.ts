@@ -58,14 +58,8 @@ export function claimsOf(podIds: readonly string[], count: number): Statement {
  */
 export function recoverTasks(orphans: readonly Orphan[]): Statement {
   const silent = orphanRows(orphans);
-  // A run has finalizers. The next driver runs them.
-  const isTask = sql`flow_version is null`;
-  const deaths = deathsAfter(tasks);
-  const spent = sql`${deaths} >= ${deathLimit} and ${isTask}`;
-  const cancelled = sql`cancel_requested = 1 and ${isTask}`;
-  const status = sql`case when ${cancelled} then 'cancelled' when ${spent} then 'failed'
-    else 'pending' end`;
-  const token = sql`claim_token + case when ${cancelled} or ${spent} then 1 else 0 end`;
+  const { cancelled, spent, status, token, deaths } = afterRecovery(tasks);
+  const recovered = afterRecovery(sql`task`);
   return sql`
     update ${tasks}
     set status = ${status},
@@ -78,9 +72,23 @@ export function recoverTasks(orphans: readonly Orphan[]): Statement {
       where ${isAmong(sql`select task_id from ${orphanRows(orphans)} wanted`, sql`task_id`)} ${forUpdateSkipLocked}`)}
     ${returning(sql`${tasks}.task_id, ${tasks}.name, ${tasks}.status, ${tasks}.claim_token`, {
       before: sql`
-        select task.task_id, task.name, ${status} as status, ${token} as claim_token
+        select task.task_id, task.name, ${recovered.status} as status,
+          ${recovered.token} as claim_token
         from ${silent} orphan join ${tasks} task on ${isOrphan(sql`task`)} ${forUpdateOfTask}`,
     })}`;
+}
+
+/** What becomes of an orphan. */
+function afterRecovery(task: typeof tasks | Statement) {
+  // A run has finalizers. The next driver runs them.
+  const isTask = sql`flow_version is null`;
+  const deaths = deathsAfter(task);
+  const spent = sql`${deaths} >= ${deathLimit} and ${isTask}`;
+  const cancelled = sql`cancel_requested = 1 and ${isTask}`;
+  const status = sql`case when ${cancelled} then 'cancelled' when ${spent} then 'failed'
+    else 'pending' end`;
+  const token = sql`claim_token + case when ${cancelled} or ${spent} then 1 else 0 end`;
+  return { cancelled, spent, status, token, deaths };
 }
 
 export function noteRecovery(orphans: readonly Orphan[]): Statement {
