@@ -195,14 +195,16 @@ export function createClaimAhead(parts: ClaimAheadParts): ClaimAhead {
       const oldest = first(marked);
       // A process that was stopped for long finds its tasks with other pods.
       if (oldest && (!isFresh(oldest) || parts.pausesNumber() !== markedPauses)) return rest();
-      const some = takeFirst(marked, free);
+      const nowMs = clock.monotonic();
+      const attempts = takeFirst(marked, free).flatMap(
+        ({ claim }) => parts.accept(claim, nowMs) ?? [],
+      );
       const slots = capacityOf(parts.adaptiveCapacity.capacity);
-      // The next mark goes out before these tasks run, so that the store works meanwhile.
+      // The next mark goes out before these tasks run, so that the store works meanwhile. They have
+      // their slots by then, because a write may wake the pod.
       if (marking === 0 && waiting.size > 0 && marked.size <= slots / 2) {
         void markSome(slots - marked.size);
       }
-      const nowMs = clock.monotonic();
-      const attempts = some.flatMap(({ claim }) => parts.accept(claim, nowMs) ?? []);
       for (const attempt of attempts) parts.start(attempt);
     },
     giveBack,
