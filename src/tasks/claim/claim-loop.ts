@@ -211,7 +211,8 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
 
   const claimWithin = () => {
     if (stopped || outbox?.full || inFlight > 0 || runsAlone || reserved !== undefined) return;
-    if (ahead.size > 0 || backoff.waitMs() > 0 || !claimCalls.canClaimWithin) return;
+    // Claims that found nothing are no reason: this one finds what it is sent with.
+    if (ahead.size > 0 || backoff.failing || !claimCalls.canClaimWithin) return;
     const limit = permitted(freeSlotsBeside(taken()));
     if (limit === 0) return;
     let within: ClaimWithin | undefined;
