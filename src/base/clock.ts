@@ -13,12 +13,9 @@ export type Clock = {
 // Node fires a timer with a larger delay at once.
 const maxTimerMs = 2 ** 31 - 1;
 
-// Read once: every message of a session looks at the clock several times.
-const { timeOrigin } = performance;
-
 export const systemClock: Clock = {
   now: () => Date.now(),
-  monotonic: () => timeOrigin + performance.now(),
+  monotonic: () => performance.timeOrigin + performance.now(),
   after(delayMs, callback) {
     const timer = setTimeout(callback, Math.min(Math.max(0, delayMs), maxTimerMs));
     return () => clearTimeout(timer);
