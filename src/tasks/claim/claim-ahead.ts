@@ -58,6 +58,8 @@ const noLimits: AheadLimits = { tasks: 0, ms: 0 };
 // On a slow store, tasks are claimed ahead for as long as some claims take.
 const claimsCovered = 4;
 const maxCoveredMs = 100;
+// Tasks are marked for as long as these take, so that a mark is not written for every handful.
+const markedMs = 10;
 // Shorter samples would take one burst for the rate.
 const sampleMs = 20;
 // Tasks that were to begin within milliseconds and still wait are left to other pods.
@@ -85,7 +87,7 @@ type Waiting = { readonly claim: Claim; readonly call: number; readonly sinceMs:
  *
  * The pod's row says up to which of them it has begun. It is written before they begin, so a pod that
  * dies under one counts for that one, and not for those that only waited. So that slots need not wait
- * for that write, it is made for as many tasks as the pod has slots before slots are free.
+ * for that write, it is made for tasks that begin in the next moments before slots are free.
  */
 export function createClaimAhead(parts: ClaimAheadParts): ClaimAhead {
   const { podId, database, clock, log } = parts;
@@ -200,10 +202,11 @@ export function createClaimAhead(parts: ClaimAheadParts): ClaimAhead {
         ({ claim }) => parts.accept(claim, nowMs) ?? [],
       );
       const slots = capacityOf(parts.adaptiveCapacity.capacity);
+      const most = Math.max(slots, Math.floor(rate.perMs() * markedMs));
       // The next mark goes out before these tasks run, so that the store works meanwhile. They have
       // their slots by then, because a write may wake the pod.
-      if (marking === 0 && waiting.size > 0 && marked.size <= slots / 2) {
-        void markSome(slots - marked.size);
+      if (marking === 0 && waiting.size > 0 && marked.size <= most / 2) {
+        void markSome(most - marked.size);
       }
       for (const attempt of attempts) parts.start(attempt);
     },
