@@ -43,12 +43,7 @@ export async function measurePods(site: Site, work: PodsWork): Promise<Work[]> {
       joins: true,
       work: { type: "open", perSecond, warmMs, runMs },
     };
-    const role = startRole(new URL("./load.ts", import.meta.url), params);
-    await role.next("ready");
-    role.send("go");
-    const { result, serverMs, storeMs } = await during<Loaded>(role, pods, site.place);
-    for (const pod of pods) await pod.stop();
-    await site.place.drop(store);
+    const { result, serverMs, storeMs } = await runLoad(site, params, { pods, store });
     const { acked, refused, lost, latency, late } = result;
     const cut = refused + lost > 0;
     p50.add(key, { value: latency.p50, ...(cut && { cut }) });
@@ -108,12 +103,7 @@ export async function measurePodsAcked(site: Site, work: PodsAckedWork): Promise
       sockets: sessions.map((_, at) => pods[at % count]!.socketUrl),
       work: { type: "closed", inFlight, warmMs, runMs },
     };
-    const role = startRole(new URL("./load.ts", import.meta.url), params);
-    await role.next("ready");
-    role.send("go");
-    const { result, serverMs, storeMs } = await during<Loaded>(role, pods, site.place);
-    for (const pod of pods) await pod.stop();
-    await site.place.drop(store);
+    const { result, serverMs, storeMs } = await runLoad(site, params, { pods, store });
     const { acked, refused, wallMs, latency } = result;
     if (refused > 0) throw new Error(`${refused} messages were refused`);
     const perSecond = (acked / wallMs) * 1_000;
@@ -134,6 +124,21 @@ export async function measurePodsAcked(site: Site, work: PodsAckedWork): Promise
   return [...several.values()].flatMap((each) =>
     Object.values(each).map(({ work: found }) => found),
   );
+}
+
+/** Runs a load against pods, and ends them and their store. */
+async function runLoad(
+  site: Site,
+  params: LoadParams,
+  { pods, store }: { pods: readonly Running[]; store: string },
+) {
+  const role = startRole(new URL("./load.ts", import.meta.url), params);
+  await role.next("ready");
+  role.send("go");
+  const measured = await during<Loaded>(role, pods, site.place);
+  for (const pod of pods) await pod.stop();
+  await site.place.drop(store);
+  return measured;
 }
 
 /** Waits until the pod has its part of the logs. */

@@ -34,16 +34,12 @@ export function createTokenBucket(
 }
 
 export function createRateLimit(clock: Pick<Clock, "monotonic">, rate: Rate): RateLimit {
-  const { perSecond, burst } = rate;
-  let left = burst;
-  let atMs = clock.monotonic();
+  const spend = createTokenBucket(clock, rate);
   return {
     take() {
-      const nowMs = clock.monotonic();
-      left = Math.min(burst, left + ((nowMs - atMs) * perSecond) / 1_000);
-      atMs = nowMs;
-      if (left < 1) return Math.ceil(((1 - left) * 1_000) / perSecond);
-      left--;
+      const left = spend(0);
+      if (left < 1) return Math.ceil(((1 - left) * 1_000) / rate.perSecond);
+      spend(1);
       return 0;
     },
   };

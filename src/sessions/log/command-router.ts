@@ -176,21 +176,8 @@ export function createCommandRouter(parts: CommandRouterParts): CommandRouter {
   const withinTimeout = (
     answer: Promise<CommandResult>,
     timeoutMs: number,
-    onFailed?: (error: unknown) => Promise<CommandResult>,
   ): Promise<CommandResult> =>
-    new Promise((resolve, reject) => {
-      const end = clock.after(timeoutMs + graceMs, () => reject(outcomeUnknown(undefined)));
-      const settle = (result: CommandResult) => {
-        end();
-        resolve(result);
-      };
-      const fail = (error: unknown) => {
-        end();
-        reject(error as Error);
-      };
-      const failed = (error: unknown) => onFailed!(error).then(settle, fail);
-      answer.then(settle, onFailed ? failed : fail);
-    });
+    withTimeout(clock, timeoutMs + graceMs, answer, () => outcomeUnknown(undefined));
 
   /**
    * The last submission to each session with a remote or failing owner. A local owner keeps the order of
@@ -224,11 +211,13 @@ export function createCommandRouter(parts: CommandRouterParts): CommandRouter {
       const submission = { startedMs: clock.monotonic(), timeoutMs, signal, mayBeStored: false };
       const owner = queues.has(sessionId) ? undefined : owners?.of(sessionId);
       if (!owner) return withinTimeout(submitInOrder(request, submission), timeoutMs);
-      const answer = owner.submit(tenant, sessionId, command, { limitMs: timeoutMs });
-      return withinTimeout(answer, timeoutMs, async (error) => {
-        if (!hasCode(error, "not_owner")) throw error;
-        return submitInOrder(request, { ...submission, mayBeStored: !isNotAccepted(error) });
-      });
+      const answer = owner
+        .submit(tenant, sessionId, command, { limitMs: timeoutMs })
+        .catch((error: unknown) => {
+          if (!hasCode(error, "not_owner")) throw error;
+          return submitInOrder(request, { ...submission, mayBeStored: !isNotAccepted(error) });
+        });
+      return withinTimeout(answer, timeoutMs);
     },
   };
 }

@@ -1,36 +1,15 @@
-import pg from "pg";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { until } from "../../base/contract/movable-clock.ts";
-import type { Database } from "../../store/database.ts";
-import { temporaryDatabase } from "../../store/contract/kinds.ts";
-import { openStore } from "../../store/open.ts";
+import { openLockedRows } from "../../store/contract/locked-rows.ts";
 import { sql, type Statement, table } from "../../store/sql.ts";
 import { insertTasks, type NewTask } from "./enqueue.ts";
 import { type Finish, finishTasks, noteFinishes } from "./finish.ts";
 
-let database: Database;
-let holder: pg.Client;
-let other: pg.Client;
-let remove: () => Promise<void>;
+let place: Awaited<ReturnType<typeof openLockedRows>>;
 
 beforeEach(async () => {
-  const place = await temporaryDatabase();
-  ({ remove } = place);
-  database = await openStore(place.url);
-  [holder, other] = [new pg.Client(place.url), new pg.Client(place.url)];
-  await Promise.all([holder.connect(), other.connect()]);
+  place = await openLockedRows();
 });
-afterEach(async () => {
-  await Promise.all([holder.end(), other.end(), database.close()]);
-  await remove();
-});
-
-const isWaiting = async () => {
-  const { rowCount } = await other.query(
-    "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()",
-  );
-  return rowCount === 1;
-};
+afterEach(() => place.close());
 
 const finish = (taskId: string, status: "completed" | "failed"): Finish => ({
   taskId,
@@ -55,6 +34,7 @@ const statements: Record<string, Statement> = {
 
 describe("on Postgres, a write of many rows that waits for one holds none that comes after it", () => {
   test.each(Object.entries(statements))("where it stores %s", async (_, statement) => {
+    const { database, holder, other } = place;
     await database.write([
       sql`insert into ${table("task")} (task_id, name, status, claimed_by, claim_token)
         values ('a', 'x', 'claimed', 'pod', 1), ('b', 'x', 'claimed', 'pod', 1)`,
@@ -66,7 +46,7 @@ describe("on Postgres, a write of many rows that waits for one holds none that c
     await holder.query("begin");
     await holder.query("select 1 from flotilla.task where task_id = 'a' for update");
     const writing = database.write([statement]);
-    await until("the write to wait", isWaiting);
+    await place.untilWaiting();
     const later = "select 1 from flotilla.task where task_id = 'b' for update nowait";
     expect((await other.query(later)).rowCount).toBe(1);
     await holder.query("commit");
@@ -74,6 +54,7 @@ describe("on Postgres, a write of many rows that waits for one holds none that c
   });
 
   test("where it stores tasks with keys", async () => {
+    const { database, holder, other } = place;
     const keyed = (taskId: string, key: string): NewTask => ({
       taskId,
       tenant: "default",
@@ -89,7 +70,7 @@ describe("on Postgres, a write of many rows that waits for one holds none that c
     await holder.query("begin");
     await holder.query(insert, ["a"]);
     const writing = database.write([insertTasks([keyed("1", "b"), keyed("2", "a")])]);
-    await until("the write to wait", isWaiting);
+    await place.untilWaiting();
     await other.query("set lock_timeout = '5s'");
     await other.query(insert, ["b"]);
     await holder.query("commit");
