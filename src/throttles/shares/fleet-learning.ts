@@ -21,7 +21,7 @@ import {
 import { windowDurations } from "../learning/windows.ts";
 import type { ControllerSettings } from "../settings.ts";
 import { nothingObserved, type ObservedMarks, observeMarks, type RoundTrip } from "./lease.ts";
-import { findSilentPods } from "./silence.ts";
+import { findSilentPods, silentAfterMs } from "./silence.ts";
 import {
   changeLearned,
   type CallConstraints,
@@ -116,7 +116,9 @@ export function createFleetLearning(options: LearningOptions): FleetLearning {
       if (!holders.includes(podId)) memory.lastSeqs.delete(podId);
     }
     const marks = new Map(holders.map((podId) => [podId, memory.lastSeqs.get(podId) ?? 0]));
-    memory.silences = observeMarks(memory.silences, marks, memory.seen);
+    // No report is no mark: where the database's clock has been set forward, reports look old. Two reads
+    // that find none don't tell of a pod's silence if it could have reported many times between them.
+    memory.silences = observeMarks(memory.silences, marks, memory.seen, silentAfterMs / 2);
     const silentMs = (podId: string): number => memory.silences.seen.get(podId)?.forMs ?? 0;
     try {
       const inputs = {

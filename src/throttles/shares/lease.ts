@@ -107,8 +107,9 @@ export function observeMarks<Mark>(
   before: ObservedMarks<Mark>,
   marks: ReadonlyMap<string, Mark>,
   { sentMs, answeredMs }: RoundTrip,
+  longestGapMs = gapMs,
 ): ObservedMarks<Mark> {
-  const gap = before.lastReadMs === undefined || sentMs - before.lastReadMs > gapMs;
+  const gap = before.lastReadMs === undefined || sentMs - before.lastReadMs > longestGapMs;
   const seen = new Map<string, ObservedMark<Mark>>();
   for (const [podId, mark] of marks) {
     const known = before.seen.get(podId);
