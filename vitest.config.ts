@@ -21,7 +21,6 @@ const shape = [
   "loops",
   "promises",
   "readme",
-  "regular-expressions",
   "statements",
   "simulation/**/*",
   "client/size",
@@ -38,6 +37,7 @@ const slow = [
   "server/admission/overload",
   "server/api/page-bytes",
   "server/unread",
+  "testing/throttles",
   "throttles/learning-loop",
 ].map((name) => `src/${name}.test.ts`);
 /** Each of these needs a process of its own: it traces one, fills one, or starts a browser. */
