@@ -62,7 +62,7 @@ export async function runThrottleSeed(seed: number, { keepTrace = false } = {}):
       podId,
       downstream,
       demand: () => demand,
-      leads: () => leaders.has(at),
+      leads: () => (quiet ? pods.find((pod) => pod?.alive)?.podId === podId : leaders.has(at)),
       isGone: canTell
         ? (host) => machines.get(host) === at % 2 && all.get(host)?.alive === false
         : undefined,
@@ -106,7 +106,8 @@ export async function runThrottleSeed(seed: number, { keepTrace = false } = {}):
   if (world.chance(0.2)) world.troubles = { ...world.troubles, late: 0.3 };
   scheduler.after(faultsMs, () => {
     quiet = true;
-    leaders = new Set([pods.findIndex((pod) => pod?.alive)]);
+    // The downstream has noticed by now which callers are gone, and makes room for others.
+    for (const call of downstream.calls) if (!all.get(call.podId)?.alive) call.end();
   });
 
   const endMs = faultsMs + quietMs;
