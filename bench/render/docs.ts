@@ -1,6 +1,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { loadResults } from "../side-by-side/results.ts";
+import { renderFirstScreen } from "./first-screen.ts";
 import { renderFlows } from "./flows.ts";
 import { pictureOf } from "./picture.ts";
 import { renderSessions } from "./sessions.ts";
@@ -24,5 +25,6 @@ export function renderDocs(): string[] {
   const shown = "![Bars: each system beside the others](benchmarks-postgres.svg)";
   writeFileSync(page, `${before}\n\n${shown}\n\n${tablesOf(results)}\n\n${text.slice(to)}`);
   writeFileSync(picture, pictureOf(results));
-  return [...new Set([page, picture, ...renderThrottle(), ...renderFlows(), ...renderSessions()])];
+  const rendered = [renderFirstScreen, renderThrottle, renderFlows, renderSessions];
+  return [...new Set([page, picture, ...rendered.flatMap((render) => render())])];
 }
