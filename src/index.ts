@@ -47,6 +47,14 @@ export type { Doing, HistoryEntry, RunView } from "./flows/rows.ts";
 export type { StuckOptions, StuckRuns } from "./flows/stuck.ts";
 export { cancel, unrecoverable, type UnrecoverableOptions } from "./flows/decide/thrown.ts";
 export type { FlowOptions } from "./flows/declare.ts";
+export type {
+  ForEachOptions,
+  LoopDone,
+  RoundContext,
+  Step,
+  StepContext,
+  StepOptions,
+} from "./steps/model.ts";
 export type { Json, Jsonify } from "./base/json.ts";
 export type { Logger } from "./base/log.ts";
 export type { Schema } from "./base/schema.ts";
@@ -56,8 +64,10 @@ export type {
   ListOptions,
   Stats,
   TaskEvent,
+  Retried,
   TaskEventsOptions,
   TaskPage,
+  TaskRetryOptions,
   Tasks,
   TaskShortcuts,
 } from "./tasks/tasks.ts";

@@ -46,6 +46,7 @@ const edges: Readonly<Record<PodEvent["type"], string>> = {
   run_ended: "elsewhere",
   run_set_aside: "elsewhere",
   store_error: "elsewhere",
+  step: "elsewhere",
   transition: "elsewhere",
   turn_ended: "elsewhere",
   turn_started: "elsewhere",

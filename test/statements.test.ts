@@ -14,6 +14,7 @@ import {
 } from "./statements/examples.ts";
 import { flowStatements } from "./statements/flows.ts";
 import { podStatements } from "./statements/pods.ts";
+import { stepStatements } from "./statements/steps.ts";
 import { scheduleStatements } from "./statements/schedules.ts";
 import { sessionStatements } from "./statements/sessions.ts";
 import { taskStatements } from "./statements/tasks.ts";
@@ -24,6 +25,7 @@ const rooms: Record<string, RoomStatements> = {
   pods: podStatements,
   bus: busStatements,
   throttles: throttleStatements,
+  steps: stepStatements,
   tasks: taskStatements,
   schedules: scheduleStatements,
   "dead-letters": deadLetterStatements,

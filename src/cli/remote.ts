@@ -148,7 +148,10 @@ export function remoteOperations({ client, http }: Remote): Operations {
         return (await ifFound(http<{ events: TaskEvent[] }>("GET", path, { query })))?.events ?? [];
       },
       cancel: (taskId) => unlessFinished(client.tasks.cancel(taskId)),
-      retry: (taskId) => client.tasks.retry(taskId),
+      retry: (taskId, { fromStart = false } = {}) =>
+        http("POST", `/v1/tasks/${encodeURIComponent(taskId)}/retry`, {
+          query: fromStart ? { fromStart: "true" } : {},
+        }),
       stats: () => http("GET", "/v1/stats"),
       depth: async () =>
         new Map(Object.entries((await http<{ names: object }>("GET", "/v1/depth")).names)),

@@ -10,6 +10,7 @@ import {
 } from "../store/sql.ts";
 import { notifyingParents, wakeIfDependenciesEnded } from "../tasks/sql/dependencies.ts";
 import { startedOver } from "../tasks/sql/inspect.ts";
+import { forgetSteps } from "../tasks/sql/steps.ts";
 import { nextSeq } from "../tasks/sql/task-state.ts";
 import type { DeadLetter } from "./dead-letter.ts";
 import type { RedriveReason, Selection, StepCounts, StoredRedrive } from "./redrive.ts";
@@ -169,6 +170,11 @@ export function takeStep(
         select wanted.task_id, ${nextSeq(sql`wanted.task_id`)}, 'redriven', wanted.detail
         from ${wanted} wanted join ${tasks} task on task.task_id = wanted.task_id
         where ${free(sql`task`)} ${forUpdateOfTask}`,
+      forgetSteps(
+        sql`select task.task_id from ${wanted} wanted
+          join ${tasks} task on task.task_id = wanted.task_id where ${free(sql`task`)}`,
+        "failed",
+      ),
       sql`
         update ${tasks}
         set ${startedOver}, redrive_id = ${redriveId}, redrive_step = ${number}

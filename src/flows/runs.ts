@@ -246,7 +246,7 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
       const { as } = options;
       if (as !== undefined) checkNumber("as", as, { min: 1, max: 1_000_000_000 });
       const { status, parked: parkedFor, flow_version: version } = await requireRun(runId);
-      if (status === "failed" || status === "cancelled") return tasks.retry(runId);
+      if (status === "failed" || status === "cancelled") return void (await tasks.retry(runId));
       const isAside = status === "pending" && Number(parkedFor) === parked.setAside;
       const isLater = as !== undefined && Number(version) > as;
       if (status !== "pending" || !(isAside || isLater)) {

@@ -396,10 +396,33 @@ const bus: readonly Statement[] = [
   sql`insert into ${table("bus_secret")} (secret) values (${newId})`,
 ];
 
+const steps: readonly Statement[] = [
+  // What steps have returned, by the task that they belong to. `part` tells journals of one owner apart.
+  // `key` is the path of names that finds the row again, `seq` numbers the writes of a journal, and `token`
+  // is of the claim that wrote the row: steps of a claim that is over are stored no more.
+  sql`create table ${table("step_journal")} (
+    owner_id ${keyText} not null,
+    part ${keyText} not null default '',
+    key ${keyText} not null,
+    seq integer not null,
+    token bigint not null,
+    kind text not null,
+    input_hash text,
+    value text not null,
+    usage text,
+    started_at bigint not null,
+    at bigint not null default (${defaultNow}),
+    primary key (owner_id, part, key)
+  )`,
+];
+
 export const migrations: readonly Migration[] = [
   {
     name: "the first release",
     needs: 1,
     statements: [...pods, ...tasks, ...schedulesAndRedrives, ...throttles, ...sessions, ...bus],
   },
+  // A pod of the first release would start a task from its beginning that has stored steps, and would
+  // leave them behind when it deletes the task.
+  { name: "durable steps", needs: 2, statements: steps },
 ];

@@ -19,6 +19,7 @@ export type TableName =
   | "schedule"
   | "session"
   | "session_user"
+  | "step_journal"
   | "task_event"
   | "task_limit"
   | "task_pause"

@@ -6,6 +6,8 @@ import type { Json } from "../base/json.ts";
 import type { Logger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
 import type { Schema } from "../base/schema.ts";
+import type { Step } from "../steps/model.ts";
+import type { Steps } from "../steps/steps.ts";
 import type { Database } from "../store/database.ts";
 import type { ThrottleDeclaration } from "../throttles/declaration.ts";
 import type { Limiter } from "../throttles/limiter/limiter.ts";
@@ -27,7 +29,7 @@ export type TaskContext<Input> = {
   readonly input: Input;
   readonly taskId: string;
   readonly name: string;
-  /** 1 for the first attempt. */
+  /** 1 for the first attempt, and for the first after a stored step. */
   readonly attempt: number;
   /** How often it has thrown `snooze`, which does not count as an attempt. */
   readonly snoozes: number;
@@ -52,6 +54,11 @@ export type TaskContext<Input> = {
    * by now, so that you roll back. What the handler returns afterwards is not stored.
    */
   readonly complete: <Result>(tx: unknown, result: Result) => Promise<Result>;
+  /**
+   * Calls a function once and stores what it returns, so that a later attempt gets the stored value
+   * instead of calling it again. Attempts and deaths count from the last stored step.
+   */
+  readonly step: Step;
   readonly log: Logger;
 };
 
@@ -169,6 +176,10 @@ export type TaskAttempt = {
   span: Span | undefined;
   /** Only set when its name is throttled. */
   throttled: Throttled | undefined;
+  /** Set with its first step. */
+  steps: Steps | undefined;
+  /** True if a transaction of the handler may hold the task's row, so that others need not wait. */
+  rowHeld: boolean;
 };
 
 /** What a pod provides to the driver of a flow's runs. */
@@ -204,6 +215,20 @@ export type AttemptParts = {
   middleware: readonly Middleware[];
   /** The pod's own registry, if it has one. */
   throttles?: ThrottleRegistry | undefined;
+  /** What the steps of tasks need. */
+  steps: StepHost;
+};
+
+/** What a pod provides to the steps of its tasks. */
+export type StepHost = {
+  clock: Clock;
+  random: Random;
+  /** How long a function may take to settle after its signal has aborted. */
+  graceMs: number;
+  storeStep: FinishWriter["storeStep"];
+  /** True when the pod stops, so that a task is left to another pod before its next step. */
+  stopping: () => boolean;
+  onEvent: (event: WorkerEvent) => void;
 };
 
 /**
@@ -255,6 +280,8 @@ export type WorkerEvent =
       readonly outcome: TransitionOutcome;
       readonly tookMs: number;
     }
+  /** A step of a task was run and is stored, or was answered from the journal. */
+  | { readonly type: "step"; readonly name: string; readonly outcome: "stored" | "answered" }
   /** A run was written for the first time and is at its first transition. */
   | { readonly type: "run_begun"; readonly flow: string }
   /** The run cannot be read, and an operator has to inspect it. */

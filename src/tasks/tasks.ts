@@ -20,6 +20,7 @@ import { createPauses, type Pauses } from "./claim/pauses.ts";
 import type { GraphEnqueued, GraphOptions, GraphRow, TypedRows } from "./enqueue/graph.ts";
 import { createEnqueue } from "./enqueue/enqueue.ts";
 import type { InsertParts } from "./enqueue/insert.ts";
+import { countSteps } from "../steps/sql.ts";
 import { writeUntilKnown, untilKnown } from "../store/retry.ts";
 import type { Statement } from "../store/sql.ts";
 import { unblockScope } from "./concurrency/unblock.ts";
@@ -73,6 +74,16 @@ export type TaskEvent = {
   readonly attempt: number | null;
   readonly podId: string | null;
   readonly detail: Json;
+};
+
+export type TaskRetryOptions = {
+  /** Forgets the stored steps, so that all of them run again. Default false. */
+  fromStart?: boolean;
+};
+
+export type Retried = {
+  /** How many stored steps were forgotten, because it was to run from its start. */
+  readonly forgottenSteps: number;
 };
 
 /** A new task whose result type is known. */
@@ -130,8 +141,11 @@ export type Tasks = Pauses & {
    * stop the attempt or run finalizers.
    */
   cancel(taskId: string): Promise<"cancelled" | "cancelling" | "finished">;
-  /** Starts a failed or cancelled task again. */
-  retry(taskId: string): Promise<void>;
+  /**
+   * Starts a failed or cancelled task again. Its stored steps are kept, but those that have failed
+   * for good; `fromStart` forgets all of them.
+   */
+  retry(taskId: string, options?: TaskRetryOptions): Promise<Retried>;
   /** Waits for the result of a task. Rejects if the task fails or is cancelled. */
   waitFor<T extends TaskContract>(
     task: EnqueuedTask<T>,
@@ -250,9 +264,17 @@ export function createTasks(parts: TasksParts): LocalTasks {
       if (isOpen && Number(row["cancel_requested"]) === 0) return "finished";
       return isOpen ? "cancelling" : "finished";
     },
-    async retry(taskId) {
-      const row = await change(taskId, retryTask(taskId, parts.ids.next()));
-      if (Number(row["retried"]) === 1) return onEnqueued?.();
+    async retry(taskId, options = {}) {
+      checkOptions("retry", options, ["fromStart"]);
+      const { fromStart = false } = options;
+      // The steps of a task that has ended don't change.
+      const [counted] = fromStart ? await database.read(countSteps([taskId])) : [];
+      const steps = fromStart ? "all" : "failed";
+      const row = await change(taskId, retryTask(taskId, parts.ids.next(), steps));
+      if (Number(row["retried"]) === 1) {
+        onEnqueued?.();
+        return { forgottenSteps: Number(counted?.["steps"] ?? 0) };
+      }
       throw new FlotillaError(
         "conflict",
         `task ${taskId} is ${row["status"]}: only failed and cancelled tasks can be retried`,

@@ -77,6 +77,7 @@ function onEvent(event: PodEvent): void {
     case "forged":
     case "resent":
     case "store_error":
+    case "step":
     case "transition":
     case "run_begun":
     case "run_set_aside":

@@ -86,6 +86,14 @@ and not exists (select 1 from flotilla.redrive holder
   where holder.redrive_id = task.redrive_id and holder.state in ('running', 'stopping')) for update of task
 -- values: ["{\"task-1\"}","{3}","{\"{\\\"redriveId\\\":\\\"redrive-1\\\",\\\"step\\\":2,\\\"group\\\":\\\"group-1\\\"}\"}","redrive-1","write-1"]
 
+delete from flotilla.step_journal where owner_id in (select task.task_id from (select task_id collate "C" as task_id, token, detail collate "C" as detail from unnest($1::text[], $2::bigint[], $3::text[]) as each_row (task_id, token, detail)) wanted
+          join flotilla.task task on task.task_id = wanted.task_id where
+    coalesce(task.status, '') = 'failed' and task.claim_token = wanted.token
+    and exists (select 1 from flotilla.redrive where redrive_id = $4 and last_write = $5 and step_taken is null)
+    and not exists (select 1 from flotilla.redrive holder
+      where holder.redrive_id = task.redrive_id and holder.state in ('running', 'stopping'))) and part = '' and kind = 'failed'
+-- values: ["{\"task-1\"}","{3}","{\"{\\\"redriveId\\\":\\\"redrive-1\\\",\\\"step\\\":2,\\\"group\\\":\\\"group-1\\\"}\"}","redrive-1","write-1"]
+
       update flotilla.task
       set
 status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, cancel_requested = 0,

@@ -86,6 +86,14 @@ and not exists (select 1 from flotilla_redrive holder
   where holder.redrive_id = task.redrive_id and holder.state in ('running', 'stopping'))
 -- values: ["[[\"task-1\",3,\"{\\\"redriveId\\\":\\\"redrive-1\\\",\\\"step\\\":2,\\\"group\\\":\\\"group-1\\\"}\"]]","redrive-1","write-1"]
 
+delete from flotilla_step_journal where owner_id in (select task.task_id from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as detail from jsonb_each(?)) wanted
+          join flotilla_task task on task.task_id = wanted.task_id where
+    coalesce(task.status, '') = 'failed' and task.claim_token = wanted.token
+    and exists (select 1 from flotilla_redrive where redrive_id = ? and last_write = ? and step_taken is null)
+    and not exists (select 1 from flotilla_redrive holder
+      where holder.redrive_id = task.redrive_id and holder.state in ('running', 'stopping'))) and part = '' and kind = 'failed'
+-- values: ["[[\"task-1\",3,\"{\\\"redriveId\\\":\\\"redrive-1\\\",\\\"step\\\":2,\\\"group\\\":\\\"group-1\\\"}\"]]","redrive-1","write-1"]
+
       update flotilla_task
       set
 status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, cancel_requested = 0,

@@ -1284,24 +1284,25 @@ for update of task
 update flotilla.task
 set
 status = done.status, result = done.result, error = coalesce(done.error, flotilla.task.error),
-retry_count = retry_count + done.counted, snoozes = snoozes + done.snoozed,
+retry_count = case when done.stepped = 1 then 0 else retry_count end + done.counted,
+deaths = case when done.stepped = 1 then 0 else deaths end, snoozes = snoozes + done.snoozed,
 claim_token = claim_token + case when done.status = 'pending' then 1 else 0 end,
 claimed_by = case when done.status = 'pending' then null else claimed_by end,
 run_at = case when done.delay_ms is null then run_at else now_ms() + done.delay_ms end,
 parked = case when done.delay_ms > 0 then 1 else case when limited = 1 then 4 else 0 end end, claim_call = null, last_update = now_ms()
-from (select task_id collate "C" as task_id, token, status collate "C" as status, result collate "C" as result, error collate "C" as error, counted, snoozed, delay_ms, wake from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[]) as each_row (task_id, token, status, result, error, counted, snoozed, delay_ms, wake)) done
+from (select task_id collate "C" as task_id, token, status collate "C" as status, result collate "C" as result, error collate "C" as error, counted, snoozed, stepped, delay_ms, wake from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[]) as each_row (task_id, token, status, result, error, counted, snoozed, stepped, delay_ms, wake)) done
 where flotilla.task.task_id = done.task_id
   and flotilla.task.claim_token = done.token
   and flotilla.task.status in ('claimed', 'pending')
   and (done.wake is null or flotilla.task.wake = done.wake)
 returning flotilla.task.task_id
 -- instead of returning:
-select task.task_id from (select task_id collate "C" as task_id, token, status collate "C" as status, result collate "C" as result, error collate "C" as error, counted, snoozed, delay_ms, wake from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[]) as each_row (task_id, token, status, result, error, counted, snoozed, delay_ms, wake)) done join flotilla.task task on task.task_id = done.task_id
+select task.task_id from (select task_id collate "C" as task_id, token, status collate "C" as status, result collate "C" as result, error collate "C" as error, counted, snoozed, stepped, delay_ms, wake from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[]) as each_row (task_id, token, status, result, error, counted, snoozed, stepped, delay_ms, wake)) done join flotilla.task task on task.task_id = done.task_id
 where task.claim_token = done.token
   and task.status in ('claimed', 'pending')
   and (done.wake is null or task.wake = done.wake)
 for update of task
--- values: ["{\"task-1\"}","{3}","{\"failed\"}","{\"{}\"}","{\"{}\"}","{1}","{0}","{null}","{2}"]
+-- values: ["{\"task-1\"}","{3}","{\"failed\"}","{\"{}\"}","{\"{}\"}","{1}","{0}","{0}","{null}","{2}"]
 
 -- src/tasks/sql/finish.ts: noteFinishes
 insert into flotilla.task_event (task_id, seq, type, attempt, pod_id, detail)
@@ -1404,23 +1405,38 @@ order by task_id
 
 -- src/tasks/sql/recover.ts: recoverTasks
 update flotilla.task
-set status = case when cancel_requested = 1 and flow_version is null then 'cancelled' when flotilla.task.deaths + case when exists (select 1 from flotilla.pod holder
+set status = case when cancel_requested = 1 and flow_version is null then 'cancelled' when case when exists (
+select 1 from flotilla.step_journal stored
+where stored.owner_id = flotilla.task.task_id and stored.part = ''
+  and stored.token = flotilla.task.claim_token) then 0 else flotilla.task.deaths end + case when exists (select 1 from flotilla.pod holder
 where holder.pod_id = flotilla.task.claimed_by and flotilla.task.claim_call < 0 and holder.begun_call >= 0
   and (-flotilla.task.claim_call > holder.begun_call
     or -flotilla.task.claim_call = holder.begun_call and flotilla.task.task_id > holder.begun_task)) then 0 else 1 end >= $1 and flow_version is null then 'failed'
 else 'pending' end,
-  error = case when cancel_requested = 1 and flow_version is null then error when flotilla.task.deaths + case when exists (select 1 from flotilla.pod holder
+  error = case when cancel_requested = 1 and flow_version is null then error when case when exists (
+select 1 from flotilla.step_journal stored
+where stored.owner_id = flotilla.task.task_id and stored.part = ''
+  and stored.token = flotilla.task.claim_token) then 0 else flotilla.task.deaths end + case when exists (select 1 from flotilla.pod holder
 where holder.pod_id = flotilla.task.claimed_by and flotilla.task.claim_call < 0 and holder.begun_call >= 0
   and (-flotilla.task.claim_call > holder.begun_call
     or -flotilla.task.claim_call = holder.begun_call and flotilla.task.task_id > holder.begun_task)) then 0 else 1 end >= $2 and flow_version is null then $3 else error end,
-  claim_token = claim_token + case when cancel_requested = 1 and flow_version is null or flotilla.task.deaths + case when exists (select 1 from flotilla.pod holder
+  claim_token = claim_token + case when cancel_requested = 1 and flow_version is null or case when exists (
+select 1 from flotilla.step_journal stored
+where stored.owner_id = flotilla.task.task_id and stored.part = ''
+  and stored.token = flotilla.task.claim_token) then 0 else flotilla.task.deaths end + case when exists (select 1 from flotilla.pod holder
 where holder.pod_id = flotilla.task.claimed_by and flotilla.task.claim_call < 0 and holder.begun_call >= 0
   and (-flotilla.task.claim_call > holder.begun_call
     or -flotilla.task.claim_call = holder.begun_call and flotilla.task.task_id > holder.begun_task)) then 0 else 1 end >= $4 and flow_version is null then 1 else 0 end,
-  deaths = flotilla.task.deaths + case when exists (select 1 from flotilla.pod holder
+  deaths = case when exists (
+select 1 from flotilla.step_journal stored
+where stored.owner_id = flotilla.task.task_id and stored.part = ''
+  and stored.token = flotilla.task.claim_token) then 0 else flotilla.task.deaths end + case when exists (select 1 from flotilla.pod holder
 where holder.pod_id = flotilla.task.claimed_by and flotilla.task.claim_call < 0 and holder.begun_call >= 0
   and (-flotilla.task.claim_call > holder.begun_call
-    or -flotilla.task.claim_call = holder.begun_call and flotilla.task.task_id > holder.begun_task)) then 0 else 1 end, claimed_by = null, claim_call = null, last_update = now_ms()
+    or -flotilla.task.claim_call = holder.begun_call and flotilla.task.task_id > holder.begun_task)) then 0 else 1 end, retry_count = case when exists (
+select 1 from flotilla.step_journal stored
+where stored.owner_id = flotilla.task.task_id and stored.part = ''
+  and stored.token = flotilla.task.claim_token) then 0 else retry_count end, claimed_by = null, claim_call = null, last_update = now_ms()
 from (select task_id collate "C" as task_id, token, pod_id collate "C" as pod_id, beat from unnest($5::text[], $6::bigint[], $7::text[], $8::bigint[]) as each_row (task_id, token, pod_id, beat)) orphan
 where flotilla.task.task_id = orphan.task_id and flotilla.task.claim_token = orphan.token
 and flotilla.task.status = 'claimed' and flotilla.task.claimed_by = orphan.pod_id
@@ -1429,12 +1445,18 @@ and coalesce((select pod.beat from flotilla.pod pod where pod.pod_id = orphan.po
   where task_id = any(array(select task_id from (select task_id collate "C" as task_id, token, pod_id collate "C" as pod_id, beat from unnest($9::text[], $10::bigint[], $11::text[], $12::bigint[]) as each_row (task_id, token, pod_id, beat)) wanted)) for update skip locked))
 returning flotilla.task.task_id, flotilla.task.name, flotilla.task.status, flotilla.task.claim_token
 -- instead of returning:
-    select task.task_id, task.name, case when cancel_requested = 1 and flow_version is null then 'cancelled' when task.deaths + case when exists (select 1 from flotilla.pod holder
+    select task.task_id, task.name, case when cancel_requested = 1 and flow_version is null then 'cancelled' when case when exists (
+select 1 from flotilla.step_journal stored
+where stored.owner_id = task.task_id and stored.part = ''
+  and stored.token = task.claim_token) then 0 else task.deaths end + case when exists (select 1 from flotilla.pod holder
 where holder.pod_id = task.claimed_by and task.claim_call < 0 and holder.begun_call >= 0
   and (-task.claim_call > holder.begun_call
     or -task.claim_call = holder.begun_call and task.task_id > holder.begun_task)) then 0 else 1 end >= $1 and flow_version is null then 'failed'
 else 'pending' end as status,
-      claim_token + case when cancel_requested = 1 and flow_version is null or task.deaths + case when exists (select 1 from flotilla.pod holder
+      claim_token + case when cancel_requested = 1 and flow_version is null or case when exists (
+select 1 from flotilla.step_journal stored
+where stored.owner_id = task.task_id and stored.part = ''
+  and stored.token = task.claim_token) then 0 else task.deaths end + case when exists (select 1 from flotilla.pod holder
 where holder.pod_id = task.claimed_by and task.claim_call < 0 and holder.begun_call >= 0
   and (-task.claim_call > holder.begun_call
     or -task.claim_call = holder.begun_call and task.task_id > holder.begun_task)) then 0 else 1 end >= $2 and flow_version is null then 1 else 0 end as claim_token
@@ -1462,7 +1484,10 @@ select failed.id, task.tenant, failed.name, failed.payload, task.priority, now_m
   failed.key, task.task_id, task.trace, case when task.tenant <> 'default' then cast($1 as integer) else 0 end, case when task.tenant <> 'default' then cast($2 as integer) else 0 end
 from (select id collate "C" as id, failed_id collate "C" as failed_id, token, name collate "C" as name, payload collate "C" as payload, key collate "C" as key from unnest($3::text[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::text[]) as each_row (id, failed_id, token, name, payload, key)) failed join flotilla.task task
   on task.task_id = failed.failed_id and task.claim_token = failed.token
-where task.deaths + case when exists (select 1 from flotilla.pod holder
+where case when exists (
+select 1 from flotilla.step_journal stored
+where stored.owner_id = task.task_id and stored.part = ''
+  and stored.token = task.claim_token) then 0 else task.deaths end + case when exists (select 1 from flotilla.pod holder
 where holder.pod_id = task.claimed_by and task.claim_call < 0 and holder.begun_call >= 0
   and (-task.claim_call > holder.begun_call
     or -task.claim_call = holder.begun_call and task.task_id > holder.begun_task)) then 0 else 1 end >= $9 and task.cancel_requested = 0 and task.flow_version is null
@@ -1507,6 +1532,10 @@ delete from flotilla.task_dependency where dependent_id in (select task_id from 
 -- values: ["{\"task-1\"}"]
 
 delete from flotilla.task_signal where task_id in (select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) old
+    where not exists (select 1 from flotilla.task task where task.task_id = old.task_id))
+-- values: ["{\"task-1\"}"]
+
+delete from flotilla.step_journal where owner_id in (select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) old
     where not exists (select 1 from flotilla.task task where task.task_id = old.task_id))
 -- values: ["{\"task-1\"}"]
 
@@ -1571,6 +1600,18 @@ where task.claim_token = given.token and task.run_seq = given.run_seq
 and task.status in ('claimed', 'pending')
 and (given.wake is null or task.wake = given.wake)
 ))) for update of task
+-- values: ["{\"run-1\"}","{\"mail\"}","{\"default\"}","{\"run-1/charge/0\"}","{\"run-1\"}","{3}","{1}","{2}","{0}"]
+
+delete from flotilla.step_journal where owner_id in (
+    select child.task_id from (select parent_id collate "C" as parent_id, name collate "C" as name, tenant collate "C" as tenant, unique_key collate "C" as unique_key from unnest($1::text[], $2::text[], $3::text[], $4::text[]) as each_row (parent_id, name, tenant, unique_key)) wanted
+    join flotilla.task child on child.tenant = wanted.tenant and child.name = wanted.name
+      and child.unique_key = wanted.unique_key
+    where child.parent_id = wanted.parent_id and child.status in ('failed', 'cancelled')
+      and wanted.parent_id in (select task.task_id from (select task_id collate "C" as task_id, token, run_seq, wake, ends from unnest($5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[]) as each_row (task_id, token, run_seq, wake, ends)) given join flotilla.task task on task.task_id = given.task_id
+    where task.claim_token = given.token and task.run_seq = given.run_seq
+    and task.status in ('claimed', 'pending')
+    and (given.wake is null or task.wake = given.wake)
+    )) and part = '' and kind = 'failed'
 -- values: ["{\"run-1\"}","{\"mail\"}","{\"default\"}","{\"run-1/charge/0\"}","{\"run-1\"}","{3}","{1}","{2}","{0}"]
 
 update flotilla.task set
@@ -1882,6 +1923,67 @@ where exists (select 1 from flotilla.task_event noted
     and noted.type = wanted.type and noted.detail = wanted.detail)
 -- values: ["{\"run-1\"}","{200}","{\"step\"}","{\"{}\"}","pod-1"]
 
+-- src/tasks/sql/steps.ts: storeSteps
+insert into flotilla.step_journal as stored (owner_id, part, key, seq, token, kind, input_hash, value, started_at, at)
+select given.task_id, '', given.key, given.seq, given.token, given.kind,
+  given.input_hash, given.value, now_ms() - given.took_ms, now_ms()
+from (select task_id collate "C" as task_id, token, key collate "C" as key, seq, kind collate "C" as kind, input_hash collate "C" as input_hash, value collate "C" as value, took_ms from unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::bigint[]) as each_row (task_id, token, key, seq, kind, input_hash, value, took_ms)) given join flotilla.task task on task.task_id = given.task_id
+where task.claim_token = given.token and task.status in ('claimed', 'pending')
+for update of task
+on conflict (owner_id, part, key) do update set seq = excluded.seq, token = excluded.token,
+  kind = excluded.kind, input_hash = excluded.input_hash, value = excluded.value,
+  started_at = excluded.started_at, at = excluded.at
+where stored.seq < excluded.seq
+returning owner_id, key
+-- instead of returning:
+select stored.owner_id, stored.key from (select task_id collate "C" as task_id, token, key collate "C" as key, seq from unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[]) as each_row (task_id, token, key, seq)) given join flotilla.step_journal stored
+  on stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
+where stored.token = given.token and stored.seq = given.seq
+-- values: ["{\"task-1\"}","{2}","{\"read\"}","{3}","{\"done\"}","{null}","{\"1\"}","{5}"]
+
+insert into flotilla.step_journal as stored (owner_id, part, key, seq, token, kind, input_hash, value, started_at, at)
+select given.task_id, '', given.key, given.seq, given.token, given.kind,
+  given.input_hash, given.value, now_ms() - given.took_ms, now_ms()
+from (select task_id collate "C" as task_id, token, key collate "C" as key, seq, kind collate "C" as kind, input_hash collate "C" as input_hash, value collate "C" as value, took_ms from unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::bigint[]) as each_row (task_id, token, key, seq, kind, input_hash, value, took_ms)) given join flotilla.task task on task.task_id = given.task_id
+where task.claim_token = given.token and task.status in ('claimed', 'pending')
+for update of task
+on conflict (owner_id, part, key) do update set seq = excluded.seq, token = excluded.token,
+  kind = excluded.kind, input_hash = excluded.input_hash, value = excluded.value,
+  started_at = excluded.started_at, at = excluded.at
+where stored.seq < excluded.seq
+returning owner_id, key
+-- instead of returning:
+select stored.owner_id, stored.key from (select task_id collate "C" as task_id, token, key collate "C" as key, seq from unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[]) as each_row (task_id, token, key, seq)) given join flotilla.step_journal stored
+  on stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
+where stored.token = given.token and stored.seq = given.seq
+-- values: ["{\"task-1\"}","{2}","{\"read\"}","{3}","{\"done\"}","{null}","{\"1\"}","{5}"]
+
+delete from flotilla.step_journal where ctid = any(array(
+  select inner_step.ctid from (select task_id collate "C" as task_id, token, key collate "C" as key, seq, low collate "C" as low, high collate "C" as high from unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::text[], $6::text[]) as each_row (task_id, token, key, seq, low, high)) given
+  join flotilla.step_journal stored on stored.owner_id = given.task_id and stored.part = ''
+    and stored.key = given.key and stored.token = given.token and stored.seq = given.seq
+  join flotilla.step_journal inner_step on inner_step.owner_id = given.task_id
+    and inner_step.part = ''
+    and inner_step.key >= given.low and inner_step.key < given.high))
+-- values: ["{\"task-1\",\"task-1\"}","{2,2}","{\"read\",\"read\"}","{3,3}","{\"read/\",\"read@\"}","{\"read0\",\"readA\"}"]
+
+-- src/tasks/sql/steps.ts: selectStored
+select stored.owner_id, stored.key from (select task_id collate "C" as task_id, token, key collate "C" as key, seq from unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[]) as each_row (task_id, token, key, seq)) given join flotilla.step_journal stored
+  on stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
+where stored.token = given.token and stored.seq = given.seq
+-- values: ["{\"task-1\"}","{2}","{\"read\"}","{3}"]
+
+-- src/tasks/sql/steps.ts: forgetSteps
+delete from flotilla.step_journal where owner_id in (select 'task-1') and part = '' and kind = 'failed'
+
+delete from flotilla.step_journal where owner_id in (select 'task-1') and part = ''
+
+-- src/tasks/sql/steps.ts: hasStepped
+select 1 from flotilla.task task where exists (
+    select 1 from flotilla.step_journal stored
+    where stored.owner_id = task.task_id and stored.part = ''
+      and stored.token = task.claim_token)
+
 -- src/tasks/sql/run-relations.ts: takeSignals
 update flotilla.task_signal set taken = 1
 from (select task_id collate "C" as task_id, signal_id collate "C" as signal_id from unnest($1::text[], $2::text[]) as each_row (task_id, signal_id)) used
@@ -1898,6 +2000,14 @@ join flotilla.task child on child.tenant = wanted.tenant and child.name = wanted
   and child.unique_key = wanted.unique_key
 where child.parent_id = wanted.parent_id and child.status in ('failed', 'cancelled')
   and wanted.parent_id in (select task.task_id from flotilla.task task where true))) for update of task
+-- values: ["{\"run-1\"}","{\"mail\"}","{\"default\"}","{\"run-1/charge/0\"}"]
+
+delete from flotilla.step_journal where owner_id in (
+    select child.task_id from (select parent_id collate "C" as parent_id, name collate "C" as name, tenant collate "C" as tenant, unique_key collate "C" as unique_key from unnest($1::text[], $2::text[], $3::text[], $4::text[]) as each_row (parent_id, name, tenant, unique_key)) wanted
+    join flotilla.task child on child.tenant = wanted.tenant and child.name = wanted.name
+      and child.unique_key = wanted.unique_key
+    where child.parent_id = wanted.parent_id and child.status in ('failed', 'cancelled')
+      and wanted.parent_id in (select task.task_id from flotilla.task task where true)) and part = '' and kind = 'failed'
 -- values: ["{\"run-1\"}","{\"mail\"}","{\"default\"}","{\"run-1/charge/0\"}"]
 
 update flotilla.task set
@@ -2211,19 +2321,96 @@ select 1 from flotilla.task_event past
 where past.task_id = $3 and past.type = 'retried' and past.detail like $4) for update of task
 -- values: ["{\"request\":\"request-1\",\"token\":","task-1","task-1","{\"request\":\"request-1\",\"token\":%"]
 
-        update flotilla.task
-        set
-status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, cancel_requested = 0,
-parked = case when depends > 0 then 2 else case when limited = 1 then 4 else 0 end end,
-depends = case when depends = 3 then 1 else depends end,
-claim_token = claim_token + 1, claimed_by = null, run_at = now_ms(), last_update = now_ms(),
-cursor = case when coalesce(flow_version, 0) = 0 or (intent is null and cursor is not null)
-then cursor else coalesce(stopped_at, cursor) end, intent = null, waiting = null,
-error = null, progress = null, progress_token = claim_token + 1
-        where task_id = $1 and status in ('failed', 'cancelled') and exists (
-          select 1 from flotilla.task_event past
-          where past.task_id = flotilla.task.task_id and past.type = 'retried'
-            and past.detail = $2 || cast(flotilla.task.claim_token + 1 as text) || '}')
+delete from flotilla.step_journal where owner_id in (select task_id from flotilla.task where task_id = $1 and status in ('failed', 'cancelled') and exists (
+    select 1 from flotilla.task_event past
+    where past.task_id = flotilla.task.task_id and past.type = 'retried'
+      and past.detail = $2 || cast(flotilla.task.claim_token + 1 as text) || '}')) and part = '' and kind = 'failed'
+-- values: ["task-1","{\"request\":\"request-1\",\"token\":"]
+
+update flotilla.task set
+  status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, cancel_requested = 0,
+  parked = case when depends > 0 then 2 else case when limited = 1 then 4 else 0 end end,
+  depends = case when depends = 3 then 1 else depends end,
+  claim_token = claim_token + 1, claimed_by = null, run_at = now_ms(), last_update = now_ms(),
+  cursor = case when coalesce(flow_version, 0) = 0 or (intent is null and cursor is not null)
+  then cursor else coalesce(stopped_at, cursor) end, intent = null, waiting = null,
+  error = null, progress = null, progress_token = claim_token + 1 where task_id = $1 and status in ('failed', 'cancelled') and exists (
+    select 1 from flotilla.task_event past
+    where past.task_id = flotilla.task.task_id and past.type = 'retried'
+      and past.detail = $2 || cast(flotilla.task.claim_token + 1 as text) || '}')
+-- values: ["task-1","{\"request\":\"request-1\",\"token\":"]
+
+update flotilla.task set wake = wake + 1
+      where ctid = any(array(
+    select (select ctid from flotilla.task task where task.task_id = named.id)
+    from (
+    select distinct child.parent_id as id from flotilla.task child
+    where child.task_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) started))
+      and child.parent_id is not null and child.status in ('pending', 'claimed')) named))
+        and status in ('pending', 'claimed')
+-- values: ["{\"task-1\"}"]
+
+update flotilla.task
+set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+  select case when verdict = 2 then 3 else flotilla.task.depends end,
+    case when verdict = 1 then 2 when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+  from (
+    select coalesce(max(
+      case (select case when dependency.parent_id = flotilla.task.task_id
+  then case when coalesce(substr(dependency.unique_key, 1, length(coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/'))), coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')) = coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')
+    then dependency.status end
+when flotilla.task.awaits is null then dependency.status end from flotilla.task dependency
+          where dependency.task_id = wait.dependency_id)
+        when 'pending' then 1 when 'claimed' then 1
+        when 'failed' then case when flotilla.task.depends = 1 then 2 else 0 end
+        when 'cancelled' then case when flotilla.task.depends = 1 then 2 else 0 end
+        else 0 end), 0) as verdict
+    from flotilla.task_dependency wait where wait.dependent_id = flotilla.task.task_id) judged)
+where ctid = any(array(
+select (select ctid from flotilla.task task where task.task_id = named.id)
+from (select task_id as id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) fresh) named)) and coalesce(flotilla.task.status, '') = 'pending' and parked = 2
+-- values: ["{\"task-1\"}"]
+
+select status, case when exists (
+    select 1 from flotilla.task_event past
+    where past.task_id = $1 and past.type = 'retried' and past.detail like $2) then 1 else 0 end as retried
+      from flotilla.task where task_id = $3
+-- values: ["task-1","{\"request\":\"request-1\",\"token\":%","task-1"]
+
+select task_id from flotilla.task task where ctid = any(array(
+    select (select ctid from flotilla.task task where task.task_id = named.id)
+    from (
+    select distinct child.parent_id as id from flotilla.task child
+    where child.task_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) started))
+      and child.parent_id is not null ) named))
+      order by task_id for update of task
+-- values: ["{\"task-1\"}"]
+
+      insert into flotilla.task_event (task_id, seq, type, detail)
+      select task_id, (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = task.task_id), 'retried',
+        $1 || cast(task.claim_token + 1 as text) || '}'
+      from flotilla.task task where task_id = $2 and status in ('failed', 'cancelled') and not exists (
+select 1 from flotilla.task_event past
+where past.task_id = $3 and past.type = 'retried' and past.detail like $4) for update of task
+-- values: ["{\"request\":\"request-1\",\"token\":","task-1","task-1","{\"request\":\"request-1\",\"token\":%"]
+
+delete from flotilla.step_journal where owner_id in (select task_id from flotilla.task where task_id = $1 and status in ('failed', 'cancelled') and exists (
+    select 1 from flotilla.task_event past
+    where past.task_id = flotilla.task.task_id and past.type = 'retried'
+      and past.detail = $2 || cast(flotilla.task.claim_token + 1 as text) || '}')) and part = ''
+-- values: ["task-1","{\"request\":\"request-1\",\"token\":"]
+
+update flotilla.task set
+  status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, cancel_requested = 0,
+  parked = case when depends > 0 then 2 else case when limited = 1 then 4 else 0 end end,
+  depends = case when depends = 3 then 1 else depends end,
+  claim_token = claim_token + 1, claimed_by = null, run_at = now_ms(), last_update = now_ms(),
+  cursor = case when coalesce(flow_version, 0) = 0 or (intent is null and cursor is not null)
+  then cursor else coalesce(stopped_at, cursor) end, intent = null, waiting = null,
+  error = null, progress = null, progress_token = claim_token + 1 where task_id = $1 and status in ('failed', 'cancelled') and exists (
+    select 1 from flotilla.task_event past
+    where past.task_id = flotilla.task.task_id and past.type = 'retried'
+      and past.detail = $2 || cast(flotilla.task.claim_token + 1 as text) || '}')
 -- values: ["task-1","{\"request\":\"request-1\",\"token\":"]
 
 update flotilla.task set wake = wake + 1

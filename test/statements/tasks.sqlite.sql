@@ -1281,23 +1281,24 @@ where task.claim_token = done.token
 update flotilla_task
 set
 status = done.status, result = done.result, error = coalesce(done.error, flotilla_task.error),
-retry_count = retry_count + done.counted, snoozes = snoozes + done.snoozed,
+retry_count = case when done.stepped = 1 then 0 else retry_count end + done.counted,
+deaths = case when done.stepped = 1 then 0 else deaths end, snoozes = snoozes + done.snoozed,
 claim_token = claim_token + case when done.status = 'pending' then 1 else 0 end,
 claimed_by = case when done.status = 'pending' then null else claimed_by end,
 run_at = case when done.delay_ms is null then run_at else now_ms() + done.delay_ms end,
 parked = case when done.delay_ms > 0 then 1 else case when limited = 1 then 4 else 0 end end, claim_call = null, last_update = now_ms()
-from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as status, value ->> 3 as result, value ->> 4 as error, value ->> 5 as counted, value ->> 6 as snoozed, value ->> 7 as delay_ms, value ->> 8 as wake from jsonb_each(?)) done
+from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as status, value ->> 3 as result, value ->> 4 as error, value ->> 5 as counted, value ->> 6 as snoozed, value ->> 7 as stepped, value ->> 8 as delay_ms, value ->> 9 as wake from jsonb_each(?)) done
 where flotilla_task.task_id = done.task_id
   and flotilla_task.claim_token = done.token
   and flotilla_task.status in ('claimed', 'pending')
   and (done.wake is null or flotilla_task.wake = done.wake)
 returning flotilla_task.task_id
 -- instead of returning:
-select task.task_id from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as status, value ->> 3 as result, value ->> 4 as error, value ->> 5 as counted, value ->> 6 as snoozed, value ->> 7 as delay_ms, value ->> 8 as wake from jsonb_each(?)) done join flotilla_task task on task.task_id = done.task_id
+select task.task_id from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as status, value ->> 3 as result, value ->> 4 as error, value ->> 5 as counted, value ->> 6 as snoozed, value ->> 7 as stepped, value ->> 8 as delay_ms, value ->> 9 as wake from jsonb_each(?)) done join flotilla_task task on task.task_id = done.task_id
 where task.claim_token = done.token
   and task.status in ('claimed', 'pending')
   and (done.wake is null or task.wake = done.wake)
--- values: ["[[\"task-1\",3,\"failed\",\"{}\",\"{}\",1,0,null,2]]"]
+-- values: ["[[\"task-1\",3,\"failed\",\"{}\",\"{}\",1,0,0,null,2]]"]
 
 -- src/tasks/sql/finish.ts: noteFinishes
 insert into flotilla_task_event (task_id, seq, type, attempt, pod_id, detail)
@@ -1399,35 +1400,56 @@ order by task_id
 
 -- src/tasks/sql/recover.ts: recoverTasks
 update flotilla_task
-set status = case when cancel_requested = 1 and flow_version is null then 'cancelled' when flotilla_task.deaths + case when exists (select 1 from flotilla_pod holder
+set status = case when cancel_requested = 1 and flow_version is null then 'cancelled' when case when exists (
+select 1 from flotilla_step_journal stored
+where stored.owner_id = flotilla_task.task_id and stored.part = ''
+  and stored.token = flotilla_task.claim_token) then 0 else flotilla_task.deaths end + case when exists (select 1 from flotilla_pod holder
 where holder.pod_id = flotilla_task.claimed_by and flotilla_task.claim_call < 0 and holder.begun_call >= 0
   and (-flotilla_task.claim_call > holder.begun_call
     or -flotilla_task.claim_call = holder.begun_call and flotilla_task.task_id > holder.begun_task)) then 0 else 1 end >= ? and flow_version is null then 'failed'
 else 'pending' end,
-  error = case when cancel_requested = 1 and flow_version is null then error when flotilla_task.deaths + case when exists (select 1 from flotilla_pod holder
+  error = case when cancel_requested = 1 and flow_version is null then error when case when exists (
+select 1 from flotilla_step_journal stored
+where stored.owner_id = flotilla_task.task_id and stored.part = ''
+  and stored.token = flotilla_task.claim_token) then 0 else flotilla_task.deaths end + case when exists (select 1 from flotilla_pod holder
 where holder.pod_id = flotilla_task.claimed_by and flotilla_task.claim_call < 0 and holder.begun_call >= 0
   and (-flotilla_task.claim_call > holder.begun_call
     or -flotilla_task.claim_call = holder.begun_call and flotilla_task.task_id > holder.begun_task)) then 0 else 1 end >= ? and flow_version is null then ? else error end,
-  claim_token = claim_token + case when cancel_requested = 1 and flow_version is null or flotilla_task.deaths + case when exists (select 1 from flotilla_pod holder
+  claim_token = claim_token + case when cancel_requested = 1 and flow_version is null or case when exists (
+select 1 from flotilla_step_journal stored
+where stored.owner_id = flotilla_task.task_id and stored.part = ''
+  and stored.token = flotilla_task.claim_token) then 0 else flotilla_task.deaths end + case when exists (select 1 from flotilla_pod holder
 where holder.pod_id = flotilla_task.claimed_by and flotilla_task.claim_call < 0 and holder.begun_call >= 0
   and (-flotilla_task.claim_call > holder.begun_call
     or -flotilla_task.claim_call = holder.begun_call and flotilla_task.task_id > holder.begun_task)) then 0 else 1 end >= ? and flow_version is null then 1 else 0 end,
-  deaths = flotilla_task.deaths + case when exists (select 1 from flotilla_pod holder
+  deaths = case when exists (
+select 1 from flotilla_step_journal stored
+where stored.owner_id = flotilla_task.task_id and stored.part = ''
+  and stored.token = flotilla_task.claim_token) then 0 else flotilla_task.deaths end + case when exists (select 1 from flotilla_pod holder
 where holder.pod_id = flotilla_task.claimed_by and flotilla_task.claim_call < 0 and holder.begun_call >= 0
   and (-flotilla_task.claim_call > holder.begun_call
-    or -flotilla_task.claim_call = holder.begun_call and flotilla_task.task_id > holder.begun_task)) then 0 else 1 end, claimed_by = null, claim_call = null, last_update = now_ms()
+    or -flotilla_task.claim_call = holder.begun_call and flotilla_task.task_id > holder.begun_task)) then 0 else 1 end, retry_count = case when exists (
+select 1 from flotilla_step_journal stored
+where stored.owner_id = flotilla_task.task_id and stored.part = ''
+  and stored.token = flotilla_task.claim_token) then 0 else retry_count end, claimed_by = null, claim_call = null, last_update = now_ms()
 from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as pod_id, value ->> 3 as beat from jsonb_each(?)) orphan
 where flotilla_task.task_id = orphan.task_id and flotilla_task.claim_token = orphan.token
 and flotilla_task.status = 'claimed' and flotilla_task.claimed_by = orphan.pod_id
 and coalesce((select pod.beat from flotilla_pod pod where pod.pod_id = orphan.pod_id), -1) = orphan.beat and true
 returning flotilla_task.task_id, flotilla_task.name, flotilla_task.status, flotilla_task.claim_token
 -- instead of returning:
-    select task.task_id, task.name, case when cancel_requested = 1 and flow_version is null then 'cancelled' when task.deaths + case when exists (select 1 from flotilla_pod holder
+    select task.task_id, task.name, case when cancel_requested = 1 and flow_version is null then 'cancelled' when case when exists (
+select 1 from flotilla_step_journal stored
+where stored.owner_id = task.task_id and stored.part = ''
+  and stored.token = task.claim_token) then 0 else task.deaths end + case when exists (select 1 from flotilla_pod holder
 where holder.pod_id = task.claimed_by and task.claim_call < 0 and holder.begun_call >= 0
   and (-task.claim_call > holder.begun_call
     or -task.claim_call = holder.begun_call and task.task_id > holder.begun_task)) then 0 else 1 end >= ? and flow_version is null then 'failed'
 else 'pending' end as status,
-      claim_token + case when cancel_requested = 1 and flow_version is null or task.deaths + case when exists (select 1 from flotilla_pod holder
+      claim_token + case when cancel_requested = 1 and flow_version is null or case when exists (
+select 1 from flotilla_step_journal stored
+where stored.owner_id = task.task_id and stored.part = ''
+  and stored.token = task.claim_token) then 0 else task.deaths end + case when exists (select 1 from flotilla_pod holder
 where holder.pod_id = task.claimed_by and task.claim_call < 0 and holder.begun_call >= 0
   and (-task.claim_call > holder.begun_call
     or -task.claim_call = holder.begun_call and task.task_id > holder.begun_task)) then 0 else 1 end >= ? and flow_version is null then 1 else 0 end as claim_token
@@ -1455,7 +1477,10 @@ select failed.id, task.tenant, failed.name, failed.payload, task.priority, now_m
   failed.key, task.task_id, task.trace, case when task.tenant <> 'default' then cast(? as integer) else 0 end, case when task.tenant <> 'default' then cast(? as integer) else 0 end
 from (select value ->> 0 as id, value ->> 1 as failed_id, value ->> 2 as token, value ->> 3 as name, value ->> 4 as payload, value ->> 5 as key from jsonb_each(?)) failed join flotilla_task task
   on task.task_id = failed.failed_id and task.claim_token = failed.token
-where task.deaths + case when exists (select 1 from flotilla_pod holder
+where case when exists (
+select 1 from flotilla_step_journal stored
+where stored.owner_id = task.task_id and stored.part = ''
+  and stored.token = task.claim_token) then 0 else task.deaths end + case when exists (select 1 from flotilla_pod holder
 where holder.pod_id = task.claimed_by and task.claim_call < 0 and holder.begun_call >= 0
   and (-task.claim_call > holder.begun_call
     or -task.claim_call = holder.begun_call and task.task_id > holder.begun_task)) then 0 else 1 end >= ? and task.cancel_requested = 0 and task.flow_version is null
@@ -1500,6 +1525,10 @@ delete from flotilla_task_dependency where dependent_id in (select task_id from 
 -- values: ["[[\"task-1\"]]"]
 
 delete from flotilla_task_signal where task_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) old
+    where not exists (select 1 from flotilla_task task where task.task_id = old.task_id))
+-- values: ["[[\"task-1\"]]"]
+
+delete from flotilla_step_journal where owner_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) old
     where not exists (select 1 from flotilla_task task where task.task_id = old.task_id))
 -- values: ["[[\"task-1\"]]"]
 
@@ -1563,6 +1592,18 @@ where task.claim_token = given.token and task.run_seq = given.run_seq
 and task.status in ('claimed', 'pending')
 and (given.wake is null or task.wake = given.wake)
 ))
+-- values: ["[[\"run-1\",\"mail\",\"default\",\"run-1/charge/0\"]]","[[\"run-1\",3,1,2,0]]"]
+
+delete from flotilla_step_journal where owner_id in (
+    select child.task_id from (select value ->> 0 as parent_id, value ->> 1 as name, value ->> 2 as tenant, value ->> 3 as unique_key from jsonb_each(?)) wanted
+    join flotilla_task child on child.tenant = wanted.tenant and child.name = wanted.name
+      and child.unique_key = wanted.unique_key
+    where child.parent_id = wanted.parent_id and child.status in ('failed', 'cancelled')
+      and wanted.parent_id in (select task.task_id from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as run_seq, value ->> 3 as wake, value ->> 4 as ends from jsonb_each(?)) given join flotilla_task task on task.task_id = given.task_id
+    where task.claim_token = given.token and task.run_seq = given.run_seq
+    and task.status in ('claimed', 'pending')
+    and (given.wake is null or task.wake = given.wake)
+    )) and part = '' and kind = 'failed'
 -- values: ["[[\"run-1\",\"mail\",\"default\",\"run-1/charge/0\"]]","[[\"run-1\",3,1,2,0]]"]
 
 update flotilla_task set
@@ -1870,6 +1911,67 @@ where exists (select 1 from flotilla_task_event noted
     and noted.type = wanted.type and noted.detail = wanted.detail)
 -- values: ["[[\"run-1\",200,\"step\",\"{}\"]]","pod-1"]
 
+-- src/tasks/sql/steps.ts: storeSteps
+insert into flotilla_step_journal as stored (owner_id, part, key, seq, token, kind, input_hash, value, started_at, at)
+select given.task_id, '', given.key, given.seq, given.token, given.kind,
+  given.input_hash, given.value, now_ms() - given.took_ms, now_ms()
+from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as key, value ->> 3 as seq, value ->> 4 as kind, value ->> 5 as input_hash, value ->> 6 as value, value ->> 7 as took_ms from jsonb_each(?)) given join flotilla_task task on task.task_id = given.task_id
+where task.claim_token = given.token and task.status in ('claimed', 'pending')
+
+on conflict (owner_id, part, key) do update set seq = excluded.seq, token = excluded.token,
+  kind = excluded.kind, input_hash = excluded.input_hash, value = excluded.value,
+  started_at = excluded.started_at, at = excluded.at
+where stored.seq < excluded.seq
+returning owner_id, key
+-- instead of returning:
+select stored.owner_id, stored.key from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as key, value ->> 3 as seq from jsonb_each(?)) given join flotilla_step_journal stored
+  on stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
+where stored.token = given.token and stored.seq = given.seq
+-- values: ["[[\"task-1\",2,\"read\",3,\"done\",null,\"1\",5]]"]
+
+insert into flotilla_step_journal as stored (owner_id, part, key, seq, token, kind, input_hash, value, started_at, at)
+select given.task_id, '', given.key, given.seq, given.token, given.kind,
+  given.input_hash, given.value, now_ms() - given.took_ms, now_ms()
+from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as key, value ->> 3 as seq, value ->> 4 as kind, value ->> 5 as input_hash, value ->> 6 as value, value ->> 7 as took_ms from jsonb_each(?)) given join flotilla_task task on task.task_id = given.task_id
+where task.claim_token = given.token and task.status in ('claimed', 'pending')
+
+on conflict (owner_id, part, key) do update set seq = excluded.seq, token = excluded.token,
+  kind = excluded.kind, input_hash = excluded.input_hash, value = excluded.value,
+  started_at = excluded.started_at, at = excluded.at
+where stored.seq < excluded.seq
+returning owner_id, key
+-- instead of returning:
+select stored.owner_id, stored.key from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as key, value ->> 3 as seq from jsonb_each(?)) given join flotilla_step_journal stored
+  on stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
+where stored.token = given.token and stored.seq = given.seq
+-- values: ["[[\"task-1\",2,\"read\",3,\"done\",null,\"1\",5]]"]
+
+delete from flotilla_step_journal where rowid in (
+  select inner_step.rowid from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as key, value ->> 3 as seq, value ->> 4 as low, value ->> 5 as high from jsonb_each(?)) given
+  join flotilla_step_journal stored on stored.owner_id = given.task_id and stored.part = ''
+    and stored.key = given.key and stored.token = given.token and stored.seq = given.seq
+  join flotilla_step_journal inner_step on inner_step.owner_id = given.task_id
+    and inner_step.part = ''
+    and inner_step.key >= given.low and inner_step.key < given.high)
+-- values: ["[[\"task-1\",2,\"read\",3,\"read/\",\"read0\"],[\"task-1\",2,\"read\",3,\"read@\",\"readA\"]]"]
+
+-- src/tasks/sql/steps.ts: selectStored
+select stored.owner_id, stored.key from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as key, value ->> 3 as seq from jsonb_each(?)) given join flotilla_step_journal stored
+  on stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
+where stored.token = given.token and stored.seq = given.seq
+-- values: ["[[\"task-1\",2,\"read\",3]]"]
+
+-- src/tasks/sql/steps.ts: forgetSteps
+delete from flotilla_step_journal where owner_id in (select 'task-1') and part = '' and kind = 'failed'
+
+delete from flotilla_step_journal where owner_id in (select 'task-1') and part = ''
+
+-- src/tasks/sql/steps.ts: hasStepped
+select 1 from flotilla_task task where exists (
+    select 1 from flotilla_step_journal stored
+    where stored.owner_id = task.task_id and stored.part = ''
+      and stored.token = task.claim_token)
+
 -- src/tasks/sql/run-relations.ts: takeSignals
 update flotilla_task_signal set taken = 1
 from (select value ->> 0 as task_id, value ->> 1 as signal_id from jsonb_each(?)) used
@@ -1886,6 +1988,14 @@ join flotilla_task child on child.tenant = wanted.tenant and child.name = wanted
   and child.unique_key = wanted.unique_key
 where child.parent_id = wanted.parent_id and child.status in ('failed', 'cancelled')
   and wanted.parent_id in (select task.task_id from flotilla_task task where true))
+-- values: ["[[\"run-1\",\"mail\",\"default\",\"run-1/charge/0\"]]"]
+
+delete from flotilla_step_journal where owner_id in (
+    select child.task_id from (select value ->> 0 as parent_id, value ->> 1 as name, value ->> 2 as tenant, value ->> 3 as unique_key from jsonb_each(?)) wanted
+    join flotilla_task child on child.tenant = wanted.tenant and child.name = wanted.name
+      and child.unique_key = wanted.unique_key
+    where child.parent_id = wanted.parent_id and child.status in ('failed', 'cancelled')
+      and wanted.parent_id in (select task.task_id from flotilla_task task where true)) and part = '' and kind = 'failed'
 -- values: ["[[\"run-1\",\"mail\",\"default\",\"run-1/charge/0\"]]"]
 
 update flotilla_task set
@@ -2199,19 +2309,96 @@ select 1 from flotilla_task_event past
 where past.task_id = ? and past.type = 'retried' and past.detail like ?)
 -- values: ["{\"request\":\"request-1\",\"token\":","task-1","task-1","{\"request\":\"request-1\",\"token\":%"]
 
-        update flotilla_task
-        set
-status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, cancel_requested = 0,
-parked = case when depends > 0 then 2 else case when limited = 1 then 4 else 0 end end,
-depends = case when depends = 3 then 1 else depends end,
-claim_token = claim_token + 1, claimed_by = null, run_at = now_ms(), last_update = now_ms(),
-cursor = case when coalesce(flow_version, 0) = 0 or (intent is null and cursor is not null)
-then cursor else coalesce(stopped_at, cursor) end, intent = null, waiting = null,
-error = null, progress = null, progress_token = claim_token + 1
-        where task_id = ? and status in ('failed', 'cancelled') and exists (
-          select 1 from flotilla_task_event past
-          where past.task_id = flotilla_task.task_id and past.type = 'retried'
-            and past.detail = ? || cast(flotilla_task.claim_token + 1 as text) || '}')
+delete from flotilla_step_journal where owner_id in (select task_id from flotilla_task where task_id = ? and status in ('failed', 'cancelled') and exists (
+    select 1 from flotilla_task_event past
+    where past.task_id = flotilla_task.task_id and past.type = 'retried'
+      and past.detail = ? || cast(flotilla_task.claim_token + 1 as text) || '}')) and part = '' and kind = 'failed'
+-- values: ["task-1","{\"request\":\"request-1\",\"token\":"]
+
+update flotilla_task set
+  status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, cancel_requested = 0,
+  parked = case when depends > 0 then 2 else case when limited = 1 then 4 else 0 end end,
+  depends = case when depends = 3 then 1 else depends end,
+  claim_token = claim_token + 1, claimed_by = null, run_at = now_ms(), last_update = now_ms(),
+  cursor = case when coalesce(flow_version, 0) = 0 or (intent is null and cursor is not null)
+  then cursor else coalesce(stopped_at, cursor) end, intent = null, waiting = null,
+  error = null, progress = null, progress_token = claim_token + 1 where task_id = ? and status in ('failed', 'cancelled') and exists (
+    select 1 from flotilla_task_event past
+    where past.task_id = flotilla_task.task_id and past.type = 'retried'
+      and past.detail = ? || cast(flotilla_task.claim_token + 1 as text) || '}')
+-- values: ["task-1","{\"request\":\"request-1\",\"token\":"]
+
+update flotilla_task set wake = wake + 1
+      where rowid in (
+    select (select rowid from flotilla_task task where task.task_id = named.id)
+    from (
+    select distinct child.parent_id as id from flotilla_task child
+    where child.task_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) started)
+      and child.parent_id is not null and child.status in ('pending', 'claimed')) named)
+        and status in ('pending', 'claimed')
+-- values: ["[[\"task-1\"]]"]
+
+update flotilla_task
+set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+  select case when verdict = 2 then 3 else flotilla_task.depends end,
+    case when verdict = 1 then 2 when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+  from (
+    select coalesce(max(
+      case (select case when dependency.parent_id = flotilla_task.task_id
+  then case when coalesce(substr(dependency.unique_key, 1, length(coalesce(flotilla_task.awaits, flotilla_task.task_id || '/' || flotilla_task.cursor || '/'))), coalesce(flotilla_task.awaits, flotilla_task.task_id || '/' || flotilla_task.cursor || '/')) = coalesce(flotilla_task.awaits, flotilla_task.task_id || '/' || flotilla_task.cursor || '/')
+    then dependency.status end
+when flotilla_task.awaits is null then dependency.status end from flotilla_task dependency
+          where dependency.task_id = wait.dependency_id)
+        when 'pending' then 1 when 'claimed' then 1
+        when 'failed' then case when flotilla_task.depends = 1 then 2 else 0 end
+        when 'cancelled' then case when flotilla_task.depends = 1 then 2 else 0 end
+        else 0 end), 0) as verdict
+    from flotilla_task_dependency wait where wait.dependent_id = flotilla_task.task_id) judged)
+where rowid in (
+select (select rowid from flotilla_task task where task.task_id = named.id)
+from (select task_id as id from (select value ->> 0 as task_id from jsonb_each(?)) fresh) named) and coalesce(flotilla_task.status, '') = 'pending' and parked = 2
+-- values: ["[[\"task-1\"]]"]
+
+select status, case when exists (
+    select 1 from flotilla_task_event past
+    where past.task_id = ? and past.type = 'retried' and past.detail like ?) then 1 else 0 end as retried
+      from flotilla_task where task_id = ?
+-- values: ["task-1","{\"request\":\"request-1\",\"token\":%","task-1"]
+
+select task_id from flotilla_task task where rowid in (
+    select (select rowid from flotilla_task task where task.task_id = named.id)
+    from (
+    select distinct child.parent_id as id from flotilla_task child
+    where child.task_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) started)
+      and child.parent_id is not null ) named)
+      order by task_id
+-- values: ["[[\"task-1\"]]"]
+
+      insert into flotilla_task_event (task_id, seq, type, detail)
+      select task_id, (select coalesce(max(seq), 0) + 1 from flotilla_task_event past where past.task_id = task.task_id), 'retried',
+        ? || cast(task.claim_token + 1 as text) || '}'
+      from flotilla_task task where task_id = ? and status in ('failed', 'cancelled') and not exists (
+select 1 from flotilla_task_event past
+where past.task_id = ? and past.type = 'retried' and past.detail like ?)
+-- values: ["{\"request\":\"request-1\",\"token\":","task-1","task-1","{\"request\":\"request-1\",\"token\":%"]
+
+delete from flotilla_step_journal where owner_id in (select task_id from flotilla_task where task_id = ? and status in ('failed', 'cancelled') and exists (
+    select 1 from flotilla_task_event past
+    where past.task_id = flotilla_task.task_id and past.type = 'retried'
+      and past.detail = ? || cast(flotilla_task.claim_token + 1 as text) || '}')) and part = ''
+-- values: ["task-1","{\"request\":\"request-1\",\"token\":"]
+
+update flotilla_task set
+  status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, cancel_requested = 0,
+  parked = case when depends > 0 then 2 else case when limited = 1 then 4 else 0 end end,
+  depends = case when depends = 3 then 1 else depends end,
+  claim_token = claim_token + 1, claimed_by = null, run_at = now_ms(), last_update = now_ms(),
+  cursor = case when coalesce(flow_version, 0) = 0 or (intent is null and cursor is not null)
+  then cursor else coalesce(stopped_at, cursor) end, intent = null, waiting = null,
+  error = null, progress = null, progress_token = claim_token + 1 where task_id = ? and status in ('failed', 'cancelled') and exists (
+    select 1 from flotilla_task_event past
+    where past.task_id = flotilla_task.task_id and past.type = 'retried'
+      and past.detail = ? || cast(flotilla_task.claim_token + 1 as text) || '}')
 -- values: ["task-1","{\"request\":\"request-1\",\"token\":"]
 
 update flotilla_task set wake = wake + 1

@@ -9,6 +9,7 @@ import * as limits from "../../src/tasks/sql/limits.ts";
 import * as recover from "../../src/tasks/sql/recover.ts";
 import * as runRelations from "../../src/tasks/sql/run-relations.ts";
 import * as runs from "../../src/tasks/sql/runs.ts";
+import * as steps from "../../src/tasks/sql/steps.ts";
 import * as taskState from "../../src/tasks/sql/task-state.ts";
 import { noStatement, type RoomStatements, sqlFile } from "./examples.ts";
 
@@ -37,6 +38,20 @@ const child = {
   key: "run-1/charge/0",
   parentId: "run-1",
   place: 0,
+};
+
+const taskStep: steps.TaskStep = {
+  taskId: "task-1",
+  token: 2,
+  step: {
+    key: "read",
+    seq: 3,
+    kind: "done",
+    inputHash: null,
+    value: "1",
+    tookMs: 5,
+    forgets: false,
+  },
 };
 
 const claimCall: claim.ClaimCall = { podId: "pod-1", call: 5, names: ["mail", "order"], limit: 10 };
@@ -272,6 +287,18 @@ export const taskStatements: RoomStatements = {
       ),
     findNotedWrites: () => runs.findNotedWrites("pod-1", [plainRun]),
   }),
+  "src/tasks/sql/steps.ts": sqlFile(steps, {
+    storeSteps: () => [
+      ...steps.storeSteps([taskStep]),
+      ...steps.storeSteps([{ ...taskStep, step: { ...taskStep.step, forgets: true } }]),
+    ],
+    selectStored: () => steps.selectStored([taskStep]),
+    forgetSteps: () => [
+      steps.forgetSteps(sql`select 'task-1'`, "failed"),
+      steps.forgetSteps(sql`select 'task-1'`, "all"),
+    ],
+    hasStepped: () => sql`select 1 from ${table("task")} task where ${steps.hasStepped(sql`task`)}`,
+  }),
   "src/tasks/sql/run-relations.ts": sqlFile(runRelations, {
     takeSignals: () => runRelations.takeSignals([["run-1", "signal-1"]], fence),
     startOver: () => runRelations.startOver([child], fence),
@@ -281,7 +308,10 @@ export const taskStatements: RoomStatements = {
   "src/tasks/sql/inspect.ts": sqlFile(inspect, {
     cancelChildren: () => inspect.cancelChildren(["run-1"], fence),
     cancelTask: () => inspect.cancelTask("task-1", "request-1"),
-    retryTask: () => inspect.retryTask("task-1", "request-1"),
+    retryTask: () => [
+      ...inspect.retryTask("task-1", "request-1"),
+      ...inspect.retryTask("task-1", "request-1", "all"),
+    ],
     getTask: () => inspect.getTask("task-1"),
     getTasks: () => inspect.getTasks(["task-1"]),
     listTasks: () => [

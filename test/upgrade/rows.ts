@@ -1,4 +1,5 @@
 import type { Dialect } from "../../src/store/sql.ts";
+import { inputHash } from "../../src/steps/key.ts";
 import { plainInsert } from "./plain.ts";
 
 const longAgoMs = 1_700_000_000_000;
@@ -100,6 +101,18 @@ export function rowsOf(dialect: Dialect): string {
     event(1, "retry"),
     event(2, "failed"),
     task("traced", "pending", { trace: traceparent }),
+    task("stepped", "pending", { name: "steps", claim_token: 2 }),
+    ...["first", "loop", "outer/inner", "each[a]]b]", "once"].map((key, at) =>
+      insert("step_journal", {
+        owner_id: "stepped",
+        key,
+        seq: at + 1,
+        token: 1,
+        ...steps[at]!,
+        started_at: longAgoMs,
+        at: longAgoMs,
+      }),
+    ),
     throttle,
     ...session,
   ].join("\n");
@@ -130,6 +143,14 @@ const talk = {
   createdAtMs: longAgoMs,
   activeAtMs: longAgoMs,
 };
+
+const steps: readonly Columns[] = [
+  { kind: "done", value: '{"words":3}', input_hash: inputHash({ url: "a" }) },
+  { kind: "round", value: '{"at":3,"state":{"n":2}}' },
+  { kind: "done", value: '"inner"' },
+  { kind: "failed", value: '{"code":"aborted","message":"no such page"}' },
+  { kind: "begun", value: "null" },
+];
 
 const failure = '{"code":"task_failed","message":"it didn\'t work"}';
 const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";

@@ -13,9 +13,23 @@ import { dialects } from "./plain.ts";
 import { kept, schemaSql, versions } from "./versions.ts";
 
 const newest = migrations.length;
+const firstWithSteps = 2;
 const double = task("old", {}, ({ input }: { input: number }) => ({ doubled: input * 2 }));
+// Each row of a journal answers, and nothing that it holds is called again.
+const calls: string[] = [];
+const called = (name: string) => void calls.push(name);
+const stepped = task<number, number, unknown>("steps", { attempts: 1 }, async ({ step }) => [
+  await step("first", { input: { url: "a" } }, () => called("first")),
+  await step.loop<{ n: number }, number>("loop", { n: 0 }, ({ n }, { done }) => done(n * 10)),
+  await step("outer", (outer) => outer.step("inner", () => called("inner"))),
+  await step("each", { key: "a]b" }, () => called("each")).catch((error: Error) => error.message),
+  await step("once", { once: true }, () => called("once")).catch(
+    (error: FlotillaError) => error.code,
+  ),
+  await step("new", () => "new"),
+]);
 const settings = {
-  use: [double],
+  use: [double, stepped],
   log: silentLogger,
   heartbeatMs: 100,
   deadAfterMs: 500,
@@ -59,6 +73,8 @@ describe.each(cases)("schema version $version on $dialect", ({ dialect, version,
         expect.objectContaining({ taskId, status: "completed", result: { doubled: 2 } }),
       ),
     );
+    const steps = version >= firstWithSteps ? ["stepped"] : [];
+    for (const taskId of steps) await pod.tasks.settled(taskId, { timeoutMs: 40_000 });
     const ended = await pod.tasks.settled("cancelling", { timeoutMs: 40_000 });
     expect(ended.status).toBe("cancelled");
     expect(await pod.tasks.get("claimed")).toMatchObject({ deaths: 1 });
@@ -76,14 +92,19 @@ describe.each(cases)("schema version $version on $dialect", ({ dialect, version,
     await pod.tasks.retry("failed");
     expect(await pod.waitFor("failed")).toEqual({ doubled: 2 });
     const { tasks } = await pod.tasks.list();
-    expect(tasks).toHaveLength(runs.length + 5);
+    expect(tasks).toHaveLength(runs.length + steps.length + 5);
     expect((await pod.tasks.stats()).byStatus).toEqual({
       pending: 1,
       claimed: 0,
-      completed: runs.length + 2,
+      completed: runs.length + steps.length + 2,
       failed: 0,
       cancelled: 2,
     });
+
+    expect(await Promise.all(steps.map((taskId) => pod.waitFor(taskId)))).toEqual(
+      steps.map(() => [{ words: 3 }, 20, "inner", "no such page", "unknown_outcome", "new"]),
+    );
+    expect(calls).toEqual([]);
 
     const talk = pod.sessions.open("talk", { user: "ada" });
     expect(await talk.send("again")).toMatchObject({ seq: 2 });

@@ -69,7 +69,9 @@ Examples:
   ).action(cancel);
   withJson(
     withTarget(tasks.command("retry <id>").description("start a failed or cancelled task over")),
-  ).action(retry);
+  )
+    .option("--from-start", "forget its stored steps, so that all of them run again")
+    .action(retry);
   pruneCommand(tasks);
 }
 
@@ -212,10 +214,14 @@ async function cancel(taskId: string, flags: Flags): Promise<void> {
   );
 }
 
-async function retry(taskId: string, flags: Flags): Promise<void> {
-  await onTarget(flags, (flotilla) => flotilla.tasks.retry(taskId));
-  if (flags.json) return printJson({ taskId, status: "pending" });
-  print(`task ${taskId} starts over`);
+async function retry(taskId: string, flags: Flags & { fromStart?: true }): Promise<void> {
+  const { fromStart = false } = flags;
+  const { forgottenSteps } = await onTarget(flags, (flotilla) =>
+    flotilla.tasks.retry(taskId, { fromStart }),
+  );
+  if (flags.json) return printJson({ taskId, status: "pending", forgottenSteps });
+  const forgotten = fromStart ? `, and ${plural(forgottenSteps, "stored step")} are forgotten` : "";
+  print(`task ${taskId} starts over${forgotten}`);
 }
 
 function ids(all: readonly string[]): string {

@@ -365,8 +365,22 @@ export const taskSpecs = {
     path: "/v1/tasks/{taskId}/retry",
     operationId: "retryTask",
     tag,
-    summary: "Start a failed or cancelled task over.",
-    answers: { 200: named("Retried", z.object({ status: z.literal("pending") })) },
-    errors: ["not_found", "conflict"],
+    summary: "Start a failed or cancelled task over. Its stored steps are kept.",
+    query: z.strictObject({
+      fromStart: described(
+        z.enum(["true", "false"]),
+        "`true` forgets its stored steps, so that all of them run again.",
+      ).optional(),
+    }),
+    answers: {
+      200: named(
+        "Retried",
+        z.object({
+          status: z.literal("pending"),
+          forgottenSteps: described(z.int(), "How many stored steps were forgotten."),
+        }),
+      ),
+    },
+    errors: ["not_found", "conflict", "invalid_option"],
   }),
 };

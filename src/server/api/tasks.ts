@@ -85,9 +85,10 @@ export function taskRoutes({ flotilla, contracts, maxBytes }: TaskRoutes): Route
       if (status === "cancelling") return { status: 202, body: { status } };
       throw new FlotillaError("conflict", "the task has ended already and can't be cancelled");
     }),
-    route(taskSpecs.retry).to(async ({ params: { taskId } }) => {
-      await flotilla.tasks.retry(taskId);
-      return { status: 200, body: { status: "pending" } };
+    route(taskSpecs.retry).to(async ({ params: { taskId }, query }) => {
+      const fromStart = query.fromStart === "true";
+      const retried = await flotilla.tasks.retry(taskId, { fromStart });
+      return { status: 200, body: { status: "pending", ...retried } };
     }),
   ];
 }

@@ -47,6 +47,11 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
   const { clock = systemClock } = options;
   const registry = new Registry();
   const make = instrumentsOf(registry);
+  const steps = make.counter(
+    "flotilla_steps_total",
+    "Steps of tasks that were run and stored, or answered from the journal",
+    ["name", "outcome"],
+  );
   const attempts = make.counter(
     "flotilla_attempts_total",
     "Attempts that ended on this pod, by task and outcome",
@@ -159,6 +164,9 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
         case "ended":
           attempts.inc({ name: event.name, outcome: event.outcome });
           took.observe({ name: event.name }, event.tookMs / 1_000);
+          break;
+        case "step":
+          steps.inc({ name: event.name, outcome: event.outcome });
           break;
         case "claimed":
           claimed.inc(event.tasks);

@@ -206,6 +206,7 @@ async function emptyStore(kind: StoreKind): Promise<OpenStore> {
     "task_pause",
     "task_signal",
     "task_dependency",
+    "step_journal",
     "throttle",
     "throttle_report",
   ] as const;

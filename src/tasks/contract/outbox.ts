@@ -121,6 +121,53 @@ export function outboxContract(kind: StoreKind): void {
       expect(await queue.get(taskId)).toMatchObject({ status: "completed", result: "done" });
     });
 
+    /** A pod in a step that has ended and can't be stored. */
+    const stepInOutage = async () => {
+      const calls: string[] = [];
+      let goOn: (() => void) | undefined;
+      const handler = task<unknown, unknown, unknown>("a", { timeoutMs: 1_000 }, ({ step }) =>
+        step("one", async () => {
+          calls.push("one");
+          await new Promise<void>((resolve) => (goOn = resolve));
+          return "done";
+        }),
+      );
+      const { state, database } = shakyStore();
+      const worker = await queue.work("pod-1", [handler], {
+        database,
+        outbox: outboxOf("pod-1"),
+        graceMs: 10,
+      });
+      const { taskId } = await queue.enqueue("a", 1);
+      const end = await queue.until("the step", () => goOn);
+      state.away = true;
+      end();
+      return { worker, taskId, state, handler, calls };
+    };
+
+    test("are those of steps too, which wait for it without a limit", async () => {
+      const { taskId, state, calls } = await stepInOutage();
+      await queue.until("it is kept", () => memory.entries.size === 1);
+      await queue.pass(60_000);
+      state.away = false;
+      await queue.pass(6_000);
+      expect(await queue.ended(taskId)).toMatchObject({ status: "completed", result: "done" });
+      await queue.until("nothing is kept", () => memory.entries.size === 0);
+      expect(calls).toEqual(["one"]);
+    });
+
+    test("of steps are sent by the next pod on the machine, and the steps don't run again", async () => {
+      const { taskId, handler, calls } = await stepInOutage();
+      await queue.until("it is kept", () => memory.entries.size === 1);
+      await queue.recover("pod-1", [{ taskId, token: 1 }]);
+      const outbox = outboxOf("pod-2");
+      await send(outbox);
+      await queue.work("pod-2", [handler], { outbox, graceMs: 10 });
+      expect(await queue.ended(taskId)).toMatchObject({ status: "completed", result: "done" });
+      await queue.until("nothing is kept", () => memory.entries.size === 0);
+      expect(calls).toEqual(["one"]);
+    });
+
     test("aren't kept at all while it is well", async () => {
       const quick = task("a", {}, () => "done");
       await queue.work("pod-1", [quick], { outbox: outboxOf("pod-1") });

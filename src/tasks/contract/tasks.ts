@@ -32,6 +32,9 @@ import { enqueueAfterContract } from "./enqueue-after.ts";
 import { dependenciesContract } from "./dependencies.ts";
 import { completeWithinContract } from "./complete-within.ts";
 import { blockedByContract } from "./blocked-by.ts";
+import { stepFaultsContract } from "./steps-faults.ts";
+import { stepLimitsContract } from "./steps-limits.ts";
+import { stepsContract } from "./steps.ts";
 import { workerContract } from "./worker.ts";
 
 /** What tasks promise on every store, by the statements that each has of them. */
@@ -74,4 +77,7 @@ export function workingContract(kind: StoreKind): void {
   outboxContract(kind);
   claimerContract(kind);
   refusedContract(kind);
+  stepsContract(kind);
+  stepLimitsContract(kind);
+  stepFaultsContract(kind);
 }

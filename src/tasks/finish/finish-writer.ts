@@ -3,6 +3,7 @@ import type { Clock } from "../../base/clock.ts";
 import { type ErrorCode, hasCode, untilStoreRecovers } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
 import type { Database, Row } from "../../store/database.ts";
+import type { Statement } from "../../store/sql.ts";
 import { callUntilAnswered, writeUntilKnown } from "../../store/retry.ts";
 import { unblockScope } from "../concurrency/unblock.ts";
 import { unblockAfter } from "../sql/concurrency.ts";
@@ -17,6 +18,7 @@ import {
   wakesDependents,
 } from "../sql/finish.ts";
 import { isRunFinish, findNotedWrites, type RunFinish, storeRuns } from "../sql/runs.ts";
+import { selectStored, storeSteps, type TaskStep } from "../sql/steps.ts";
 
 /**
  * The result of a finish: stored; lost to another pod; or to be decided again, because the row has
@@ -26,6 +28,9 @@ export type FinishResult =
   | { readonly type: "stored"; readonly run?: StoredRun }
   | { readonly type: "lost" }
   | { readonly type: "woken"; readonly wake: number; readonly cancelRequested: boolean };
+
+/** The result of storing a step: `lost` if another pod has the task, or it has ended. */
+export type StepResult = { readonly type: "stored" } | { readonly type: "lost" };
 
 type FinishOptions = {
   /**
@@ -46,6 +51,8 @@ export type FinishWriter = {
     onFinished: (finished: FinishResult) => void,
     onError: (error: unknown) => void,
   ): void;
+  /** Stores a step together with the finishes and steps that come at the same time. */
+  storeStep(step: TaskStep): Promise<StepResult>;
   /** The current rows of tasks, by id. */
   readStates(taskIds: string[]): Promise<ReadonlyMap<string, Row>>;
   /** Unblocks tasks of a scope or tenant after an outcome that this writer did not store. */
@@ -64,7 +71,8 @@ type StoredRun = {
 // that the others need not wait for that row.
 type SendAlone = { readonly type: "send_alone" };
 const sendAlone: SendAlone = { type: "send_alone" };
-const storedResult: FinishResult = { type: "stored" };
+const storedResult = { type: "stored" } as const;
+const lostResult = { type: "lost" } as const;
 // The finish was stored by an earlier send, and another pod has claimed the run since.
 const storedEarlier: FinishResult = {
   type: "stored",
@@ -73,7 +81,7 @@ const storedEarlier: FinishResult = {
 // Dependents were added since the claim. The finish is sent again, so that they are woken with it.
 type HasDependents = { readonly type: "has_dependents" };
 const hasDependents: HasDependents = { type: "has_dependents" };
-const maxUnsplitRuns = 16;
+const maxUnsplit = 16;
 const codesUnlessBusy = untilStoreRecovers.filter((code) => code !== "store_busy");
 
 const readRetryMs = 100;
@@ -99,20 +107,47 @@ export function createFinishWriter(parts: {
   const { database, podId } = parts;
 
   const sendBatch = async (
-    finishes: Finish[],
+    items: (Finish | TaskStep)[],
   ): Promise<(FinishResult | SendAlone | HasDependents)[]> => {
     try {
-      return await send(finishes, codesUnlessBusy);
+      return await sendItems(items, codesUnlessBusy);
     } catch (error) {
-      if (hasCode(error, "store_busy")) return finishes.map(() => sendAlone);
+      if (hasCode(error, "store_busy")) return items.map(() => sendAlone);
       throw error;
     }
+  };
+
+  /** Sends steps and finishes in one transaction. The steps of a task end before it does. */
+  const sendItems = async (
+    items: (Finish | TaskStep)[],
+    codes: readonly ErrorCode[],
+  ): Promise<(FinishResult | HasDependents)[]> => {
+    const steps = items.filter(isStep);
+    if (steps.length === 0) return (await send(items as Finish[], codes)).results;
+    const finishes = items.filter((item): item is Finish => !isStep(item));
+    const { results, tables } = await send(finishes, codes, storeSteps(steps));
+    const stepResults = await decideSteps(steps, tables[0]!);
+    const byItem = new Map<Finish | TaskStep, FinishResult | HasDependents>();
+    steps.forEach((step, at) => byItem.set(step, stepResults[at]!));
+    finishes.forEach((finish, at) => byItem.set(finish, results[at]!));
+    return items.map((item) => byItem.get(item)!);
+  };
+
+  /** A step whose row was not written may have been stored by an earlier send. */
+  const decideSteps = async (steps: TaskStep[], written: Row[]): Promise<StepResult[]> => {
+    if (written.length === steps.length) return steps.map(() => storedResult);
+    const rows = await readWithRetry(() => database.read(selectStored(steps)));
+    const stored = new Set(rows.map((row) => `${row["owner_id"]} ${row["key"]}`));
+    return steps.map(({ taskId, step }) =>
+      stored.has(`${taskId} ${step.key}`) ? storedResult : lostResult,
+    );
   };
 
   const send = async (
     batch: Finish[],
     codes: readonly ErrorCode[],
-  ): Promise<(FinishResult | HasDependents)[]> => {
+    steps: readonly Statement[] = [],
+  ): Promise<{ results: (FinishResult | HasDependents)[]; tables: Row[][] }> => {
     // Tasks and runs have separate statements, and either all of them wake dependents or none do.
     const finishes = wakesDependents(batch)
       ? batch.map((each) => ({ ...each, hasDependents: true }))
@@ -125,6 +160,7 @@ export function createFinishWriter(parts: {
     const tasks = runs ? finishes.filter((each) => each.run === undefined) : finishes;
     const following = insertFinishFollowUps(tasks);
     const statements = [
+      ...steps,
       ...holding,
       ...(hasEvents ? [noteFinishes(podId, tasks)] : []),
       ...(snoozed.length > 0 ? [forgetEarlierSnoozes(snoozed)] : []),
@@ -153,9 +189,10 @@ export function createFinishWriter(parts: {
     const stored =
       answers.length === 1 ? tables[answers[0]!]! : answers.flatMap((at) => tables[at]!);
     if (runs === undefined && stored.length === finishes.length) {
-      return finishes.map(() => storedResult);
+      return { results: finishes.map(() => storedResult), tables };
     }
-    return decideResults(finishes, new Map(stored.map((row) => [row["task_id"] as string, row])));
+    const byId = new Map(stored.map((row) => [row["task_id"] as string, row]));
+    return { results: await decideResults(finishes, byId), tables };
   };
 
   // If a write changed no row, the row is read to find out why. A final status with this claim's
@@ -215,18 +252,20 @@ export function createFinishWriter(parts: {
   };
 
   const finishTask = callbackBatcher(sendBatch);
-  // Runs that continue come back once they are stored. In one large batch, the runs would wait for
-  // the store and then the store for the runs.
-  const finishRun = callbackBatcher(sendBatch, { splitAbove: maxUnsplitRuns });
-  const finishTogetherThen: typeof finishTask = (finish, resolve, reject) =>
-    (finish.run === undefined ? finishTask : finishRun)(finish, resolve, reject);
-  const finishTogether = (finish: Finish) =>
+  // Runs and tasks that continue come back once they are stored. In one large batch, they would wait
+  // for the store and then the store for them.
+  const sendOngoing = callbackBatcher(sendBatch, { splitAbove: maxUnsplit });
+  const isOngoing = (item: Finish | TaskStep) =>
+    isStep(item) || item.run !== undefined || item.stepped === true;
+  const sendTogetherThen: typeof finishTask = (item, resolve, reject) =>
+    (isOngoing(item) ? sendOngoing : finishTask)(item, resolve, reject);
+  const sendTogether = (item: Finish | TaskStep) =>
     new Promise<FinishResult | SendAlone | HasDependents>((resolve, reject) =>
-      finishTogetherThen(finish, resolve, reject),
+      sendTogetherThen(item, resolve, reject),
     );
   const sendOne = retryIndividually(
     parts,
-    async (finish: Finish) => (await send([finish], codesUnlessBusy))[0]!,
+    async (item: Finish | TaskStep) => (await sendItems([item], codesUnlessBusy))[0]!,
   );
 
   /** Sends a finish that was not stored in a batch again, until its result is known. */
@@ -242,13 +281,13 @@ export function createFinishWriter(parts: {
       if (hasNewDependents) sent = { ...finish, hasDependents: true };
       // If one task depends on a thousand others, all of those get a dependent at the same moment,
       // so batch them.
-      finished = await (hasNewDependents && !how?.alone ? finishTogether : sendOne)(sent);
+      finished = await (hasNewDependents && !how?.alone ? sendTogether : sendOne)(sent);
     }
     return finished;
   };
 
   const put: FinishWriter["put"] = (finish, onFinished, onError) =>
-    finishTogetherThen(
+    sendTogetherThen(
       finish,
       (finished) => {
         const isOpen = finished.type === "send_alone" || finished.type === "has_dependents";
@@ -264,6 +303,11 @@ export function createFinishWriter(parts: {
       how?.alone
         ? retryUntilKnown(finish, sendAlone, how)
         : new Promise((resolve, reject) => put(finish, resolve, reject)),
+    async storeStep(step) {
+      const sent = await sendTogether(step);
+      const result = sent.type === "send_alone" ? await sendOne(step) : sent;
+      return result.type === "stored" ? storedResult : lostResult;
+    },
     readStates,
     async unblock(scope) {
       await unblockScope(parts, scope);
@@ -332,6 +376,10 @@ function isStoredRun(row: Row, { token, status, run }: Finish): boolean {
   const leaves = status === "pending" && row["status"] === "pending";
   const isOurs = Number(row["claim_token"]) === token + (leaves ? 1 : 0);
   return isOurs && Number(row["run_seq"]) === run!.seq + 1;
+}
+
+function isStep(item: Finish | TaskStep): item is TaskStep {
+  return "step" in item;
 }
 
 function hasNoted({ run }: Finish): boolean {

@@ -53,17 +53,20 @@ export function createAttemptFinisher(parts: AttemptFinisherParts) {
     { delayMs }: Pick<Partial<Finish>, "delayMs"> = {},
   ): Promise<FinishedAttempt> => {
     for (let decided = outcome; ;) {
-      const claim = { ...attempt.claim, wake: attempt.wake };
+      const stepped = hasStepped(attempt);
+      const { failures } = attempt.claim;
+      const claim = { ...attempt.claim, wake: attempt.wake, failures: stepped ? 0 : failures };
       const ended = decideFinish(claim, decided, attempt.handler.options, random);
       const decidedFinish = withFollowUp(ended, claim, attempt.handler, ids);
       const { limited, hasDependents } = claim;
       const finish = {
         ...decidedFinish,
         ...(hasDependents && { hasDependents }),
+        ...(stepped && { stepped }),
         ...(limited && { limited }),
         ...(delayMs !== undefined && decidedFinish.delayMs === 0 && { delayMs }),
       };
-      const how = { alone: attempt.completing };
+      const how = { alone: attempt.completing || attempt.rowHeld };
       const finished =
         attempt.stopReason === "claim_lost" ? lostResult : await finishWriter.finish(finish, how);
       if (finished.type !== "woken") return { finish, finished };
@@ -158,9 +161,11 @@ export function createAttemptFinisher(parts: AttemptFinisherParts) {
     onFinished: (attempt: TaskAttempt, result: FinishedAttempt | NotStored) => void,
   ): boolean => {
     const { claim, completing, stopReason } = attempt;
-    if (outcome.type !== "returned" || completing || stopReason === "claim_lost") return false;
+    if (outcome.type !== "returned" || completing || attempt.rowHeld || stopReason === "claim_lost")
+      return false;
     if (claim.limited || claim.hasDependents) return false;
-    const finish = completedFinish(claim, outcome.result);
+    const completed = completedFinish(claim, outcome.result);
+    const finish = hasStepped(attempt) ? { ...completed, stepped: true } : completed;
     finishWriter.put(
       finish,
       (finished) => onFinished(attempt, { finish, finished }),
@@ -175,6 +180,11 @@ export function createAttemptFinisher(parts: AttemptFinisherParts) {
   };
 
   return { finishAttempt, finishCompleted };
+}
+
+/** Attempts count from the last stored step. */
+function hasStepped({ steps }: TaskAttempt): boolean {
+  return steps !== undefined && steps.stored > 0;
 }
 
 function refusedOutcome(message: string): AttemptOutcome {

@@ -152,3 +152,31 @@ test("its files are their owner's alone, whatever else the process makes is", as
     process.umask(umask);
   }
 });
+
+test("steps of an attempt are kept beside its outcome, each by its number", async () => {
+  const stepOf = (seq: number, token = 1): OutboxEntry => ({
+    podId: "pod-1",
+    finish: {
+      taskId: "a",
+      token,
+      step: {
+        key: `step ${seq}`,
+        seq,
+        kind: "done",
+        inputHash: null,
+        value: "1",
+        tookMs: 0,
+        forgets: false,
+      },
+    },
+  });
+  const first = openDisk();
+  await first.write([entry("a"), stepOf(1), stepOf(2), stepOf(2, 5)], []);
+  await first.write([], [stepOf(1).finish]);
+  await first.close();
+  const second = openDisk();
+  expect(await second.takeOver()).toEqual([stepOf(2), stepOf(2, 5), entry("a")]);
+  await second.write([], [entry("a").finish]);
+  await second.close();
+  expect(await openDisk().takeOver()).toEqual([stepOf(2), stepOf(2, 5)]);
+});

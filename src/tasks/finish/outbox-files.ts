@@ -8,8 +8,14 @@ import { DatabaseSync } from "../../store/sqlite/driver.ts";
 import { isBusy } from "../../store/sqlite/errors.ts";
 import { makePrivate } from "../../store/sqlite/private-file.ts";
 import { createThreadClient, type ThreadClient } from "../../store/sqlite/thread-client.ts";
-import type { Finish } from "../sql/finish.ts";
-import type { OutboxEntry, OutboxKey, OutboxDisk } from "./outbox.ts";
+import type { TaskStep } from "../sql/steps.ts";
+import {
+  isKeptStep,
+  type Kept,
+  type OutboxDisk,
+  type OutboxEntry,
+  type OutboxKey,
+} from "./outbox.ts";
 
 /** One file of kept outcomes. Its opener holds the lock. */
 export type OutboxFile = {
@@ -170,6 +176,9 @@ async function open(path: string): Promise<OutboxFile> {
       sql`create table if not exists finish (
         task_id text not null, token integer not null, pod_id text not null, finish text not null,
         primary key (task_id, token))`,
+      sql`create table if not exists step (
+        task_id text not null, token integer not null, seq integer not null, pod_id text not null,
+        step text not null, primary key (task_id, token, seq))`,
     ]);
     await check(thread);
   } catch (error) {
@@ -178,17 +187,24 @@ async function open(path: string): Promise<OutboxFile> {
   }
   return {
     async all() {
-      const select = sql`select pod_id, finish from finish order by task_id, token`;
+      const select = sql`
+        select pod_id, step as finish from (
+          select pod_id, step from step order by task_id, token, seq)
+        union all
+        select pod_id, finish from (select pod_id, finish from finish order by task_id, token)`;
       const [table] = await thread.request({ read: render(select, thread.dialect) });
       return toObjects(table!).map((row) => ({
         podId: row["pod_id"] as string,
-        finish: JSON.parse(row["finish"] as string) as Finish,
+        finish: JSON.parse(row["finish"] as string) as Kept,
       }));
     },
     async write(kept, dropped) {
+      const finishes = kept.filter(({ finish }) => !isKeptStep(finish));
+      const steps = kept.filter(({ finish }) => isKeptStep(finish));
       await write([
-        ...(dropped.length > 0 ? [forget(dropped)] : []),
-        ...(kept.length > 0 ? [keep(kept)] : []),
+        ...(dropped.length > 0 ? forget(dropped) : []),
+        ...(finishes.length > 0 ? [keep(finishes)] : []),
+        ...(steps.length > 0 ? [keepSteps(steps)] : []),
       ]);
     },
     close: () => thread.close(),
@@ -198,7 +214,10 @@ async function open(path: string): Promise<OutboxFile> {
 /** A damaged page is detected only when it is read, and that must not happen during an outage. */
 async function check(thread: ThreadClient): Promise<void> {
   await thread.request({
-    read: render(sql`select sum(length(finish)) from finish`, thread.dialect),
+    read: render(
+      sql`select sum(length(finish)), (select sum(length(step)) from step) from finish`,
+      thread.dialect,
+    ),
   });
 }
 
@@ -218,11 +237,33 @@ function keep(entries: readonly OutboxEntry[]): Statement {
     on conflict (task_id, token) do update set pod_id = excluded.pod_id, finish = excluded.finish`;
 }
 
-function forget(keys: readonly OutboxKey[]): Statement {
-  const gone = rows(
-    { task_id: "text", token: "integer" },
-    keys.map(({ taskId, token }) => [taskId, token]),
+function keepSteps(entries: readonly OutboxEntry[]): Statement {
+  const fresh = rows(
+    { task_id: "text", token: "integer", seq: "integer", pod_id: "text", step: "text" },
+    entries.map(({ podId, finish: kept }) => {
+      const { taskId, token, step } = kept as TaskStep;
+      return [taskId, token, step.seq, podId, JSON.stringify(kept)];
+    }),
   );
   return sql`
-    delete from finish where (task_id, token) in (select task_id, token from ${gone} gone)`;
+    insert into step (task_id, token, seq, pod_id, step)
+    select task_id, token, seq, pod_id, step from ${fresh} fresh where true
+    on conflict (task_id, token, seq) do update set pod_id = excluded.pod_id, step = excluded.step`;
+}
+
+function forget(keys: readonly OutboxKey[]): Statement[] {
+  const finishes = rows(
+    { task_id: "text", token: "integer" },
+    keys.filter(({ step }) => !step).map(({ taskId, token }) => [taskId, token]),
+  );
+  const steps = rows(
+    { task_id: "text", token: "integer", seq: "integer" },
+    keys.flatMap(({ taskId, token, step }) => (step ? [[taskId, token, step.seq]] : [])),
+  );
+  return [
+    sql`delete from finish where (task_id, token) in (select task_id, token from ${finishes} gone)`,
+    sql`
+      delete from step
+      where (task_id, token, seq) in (select task_id, token, seq from ${steps} gone)`,
+  ];
 }

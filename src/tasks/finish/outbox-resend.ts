@@ -5,7 +5,7 @@ import type { Random } from "../../base/random.ts";
 import type { Database } from "../../store/database.ts";
 import { createFinishWriter, type FinishResult, type FinishWriter } from "./finish-writer.ts";
 import type { Finish } from "../sql/finish.ts";
-import type { LeftOver, Outbox } from "./outbox.ts";
+import { isKeptStep, type LeftOver, type Outbox } from "./outbox.ts";
 
 export type LeftoverParts = {
   outbox: Outbox;
@@ -37,9 +37,24 @@ export async function sendLeftovers(parts: LeftoverParts): Promise<void> {
     [...podIds].flatMap((podId) => {
       const finishWriter = createFinishWriter({ ...parts, podId });
       const entries = left.filter((entry) => entry.podId === podId);
-      return entries.map((entry) => send(entry, finishWriter, parts));
+      const byTask = Map.groupBy(entries, ({ finish }) => finish.taskId);
+      return [...byTask.values()].map((ofTask) => sendInOrder(ofTask, finishWriter, parts));
     }),
   );
+}
+
+/** Steps of a task are stored before its outcome, which closes the task for them. */
+async function sendInOrder(
+  entries: readonly LeftOver[],
+  finishWriter: FinishWriter,
+  parts: LeftoverParts,
+): Promise<void> {
+  const [steps, finishes] = [
+    entries.filter(({ finish }) => isKeptStep(finish)),
+    entries.filter(({ finish }) => !isKeptStep(finish)),
+  ];
+  await Promise.all(steps.map((entry) => send(entry, finishWriter, parts)));
+  await Promise.all(finishes.map((entry) => send(entry, finishWriter, parts)));
 }
 
 async function send(
@@ -49,7 +64,10 @@ async function send(
 ): Promise<void> {
   const fields = { task: entry.finish.taskId, token: entry.finish.token, pod: entry.podId };
   try {
-    const outcome = await finishUntilDecided(entry.finish, finishWriter);
+    const { finish } = entry;
+    const outcome = isKeptStep(finish)
+      ? (await finishWriter.storeStep(finish)).type
+      : await finishUntilDecided(finish, finishWriter);
     entry.done();
     log.info({ ...fields, outcome }, "result of an earlier pod sent");
   } catch (error) {

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { movableClock } from "../../base/contract/movable-clock.ts";
 import type { Logger } from "../../base/log.ts";
+import type { Finish } from "../sql/finish.ts";
 import { completedFinish } from "./outcome.ts";
 import { memoryDisk } from "../contract/memory-disk.ts";
 import { createOutbox } from "./outbox.ts";
@@ -100,7 +101,9 @@ test("what is decided again takes the place of what was kept, and is dropped onc
   const second = ending("a", "second");
   outbox.watch(second);
   await clock.advance(10);
-  expect([...entries.values()].map(({ finish }) => finish.result)).toEqual(['"second"']);
+  expect([...entries.values()].map(({ finish }) => (finish as Finish).result)).toEqual([
+    '"second"',
+  ]);
   outbox.done(second);
   await clock.advance(5_000);
   expect(entries.size).toBe(0);

@@ -2,6 +2,7 @@ import type { Clock } from "../../base/clock.ts";
 import { hasCode, messageOf, storeWideCodes } from "../../base/errors.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
 import type { Finish } from "../sql/finish.ts";
+import type { TaskStep } from "../sql/steps.ts";
 import type { FinishResult, FinishWriter } from "./finish-writer.ts";
 
 type OutboxOptions = {
@@ -21,10 +22,10 @@ type OutboxOptions = {
  * process. It only remembers what is not stored yet; the callers send it.
  */
 export type Outbox = {
-  /** An outcome is about to be stored. */
-  watch(finish: Finish): void;
-  /** The outcome need not be sent any more. */
-  done(finish: Finish): void;
+  /** An outcome, or what a step has returned, is about to be stored. */
+  watch(kept: Kept): void;
+  /** It need not be sent any more. */
+  done(kept: Kept): void;
   /**
    * The outcome will be decided again and then watched in its new form. The entry on disk stays
    * until then.
@@ -53,10 +54,18 @@ export type LeftOver = OutboxEntry & { done(): void };
  * An outcome with the pod that produced it, because its row may name another pod by the time it is
  * sent.
  */
-export type OutboxEntry = { readonly podId: string; readonly finish: Finish };
+export type OutboxEntry = { readonly podId: string; readonly finish: Kept };
 
-/** Every claim has its own token, so this identifies an attempt forever. */
-export type OutboxKey = Pick<Finish, "taskId" | "token">;
+/** The outcome of an attempt, or a step of it that has ended. */
+export type Kept = Finish | TaskStep;
+
+/**
+ * Every claim has its own token, so this identifies an attempt forever, and within it a write of a
+ * step by its number.
+ */
+export type OutboxKey = Pick<Finish, "taskId" | "token"> & {
+  readonly step?: { readonly seq: number };
+};
 
 /** The disk of an outbox: files, or a lossy disk in simulations. */
 export type OutboxDisk = {
@@ -85,13 +94,13 @@ const restBytes = 200;
 export function createOutbox(options: OutboxOptions): Outbox {
   const { disk, podId, clock, maxBytes, log = silentLogger } = options;
   /** Unstored outcomes that are only in memory: since the last sweep, and from before it. */
-  let fresh = new Set<Finish>();
-  let seen = new Set<Finish>();
+  let fresh = new Set<Kept>();
+  let seen = new Set<Kept>();
   /** Pending disk writes: an entry to keep, or undefined to drop the key. The newest counts. */
   let pendingWrites = new Map<string, OutboxEntry | undefined>();
   /** The sizes of the entries that are on disk or about to be written. */
   const sizes = new Map<string, number>();
-  const inherited = new Map<string, Finish>();
+  const inherited = new Map<string, Kept>();
   let bytes = 0;
   let storeAway = false;
   let full = false;
@@ -108,7 +117,7 @@ export function createOutbox(options: OutboxOptions): Outbox {
     if (seen.size > 0 && !full) cancelSweep ??= clock.after(sweepEveryMs, sweep);
   };
 
-  const keep = (finish: Finish) => {
+  const keep = (finish: Kept) => {
     const key = outboxKeyOf(finish);
     const size = sizeOf(finish);
     if (bytes + size > maxBytes) {
@@ -126,13 +135,13 @@ export function createOutbox(options: OutboxOptions): Outbox {
     scheduleWrite();
   };
 
-  const forget = (finish: Finish) => fresh.delete(finish) || seen.delete(finish);
+  const forget = (finish: Kept) => fresh.delete(finish) || seen.delete(finish);
 
   const keepAll = () => {
     for (const finish of [...seen, ...fresh]) keep(finish);
   };
 
-  const drop = (finish: Finish) => {
+  const drop = (finish: Kept) => {
     forget(finish);
     // Nearly always nothing is on disk, and then this costs nothing.
     if (sizes.size === 0 && !full) return;
@@ -221,7 +230,7 @@ export function createOutbox(options: OutboxOptions): Outbox {
       });
     },
     get leftOver() {
-      return [...inherited.values()].map(({ taskId }) => taskId);
+      return [...new Set([...inherited.values()].map(({ taskId }) => taskId))];
     },
     get full() {
       return full;
@@ -248,7 +257,7 @@ export function withOutbox(
     if (finished.type === "woken") outbox.again(finish);
     else outbox.done(finish);
   };
-  const recordError = (finish: Finish, error: unknown) => {
+  const recordError = (finish: Kept, error: unknown) => {
     // A permanent refusal would be repeated. Everything else is left for the next process to send.
     const mayPass = signal.aborted || hasCode(error, ...storeWideCodes);
     if (!mayPass) outbox.done(finish);
@@ -263,6 +272,17 @@ export function withOutbox(
         return finished;
       } catch (error) {
         recordError(finish, error);
+        throw error;
+      }
+    },
+    async storeStep(step) {
+      outbox.watch(step);
+      try {
+        const result = await finishWriter.storeStep(step);
+        outbox.done(step);
+        return result;
+      } catch (error) {
+        recordError(step, error);
         throw error;
       }
     },
@@ -283,16 +303,22 @@ export function withOutbox(
   };
 }
 
-export function outboxKeyOf({ taskId, token }: OutboxKey): string {
-  return `${token} ${taskId}`;
+export function outboxKeyOf({ taskId, token, step }: OutboxKey): string {
+  return step ? `${token} ${taskId} ${step.seq}` : `${token} ${taskId}`;
 }
 
-function parseOutboxKey(key: string) {
-  const [token, taskId] = key.split(" ") as [string, string];
-  return { token: Number(token), taskId };
+export function isKeptStep(kept: Kept): kept is TaskStep {
+  return "step" in kept;
 }
 
-function sizeOf({ result, error, event }: Finish): number {
-  const texts = [result, error, event?.detail];
-  return texts.reduce((sum, text) => sum + Buffer.byteLength(text ?? ""), restBytes);
+function parseOutboxKey(key: string): OutboxKey {
+  const [token, taskId, seq] = key.split(" ") as [string, string, string?];
+  return { token: Number(token), taskId, ...(seq !== undefined && { step: { seq: Number(seq) } }) };
+}
+
+function sizeOf(kept: Kept): number {
+  const texts = isKeptStep(kept)
+    ? [kept.step.value, kept.step.key]
+    : [kept.result, kept.error, kept.event?.detail];
+  return texts.reduce<number>((sum, text) => sum + Buffer.byteLength(text ?? ""), restBytes);
 }

@@ -19,6 +19,8 @@ export const finalCodes: readonly string[] = [
   "payload_not_storable",
   "payload_too_deep",
   "payload_too_large",
+  "step_ambiguous",
+  "steps_full",
 ];
 
 /** Pure. Decides what the store must record for an outcome. */

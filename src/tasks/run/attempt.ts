@@ -22,6 +22,8 @@ export function startAttempt(claim: Claim, handler: TaskHandler, nowMs: number):
     abandon: undefined,
     span: undefined,
     throttled: undefined,
+    steps: undefined,
+    rowHeld: false,
   };
 }
 

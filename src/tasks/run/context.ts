@@ -7,6 +7,7 @@ import { readParents } from "../dependencies.ts";
 import { completedFinish } from "../finish/outcome.ts";
 import { finishTasks, wakeDependentsAfter } from "../sql/finish.ts";
 import { signalOf, taskFields } from "./attempt.ts";
+import { stepsOf } from "./steps.ts";
 import type { AttemptParts, TaskContext, TaskAttempt } from "../model.ts";
 
 /** A typed value that middleware passes to inner middleware and the handler. */
@@ -118,6 +119,10 @@ class AttemptContext implements TaskContext<unknown> {
     const attempt = this.#running;
     const parts = this.#parts;
     return (tx, result) => completeWithin(attempt, tx, result, parts);
+  }
+
+  get step(): TaskContext<unknown>["step"] {
+    return stepsOf(this.#running, this.#parts).step;
   }
 
   get log(): Logger {

@@ -38,9 +38,9 @@ export function executeAttempt(
     const text = resultText(attempt, returned, parts.maxResultBytes);
     return text instanceof Promise
       ? outcomeLater(attempt, returned, parts, text)
-      : returnedOutcome(text);
+      : afterSteps(attempt, returnedOutcome(text));
   } catch (thrown) {
-    return outcomeOfThrown(attempt, thrown);
+    return afterSteps(attempt, outcomeOfThrown(attempt, thrown));
   }
 }
 
@@ -56,10 +56,31 @@ async function outcomeLater(
   text?: Promise<string>,
 ): Promise<AttemptOutcome> {
   try {
-    return returnedOutcome(await (text ?? resultText(attempt, await returned, maxResultBytes)));
+    const result = await (text ?? resultText(attempt, await returned, maxResultBytes));
+    return await afterSteps(attempt, returnedOutcome(result));
   } catch (thrown) {
-    return outcomeOfThrown(attempt, thrown);
+    return afterSteps(attempt, outcomeOfThrown(attempt, thrown));
   }
+}
+
+/**
+ * The outcome once all steps have settled. After a step was refused, the handler's result is based on
+ * something that did not happen.
+ */
+function afterSteps(
+  attempt: TaskAttempt,
+  outcome: AttemptOutcome,
+): AttemptOutcome | Promise<AttemptOutcome> {
+  const { steps } = attempt;
+  if (steps === undefined) return outcome;
+  return steps
+    .settle(outcome.type === "returned")
+    .then(() => (steps.refused ? refusedOutcome(attempt) : outcome));
+}
+
+function refusedOutcome(attempt: TaskAttempt): AttemptOutcome {
+  // Without a reason of its own the attempt is left to another pod, because this one stops.
+  return attempt.stopReason ? outcomeOfThrown(attempt, undefined) : { type: "interrupted" };
 }
 
 function returnedOutcome(result: string): AttemptOutcome {

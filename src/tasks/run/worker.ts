@@ -156,7 +156,18 @@ export function startWorker(options: WorkerOptions): Worker {
   const report = createAttemptReports({ podId, clock, log, onEvent });
   const slots = createNameSlots(handlers);
   const { middleware = [], throttles } = options;
-  const attemptParts = { database, progress, log, podId, maxResultBytes, middleware, throttles };
+  const { storeStep } = finishWriter;
+  const steps = { clock, random, graceMs, storeStep, stopping: () => stopping, onEvent };
+  const attemptParts = {
+    database,
+    progress,
+    log,
+    podId,
+    maxResultBytes,
+    middleware,
+    throttles,
+    steps,
+  };
 
   let stopping = false;
   /** Outcomes and releases that are not stored yet. */
@@ -265,7 +276,10 @@ export function startWorker(options: WorkerOptions): Worker {
     if (running.get(attempt.claim.taskId) === attempt) running.delete(attempt.claim.taskId);
     loop.attemptEnded(attempt);
     unstored++;
-    finish(attempt, outcome);
+    // Steps that have ended are stored before the outcome, which would close the task for them.
+    if (attempt.steps?.storing)
+      void attempt.steps.whenStored().then(() => finish(attempt, outcome));
+    else finish(attempt, outcome);
     loop.tryClaim();
   };
 
@@ -291,7 +305,11 @@ export function startWorker(options: WorkerOptions): Worker {
     clock,
     () => running.values(),
     (attempt) => {
-      if (attempt.stopReason === undefined) interrupt(attempt, "timeout");
+      if (attempt.stopReason === undefined && attempt.steps?.storing) {
+        // An ended step waits for the store, as an outcome would, and without a limit.
+        attempt.actAtMs = clock.monotonic() + attempt.timeoutMs;
+        deadlines.watch(attempt.actAtMs);
+      } else if (attempt.stopReason === undefined) interrupt(attempt, "timeout");
       // The handler did not stop within its grace. It is abandoned and can store nothing any more.
       else if (attempt.handler.flow) {
         attempt.actAtMs = Infinity;

@@ -9,7 +9,7 @@ import {
   table,
 } from "../../store/sql.ts";
 import { wakeDependents } from "./dependencies.ts";
-import { nextSeq, parked, parkedAs, readyOrLimited } from "./task-state.ts";
+import { nextSeq, noDeaths, parked, parkedAs, readyOrLimited } from "./task-state.ts";
 import type { NewTask } from "./enqueue.ts";
 
 const tasks = table("task");
@@ -27,6 +27,8 @@ export type Finish = {
   readonly counted: 0 | 1;
   /** Whether the handler snoozed, which is not a failure. */
   readonly snoozed?: 1;
+  /** True if the attempt has stored steps: failures and deaths before them count no more. */
+  readonly stepped?: boolean;
   /** The delay before it may run again; null if it will not. */
   readonly delayMs: number | null;
   /**
@@ -291,6 +293,7 @@ function finishRows(finishes: readonly Finish[]) {
       error: "text",
       counted: "integer",
       snoozed: "integer",
+      stepped: "integer",
       delay_ms: "integer",
       wake: "integer",
     },
@@ -302,13 +305,15 @@ function finishRows(finishes: readonly Finish[]) {
       each.error,
       each.counted,
       each.snoozed ?? 0,
+      each.stepped ? 1 : 0,
       each.delayMs,
       each.wake,
     ]),
   );
   const changes = sql`
     status = done.status, result = done.result, error = coalesce(done.error, ${tasks}.error),
-    retry_count = retry_count + done.counted, snoozes = snoozes + done.snoozed,
+    retry_count = case when done.stepped = 1 then 0 else retry_count end + done.counted,
+    deaths = case when done.stepped = 1 then ${noDeaths} else deaths end, snoozes = snoozes + done.snoozed,
     claim_token = claim_token + case when done.status = 'pending' then 1 else 0 end,
     claimed_by = case when done.status = 'pending' then null else claimed_by end,
     run_at = case when done.delay_ms is null then run_at else ${now} + done.delay_ms end,

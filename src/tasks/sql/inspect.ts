@@ -35,6 +35,7 @@ import {
   waitsForTasks,
 } from "./task-state.ts";
 import { allNames } from "./limits.ts";
+import { forgetSteps } from "./steps.ts";
 
 const tasks = table("task");
 const events = table("task_event");
@@ -160,14 +161,23 @@ export const startedOver = sql`
 /**
  * Restarts an ended task: a new generation, with an event. Its dependencies are checked again. The
  * event names the request and the token that it leads to, so that sending it again does nothing,
- * though the task may have failed again meanwhile.
+ * though the task may have failed again meanwhile. Steps that have failed for good are forgotten,
+ * because they would only fail the task again; all of them if it is to run from its start.
  */
-export function retryTask(taskId: string, requestId: string): Statement[] {
+export function retryTask(
+  taskId: string,
+  requestId: string,
+  steps: "failed" | "all" = "failed",
+): Statement[] {
   const ended = sql`task_id = ${taskId} and status in ('failed', 'cancelled')`;
   const mark = `{"request":"${requestId}","token":`;
   const noted = sql`exists (
     select 1 from ${events} past
     where past.task_id = ${taskId} and past.type = 'retried' and past.detail like ${`${mark}%`})`;
+  const toStart = sql`${ended} and exists (
+    select 1 from ${events} past
+    where past.task_id = ${tasks}.task_id and past.type = 'retried'
+      and past.detail = ${mark} || cast(${tasks}.claim_token + 1 as text) || '}')`;
   return [
     ...notifyingParents(
       [taskId],
@@ -177,13 +187,8 @@ export function retryTask(taskId: string, requestId: string): Statement[] {
           select task_id, ${nextSeq(sql`task.task_id`)}, 'retried',
             ${mark} || cast(task.claim_token + 1 as text) || '}'
           from ${tasks} task where ${ended} and not ${noted} ${forUpdateOfTask}`,
-        sql`
-          update ${tasks}
-          set ${startedOver}
-          where ${ended} and exists (
-            select 1 from ${events} past
-            where past.task_id = ${tasks}.task_id and past.type = 'retried'
-              and past.detail = ${mark} || cast(${tasks}.claim_token + 1 as text) || '}')`,
+        forgetSteps(sql`select task_id from ${tasks} where ${toStart}`, steps),
+        sql`update ${tasks} set ${startedOver} where ${toStart}`,
       ],
     ),
     wakeIfDependenciesEnded([taskId]),

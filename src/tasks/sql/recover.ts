@@ -20,6 +20,8 @@ import { isHeldBack } from "./claim.ts";
 import { nextSeq } from "./task-state.ts";
 import { type FollowUp, insertFollowUps } from "./finish.ts";
 import { deleteDependencies, hasNoOpenDependents } from "./dependencies.ts";
+import { hasStepped } from "./steps.ts";
+import { deleteJournals } from "../../steps/sql.ts";
 
 const tasks = table("task");
 const events = table("task_event");
@@ -58,14 +60,14 @@ export function claimsOf(podIds: readonly string[], count: number): Statement {
  */
 export function recoverTasks(orphans: readonly Orphan[]): Statement {
   const silent = orphanRows(orphans);
-  const { cancelled, spent, status, token, deaths } = afterRecovery(tasks);
+  const { cancelled, spent, status, token, deaths, failures } = afterRecovery(tasks);
   const recovered = afterRecovery(sql`task`);
   return sql`
     update ${tasks}
     set status = ${status},
       error = case when ${cancelled} then error when ${spent} then ${poisonError} else error end,
       claim_token = ${token},
-      deaths = ${deaths}, claimed_by = null, claim_call = null, last_update = ${now}
+      deaths = ${deaths}, retry_count = ${failures}, claimed_by = null, claim_call = null, last_update = ${now}
     from ${silent} orphan
     where ${isOrphan(tasks)} and ${isLockable(sql`
       select ${rowAddress} from ${tasks}
@@ -88,7 +90,8 @@ function afterRecovery(task: typeof tasks | Statement) {
   const status = sql`case when ${cancelled} then 'cancelled' when ${spent} then 'failed'
     else 'pending' end`;
   const token = sql`claim_token + case when ${cancelled} or ${spent} then 1 else 0 end`;
-  return { cancelled, spent, status, token, deaths };
+  const failures = sql`case when ${hasStepped(sql`${task}`)} then 0 else retry_count end`;
+  return { cancelled, spent, status, token, deaths, failures };
 }
 
 export function noteRecovery(orphans: readonly Orphan[]): Statement {
@@ -99,8 +102,10 @@ export function noteRecovery(orphans: readonly Orphan[]): Statement {
     where not ${isHeldBack(sql`task`)} ${forUpdateOfTaskSkipLocked}`;
 }
 
+/** Deaths count from the last stored step, so that a task that gets on survives any number of them. */
 function deathsAfter(task: typeof tasks | Statement): Statement {
-  return sql`${task}.deaths + case when ${isHeldBack(task)} then 0 else 1 end`;
+  const before = sql`case when ${hasStepped(sql`${task}`)} then 0 else ${task}.deaths end`;
+  return sql`${before} + case when ${isHeldBack(task)} then 0 else 1 end`;
 }
 
 /**
@@ -154,6 +159,7 @@ export function deleteFinished(taskIds: readonly string[], kept: Retention): Sta
     sql`delete from ${events} where task_id in (${gone})`,
     deleteDependencies(gone),
     sql`delete from ${table("task_signal")} where task_id in (${gone})`,
+    deleteJournals(gone),
   ];
 }
 

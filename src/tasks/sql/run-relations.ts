@@ -1,5 +1,6 @@
 import { forUpdateOfTask, isAmong, rows, sql, type Statement, table } from "../../store/sql.ts";
 import { startedOver } from "./inspect.ts";
+import { forgetSteps } from "./steps.ts";
 import type { NewTask } from "./enqueue.ts";
 import { nextSeq } from "./task-state.ts";
 import { wakeChildren } from "./dependencies.ts";
@@ -50,6 +51,7 @@ export function startOver(
       insert into ${events} (task_id, seq, type)
       select task_id, ${nextSeq(sql`task.task_id`)}, 'retried' from ${tasks} task
       where ${among} ${forUpdateOfTask}`,
+    forgetSteps(ended, "failed"),
     sql`update ${tasks} set ${startedOver} where ${among}`,
   ];
 }

@@ -1,0 +1,111 @@
+import type { Clock } from "../base/clock.ts";
+import { type ErrorCode, errorCodes, FlotillaError } from "../base/errors.ts";
+import { encodeJson, isJsonObject, type Json } from "../base/json.ts";
+
+type CallParts = {
+  clock: Clock;
+  controller: StepController;
+  /** The key of the step, for messages. */
+  path: string;
+  timeoutMs: number;
+  /** How long the function may take to settle after its signal has aborted. */
+  graceMs: number;
+};
+
+/** The signal of a step. Most functions never read it, so it is created on demand. */
+export class StepController {
+  readonly #outer: () => AbortSignal;
+  #own: AbortController | undefined;
+  #signal: AbortSignal | undefined;
+  #reason: FlotillaError | undefined;
+
+  constructor(outer: () => AbortSignal) {
+    this.#outer = outer;
+  }
+
+  get signal(): AbortSignal {
+    if (this.#signal === undefined) {
+      this.#own = new AbortController();
+      if (this.#reason) this.#own.abort(this.#reason);
+      this.#signal = AbortSignal.any([this.#outer(), this.#own.signal]);
+    }
+    return this.#signal;
+  }
+
+  abort(reason: FlotillaError): void {
+    this.#reason = reason;
+    this.#own?.abort(reason);
+  }
+}
+
+/**
+ * Calls a step's function with a time limit. At the limit its signal aborts. What it returns within
+ * the grace after that still counts; then it is abandoned.
+ */
+export async function callWithin(run: () => unknown, parts: CallParts): Promise<unknown> {
+  const { clock, controller, path, timeoutMs, graceMs } = parts;
+  const returned = run();
+  if (!isThenable(returned)) return returned;
+  const { promise, resolve, reject } = Promise.withResolvers<unknown>();
+  let late: FlotillaError | undefined;
+  let cancel = clock.after(timeoutMs, () => {
+    late = new FlotillaError("timeout", `step "${path}" took longer than ${timeoutMs} ms`);
+    controller.abort(late);
+    cancel = clock.after(graceMs, () => reject(late));
+  });
+  returned.then(resolve, (error: unknown) => reject(late ?? error));
+  try {
+    return await promise;
+  } finally {
+    cancel();
+  }
+}
+
+/** What a step returned, as it is stored. */
+export function encodeResult(path: string, result: unknown, maxBytes: number): string {
+  const what = `the result of step "${path}"`;
+  if (isStream(result)) {
+    throw new FlotillaError(
+      "payload_not_storable",
+      `${what} is a stream, which can't be stored: read it to its end within the step and return what it held`,
+    );
+  }
+  return encodeJson(what, result, { maxBytes });
+}
+
+/** Errors that are stored and thrown again: another attempt could only end the same way. */
+export function isStoredError(thrown: unknown): thrown is FlotillaError {
+  return thrown instanceof FlotillaError && thrown.code === "aborted";
+}
+
+export function encodeError(path: string, { code, message, details }: FlotillaError): string {
+  const text = message.toWellFormed().replaceAll("\u0000", "\uFFFD");
+  try {
+    return encodeJson(`the error of step "${path}"`, { code, message: text, details });
+  } catch {
+    // Its details can't be stored, and its message says the most.
+    return JSON.stringify({ code, message: text });
+  }
+}
+
+/** The error that a step has thrown in an earlier attempt; undefined if the value is none. */
+export function decodeError(value: Json): FlotillaError | undefined {
+  if (!isJsonObject(value)) return undefined;
+  const { code, message, details } = value;
+  if (!errorCodes.includes(code as ErrorCode) || typeof message !== "string") return undefined;
+  return new FlotillaError(code as ErrorCode, message, isJsonObject(details) ? { details } : {});
+}
+
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  if (value === null || (typeof value !== "object" && typeof value !== "function")) return false;
+  return typeof (value as { then?: unknown }).then === "function";
+}
+
+/** JSON would store a stream as an empty object, and a response as well. */
+function isStream(value: unknown): boolean {
+  if (typeof value !== "object" || value === null) return false;
+  if (Symbol.asyncIterator in value) return true;
+  return ["getReader", "pipe", "arrayBuffer"].some(
+    (method) => typeof (value as Record<string, unknown>)[method] === "function",
+  );
+}

@@ -1,0 +1,145 @@
+import type { Json, Jsonify } from "../base/json.ts";
+import type { Logger } from "../base/log.ts";
+import type { Throttle } from "../throttles/throttle.ts";
+
+/** What a step's function is called with. */
+export type StepContext = {
+  /** Steps within this step. They are forgotten in the write that stores this one. */
+  readonly step: Step;
+  /**
+   * The same in every attempt, and different from that of every other step of every other task: a
+   * key for downstreams that do nothing twice under one key. At most 255 printable characters.
+   */
+  readonly key: string;
+  /** Aborts on the step's timeout, and with the signal of the attempt. */
+  readonly signal: AbortSignal;
+  readonly log: Logger;
+  /**
+   * Stores the step in your own transaction on the same database, and returns the result: your
+   * writes and the step commit together or not at all. It throws if another pod has the task by
+   * now, so that you roll back. What the function returns afterwards is not stored.
+   */
+  readonly store: <Result>(tx: unknown, result: Result) => Promise<Result>;
+};
+
+export type StepOptions<Result = unknown> = {
+  /** Tells steps of one name apart that run at the same time. Up to 1,000 characters. */
+  key?: string;
+  /** Its hash is stored. If a later attempt gives another input, the step is refused. */
+  input?: Json;
+  /** How long its function may take before its signal aborts. Default 15 minutes. */
+  timeoutMs?: number;
+  /** It runs under a permit of this throttle. */
+  throttle?: Throttle;
+  /**
+   * Its function is called at most once, whatever happens. If a pod died in it, `look` finds out
+   * what became of it; without `look`, or if that gives undefined, the step throws
+   * `unknown_outcome`.
+   */
+  once?: true | { look(context: StepContext): Promise<Result | undefined> | Result | undefined };
+};
+
+export type ForEachOptions<Item> = {
+  /** The key of an item, by which its step is found again. */
+  key: (item: Item, index: number) => string;
+  /** How many run at the same time. Default 10. */
+  atOnce?: number;
+  /** Each item's function runs under a permit of this throttle. */
+  throttle?: Throttle;
+  /** How long the function of one item may take. Default 15 minutes. */
+  timeoutMs?: number;
+};
+
+type Run<Result> = (context: StepContext) => Result | Promise<Result>;
+
+/** What ends a loop: `done(result)` of its round. */
+export type LoopDone<Result> = { readonly done: Result };
+
+export type RoundContext = Omit<StepContext, "store"> & {
+  /** Ends the loop with a result. */
+  readonly done: <Result>(result: Result) => LoopDone<Result>;
+};
+
+/** Calls a function once and stores what it returns: a later attempt gets the stored value. */
+export type Step = {
+  <Result>(name: string, run: Run<Result>): Promise<Jsonify<Result>>;
+  <Result>(name: string, options: StepOptions<Result>, run: Run<Result>): Promise<Jsonify<Result>>;
+  /** One step per item, found again by its key. The results are in the order of the items. */
+  forEach<Item, Result>(
+    name: string,
+    items: readonly Item[],
+    options: ForEachOptions<Item>,
+    run: (item: Item, context: StepContext) => Result | Promise<Result>,
+  ): Promise<Jsonify<Result>[]>;
+  /**
+   * Calls `round` with the state that the last round returned, until one returns `done(result)`.
+   * Each round stores its state and forgets its steps, so that a loop may go on for hours.
+   */
+  loop<State, Result>(
+    name: string,
+    first: State,
+    round: (
+      state: Jsonify<State>,
+      context: RoundContext,
+    ) => State | LoopDone<Result> | Promise<State | LoopDone<Result>>,
+  ): Promise<Jsonify<Result>>;
+};
+
+/**
+ * `done`: its value is what the function returned. `failed`: its value is an error that is thrown
+ * again. `begun`: a step that is called at most once has been called. `round`: the state of a loop.
+ */
+export type StepKind = "done" | "failed" | "begun" | "round";
+
+/** A row of the journal. */
+export type StoredStep = {
+  readonly key: string;
+  readonly seq: number;
+  readonly kind: StepKind;
+  readonly inputHash: string | null;
+  /** Undefined if it is too large to be read together with all others. */
+  readonly value: string | undefined;
+  readonly bytes: number;
+};
+
+/** A row to store. */
+export type StepWrite = {
+  readonly key: string;
+  /** Numbers the writes of a journal, so that a resend is known from a later write of the key. */
+  readonly seq: number;
+  readonly kind: StepKind;
+  readonly inputHash: string | null;
+  readonly value: string;
+  readonly tookMs: number;
+  /** True if rows of steps within this one may be stored, which are deleted by the same write. */
+  readonly forgets: boolean;
+};
+
+/** Where the steps of one owner are stored. */
+export type StepJournal = {
+  /** Reads all rows. Undefined if there can be none, as in a first attempt. */
+  readonly read: (() => Promise<StoredStep[]>) | undefined;
+  /** Reads a value that was too large to be read with the others. */
+  readValue(key: string): Promise<string>;
+  /** Waits for the store. Rejects with `claim_lost` if the owner is no longer this attempt's. */
+  store(write: StepWrite): Promise<void>;
+  storeWithin(tx: unknown, write: StepWrite): Promise<void>;
+  /** Whether a row that was written in the caller's transaction is stored. */
+  isStored(write: StepWrite): Promise<boolean>;
+};
+
+/** The bounds of one owner's journal. */
+export type StepLimits = {
+  readonly maxSteps: number;
+  readonly maxBytes: number;
+  /** The largest value of one step. */
+  readonly maxValueBytes: number;
+};
+
+export const taskStepLimits = { maxSteps: 10_000, maxBytes: 16 * 1024 * 1024 } as const;
+
+/** How deep steps are within steps. */
+export const maxStepDepth = 8;
+export const maxForEachItems = 10_000;
+/** Larger values are read one by one, when they are asked for. */
+export const maxReadTogetherBytes = 8 * 1024;

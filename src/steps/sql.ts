@@ -1,0 +1,48 @@
+import { columnBytes } from "../store/page.ts";
+import { rows, sql, type Statement, table } from "../store/sql.ts";
+import { maxReadTogetherBytes } from "./model.ts";
+
+const journal = table("step_journal");
+
+/** Whose journal: a task has one, whose part is the empty text. */
+export type JournalOwner = { readonly ownerId: string; readonly part: string };
+
+/** All rows of a journal, in the order in which they were stored, without large values. */
+export function readSteps({ ownerId, part }: JournalOwner): Statement {
+  return sql`
+    select key, seq, kind, input_hash, ${columnBytes(sql`value`)} as bytes,
+      case when ${columnBytes(sql`value`)} <= ${maxReadTogetherBytes} then value end as value
+    from ${journal} where owner_id = ${ownerId} and part = ${part} order by seq`;
+}
+
+export function readStepValue({ ownerId, part }: JournalOwner, key: string): Statement {
+  return sql`
+    select value from ${journal} where owner_id = ${ownerId} and part = ${part} and key = ${key}`;
+}
+
+/** Finds a row by the write that stored it. */
+export function findStep(
+  { ownerId, part }: JournalOwner,
+  { key, seq, token }: { readonly key: string; readonly seq: number; readonly token: number },
+): Statement {
+  return sql`
+    select key from ${journal}
+    where owner_id = ${ownerId} and part = ${part} and key = ${key}
+      and seq = ${seq} and token = ${token}`;
+}
+
+/** Deletes the journals of owners that a query finds. */
+export function deleteJournals(ownerIds: Statement): Statement {
+  return sql`delete from ${journal} where owner_id in (${ownerIds})`;
+}
+
+/** How many rows these owners have. */
+export function countSteps(ownerIds: readonly string[]): Statement {
+  const wanted = rows(
+    { owner_id: "text" },
+    ownerIds.map((ownerId) => [ownerId]),
+  );
+  return sql`
+    select owner_id, count(*) as steps from ${journal}
+    where owner_id in (select owner_id from ${wanted} wanted) group by owner_id`;
+}

@@ -1,0 +1,500 @@
+import type { Clock } from "../base/clock.ts";
+import { FlotillaError, hasCode } from "../base/errors.ts";
+import { isJsonObject, type Json } from "../base/json.ts";
+import { type Logger, withFields } from "../base/log.ts";
+import {
+  callWithin,
+  decodeError,
+  encodeError,
+  encodeResult,
+  isStoredError,
+  StepController,
+} from "./call.ts";
+import { openJournal } from "./journal.ts";
+import { checkStepName, contextKey, innerPrefix, roundPrefix } from "./key.ts";
+import {
+  type ForEachOptions,
+  type StepJournal,
+  type LoopDone,
+  type RoundContext,
+  type Step,
+  type StepContext,
+  type StepKind,
+  type StepLimits,
+  type StepOptions,
+  type StepWrite,
+  type StoredStep,
+} from "./model.ts";
+import {
+  calledLate,
+  changed,
+  checkForEach,
+  checkRound,
+  checkStep,
+  hashOf,
+  lookFor,
+  stepNotCommitted,
+  storedTwice,
+  unreadable,
+} from "./refusals.ts";
+import { leaveScope, newScope, placeOf, type Scope, scopeWithin } from "./scope.ts";
+
+/**
+ * The steps of one attempt. Code runs again from its start in every attempt, and each step that is
+ * stored answers from the journal by its key. Nothing is compared by position, so steps may run at
+ * the same time and may be added, moved and removed between deploys.
+ */
+export type Steps = {
+  readonly step: Step;
+  /** How many rows this attempt has stored. */
+  readonly stored: number;
+  /** True once a step was refused because the attempt is to end: its result does not count then. */
+  readonly refused: boolean;
+  /** True while an ended step waits for the store. */
+  readonly storing: boolean;
+  /** Resolves when no ended step waits for the store any more. */
+  whenStored(): Promise<void>;
+  /** Waits for the steps that the owner's code has not awaited. No step begins after that. */
+  settle(returned: boolean): Promise<void>;
+};
+
+export type StepsParts = {
+  /** The id that the rows are stored under. */
+  ownerId: string;
+  journal: StepJournal;
+  limits: StepLimits;
+  clock: Clock;
+  log: () => Logger;
+  /** The signal of the attempt. */
+  signal: () => AbortSignal;
+  /** The reason why no step may begin any more; undefined if one may. */
+  refusal: () => FlotillaError | undefined;
+  /** How long a function may take to settle after its signal has aborted. */
+  graceMs: number;
+  /** A step begins whose function may take this long. */
+  onBegun?: (timeoutMs: number) => void;
+  /** A step was run and stored, or answered from the journal. */
+  onEnded?: (how: "stored" | "answered") => void;
+  /** A step was written in a transaction of its function that was not committed, or not yet. */
+  onUncommitted?: () => void;
+};
+
+/** One called step. */
+type Call = {
+  readonly name: string;
+  readonly path: string;
+  readonly scope: Scope;
+  readonly hash: string | null;
+};
+
+/** What is to be stored of a step, with the scope whose rows it replaces. */
+type Ended = {
+  readonly kind: StepKind;
+  readonly value: string;
+  readonly startedMs: number;
+  readonly inner?: Scope;
+};
+
+/** A step's context, and the row that its function has written in a transaction of its own. */
+type Within = { readonly context: StepContext; readonly written: () => StepWrite | undefined };
+
+type AnyOptions = StepOptions<any>;
+type AnyRun = (context: StepContext) => unknown;
+type AnyRound = (state: any, context: RoundContext) => unknown;
+
+const defaultTimeoutMs = 15 * 60_000;
+const maxShown = 5;
+const loopDone = Symbol("done");
+
+/** Creates the steps of an attempt. Nothing is read before the first of them. */
+export function createSteps(parts: StepsParts): Steps {
+  const { journal, clock, limits, ownerId } = parts;
+  const rows = openJournal(journal, limits);
+  let running = 0;
+  let stored = 0;
+  let refused = false;
+  let storing = 0;
+  let allStored: PromiseWithResolvers<void> | undefined;
+
+  const refuseIfOver = (scope: Scope, name: string): void => {
+    const refusal = scope.over ? calledLate(scope.prefix, name) : parts.refusal();
+    if (refusal === undefined) return;
+    if (!scope.over) refused = true;
+    throw refusal;
+  };
+
+  /** Nothing is awaited before, so that steps are numbered in the order of their calls. */
+  const enter = (scope: Scope, name: string, options: Pick<AnyOptions, "key" | "input">): Call => {
+    checkStepName(name);
+    refuseIfOver(scope, name);
+    const hash = options.input === undefined ? null : hashOf(name, options.input);
+    return { name, path: placeOf(scope, name, options.key), scope, hash };
+  };
+
+  /** The row of an earlier attempt. */
+  const find = async (call: Call): Promise<StoredStep | undefined> => {
+    const reading = rows.reading();
+    if (reading) {
+      await reading;
+      refuseIfOver(call.scope, call.name);
+    }
+    const row = rows.find(call.path);
+    const { path, hash } = call;
+    if (row === undefined || hash === null || row.inputHash === null) return row;
+    if (row.inputHash !== hash) throw changed(path, row.inputHash, hash);
+    return row;
+  };
+
+  /** Returns what a step has returned, or throws what it has thrown. */
+  const answer = async (row: StoredStep): Promise<Json> => {
+    const value = await rows.valueOf(row);
+    const error = row.kind === "failed" ? decodeError(value) : undefined;
+    if (row.kind === "failed" && error === undefined) throw unreadable(row.key, "is no error");
+    parts.onEnded?.("answered");
+    if (error) throw error;
+    return value;
+  };
+
+  const writeOf = (call: Call, { kind, value, startedMs, inner }: Ended): StepWrite => ({
+    key: call.path,
+    seq: rows.nextSeq(),
+    kind,
+    inputHash: call.hash,
+    value,
+    tookMs: Math.max(0, Math.round(clock.monotonic() - startedMs)),
+    forgets: inner !== undefined && (inner.rows.size > 0 || rows.within(call.path).length > 0),
+  });
+
+  /** Stores a row. The step has ended, so that it is stored whatever becomes of the attempt. */
+  const store = async (call: Call, ended: Ended): Promise<void> => {
+    const write = writeOf(call, ended);
+    storing++;
+    try {
+      await journal.store(write);
+    } catch (error) {
+      if (hasCode(error, "claim_lost")) refused = true;
+      throw error;
+    } finally {
+      if (--storing === 0) {
+        allStored?.resolve();
+        allStored = undefined;
+      }
+    }
+    noteStored(call, write, ended.inner);
+  };
+
+  const noteStored = ({ path, scope }: Call, write: StepWrite, inner: Scope | undefined): void => {
+    stored++;
+    if (write.forgets) {
+      for (const key of inner!.rows) rows.drop(key);
+      for (const key of rows.within(path)) rows.drop(key);
+      inner!.rows.clear();
+    }
+    rows.set(path, Buffer.byteLength(write.value));
+    scope.rows.add(path);
+  };
+
+  /** Ends a scope. What it has stored and its step hasn't replaced belongs to the scope around it. */
+  const close = (inner: Scope, outer: Scope): void => {
+    for (const key of inner.rows) outer.rows.add(key);
+  };
+
+  const settle = async (scope: Scope, within: string, warn: boolean): Promise<void> => {
+    while (scope.open.size > 0) {
+      const steps = [...scope.open.values()].slice(0, maxShown);
+      if (warn) parts.log().warn({ steps, within }, "steps were not awaited, waiting for them");
+      await Promise.allSettled(scope.open.keys());
+    }
+    scope.over = true;
+  };
+
+  /** Keeps a step's promise until it has settled. */
+  const track = <Result>(scope: Scope, name: string, ended: Promise<Result>): Promise<Result> => {
+    const tracked = ended.finally(() => scope.open.delete(tracked));
+    scope.open.set(tracked, scope.prefix + name);
+    return tracked;
+  };
+
+  /** Runs what a call does unless an earlier attempt has ended it. */
+  const unlessStored = async (
+    call: Call,
+    run: (row: StoredStep | undefined) => Promise<Json>,
+  ): Promise<Json> => {
+    const row = await find(call);
+    if (row?.kind === "done" || row?.kind === "failed") return answer(row);
+    rows.refuseIfFull(running);
+    running++;
+    try {
+      return await run(row);
+    } finally {
+      running--;
+    }
+  };
+
+  const runStep = async (
+    scope: Scope,
+    name: string,
+    options: AnyOptions,
+    run: AnyRun,
+  ): Promise<Json> => {
+    checkStep(name, options, run);
+    const { once, key } = options;
+    const call = enter(scope, name, options);
+    try {
+      return await unlessStored(call, async (row) => {
+        if (row?.kind === "round") throw unreadable(call.path, "is the state of a loop");
+        if (once === undefined) return execute(call, options, run);
+        if (row?.kind === "begun") return execute(call, options, lookFor(call.path, once));
+        const nowMs = clock.monotonic();
+        await store(call, { kind: "begun", value: "null", startedMs: nowMs });
+        return execute(call, options, run);
+      });
+    } finally {
+      leaveScope(scope, name, key);
+    }
+  };
+
+  /** Calls the function, and stores what it returns. */
+  const execute = async (call: Call, options: AnyOptions, run: AnyRun): Promise<Json> => {
+    const { timeoutMs = defaultTimeoutMs, throttle } = options;
+    if (options.timeoutMs !== undefined) parts.onBegun?.(timeoutMs);
+    const startedMs = clock.monotonic();
+    const controller = new StepController(call.scope.signal);
+    const inner = scopeWithin(call.scope, innerPrefix(call.path), controller);
+    const { context, written } = contextOf(call, inner, controller, startedMs);
+    const { path } = call;
+    const callParts = { clock, controller, path, timeoutMs, graceMs: parts.graceMs };
+    const within = () => callWithin(() => run(context), callParts);
+    let ended: Ended;
+    let thrown: { readonly error: unknown } | undefined;
+    try {
+      const result = await (throttle
+        ? throttle.run(within, { signal: controller.signal })
+        : within());
+      await settle(inner, path, true);
+      const value = written()?.value ?? encodeResult(path, result, limits.maxValueBytes);
+      ended = { kind: "done", value, startedMs, inner };
+    } catch (error) {
+      await settle(inner, path, false);
+      thrown = { error };
+      const value = isStoredError(error) ? encodeError(path, error) : "null";
+      ended = { kind: "failed", value, startedMs, inner };
+    }
+    try {
+      const write = written();
+      if (write) return await committed(call, write, inner, thrown);
+      if (thrown && !isStoredError(thrown.error)) throw thrown.error;
+      await store(call, ended);
+      parts.onEnded?.("stored");
+      if (thrown) throw thrown.error;
+      return JSON.parse(ended.value) as Json;
+    } finally {
+      close(inner, call.scope);
+    }
+  };
+
+  /** Only the row shows whether the function's own transaction was committed. */
+  const committed = async (
+    call: Call,
+    write: StepWrite,
+    inner: Scope,
+    thrown: { readonly error: unknown } | undefined,
+  ): Promise<Json> => {
+    if (!(await journal.isStored(write))) {
+      parts.onUncommitted?.();
+      throw thrown ? thrown.error : stepNotCommitted(call.path);
+    }
+    noteStored(call, write, inner);
+    parts.onEnded?.("stored");
+    return JSON.parse(write.value) as Json;
+  };
+
+  const contextOf = (
+    call: Call,
+    inner: Scope,
+    controller: StepController,
+    startedMs: number,
+  ): Within => {
+    let step: Step | undefined;
+    let written: StepWrite | undefined;
+    const context: StepContext = {
+      get step() {
+        return (step ??= stepIn(inner));
+      },
+      get key() {
+        return contextKey(ownerId, call.path);
+      },
+      get signal() {
+        return controller.signal;
+      },
+      get log() {
+        return withFields(parts.log(), { step: call.path });
+      },
+      async store(tx, result) {
+        refuseIfOver(inner, call.name);
+        if (written) throw storedTwice(call.path);
+        const value = encodeResult(call.path, result, limits.maxValueBytes);
+        written = writeOf(call, { kind: "done", value, startedMs, inner });
+        await journal.storeWithin(tx, written);
+        return result;
+      },
+    };
+    return { context, written: () => written };
+  };
+
+  const runEach = async (
+    scope: Scope,
+    name: string,
+    items: readonly unknown[],
+    options: ForEachOptions<any>,
+    run: (item: unknown, context: StepContext) => unknown,
+  ): Promise<Json[]> => {
+    const { keys, atOnce, rest } = checkForEach(scope.prefix, name, items, options, run);
+    const results: Json[] = [];
+    let next = 0;
+    let failed = false;
+    const work = async (): Promise<void> => {
+      while (next < items.length && !failed) {
+        const at = next++;
+        try {
+          const each = { ...rest, key: keys[at]! };
+          results[at] = await step(scope, name, each, (context) => run(items[at], context));
+        } catch (error) {
+          failed = true;
+          throw error;
+        }
+      }
+    };
+    const workers = Array.from({ length: Math.min(atOnce, items.length) }, work);
+    const broken = (await Promise.allSettled(workers)).find((each) => each.status === "rejected");
+    if (broken) throw broken.reason;
+    return results;
+  };
+
+  const runLoop = async (
+    scope: Scope,
+    name: string,
+    first: unknown,
+    round: AnyRound,
+  ): Promise<Json> => {
+    checkRound(name, round);
+    const call = enter(scope, name, {});
+    try {
+      return await unlessStored(call, async (row) => {
+        let state = row
+          ? toRound(row, await rows.valueOf(row))
+          : { at: 1, value: encodeResult(call.path, first, limits.maxValueBytes) };
+        for (;;) {
+          const ended = await runRound(call, state, round);
+          if (ended.kind === "done") return JSON.parse(ended.value) as Json;
+          state = { at: state.at + 1, value: ended.value };
+        }
+      });
+    } finally {
+      leaveScope(scope, name);
+    }
+  };
+
+  /** Runs one round of a loop, and stores the state or the result that it returned. */
+  const runRound = async (
+    call: Call,
+    state: Round,
+    round: AnyRound,
+  ): Promise<{ kind: "done" | "round"; value: string }> => {
+    refuseIfOver(call.scope, call.name);
+    const startedMs = clock.monotonic();
+    const controller = new StepController(call.scope.signal);
+    const prefix = roundPrefix(call.path, state.at);
+    const inner = scopeWithin(call.scope, prefix, controller);
+    const { context } = contextOf({ ...call, path: prefix.slice(0, -1) }, inner, controller, 0);
+    try {
+      const returned = await round(JSON.parse(state.value), roundContext(context));
+      await settle(inner, call.path, true);
+      const kind = isLoopDone(returned) ? "done" : "round";
+      const result = isLoopDone(returned) ? returned.done : returned;
+      const value = encodeResult(call.path, result, limits.maxValueBytes);
+      const row = kind === "done" ? value : `{"at":${state.at + 1},"state":${value}}`;
+      await store(call, { kind, value: row, startedMs, inner });
+      if (kind === "done") parts.onEnded?.("stored");
+      return { kind, value };
+    } catch (error) {
+      await settle(inner, call.path, false);
+      throw error;
+    } finally {
+      close(inner, call.scope);
+    }
+  };
+
+  const step = (scope: Scope, name: string, options: AnyOptions, run: AnyRun): Promise<Json> =>
+    track(scope, name, runStep(scope, name, options, run));
+
+  const stepIn = (scope: Scope): Step => {
+    const call = (name: string, first: AnyOptions | AnyRun, second?: AnyRun) =>
+      typeof first === "function"
+        ? step(scope, name, {}, first)
+        : step(scope, name, first, second as AnyRun);
+    const forEach = (...given: [string, readonly unknown[], ForEachOptions<any>, any]) =>
+      track(scope, given[0], runEach(scope, ...given));
+    const loop = (...given: [string, unknown, AnyRound]) =>
+      track(scope, given[0], runLoop(scope, ...given));
+    return Object.assign(call, { forEach, loop }) as unknown as Step;
+  };
+
+  const top = newScope("", 0, parts.signal);
+  return {
+    step: stepIn(top),
+    get stored() {
+      return stored;
+    },
+    get refused() {
+      return refused;
+    },
+    get storing() {
+      return storing > 0;
+    },
+    async whenStored() {
+      if (storing > 0) await (allStored ??= Promise.withResolvers<void>()).promise;
+    },
+    async settle(returned) {
+      await settle(top, ownerId, returned);
+      const unasked = returned ? rows.unasked() : [];
+      if (unasked.length === 0) return;
+      const fields = { steps: unasked.slice(0, maxShown), count: unasked.length };
+      parts.log().info(fields, "stored steps were not asked for");
+    },
+  };
+}
+
+/** A round of a loop that is next, with the state that it gets as JSON. */
+type Round = { readonly at: number; readonly value: string };
+
+function toRound(row: StoredStep, stored: Json): Round {
+  const { at, state } = isJsonObject(stored) ? stored : {};
+  if (row.kind === "round" && typeof at === "number" && state !== undefined) {
+    return { at, value: JSON.stringify(state) };
+  }
+  throw unreadable(row.key, "is no state of a loop");
+}
+
+/** A round is stored by what it returns, so that it has no `store`. */
+function roundContext(context: StepContext): RoundContext {
+  return {
+    get step() {
+      return context.step;
+    },
+    get key() {
+      return context.key;
+    },
+    get signal() {
+      return context.signal;
+    },
+    get log() {
+      return context.log;
+    },
+    done: (result) => ({ [loopDone]: true, done: result }),
+  };
+}
+
+function isLoopDone(returned: unknown): returned is LoopDone<unknown> {
+  return typeof returned === "object" && returned !== null && loopDone in returned;
+}

@@ -1,0 +1,133 @@
+import { beforeEach, describe, expect, test } from "vitest";
+import type { StepContext } from "../../steps/model.ts";
+import type { StoreKind } from "../../store/contract/database.ts";
+import { sql } from "../../store/sql.ts";
+import type { TaskContext } from "../model.ts";
+import { task } from "../task.ts";
+import type { TasksHarness } from "./harness.ts";
+import { journal, quick, useSteps } from "./steps-harness.ts";
+
+/** What steps refuse, and which step their errors name. */
+export function stepLimitsContract(kind: StoreKind): void {
+  describe(`the bounds of steps on ${kind.name}`, () => {
+    const { queue: steps, calls, called, run, failingOnce, keys, logged } = useSteps(kind);
+    let queue: TasksHarness;
+    beforeEach(() => void (queue = steps()));
+
+    describe("and what they return", () => {
+      const cycle: { self?: unknown } = {};
+      cycle.self = cycle;
+      let deep: unknown = 1;
+      for (let level = 0; level < 100; level++) deep = [deep];
+      test.each<[string, unknown, string]>([
+        ["a BigInt", 1n, "payload_not_storable"],
+        ["a cycle", cycle, "payload_not_storable"],
+        ["300 KiB", "x".repeat(300 * 1024), "payload_too_large"],
+        ["too deep a value", deep, "payload_too_deep"],
+        ["a stream", new ReadableStream(), "payload_not_storable"],
+        ["a response", new Response("x"), "payload_not_storable"],
+        ["half a surrogate pair", "\ud800", "payload_not_storable"],
+      ])("refuse %s, and name the step", async (_, result, code) => {
+        const { ended } = await run(({ step }) => step("bad one", () => result));
+        expect(ended).toMatchObject({ status: "failed", failures: 1, error: { code } });
+        expect((ended as { error: { message: string } }).error.message).toContain('"bad one"');
+      });
+
+      test("may be as large as a result, and is read when it is asked for", async () => {
+        const large = "y".repeat(200 * 1024);
+        const { ended } = await run(
+          failingOnce(async ({ step }) => {
+            const texts = [await step("a", () => called("a", large)), await step("b", () => "b")];
+            return texts.map((each) => each.length);
+          }),
+        );
+        expect(ended).toMatchObject({ result: [large.length, 1] });
+        expect(calls).toEqual(["a"]);
+      });
+    });
+
+    test.each(["", "x".repeat(201), "a#b", "a@b", "a/b", "a[b", 5, "\u0000"])(
+      "refuse the name %j",
+      async (name) => {
+        const { ended } = await run(
+          ({ step }) => step(name as string, () => 1),
+          {},
+          { attempts: 1 },
+        );
+        expect(ended).toMatchObject({ status: "failed", error: { code: "invalid_option" } });
+      },
+    );
+
+    test("are at most eight deep", async () => {
+      const nest = async (context: Pick<StepContext, "step">, level: number): Promise<number> =>
+        context.step(`level ${level}`, (inner) => (level === 8 ? level : nest(inner, level + 1)));
+      const { ended } = await run((context) => nest(context, 1));
+      expect(ended).toMatchObject({ status: "completed", result: 8 });
+      const deeper = await queue.outcome(
+        (async () => {
+          const tooDeep = task<any, any, unknown>("b", { attempts: 1 }, (context) =>
+            nest({ step: ((_: string, run: any) => context.step("zero", run)) as never }, 0),
+          );
+          await queue.work("pod-2", [tooDeep]);
+          const { taskId } = await queue.enqueue("b", 1);
+          return queue.ended(taskId);
+        })(),
+      );
+      expect(deeper).toMatchObject({ status: "failed", error: { code: "invalid_option" } });
+    });
+
+    test("are refused beyond the most that a task may store, which names the loop", async () => {
+      const { taskId } = await queue.enqueue("a", 1);
+      await queue.beat("pod-0");
+      await queue.claim("pod-0", ["a"]);
+      await queue.database.write([
+        sql`insert into ${journal} (owner_id, key, seq, token, kind, value, started_at)
+          select ${taskId}, 'old[' || n || ']', n, 1, 'done', '1', 0 from (
+            with recursive numbers (n) as (select 1 union all select n + 1 from numbers where n < 10000)
+            select n from numbers) all_numbers`,
+      ]);
+      await queue.recover("pod-0", [{ taskId, token: 1 }]);
+      await queue.work("pod-1", [
+        task<any, any, unknown>("a", quick, async ({ step }) => {
+          const known = await step("old", { key: "77" }, () => 0);
+          return step("one more", () => called("never", known));
+        }),
+      ]);
+      const ended = await queue.ended(taskId);
+      expect(ended).toMatchObject({ status: "failed", error: { code: "steps_full" } });
+      expect((ended as { error: { message: string } }).error.message).toContain("step.loop");
+      expect(calls).toEqual([]);
+    });
+
+    test("that aren't awaited are waited for and warned about", async () => {
+      const { log, lines } = logged();
+      const { ended, taskId } = await run(
+        ({ step }) => {
+          void step("forgotten", async () => {
+            await new Promise((resolve) => setImmediate(resolve));
+            return called("forgotten");
+          });
+          return "done";
+        },
+        { log },
+      );
+      expect(ended).toMatchObject({ status: "completed", result: "done" });
+      expect(await keys(taskId)).toEqual(["forgotten"]);
+      expect(lines).toContain("steps were not awaited, waiting for them");
+    });
+
+    test("are refused after their attempt or the step around them has ended", async () => {
+      let step: TaskContext<any>["step"];
+      let inner: StepContext["step"];
+      await run(async (context) => {
+        step = context.step;
+        await step("outer", (within) => {
+          inner = within.step;
+        });
+        await expect(inner("late", () => called("late"))).rejects.toMatchObject({ code: "closed" });
+      });
+      await expect(step!("late", () => called("late"))).rejects.toMatchObject({ code: "closed" });
+      expect(calls).toEqual([]);
+    });
+  });
+}

@@ -1,0 +1,23 @@
+-- src/steps/sql.ts: readSteps
+select key, seq, kind, input_hash, coalesce(octet_length(value), 0) as bytes,
+  case when coalesce(octet_length(value), 0) <= ? then value end as value
+from flotilla_step_journal where owner_id = ? and part = ? order by seq
+-- values: [8192,"task-1",""]
+
+-- src/steps/sql.ts: readStepValue
+select value from flotilla_step_journal where owner_id = ? and part = ? and key = ?
+-- values: ["task-1","","read"]
+
+-- src/steps/sql.ts: findStep
+select key from flotilla_step_journal
+where owner_id = ? and part = ? and key = ?
+  and seq = ? and token = ?
+-- values: ["task-1","","read",3,2]
+
+-- src/steps/sql.ts: deleteJournals
+delete from flotilla_step_journal where owner_id in (select 'task-1')
+
+-- src/steps/sql.ts: countSteps
+select owner_id, count(*) as steps from flotilla_step_journal
+where owner_id in (select owner_id from (select value ->> 0 as owner_id from jsonb_each(?)) wanted) group by owner_id
+-- values: ["[[\"task-1\"]]"]

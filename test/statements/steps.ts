@@ -1,0 +1,15 @@
+import * as steps from "../../src/steps/sql.ts";
+import { sql } from "../../src/store/sql.ts";
+import { type RoomStatements, sqlFile } from "./examples.ts";
+
+const owner = { ownerId: "task-1", part: "" };
+
+export const stepStatements: RoomStatements = {
+  "src/steps/sql.ts": sqlFile(steps, {
+    readSteps: () => steps.readSteps(owner),
+    readStepValue: () => steps.readStepValue(owner, "read"),
+    findStep: () => steps.findStep(owner, { key: "read", seq: 3, token: 2 }),
+    deleteJournals: () => steps.deleteJournals(sql`select 'task-1'`),
+    countSteps: () => steps.countSteps(["task-1"]),
+  }),
+};
