@@ -136,6 +136,7 @@ beforeAll(() => {
     paths: {
       flotilla: ["../../src/index.ts"],
       "flotilla/agent": ["../../src/agent/index.ts"],
+      "flotilla/durable": ["../../src/durable/index.ts"],
       "flotilla/testing": ["../../src/testing/index.ts"],
       "flotilla/client": ["../../src/client/index.ts"],
       "flotilla/react": ["../../src/client/react/index.ts"],

@@ -34,6 +34,7 @@ const mayImport: Record<string, string[]> = {
   flows: ["base", "store", "tasks", "throttles"],
   sessions: ["base", "protocol", "store", "bus", "pods", "throttles"],
   runtime: ["base", "protocol", ...pillars],
+  durable: ["base", "steps"],
   testing: ["base", "protocol", ...pillars, "runtime"],
   server,
   cli: ["base", "protocol", "client", ...pillars, "runtime", "server", "testing", "index.ts"],

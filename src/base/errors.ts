@@ -3,6 +3,7 @@ import { yearMs } from "./durations.ts";
 /** Every code that Flotilla throws, stores or sends. One list for code, tables and wire. */
 export const errorCodes = [
   "aborted",
+  "budget_spent",
   "cancelled",
   "claim_lost",
   "closed",

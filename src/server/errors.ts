@@ -24,6 +24,7 @@ const logEveryMs = 10_000;
 
 const statuses: Readonly<Record<ErrorCode, ContentfulStatusCode>> = {
   aborted: 500,
+  budget_spent: 500,
   cancelled: 409,
   claim_lost: 409,
   closed: 503,

@@ -56,6 +56,8 @@ export function openJournal(journal: StepJournal, limits: StepLimits) {
     },
     nextSeq: () => ++lastSeq,
     set,
+    /** Whether a row is stored, by this attempt or an earlier one. */
+    has: (key: string) => sizes.has(key),
     drop(key: string): void {
       bytes -= sizes.get(key) ?? 0;
       sizes.delete(key);

@@ -51,7 +51,17 @@ export function placeOf(scope: Scope, name: string, key: string | undefined): st
   return prefix + ordinalSegment(name, ordinal);
 }
 
-/** A name without a key may be called again once its step has ended. A key is used once. */
-export function leaveScope({ taken }: Scope, name: string, key?: string): void {
-  if (key === undefined) taken.delete(name);
+/**
+ * A name without a key may be called again once its step has ended. A key is used once. But a step that
+ * has failed and is not stored leaves its place free: code that catches its error and calls it again
+ * gets the same place, in this attempt and in later ones.
+ */
+export function leaveScope(
+  { taken, ordinals }: Scope,
+  { name, key, isStored }: { name: string; key?: string | undefined; isStored: boolean },
+): void {
+  if (key === undefined) {
+    taken.delete(name);
+    if (!isStored) ordinals.set(name, ordinals.get(name)! - 1);
+  } else if (!isStored) taken.delete(keyedSegment(name, key));
 }

@@ -250,7 +250,7 @@ export function createSteps(parts: StepsParts): Steps {
         return execute(call, options, run);
       });
     } finally {
-      leaveScope(scope, name, key);
+      leaveScope(scope, { name, key, isStored: rows.has(call.path) });
     }
   };
 
@@ -391,7 +391,7 @@ export function createSteps(parts: StepsParts): Steps {
         }
       });
     } finally {
-      leaveScope(scope, name);
+      leaveScope(scope, { name, isStored: rows.has(call.path) });
     }
   };
 

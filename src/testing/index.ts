@@ -8,4 +8,11 @@ export {
 } from "./test-flotilla.ts";
 export type { TestPod } from "./test-pod.ts";
 export { type ScriptedAgent, scriptedAgent, type ScriptedAnswer } from "./scripted-agent.ts";
+export {
+  type LedgerEntry,
+  type SimulatedAnswer,
+  type SimulatedCall,
+  simulatedModel,
+  type SimulatedModelOptions,
+} from "./simulated-model.ts";
 export { runTransition, type TransitionOptions, type TransitionResult } from "./transition.ts";

@@ -63,6 +63,25 @@ export function stepsContract(kind: StoreKind): void {
       expect(counts).toEqual([0, 1]);
     });
 
+    test("that threw keep their place, for code that catches the error and tries again", async () => {
+      let tries = 0;
+      const twice = async (attempt: () => Promise<unknown>) => attempt().catch(attempt);
+      const flaky = (name: string) => () => {
+        called(name);
+        if (++tries % 2 === 1) throw new Error("not yet");
+        return name;
+      };
+      const { taskId } = await run(
+        failingOnce(async ({ step }) => {
+          await twice(() => step("plain", flaky("plain")));
+          await twice(() => step("keyed", { key: "x" }, flaky("keyed")));
+          await step("plain", () => called("next"));
+        }),
+      );
+      expect(await keys(taskId)).toEqual(["plain", "keyed[x]", "plain#2"]);
+      expect(calls).toEqual(["plain", "plain", "keyed", "keyed", "next"]);
+    });
+
     test("that threw run again, and are not stored", async () => {
       let tries = 0;
       const { ended, taskId } = await run(async ({ step }) => {

@@ -1,0 +1,495 @@
+import type { LanguageModelV4Content, LanguageModelV4StreamPart } from "@ai-sdk/provider";
+import { generateText, isStepCount, streamText, tool, ToolLoopAgent } from "ai";
+import { convertArrayToReadableStream, MockLanguageModelV4 } from "ai/test";
+import { describe, expect, test, vi } from "vitest";
+import { z } from "zod";
+// The release before, which `ai-sdk-react-3` brings along.
+import * as six from "../../node_modules/ai-sdk-react-3/node_modules/ai/dist/index.mjs";
+import { movableClock } from "../base/contract/movable-clock.ts";
+import { FlotillaError } from "../base/errors.ts";
+import { silentLogger } from "../base/log.ts";
+import type { StepJournal, StoredStep } from "../steps/model.ts";
+import { createSteps } from "../steps/steps.ts";
+import { durable, type DurableContext, stepOf } from "./durable.ts";
+
+type Crash = { readonly beforeStored?: string; readonly afterStored?: string };
+
+/** A journal that outlives attempts, and loses the process at a step. */
+function storedSteps() {
+  const rows = new Map<string, StoredStep>();
+  const keys = () => [...rows.keys()];
+  const attempt = async <Result>(
+    run: (context: DurableContext) => Promise<Result>,
+    crash: Crash = {},
+  ): Promise<Result | "crashed"> => {
+    const died = Promise.withResolvers<"crashed">();
+    let dead = false;
+    const die = async (): Promise<never> => {
+      dead = true;
+      died.resolve("crashed");
+      return new Promise<never>(() => {});
+    };
+    const journal: StepJournal = {
+      read: rows.size > 0 ? async () => [...rows.values()] : undefined,
+      readValue: async (key) => rows.get(key)!.value!,
+      async store(write) {
+        if (dead || write.key === crash.beforeStored) return die();
+        const { key, seq, kind, inputHash, value, forgets } = write;
+        rows.set(key, { key, seq, kind, inputHash, value, bytes: value.length });
+        if (forgets) {
+          for (const inner of keys()) if (inner.startsWith(`${key}/`)) rows.delete(inner);
+        }
+        if (key === crash.afterStored) return die();
+      },
+      storeWithin: async () => {},
+      isStored: async () => true,
+    };
+    const controller = new AbortController();
+    const steps = createSteps({
+      ownerId: "owner",
+      journal,
+      limits: { maxSteps: 1_000, maxBytes: 4 * 1024 * 1024, maxValueBytes: 256 * 1024 },
+      clock: movableClock(),
+      log: () => silentLogger,
+      signal: () => controller.signal,
+      refusal: () => (dead ? new FlotillaError("claim_lost", "dead") : undefined),
+      graceMs: 1_000,
+    });
+    return Promise.race([run({ step: steps.step }), died.promise]);
+  };
+  return { rows, keys, attempt };
+}
+
+const usage = (input?: number, output?: number) => ({
+  inputTokens: { total: input, noCache: input, cacheRead: undefined, cacheWrite: undefined },
+  outputTokens: { total: output, text: output, reasoning: undefined },
+});
+
+type Said = { readonly text?: string; readonly calls?: readonly [name: string, input: object][] };
+
+/** A model that says one thing after the other, by how often tools have answered. */
+function scripted(
+  answers: readonly Said[],
+  ids = (nth: number, at: number) => `call-${nth}-${at}`,
+) {
+  const asked: number[] = [];
+  const answerTo = (prompt: readonly { role: string }[]) => {
+    const nth = prompt.filter(({ role }) => role === "tool").length;
+    asked.push(nth);
+    const { text, calls = [] } = answers[nth]!;
+    const content: LanguageModelV4Content[] = [
+      ...(text === undefined ? [] : [{ type: "text" as const, text }]),
+      ...calls.map(([toolName, input], at) => ({
+        type: "tool-call" as const,
+        toolCallId: ids(nth, at),
+        toolName,
+        input: JSON.stringify(input),
+      })),
+    ];
+    const unified = calls.length > 0 ? ("tool-calls" as const) : ("stop" as const);
+    return { content, finishReason: { unified, raw: unified }, usage: usage(100, 10) };
+  };
+  const model = new MockLanguageModelV4({
+    doGenerate: async ({ prompt }) => ({ ...answerTo(prompt), warnings: [] }),
+    doStream: async ({ prompt }) => {
+      const { content, ...finish } = answerTo(prompt);
+      const parts = content.flatMap((part): LanguageModelV4StreamPart[] => {
+        if (part.type !== "text") return [part as LanguageModelV4StreamPart];
+        const deltas = part.text.split(/(?<= )/);
+        return [
+          { type: "text-start", id: "0" },
+          ...deltas.map((delta) => ({ type: "text-delta" as const, id: "0", delta })),
+          { type: "text-end", id: "0" },
+        ];
+      });
+      const stream = convertArrayToReadableStream<LanguageModelV4StreamPart>([
+        { type: "stream-start", warnings: [] },
+        { type: "response-metadata", id: "r1", modelId: "m", timestamp: new Date(1_000) },
+        ...parts,
+        { type: "finish", ...finish },
+      ]);
+      return { stream };
+    },
+  });
+  return { model, asked };
+}
+
+const twoCalls: readonly Said[] = [
+  { text: "let me look ", calls: [["weather", { city: "Oslo" }]] },
+  { text: "and book ", calls: [["book", { seats: 2 }]] },
+  { text: "done" },
+];
+
+/** What is used of the SDK, in either release. */
+type Sdk = Pick<typeof import("ai"), "streamText" | "ToolLoopAgent"> & { release: number };
+const releases: readonly Sdk[] = [
+  { release: 6, ...(six as unknown as Omit<Sdk, "release">) },
+  { release: 7, streamText, ToolLoopAgent },
+];
+const last = releases[1]!;
+
+function travel(sdk: Sdk = last, answers = twoCalls) {
+  const scriptedModel = scripted(answers);
+  if (sdk.release === 6) Object.assign(scriptedModel.model, { specificationVersion: "v3" });
+  const weather = vi.fn<(input: { city: string }) => Promise<string>>(
+    async ({ city }) => `rain in ${city}`,
+  );
+  const book = vi.fn<(input: { seats: number }, key: string) => Promise<object>>(
+    async (_input, key) => ({ booked: key }),
+  );
+  const tools = {
+    weather: tool({ inputSchema: z.object({ city: z.string() }), execute: weather }),
+    book: tool({
+      inputSchema: z.object({ seats: z.number() }),
+      execute: (input, options) => book(input, stepOf(options).key),
+    }),
+  };
+  const settings = { model: scriptedModel.model, tools, stopWhen: isStepCount(10) };
+  const stream = async (context: DurableContext) => {
+    const result = sdk.streamText({ ...durable(context, settings), prompt: "go" });
+    return { text: await result.text, steps: await result.steps };
+  };
+  return { ...scriptedModel, settings, weather, book, stream };
+}
+
+describe.each(releases)("a durable agent of the AI SDK $release", (sdk) => {
+  test("stores each model call and each tool once, by name and number", async () => {
+    const { attempt, keys } = storedSteps();
+    const { stream, asked } = travel(sdk);
+    const result = await attempt(stream);
+    expect(result).toMatchObject({ text: "done" });
+    expect(asked).toEqual([0, 1, 2]);
+    expect(keys()).toEqual([
+      "model[1]",
+      "weather[1.call-0-0]",
+      "model[2]",
+      "book[2.call-1-0]",
+      "model[3]",
+    ]);
+  });
+
+  const places = ["model[1]", "weather[1.call-0-0]", "model[2]", "book[2.call-1-0]", "model[3]"];
+
+  test.each(places)("goes on behind its last stored step, if it dies after %s", async (place) => {
+    const { attempt } = storedSteps();
+    const { stream, asked, weather, book } = travel(sdk);
+    const clean = await storedSteps().attempt(travel(sdk).stream);
+    expect(await attempt(stream, { afterStored: place })).toBe("crashed");
+    const again = await attempt(stream);
+    expect(asked).toEqual([0, 1, 2]);
+    expect([weather.mock.calls.length, book.mock.calls.length]).toEqual([1, 1]);
+    const shown = (of: unknown) =>
+      (of as { steps: { content: unknown; usage: unknown }[] }).steps.map((each) => [
+        each.content,
+        each.usage,
+      ]);
+    expect(JSON.stringify(shown(again))).toBe(JSON.stringify(shown(clean)));
+  });
+
+  test.each(places)("repeats only what wasn't stored, if it dies before %s is", async (place) => {
+    const { attempt } = storedSteps();
+    const { stream, asked, weather, book } = travel(sdk);
+    expect(await attempt(stream, { beforeStored: place })).toBe("crashed");
+    expect(await attempt(stream)).toMatchObject({ text: "done" });
+    expect(asked.length + weather.mock.calls.length + book.mock.calls.length).toBe(6);
+    expect(new Set(book.mock.calls.map(([, key]) => key)).size).toBe(1);
+  });
+
+  test("answers from the store as an agent with a loop, too", async () => {
+    const { attempt } = storedSteps();
+    const { settings, asked } = travel(sdk);
+    const run = async (context: DurableContext) => {
+      const agent = new sdk.ToolLoopAgent(durable(context, settings));
+      return (await agent.generate({ prompt: "go" })).text;
+    };
+    expect(await attempt(run)).toBe("done");
+    expect(await attempt(run)).toBe("done");
+    expect(asked).toEqual([0, 1, 2]);
+  });
+});
+
+describe("a durable agent", () => {
+  test("begins no tool before the call that asked for it is stored", async () => {
+    const { attempt } = storedSteps();
+    const { stream, weather } = travel();
+    await attempt(stream, { beforeStored: "model[1]" });
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(weather).not.toHaveBeenCalled();
+  });
+
+  test("lets words through before the call is stored", async () => {
+    const { attempt } = storedSteps();
+    const { settings } = travel();
+    const words: string[] = [];
+    await attempt(
+      async (context) => {
+        const result = streamText({ ...durable(context, settings), prompt: "go" });
+        for await (const word of result.textStream) words.push(word);
+      },
+      { beforeStored: "model[1]" },
+    );
+    await vi.waitFor(() => expect(words.join("")).toBe("let me look "));
+  });
+
+  test("keeps apart calls of tools whose ids a provider uses again", async () => {
+    const { attempt, keys } = storedSteps();
+    const same = scripted(
+      [{ calls: [["add", { n: 1 }]] }, { calls: [["add", { n: 2 }]] }, { text: "done" }],
+      () => "call_0",
+    );
+    const add = vi.fn<(input: { n: number }) => Promise<number>>(async ({ n }) => n + 1);
+    const tools = { add: tool({ inputSchema: z.object({ n: z.number() }), execute: add }) };
+    const settings = { model: same.model, tools, stopWhen: isStepCount(5) };
+    await attempt((context) => generateText({ ...durable(context, settings), prompt: "go" }));
+    expect(add).toHaveBeenCalledTimes(2);
+    expect(keys()).toContain("add[1.call_0]");
+    expect(keys()).toContain("add[2.call_0]");
+  });
+
+  test("makes a call that failed again under its number, as the SDK does by itself", async () => {
+    const { attempt, keys } = storedSteps();
+    const { model } = scripted([{ text: "hello" }]);
+    const answer = model.doGenerate;
+    let tries = 0;
+    model.doGenerate = async (options) => {
+      if (++tries === 1) throw new Error("overloaded");
+      return answer(options);
+    };
+    const call = async (context: DurableContext) => {
+      const settings = durable(context, { model });
+      try {
+        return await generateText({ ...settings, prompt: "go", maxRetries: 0 });
+      } catch {
+        return generateText({ ...settings, prompt: "go", maxRetries: 0 });
+      }
+    };
+    expect(await attempt(call)).toMatchObject({ text: "hello" });
+    expect(keys()).toEqual(["model[1]"]);
+  });
+
+  test("stores what a tool threw, and doesn't call it again", async () => {
+    const { attempt } = storedSteps();
+    const { model, asked } = scripted([{ calls: [["fail", {}]] }, { text: "sorry" }]);
+    const execute = vi.fn<() => Promise<string>>(async () => {
+      throw new Error("no such city");
+    });
+    const tools = { fail: tool({ inputSchema: z.object({}), execute }) };
+    const run = async (context: DurableContext) => {
+      const settings = durable(context, { model, tools, stopWhen: isStepCount(5) });
+      const { steps } = await generateText({ ...settings, prompt: "go" });
+      return steps[0]!.content.find(({ type }) => type === "tool-error");
+    };
+    await attempt(run, { afterStored: "model[2]" });
+    expect(await attempt(run)).toMatchObject({ error: { message: "no such city" } });
+    expect(execute).toHaveBeenCalledTimes(1);
+    expect(asked).toEqual([0, 1]);
+  });
+
+  test("an agent within a tool has steps within the tool's step, which go with it", async () => {
+    const { attempt, keys } = storedSteps();
+    const inner = scripted([{ text: "a poem" }]);
+    const outer = scripted([{ calls: [["write", {}]] }, { text: "here it is" }]);
+    const tools = {
+      write: tool({
+        inputSchema: z.object({}),
+        execute: async (_input, options) => {
+          const settings = durable(stepOf(options), { model: inner.model });
+          return (await generateText({ ...settings, prompt: "write" })).text;
+        },
+      }),
+    };
+    const run = async (context: DurableContext) => {
+      const settings = durable(context, { model: outer.model, tools, stopWhen: isStepCount(5) });
+      return (await generateText({ ...settings, prompt: "go" })).text;
+    };
+    await attempt(run, { afterStored: "write[1.call-0-0]/model[1]" });
+    expect(keys()).toContain("write[1.call-0-0]/model[1]");
+    expect(await attempt(run)).toBe("here it is");
+    expect(inner.asked).toEqual([0]);
+    expect(keys()).toEqual(["model[1]", "write[1.call-0-0]", "model[2]"]);
+  });
+
+  test("stores an answer in pieces that is larger than a step may be", async () => {
+    const { attempt, keys } = storedSteps();
+    const text = "\u{1F600}word ".repeat(30_000);
+    const { model, asked } = scripted([{ text }]);
+    const run = async (context: DurableContext) =>
+      (await generateText({ ...durable(context, { model }), prompt: "go" })).text;
+    expect(await attempt(run)).toBe(text);
+    expect(keys().length).toBeGreaterThan(3);
+    expect(await attempt(run)).toBe(text);
+    expect(asked).toEqual([0]);
+  });
+
+  test("counts its budget from what is stored, and answers once more without tools", async () => {
+    const { attempt } = storedSteps();
+    const loops = Array.from({ length: 9 }, () => ({ text: "on ", calls: twoCalls[0]!.calls! }));
+    const { model, weather, asked } = travel(last, loops);
+    const tools = travel().settings.tools;
+    const seen: unknown[] = [];
+    const generate = model.doGenerate;
+    model.doGenerate = async (options) => {
+      seen.push(options.tools);
+      return generate(options);
+    };
+    const settings = { model, tools, stopWhen: isStepCount(20) };
+    const run = (context: DurableContext) =>
+      generateText({
+        ...durable(context, settings, { budget: { tokens: 300 } }),
+        prompt: "go",
+      });
+    await attempt(run, { afterStored: "model[2]" });
+    await expect(attempt(run)).rejects.toThrow("the budget is spent: 440 of 300 tokens");
+    expect(asked).toEqual([0, 1, 2, 3]);
+    expect(seen.at(-1)).toBeUndefined();
+    expect(weather).not.toHaveBeenCalled();
+  });
+
+  const finish = {
+    type: "finish" as const,
+    finishReason: { unified: "stop" as const, raw: "stop" },
+    usage: usage(100, 10),
+  };
+  const words: LanguageModelV4StreamPart[] = [
+    { type: "text-start", id: "0" },
+    { type: "text-delta", id: "0", delta: "half" },
+  ];
+  const streaming = (parts: readonly LanguageModelV4StreamPart[]) =>
+    new MockLanguageModelV4({
+      doStream: async () => ({
+        stream: convertArrayToReadableStream<LanguageModelV4StreamPart>([...parts]),
+      }),
+    });
+
+  test.each<[string, LanguageModelV4StreamPart[], string]>([
+    ["ends without saying so", words, "ended without a finish"],
+    ["has an error in it", [...words, { type: "error", error: new Error("cut") }, finish], "cut"],
+  ])("does not store an answer that %s", async (_what, parts, message) => {
+    const { attempt, keys } = storedSteps();
+    const errors: unknown[] = [];
+    const run = async (context: DurableContext) => {
+      const settings = durable(context, { model: streaming(parts) });
+      const onError = ({ error }: { error: unknown }) => void errors.push(error);
+      const result = streamText({ ...settings, prompt: "go", onError });
+      const said: string[] = [];
+      for await (const word of result.textStream) said.push(word);
+      return said;
+    };
+    expect(await attempt(run)).toEqual(["half"]);
+    expect(String(errors[0])).toContain(message);
+    expect(keys()).toEqual([]);
+  });
+
+  test("brings back reasoning with its signature, sources, and what the provider ran", async () => {
+    const signed = { anthropic: { signature: "abc" } };
+    const parts: LanguageModelV4StreamPart[] = [
+      { type: "reasoning-start", id: "r" },
+      { type: "reasoning-delta", id: "r", delta: "hm" },
+      { type: "reasoning-end", id: "r", providerMetadata: signed },
+      { type: "tool-input-start", id: "s", toolName: "search", providerExecuted: true },
+      { type: "tool-input-end", id: "s" },
+      {
+        type: "tool-call",
+        toolCallId: "s",
+        toolName: "search",
+        input: "{}",
+        providerExecuted: true,
+        dynamic: true,
+      },
+      {
+        type: "tool-result",
+        toolCallId: "s",
+        toolName: "search",
+        result: { hits: 1 },
+        dynamic: true,
+      },
+      { type: "source", sourceType: "url", id: "u", url: "https://example.org" },
+      {
+        type: "file",
+        mediaType: "image/png",
+        data: { type: "data", data: new Uint8Array([1, 2]) },
+      },
+      ...words,
+      { type: "text-end", id: "0" },
+      finish,
+    ];
+    const { attempt } = storedSteps();
+    const run = async (context: DurableContext) => {
+      const settings = durable(context, { model: streaming(parts) });
+      const { steps } = streamText({ ...settings, prompt: "go" });
+      return JSON.stringify((await steps)[0]!.content);
+    };
+    const first = await attempt(run);
+    expect(first).toContain('"signature":"abc"');
+    expect(await attempt(run)).toBe(first);
+  });
+
+  test("estimates what a call used where the provider does not say", async () => {
+    const silent = { ...finish, usage: usage() };
+    const model = streaming([...words, { type: "text-end", id: "0" }, silent]);
+    const { attempt, rows } = storedSteps();
+    await attempt(async (context) => {
+      await streamText({ ...durable(context, { model }), prompt: "x".repeat(400) }).text;
+    });
+    const { usage: used } = JSON.parse(rows.get("model[1]")!.value!) as { usage: object };
+    expect(used).toMatchObject({ calls: 1, inputTokens: 100, outputTokens: 1 });
+  });
+
+  test("shows what a tool yields on its way, and stores the last of it", async () => {
+    const { attempt, rows } = storedSteps();
+    const { model } = scripted([{ calls: [["count", {}]] }, { text: "done" }]);
+    let runs = 0;
+    const tools = {
+      count: tool({
+        inputSchema: z.object({}),
+        async *execute() {
+          runs++;
+          yield "one";
+          yield "two";
+        },
+      }),
+    };
+    const run = async (context: DurableContext) => {
+      const settings = durable(context, { model, tools, stopWhen: isStepCount(5) });
+      const shown: unknown[] = [];
+      for await (const part of streamText({ ...settings, prompt: "go" }).fullStream) {
+        if (part.type === "tool-result") shown.push([part.output, part.preliminary ?? false]);
+      }
+      return shown;
+    };
+    const shown = await attempt(run);
+    expect(shown).toContainEqual(["one", true]);
+    expect((shown as unknown[]).at(-1)).toEqual(["two", false]);
+    expect(rows.get("count[1.call-0-0]")!.value).toContain("two");
+    expect(((await attempt(run)) as unknown[]).at(-1)).toEqual(["two", false]);
+    expect(runs).toBe(1);
+  });
+
+  test("never calls a tool twice that must run once, and tells the model so", async () => {
+    const { attempt } = storedSteps();
+    const { settings, book } = travel();
+    const run = async (context: DurableContext) => {
+      const { steps } = await generateText({
+        ...durable(context, settings, { once: ["book"] }),
+        prompt: "go",
+      });
+      return steps[1]!.content.find(({ type }) => type === "tool-error");
+    };
+    let dead = () => {};
+    book.mockImplementationOnce(() => new Promise(() => dead()));
+    const died = new Promise<void>((resolve) => (dead = resolve));
+    void attempt(run);
+    await died;
+    expect(await attempt(run)).toMatchObject({ error: { code: "unknown_outcome" } });
+    expect(book).toHaveBeenCalledTimes(1);
+  });
+
+  test.each([
+    ["a name of a model", { model: "openai/gpt" }, "must be a model object"],
+    ["an unknown option", { model: scripted([]).model }, "unknown option `nme`, did you mean"],
+  ])("refuses %s", (what, settings, message) => {
+    const context = { step: Object.assign(async () => null, {}) } as unknown as DurableContext;
+    const options = what === "an unknown option" ? ({ nme: "x" } as object) : {};
+    expect(() => durable(context, settings as object, options)).toThrow(message);
+  });
+});

@@ -1,0 +1,455 @@
+import { FlotillaError, messageOf } from "../base/errors.ts";
+import { isJsonObject, type Json } from "../base/json.ts";
+import { checkOptions } from "../base/options.ts";
+import type { Step, StepContext } from "../steps/model.ts";
+import {
+  callCollector,
+  callOfResult,
+  decodeCall,
+  encodeCall,
+  type ModelPart,
+  partsOfCall,
+  resultOfCall,
+  startsTool,
+  type StoredCall,
+} from "./content.ts";
+import { loadLarge, storeLarge } from "./large.ts";
+import {
+  type Budget,
+  checkBudget,
+  type Meter,
+  meterOf,
+  noUsage,
+  reportedUsage,
+  setMeter,
+  spentPart,
+  storedUsage,
+  type Usage,
+} from "./meter.ts";
+
+/** A context with steps: of a task, a turn, a step, or of a tool by `stepOf`. */
+export type DurableContext = { readonly step: Step };
+
+export type DurableOptions = {
+  /** Tells agents apart that run in one context at the same time. Default "model". */
+  readonly name?: string;
+  /** Tools that must not be called twice, whatever happens. */
+  readonly once?: readonly string[];
+  /** What this context may use, agents within its tools included. */
+  readonly budget?: Budget;
+  /**
+   * When the budget is spent: `answer` makes one more call without tools, `stop` throws
+   * `budget_spent`. Default `answer`.
+   */
+  readonly onSpent?: "answer" | "stop";
+};
+
+type Params = { readonly abortSignal?: AbortSignal | undefined };
+type ModelResult = Readonly<Record<string, unknown>>;
+
+/** The part of a model of the AI SDK that is wrapped, in all versions of its interface. */
+type ModelLike = {
+  doGenerate(params: Params): PromiseLike<ModelResult>;
+  doStream(params: Params): PromiseLike<ModelResult & { stream: ReadableStream<ModelPart> }>;
+};
+
+type ToolOptions = { readonly toolCallId?: string; readonly abortSignal?: AbortSignal };
+type Execute = (input: unknown, options: ToolOptions) => unknown;
+
+const optionNames = ["name", "once", "budget", "onSpent"];
+const stepInOptions = Symbol("flotilla.step");
+
+/**
+ * Makes a call of the AI SDK durable: what models answer and what tools return is stored, and a later
+ * attempt gets it from the store. Give it the settings of `streamText`, `generateText` or
+ * `ToolLoopAgent`, and it returns them with the model and the tools wrapped.
+ */
+export function durable<Settings extends object>(
+  context: DurableContext,
+  settings: Settings,
+  options: DurableOptions = {},
+): Settings {
+  checkOptions("durable", options as Readonly<Record<string, unknown>>, optionNames);
+  const scope = createScope(context, options);
+  const { model, tools, prepareStep, prepareCall } = settings as Record<string, unknown>;
+  return {
+    ...settings,
+    ...(model !== undefined && { model: wrapModel(scope, model) }),
+    ...(isJsonObject(tools) && { tools: wrapTools(scope, tools) }),
+    ...(typeof prepareStep === "function" && { prepareStep: wrapPrepare(scope, prepareStep) }),
+    ...(typeof prepareCall === "function" && { prepareCall: wrapPrepare(scope, prepareCall) }),
+  };
+}
+
+/**
+ * The step that a tool of a durable agent runs in: its `key` is the same in every attempt, its `step`
+ * stores steps within, and it is the context for an agent within the tool.
+ */
+export function stepOf(options: object): StepContext {
+  const found = (options as { [stepInOptions]?: StepContext })[stepInOptions];
+  if (found) return found;
+  throw new FlotillaError(
+    "invalid_option",
+    "stepOf: give it the second argument of a tool's execute, of an agent whose settings went through durable()",
+  );
+}
+
+/** The model calls and tools of one `durable()`. */
+type Scope = {
+  readonly step: Step;
+  readonly name: string;
+  readonly once: ReadonlySet<string>;
+  readonly meter: Meter;
+  readonly budget: Budget | undefined;
+  readonly onSpent: "answer" | "stop";
+  readonly calls: CallCounter;
+};
+
+/**
+ * Numbers the calls of one name in a context. A call that failed is made again under its number, as the
+ * AI SDK does by itself.
+ */
+type CallCounter = {
+  ended: number;
+  underWay: boolean;
+  /** The last call that was made without tools, since the budget was spent. */
+  last: number | undefined;
+  /** The number of the call that has asked for a tool, by the id of the tool's call. */
+  readonly askedBy: Map<string, number>;
+};
+
+const counters = new WeakMap<Step, Map<string, CallCounter>>();
+
+function createScope(context: DurableContext, options: DurableOptions): Scope {
+  const { step } = context;
+  if (typeof step !== "function") {
+    throw new FlotillaError(
+      "invalid_option",
+      "durable: its first argument is the context of a task, a turn or a step, or stepOf(options) in a tool",
+    );
+  }
+  const { name = "model", once = [], budget, onSpent = "answer" } = options;
+  if (budget) checkBudget(budget);
+  const ofStep = counters.get(step) ?? new Map<string, CallCounter>();
+  counters.set(step, ofStep);
+  const calls = ofStep.get(name) ?? {
+    ended: 0,
+    underWay: false,
+    last: undefined,
+    askedBy: new Map<string, number>(),
+  };
+  ofStep.set(name, calls);
+  return { step, name, once: new Set(once), meter: meterOf(step), budget, onSpent, calls };
+}
+
+/** Stores one call of a model, or gives the stored one. `run` is not called then. */
+async function callOnce(
+  scope: Scope,
+  params: Params,
+  run: (params: Params, context: StepContext) => Promise<StoredCall>,
+): Promise<StoredCall> {
+  const { step, name, calls, meter } = scope;
+  if (calls.underWay) {
+    throw new FlotillaError(
+      "step_ambiguous",
+      `durable: two calls of "${name}" at the same time can't be told apart later: give each agent a name, durable(context, settings, { name })`,
+    );
+  }
+  const nth = calls.ended + 1;
+  const place = { step, name, key: String(nth) };
+  const asked = withinBudget(scope, nth, params);
+  calls.underWay = true;
+  try {
+    let fresh: Json | undefined;
+    const stored = await step(name, { key: place.key }, async (context): Promise<Json> => {
+      const call = await run(asked, context);
+      fresh = encodeCall(call);
+      return { ...(await storeLarge(place, fresh)), usage: usageOf(call, asked) };
+    });
+    const call = decodeCall(fresh ?? (await loadLarge(place, stored))) as StoredCall;
+    meter.add(storedUsage((stored as { usage?: Json }).usage));
+    for (const part of call.content) {
+      if (part.type === "tool-call") calls.askedBy.set(String(part["toolCallId"]), nth);
+    }
+    calls.ended = nth;
+    return call;
+  } finally {
+    calls.underWay = false;
+  }
+}
+
+/** The call's parameters, without tools if it is the last one that the budget allows. */
+function withinBudget(
+  { budget, meter, onSpent, calls }: Scope,
+  nth: number,
+  params: Params,
+): Params {
+  const spent = budget && spentPart(budget, meter.allUsage);
+  if (spent === undefined) return params;
+  const isLast = onSpent === "answer" && (calls.last === undefined || calls.last === nth);
+  if (!isLast) {
+    throw new FlotillaError("budget_spent", `the budget is spent: ${spent}`);
+  }
+  calls.last = nth;
+  return { ...params, tools: undefined, toolChoice: undefined } as Params;
+}
+
+function wrapModel(scope: Scope, model: unknown): unknown {
+  if (!isModel(model)) {
+    throw new FlotillaError(
+      "invalid_option",
+      `durable: \`model\` must be a model object, such as openai("…") or gateway("…")${typeof model === "string" ? `, not the text "${model.slice(0, 100)}"` : ""}`,
+    );
+  }
+  // A proxy, because models are instances of classes with private fields.
+  return new Proxy(model, {
+    get(target, name) {
+      if (name === "doGenerate") return (params: Params) => generate(scope, target, params);
+      if (name === "doStream") return (params: Params) => stream(scope, target, params);
+      const value: unknown = Reflect.get(target, name, target);
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
+}
+
+function isModel(model: unknown): model is ModelLike {
+  const { doGenerate, doStream } = Object(model) as Partial<ModelLike>;
+  return typeof doGenerate === "function" && typeof doStream === "function";
+}
+
+async function generate(scope: Scope, model: ModelLike, params: Params): Promise<ModelResult> {
+  return resultOfCall(
+    await callOnce(scope, params, async (asked, context) =>
+      callOfResult(await model.doGenerate(withSignal(asked, context.signal))),
+    ),
+  );
+}
+
+/**
+ * Words go through as they come. From the first tool call on, everything is held until the call is
+ * stored: no tool may begin for an answer that could be asked for again.
+ */
+async function stream(scope: Scope, model: ModelLike, params: Params): Promise<ModelResult> {
+  const gone = new AbortController();
+  const opened = Promise.withResolvers<ModelResult>();
+  let controller!: ReadableStreamDefaultController<ModelPart>;
+  const out = new ReadableStream<ModelPart>({
+    start(its) {
+      controller = its;
+    },
+    cancel: (reason) => gone.abort(reason),
+  });
+  const put = (part: ModelPart) => {
+    if (!gone.signal.aborted) controller.enqueue(part);
+  };
+  let held: ModelPart[] | undefined;
+
+  const run = async (asked: Params, context: StepContext): Promise<StoredCall> => {
+    const signal = AbortSignal.any([context.signal, gone.signal]);
+    const { stream: parts, ...result } = await model.doStream(withSignal(asked, signal));
+    opened.resolve(result);
+    const collector = callCollector();
+    held = [];
+    let holding = false;
+    for await (const part of parts) {
+      if (part.type === "error") throw part["error"];
+      collector.add(part);
+      holding ||= startsTool(part) || part.type === "finish";
+      if (holding) held.push(part);
+      else put(part);
+    }
+    signal.throwIfAborted();
+    const { call } = collector;
+    if (!call)
+      throw new Error("the model's stream ended without a finish: its answer is not whole");
+    return call;
+  };
+
+  const ended = callOnce(scope, params, run).then(
+    (call) => {
+      for (const part of held ?? partsOfCall(call)) put(part);
+      opened.resolve({});
+    },
+    (error: unknown) => {
+      // Before the first part the SDK may try again; after it, the error is a part.
+      opened.reject(error);
+      put({ type: "error", error });
+    },
+  );
+  void ended.then(() => !gone.signal.aborted && controller.close());
+  return { ...(await opened.promise), stream: out };
+}
+
+function withSignal(params: Params, signal: AbortSignal): Params {
+  const { abortSignal } = params;
+  return { ...params, abortSignal: abortSignal ? AbortSignal.any([abortSignal, signal]) : signal };
+}
+
+const charsPerToken = 4;
+
+function usageOf(call: StoredCall, params: Params): Usage {
+  const reported = reportedUsage(call.finish["usage"]);
+  if (reported) return reported;
+  const tokens = (value: unknown) => Math.ceil(charsIn(value) / charsPerToken);
+  const { prompt } = params as { prompt?: unknown };
+  return { ...noUsage, calls: 1, inputTokens: tokens(prompt), outputTokens: tokens(call.content) };
+}
+
+/** The characters of text, but not of files. */
+function charsIn(value: unknown): number {
+  if (typeof value === "string") return value.length;
+  if (Array.isArray(value)) return value.reduce<number>((sum, each) => sum + charsIn(each), 0);
+  if (!isJsonObject(value)) return 0;
+  return charsIn(value["text"] ?? value["content"] ?? value["input"] ?? value["output"]);
+}
+
+function wrapTools(scope: Scope, tools: Readonly<Record<string, unknown>>): object {
+  return Object.fromEntries(
+    Object.entries(tools).map(([name, tool]) => {
+      const execute = isJsonObject(tool) ? tool["execute"] : undefined;
+      if (typeof execute !== "function") return [name, tool];
+      return [name, { ...(tool as object), execute: wrapExecute(scope, name, execute as Execute) }];
+    }),
+  );
+}
+
+/** What a tool has returned or thrown, as it is stored. Both are ends: neither is done again. */
+type ToolEnd = { readonly output?: Json; readonly error?: string };
+
+function wrapExecute(scope: Scope, toolName: string, execute: Execute): Execute {
+  const runTool = async (
+    input: unknown,
+    options: ToolOptions,
+    call: (input: unknown, options: ToolOptions) => Promise<unknown>,
+  ): Promise<unknown> => {
+    const { step, once, calls, meter } = scope;
+    const id = String(options.toolCallId ?? "");
+    // Providers may use an id again in their next answer.
+    const key = keyWithin(`${calls.askedBy.get(id) ?? 0}.${id}`);
+    const place = { step, name: stepName(toolName), key };
+    const stepOptions = { key, ...(once.has(toolName) && { once: true as const }) };
+    let fresh: Json | undefined;
+    const stored = await step(place.name, stepOptions, async (context): Promise<Json> => {
+      const inner = meter.open();
+      setMeter(context.step, inner);
+      try {
+        fresh = await endOf(context.signal, () =>
+          call(input, {
+            ...options,
+            abortSignal: withSignal(options, context.signal).abortSignal!,
+            [stepInOptions]: context,
+          } as ToolOptions),
+        );
+        return { ...(await storeLarge(place, fresh)), usage: inner.usage };
+      } finally {
+        inner.close();
+      }
+    });
+    meter.add(storedUsage((stored as { usage?: Json }).usage));
+    const end = (fresh ?? (await loadLarge(place, stored))) as ToolEnd;
+    if (end.error !== undefined) throw new Error(end.error);
+    return decodeCall(end.output ?? null);
+  };
+
+  if (!isGenerator(execute)) {
+    return (input, options) =>
+      runTool(input, options, async (given, within) => lastOf(await execute(given, within)));
+  }
+  return async function* (input, options) {
+    const passed = passing();
+    const ended = runTool(input, options, async (given, within) =>
+      lastOf(await execute(given, within), passed.put),
+    ).finally(passed.end);
+    ended.catch(() => {});
+    yield* passed.values;
+    yield await ended;
+  };
+}
+
+/** A tool that was told to stop, or whose attempt is over, has not ended. */
+async function endOf(signal: AbortSignal, run: () => Promise<unknown>): Promise<Json> {
+  try {
+    return { output: encodeCall(await run()) };
+  } catch (error) {
+    if (signal.aborted || isOver(error)) throw error;
+    return { error: messageOf(error).slice(0, 4_000) };
+  }
+}
+
+/** Errors that say that this attempt may do nothing more, or that people have to decide. */
+function isOver(error: unknown): boolean {
+  return error instanceof FlotillaError && over.has(error.code);
+}
+
+const over: ReadonlySet<string> = new Set([
+  "claim_lost",
+  "cancelled",
+  "shutdown",
+  "step_ambiguous",
+  "step_changed",
+  "steps_full",
+  "unknown_outcome",
+]);
+
+/** The last value of a tool that returns several, each of which is shown as it comes. */
+async function lastOf(returned: unknown, show?: (value: unknown) => void): Promise<unknown> {
+  if (!isAsyncIterable(returned)) return returned;
+  let last: unknown;
+  for await (const value of returned) {
+    last = value;
+    show?.(value);
+  }
+  return last;
+}
+
+function isAsyncIterable(value: unknown): value is AsyncIterable<unknown> {
+  return typeof Object(value)[Symbol.asyncIterator] === "function";
+}
+
+const generatorPrototype: unknown = Object.getPrototypeOf(async function* () {});
+
+function isGenerator(execute: Execute): boolean {
+  return Object.getPrototypeOf(execute) === generatorPrototype;
+}
+
+/** Values that are put here come out as they are put, until the end. */
+function passing() {
+  let controller!: ReadableStreamDefaultController<unknown>;
+  const values = new ReadableStream<unknown>({
+    start(its) {
+      controller = its;
+    },
+  });
+  return {
+    values,
+    put: (value: unknown) => controller.enqueue(value),
+    end: () => controller.close(),
+  };
+}
+
+const namePattern = /^[^#@/[\]]{1,200}$/;
+
+function stepName(toolName: string): string {
+  return namePattern.test(toolName) ? toolName : "tool";
+}
+
+const maxKeyChars = 900;
+
+/** Ids come from models. */
+function keyWithin(key: string): string {
+  return key.toWellFormed().replaceAll("\0", "\uFFFD").slice(0, maxKeyChars);
+}
+
+/** Models and tools may also be chosen for each step or call. */
+function wrapPrepare(scope: Scope, prepare: Function) {
+  return async (...given: unknown[]) => {
+    const prepared: unknown = await prepare(...given);
+    if (!isJsonObject(prepared)) return prepared;
+    const { model, tools } = prepared;
+    return {
+      ...prepared,
+      ...(model !== undefined && { model: wrapModel(scope, model) }),
+      ...(isJsonObject(tools) && { tools: wrapTools(scope, tools) }),
+    };
+  };
+}
