@@ -105,7 +105,8 @@ const numbersAsNumbers = {
   getTypeParser: (oid: number) => (oid === bigintOid ? Number : pg.types.getTypeParser(oid)),
 } as pg.CustomTypesConfig;
 
-const ourTables = /\bflotilla_(task|task_event|pod|schedule|session_log|session|message)\b/g;
+const ourTables =
+  /\bflotilla_(task|task_event|pod|schedule|session_log|session|message|step_journal)\b/g;
 
 function inPostgres(text: string): string {
   let position = 0;
