@@ -43,7 +43,7 @@ function toldModel(label: string, within: string, script: Script) {
     },
     clock: {
       after(_durationMs, callback) {
-        void reach(label, `${within}call ${nth}, word ${++word}`).then(callback);
+        void reach(label, `${within}call ${nth}, word ${++word}`).then(() => callback());
         return () => {};
       },
     },
@@ -96,7 +96,7 @@ async function runAgent(label: string, context: DurableContext): Promise<string>
   const [text, steps] = await Promise.all([result.text, result.steps]);
   const outputs = steps.flatMap(({ toolResults }) => toolResults.map(({ output }) => output));
   // Tools that run at once end in any order.
-  return JSON.stringify([text, steps.map((each) => each.text), outputs.toSorted()]);
+  return JSON.stringify([text, steps.map((each) => each.text), outputs.map(String).toSorted()]);
 }
 
 const agents = task("agent", { input: z.object({ label: z.string() }) }, async (context) => {

@@ -123,7 +123,7 @@ describe.each(storeKinds)("on %s, durable agents", (on) => {
       console.info(`seed ${seed}`);
       const random = seededRandom(seed);
       const fleet = await createFleet({ on });
-      const labels = await enqueueAll(fleet, ["clean", ..."abcdefghij"]);
+      const labels = await enqueueAll(fleet, ["clean", ..."abcdefghij".split("")]);
       const repeated: string[] = [];
       for (let kills = 0; kills < 4; kills++) {
         const known = podsIn(fleet);
