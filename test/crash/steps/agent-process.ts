@@ -43,7 +43,11 @@ function toldModel(label: string, within: string, script: Script) {
     },
     clock: {
       after(_durationMs, callback) {
-        void reach(label, `${within}call ${nth}, word ${++word}`).then(() => callback());
+        const place = `${within}call ${nth}, word ${++word}`;
+        void (async () => {
+          await reach(label, place);
+          callback();
+        })();
         return () => {};
       },
     },
