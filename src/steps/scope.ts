@@ -1,7 +1,12 @@
+import type { FlotillaError } from "../base/errors.ts";
+import type { Logger } from "../base/log.ts";
 import type { StepController } from "./call.ts";
 import { checkStepKey, keyedSegment, ordinalSegment } from "./key.ts";
 import { maxStepDepth } from "./model.ts";
 import { ambiguous, tooDeep } from "./refusals.ts";
+
+/** How many steps a line of the log names. */
+export const maxShown = 5;
 
 /** The steps that code calls on one level: those of the owner, of a step, or of a round. */
 export type Scope = {
@@ -16,10 +21,19 @@ export type Scope = {
   readonly open: Map<Promise<unknown>, string>;
   /** The keys of rows within it that this attempt has stored. */
   readonly rows: Set<string>;
+  /** The scope of the step that these are within. */
+  readonly outer: Scope | undefined;
+  /** Why a step within it was refused: code that catches it must not have the outer step stored. */
+  refusal: FlotillaError | undefined;
   over: boolean;
 };
 
-export function newScope(prefix: string, depth: number, signal: () => AbortSignal): Scope {
+export function newScope(
+  prefix: string,
+  depth: number,
+  signal: () => AbortSignal,
+  outer?: Scope,
+): Scope {
   return {
     prefix,
     depth,
@@ -28,13 +42,44 @@ export function newScope(prefix: string, depth: number, signal: () => AbortSigna
     taken: new Set(),
     open: new Map(),
     rows: new Set(),
+    outer,
+    refusal: undefined,
     over: false,
   };
 }
 
 /** The scope of steps within a step or a round of this scope. */
 export function scopeWithin(outer: Scope, prefix: string, controller: StepController): Scope {
-  return newScope(prefix, outer.depth + 1, () => controller.signal);
+  return newScope(prefix, outer.depth + 1, () => controller.signal, outer);
+}
+
+/** Notes that a step of this scope was refused, and throws the reason. */
+export function refuseIn(scope: Scope, refusal: FlotillaError): never {
+  for (let each: Scope | undefined = scope; each; each = each.outer) each.refusal ??= refusal;
+  throw refusal;
+}
+
+/**
+ * Waits for the steps that code has not awaited, and warns about them if there is a log. Then the scope is
+ * over. Throws why a step within it was refused, if there is a log and a step around it that would be stored.
+ */
+export async function settleScope(
+  scope: Scope,
+  within: string,
+  log: Logger | undefined,
+): Promise<void> {
+  while (scope.open.size > 0) {
+    const steps = [...scope.open.values()].slice(0, maxShown);
+    log?.warn({ steps, within }, "steps were not awaited, waiting for them");
+    await Promise.allSettled(scope.open.keys());
+  }
+  scope.over = true;
+  if (log && scope.outer && scope.refusal) throw scope.refusal;
+}
+
+/** What a scope has stored and its step hasn't replaced belongs to the scope around it. */
+export function closeScope(inner: Scope, outer: Scope): void {
+  for (const key of inner.rows) outer.rows.add(key);
 }
 
 /** The key of the next step of a name. Throws if a later attempt could not find it by that. */

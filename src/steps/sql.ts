@@ -1,6 +1,7 @@
+import type { Row } from "../store/database.ts";
 import { columnBytes } from "../store/page.ts";
 import { rows, sql, type Statement, table } from "../store/sql.ts";
-import { maxReadTogetherBytes } from "./model.ts";
+import { maxReadTogetherBytes, type StoredStep } from "./model.ts";
 
 const journal = table("step_journal");
 
@@ -18,6 +19,17 @@ export function readSteps({ ownerId, part }: JournalOwner): Statement {
 export function readStepValue({ ownerId, part }: JournalOwner, key: string): Statement {
   return sql`
     select value from ${journal} where owner_id = ${ownerId} and part = ${part} and key = ${key}`;
+}
+
+export function toStoredStep(row: Row): StoredStep {
+  return {
+    key: row["key"],
+    seq: Number(row["seq"]),
+    kind: row["kind"],
+    inputHash: row["input_hash"],
+    value: row["value"] ?? undefined,
+    bytes: Number(row["bytes"]),
+  };
 }
 
 /** Finds a row by the write that stored it. */

@@ -37,7 +37,17 @@ import {
   storedTwice,
   unreadable,
 } from "./refusals.ts";
-import { leaveScope, newScope, placeOf, type Scope, scopeWithin } from "./scope.ts";
+import {
+  closeScope,
+  leaveScope,
+  maxShown,
+  newScope,
+  placeOf,
+  refuseIn,
+  type Scope,
+  scopeWithin,
+  settleScope,
+} from "./scope.ts";
 
 /**
  * The steps of one attempt. Code runs again from its start in every attempt, and each step that is
@@ -73,6 +83,8 @@ export type StepsParts = {
   graceMs: number;
   /** A step begins whose function may take this long. */
   onBegun?: (timeoutMs: number) => void;
+  /** How many steps run now, with each change. */
+  onRunning?: (running: number) => void;
   /** A step was run and stored, or answered from the journal. */
   onEnded?: (how: "stored" | "answered") => void;
   /** A step was written in a transaction of its function that was not committed, or not yet. */
@@ -103,7 +115,6 @@ type AnyRun = (context: StepContext) => unknown;
 type AnyRound = (state: any, context: RoundContext) => unknown;
 
 const defaultTimeoutMs = 15 * 60_000;
-const maxShown = 5;
 const loopDone = Symbol("done");
 
 /** Creates the steps of an attempt. Nothing is read before the first of them. */
@@ -117,10 +128,10 @@ export function createSteps(parts: StepsParts): Steps {
   let allStored: PromiseWithResolvers<void> | undefined;
 
   const refuseIfOver = (scope: Scope, name: string): void => {
-    const refusal = scope.over ? calledLate(scope.prefix, name) : parts.refusal();
-    if (refusal === undefined) return;
-    if (!scope.over) refused = true;
-    throw refusal;
+    if (scope.over) throw calledLate(scope.prefix, name);
+    const refusal = parts.refusal();
+    refused ||= refusal !== undefined;
+    if (refusal) refuseIn(scope, refusal);
   };
 
   /** Nothing is awaited before, so that steps are numbered in the order of their calls. */
@@ -194,19 +205,8 @@ export function createSteps(parts: StepsParts): Steps {
     scope.rows.add(path);
   };
 
-  /** Ends a scope. What it has stored and its step hasn't replaced belongs to the scope around it. */
-  const close = (inner: Scope, outer: Scope): void => {
-    for (const key of inner.rows) outer.rows.add(key);
-  };
-
-  const settle = async (scope: Scope, within: string, warn: boolean): Promise<void> => {
-    while (scope.open.size > 0) {
-      const steps = [...scope.open.values()].slice(0, maxShown);
-      if (warn) parts.log().warn({ steps, within }, "steps were not awaited, waiting for them");
-      await Promise.allSettled(scope.open.keys());
-    }
-    scope.over = true;
-  };
+  const settle = (scope: Scope, within: string, warn: boolean): Promise<void> =>
+    settleScope(scope, within, warn ? parts.log() : undefined);
 
   /** Keeps a step's promise until it has settled. */
   const track = <Result>(scope: Scope, name: string, ended: Promise<Result>): Promise<Result> => {
@@ -223,11 +223,11 @@ export function createSteps(parts: StepsParts): Steps {
     const row = await find(call);
     if (row?.kind === "done" || row?.kind === "failed") return answer(row);
     rows.refuseIfFull(running);
-    running++;
+    parts.onRunning?.(++running);
     try {
       return await run(row);
     } finally {
-      running--;
+      parts.onRunning?.(--running);
     }
   };
 
@@ -289,7 +289,7 @@ export function createSteps(parts: StepsParts): Steps {
       if (thrown) throw thrown.error;
       return JSON.parse(ended.value) as Json;
     } finally {
-      close(inner, call.scope);
+      closeScope(inner, call.scope);
     }
   };
 
@@ -421,7 +421,7 @@ export function createSteps(parts: StepsParts): Steps {
       await settle(inner, call.path, false);
       throw error;
     } finally {
-      close(inner, call.scope);
+      closeScope(inner, call.scope);
     }
   };
 

@@ -1,6 +1,6 @@
 import * as steps from "../../src/steps/sql.ts";
 import { sql } from "../../src/store/sql.ts";
-import { type RoomStatements, sqlFile } from "./examples.ts";
+import { noStatement, type RoomStatements, sqlFile } from "./examples.ts";
 
 const owner = { ownerId: "task-1", part: "" };
 
@@ -11,5 +11,6 @@ export const stepStatements: RoomStatements = {
     findStep: () => steps.findStep(owner, { key: "read", seq: 3, token: 2 }),
     deleteJournals: () => steps.deleteJournals(sql`select 'task-1'`),
     countSteps: () => steps.countSteps(["task-1"]),
+    toStoredStep: noStatement,
   }),
 };

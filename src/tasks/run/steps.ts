@@ -1,12 +1,7 @@
 import { FlotillaError, hasCode, transientCodes } from "../../base/errors.ts";
 import { withFields } from "../../base/log.ts";
-import {
-  type StepJournal,
-  type StepWrite,
-  type StoredStep,
-  taskStepLimits,
-} from "../../steps/model.ts";
-import { findStep, readSteps, readStepValue } from "../../steps/sql.ts";
+import { type StepJournal, taskStepLimits } from "../../steps/model.ts";
+import { findStep, readSteps, readStepValue, toStoredStep } from "../../steps/sql.ts";
 import { createSteps, type Steps } from "../../steps/steps.ts";
 import type { Database, Row } from "../../store/database.ts";
 import { callUntilAnswered } from "../../store/retry.ts";
@@ -67,7 +62,7 @@ function journalOf(attempt: TaskAttempt, parts: AttemptParts): StepJournal {
   return {
     read:
       token > firstToken
-        ? async () => (await read(() => database.read(readSteps(owner)))).map(toStored)
+        ? async () => (await read(() => database.read(readSteps(owner)))).map(toStoredStep)
         : undefined,
     async readValue(key) {
       const [row] = await read(() => database.read(readStepValue(owner, key)));
@@ -112,17 +107,6 @@ async function readWhileRunning(
     mayRetry: (error) =>
       hasCode(error, ...transientCodes) && !attempt.ended && attempt.stopReason === undefined,
   });
-}
-
-function toStored(row: Row): StoredStep {
-  return {
-    key: row["key"],
-    seq: Number(row["seq"]),
-    kind: row["kind"] as StepWrite["kind"],
-    inputHash: row["input_hash"],
-    value: row["value"] ?? undefined,
-    bytes: Number(row["bytes"]),
-  };
 }
 
 function attemptEnded(taskId: string): FlotillaError {
