@@ -32,7 +32,7 @@ const mayImport: Record<string, string[]> = {
   schedules: ["base", "protocol", "store", "tasks"],
   "dead-letters": ["base", "store", "tasks"],
   flows: ["base", "store", "tasks", "throttles"],
-  sessions: ["base", "protocol", "store", "bus", "pods", "throttles"],
+  sessions: ["base", "protocol", "store", "bus", "pods", "throttles", "steps"],
   runtime: ["base", "protocol", ...pillars],
   durable: ["base", "steps"],
   testing: ["base", "protocol", ...pillars, "runtime"],
@@ -61,7 +61,7 @@ const mayImportSql: Record<string, string[]> = {
   "dead-letters": ["tasks"],
   flows: ["tasks"],
   tasks: ["pods", "steps"],
-  sessions: ["pods"],
+  sessions: ["pods", "steps"],
   // A crash point is named by the statement after which a pod dies.
   testing: ["sessions", "tasks"],
 };

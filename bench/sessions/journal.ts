@@ -136,5 +136,7 @@ function nextRecord(before: readonly Header[], each: number): LogRecord {
     metadata: [],
     reads: [],
     checkpoints: [],
+    steps: [],
+    stepsOver: [],
   };
 }

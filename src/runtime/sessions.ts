@@ -27,6 +27,7 @@ type PodSessionsParts = Pick<
   privateAgents: boolean;
   maxTurns: number;
   maxPayloadBytes: number;
+  maxResultBytes: number;
   throttles: ThrottleRegistry;
   tasks: Pick<Tasks, "enqueue">;
   runs: Pick<Runs, "start">;

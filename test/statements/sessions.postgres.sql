@@ -209,6 +209,42 @@ where flotilla.turn_checkpoint.epoch < excluded.epoch
   or (flotilla.turn_checkpoint.epoch = excluded.epoch and flotilla.turn_checkpoint.attempt <= excluded.attempt)
 -- values: ["{\"session-1\"}","{1}","{1}","{\"{}\"}","{1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
 
+delete from flotilla.step_journal where ctid = any(array(
+  select stored.ctid from (select owner_id collate "C" as owner_id, part collate "C" as part, log_id from unnest($1::text[], $2::text[], $3::bigint[]) as each_row (owner_id, part, log_id)) gone
+  join flotilla.step_journal stored on stored.owner_id = gone.owner_id and stored.part = gone.part
+  where gone.log_id = any(array(
+select to_log from (select to_log, to_record collate "C" as to_record, to_offset, first_session collate "C" as first_session from unnest($4::bigint[], $5::text[], $6::bigint[], $7::text[]) as each_row (to_log, to_record, to_offset, first_session)) placed
+join flotilla.session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla.session where session_id = first_session), 0) < to_offset))))
+-- values: ["{\"session-2\"}","{\"1\"}","{1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
+
+insert into flotilla.step_journal as stored
+  (owner_id, part, key, seq, token, kind, input_hash, value, started_at, at)
+select owner_id, part, key, seq, token, kind, input_hash, value, now_ms() - took_ms, now_ms()
+from (select owner_id collate "C" as owner_id, part collate "C" as part, key collate "C" as key, seq, token, kind collate "C" as kind, input_hash collate "C" as input_hash, value collate "C" as value, took_ms, log_id from unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::text[], $7::text[], $8::text[], $9::bigint[], $10::bigint[]) as each_row (owner_id, part, key, seq, token, kind, input_hash, value, took_ms, log_id)) fresh where fresh.log_id = any(array(
+select to_log from (select to_log, to_record collate "C" as to_record, to_offset, first_session collate "C" as first_session from unnest($11::bigint[], $12::text[], $13::bigint[], $14::text[]) as each_row (to_log, to_record, to_offset, first_session)) placed
+join flotilla.session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla.session where session_id = first_session), 0) < to_offset))
+on conflict (owner_id, part, key) do update set seq = excluded.seq, token = excluded.token,
+  kind = excluded.kind, input_hash = excluded.input_hash, value = excluded.value,
+  started_at = excluded.started_at, at = excluded.at
+where stored.seq < excluded.seq
+-- values: ["{\"session-1\"}","{\"1\"}","{\"search\"}","{3}","{2}","{\"done\"}","{null}","{\"1\"}","{5}","{1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
+
+delete from flotilla.step_journal where ctid = any(array(
+  select inner_step.ctid from (select owner_id collate "C" as owner_id, part collate "C" as part, before_seq, low collate "C" as low, high collate "C" as high, log_id from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::bigint[]) as each_row (owner_id, part, before_seq, low, high, log_id)) given
+  join flotilla.step_journal inner_step on inner_step.owner_id = given.owner_id
+    and inner_step.part = given.part
+    and inner_step.key >= given.low and inner_step.key < given.high
+  where inner_step.seq < given.before_seq and given.log_id = any(array(
+select to_log from (select to_log, to_record collate "C" as to_record, to_offset, first_session collate "C" as first_session from unnest($7::bigint[], $8::text[], $9::bigint[], $10::text[]) as each_row (to_log, to_record, to_offset, first_session)) placed
+join flotilla.session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla.session where session_id = first_session), 0) < to_offset))))
+-- values: ["{\"session-1\",\"session-1\"}","{\"1\",\"1\"}","{3,3}","{\"search/\",\"search@\"}","{\"search0\",\"searchA\"}","{1,1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
+
 insert into flotilla.session (
 session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
 last_offset, log_id, metadata)

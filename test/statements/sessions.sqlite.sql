@@ -209,6 +209,42 @@ where flotilla_turn_checkpoint.epoch < excluded.epoch
   or (flotilla_turn_checkpoint.epoch = excluded.epoch and flotilla_turn_checkpoint.attempt <= excluded.attempt)
 -- values: ["[[\"session-1\",1,1,\"{}\",1]]","[[1,\"record-8\",8,\"session-1\"]]"]
 
+delete from flotilla_step_journal where rowid in (
+  select stored.rowid from (select value ->> 0 as owner_id, value ->> 1 as part, value ->> 2 as log_id from jsonb_each(?)) gone
+  join flotilla_step_journal stored on stored.owner_id = gone.owner_id and stored.part = gone.part
+  where gone.log_id in (
+select to_log from (select value ->> 0 as to_log, value ->> 1 as to_record, value ->> 2 as to_offset, value ->> 3 as first_session from jsonb_each(?)) placed
+join flotilla_session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla_session where session_id = first_session), 0) < to_offset))
+-- values: ["[[\"session-2\",\"1\",1]]","[[1,\"record-8\",8,\"session-1\"]]"]
+
+insert into flotilla_step_journal as stored
+  (owner_id, part, key, seq, token, kind, input_hash, value, started_at, at)
+select owner_id, part, key, seq, token, kind, input_hash, value, now_ms() - took_ms, now_ms()
+from (select value ->> 0 as owner_id, value ->> 1 as part, value ->> 2 as key, value ->> 3 as seq, value ->> 4 as token, value ->> 5 as kind, value ->> 6 as input_hash, value ->> 7 as value, value ->> 8 as took_ms, value ->> 9 as log_id from jsonb_each(?)) fresh where fresh.log_id in (
+select to_log from (select value ->> 0 as to_log, value ->> 1 as to_record, value ->> 2 as to_offset, value ->> 3 as first_session from jsonb_each(?)) placed
+join flotilla_session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla_session where session_id = first_session), 0) < to_offset)
+on conflict (owner_id, part, key) do update set seq = excluded.seq, token = excluded.token,
+  kind = excluded.kind, input_hash = excluded.input_hash, value = excluded.value,
+  started_at = excluded.started_at, at = excluded.at
+where stored.seq < excluded.seq
+-- values: ["[[\"session-1\",\"1\",\"search\",3,2,\"done\",null,\"1\",5,1]]","[[1,\"record-8\",8,\"session-1\"]]"]
+
+delete from flotilla_step_journal where rowid in (
+  select inner_step.rowid from (select value ->> 0 as owner_id, value ->> 1 as part, value ->> 2 as before_seq, value ->> 3 as low, value ->> 4 as high, value ->> 5 as log_id from jsonb_each(?)) given
+  join flotilla_step_journal inner_step on inner_step.owner_id = given.owner_id
+    and inner_step.part = given.part
+    and inner_step.key >= given.low and inner_step.key < given.high
+  where inner_step.seq < given.before_seq and given.log_id in (
+select to_log from (select value ->> 0 as to_log, value ->> 1 as to_record, value ->> 2 as to_offset, value ->> 3 as first_session from jsonb_each(?)) placed
+join flotilla_session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla_session where session_id = first_session), 0) < to_offset))
+-- values: ["[[\"session-1\",\"1\",3,\"search/\",\"search0\",1],[\"session-1\",\"1\",3,\"search@\",\"searchA\",1]]","[[1,\"record-8\",8,\"session-1\"]]"]
+
 insert into flotilla_session (
 session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
 last_offset, log_id, metadata)

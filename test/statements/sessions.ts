@@ -52,6 +52,15 @@ const entry = {
   parts: [],
   atMs: 2,
 } as const;
+const step = {
+  key: "search",
+  seq: 3,
+  kind: "done",
+  inputHash: null,
+  value: "1",
+  tookMs: 5,
+  forgets: true,
+} as const;
 const plain: Changes = {
   entries: [entry],
   headers: [header],
@@ -60,6 +69,8 @@ const plain: Changes = {
   reads: [],
   checkpoints: [],
   ended: [],
+  steps: [],
+  stepsOver: [],
   deleted: [],
 };
 const full: Changes = {
@@ -70,6 +81,8 @@ const full: Changes = {
   reads: [{ sessionId: "session-1", user: "ada", seq: 2 }],
   checkpoints: [{ sessionId: "session-1", epoch: 1, attempt: 1, body: "{}" }],
   ended: [{ sessionId: "session-2", epoch: 1 }],
+  steps: [{ sessionId: "session-1", epoch: 1, attempt: 2, step }],
+  stepsOver: [{ sessionId: "session-2", epoch: 1 }],
   deleted: ["session-3"],
 };
 const before = { activeAtMs: 9, sessionId: "session-9" };
@@ -126,6 +139,7 @@ export const sessionStatements: RoomStatements = {
     readCheckpoint: () => reading.readCheckpoint("session-1"),
     toEntry: noStatement,
     toHeader: noStatement,
+    partOf: noStatement,
   }),
   "src/sessions/agents/sql.ts": sqlFile(agents, {
     readAgents: () => agents.readAgents("default", ["helper"]),

@@ -3,6 +3,7 @@ import type { Json } from "../../base/json.ts";
 import type { Logger } from "../../base/log.ts";
 import type { AgentAnswer } from "../../protocol/agent-http.ts";
 import type { UIMessage } from "../../protocol/message.ts";
+import type { Step } from "../../steps/model.ts";
 import type { ThrottleDeclaration } from "../../throttles/declaration.ts";
 import type { AgentFacts } from "../conversation/command.ts";
 
@@ -30,6 +31,8 @@ export type AgentContext<Message = UIMessage> = {
   readonly enqueue: TurnCall<{ readonly taskId: string }>;
   /** Starts a run of a flow, once per turn even if the turn starts over. */
   readonly start: TurnCall<{ readonly runId: string }>;
+  /** Stores what a function returns. If the turn starts over, the function isn't called again. */
+  readonly step: Step;
 };
 
 /** Makes something by its name and input, once per turn. */

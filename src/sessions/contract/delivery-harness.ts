@@ -166,7 +166,8 @@ export async function createHubHarness(options: HubHarnessOptions = {}): Promise
       const { header, entries } = changed(headers.get(sessionId) ?? fresh(sessionId), change);
       const [head] = await stored.heads();
       const recordId = `record-${++made}`;
-      const record = { metadata: [], reads: [], checkpoints: [], recordId, headers: [header] };
+      const none = { metadata: [], reads: [], checkpoints: [], steps: [], stepsOver: [] };
+      const record = { ...none, recordId, headers: [header] };
       const named = entries.map((entry) => ({ ...entry, sessionId, clientId: null }));
       const committed = await stored.commit(head!, { ...record, entries: named });
       if (committed.type !== "committed") throw new Error(committed.type);

@@ -66,7 +66,8 @@ export function turn(facts: Partial<Turn> = {}): Turn {
 
 export function record(changes: Partial<LogRecord> = {}): LogRecord {
   const none = { entries: [], headers: [], metadata: [], reads: [], checkpoints: [] };
-  return { ...none, recordId: fresh("record"), ...changes };
+  const noSteps = { steps: [], stepsOver: [] };
+  return { ...none, ...noSteps, recordId: fresh("record"), ...changes };
 }
 
 /** Entries `from`…`to` of one session, with the header that counts them. */

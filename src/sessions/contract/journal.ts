@@ -4,6 +4,7 @@ import type { Journal } from "../log/journal.ts";
 import { readingContract } from "./reading.ts";
 import { recordsContract } from "./records.ts";
 import { type JournalHarness, take } from "./journal-harness.ts";
+import { stepsContract } from "./steps.ts";
 
 /** A kind of journal, for the suite that every kind passes. */
 export type JournalKind = {
@@ -60,5 +61,6 @@ export function journalContract(kind: JournalKind): void {
     recordsContract(scene);
     fencesContract(scene);
     readingContract(scene);
+    stepsContract(scene);
   });
 }

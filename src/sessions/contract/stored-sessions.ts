@@ -1,6 +1,7 @@
 import type { DecidedEntry } from "../conversation/command.ts";
 import { type Header, newHeader, type Turn } from "../conversation/header.ts";
 import type { Journal, LogRecord } from "../log/journal.ts";
+import { record } from "./journal-harness.ts";
 
 export type StoredSession = Partial<Header> & {
   readonly sessionId: string;
@@ -17,8 +18,7 @@ export function storingSessions(journal: Journal) {
     if ((await journal.heads()).length === 0) await journal.create(1);
     const [at] = await journal.heads();
     const recordId = `record-${++records}`;
-    const none = { entries: [], headers: [], metadata: [], reads: [], checkpoints: [] };
-    const committed = await journal.commit(at!, { ...none, ...changes, recordId });
+    const committed = await journal.commit(at!, record({ ...changes, recordId }));
     if (committed.type !== "committed") throw new Error(`it wasn't stored: ${committed.type}`);
   };
 

@@ -8,6 +8,7 @@ import { seededRandom, systemRandom } from "../../base/random.ts";
 import { createThrottleRegistry } from "../../throttles/registry.ts";
 import type { CommandResult, Command, DecidedEntry, Reply } from "../conversation/command.ts";
 import type { Header, Turn } from "../conversation/header.ts";
+import type { LogRecord } from "../log/journal.ts";
 import { createMemoryJournal } from "../log/memory-journal.ts";
 import { entry, fresh, header, record, take, turn } from "./journal-harness.ts";
 import type { LiveChunks, Runner } from "../runner.ts";
@@ -25,6 +26,10 @@ export type RunnerHarness = {
   readonly logged: { readonly fields: Record<string, unknown>; readonly message: string }[];
   /** Stores entries, and gives the header that counts them. */
   store(entries: readonly Partial<DecidedEntry>[], facts?: Partial<Header>): Promise<Header>;
+  /** The steps that the owner has stored of a turn, by their keys. */
+  steps(epoch?: number): Promise<Record<string, unknown>>;
+  /** How often stored steps were read. */
+  readonly stepReads: number;
   /** Starts a turn over what is stored, or over one message where nothing is. */
   begin(facts?: Partial<Turn>): Promise<Turn>;
   /** Starts a turn, and gives the answer that it ended with. */
@@ -70,27 +75,47 @@ export function createRunnerHarness(
   let current = header(sessionId);
   let log0: ReturnType<typeof take> | undefined;
 
-  const store: RunnerHarness["store"] = async (entries, facts = {}) => {
+  let stepReads = 0;
+
+  const commit = async (changes: Partial<LogRecord>): Promise<void> => {
     log0 ??= journal.create(1).then(() => take(journal, 0));
-    const head = await log0;
-    const stored = entries.map((each) => entry(sessionId, ++seq, each));
-    current = { ...current, lastSeq: seq, ...facts };
-    const committed = await journal.commit(head, record({ entries: stored, headers: [current] }));
+    const committed = await journal.commit(await log0, record(changes));
     if (committed.type !== "committed") throw new Error(committed.type);
     log0 = Promise.resolve(committed.head);
+  };
+  const store: RunnerHarness["store"] = async (entries, facts = {}) => {
+    const stored = entries.map((each) => entry(sessionId, ++seq, each));
+    current = { ...current, lastSeq: seq, ...facts };
+    await commit({ entries: stored, headers: [current] });
     return current;
+  };
+  /** As an owner does: only those of the attempt that is to run. */
+  const storeSteps = async (command: Command): Promise<CommandResult | undefined> => {
+    if (command.type !== "turn_steps") return undefined;
+    const { epoch, attempt, rows } = command;
+    const { work } = current;
+    if (work?.epoch !== epoch || work.attempt !== attempt) return { lastSeq: seq, done: false };
+    await commit({ steps: [{ sessionId, epoch, attempt, rows }] });
+    return undefined;
   };
   const runner = createRunner({
     podId: "pod-1",
     clock,
     random: seededRandom(1),
     log,
-    journal,
+    journal: {
+      ...journal,
+      steps: (ref) => {
+        stepReads++;
+        return journal.steps(ref);
+      },
+    },
     async ask(tenant, session, command) {
       if (tenant !== current.tenant || session !== sessionId) throw new Error("another session");
       // What an envelope would carry.
       told.push(JSON.parse(JSON.stringify(command)) as Command);
-      return (await owner?.(command)) ?? { lastSeq: seq, done: true };
+      const answer = (await owner?.(command)) ?? (await storeSteps(command));
+      return answer ?? { lastSeq: seq, done: true };
     },
     live: { chunks: (chunks) => void live.push(chunks) },
     agentOf: async (_tenant, name) => (name === agent?.name ? agent : undefined),
@@ -121,6 +146,13 @@ export function createRunnerHarness(
     events,
     logged,
     store,
+    async steps(epoch = current.epoch) {
+      const rows = await journal.steps({ sessionId, epoch });
+      return Object.fromEntries(rows.map(({ key, value }) => [key, value && JSON.parse(value)]));
+    },
+    get stepReads() {
+      return stepReads;
+    },
     begin,
     reply,
     answer: async (facts) => {

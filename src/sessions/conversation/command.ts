@@ -71,6 +71,13 @@ export type Command =
       /** The reply so far, as JSON text. */
       readonly body: string;
     }
+  /** Steps of the turn that have ended, in the order of their numbers. */
+  | {
+      readonly type: "turn_steps";
+      readonly epoch: number;
+      readonly attempt: number;
+      readonly rows: readonly EndedStep[];
+    }
   /** No runner has confirmed the work for too long. `checkpoint` is the last one stored. */
   | {
       readonly type: "work_lost";
@@ -145,6 +152,20 @@ export type Reply = {
   readonly error?: EntryError;
 };
 
+/** What the journal of a turn keeps of a step. */
+export type EndedStep = {
+  readonly key: string;
+  /** Numbers the rows of a turn, so that a late copy of one is known from a later one. */
+  readonly seq: number;
+  readonly kind: "done" | "failed" | "begun" | "round";
+  readonly inputHash: string | null;
+  /** JSON text. */
+  readonly value: string;
+  readonly tookMs: number;
+  /** True if rows of steps within this one may be stored, which it replaces. */
+  readonly forgets: boolean;
+};
+
 /** What the owner knows when it decides. Gathered beforehand, so that deciding stays pure. */
 export type Facts = {
   readonly nowMs: number;
@@ -210,6 +231,11 @@ export type CommandDecision =
         readonly epoch: number;
         readonly attempt: number;
         readonly body: string;
+      };
+      readonly steps?: {
+        readonly epoch: number;
+        readonly attempt: number;
+        readonly rows: readonly EndedStep[];
       };
       readonly effects: readonly SessionEffect[];
       readonly answer: CommandResult;

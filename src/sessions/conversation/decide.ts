@@ -22,6 +22,7 @@ import {
   endStopped,
   finishTurn,
   keepCheckpoint,
+  keepSteps,
   loseTurn,
   releaseTurn,
   startDebounced,
@@ -78,6 +79,7 @@ export function decideCommand(
     case "work_begun":
     case "turn_waiting":
     case "checkpoint":
+    case "turn_steps":
     case "work_lost":
     case "stop_expired":
     case "debounced":
@@ -99,6 +101,7 @@ type WorkCommand = Extract<
       | "work_begun"
       | "turn_waiting"
       | "checkpoint"
+      | "turn_steps"
       | "work_lost"
       | "stop_expired"
       | "debounced"
@@ -130,6 +133,7 @@ function decideDeleted(header: Header, command: Command): CommandDecision {
     case "work_begun":
     case "turn_waiting":
     case "checkpoint":
+    case "turn_steps":
     case "work_lost":
     case "stop_expired":
     case "debounced":
@@ -182,6 +186,8 @@ function decideTurn(
       return isRunning && turn.runner !== null ? recordWait(header, turn, command) : undefined;
     case "checkpoint":
       return isRunning ? keepCheckpoint(header, command) : undefined;
+    case "turn_steps":
+      return isRunning ? keepSteps(header, turn, command) : undefined;
     case "work_lost":
       return loseTurn(header, turn, command, facts);
     case "stop":
@@ -217,6 +223,7 @@ function decideCompaction(
     case "turn_finished":
     case "turn_waiting":
     case "checkpoint":
+    case "turn_steps":
     case "stop_expired":
     case "debounced":
       return undefined;

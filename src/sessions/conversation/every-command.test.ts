@@ -104,6 +104,7 @@ const commands = {
   turn_waiting: (at) => ({ type: "turn_waiting", ...at, count: 1 }),
   "turn_waiting no more": (at) => ({ type: "turn_waiting", ...at, count: 2 }),
   checkpoint: (at) => ({ type: "checkpoint", ...at, body: "{}" }),
+  turn_steps: (at) => ({ type: "turn_steps", ...at, rows: [] }),
   work_lost: (at) => ({ type: "work_lost", ...at }),
   stop_expired: ({ epoch }) => ({ type: "stop_expired", epoch }),
   debounced: ({ epoch }) => ({ type: "debounced", epoch, upToSeq: 3 }),
@@ -133,7 +134,7 @@ function told(before: Header, decision: CommandDecision): string {
   const done = effects.map((effect) =>
     effect.type === "abort_turn" ? `abort ${effect.keep ? "and keep" : "and drop"}` : effect.type,
   );
-  const beside = ["read", "metadata", "checkpoint"].filter((name) => name in decision);
+  const beside = ["read", "metadata", "checkpoint", "steps"].filter((name) => name in decision);
   const now = header === before ? "same" : atOf(header);
   return [
     ...stored.map((each) => `+${each}`),
@@ -264,6 +265,12 @@ const expected: Record<keyof typeof commands, Partial<Record<State, string>>> = 
     "without a permit": "=checkpoint, same",
     stopping: "=checkpoint, same",
   },
+  turn_steps: {
+    running: "=steps, turn 2.1",
+    runnerless: "=steps, turn 2.1",
+    "without a permit": "=steps, turn 2.1 without a permit",
+    stopping: "=steps, turn 2.1 stopping",
+  },
   work_lost: {
     waiting: "turn 2.1, start_turn",
     running: "turn 2.2, start_turn",
@@ -365,6 +372,7 @@ const aboutWork = [
   "work_begun",
   "turn_waiting",
   "checkpoint",
+  "turn_steps",
   "work_lost",
   "stop_expired",
   "debounced",

@@ -74,6 +74,8 @@ export type Turn = {
    */
   readonly waits?: { readonly attempt: number; readonly count: number };
   readonly alone?: SuspectStage;
+  /** True once a step of the turn is stored. Messages no longer drop the turn, and its answer is kept. */
+  readonly hasSteps?: true;
   /** The trace context of the command that started the turn, if it had one. */
   readonly trace?: string;
 };

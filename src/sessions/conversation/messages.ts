@@ -18,6 +18,7 @@ import {
   startDebounce,
   startDueCompaction,
   startTurn,
+  stopRunner,
   type TurnRequest,
 } from "./turns.ts";
 
@@ -123,6 +124,11 @@ function submit(
   // A turn that is being stopped will still store its answer.
   if (!isOwnTurn || work.stopping || during === "queue")
     return queueRequest(before, draft, request);
+  // What its steps have done has happened, so the answer is kept and says so.
+  if (work.hasSteps) {
+    const waiting = queueRequest(before, draft, request);
+    return waiting && stopRunner(waiting, work, facts);
+  }
   return beginTurn(abortWork(draft, { keep: false }), request, during, facts);
 }
 

@@ -39,6 +39,7 @@ type Op =
   | "expire"
   | "debounce"
   | "checkpoint"
+  | "steps"
   | "permit"
   | "compact"
   | "members"
@@ -54,7 +55,10 @@ const anyOp: fc.Arbitrary<{ op: Op; pick: number }> = fc.record({
     { weight: 6, arbitrary: fc.constant<Op>("finish") },
     { weight: 3, arbitrary: fc.constantFrom<Op[]>("tool_result", "regenerate", "stop", "stale") },
     { weight: 3, arbitrary: fc.constantFrom<Op[]>("lose", "begin", "release", "fail", "debounce") },
-    { weight: 2, arbitrary: fc.constantFrom<Op[]>("expire", "checkpoint", "compact", "note") },
+    {
+      weight: 2,
+      arbitrary: fc.constantFrom<Op[]>("expire", "checkpoint", "steps", "compact", "note"),
+    },
     { weight: 3, arbitrary: fc.constant<Op>("permit") },
     { weight: 1, arbitrary: fc.constantFrom<Op[]>("runner", "runner", "members") },
     { weight: 1, arbitrary: fc.constantFrom<Op[]>("archive", "unarchive", "unarchive", "delete") },
@@ -176,6 +180,7 @@ function watch(agents: Readonly<Record<string, AgentFacts>>): Watched {
           pick % 2 === 0 ? { epoch: epoch - 1, attempt } : { epoch, attempt: attempt + 1 };
         ask({ type: "turn_finished", ...other, reply });
         ask({ type: "checkpoint", ...other, body: "{}" });
+        ask({ type: "turn_steps", ...other, rows: [] });
         ask({ type: "compaction_finished", ...other, parts: [], tokens: 1 });
         ask({ type: "work_lost", ...other });
         ask({ type: "work_begun", ...other });
@@ -204,6 +209,8 @@ function watch(agents: Readonly<Record<string, AgentFacts>>): Watched {
         return void ask({ type: "debounced", epoch, upToSeq: header.lastSeq - (pick % 2) });
       case "checkpoint":
         return void ask({ type: "checkpoint", epoch, attempt, body: "{}" });
+      case "steps":
+        return void ask({ type: "turn_steps", epoch, attempt, rows: [] });
       case "permit":
         return void ask({ type: "turn_waiting", epoch, attempt, count: 1 + (pick % 5) });
       case "compact":

@@ -466,3 +466,99 @@ test("a header with all that a session usually has stays under 1 KiB", () => {
   const long = { ...talk.header, ...ids, lastSeq: 1_000_000, epoch: 500_000 };
   expect(Buffer.byteLength(JSON.stringify(long))).toBeLessThan(1_024);
 });
+
+describe("a turn that has stored steps", () => {
+  const row = {
+    key: "order",
+    seq: 1,
+    kind: "done",
+    inputHash: null,
+    value: "1",
+    tookMs: 1,
+    forgets: false,
+  } as const;
+  const keep = (talk: ConversationHarness, at = numbersOf(talk)) =>
+    talk.ask({ type: "turn_steps", ...at, rows: [row] });
+
+  test("stores them once they have ended, and changes its header with the first alone", () => {
+    const talk = startConversation();
+    talk.say("one");
+    const steps = { ...numbersOf(talk), rows: [row] };
+    expect(keep(talk)).toMatchObject({ steps, answer: { done: true } });
+    const { header } = talk;
+    expect(turnOf(talk)).toMatchObject({ hasSteps: true, lost: 0 });
+    expect(keep(talk)).toMatchObject({ steps, answer: { done: true } });
+    expect(talk.header).toBe(header);
+    talk.finish("done");
+    talk.say("two");
+    expect(turnOf(talk).hasSteps).toBeUndefined();
+  });
+
+  test("refuses those of an earlier attempt or turn", () => {
+    const talk = startConversation();
+    talk.say("one");
+    const first = numbersOf(talk);
+    talk.ask({ type: "work_lost", ...first });
+    const late = keep(talk, first);
+    expect(late).toMatchObject({ answer: { done: false } });
+    expect(late).not.toHaveProperty("steps");
+    const second = numbersOf(talk);
+    talk.finish("answer");
+    talk.say("two");
+    expect(keep(talk, second)).toMatchObject({ answer: { done: false } });
+  });
+
+  test("counts lost pods from the last of them, and begins beside others again", () => {
+    const talk = startConversation({ helper: { ...plain, attempts: 3 } });
+    talk.say("one");
+    for (let times = 0; times < 10; times++) {
+      talk.ask({ type: "work_lost", ...numbersOf(talk) });
+      talk.ask({ type: "work_lost", ...numbersOf(talk) });
+      expect(turnOf(talk)).toMatchObject({ lost: 2, alone: "waits" });
+      keep(talk);
+      expect(turnOf(talk)).toMatchObject({ lost: 0, attempt: 3 + 2 * times });
+      expect(turnOf(talk)).not.toHaveProperty("alone");
+    }
+    talk.ask({ type: "work_lost", ...numbersOf(talk) });
+    talk.ask({ type: "work_lost", ...numbersOf(talk) });
+    talk.ask({ type: "work_begun", ...numbersOf(talk) });
+    talk.ask({ type: "work_lost", ...numbersOf(talk) });
+    expect(talk.entries.at(-1)).toMatchObject({
+      outcome: "failed",
+      error: { code: "runner_lost" },
+    });
+  });
+
+  test.each(["interrupt", "merge"] as const)(
+    "is stopped by a message where the agent's option is %s, and what it has is kept",
+    (during) => {
+      const talk = startConversation({ helper: { ...plain, during } });
+      talk.say("one");
+      if (during === "merge") talk.ask({ type: "debounced", epoch: 1, upToSeq: 1 });
+      keep(talk);
+      const at = numbersOf(talk);
+      talk.say("two");
+      expect(talk.effects).toEqual([{ type: "abort_turn", runner: "pod-1", ...at, keep: true }]);
+      expect(talk.header).toMatchObject({ work: { epoch: 1, stopping: true }, pending: [{}] });
+      talk.say("three");
+      const reply = { outcome: "stopped", parts: textParts("ordered"), tokens: 1 } as const;
+      talk.ask({ type: "turn_finished", ...at, reply });
+      expect(talk.entries.at(-1)).toMatchObject({ outcome: "stopped", epoch: 1 });
+      expect(turnOf(talk)).toMatchObject({ epoch: 2, attempt: 1, upToSeq: 4, stopping: false });
+      expect(talk.header.pending).toEqual([]);
+    },
+  );
+
+  test("waits for its checkpoint where it is stopped and has no runner", () => {
+    const talk = startConversation({ helper: { ...plain, during: "interrupt" } });
+    talk.say("one");
+    keep(talk);
+    talk.runner = null;
+    talk.ask({ type: "turn_released", ...numbersOf(talk) });
+    talk.say("two");
+    expect(turnOf(talk)).toMatchObject({ runner: null, stopping: true });
+    const checkpoint = { outcome: "cut", parts: textParts("ordered"), tokens: 1 } as const;
+    talk.ask({ type: "work_lost", ...numbersOf(talk), checkpoint });
+    expect(talk.entries.at(-1)).toMatchObject({ outcome: "stopped", parts: checkpoint.parts });
+  });
+});

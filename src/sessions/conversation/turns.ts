@@ -55,6 +55,22 @@ export function keepCheckpoint(
   return { ...unchanged(header, { done: true }), checkpoint: { epoch, attempt, body } };
 }
 
+/**
+ * Stores steps that have ended. The turn has come further, so losses count from here. A copy that arrives
+ * late changes nothing, because the journal compares the numbers of rows.
+ */
+export function keepSteps(
+  header: Header,
+  turn: Turn,
+  { epoch, attempt, rows }: Of<"turn_steps">,
+): CommandDecision {
+  const { alone, ...rest } = turn;
+  const isKnown = turn.hasSteps === true && turn.lost === 0 && alone === undefined;
+  const work: Turn = { ...rest, lost: 0, hasSteps: true };
+  const draft = isKnown ? startDraft(header) : withHeader(startDraft(header), { work });
+  return { ...decided(draft, { done: true }), steps: { epoch, attempt, rows } };
+}
+
 /** Records whether the turn waits for a permit. A turn that is being stopped no longer waits. */
 export function recordWait(
   header: Header,
@@ -135,10 +151,13 @@ export function stopTurn(
   return decided(stopRunner(withStop, turn, facts), { done: true, seq: withStop.header.lastSeq });
 }
 
-/** Makes the runner end the turn with its partial answer. Without a runner the answer is empty. */
+/**
+ * Makes the runner end the turn with its partial answer. Without a runner the answer is empty, or what the
+ * last runner has stored of it if steps were stored: `work_lost` brings it.
+ */
 export function stopRunner(draft: ConversationDraft, turn: Turn, facts: Facts): ConversationDraft {
   if (turn.stopping) return draft;
-  if (turn.runner === null) {
+  if (turn.runner === null && !turn.hasSteps) {
     return endTurn(draft, turn, replySoFar(undefined, { outcome: "stopped" }), facts);
   }
   const stopping = withHeader(draft, { work: { ...turn, stopping: true } });

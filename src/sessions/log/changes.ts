@@ -1,6 +1,7 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { Header } from "../conversation/header.ts";
-import type { Checkpoint, LogRecord } from "./journal.ts";
+import type { EndedStep } from "../conversation/command.ts";
+import type { Checkpoint, LogRecord, TurnRef, TurnSteps } from "./journal.ts";
 
 /** The rows that a record changes, each row once. A journal stores all of them or none. */
 export type Changes = {
@@ -13,9 +14,15 @@ export type Changes = {
   readonly checkpoints: readonly Checkpoint[];
   /** Turns that ended: their checkpoints, kept in case the runner dies, are no longer needed. */
   readonly ended: readonly { readonly sessionId: string; readonly epoch: number }[];
+  /** Each row once. */
+  readonly steps: readonly TurnStep[];
+  readonly stepsOver: LogRecord["stepsOver"];
   /** Sessions of which only the header stays. */
   readonly deleted: readonly string[];
 };
+
+/** A row in the journal of a turn. */
+export type TurnStep = TurnRef & { readonly attempt: number; readonly step: EndedStep };
 
 export function changesOf(record: LogRecord): Changes {
   const headers = new Map(record.headers.map((each) => [each.sessionId, each]));
@@ -53,6 +60,8 @@ export function changesOf(record: LogRecord): Changes {
       record.checkpoints.filter((each) => isCurrent(each, headers.get(each.sessionId))),
     ),
     ended: [...ended].map(toEnded),
+    steps: stepsOf(record.steps.filter((each) => isUnderWay(each, headers.get(each.sessionId)))),
+    stepsOver: record.stepsOver,
     deleted: [...new Set(deleted)],
   };
 }
@@ -62,13 +71,16 @@ const nothing = {
   metadata: new Map<string, string>(),
   reads: [],
   checkpoints: [],
+  steps: [],
+  stepsOver: [],
   deleted: [],
 };
 
 /** True of a record that changes entries and headers alone, as most do. */
-function isPlain({ members, metadata, reads, checkpoints }: LogRecord): boolean {
+function isPlain(record: LogRecord): boolean {
+  const { members, metadata, reads, checkpoints, steps, stepsOver } = record;
   const others = metadata.length + reads.length + checkpoints.length;
-  return members?.length === 0 && others === 0;
+  return members?.length === 0 && others + steps.length + stepsOver.length === 0;
 }
 
 function toEnded([sessionId, epoch]: readonly [string, number]) {
@@ -85,6 +97,29 @@ function isCurrent(checkpoint: Checkpoint, header: Header | undefined): boolean 
   const { status, work } = header;
   if (status === "deleted" || work === null) return false;
   return work.epoch === checkpoint.epoch && work.attempt === checkpoint.attempt;
+}
+
+/**
+ * An attempt that began in the same record reads the steps of the one before it. Only the steps of a turn
+ * that ended are of no use any more.
+ */
+function isUnderWay({ epoch }: TurnSteps, header: Header | undefined): boolean {
+  return header === undefined || (header.status !== "deleted" && header.work?.epoch === epoch);
+}
+
+/** The last row of each key. */
+function stepsOf(all: readonly TurnSteps[]): TurnStep[] {
+  const byKey = new Map<string, TurnStep>();
+  for (const { rows, ...turn } of all) {
+    for (const step of rows) {
+      const key = JSON.stringify([turn.sessionId, turn.epoch, step.key]);
+      const known = byKey.get(key)?.step;
+      if (known && known.seq >= step.seq) continue;
+      const forgets = step.forgets || known?.forgets === true;
+      byKey.set(key, { ...turn, step: { ...step, forgets } });
+    }
+  }
+  return [...byKey.values()];
 }
 
 /** Keeps the fact that the id was used, and removes all content and names. */

@@ -1,5 +1,6 @@
 import type { Entry } from "../../protocol/message.ts";
-import type { DecidedEntry } from "../conversation/command.ts";
+import type { StoredStep } from "../../steps/model.ts";
+import type { DecidedEntry, EndedStep } from "../conversation/command.ts";
 import type { Header } from "../conversation/header.ts";
 
 /** A log's position and its owner. */
@@ -33,6 +34,18 @@ export type LogRecord = {
     readonly seq: number;
   }[];
   readonly checkpoints: readonly Checkpoint[];
+  readonly steps: readonly TurnSteps[];
+  /** Turns with stored steps that ended: their answers are stored, so their journals are deleted. */
+  readonly stepsOver: readonly TurnRef[];
+};
+
+/** A turn of a session. */
+export type TurnRef = { readonly sessionId: string; readonly epoch: number };
+
+/** Steps of a turn that have ended. */
+export type TurnSteps = TurnRef & {
+  readonly attempt: number;
+  readonly rows: readonly EndedStep[];
 };
 
 export type Checkpoint = {
@@ -98,4 +111,8 @@ export type Journal = {
   /** The newest entry with this message id. */
   newest(sessionId: string, messageId: string): Promise<Entry | undefined>;
   checkpoint(sessionId: string): Promise<Checkpoint | undefined>;
+  /** The stored steps of a turn, in the order of their numbers. Large values are left out. */
+  steps(turn: TurnRef): Promise<StoredStep[]>;
+  /** The value of a stored step. */
+  stepValue(turn: TurnRef, key: string): Promise<string | undefined>;
 };

@@ -1,6 +1,9 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { Ids } from "../../base/ids.ts";
 import type { Entry } from "../../protocol/message.ts";
+import { innerRanges } from "../../steps/key.ts";
+import { maxReadTogetherBytes } from "../../steps/model.ts";
+import type { EndedStep } from "../conversation/command.ts";
 import type { Header } from "../conversation/header.ts";
 import { changesOf, type Changes } from "./changes.ts";
 import type { Checkpoint, StoredClientId, Head, Journal, LogRecord } from "./journal.ts";
@@ -18,6 +21,8 @@ type Stored = {
   entries: Map<number, StoredEntry>;
   seqs: Map<string, number>;
   checkpoint: Checkpoint | undefined;
+  /** By epoch and key. */
+  steps: Map<number, Map<string, EndedStep>>;
 };
 
 /**
@@ -43,7 +48,8 @@ export function createMemoryJournal({ ids }: { ids: Ids }): Journal {
     return seq === undefined ? [] : [{ sessionId, clientId, seq }];
   };
 
-  const apply = ({ headers, entries, checkpoints, ended, deleted }: Changes, head: Head): void => {
+  const apply = (changes: Changes, head: Head): void => {
+    const { headers, entries, checkpoints, ended, deleted } = changes;
     for (const header of headers) {
       const { sessionId } = header;
       const made = sessions.get(sessionId) ?? freshSession(head.logId);
@@ -62,6 +68,18 @@ export function createMemoryJournal({ ids }: { ids: Ids }): Journal {
     for (const checkpoint of checkpoints) {
       const stored = sessions.get(checkpoint.sessionId);
       if (stored && !isNewer(stored.checkpoint, checkpoint)) stored.checkpoint = { ...checkpoint };
+    }
+    for (const { sessionId, epoch } of changes.stepsOver) {
+      sessions.get(sessionId)?.steps.delete(epoch);
+    }
+    for (const { sessionId, epoch, step } of changes.steps) {
+      const ofSession = sessions.get(sessionId)!.steps;
+      const ofTurn = ofSession.get(epoch) ?? new Map<string, EndedStep>();
+      ofSession.set(epoch, ofTurn);
+      if ((ofTurn.get(step.key)?.seq ?? 0) < step.seq) ofTurn.set(step.key, step);
+    }
+    for (const { sessionId, epoch, step } of changes.steps) {
+      if (step.forgets) dropInner(sessions.get(sessionId)!.steps.get(epoch)!, step);
     }
     for (const sessionId of deleted) {
       const { header } = sessions.get(sessionId)!;
@@ -172,6 +190,21 @@ export function createMemoryJournal({ ids }: { ids: Ids }): Journal {
       if (stored?.checkpoint?.epoch !== (stored && headerOf(stored).work?.epoch)) return undefined;
       return stored?.checkpoint;
     },
+
+    async steps({ sessionId, epoch }) {
+      const rows = [...(sessions.get(sessionId)?.steps.get(epoch)?.values() ?? [])];
+      return rows
+        .toSorted((one, other) => one.seq - other.seq)
+        .map(({ key, seq, kind, inputHash, value }) => {
+          const bytes = Buffer.byteLength(value);
+          const isSmall = bytes <= maxReadTogetherBytes;
+          return { key, seq, kind, inputHash, bytes, value: isSmall ? value : undefined };
+        });
+    },
+
+    async stepValue({ sessionId, epoch }, key) {
+      return sessions.get(sessionId)?.steps.get(epoch)?.get(key)?.value;
+    },
   };
 }
 
@@ -181,7 +214,22 @@ function freshHead(logId: number, incarnation: string): Head {
 }
 
 function freshSession(logId: number): Stored {
-  return { logId, header: "", entries: new Map(), seqs: new Map(), checkpoint: undefined };
+  return {
+    logId,
+    header: "",
+    entries: new Map(),
+    seqs: new Map(),
+    checkpoint: undefined,
+    steps: new Map(),
+  };
+}
+
+function dropInner(ofTurn: Map<string, EndedStep>, outer: EndedStep): void {
+  const ranges = innerRanges(outer.key);
+  for (const { key, seq } of ofTurn.values()) {
+    const isWithin = ranges.some(([low, high]) => key >= low && key < high);
+    if (isWithin && seq < outer.seq) ofTurn.delete(key);
+  }
 }
 
 function isAt(head: Head, { term, offset, recordId }: Head): boolean {

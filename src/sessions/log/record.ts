@@ -8,7 +8,7 @@ import type {
 } from "../conversation/command.ts";
 import { decideCommand } from "../conversation/decide.ts";
 import type { Header } from "../conversation/header.ts";
-import type { Checkpoint, LogRecord } from "./journal.ts";
+import type { Checkpoint, LogRecord, TurnRef, TurnSteps } from "./journal.ts";
 
 /** A command submitted to a session, with the callbacks of its caller. */
 export type PendingCommand = {
@@ -59,6 +59,8 @@ export function draftRecord(
   const formerUsers = new Map<string, readonly string[]>();
   const reads: LogRecord["reads"][number][] = [];
   const checkpoints = new Map<string, Checkpoint>();
+  const steps: TurnSteps[] = [];
+  const stepsOver: TurnRef[] = [];
   const effects: (readonly [string, SessionEffect])[] = [];
   const outcomes: (readonly [PendingCommand, CommandResult | FlotillaError])[] = [];
 
@@ -101,6 +103,9 @@ export function draftRecord(
     if (decision.metadata !== undefined) metadata.set(sessionId, decision.metadata);
     if (decision.read) reads.push({ sessionId, ...decision.read });
     if (decision.checkpoint) checkpoints.set(sessionId, { sessionId, ...decision.checkpoint });
+    if (decision.steps) steps.push({ sessionId, ...decision.steps });
+    const over = before && endedWithSteps(before, decision.header);
+    if (over) stepsOver.push(over);
     for (const effect of decision.effects) effects.push([sessionId, effect]);
   }
 
@@ -112,10 +117,22 @@ export function draftRecord(
     members: [...members],
     reads,
     checkpoints: [...checkpoints.values()],
+    steps,
+    stepsOver,
   };
   const isEmpty =
-    headers.size === 0 && entries.length === 0 && reads.length === 0 && checkpoints.size === 0;
+    headers.size === 0 &&
+    entries.length === 0 &&
+    reads.length === 0 &&
+    checkpoints.size === 0 &&
+    steps.length === 0;
   return { isEmpty, record, headers, effects, formerUsers, outcomes, ids };
+}
+
+/** The turn that a decision has ended, if it had stored steps. */
+function endedWithSteps({ sessionId, work }: Header, after: Header): TurnRef | undefined {
+  if (work?.type !== "turn" || !work.hasSteps || work.epoch === after.work?.epoch) return undefined;
+  return { sessionId, epoch: work.epoch };
 }
 
 export function keyOfId(sessionId: string, clientId: string): string {

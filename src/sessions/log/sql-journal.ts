@@ -2,11 +2,13 @@ import { type Clock, systemClock } from "../../base/clock.ts";
 import { hasCode, storeWideCodes } from "../../base/errors.ts";
 import type { Ids } from "../../base/ids.ts";
 import type { Database } from "../../store/database.ts";
+import { type JournalOwner, readSteps, readStepValue, toStoredStep } from "../../steps/sql.ts";
 import { type Changes, changesOf } from "./changes.ts";
-import type { CommitResult, StoredClientId, Journal } from "./journal.ts";
+import type { CommitResult, StoredClientId, Journal, TurnRef } from "./journal.ts";
 import { beatHeads, insertHeads, readHeads, releaseHeads, takeHead, toHead } from "./sql/heads.ts";
 import {
   findIds,
+  partOf,
   readBusy,
   readCheckpoint,
   readEntries,
@@ -119,7 +121,20 @@ export function createSqlJournal({ database, ids, clock = systemClock }: SqlJour
       if (toHeader(row).work?.epoch !== epoch) return undefined;
       return { sessionId, epoch, attempt: Number(row["attempt"]), body: row["body"] };
     },
+
+    async steps(turn) {
+      return (await database.read(readSteps(journalOf(turn)))).map(toStoredStep);
+    },
+
+    async stepValue(turn, key) {
+      const [row] = await database.read(readStepValue(journalOf(turn), key));
+      return row?.["value"] as string | undefined;
+    },
   };
+}
+
+function journalOf({ sessionId, epoch }: TurnRef): JournalOwner {
+  return { ownerId: sessionId, part: partOf(epoch) };
 }
 
 function keyOf(each: { sessionId: string; clientId: string | null; seq: number }): string {

@@ -24,6 +24,8 @@ type AnswerOptions = {
   readonly maxBytes: number;
   readonly clock: Clock;
   readonly live: (chunks: LiveChunks) => void;
+  /** True if an earlier attempt has stored steps: nothing is sent before `release`. */
+  readonly held?: boolean;
 };
 
 type Checkpoints = {
@@ -43,14 +45,17 @@ const minCheckpointBytes = 1_024;
 /**
  * An answer in progress. It is assembled here for the log, and sent live to subscribers, with all chunks
  * of a moment in one batch. Nothing is sent before the first content, so that a try that fails earlier can
- * be repeated without subscribers seeing it begin twice.
+ * be repeated without subscribers seeing it begin twice. Subscribers have seen what earlier attempts have
+ * stored, so an answer that is made again from stored steps is sent once it has come as far.
  */
-export function createAnswer({ name, messageId, initial, maxBytes, clock, live }: AnswerOptions) {
+export function createAnswer(options: AnswerOptions) {
+  const { name, messageId, initial, maxBytes, clock, live } = options;
   const assemble = () => createAssembler({ messageId, maxBytes, ...(initial && { initial }) });
   let assembler: Assembler = assemble();
   let repair = createRepair();
   let started = false;
   let begun = false;
+  let held = options.held ?? false;
   let waiting: Chunk[] = [];
   let sent = 0;
   let pushed = 0;
@@ -61,7 +66,7 @@ export function createAnswer({ name, messageId, initial, maxBytes, clock, live }
   const flush = (): void => {
     cancelFlush?.();
     cancelFlush = undefined;
-    if (!begun || waiting.length === 0) return;
+    if (held || !begun || waiting.length === 0) return;
     const chunks = waiting;
     waiting = [];
     const index = sent;
@@ -78,10 +83,18 @@ export function createAnswer({ name, messageId, initial, maxBytes, clock, live }
     }
     waiting.push(chunk);
     begun ||= hasContent(chunk);
-    if (begun) cancelFlush ??= clock.after(0, flush);
+    if (begun && !held) cancelFlush ??= clock.after(0, flush);
+  };
+
+  const release = (): void => {
+    held = false;
+    flush();
   };
 
   return {
+    /** Sends what was held back, and everything else from now on. */
+    release,
+
     /** Adds a chunk of the agent. Throws an `AgentFailure` if it is not valid. */
     push(value: unknown): void {
       const parsed = parseChunk(value);
@@ -104,7 +117,7 @@ export function createAnswer({ name, messageId, initial, maxBytes, clock, live }
       const nowMs = clock.monotonic();
       const isNew =
         at === undefined ? wait !== undefined : isWorthReporting(at, wait, nowMs - waitReportedMs);
-      if (begun || !isNew) return;
+      if (begun || held || !isNew) return;
       wait = at;
       waitReportedMs = nowMs;
       const index = sent++;
@@ -116,12 +129,14 @@ export function createAnswer({ name, messageId, initial, maxBytes, clock, live }
       assembler = assemble();
       repair = createRepair();
       started = false;
+      begun = false;
       waiting = [];
       pushed = 0;
     },
 
     /** Closes open parts, here and for subscribers. */
     close(how: "finish" | "abort" | "error", reason?: string): void {
+      held = false;
       const closing = assembler.close(how, reason);
       if (begun) for (const chunk of closing) send(chunk);
       flush();
@@ -135,7 +150,7 @@ export function createAnswer({ name, messageId, initial, maxBytes, clock, live }
 
     /** True once there is content that subscribers may have seen. */
     get begun() {
-      return begun;
+      return begun && !held;
     },
     get outcome() {
       return assembler.outcome;

@@ -25,7 +25,9 @@ type AgentCall = {
   readonly answer: Answer;
   readonly control: Control;
   /** Calls the agent. */
-  readonly open: (signal: AbortSignal, touch: () => void) => Promise<AnswerStream>;
+  readonly open: (signal: AbortSignal, limits: AnswerLimits) => Promise<AnswerStream>;
+  /** Waits for the steps of the try that has ended. */
+  readonly settle?: (returned: boolean) => Promise<void>;
   readonly onChunk: () => void;
   /** Called with the position in the queue for a permit; with undefined once it no longer waits. */
   readonly onWaiting: (at: QueuePosition | undefined) => void;
@@ -112,13 +114,20 @@ async function receiveAnswer(
       end(timedOut("agent_late", `the agent took longer than ${spec.deadlineMs} ms`)),
     onGrace: () => end(new GraceOver()),
   });
-  const opening = call.open(request.signal, limits.touch);
+  const opening = call.open(request.signal, limits);
+  const settle = async (returned: boolean): Promise<void> => {
+    if (call.settle && !interrupt.broken) await interrupt.race(call.settle(returned));
+  };
   try {
     const pieces = await interrupt.race(opening);
     await readChunks(pieces);
+    await settle(true);
     checkOutcome(pieces);
   } catch (error) {
+    // What runs may end and be stored before another pod goes on.
+    if (control.leaving) await settle(false).catch(() => {});
     request.abort(error);
+    await settle(false).catch(() => {});
     abandon(parts, spec.name, opening);
     // An answer that was aborted after it began counts as a successful call.
     if (control.signal.aborted && answer.begun) return;
@@ -187,9 +196,15 @@ function forwardAborts(
   };
 }
 
-type TimeLimits = {
+/** What an agent tells about its silence. */
+export type AnswerLimits = {
   /** Data has arrived. */
   touch(): void;
+  /** True while a step runs: silence doesn't count then. */
+  busy(isBusy: boolean): void;
+};
+
+type TimeLimits = AnswerLimits & {
   /** True once the final chunk has arrived: from then on only the grace period counts. */
   ending(isEnding: boolean): void;
   clear(): void;
@@ -213,11 +228,14 @@ function watchLimits(options: TimeLimitsOptions): TimeLimits {
   let touchedMs = clock.monotonic();
   let graceAtMs: number | undefined;
   let cancel: (() => void) | undefined;
+  let isBusy = false;
+  let isCleared = false;
 
   // A timer for every chunk would cost more than the chunk, so one that fires too early is set again.
   const ring = (): void => {
     const nowMs = clock.monotonic();
-    const dueMs = Math.min(deadlineAtMs, graceAtMs ?? touchedMs + idleMs);
+    const idleAtMs = isBusy ? Infinity : touchedMs + idleMs;
+    const dueMs = Math.min(deadlineAtMs, graceAtMs ?? idleAtMs);
     if (nowMs < dueMs) cancel = clock.after(dueMs - nowMs, ring);
     else if (graceAtMs !== undefined) options.onGrace();
     else if (nowMs >= deadlineAtMs) options.onDeadline();
@@ -228,13 +246,23 @@ function watchLimits(options: TimeLimitsOptions): TimeLimits {
     touch() {
       touchedMs = clock.monotonic();
     },
+    busy(isBusyNow) {
+      isBusy = isBusyNow;
+      if (isBusy || isCleared) return;
+      touchedMs = clock.monotonic();
+      cancel?.();
+      ring();
+    },
     ending(isEnding) {
       if (isEnding === (graceAtMs !== undefined)) return;
       graceAtMs = isEnding ? clock.monotonic() + graceMs : undefined;
       cancel?.();
       ring();
     },
-    clear: () => cancel?.(),
+    clear() {
+      isCleared = true;
+      cancel?.();
+    },
   };
 }
 

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { withFields } from "../../base/log.ts";
 import { readAgentAnswer } from "../../protocol/agent-http.ts";
 import { classifyCall } from "../../throttles/classify.ts";
+import type { Step } from "../../steps/model.ts";
 import type { Header, Turn } from "../conversation/header.ts";
 import { AgentFailure } from "./failure.ts";
 import type { History } from "./history.ts";
@@ -13,7 +14,7 @@ import type { AgentContext, TurnCall } from "../agents/spec.ts";
 export function contextOf(
   parts: Pick<RunnerParts, "log" | "enqueue" | "start">,
   { header, turn, history }: { header: Header; turn: Turn; history: History },
-  signal: AbortSignal,
+  { signal, step }: { signal: AbortSignal; step: () => Step },
 ): AgentContext {
   const { sessionId, tenant } = header;
   const { epoch, attempt, agent, messageId } = turn;
@@ -32,6 +33,9 @@ export function contextOf(
     messageId,
     enqueue: oncePerTurn(parts.enqueue, { sessionId, tenant, epoch }),
     start: oncePerTurn(parts.start, { sessionId, tenant, epoch }),
+    get step() {
+      return step();
+    },
   };
 }
 

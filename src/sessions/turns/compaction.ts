@@ -87,7 +87,7 @@ async function summarize(
       deadlineAtMs: undefined,
       answer,
       control,
-      open: (signal, touch) =>
+      open: (signal, { touch }) =>
         open(parts, { spec, compaction, header, work, range }, signal, touch),
       onChunk() {},
       onWaiting() {},

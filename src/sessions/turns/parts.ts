@@ -14,7 +14,7 @@ export type RunnerParts = {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Logger;
-  readonly journal: Pick<Journal, "tail" | "entries">;
+  readonly journal: Pick<Journal, "tail" | "entries" | "steps" | "stepValue">;
   /** Submits a command to the session's owner, with retries. */
   readonly ask: (
     tenant: string,
@@ -32,6 +32,8 @@ export type RunnerParts = {
   readonly network?: AgentNetwork;
   /** The maximum size of an answer as JSON. Default 1 MiB. */
   readonly maxReplyBytes?: number;
+  /** The maximum size of what a step returns, as JSON. Default 256 KiB. */
+  readonly maxResultBytes?: number;
   /** How many turns and compactions run at once; others wait. Default: no limit. */
   readonly maxTurns?: number;
   /** True when a suspect task runs on this pod. Default: never. */
@@ -85,21 +87,43 @@ export type Control = {
   readonly signal: AbortSignal;
   /** True when the partial answer is still wanted. */
   readonly kept: boolean;
+  /** True once the pod is stopping: no step begins any more. */
+  readonly leaving: boolean;
+  /** True if the work ended so that another pod goes on with it. */
+  readonly handedOver: boolean;
   /** Ends the work. The first call counts, but an answer that is no longer wanted stays so. */
   end(options: { keep: boolean }): void;
+  leave(): void;
+  /** Ends the work unless it has to end already. */
+  handOver(): void;
 };
 
 export function createControl(): Control {
   const controller = new AbortController();
   let kept = false;
+  let leaving = false;
+  let handedOver = false;
+  const end = ({ keep }: { keep: boolean }): void => {
+    kept = keep && (kept || !controller.signal.aborted);
+    controller.abort(new WorkEnded());
+  };
   return {
     signal: controller.signal,
     get kept() {
       return kept;
     },
-    end({ keep }) {
-      kept = keep && (kept || !controller.signal.aborted);
-      controller.abort(new WorkEnded());
+    get leaving() {
+      return leaving;
+    },
+    get handedOver() {
+      return handedOver;
+    },
+    end,
+    leave: () => void (leaving = true),
+    handOver() {
+      if (controller.signal.aborted) return;
+      handedOver = true;
+      end({ keep: false });
     },
   };
 }

@@ -77,11 +77,12 @@ export function createRunner(runnerParts: RunnerParts): Runner {
       begun();
       const { sessionId: session, ...numbers } = name;
       const fields = { session, agent: work.agent, ...numbers, pod: podId };
-      return runWithOrigin({ by: "agent", fields, log }, () =>
+      await runWithOrigin({ by: "agent", fields, log }, () =>
         work.type === "turn"
           ? runTurn(parts, header, work, { control, show })
           : runCompaction(parts, header, work, control),
       );
+      if (control.handedOver) await release(running);
     };
     const suspect = work.alone && {
       aloneMs: aloneMs(work.attempt),
@@ -152,6 +153,7 @@ export function createRunner(runnerParts: RunnerParts): Runner {
 
     async stop({ waitMs }) {
       stopping = true;
+      for (const { control } of bySession.values()) control.leave();
       // Work that has not begun here can begin on another pod at once.
       const unbegun = [...bySession.values()].filter(({ begun }) => !begun);
       for (const { control } of unbegun) control.end({ keep: false });

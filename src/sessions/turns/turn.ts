@@ -6,8 +6,10 @@ import {
   storeAwayCodes,
   unstorableCodes,
 } from "../../base/errors.ts";
+import type { Clock } from "../../base/clock.ts";
 import { withFields } from "../../base/log.ts";
 import { estimateMessageTokens } from "../../protocol/message.ts";
+import type { Step } from "../../steps/model.ts";
 import { callUntilAnswered } from "../../store/retry.ts";
 import type { Command, CommandResult, Reply } from "../conversation/command.ts";
 import type { Header, Turn } from "../conversation/header.ts";
@@ -19,6 +21,7 @@ import { type History, readHistory } from "./history.ts";
 import type { AgentNetwork } from "./network.ts";
 import type { Control, RunnerParts, TurnEvent } from "./parts.ts";
 import { callWithRetries } from "./call-agent.ts";
+import { createTurnSteps } from "./steps.ts";
 import type { AgentSpec } from "../agents/spec.ts";
 
 export type TurnParts = RunnerParts & { readonly network: AgentNetwork };
@@ -42,6 +45,7 @@ type WorkReport = Extract<
     type:
       | "turn_finished"
       | "turn_released"
+      | "turn_steps"
       | "work_begun"
       | "turn_waiting"
       | "compaction_finished"
@@ -56,6 +60,11 @@ type WaitReporter = {
 };
 
 const defaultMaxReplyBytes = 1024 * 1024;
+const defaultMaxResultBytes = 256 * 1024;
+/** How long chunks take from a stored step through the agent's own streams. */
+const settleMs = 100;
+/** Code that no longer asks for a stored step must not keep its words to itself. */
+const maxHeldMs = 5_000;
 
 /** Makes one answer and stores it. Never rejects: failures are stored as well, or logged. */
 export async function runTurn(
@@ -186,6 +195,7 @@ async function makeAnswer(
     const message = `this pod has no agent ${JSON.stringify(turn.agent)}: define it in code or store it`;
     return { failure: new AgentFailure("agent_missing", message) };
   }
+  const isHeld = turn.hasSteps === true && spec.source.type === "function";
   const answer = createAnswer({
     name: { sessionId, epoch, attempt },
     messageId: turn.messageId,
@@ -193,8 +203,24 @@ async function makeAnswer(
     maxBytes: parts.maxReplyBytes ?? defaultMaxReplyBytes,
     clock,
     live: parts.live.chunks,
+    held: isHeld,
   });
   show(answer);
+  const catchUp = isHeld ? catchUpWithin(clock, answer.release) : undefined;
+  const steps = createTurnSteps({
+    clock,
+    log: () => withFields(parts.log, { session: sessionId, agent: turn.agent, epoch, attempt }),
+    sessionId,
+    turn,
+    control,
+    journal: parts.journal,
+    maxValueBytes: parts.maxResultBytes ?? defaultMaxResultBytes,
+    read: (ask) => readUntilAvailable(parts, control, ask),
+    store: (rows) =>
+      reportToOwner(parts, header, { type: "turn_steps", epoch, attempt, rows }, dropped(control)),
+    onCaughtUp: () => catchUp?.done(),
+  });
+  let callSteps: ReturnType<typeof steps.open> | undefined;
   const checkpoints = keepCheckpoints(clock, {
     bytes: () => answer.bytes,
     store: () => checkpoint(parts, header, turn, { answer, control }),
@@ -209,7 +235,13 @@ async function makeAnswer(
       deadlineAtMs: undefined,
       answer,
       control,
-      open: (signal, touch) => open(parts, { spec, header, turn, history }, signal, touch),
+      open(signal, limits) {
+        catchUp?.begin();
+        callSteps = undefined;
+        const step = () => (callSteps ??= steps.open({ signal, onBusy: limits.busy })).step;
+        return open(parts, { spec, header, turn, history }, { signal, touch: limits.touch, step });
+      },
+      settle: async (returned) => callSteps?.settle(returned),
       onChunk() {
         if (!answer.begun) return;
         ttftMs ??= clock.monotonic() - beganMs;
@@ -224,18 +256,20 @@ async function makeAnswer(
   );
   checkpoints.stop();
   waits.stop();
+  catchUp?.stop();
   return { answer, failure, ttftMs };
 }
 
 async function open(
   parts: TurnParts,
   { spec, header, turn, history }: AnswerRequest,
-  signal: AbortSignal,
-  touch: () => void,
+  { signal, touch, step }: { signal: AbortSignal; touch: () => void; step: () => Step },
 ): Promise<AnswerStream> {
   const { source } = spec;
   if (source.type === "function") {
-    const returned = await source.run(contextOf(parts, { header, turn, history }, signal));
+    const returned = await source.run(
+      contextOf(parts, { header, turn, history }, { signal, step }),
+    );
     return answerStreamOf(returned, touch);
   }
   const { sessionId, tenant } = header;
@@ -259,6 +293,27 @@ async function open(
   };
   const { network, clock } = parts;
   return callUrl({ source, request, network, clock, signal, touch });
+}
+
+/**
+ * Tells when an answer that is made again from stored steps has come as far as they go: a moment after the
+ * last was answered or another runs, so that what was made of the last has arrived.
+ */
+function catchUpWithin(clock: Clock, onCaughtUp: () => void) {
+  let cancel: (() => void) | undefined;
+  let isDone = false;
+  return {
+    begin(): void {
+      if (!isDone) cancel ??= clock.after(maxHeldMs, onCaughtUp);
+    },
+    done(): void {
+      if (isDone) return;
+      isDone = true;
+      cancel?.();
+      cancel = clock.after(settleMs, onCaughtUp);
+    },
+    stop: () => cancel?.(),
+  };
 }
 
 /** Stores the partial answer. Ends this turn if the owner has started a later attempt or turn. */

@@ -81,6 +81,11 @@ export function readCheckpoint(sessionId: string): Statement {
     where checkpoint.session_id = ${sessionId}`;
 }
 
+/** The journal of a turn among those of its session. */
+export function partOf(epoch: number): string {
+  return String(epoch);
+}
+
 export function toEntry(row: Row): Entry {
   const replaces = row["replaces"];
   return {

@@ -1,7 +1,10 @@
 import type { Entry } from "../../../protocol/message.ts";
+import { innerRanges } from "../../../steps/key.ts";
 import {
   type Columns,
   isAmong,
+  now,
+  rowAddress,
   rows,
   sql,
   type Statement,
@@ -12,12 +15,14 @@ import { type Header, sessionStateOf } from "../../conversation/header.ts";
 import type { Changes } from "../changes.ts";
 import type { LogRecord } from "../journal.ts";
 import { moveHeads, type RecordPlace } from "./heads.ts";
+import { partOf } from "./reading.ts";
 
 const heads = table("session_log");
 const sessions = table("session");
 const users = table("session_user");
 const messages = table("message");
 const checkpoints = table("turn_checkpoint");
+const journal = table("step_journal");
 
 /** A record's rows, and where it goes. */
 export type PlacedRecord = RecordPlace & { readonly changes: Changes };
@@ -41,6 +46,8 @@ export function storeRecords(records: readonly PlacedRecord[]): Statement[] {
   if (has(({ reads }) => reads)) all.push(raiseReads(records, when));
   if (has(overOf)) all.push(dropCheckpoints(records, when));
   if (has(({ checkpoints: saved }) => saved)) all.push(saveCheckpoints(records, when));
+  if (has(({ stepsOver }) => stepsOver)) all.push(dropSteps(records, when));
+  if (has(({ steps }) => steps)) all.push(...saveSteps(records, when));
   if (has(({ headers }) => headers)) all.push(saveHeaders(records, when));
   return all;
 }
@@ -236,6 +243,91 @@ function overOf({ ended, deleted }: Changes): Changes["ended"] {
 function deleteMessages(records: readonly PlacedRecord[], when: StoredNow): Statement {
   const ids = storedSessions(records, ({ deleted }) => deleted, when);
   return sql`delete from ${messages} where ${isAmong(ids, sql`session_id`)}`;
+}
+
+/**
+ * Stores steps of turns, and deletes the steps within them, which their values stand for. A copy of a
+ * command may arrive late: it replaces no later row, and deletes no row that came after it.
+ */
+function saveSteps(records: readonly PlacedRecord[], when: StoredNow): Statement[] {
+  const fresh = rowsOf(
+    {
+      owner_id: "text",
+      part: "text",
+      key: "text",
+      seq: "integer",
+      token: "integer",
+      kind: "text",
+      input_hash: "text",
+      value: "text",
+      took_ms: "integer",
+    },
+    records,
+    (changes) => changes.steps,
+    ({ sessionId, epoch, attempt, step }) => [
+      sessionId,
+      partOf(epoch),
+      step.key,
+      step.seq,
+      attempt,
+      step.kind,
+      step.inputHash,
+      step.value,
+      step.tookMs,
+    ],
+  );
+  const insert = sql`
+    insert into ${journal} as stored
+      (owner_id, part, key, seq, token, kind, input_hash, value, started_at, at)
+    select owner_id, part, key, seq, token, kind, input_hash, value, ${now} - took_ms, ${now}
+    from ${fresh} fresh where ${when(sql`fresh.log_id`)}
+    on conflict (owner_id, part, key) do update set seq = excluded.seq, token = excluded.token,
+      kind = excluded.kind, input_hash = excluded.input_hash, value = excluded.value,
+      started_at = excluded.started_at, at = excluded.at
+    where stored.seq < excluded.seq`;
+  const outer = records.some(({ changes }) => changes.steps.some(({ step }) => step.forgets));
+  return outer ? [insert, dropInnerSteps(records, when)] : [insert];
+}
+
+function dropInnerSteps(records: readonly PlacedRecord[], when: StoredNow): Statement {
+  const ranges = rowsOf(
+    { owner_id: "text", part: "text", before_seq: "integer", low: "text", high: "text" },
+    records,
+    ({ steps }) =>
+      steps
+        .filter(({ step }) => step.forgets)
+        .flatMap(({ sessionId, epoch, step }) =>
+          innerRanges(step.key).map(([low, high]) => [
+            sessionId,
+            partOf(epoch),
+            step.seq,
+            low,
+            high,
+          ]),
+        ),
+    (row) => row,
+  );
+  return sql`
+    delete from ${journal} where ${isAmong(sql`
+      select inner_step.${rowAddress} from ${ranges} given
+      join ${journal} inner_step on inner_step.owner_id = given.owner_id
+        and inner_step.part = given.part
+        and inner_step.key >= given.low and inner_step.key < given.high
+      where inner_step.seq < given.before_seq and ${when(sql`given.log_id`)}`)}`;
+}
+
+function dropSteps(records: readonly PlacedRecord[], when: StoredNow): Statement {
+  const gone = rowsOf(
+    { owner_id: "text", part: "text" },
+    records,
+    ({ stepsOver }) => stepsOver,
+    ({ sessionId, epoch }) => [sessionId, partOf(epoch)],
+  );
+  return sql`
+    delete from ${journal} where ${isAmong(sql`
+      select stored.${rowAddress} from ${gone} gone
+      join ${journal} stored on stored.owner_id = gone.owner_id and stored.part = gone.part
+      where ${when(sql`gone.log_id`)}`)}`;
 }
 
 /** Those of these sessions whose record is stored now. */
