@@ -54,6 +54,9 @@ export type {
   Step,
   StepContext,
   StepOptions,
+  StepSignalOptions,
+  StepWaits,
+  TaskSteps,
 } from "./steps/model.ts";
 export type { Json, Jsonify } from "./base/json.ts";
 export type { Logger } from "./base/log.ts";
@@ -68,6 +71,7 @@ export type {
   TaskEventsOptions,
   TaskPage,
   TaskRetryOptions,
+  TaskSignalOptions,
   Tasks,
   TaskShortcuts,
 } from "./tasks/tasks.ts";

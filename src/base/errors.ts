@@ -39,6 +39,7 @@ export const errorCodes = [
   "store_outdated",
   "store_read_only",
   "store_unavailable",
+  "suspended",
   "task_failed",
   "throttle_full",
   "throttle_open",

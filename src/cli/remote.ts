@@ -152,6 +152,10 @@ export function remoteOperations({ client, http }: Remote): Operations {
         http("POST", `/v1/tasks/${encodeURIComponent(taskId)}/retry`, {
           query: fromStart ? { fromStart: "true" } : {},
         }),
+      async signal(taskId, name, payload = null, options = {}) {
+        const body = { name, payload, ...options };
+        await http("POST", `/v1/tasks/${encodeURIComponent(taskId)}/signals`, { body });
+      },
       stats: () => http("GET", "/v1/stats"),
       depth: async () =>
         new Map(Object.entries((await http<{ names: object }>("GET", "/v1/depth")).names)),

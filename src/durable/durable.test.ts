@@ -35,7 +35,7 @@ function storedSteps() {
       async store(write) {
         if (dead || write.key === crash.beforeStored) return die();
         const { key, seq, kind, inputHash, value, forgets } = write;
-        rows.set(key, { key, seq, kind, inputHash, value, bytes: value.length });
+        rows.set(key, { key, seq, kind, inputHash, value, bytes: value.length, ageMs: 0 });
         if (forgets) {
           for (const inner of keys()) if (inner.startsWith(`${key}/`)) rows.delete(inner);
         }

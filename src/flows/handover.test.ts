@@ -5,7 +5,7 @@ import type { Database } from "../store/database.ts";
 import { readTaskStates } from "../tasks/sql/finish.ts";
 import { flow } from "./flow.ts";
 import { openRuns, type RunsHarness } from "./contract/harness.ts";
-import { firstSignal } from "./sql.ts";
+import { firstSignal } from "../tasks/sql/signals.ts";
 
 afterAll(closeStores);
 

@@ -2,7 +2,7 @@ import type { Clock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
 import { defaultMaxBytes, encodeJson, type Json } from "../base/json.ts";
-import { checkChoice, checkNumber, checkOptions, isStorable } from "../base/options.ts";
+import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import { fitPage } from "../base/page.ts";
 import type { Random } from "../base/random.ts";
 import {
@@ -24,7 +24,9 @@ import { type DoingCounts, type FlowCount, readDoing, toFlowCounts } from "./cou
 import { namePattern } from "./declare.ts";
 import { type HistoryEntry, type RunView, toHistoryEntry, toRun } from "./rows.ts";
 import { readStuck, type StuckOptions, type StuckRuns } from "./stuck.ts";
-import { countRuns, getRun, listRuns, openSignals, resumeSetAside, sendSignal } from "./sql.ts";
+import { sendSignal } from "../tasks/sql/signals.ts";
+import { checkSignalId } from "../tasks/task.ts";
+import { countRuns, getRun, listRuns, openSignals, resumeSetAside } from "./sql.ts";
 import type { FlowContract, TaskContract } from "../tasks/model.ts";
 
 /** The options of a task, except that attempts belong to transitions, and a run can't replace another. */
@@ -137,7 +139,6 @@ const listOptionNames = [
   "cursor",
   "limit",
 ] as const;
-const maxIdChars = 200;
 const statuses = ["open", "pending", "claimed", "completed", "failed", "cancelled"] as const;
 
 /** Creates the client for runs. Runs are stored as tasks, so it builds on the client for tasks. */
@@ -206,9 +207,15 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
           "signal: its name must be 1 to 100 letters, digits and _ . : -, and begin with a letter",
         );
       }
-      checkId(id);
+      checkSignalId(id);
       const text = encodeJson(`the signal "${name}"`, payload, { maxBytes: maxPayloadBytes });
-      const statements = sendSignal({ runId, signalId: id, name, payload: text });
+      const statements = sendSignal({
+        taskId: runId,
+        to: "run",
+        signalId: id,
+        name,
+        payload: text,
+      });
       const { tables } = await writeUntilKnown(database, statements, retryOptions);
       const [row] = tables.at(-1)!;
       if (!row || row["flow_version"] === null) throw notFound(runId);
@@ -277,16 +284,6 @@ async function toRuns(database: Database, rows: readonly Row[]): Promise<RunView
   const isWaiting = rows.some((row) => row["status"] === "pending");
   const holds = isWaiting ? await readBlockers(database) : undefined;
   return rows.map((row) => toRun(row, waits.get(row["task_id"]), holds));
-}
-
-function checkId(id: unknown): void {
-  if (typeof id === "string" && id.length > 0 && id.length <= maxIdChars) {
-    if (isStorable(id)) return;
-  }
-  throw new FlotillaError(
-    "invalid_option",
-    `signal: id must be 1 to ${maxIdChars} characters, without NUL and lone surrogates`,
-  );
 }
 
 function notFound(runId: string): FlotillaError {

@@ -13,6 +13,7 @@ import {
   waitsForSignal,
   waitsForTasks,
 } from "../tasks/sql/task-state.ts";
+import { maxOpenSignals } from "../tasks/sql/signals.ts";
 import { pageQuery } from "../store/page.ts";
 import {
   forUpdateOfTask,
@@ -33,17 +34,6 @@ const signals = table("task_signal");
 const dependencies = table("task_dependency");
 const bounded = limit(maxDepthCount);
 
-/** The first unused signal of a run, under any of these names. */
-export function firstSignal(runId: string, names: readonly string[]): Statement {
-  const listed = join(
-    names.map((name) => sql`${name}`),
-    ", ",
-  );
-  return sql`
-    select signal_id, payload from ${signals}
-    where task_id = ${runId} and name in (${listed}) and taken = 0 order by seq limit 1`;
-}
-
 /** The children of a transition, in their order. One whose row was deleted is still listed. */
 export function childrenOf(runId: string, transition: string): Statement {
   const prefix = childKeyPrefix(runId, transition);
@@ -61,50 +51,6 @@ export function retrySetAside(name: string, version: number): Statement {
   return sql`
     update ${tasks} set parked = ${readyOrLimited}, set_aside = null, set_aside_version = null
     where name = ${name} and ${isSetAside} and set_aside_version < ${version}`;
-}
-
-/** More unused signals are a mistake of the sender. */
-export const maxOpenSignals = 1_000;
-
-export type NewSignal = {
-  readonly runId: string;
-  readonly signalId: string;
-  readonly name: string;
-  readonly payload: string;
-};
-
-/**
- * Sends a signal to a run that hasn't ended, once however often it is sent. A run that is parked for a
- * signal of any name becomes ready, because a later version of its flow may have renamed the signal. A run
- * that is about to park doesn't park, because `wake` has changed. A known signal changes nothing: repeated, it
- * would keep a run from storing its decisions. The row is locked whatever its status, so that the run is
- * woken if and only if the signal is stored.
- */
-export function sendSignal({ runId, signalId, name, payload }: NewSignal): Statement[] {
-  const sent = sql`exists (select 1 from ${signals} past
-    where past.task_id = ${runId} and past.signal_id = ${signalId})`;
-  const unused = sql`(select count(*) from ${signals} past
-    where past.task_id = ${runId} and past.taken = 0)`;
-  const isNew = sql`task_id = ${runId} and status in ('pending', 'claimed')
-    and flow_version is not null and not ${sent} and ${unused} < ${maxOpenSignals}`;
-  const isMeant = sql`status = 'pending' and parked in (${parkedAs.untilDue}, ${parkedAs.untilSignal}) and awaits is not null`;
-  return [
-    sql`select task_id from ${tasks} task where task_id = ${runId} ${forUpdateOfTask}`,
-    sql`
-      update ${tasks}
-      set wake = wake + 1,
-        last_update = case when status = 'pending' then ${now} else last_update end,
-        run_at = case when ${isMeant} then ${now} else run_at end,
-        parked = case when ${isMeant} then ${readyOrLimited} else parked end
-      where ${isNew}`,
-    sql`
-      insert into ${signals} (task_id, signal_id, seq, name, payload)
-      select task_id, ${signalId}, (select coalesce(max(seq), 0) + 1 from ${signals} past
-        where past.task_id = ${runId}), ${name}, ${payload}
-      from ${tasks} where ${isNew}`,
-    sql`select status, flow_version, case when ${sent} then 1 else 0 end as sent
-      from ${tasks} where task_id = ${runId}`,
-  ];
 }
 
 export type SetAsideResume = {

@@ -61,6 +61,7 @@ const statuses: Readonly<Record<ErrorCode, ContentfulStatusCode>> = {
   step_ambiguous: 500,
   step_changed: 409,
   steps_full: 500,
+  suspended: 500,
   throttle_full: 503,
   throttle_open: 503,
   timeout: 504,

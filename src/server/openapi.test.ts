@@ -196,6 +196,9 @@ describe("what routes answer", () => {
     await ask("get", `/v1/tasks/${graph.tasks.first.taskId}`);
     await post(`/v1/tasks/${taskId}/cancel`);
     await post(`/v1/tasks/${taskId}/retry`);
+    const { taskId: waiting } = await flotilla.enqueue("slow", 1, { delayMs: 3_600_000 });
+    await post(`/v1/tasks/${waiting}/signals`, { name: "go", payload: 1 });
+    await flotilla.tasks.cancel(waiting);
     await post(`/v1/tasks/${graph.tasks.first.taskId}/cancel`);
     await ask("get", `/v1/tasks/${taskId}/events`);
 

@@ -1,6 +1,10 @@
 import type { Clock } from "../base/clock.ts";
 import { type ErrorCode, errorCodes, FlotillaError } from "../base/errors.ts";
 import { encodeJson, isJsonObject, type Json } from "../base/json.ts";
+import type { LoopDone, RoundContext, StepContext, StoredStep } from "./model.ts";
+import { unreadable } from "./refusals.ts";
+
+const loopDone = Symbol("done");
 
 type CallParts = {
   clock: Clock;
@@ -94,6 +98,66 @@ export function decodeError(value: Json): FlotillaError | undefined {
   const { code, message, details } = value;
   if (!errorCodes.includes(code as ErrorCode) || typeof message !== "string") return undefined;
   return new FlotillaError(code as ErrorCode, message, isJsonObject(details) ? { details } : {});
+}
+
+/** A round of a loop that is next, with the state that it gets as JSON. */
+export type Round = { readonly at: number; readonly value: string };
+
+export function toRound(row: StoredStep, stored: Json): Round {
+  const { at, state } = isJsonObject(stored) ? stored : {};
+  if (row.kind === "round" && typeof at === "number" && state !== undefined) {
+    return { at, value: JSON.stringify(state) };
+  }
+  throw unreadable(row.key, "is no state of a loop");
+}
+
+/** A round is stored by what it returns, so that it has no `store`. */
+export function roundContext(context: StepContext): RoundContext {
+  return {
+    get step() {
+      return context.step;
+    },
+    get key() {
+      return context.key;
+    },
+    get signal() {
+      return context.signal;
+    },
+    get log() {
+      return context.log;
+    },
+    done: (result) => ({ [loopDone]: true, done: result }),
+  };
+}
+
+export function isLoopDone(returned: unknown): returned is LoopDone<unknown> {
+  return typeof returned === "object" && returned !== null && loopDone in returned;
+}
+
+/** Calls a function for each item, some at the same time. After a failure no further one is called. */
+export async function callEach<Item, Result>(
+  items: readonly Item[],
+  atOnce: number,
+  run: (item: Item, at: number) => Promise<Result>,
+): Promise<Result[]> {
+  const results: Result[] = [];
+  let next = 0;
+  let failed = false;
+  const work = async (): Promise<void> => {
+    while (next < items.length && !failed) {
+      const at = next++;
+      try {
+        results[at] = await run(items[at]!, at);
+      } catch (error) {
+        failed = true;
+        throw error;
+      }
+    }
+  };
+  const workers = Array.from({ length: Math.min(atOnce, items.length) }, work);
+  const broken = (await Promise.allSettled(workers)).find((each) => each.status === "rejected");
+  if (broken) throw broken.reason;
+  return results;
 }
 
 function isThenable(value: unknown): value is PromiseLike<unknown> {

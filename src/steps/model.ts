@@ -1,5 +1,6 @@
 import type { Json, Jsonify } from "../base/json.ts";
 import type { Logger } from "../base/log.ts";
+import type { Schema } from "../base/schema.ts";
 import type { Throttle } from "../throttles/throttle.ts";
 
 /** What a step's function is called with. */
@@ -85,11 +86,52 @@ export type Step = {
   ): Promise<Jsonify<Result>>;
 };
 
+/** What only the steps of a task can do: the task waits, and no pod, slot or memory is held meanwhile. */
+export type StepWaits = {
+  /** Waits this long, from the first time that it is called. */
+  sleep(name: string, ms: number): Promise<void>;
+  /** Waits for a signal of this name that is sent to the task, before or after this call. */
+  signal<Payload = Json>(name: string, options?: StepSignalOptions<Payload>): Promise<Payload>;
+};
+
+export type StepSignalOptions<Payload> = {
+  /** Signals that it refuses are dropped with a warning. */
+  schema?: Schema<any, Payload>;
+  /** How long to wait, from the first time that it is called. Default: without a limit. */
+  timeoutMs?: number;
+  /** What to return when that is over. Without it, the step throws `timeout`. */
+  onTimeout?: { value: Payload };
+};
+
+/** The steps of a task. A round of a loop may wait as well; a step that runs can't. */
+export type TaskSteps = StepWaits & {
+  loop<State, Result>(
+    name: string,
+    first: State,
+    round: (
+      state: Jsonify<State>,
+      context: Omit<RoundContext, "step"> & { readonly step: TaskSteps },
+    ) => State | LoopDone<Result> | Promise<State | LoopDone<Result>>,
+  ): Promise<Jsonify<Result>>;
+} & Step;
+
+/** What a parked owner waits for: a time, a signal of any name, or the first of both. */
+export type StepPark = { readonly delayMs: number | null; readonly awaits: string | null };
+
+/** What an owner that can be parked provides. */
+export type WaitHost = {
+  /** The first signal of this name that no step has taken. */
+  nextSignal(
+    name: string,
+  ): Promise<{ readonly signalId: string; readonly payload: Json } | undefined>;
+};
+
 /**
  * `done`: its value is what the function returned. `failed`: its value is an error that is thrown
  * again. `begun`: a step that is called at most once has been called. `round`: the state of a loop.
+ * `wait`: how long a wait lasts, from when the row was stored.
  */
-export type StepKind = "done" | "failed" | "begun" | "round";
+export type StepKind = "done" | "failed" | "begun" | "round" | "wait";
 
 /** A row of the journal. */
 export type StoredStep = {
@@ -100,6 +142,8 @@ export type StoredStep = {
   /** Undefined if it is too large to be read together with all others. */
   readonly value: string | undefined;
   readonly bytes: number;
+  /** How long ago it was stored, when it was read. */
+  readonly ageMs: number;
 };
 
 /** A row to store. */
@@ -113,6 +157,8 @@ export type StepWrite = {
   readonly tookMs: number;
   /** True if rows of steps within this one may be stored, which are deleted by the same write. */
   readonly forgets: boolean;
+  /** The signal that it has taken, which no other step gets. */
+  readonly takes?: string;
 };
 
 /** Where the steps of one owner are stored. */

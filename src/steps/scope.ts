@@ -2,7 +2,7 @@ import type { FlotillaError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import type { StepController } from "./call.ts";
 import { checkStepKey, keyedSegment, ordinalSegment } from "./key.ts";
-import { maxStepDepth } from "./model.ts";
+import { maxStepDepth, type StepKind } from "./model.ts";
 import { ambiguous, tooDeep } from "./refusals.ts";
 
 /** How many steps a line of the log names. */
@@ -25,16 +25,38 @@ export type Scope = {
   readonly outer: Scope | undefined;
   /** Why a step within it was refused: code that catches it must not have the outer step stored. */
   refusal: FlotillaError | undefined;
+  /** Whether its code may wait. A step that runs can't, because it would hold its pod. */
+  readonly waits: boolean;
   over: boolean;
+};
+
+/** One called step. */
+export type Call = {
+  readonly name: string;
+  readonly path: string;
+  readonly scope: Scope;
+  readonly hash: string | null;
+};
+
+/** What is to be stored of a step, with the scope whose rows it replaces. */
+export type Ended = {
+  readonly kind: StepKind;
+  readonly value: string;
+  readonly startedMs: number;
+  readonly inner?: Scope;
+  /** The signal that it has taken. */
+  readonly takes?: string;
 };
 
 export function newScope(
   prefix: string,
   depth: number,
   signal: () => AbortSignal,
+  waits: boolean,
   outer?: Scope,
 ): Scope {
   return {
+    waits,
     prefix,
     depth,
     signal,
@@ -49,8 +71,13 @@ export function newScope(
 }
 
 /** The scope of steps within a step or a round of this scope. */
-export function scopeWithin(outer: Scope, prefix: string, controller: StepController): Scope {
-  return newScope(prefix, outer.depth + 1, () => controller.signal, outer);
+export function scopeWithin(
+  outer: Scope,
+  prefix: string,
+  controller: StepController,
+  waits = false,
+): Scope {
+  return newScope(prefix, outer.depth + 1, () => controller.signal, waits, outer);
 }
 
 /** Notes that a step of this scope was refused, and throws the reason. */

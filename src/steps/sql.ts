@@ -1,6 +1,6 @@
 import type { Row } from "../store/database.ts";
 import { columnBytes } from "../store/page.ts";
-import { rows, sql, type Statement, table } from "../store/sql.ts";
+import { now, rows, sql, type Statement, table } from "../store/sql.ts";
 import { maxReadTogetherBytes, type StoredStep } from "./model.ts";
 
 const journal = table("step_journal");
@@ -11,7 +11,7 @@ export type JournalOwner = { readonly ownerId: string; readonly part: string };
 /** All rows of a journal, in the order in which they were stored, without large values. */
 export function readSteps({ ownerId, part }: JournalOwner): Statement {
   return sql`
-    select key, seq, kind, input_hash, ${columnBytes(sql`value`)} as bytes,
+    select key, seq, kind, input_hash, ${now} - at as age_ms, ${columnBytes(sql`value`)} as bytes,
       case when ${columnBytes(sql`value`)} <= ${maxReadTogetherBytes} then value end as value
     from ${journal} where owner_id = ${ownerId} and part = ${part} order by seq`;
 }
@@ -29,6 +29,7 @@ export function toStoredStep(row: Row): StoredStep {
     inputHash: row["input_hash"],
     value: row["value"] ?? undefined,
     bytes: Number(row["bytes"]),
+    ageMs: Number(row["age_ms"]),
   };
 }
 

@@ -1,29 +1,35 @@
 import type { Clock } from "../base/clock.ts";
 import { FlotillaError, hasCode } from "../base/errors.ts";
-import { isJsonObject, type Json } from "../base/json.ts";
+import type { Json } from "../base/json.ts";
 import { type Logger, withFields } from "../base/log.ts";
 import {
+  callEach,
   callWithin,
   decodeError,
   encodeError,
   encodeResult,
+  isLoopDone,
   isStoredError,
+  type Round,
+  roundContext,
   StepController,
+  toRound,
 } from "./call.ts";
 import { openJournal } from "./journal.ts";
 import { checkStepName, contextKey, innerPrefix, roundPrefix } from "./key.ts";
 import {
   type ForEachOptions,
   type StepJournal,
-  type LoopDone,
   type RoundContext,
   type Step,
   type StepContext,
-  type StepKind,
   type StepLimits,
+  type StepPark,
+  type StepSignalOptions,
   type StepOptions,
   type StepWrite,
   type StoredStep,
+  type WaitHost,
 } from "./model.ts";
 import {
   calledLate,
@@ -38,7 +44,9 @@ import {
   unreadable,
 } from "./refusals.ts";
 import {
+  type Call,
   closeScope,
+  type Ended,
   leaveScope,
   maxShown,
   newScope,
@@ -48,6 +56,7 @@ import {
   scopeWithin,
   settleScope,
 } from "./scope.ts";
+import { createParking, createWaits } from "./waits.ts";
 
 /**
  * The steps of one attempt. Code runs again from its start in every attempt, and each step that is
@@ -60,6 +69,8 @@ export type Steps = {
   readonly stored: number;
   /** True once a step was refused because the attempt is to end: its result does not count then. */
   readonly refused: boolean;
+  /** What the attempt waits for, once it is to be parked. */
+  readonly parked: StepPark | undefined;
   /** True while an ended step waits for the store. */
   readonly storing: boolean;
   /** Resolves when no ended step waits for the store any more. */
@@ -89,22 +100,8 @@ export type StepsParts = {
   onEnded?: (how: "stored" | "answered") => void;
   /** A step was written in a transaction of its function that was not committed, or not yet. */
   onUncommitted?: () => void;
-};
-
-/** One called step. */
-type Call = {
-  readonly name: string;
-  readonly path: string;
-  readonly scope: Scope;
-  readonly hash: string | null;
-};
-
-/** What is to be stored of a step, with the scope whose rows it replaces. */
-type Ended = {
-  readonly kind: StepKind;
-  readonly value: string;
-  readonly startedMs: number;
-  readonly inner?: Scope;
+  /** Only where the owner can be parked. */
+  waits?: WaitHost;
 };
 
 /** A step's context, and the row that its function has written in a transaction of its own. */
@@ -115,7 +112,6 @@ type AnyRun = (context: StepContext) => unknown;
 type AnyRound = (state: any, context: RoundContext) => unknown;
 
 const defaultTimeoutMs = 15 * 60_000;
-const loopDone = Symbol("done");
 
 /** Creates the steps of an attempt. Nothing is read before the first of them. */
 export function createSteps(parts: StepsParts): Steps {
@@ -126,10 +122,15 @@ export function createSteps(parts: StepsParts): Steps {
   let refused = false;
   let storing = 0;
   let allStored: PromiseWithResolvers<void> | undefined;
+  /** When the rows of earlier attempts were read. */
+  let readMs = 0;
+  /** Steps whose functions run. */
+  let busy = 0;
+  const parking = createParking(clock, () => busy === 0 && storing === 0);
 
   const refuseIfOver = (scope: Scope, name: string): void => {
     if (scope.over) throw calledLate(scope.prefix, name);
-    const refusal = parts.refusal();
+    const refusal = parking.refusal ?? parts.refusal();
     refused ||= refusal !== undefined;
     if (refusal) refuseIn(scope, refusal);
   };
@@ -147,6 +148,7 @@ export function createSteps(parts: StepsParts): Steps {
     const reading = rows.reading();
     if (reading) {
       await reading;
+      readMs = clock.monotonic();
       refuseIfOver(call.scope, call.name);
     }
     const row = rows.find(call.path);
@@ -166,7 +168,7 @@ export function createSteps(parts: StepsParts): Steps {
     return value;
   };
 
-  const writeOf = (call: Call, { kind, value, startedMs, inner }: Ended): StepWrite => ({
+  const writeOf = (call: Call, { kind, value, startedMs, inner, takes }: Ended): StepWrite => ({
     key: call.path,
     seq: rows.nextSeq(),
     kind,
@@ -174,6 +176,7 @@ export function createSteps(parts: StepsParts): Steps {
     value,
     tookMs: Math.max(0, Math.round(clock.monotonic() - startedMs)),
     forgets: inner !== undefined && (inner.rows.size > 0 || rows.within(call.path).length > 0),
+    ...(takes !== undefined && { takes }),
   });
 
   /** Stores a row. The step has ended, so that it is stored whatever becomes of the attempt. */
@@ -190,6 +193,7 @@ export function createSteps(parts: StepsParts): Steps {
         allStored?.resolve();
         allStored = undefined;
       }
+      parking.check();
     }
     noteStored(call, write, ended.inner);
   };
@@ -212,6 +216,13 @@ export function createSteps(parts: StepsParts): Steps {
   const track = <Result>(scope: Scope, name: string, ended: Promise<Result>): Promise<Result> => {
     const tracked = ended.finally(() => scope.open.delete(tracked));
     scope.open.set(tracked, scope.prefix + name);
+    return tracked;
+  };
+
+  /** A task may be parked before its code has come to await the wait. */
+  const trackWait = <Result>(scope: Scope, name: string, over: Promise<Result>) => {
+    const tracked = track(scope, name, over);
+    tracked.catch(() => {});
     return tracked;
   };
 
@@ -267,6 +278,7 @@ export function createSteps(parts: StepsParts): Steps {
     const within = () => callWithin(() => run(context), callParts);
     let ended: Ended;
     let thrown: { readonly error: unknown } | undefined;
+    busy++;
     try {
       const result = await (throttle
         ? throttle.run(within, { signal: controller.signal })
@@ -289,6 +301,8 @@ export function createSteps(parts: StepsParts): Steps {
       if (thrown) throw thrown.error;
       return JSON.parse(ended.value) as Json;
     } finally {
+      busy--;
+      parking.check();
       closeScope(inner, call.scope);
     }
   };
@@ -350,25 +364,9 @@ export function createSteps(parts: StepsParts): Steps {
     run: (item: unknown, context: StepContext) => unknown,
   ): Promise<Json[]> => {
     const { keys, atOnce, rest } = checkForEach(scope.prefix, name, items, options, run);
-    const results: Json[] = [];
-    let next = 0;
-    let failed = false;
-    const work = async (): Promise<void> => {
-      while (next < items.length && !failed) {
-        const at = next++;
-        try {
-          const each = { ...rest, key: keys[at]! };
-          results[at] = await step(scope, name, each, (context) => run(items[at], context));
-        } catch (error) {
-          failed = true;
-          throw error;
-        }
-      }
-    };
-    const workers = Array.from({ length: Math.min(atOnce, items.length) }, work);
-    const broken = (await Promise.allSettled(workers)).find((each) => each.status === "rejected");
-    if (broken) throw broken.reason;
-    return results;
+    return callEach(items, atOnce, (item, at) =>
+      step(scope, name, { ...rest, key: keys[at]! }, (context) => run(item, context)),
+    );
   };
 
   const runLoop = async (
@@ -405,7 +403,7 @@ export function createSteps(parts: StepsParts): Steps {
     const startedMs = clock.monotonic();
     const controller = new StepController(call.scope.signal);
     const prefix = roundPrefix(call.path, state.at);
-    const inner = scopeWithin(call.scope, prefix, controller);
+    const inner = scopeWithin(call.scope, prefix, controller, call.scope.waits);
     const { context } = contextOf({ ...call, path: prefix.slice(0, -1) }, inner, controller, 0);
     try {
       const returned = await round(JSON.parse(state.value), roundContext(context));
@@ -437,17 +435,38 @@ export function createSteps(parts: StepsParts): Steps {
       track(scope, given[0], runEach(scope, ...given));
     const loop = (...given: [string, unknown, AnyRound]) =>
       track(scope, given[0], runLoop(scope, ...given));
-    return Object.assign(call, { forEach, loop }) as unknown as Step;
+    const waiting = {
+      sleep: (name: string, ms: number) => trackWait(scope, name, waits.sleep(scope, name, ms)),
+      signal: (name: string, options?: StepSignalOptions<any>) =>
+        trackWait(scope, name, waits.signal(scope, name, options)),
+    };
+    return Object.assign(call, { forEach, loop, ...waiting }) as unknown as Step;
   };
 
-  const top = newScope("", 0, parts.signal);
+  const waits = createWaits({
+    ...parts,
+    parking,
+    find: async (scope, name) => {
+      const call = enter(scope, name, {});
+      return { call, row: await find(call) };
+    },
+    answer,
+    valueOf: rows.valueOf,
+    store,
+    sinceReadMs: () => clock.monotonic() - readMs,
+    nextSignal: parts.waits?.nextSignal,
+  });
+  const top = newScope("", 0, parts.signal, parts.waits !== undefined);
   return {
     step: stepIn(top),
     get stored() {
       return stored;
     },
     get refused() {
-      return refused;
+      return refused || parking.parked !== undefined;
+    },
+    get parked() {
+      return parking.parked;
     },
     get storing() {
       return storing > 0;
@@ -456,6 +475,8 @@ export function createSteps(parts: StepsParts): Steps {
       if (storing > 0) await (allStored ??= Promise.withResolvers<void>()).promise;
     },
     async settle(returned) {
+      // What failed beside a wait is tried again, not when the wait is over.
+      if (!returned) parking.giveUp();
       await settle(top, ownerId, returned);
       const unasked = returned ? rows.unasked() : [];
       if (unasked.length === 0) return;
@@ -463,38 +484,4 @@ export function createSteps(parts: StepsParts): Steps {
       parts.log().info(fields, "stored steps were not asked for");
     },
   };
-}
-
-/** A round of a loop that is next, with the state that it gets as JSON. */
-type Round = { readonly at: number; readonly value: string };
-
-function toRound(row: StoredStep, stored: Json): Round {
-  const { at, state } = isJsonObject(stored) ? stored : {};
-  if (row.kind === "round" && typeof at === "number" && state !== undefined) {
-    return { at, value: JSON.stringify(state) };
-  }
-  throw unreadable(row.key, "is no state of a loop");
-}
-
-/** A round is stored by what it returns, so that it has no `store`. */
-function roundContext(context: StepContext): RoundContext {
-  return {
-    get step() {
-      return context.step;
-    },
-    get key() {
-      return context.key;
-    },
-    get signal() {
-      return context.signal;
-    },
-    get log() {
-      return context.log;
-    },
-    done: (result) => ({ [loopDone]: true, done: result }),
-  };
-}
-
-function isLoopDone(returned: unknown): returned is LoopDone<unknown> {
-  return typeof returned === "object" && returned !== null && loopDone in returned;
 }

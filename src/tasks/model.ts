@@ -6,7 +6,7 @@ import type { Json } from "../base/json.ts";
 import type { Logger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
 import type { Schema } from "../base/schema.ts";
-import type { Step } from "../steps/model.ts";
+import type { TaskSteps } from "../steps/model.ts";
 import type { Steps } from "../steps/steps.ts";
 import type { Database } from "../store/database.ts";
 import type { ThrottleDeclaration } from "../throttles/declaration.ts";
@@ -58,7 +58,7 @@ export type TaskContext<Input> = {
    * Calls a function once and stores what it returns, so that a later attempt gets the stored value
    * instead of calling it again. Attempts and deaths count from the last stored step.
    */
-  readonly step: Step;
+  readonly step: TaskSteps;
   readonly log: Logger;
 };
 
@@ -304,5 +304,11 @@ export type AttemptOutcome =
   | { readonly type: "cancelled" }
   /** Not the task's fault: it is released uncounted, at once or after a delay. */
   | { readonly type: "interrupted"; readonly delayMs?: number }
+  /** Its steps wait for a time or a signal. */
+  | {
+      readonly type: "parked";
+      readonly delayMs: number | null;
+      readonly awaits: string | null;
+    }
   /** The handler was not called, because a dependency did not complete. */
   | { readonly type: "unmet"; readonly error: TaskError };

@@ -2,7 +2,7 @@ import { type Backoff, checkBackoff } from "../base/backoff.ts";
 import { dayMs } from "../base/durations.ts";
 import { FlotillaError } from "../base/errors.ts";
 import type { Json, Jsonify } from "../base/json.ts";
-import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
+import { checkChoice, checkNumber, checkOptions, isStorable } from "../base/options.ts";
 import { checkSchema, type Schema } from "../base/schema.ts";
 import { checkThrottle, type ThrottleOfHandler } from "./claim/throttle.ts";
 import { checkConcurrency, type Concurrency } from "./concurrency/limits.ts";
@@ -74,6 +74,7 @@ export type TaskFailure<Input = unknown> = {
 export const handleDefaults = { attempts: 3, timeoutMs: 15 * 60_000 };
 
 const maxNameChars = 200;
+const maxSignalIdChars = 200;
 const namePattern = /^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}$/;
 
 const handleOptions = [
@@ -137,6 +138,16 @@ export function checkTaskName(name: unknown): asserts name is string {
   throw new FlotillaError(
     "invalid_option",
     `a task's name is 1 to 200 letters, digits and _ . : / -, and begins with a letter, a digit or _, not ${JSON.stringify(name)?.slice(0, 80)}`,
+  );
+}
+
+/** Throws unless it can be the id of a signal to a task or run. */
+export function checkSignalId(id: unknown): asserts id is string {
+  const isText = typeof id === "string" && id.length > 0 && id.length <= maxSignalIdChars;
+  if (isText && isStorable(id)) return;
+  throw new FlotillaError(
+    "invalid_option",
+    `signal: id must be 1 to ${maxSignalIdChars} characters, without NUL and lone surrogates`,
   );
 }
 

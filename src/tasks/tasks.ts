@@ -1,7 +1,7 @@
 import type { Clock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
-import { defaultMaxBytes, type Json } from "../base/json.ts";
+import { defaultMaxBytes, encodeJson, type Json } from "../base/json.ts";
 import { checkNumber, checkOptions } from "../base/options.ts";
 import { fitPage } from "../base/page.ts";
 import type { Random } from "../base/random.ts";
@@ -20,14 +20,16 @@ import { createPauses, type Pauses } from "./claim/pauses.ts";
 import type { GraphEnqueued, GraphOptions, GraphRow, TypedRows } from "./enqueue/graph.ts";
 import { createEnqueue } from "./enqueue/enqueue.ts";
 import type { InsertParts } from "./enqueue/insert.ts";
+import { checkStepName } from "../steps/key.ts";
 import { countSteps } from "../steps/sql.ts";
 import { writeUntilKnown, untilKnown } from "../store/retry.ts";
 import type { Statement } from "../store/sql.ts";
 import { unblockScope } from "./concurrency/unblock.ts";
 import { type Task, taskStatuses, type TaskStatus } from "./rows.ts";
 import { cancelTask, countTasks, getTask, listTasks, retryTask } from "./sql/inspect.ts";
+import { sendSignal } from "./sql/signals.ts";
 import { getEvents } from "./sql/task-state.ts";
-import { checkTaskName, type InputOf, type ResultOf } from "./task.ts";
+import { checkSignalId, checkTaskName, type InputOf, type ResultOf } from "./task.ts";
 import { type Depth, readDepth } from "./inspect/depth.ts";
 import { prune, type Pruned, type PruneOptions } from "./leader/prune.ts";
 import {
@@ -79,6 +81,11 @@ export type TaskEvent = {
 export type TaskRetryOptions = {
   /** Forgets the stored steps, so that all of them run again. Default false. */
   fromStart?: boolean;
+};
+
+export type TaskSignalOptions = {
+  /** Sending a signal again with the same id does nothing. Default: a new id. */
+  id?: string;
 };
 
 export type Retried = {
@@ -146,6 +153,8 @@ export type Tasks = Pauses & {
    * for good; `fromStart` forgets all of them.
    */
   retry(taskId: string, options?: TaskRetryOptions): Promise<Retried>;
+  /** Sends a signal to a task whose steps wait for it, or will. Resolves once it is stored. */
+  signal(taskId: string, name: string, payload?: Json, options?: TaskSignalOptions): Promise<void>;
   /** Waits for the result of a task. Rejects if the task fails or is cancelled. */
   waitFor<T extends TaskContract>(
     task: EnqueuedTask<T>,
@@ -279,6 +288,23 @@ export function createTasks(parts: TasksParts): LocalTasks {
         "conflict",
         `task ${taskId} is ${row["status"]}: only failed and cancelled tasks can be retried`,
       );
+    },
+    async signal(taskId, name, payload = null, options = {}) {
+      checkOptions("signal", options, ["id"]);
+      checkStepName(name);
+      const { id = parts.ids.next() } = options;
+      checkSignalId(id);
+      const text = encodeJson(`the signal "${name}"`, payload, { maxBytes: maxPayloadBytes });
+      const signal = { taskId, to: "task", signalId: id, name, payload: text } as const;
+      const row = await change(taskId, sendSignal(signal));
+      if (row["flow_version"] !== null) {
+        throw new FlotillaError("not_found", `${taskId} is a run: use \`runs.signal\``);
+      }
+      if (Number(row["sent"]) === 1) return onEnqueued?.();
+      const isOpen = row["status"] === "pending" || row["status"] === "claimed";
+      throw isOpen
+        ? new FlotillaError("overloaded", `task ${taskId} has too many unused signals: send fewer`)
+        : new FlotillaError("conflict", `task ${taskId} is ${row["status"]}: it takes no signals`);
     },
     async waitFor(task: Enqueued | string, options: WaitOptions = {}): Promise<any> {
       checkOptions("waitFor", options, ["timeoutMs", "signal"]);

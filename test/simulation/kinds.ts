@@ -10,7 +10,7 @@ import {
   stopRedrive,
   takeStep,
 } from "../../src/dead-letters/sql.ts";
-import { resumeSetAside, sendSignal, retrySetAside } from "../../src/flows/sql.ts";
+import { resumeSetAside, retrySetAside } from "../../src/flows/sql.ts";
 import { type FencedRun, releaseFinish } from "../../src/flows/drive/save.ts";
 import { beat, finishPass, markLeft, markDown, prunePods } from "../../src/pods/sql.ts";
 import { cancelTask, retryTask } from "../../src/tasks/sql/inspect.ts";
@@ -27,6 +27,7 @@ import { retentionOf } from "../../src/tasks/leader/prune.ts";
 import { deleteFinished, recoverTasks } from "../../src/tasks/sql/recover.ts";
 import { dropPause, putPause, notifyPod } from "../../src/tasks/sql/limits.ts";
 import { keepRuns, leaveRuns } from "../../src/tasks/sql/runs.ts";
+import { sendSignal } from "../../src/tasks/sql/signals.ts";
 import { moveSchedules } from "../../src/schedules/sql.ts";
 import type { Statement, Value } from "../../src/store/sql.ts";
 
@@ -69,7 +70,7 @@ const noReason = { code: "cancelled", message: "" } as const;
 const noRun = { taskId: "", token: 0, seq: 0, columns: {} } as FencedRun;
 const leaving = releaseFinish(noRun);
 const noResume = { runId: "", version: null, requestId: "" };
-const noSignal = { runId: "", signalId: "", name: "", payload: "" };
+const noSignal = { taskId: "", to: "run", signalId: "", name: "", payload: "" } as const;
 
 /** What writes are recognised by: a mutation that changes one breaks the simulation, and shows nothing. */
 export const markers: string[] = [];

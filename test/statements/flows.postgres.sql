@@ -1,8 +1,3 @@
--- src/flows/sql.ts: firstSignal
-select signal_id, payload from flotilla.task_signal
-where task_id = $1 and name in ($2, $3) and taken = 0 order by seq limit 1
--- values: ["run-1","paid","refused"]
-
 -- src/flows/sql.ts: childrenOf
 select wait.dependency_id, child.name, child.status, child.result, child.error
 from flotilla.task_dependency wait left join flotilla.task child on child.task_id = wait.dependency_id
@@ -16,35 +11,6 @@ order by wait.place
 update flotilla.task set parked = case when limited = 1 then 4 else 0 end, set_aside = null, set_aside_version = null
 where name = $1 and status = 'pending' and parked = 6 and set_aside_version < $2
 -- values: ["order",2]
-
--- src/flows/sql.ts: sendSignal
-select task_id from flotilla.task task where task_id = $1 for update of task
--- values: ["run-1"]
-
-  update flotilla.task
-  set wake = wake + 1,
-    last_update = case when status = 'pending' then now_ms() else last_update end,
-    run_at = case when status = 'pending' and parked in (1, 5) and awaits is not null then now_ms() else run_at end,
-    parked = case when status = 'pending' and parked in (1, 5) and awaits is not null then case when limited = 1 then 4 else 0 end else parked end
-  where task_id = $1 and status in ('pending', 'claimed')
-and flow_version is not null and not exists (select 1 from flotilla.task_signal past
-where past.task_id = $2 and past.signal_id = $3) and (select count(*) from flotilla.task_signal past
-where past.task_id = $4 and past.taken = 0) < $5
--- values: ["run-1","run-1","signal-1","run-1",1000]
-
-  insert into flotilla.task_signal (task_id, signal_id, seq, name, payload)
-  select task_id, $1, (select coalesce(max(seq), 0) + 1 from flotilla.task_signal past
-    where past.task_id = $2), $3, $4
-  from flotilla.task where task_id = $5 and status in ('pending', 'claimed')
-and flow_version is not null and not exists (select 1 from flotilla.task_signal past
-where past.task_id = $6 and past.signal_id = $7) and (select count(*) from flotilla.task_signal past
-where past.task_id = $8 and past.taken = 0) < $9
--- values: ["signal-1","run-1","paid","{}","run-1","run-1","signal-1","run-1",1000]
-
-select status, flow_version, case when exists (select 1 from flotilla.task_signal past
-    where past.task_id = $1 and past.signal_id = $2) then 1 else 0 end as sent
-      from flotilla.task where task_id = $3
--- values: ["run-1","signal-1","run-1"]
 
 -- src/flows/sql.ts: resumeSetAside
   insert into flotilla.task_event (task_id, seq, type, detail)

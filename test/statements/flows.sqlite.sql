@@ -1,8 +1,3 @@
--- src/flows/sql.ts: firstSignal
-select signal_id, payload from flotilla_task_signal
-where task_id = ? and name in (?, ?) and taken = 0 order by seq limit 1
--- values: ["run-1","paid","refused"]
-
 -- src/flows/sql.ts: childrenOf
 select wait.dependency_id, child.name, child.status, child.result, child.error
 from flotilla_task_dependency wait left join flotilla_task child on child.task_id = wait.dependency_id
@@ -16,35 +11,6 @@ order by wait.place
 update flotilla_task set parked = case when limited = 1 then 4 else 0 end, set_aside = null, set_aside_version = null
 where name = ? and status = 'pending' and parked = 6 and set_aside_version < ?
 -- values: ["order",2]
-
--- src/flows/sql.ts: sendSignal
-select task_id from flotilla_task task where task_id = ?
--- values: ["run-1"]
-
-  update flotilla_task
-  set wake = wake + 1,
-    last_update = case when status = 'pending' then now_ms() else last_update end,
-    run_at = case when status = 'pending' and parked in (1, 5) and awaits is not null then now_ms() else run_at end,
-    parked = case when status = 'pending' and parked in (1, 5) and awaits is not null then case when limited = 1 then 4 else 0 end else parked end
-  where task_id = ? and status in ('pending', 'claimed')
-and flow_version is not null and not exists (select 1 from flotilla_task_signal past
-where past.task_id = ? and past.signal_id = ?) and (select count(*) from flotilla_task_signal past
-where past.task_id = ? and past.taken = 0) < ?
--- values: ["run-1","run-1","signal-1","run-1",1000]
-
-  insert into flotilla_task_signal (task_id, signal_id, seq, name, payload)
-  select task_id, ?, (select coalesce(max(seq), 0) + 1 from flotilla_task_signal past
-    where past.task_id = ?), ?, ?
-  from flotilla_task where task_id = ? and status in ('pending', 'claimed')
-and flow_version is not null and not exists (select 1 from flotilla_task_signal past
-where past.task_id = ? and past.signal_id = ?) and (select count(*) from flotilla_task_signal past
-where past.task_id = ? and past.taken = 0) < ?
--- values: ["signal-1","run-1","paid","{}","run-1","run-1","signal-1","run-1",1000]
-
-select status, flow_version, case when exists (select 1 from flotilla_task_signal past
-    where past.task_id = ? and past.signal_id = ?) then 1 else 0 end as sent
-      from flotilla_task where task_id = ?
--- values: ["run-1","signal-1","run-1"]
 
 -- src/flows/sql.ts: resumeSetAside
   insert into flotilla_task_event (task_id, seq, type, detail)

@@ -3,11 +3,8 @@ import { type RoomStatements, sqlFile } from "./examples.ts";
 
 export const flowStatements: RoomStatements = {
   "src/flows/sql.ts": sqlFile(flows, {
-    firstSignal: () => flows.firstSignal("run-1", ["paid", "refused"]),
     childrenOf: () => flows.childrenOf("run-1", "charge"),
     retrySetAside: () => flows.retrySetAside("order", 2),
-    sendSignal: () =>
-      flows.sendSignal({ runId: "run-1", signalId: "signal-1", name: "paid", payload: "{}" }),
     resumeSetAside: () => [
       flows.resumeSetAside({ runId: "run-1", version: null, requestId: "request-1" }),
       flows.resumeSetAside({ runId: "run-1", version: 2, requestId: "request-1" }),

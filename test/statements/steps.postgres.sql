@@ -1,5 +1,5 @@
 -- src/steps/sql.ts: readSteps
-select key, seq, kind, input_hash, coalesce(octet_length(value), 0) as bytes,
+select key, seq, kind, input_hash, now_ms() - at as age_ms, coalesce(octet_length(value), 0) as bytes,
   case when coalesce(octet_length(value), 0) <= $1 then value end as value
 from flotilla.step_journal where owner_id = $2 and part = $3 order by seq
 -- values: [8192,"task-1",""]

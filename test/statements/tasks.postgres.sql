@@ -1289,20 +1289,22 @@ deaths = case when done.stepped = 1 then 0 else deaths end, snoozes = snoozes + 
 claim_token = claim_token + case when done.status = 'pending' then 1 else 0 end,
 claimed_by = case when done.status = 'pending' then null else claimed_by end,
 run_at = case when done.delay_ms is null then run_at else now_ms() + done.delay_ms end,
-parked = case when done.delay_ms > 0 then 1 else case when limited = 1 then 4 else 0 end end, claim_call = null, last_update = now_ms()
-from (select task_id collate "C" as task_id, token, status collate "C" as status, result collate "C" as result, error collate "C" as error, counted, snoozed, stepped, delay_ms, wake from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[]) as each_row (task_id, token, status, result, error, counted, snoozed, stepped, delay_ms, wake)) done
+awaits = done.awaits,
+parked = case when done.delay_ms > 0 then 1
+  when done.awaits is not null then 5 else case when limited = 1 then 4 else 0 end end, claim_call = null, last_update = now_ms()
+from (select task_id collate "C" as task_id, token, status collate "C" as status, result collate "C" as result, error collate "C" as error, counted, snoozed, stepped, delay_ms, awaits collate "C" as awaits, wake from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::text[], $11::bigint[]) as each_row (task_id, token, status, result, error, counted, snoozed, stepped, delay_ms, awaits, wake)) done
 where flotilla.task.task_id = done.task_id
   and flotilla.task.claim_token = done.token
   and flotilla.task.status in ('claimed', 'pending')
   and (done.wake is null or flotilla.task.wake = done.wake)
 returning flotilla.task.task_id
 -- instead of returning:
-select task.task_id from (select task_id collate "C" as task_id, token, status collate "C" as status, result collate "C" as result, error collate "C" as error, counted, snoozed, stepped, delay_ms, wake from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[]) as each_row (task_id, token, status, result, error, counted, snoozed, stepped, delay_ms, wake)) done join flotilla.task task on task.task_id = done.task_id
+select task.task_id from (select task_id collate "C" as task_id, token, status collate "C" as status, result collate "C" as result, error collate "C" as error, counted, snoozed, stepped, delay_ms, awaits collate "C" as awaits, wake from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::text[], $11::bigint[]) as each_row (task_id, token, status, result, error, counted, snoozed, stepped, delay_ms, awaits, wake)) done join flotilla.task task on task.task_id = done.task_id
 where task.claim_token = done.token
   and task.status in ('claimed', 'pending')
   and (done.wake is null or task.wake = done.wake)
 for update of task
--- values: ["{\"task-1\"}","{3}","{\"failed\"}","{\"{}\"}","{\"{}\"}","{1}","{0}","{0}","{null}","{2}"]
+-- values: ["{\"task-1\"}","{3}","{\"failed\"}","{\"{}\"}","{\"{}\"}","{1}","{0}","{0}","{null}","{null}","{2}"]
 
 -- src/tasks/sql/finish.ts: noteFinishes
 insert into flotilla.task_event (task_id, seq, type, attempt, pod_id, detail)
@@ -1923,6 +1925,68 @@ where exists (select 1 from flotilla.task_event noted
     and noted.type = wanted.type and noted.detail = wanted.detail)
 -- values: ["{\"run-1\"}","{200}","{\"step\"}","{\"{}\"}","pod-1"]
 
+-- src/tasks/sql/signals.ts: sendSignal
+select task_id from flotilla.task task where task_id = $1 for update of task
+-- values: ["run-1"]
+
+  update flotilla.task
+  set wake = wake + 1,
+    last_update = case when status = 'pending' then now_ms() else last_update end,
+    run_at = case when status = 'pending' and parked in (1, 5) and awaits is not null then now_ms() else run_at end,
+    parked = case when status = 'pending' and parked in (1, 5) and awaits is not null then case when limited = 1 then 4 else 0 end else parked end
+  where task_id = $1 and status in ('pending', 'claimed')
+and flow_version is not null and not exists (select 1 from flotilla.task_signal past
+where past.task_id = $2 and past.signal_id = $3) and (select count(*) from flotilla.task_signal past
+where past.task_id = $4 and past.taken = 0) < $5
+-- values: ["run-1","run-1","signal-1","run-1",1000]
+
+  insert into flotilla.task_signal (task_id, signal_id, seq, name, payload)
+  select task_id, $1, (select coalesce(max(seq), 0) + 1 from flotilla.task_signal past
+    where past.task_id = $2), $3, $4
+  from flotilla.task where task_id = $5 and status in ('pending', 'claimed')
+and flow_version is not null and not exists (select 1 from flotilla.task_signal past
+where past.task_id = $6 and past.signal_id = $7) and (select count(*) from flotilla.task_signal past
+where past.task_id = $8 and past.taken = 0) < $9
+-- values: ["signal-1","run-1","paid","{}","run-1","run-1","signal-1","run-1",1000]
+
+select status, flow_version, case when exists (select 1 from flotilla.task_signal past
+    where past.task_id = $1 and past.signal_id = $2) then 1 else 0 end as sent
+      from flotilla.task where task_id = $3
+-- values: ["run-1","signal-1","run-1"]
+
+select task_id from flotilla.task task where task_id = $1 for update of task
+-- values: ["task-1"]
+
+  update flotilla.task
+  set wake = wake + 1,
+    last_update = case when status = 'pending' then now_ms() else last_update end,
+    run_at = case when status = 'pending' and parked in (1, 5) and awaits is not null then now_ms() else run_at end,
+    parked = case when status = 'pending' and parked in (1, 5) and awaits is not null then case when limited = 1 then 4 else 0 end else parked end
+  where task_id = $1 and status in ('pending', 'claimed')
+and flow_version is null and not exists (select 1 from flotilla.task_signal past
+where past.task_id = $2 and past.signal_id = $3) and (select count(*) from flotilla.task_signal past
+where past.task_id = $4 and past.taken = 0) < $5
+-- values: ["task-1","task-1","signal-1","task-1",1000]
+
+  insert into flotilla.task_signal (task_id, signal_id, seq, name, payload)
+  select task_id, $1, (select coalesce(max(seq), 0) + 1 from flotilla.task_signal past
+    where past.task_id = $2), $3, $4
+  from flotilla.task where task_id = $5 and status in ('pending', 'claimed')
+and flow_version is null and not exists (select 1 from flotilla.task_signal past
+where past.task_id = $6 and past.signal_id = $7) and (select count(*) from flotilla.task_signal past
+where past.task_id = $8 and past.taken = 0) < $9
+-- values: ["signal-1","task-1","paid","{}","task-1","task-1","signal-1","task-1",1000]
+
+select status, flow_version, case when exists (select 1 from flotilla.task_signal past
+    where past.task_id = $1 and past.signal_id = $2) then 1 else 0 end as sent
+      from flotilla.task where task_id = $3
+-- values: ["task-1","signal-1","task-1"]
+
+-- src/tasks/sql/signals.ts: firstSignal
+select signal_id, payload from flotilla.task_signal
+where task_id = $1 and name in ($2, $3) and taken = 0 order by seq limit 1
+-- values: ["run-1","paid","refused"]
+
 -- src/tasks/sql/steps.ts: storeSteps
 insert into flotilla.step_journal as stored (owner_id, part, key, seq, token, kind, input_hash, value, started_at, at)
 select given.task_id, '', given.key, given.seq, given.token, given.kind,
@@ -1966,6 +2030,30 @@ delete from flotilla.step_journal where ctid = any(array(
     and inner_step.part = ''
     and inner_step.key >= given.low and inner_step.key < given.high))
 -- values: ["{\"task-1\",\"task-1\"}","{2,2}","{\"read\",\"read\"}","{3,3}","{\"read/\",\"read@\"}","{\"read0\",\"readA\"}"]
+
+insert into flotilla.step_journal as stored (owner_id, part, key, seq, token, kind, input_hash, value, started_at, at)
+select given.task_id, '', given.key, given.seq, given.token, given.kind,
+  given.input_hash, given.value, now_ms() - given.took_ms, now_ms()
+from (select task_id collate "C" as task_id, token, key collate "C" as key, seq, kind collate "C" as kind, input_hash collate "C" as input_hash, value collate "C" as value, took_ms from unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::bigint[]) as each_row (task_id, token, key, seq, kind, input_hash, value, took_ms)) given join flotilla.task task on task.task_id = given.task_id
+where task.claim_token = given.token and task.status in ('claimed', 'pending')
+for update of task
+on conflict (owner_id, part, key) do update set seq = excluded.seq, token = excluded.token,
+  kind = excluded.kind, input_hash = excluded.input_hash, value = excluded.value,
+  started_at = excluded.started_at, at = excluded.at
+where stored.seq < excluded.seq
+returning owner_id, key
+-- instead of returning:
+select stored.owner_id, stored.key from (select task_id collate "C" as task_id, token, key collate "C" as key, seq from unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[]) as each_row (task_id, token, key, seq)) given join flotilla.step_journal stored
+  on stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
+where stored.token = given.token and stored.seq = given.seq
+-- values: ["{\"task-1\"}","{2}","{\"read\"}","{3}","{\"done\"}","{null}","{\"1\"}","{5}"]
+
+update flotilla.task_signal set taken = 1 from (select task_id collate "C" as task_id, token, key collate "C" as key, seq, signal_id collate "C" as signal_id from unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::text[]) as each_row (task_id, token, key, seq, signal_id)) used
+where flotilla.task_signal.task_id = used.task_id and flotilla.task_signal.signal_id = used.signal_id
+  and exists (select 1 from flotilla.step_journal stored
+    where stored.owner_id = used.task_id and stored.part = '' and stored.key = used.key
+      and stored.token = used.token and stored.seq = used.seq)
+-- values: ["{\"task-1\"}","{2}","{\"read\"}","{3}","{\"signal-1\"}"]
 
 -- src/tasks/sql/steps.ts: selectStored
 select stored.owner_id, stored.key from (select task_id collate "C" as task_id, token, key collate "C" as key, seq from unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[]) as each_row (task_id, token, key, seq)) given join flotilla.step_journal stored

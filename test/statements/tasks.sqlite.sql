@@ -1286,19 +1286,21 @@ deaths = case when done.stepped = 1 then 0 else deaths end, snoozes = snoozes + 
 claim_token = claim_token + case when done.status = 'pending' then 1 else 0 end,
 claimed_by = case when done.status = 'pending' then null else claimed_by end,
 run_at = case when done.delay_ms is null then run_at else now_ms() + done.delay_ms end,
-parked = case when done.delay_ms > 0 then 1 else case when limited = 1 then 4 else 0 end end, claim_call = null, last_update = now_ms()
-from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as status, value ->> 3 as result, value ->> 4 as error, value ->> 5 as counted, value ->> 6 as snoozed, value ->> 7 as stepped, value ->> 8 as delay_ms, value ->> 9 as wake from jsonb_each(?)) done
+awaits = done.awaits,
+parked = case when done.delay_ms > 0 then 1
+  when done.awaits is not null then 5 else case when limited = 1 then 4 else 0 end end, claim_call = null, last_update = now_ms()
+from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as status, value ->> 3 as result, value ->> 4 as error, value ->> 5 as counted, value ->> 6 as snoozed, value ->> 7 as stepped, value ->> 8 as delay_ms, value ->> 9 as awaits, value ->> 10 as wake from jsonb_each(?)) done
 where flotilla_task.task_id = done.task_id
   and flotilla_task.claim_token = done.token
   and flotilla_task.status in ('claimed', 'pending')
   and (done.wake is null or flotilla_task.wake = done.wake)
 returning flotilla_task.task_id
 -- instead of returning:
-select task.task_id from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as status, value ->> 3 as result, value ->> 4 as error, value ->> 5 as counted, value ->> 6 as snoozed, value ->> 7 as stepped, value ->> 8 as delay_ms, value ->> 9 as wake from jsonb_each(?)) done join flotilla_task task on task.task_id = done.task_id
+select task.task_id from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as status, value ->> 3 as result, value ->> 4 as error, value ->> 5 as counted, value ->> 6 as snoozed, value ->> 7 as stepped, value ->> 8 as delay_ms, value ->> 9 as awaits, value ->> 10 as wake from jsonb_each(?)) done join flotilla_task task on task.task_id = done.task_id
 where task.claim_token = done.token
   and task.status in ('claimed', 'pending')
   and (done.wake is null or task.wake = done.wake)
--- values: ["[[\"task-1\",3,\"failed\",\"{}\",\"{}\",1,0,0,null,2]]"]
+-- values: ["[[\"task-1\",3,\"failed\",\"{}\",\"{}\",1,0,0,null,null,2]]"]
 
 -- src/tasks/sql/finish.ts: noteFinishes
 insert into flotilla_task_event (task_id, seq, type, attempt, pod_id, detail)
@@ -1911,6 +1913,68 @@ where exists (select 1 from flotilla_task_event noted
     and noted.type = wanted.type and noted.detail = wanted.detail)
 -- values: ["[[\"run-1\",200,\"step\",\"{}\"]]","pod-1"]
 
+-- src/tasks/sql/signals.ts: sendSignal
+select task_id from flotilla_task task where task_id = ?
+-- values: ["run-1"]
+
+  update flotilla_task
+  set wake = wake + 1,
+    last_update = case when status = 'pending' then now_ms() else last_update end,
+    run_at = case when status = 'pending' and parked in (1, 5) and awaits is not null then now_ms() else run_at end,
+    parked = case when status = 'pending' and parked in (1, 5) and awaits is not null then case when limited = 1 then 4 else 0 end else parked end
+  where task_id = ? and status in ('pending', 'claimed')
+and flow_version is not null and not exists (select 1 from flotilla_task_signal past
+where past.task_id = ? and past.signal_id = ?) and (select count(*) from flotilla_task_signal past
+where past.task_id = ? and past.taken = 0) < ?
+-- values: ["run-1","run-1","signal-1","run-1",1000]
+
+  insert into flotilla_task_signal (task_id, signal_id, seq, name, payload)
+  select task_id, ?, (select coalesce(max(seq), 0) + 1 from flotilla_task_signal past
+    where past.task_id = ?), ?, ?
+  from flotilla_task where task_id = ? and status in ('pending', 'claimed')
+and flow_version is not null and not exists (select 1 from flotilla_task_signal past
+where past.task_id = ? and past.signal_id = ?) and (select count(*) from flotilla_task_signal past
+where past.task_id = ? and past.taken = 0) < ?
+-- values: ["signal-1","run-1","paid","{}","run-1","run-1","signal-1","run-1",1000]
+
+select status, flow_version, case when exists (select 1 from flotilla_task_signal past
+    where past.task_id = ? and past.signal_id = ?) then 1 else 0 end as sent
+      from flotilla_task where task_id = ?
+-- values: ["run-1","signal-1","run-1"]
+
+select task_id from flotilla_task task where task_id = ?
+-- values: ["task-1"]
+
+  update flotilla_task
+  set wake = wake + 1,
+    last_update = case when status = 'pending' then now_ms() else last_update end,
+    run_at = case when status = 'pending' and parked in (1, 5) and awaits is not null then now_ms() else run_at end,
+    parked = case when status = 'pending' and parked in (1, 5) and awaits is not null then case when limited = 1 then 4 else 0 end else parked end
+  where task_id = ? and status in ('pending', 'claimed')
+and flow_version is null and not exists (select 1 from flotilla_task_signal past
+where past.task_id = ? and past.signal_id = ?) and (select count(*) from flotilla_task_signal past
+where past.task_id = ? and past.taken = 0) < ?
+-- values: ["task-1","task-1","signal-1","task-1",1000]
+
+  insert into flotilla_task_signal (task_id, signal_id, seq, name, payload)
+  select task_id, ?, (select coalesce(max(seq), 0) + 1 from flotilla_task_signal past
+    where past.task_id = ?), ?, ?
+  from flotilla_task where task_id = ? and status in ('pending', 'claimed')
+and flow_version is null and not exists (select 1 from flotilla_task_signal past
+where past.task_id = ? and past.signal_id = ?) and (select count(*) from flotilla_task_signal past
+where past.task_id = ? and past.taken = 0) < ?
+-- values: ["signal-1","task-1","paid","{}","task-1","task-1","signal-1","task-1",1000]
+
+select status, flow_version, case when exists (select 1 from flotilla_task_signal past
+    where past.task_id = ? and past.signal_id = ?) then 1 else 0 end as sent
+      from flotilla_task where task_id = ?
+-- values: ["task-1","signal-1","task-1"]
+
+-- src/tasks/sql/signals.ts: firstSignal
+select signal_id, payload from flotilla_task_signal
+where task_id = ? and name in (?, ?) and taken = 0 order by seq limit 1
+-- values: ["run-1","paid","refused"]
+
 -- src/tasks/sql/steps.ts: storeSteps
 insert into flotilla_step_journal as stored (owner_id, part, key, seq, token, kind, input_hash, value, started_at, at)
 select given.task_id, '', given.key, given.seq, given.token, given.kind,
@@ -1954,6 +2018,30 @@ delete from flotilla_step_journal where rowid in (
     and inner_step.part = ''
     and inner_step.key >= given.low and inner_step.key < given.high)
 -- values: ["[[\"task-1\",2,\"read\",3,\"read/\",\"read0\"],[\"task-1\",2,\"read\",3,\"read@\",\"readA\"]]"]
+
+insert into flotilla_step_journal as stored (owner_id, part, key, seq, token, kind, input_hash, value, started_at, at)
+select given.task_id, '', given.key, given.seq, given.token, given.kind,
+  given.input_hash, given.value, now_ms() - given.took_ms, now_ms()
+from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as key, value ->> 3 as seq, value ->> 4 as kind, value ->> 5 as input_hash, value ->> 6 as value, value ->> 7 as took_ms from jsonb_each(?)) given join flotilla_task task on task.task_id = given.task_id
+where task.claim_token = given.token and task.status in ('claimed', 'pending')
+
+on conflict (owner_id, part, key) do update set seq = excluded.seq, token = excluded.token,
+  kind = excluded.kind, input_hash = excluded.input_hash, value = excluded.value,
+  started_at = excluded.started_at, at = excluded.at
+where stored.seq < excluded.seq
+returning owner_id, key
+-- instead of returning:
+select stored.owner_id, stored.key from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as key, value ->> 3 as seq from jsonb_each(?)) given join flotilla_step_journal stored
+  on stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
+where stored.token = given.token and stored.seq = given.seq
+-- values: ["[[\"task-1\",2,\"read\",3,\"done\",null,\"1\",5]]"]
+
+update flotilla_task_signal set taken = 1 from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as key, value ->> 3 as seq, value ->> 4 as signal_id from jsonb_each(?)) used
+where flotilla_task_signal.task_id = used.task_id and flotilla_task_signal.signal_id = used.signal_id
+  and exists (select 1 from flotilla_step_journal stored
+    where stored.owner_id = used.task_id and stored.part = '' and stored.key = used.key
+      and stored.token = used.token and stored.seq = used.seq)
+-- values: ["[[\"task-1\",2,\"read\",3,\"signal-1\"]]"]
 
 -- src/tasks/sql/steps.ts: selectStored
 select stored.owner_id, stored.key from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as key, value ->> 3 as seq from jsonb_each(?)) given join flotilla_step_journal stored

@@ -9,6 +9,7 @@ import * as limits from "../../src/tasks/sql/limits.ts";
 import * as recover from "../../src/tasks/sql/recover.ts";
 import * as runRelations from "../../src/tasks/sql/run-relations.ts";
 import * as runs from "../../src/tasks/sql/runs.ts";
+import * as signals from "../../src/tasks/sql/signals.ts";
 import * as steps from "../../src/tasks/sql/steps.ts";
 import * as taskState from "../../src/tasks/sql/task-state.ts";
 import { noStatement, type RoomStatements, sqlFile } from "./examples.ts";
@@ -53,6 +54,8 @@ const taskStep: steps.TaskStep = {
     forgets: false,
   },
 };
+
+const paid = { signalId: "signal-1", name: "paid", payload: "{}" };
 
 const claimCall: claim.ClaimCall = { podId: "pod-1", call: 5, names: ["mail", "order"], limit: 10 };
 const fullClaim: claim.ClaimCall = {
@@ -287,10 +290,18 @@ export const taskStatements: RoomStatements = {
       ),
     findNotedWrites: () => runs.findNotedWrites("pod-1", [plainRun]),
   }),
+  "src/tasks/sql/signals.ts": sqlFile(signals, {
+    sendSignal: () => [
+      ...signals.sendSignal({ ...paid, taskId: "run-1", to: "run" }),
+      ...signals.sendSignal({ ...paid, taskId: "task-1", to: "task" }),
+    ],
+    firstSignal: () => signals.firstSignal("run-1", ["paid", "refused"]),
+  }),
   "src/tasks/sql/steps.ts": sqlFile(steps, {
     storeSteps: () => [
       ...steps.storeSteps([taskStep]),
       ...steps.storeSteps([{ ...taskStep, step: { ...taskStep.step, forgets: true } }]),
+      ...steps.storeSteps([{ ...taskStep, step: { ...taskStep.step, takes: "signal-1" } }]),
     ],
     selectStored: () => steps.selectStored([taskStep]),
     forgetSteps: () => [

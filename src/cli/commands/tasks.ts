@@ -3,6 +3,7 @@ import { type Command, Option } from "commander";
 import { systemClock } from "../../base/clock.ts";
 import { dayMs } from "../../base/durations.ts";
 import { FlotillaError } from "../../base/errors.ts";
+import type { Json } from "../../base/json.ts";
 import { type Task, type TaskStatus, taskStatuses, type Retention } from "../../tasks/rows.ts";
 import type { TaskEvent } from "../../tasks/tasks.ts";
 import { blockedBy } from "../blocked-by.ts";
@@ -20,6 +21,7 @@ import {
 import { ago, columns, oneLine, paint, paintStatus, print, printJson } from "../output.ts";
 import { bar, plural, startProgressBar } from "../progress.ts";
 import { stopSignals } from "../signals.ts";
+import { parseInput } from "../task-flags.ts";
 import { noWorkerText } from "./runs-show.ts";
 
 type Flags = TargetFlags & { json?: true };
@@ -43,7 +45,7 @@ const maxIdsShown = 10;
 export function tasksCommand(program: Command): void {
   const tasks = program
     .command("tasks")
-    .description("list, show, cancel, retry and prune tasks")
+    .description("list, show, signal, cancel, retry and prune tasks")
     .addHelpText(
       "after",
       `
@@ -72,6 +74,15 @@ Examples:
   )
     .option("--from-start", "forget its stored steps, so that all of them run again")
     .action(retry);
+  withJson(
+    withTarget(
+      tasks
+        .command("signal <id> <name> [json]")
+        .description("send a signal to a task whose steps wait for it"),
+    ),
+  )
+    .option("--id <id>", "sending it again with the same id does nothing")
+    .action(signal);
   pruneCommand(tasks);
 }
 
@@ -222,6 +233,21 @@ async function retry(taskId: string, flags: Flags & { fromStart?: true }): Promi
   if (flags.json) return printJson({ taskId, status: "pending", forgottenSteps });
   const forgotten = fromStart ? `, and ${plural(forgottenSteps, "stored step")} are forgotten` : "";
   print(`task ${taskId} starts over${forgotten}`);
+}
+
+async function signal(
+  taskId: string,
+  name: string,
+  text: string | undefined,
+  { id, ...flags }: Flags & { id?: string },
+): Promise<void> {
+  const payload = await parseInput(text);
+  const options = id === undefined ? {} : { id };
+  await onTarget(flags, (flotilla) =>
+    flotilla.tasks.signal(taskId, name, payload as Json, options),
+  );
+  if (flags.json) return printJson({ taskId, name, status: "sent" });
+  print(`sent signal ${name} to task ${taskId}`);
 }
 
 function ids(all: readonly string[]): string {

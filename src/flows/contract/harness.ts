@@ -16,7 +16,7 @@ import { retrySetAsideRuns, toColumns } from "../drive/load.ts";
 import type { Flow } from "../flow.ts";
 import type { RunView } from "../rows.ts";
 import { createRuns, type StartedRun } from "../runs.ts";
-import { firstSignal } from "../sql.ts";
+import { firstSignal } from "../../tasks/sql/signals.ts";
 
 export type RunsHarness = Awaited<ReturnType<typeof openRuns>>;
 

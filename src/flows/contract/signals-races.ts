@@ -11,7 +11,7 @@ import {
   type RunsHarness,
 } from "./harness.ts";
 import { asking } from "./signals.ts";
-import { sendSignal } from "../sql.ts";
+import { sendSignal } from "../../tasks/sql/signals.ts";
 
 /** No signal is missed that comes while a run is being parked, on every store. */
 export function signalsRacesContract(kind: StoreKind): void {
@@ -91,7 +91,13 @@ export function signalsRacesContract(kind: StoreKind): void {
         await harness.queue.until("the write that parks it", () => held.reached);
         await caller.begin();
         const payload = `{"by":"racer"}`;
-        const signal = { runId, signalId: "one", name: "approval", payload };
+        const signal = {
+          taskId: runId,
+          to: "run",
+          signalId: "one",
+          name: "approval",
+          payload,
+        } as const;
         await harness.database.within(caller.handle).write(sendSignal(signal));
         held.letGo();
         await harness.untilBlocked(caller);

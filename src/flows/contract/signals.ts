@@ -4,7 +4,7 @@ import type { StoreKind } from "../../store/contract/database.ts";
 import { sql, table } from "../../store/sql.ts";
 import { flow } from "../flow.ts";
 import { openRuns, type RunsHarness } from "./harness.ts";
-import { maxOpenSignals } from "../sql.ts";
+import { maxOpenSignals } from "../../tasks/sql/signals.ts";
 
 const yes = z.object({ by: z.string() });
 

@@ -5,7 +5,8 @@ import type { ChildState, RunEvent } from "../decide/event.ts";
 import type { SignalPart } from "../machine.ts";
 import { readSignal } from "../decide/returned.ts";
 import type { RunError } from "../decide/run.ts";
-import { childrenOf, firstSignal } from "../sql.ts";
+import { firstSignal } from "../../tasks/sql/signals.ts";
+import { childrenOf } from "../sql.ts";
 
 const unknown: RunError = { code: "internal", message: "no error was stored" };
 

@@ -360,6 +360,24 @@ export const taskSpecs = {
     },
     errors: ["not_found", "conflict"],
   }),
+  signal: spec({
+    method: "post",
+    path: "/v1/tasks/{taskId}/signals",
+    operationId: "signalTask",
+    tag,
+    summary:
+      "Send a signal to a task whose steps wait for it. Sending the same id again does nothing.",
+    body: named(
+      "NewTaskSignal",
+      z.strictObject({
+        name: described(z.string().min(1).max(200), "The name that `step.signal` waits for."),
+        payload: json("What the step gets. Default null.").optional(),
+        id: described(z.string().min(1).max(200), "Default: a fresh one.").optional(),
+      }),
+    ),
+    answers: { 202: named("TaskSignalSent", z.object({ status: z.literal("sent") })) },
+    errors: [...refusals, "not_found", "conflict", "overloaded"],
+  }),
   retry: spec({
     method: "post",
     path: "/v1/tasks/{taskId}/retry",

@@ -1,3 +1,4 @@
+import type { Json } from "../../base/json.ts";
 import type { Context } from "hono";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
@@ -84,6 +85,11 @@ export function taskRoutes({ flotilla, contracts, maxBytes }: TaskRoutes): Route
       if (status === "cancelled") return { status: 200, body: { status } };
       if (status === "cancelling") return { status: 202, body: { status } };
       throw new FlotillaError("conflict", "the task has ended already and can't be cancelled");
+    }),
+    route(taskSpecs.signal, { maxBytes }).to(async ({ params: { taskId }, body }) => {
+      const { name, payload = null, ...options } = await body();
+      await flotilla.tasks.signal(taskId, name, payload as Json, withoutUndefined(options));
+      return { status: 202, body: { status: "sent" } };
     }),
     route(taskSpecs.retry).to(async ({ params: { taskId }, query }) => {
       const fromStart = query.fromStart === "true";

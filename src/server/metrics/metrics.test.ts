@@ -95,10 +95,11 @@ describe("metrics", () => {
     const metrics = createMetrics({ names });
     for (const name of names) {
       metrics.observe({ type: "ended", name, outcome: "completed", tookMs: 20 });
+      metrics.observe({ type: "step", name, outcome: "stored" });
     }
     const families = parseExposition(await scrape(metrics, async () => depthOf(names)));
     expect([...families.keys()].filter((name) => !name.startsWith("flotilla_"))).toEqual([]);
-    expect(families.size).toBe(63);
+    expect(families.size).toBe(64);
   });
 
   test("are there without the depth when the store is away", async () => {

@@ -157,7 +157,7 @@ export type EndedStep = {
   readonly key: string;
   /** Numbers the rows of a turn, so that a late copy of one is known from a later one. */
   readonly seq: number;
-  readonly kind: "done" | "failed" | "begun" | "round";
+  readonly kind: "done" | "failed" | "begun" | "round" | "wait";
   readonly inputHash: string | null;
   /** JSON text. */
   readonly value: string;

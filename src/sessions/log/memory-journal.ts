@@ -198,7 +198,9 @@ export function createMemoryJournal({ ids }: { ids: Ids }): Journal {
         .map(({ key, seq, kind, inputHash, value }) => {
           const bytes = Buffer.byteLength(value);
           const isSmall = bytes <= maxReadTogetherBytes;
-          return { key, seq, kind, inputHash, bytes, value: isSmall ? value : undefined };
+          // Only waits need it, and turns have none.
+          const ageMs = 0;
+          return { key, seq, kind, inputHash, bytes, ageMs, value: isSmall ? value : undefined };
         });
     },
 

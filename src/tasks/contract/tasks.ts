@@ -34,6 +34,7 @@ import { completeWithinContract } from "./complete-within.ts";
 import { blockedByContract } from "./blocked-by.ts";
 import { stepFaultsContract } from "./steps-faults.ts";
 import { stepLimitsContract } from "./steps-limits.ts";
+import { stepWaitsContract } from "./step-waits.ts";
 import { stepsContract } from "./steps.ts";
 import { workerContract } from "./worker.ts";
 
@@ -80,4 +81,5 @@ export function workingContract(kind: StoreKind): void {
   stepsContract(kind);
   stepLimitsContract(kind);
   stepFaultsContract(kind);
+  stepWaitsContract(kind);
 }

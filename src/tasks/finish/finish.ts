@@ -72,6 +72,8 @@ export function createAttemptFinisher(parts: AttemptFinisherParts) {
       if (finished.type !== "woken") return { finish, finished };
       attempt.wake = finished.wake;
       if (finished.cancelRequested) decided = { type: "cancelled" };
+      // What it waits for may be there by now.
+      else if (decided.type === "parked") decided = { type: "interrupted" };
     }
   };
 

@@ -99,6 +99,9 @@ export function decideAgain(
   finish: Finish,
   { wake, cancelRequested }: { wake: number; cancelRequested: boolean },
 ): Finish {
+  // What a parked task waits for may be there by now.
+  const { awaits, ...released } = finish;
+  if (!cancelRequested && awaits !== undefined) return { ...released, delayMs: 0, wake };
   if (!cancelRequested) return { ...finish, wake };
   return {
     taskId: finish.taskId,

@@ -54,6 +54,16 @@ export function decideFinish(
         wake: claim.wake,
         event: null,
       };
+    case "parked":
+      return {
+        ...base,
+        status: "pending",
+        counted: 0,
+        delayMs: outcome.delayMs,
+        wake: claim.wake,
+        event: null,
+        ...(outcome.awaits !== null && { awaits: outcome.awaits }),
+      };
     case "unmet": {
       const text = JSON.stringify(outcome.error);
       const event = { type: "failed", attempt, detail: text };

@@ -8,6 +8,7 @@ import { completedFinish } from "../finish/outcome.ts";
 import { finishTasks, wakeDependentsAfter } from "../sql/finish.ts";
 import { signalOf, taskFields } from "./attempt.ts";
 import { stepsOf } from "./steps.ts";
+import type { TaskSteps } from "../../steps/model.ts";
 import type { AttemptParts, TaskContext, TaskAttempt } from "../model.ts";
 
 /** A typed value that middleware passes to inner middleware and the handler. */
@@ -122,7 +123,7 @@ class AttemptContext implements TaskContext<unknown> {
   }
 
   get step(): TaskContext<unknown>["step"] {
-    return stepsOf(this.#running, this.#parts).step;
+    return stepsOf(this.#running, this.#parts).step as TaskSteps;
   }
 
   get log(): Logger {

@@ -79,8 +79,10 @@ function afterSteps(
 }
 
 function refusedOutcome(attempt: TaskAttempt): AttemptOutcome {
+  if (attempt.stopReason) return outcomeOfThrown(attempt, undefined);
+  const park = attempt.steps?.parked;
   // Without a reason of its own the attempt is left to another pod, because this one stops.
-  return attempt.stopReason ? outcomeOfThrown(attempt, undefined) : { type: "interrupted" };
+  return park ? { type: "parked", ...park } : { type: "interrupted" };
 }
 
 function returnedOutcome(result: string): AttemptOutcome {

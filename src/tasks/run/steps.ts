@@ -6,6 +6,8 @@ import { createSteps, type Steps } from "../../steps/steps.ts";
 import type { Database, Row } from "../../store/database.ts";
 import { callUntilAnswered } from "../../store/retry.ts";
 import type { AttemptParts, TaskAttempt } from "../model.ts";
+import { lenientJson } from "../rows.ts";
+import { firstSignal } from "../sql/signals.ts";
 import { storeSteps, taskPart, type TaskStep } from "../sql/steps.ts";
 import { signalOf, stopAttempt, stopError, taskFields } from "./attempt.ts";
 
@@ -37,6 +39,13 @@ function stepsFor(attempt: TaskAttempt, parts: AttemptParts): Steps {
     // A step may be given more time than the attempt has left.
     onBegun: (timeoutMs) => giveTime(attempt, clock.monotonic() + timeoutMs + graceMs),
     onEnded: (outcome) => onEvent({ type: "step", name: claim.name, outcome }),
+    waits: {
+      async nextSignal(name) {
+        const ask = () => parts.database.read(firstSignal(claim.taskId, [name]));
+        const [row] = await readWhileRunning(ask, attempt, parts);
+        return row && { signalId: row["signal_id"], payload: lenientJson(row["payload"]) };
+      },
+    },
     onUncommitted: () => (attempt.rowHeld = true),
   });
 }

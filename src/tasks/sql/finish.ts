@@ -29,8 +29,10 @@ export type Finish = {
   readonly snoozed?: 1;
   /** True if the attempt has stored steps: failures and deaths before them count no more. */
   readonly stepped?: boolean;
-  /** The delay before it may run again; null if it will not. */
+  /** The delay before it may run again; null if it will not, or not before a signal. */
   readonly delayMs: number | null;
+  /** The name of a signal that it waits for. With a delay, until then at the latest. */
+  readonly awaits?: string;
   /**
    * The `wake` that the decision is based on: if the row has a newer one, the finish is refused and
    * decided again.
@@ -295,6 +297,7 @@ function finishRows(finishes: readonly Finish[]) {
       snoozed: "integer",
       stepped: "integer",
       delay_ms: "integer",
+      awaits: "text",
       wake: "integer",
     },
     finishes.map((each) => [
@@ -307,6 +310,7 @@ function finishRows(finishes: readonly Finish[]) {
       each.snoozed ?? 0,
       each.stepped ? 1 : 0,
       each.delayMs,
+      each.awaits ?? null,
       each.wake,
     ]),
   );
@@ -317,7 +321,9 @@ function finishRows(finishes: readonly Finish[]) {
     claim_token = claim_token + case when done.status = 'pending' then 1 else 0 end,
     claimed_by = case when done.status = 'pending' then null else claimed_by end,
     run_at = case when done.delay_ms is null then run_at else ${now} + done.delay_ms end,
-    parked = case when done.delay_ms > 0 then ${parkedAs.untilDue} else ${readyOrLimited} end`;
+    awaits = done.awaits,
+    parked = case when done.delay_ms > 0 then ${parkedAs.untilDue}
+      when done.awaits is not null then ${parkedAs.untilSignal} else ${readyOrLimited} end`;
   const unwoken = (task: Statement) => sql`and (done.wake is null or ${task}.wake = done.wake)`;
   return { done, changes, unwoken };
 }

@@ -15,6 +15,7 @@ import { inOrder } from "./finish.ts";
 
 const tasks = table("task");
 const journal = table("step_journal");
+const signals = table("task_signal");
 
 /** A step of a task, with the token of the claim that ran it. */
 export type TaskStep = {
@@ -70,7 +71,12 @@ export function storeSteps(unordered: readonly TaskStep[]): Statement[] {
     where stored.seq < excluded.seq
     ${returning(sql`owner_id, key`, { after: selectStored(unordered) })}`;
   const outer = steps.filter(({ step }) => step.forgets);
-  return outer.length === 0 ? [insert] : [insert, deleteWithin(outer)];
+  const taking = steps.filter(({ step }) => step.takes !== undefined);
+  return [
+    insert,
+    ...(outer.length > 0 ? [deleteWithin(outer)] : []),
+    ...(taking.length > 0 ? [takeSignalsOf(taking)] : []),
+  ];
 }
 
 /** The steps of these that are stored, by this send or an earlier one. */
@@ -100,6 +106,20 @@ export function hasStepped(task: Statement): Statement {
     select 1 from ${journal} stored
     where stored.owner_id = ${task}.task_id and stored.part = ${part}
       and stored.token = ${task}.claim_token)`;
+}
+
+/** A signal is taken by the step that is stored with it, and by no other. */
+function takeSignalsOf(steps: readonly TaskStep[]): Statement {
+  const used = rows(
+    { task_id: "text", token: "integer", key: "text", seq: "integer", signal_id: "text" },
+    steps.map(({ taskId, token, step }) => [taskId, token, step.key, step.seq, step.takes!]),
+  );
+  return sql`
+    update ${signals} set taken = 1 from ${used} used
+    where ${signals}.task_id = used.task_id and ${signals}.signal_id = used.signal_id
+      and exists (select 1 from ${journal} stored
+        where stored.owner_id = used.task_id and stored.part = ${part} and stored.key = used.key
+          and stored.token = used.token and stored.seq = used.seq)`;
 }
 
 function deleteWithin(outer: readonly TaskStep[]): Statement {

@@ -1,0 +1,63 @@
+import { forUpdateOfTask, join, now, sql, type Statement, table } from "../../store/sql.ts";
+import { parkedAs, readyOrLimited } from "./task-state.ts";
+
+const tasks = table("task");
+const signals = table("task_signal");
+
+/** More unused signals are a mistake of the sender. */
+export const maxOpenSignals = 1_000;
+
+export type NewSignal = {
+  readonly taskId: string;
+  /** Whether the row must be a run of a flow, or a plain task. */
+  readonly to: "run" | "task";
+  readonly signalId: string;
+  readonly name: string;
+  readonly payload: string;
+};
+
+/**
+ * Sends a signal to a task or run that hasn't ended, once however often it is sent. One that is
+ * parked for a signal of any name becomes ready, because a later version of its code may have renamed
+ * the signal. One that is about to park doesn't park, because `wake` has changed. A known signal
+ * changes nothing: repeated, it would keep a run from storing its decisions. The row is locked
+ * whatever its status, so that it is woken if and only if the signal is stored.
+ */
+export function sendSignal({ taskId, to, signalId, name, payload }: NewSignal): Statement[] {
+  const sent = sql`exists (select 1 from ${signals} past
+    where past.task_id = ${taskId} and past.signal_id = ${signalId})`;
+  const unused = sql`(select count(*) from ${signals} past
+    where past.task_id = ${taskId} and past.taken = 0)`;
+  const isOfKind = to === "run" ? sql`flow_version is not null` : sql`flow_version is null`;
+  const isNew = sql`task_id = ${taskId} and status in ('pending', 'claimed')
+    and ${isOfKind} and not ${sent} and ${unused} < ${maxOpenSignals}`;
+  const isMeant = sql`status = 'pending' and parked in (${parkedAs.untilDue}, ${parkedAs.untilSignal}) and awaits is not null`;
+  return [
+    sql`select task_id from ${tasks} task where task_id = ${taskId} ${forUpdateOfTask}`,
+    sql`
+      update ${tasks}
+      set wake = wake + 1,
+        last_update = case when status = 'pending' then ${now} else last_update end,
+        run_at = case when ${isMeant} then ${now} else run_at end,
+        parked = case when ${isMeant} then ${readyOrLimited} else parked end
+      where ${isNew}`,
+    sql`
+      insert into ${signals} (task_id, signal_id, seq, name, payload)
+      select task_id, ${signalId}, (select coalesce(max(seq), 0) + 1 from ${signals} past
+        where past.task_id = ${taskId}), ${name}, ${payload}
+      from ${tasks} where ${isNew}`,
+    sql`select status, flow_version, case when ${sent} then 1 else 0 end as sent
+      from ${tasks} where task_id = ${taskId}`,
+  ];
+}
+
+/** The first unused signal of a task or run, under any of these names. */
+export function firstSignal(taskId: string, names: readonly string[]): Statement {
+  const listed = join(
+    names.map((name) => sql`${name}`),
+    ", ",
+  );
+  return sql`
+    select signal_id, payload from ${signals}
+    where task_id = ${taskId} and name in (${listed}) and taken = 0 order by seq limit 1`;
+}
