@@ -11,3 +11,8 @@ export declare function show(sessions: readonly object[]): void;
 export declare function update(sessions: readonly object[]): void;
 export declare function drop(sessionIds: readonly string[]): void;
 export declare function myToken(): Promise<string>;
+export declare function search(words: string): Promise<{ title: string }>;
+export declare function order(
+  found: { title: string },
+  options: { idempotencyKey: string },
+): Promise<{ id: string }>;
