@@ -2,6 +2,7 @@ import { openSync, readdirSync, readFileSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import type { UIMessage } from "../../../src/protocol/message.ts";
+import type { Step } from "../../../src/steps/model.ts";
 import { monotonicMs } from "../ledger.ts";
 import { pauseFor } from "../until.ts";
 
@@ -9,7 +10,9 @@ import { pauseFor } from "../until.ts";
 export type Call = {
   readonly atMs: number;
   readonly where: string;
-  readonly event: "called" | "ended" | "aborted";
+  readonly event: "called" | "ended" | "aborted" | "step begun" | "step ended";
+  /** The key of a step. */
+  readonly step?: string;
   readonly agent: string;
   readonly session: string;
   readonly epoch: number;
@@ -74,6 +77,32 @@ export function createScript(path: string, where: () => string) {
       if (text.startsWith("die")) process.kill(process.pid, "SIGKILL");
       if (text.startsWith("careless")) void Promise.reject(new Error(`left behind in ${text}`));
       if (signal.aborted) return say("aborted");
+      yield ` re ${text}`;
+      say("ended");
+    },
+    /**
+     * Searches, orders and ships in steps, which are written down as they begin and end. All but the search
+     * wait for a gate of their name and the message.
+     */
+    async *answerInSteps({ step, ...asked }: Asked & { step: Step }): AsyncGenerator<string> {
+      const { agent, session, epoch, attempt, signal } = asked;
+      const say = (event: Call["event"], of?: string) => {
+        const what = { event, agent, session, epoch, attempt, ...(of && { step: of }) };
+        writeSync(file, `${JSON.stringify({ atMs: monotonicMs(), where: where(), ...what })}\n`);
+      };
+      const text = String(asked.messages.at(-1)?.parts[0]?.["text"]);
+      const act = async (key: string, gate?: string) => {
+        say("step begun", key);
+        if (gate !== undefined) await opened(gate, signal);
+        if (signal.aborted) throw new Error("no longer wanted");
+        say("step ended", key);
+        return `${key} by attempt ${attempt}. `;
+      };
+      say("called");
+      yield await step("search", () => act("search"));
+      yield await step("order", () => act("order", `order-${text}`));
+      await opened(`pause-${text}`, signal);
+      yield await step("ship", () => act("ship", `ship-${text}`));
       yield ` re ${text}`;
       say("ended");
     },

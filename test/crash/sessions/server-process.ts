@@ -28,6 +28,18 @@ const scripted = (name: string) =>
   agent(name, ({ messages, sessionId: session, epoch, attempt, signal }) =>
     script.answer({ agent: name, session, epoch, attempt, messages, signal }),
   );
+const stepping = agent("stepping", (context) => {
+  const { messages, sessionId: session, epoch, attempt, signal, step } = context;
+  return script.answerInSteps({
+    agent: "stepping",
+    session,
+    epoch,
+    attempt,
+    messages,
+    signal,
+    step,
+  });
+});
 const config: Config = {
   heartbeatMs: 200,
   deadAfterMs: 2_000,
@@ -38,7 +50,7 @@ const config: Config = {
   ...spec.config,
   store: spec.store,
   use: [
-    ...(agents ? [scripted("local")] : []),
+    ...(agents ? [scripted("local"), stepping] : []),
     ...(agentUrl ? [agent("remote", { url: agentUrl, allowPrivate: true })] : []),
   ],
   server: { port },
