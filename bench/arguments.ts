@@ -4,6 +4,7 @@ import { parseArgs } from "node:util";
 import { nearest } from "../src/base/options.ts";
 import { whyNotBeside } from "./beside.ts";
 import { flowKeys } from "./flows/variants.ts";
+import { stepKeys } from "./steps/variants.ts";
 import { variants } from "./systems/variants.ts";
 import { contenderNames } from "./throttle/contenders.ts";
 import { allScenarios } from "./throttle/scenarios.ts";
@@ -22,6 +23,8 @@ export type Arguments = {
   readonly tasks: number | undefined;
   /** How many logs a store of sessions has. */
   readonly logs: number | undefined;
+  /** The schema of Absurd, which its package doesn't carry. */
+  readonly absurd: string | undefined;
   /** Another checkout, which is measured as one more system. */
   readonly beside: string | undefined;
 };
@@ -36,6 +39,7 @@ const options = {
   rounds: { type: "string" },
   tasks: { type: "string" },
   logs: { type: "string" },
+  absurd: { type: "string" },
   beside: { type: "string" },
   save: { type: "boolean", default: false },
   help: { type: "boolean", default: false },
@@ -69,6 +73,7 @@ const works = [
   "limits",
 ];
 const flowWorks = ["one-run", "hundred-runs", "thousand-runs", "resume"];
+const stepWorks = ["one", "hundred", "thousand", "resume", "depth", "replay", "bytes"];
 const sessionWorks = [
   "acked",
   "append",
@@ -103,7 +108,7 @@ function usageOf(names: readonly string[]): string {
   return `usage: npm run bench -- <name> [--store <store>] [--json] [--quick] [--profile <folder>]
 
   name       ${names.join(", ")}; render puts saved figures into docs/benchmarks.md
-  --store    what it runs on: sqlite (default) or postgres (default of flows)
+  --store    what it runs on: sqlite (default) or postgres (default of flows and steps)
   --json     one object per line, { metric, value, unit, versus }, and nothing else
   --quick    the same work, smaller: ends within 45 s on sqlite, within minutes on postgres
   --only     some of the work: ${sqliteWorks.join(", ")};
@@ -131,6 +136,13 @@ with flows, beside others that keep runs over a crash:
   --only     some of the work: ${flowWorks.join(", ")}
   --systems  some of the systems: ${flowKeys.join(", ")}
   --tasks    how many runs are left open to be resumed
+  --save     keeps every round in bench/results, for render
+
+with steps, beside others that store what code has done:
+  --only     some of the work: ${stepWorks.join(", ")}
+  --systems  some of the systems: ${stepKeys.join(", ")}
+  --absurd   the file with the schema of Absurd; without it, Absurd is left out
+  --tasks    how many tasks are left open to be resumed
   --save     keeps every round in bench/results, for render
 
 with sessions, over sockets from another process:
@@ -194,7 +206,7 @@ export function readArguments(args: string[], names: readonly string[]): Argumen
   if (rest.length > 0) fail(`one bench at a time: ${rest.join(" ")} is too much`);
   const text = (key: keyof typeof options) => values[key] as string | undefined;
   const simulates = name === "throttle";
-  const flows = name === "flows";
+  const flows = name === "flows" || name === "steps";
   const compares = flows || name === "sessions";
   const store = text("store") ?? (flows ? "postgres" : "sqlite");
   if (store === "sqlite" && !simulates && !compares) {
@@ -226,6 +238,7 @@ export function readArguments(args: string[], names: readonly string[]): Argumen
     rounds: counted("--rounds", text("rounds")),
     tasks: counted("--tasks", text("tasks")),
     logs: counted("--logs", text("logs")),
+    absurd: text("absurd") === undefined ? undefined : resolve(text("absurd")!),
   };
 }
 
@@ -236,6 +249,9 @@ function kindsOf(name: string, store: string) {
   }
   if (name === "flows") {
     return { work: "work", works: flowWorks, system: "system", systems: flowKeys };
+  }
+  if (name === "steps") {
+    return { work: "work", works: stepWorks, system: "system", systems: stepKeys };
   }
   if (name === "sessions") {
     return { work: "work", works: sessionWorks, system: "system", systems: [] };

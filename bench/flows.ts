@@ -21,6 +21,8 @@ const loads = [
   { name: "thousand-runs", metric: "flows.transitions.thousand_runs", atOnce: 1_000 },
 ];
 
+const each = { unit: "transition", latency: "flows.transition" };
+
 /** Runs of ten steps that do nothing, side by side with others and with what the store could do. */
 export async function bench(options: BenchOptions): Promise<Report> {
   const { rounds, warmMs, runMs, cutMs, ...size } = options.quick ? sizes.quick : sizes.full;
@@ -31,10 +33,18 @@ export async function bench(options: BenchOptions): Promise<Report> {
   );
   const works: Work[] = [];
   for (const { name, ...load } of loads) {
-    if (wanted(name)) works.push(...(await measureTransitions(side, { ...load, warmMs, runMs })));
+    if (wanted(name))
+      works.push(...(await measureTransitions(side, { ...load, each, warmMs, runMs })));
   }
   if (wanted("resume")) {
-    works.push(...(await measureResume(side, { runs: options.tasks ?? size.runs, cutMs })));
+    works.push(
+      ...(await measureResume(side, {
+        metric: "flows.resume_s",
+        runs: options.tasks ?? size.runs,
+        stored: 1,
+        cutMs,
+      })),
+    );
   }
   const all = works.map(withBetterRestate);
   if (options.save)

@@ -32,6 +32,7 @@ const benches: Readonly<Record<string, Readonly<Record<string, Load>>>> = {
   // It runs in virtual time, on a store in memory.
   throttle: { sqlite: () => import("./throttle.ts") },
   flows: { postgres: () => import("./flows.ts"), sqlite: () => import("./flows.ts") },
+  steps: { postgres: () => import("./steps.ts"), sqlite: () => import("./steps.ts") },
   sessions: { sqlite: () => import("./sessions.ts"), postgres: () => import("./sessions.ts") },
 };
 

@@ -21,8 +21,18 @@ export type HostParams = {
       readonly warmMs: number;
       readonly runMs: number;
     }
-  | { readonly work: "fill"; readonly runs: number; readonly drives: boolean }
-  | { readonly work: "resume"; readonly runs: number; readonly cutMs: number }
+  | {
+      readonly work: "fill";
+      readonly runs: number;
+      readonly stored: number;
+      readonly drives: boolean;
+    }
+  | {
+      readonly work: "resume";
+      readonly runs: number;
+      readonly stored: number;
+      readonly cutMs: number;
+    }
 );
 
 export type Loaded = Usage & Seen;
@@ -65,7 +75,7 @@ async function load(system: FlowSystem, params: Of<"load">, bench: Bench): Promi
 }
 
 async function fill(system: FlowSystem, params: Of<"fill">, bench: Bench): Promise<void> {
-  const probe = fillProbe(params.runs);
+  const probe = fillProbe(params);
   const runs = await system.open(params.url, params.settings, probe.entered);
   bench.tell("ready");
   const lanes = params.drives ? startAll(runs, params.runs) : undefined;
@@ -74,7 +84,7 @@ async function fill(system: FlowSystem, params: Of<"fill">, bench: Bench): Promi
 }
 
 async function resume(system: FlowSystem, params: Of<"resume">, bench: Bench): Promise<void> {
-  const probe = resumeProbe(params.runs);
+  const probe = resumeProbe(params);
   const used = countUsage();
   bench.tell("begin");
   await system.open(params.url, params.settings, probe.entered);

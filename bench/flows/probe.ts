@@ -46,21 +46,23 @@ export function loadProbe({ keepLatencies }: { keepLatencies: boolean }): LoadPr
 
 const forever = new Promise<void>(() => {});
 
-/** Every run stops in its second step. `all` resolves when each of them has got there. */
-export function fillProbe(runs: number): Probe & { readonly all: Promise<void> } {
-  return stoppingAt(1, runs);
+type Open = { readonly runs: number; readonly stored: number };
+
+/** Every run stops behind so many stored steps. `all` resolves when each of them has got there. */
+export function fillProbe({ runs, stored }: Open): Probe & { readonly all: Promise<void> } {
+  return stoppingAt(stored, runs);
 }
 
-/** Every run goes on with its second step, and stops in its third. */
-export function resumeProbe(runs: number): ResumeProbe {
+/** Every run goes on with the step that it was in, and stops in the next. */
+export function resumeProbe({ runs, stored }: Open): ResumeProbe {
   let repeated = 0;
-  const { entered, all, stopped } = stoppingAt(2, runs);
+  const { entered, all, stopped } = stoppingAt(stored + 1, runs);
   return {
     all,
     advanced: stopped,
     repeated: () => repeated,
     entered(run, step) {
-      if (step === 0) repeated++;
+      if (step < stored) repeated++;
       return entered(run, step);
     },
   };

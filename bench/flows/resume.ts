@@ -7,6 +7,9 @@ import type { FlowSide } from "./side.ts";
 import type { FlowVariant } from "./variants.ts";
 
 export type ResumeWork = {
+  readonly metric: string;
+  /** How many steps of each run are stored by then. */
+  readonly stored: number;
   /** How many runs are open when the process that has them is killed. */
   readonly runs: number;
   /** Longer than this nobody is watched. */
@@ -15,9 +18,9 @@ export type ResumeWork = {
 
 /** From the start of a process to one further step of every run that a killed one left open. */
 export async function measureResume(side: FlowSide, work: ResumeWork): Promise<Work[]> {
-  const seconds = collect("flows.resume_s", "s", "lower");
-  const nodeCpu = collect("flows.resume_s.cpu", "us/run", "lower");
-  const serverCpu = collect("flows.resume_s.server_cpu", "us/run", "lower");
+  const seconds = collect(work.metric, "s", "lower");
+  const nodeCpu = collect(`${work.metric}.cpu`, "us/run", "lower");
+  const serverCpu = collect(`${work.metric}.server_cpu`, "us/run", "lower");
   await takeTurns(side, side.variants, async (variant, round) => {
     const { key } = variant;
     const { resumed, serverMs } = await resumeOnce(side, variant, work);
@@ -29,7 +32,7 @@ export async function measureResume(side: FlowSide, work: ResumeWork): Promise<W
       if (serverMs !== undefined) serverCpu.add(key, { value: (serverMs * 1_000) / advanced });
     }
     side.options.progress(
-      `flows.resume_s, round ${round} of ${side.rounds}: ${key} ${(wallMs / 1_000).toFixed(2)} s` +
+      `${work.metric}, round ${round} of ${side.rounds}: ${key} ${(wallMs / 1_000).toFixed(2)} s` +
         `${cut ? `, cut after ${advanced} of ${work.runs} runs` : ""}${repeated > 0 ? `, ${repeated} steps were done again` : ""}; ` +
         `CPU: node ${(cpuMs / 1_000).toFixed(2)} s, server ${serverMs === undefined ? "none" : `${(serverMs / 1_000).toFixed(2)} s`}`,
     );
@@ -37,14 +40,26 @@ export async function measureResume(side: FlowSide, work: ResumeWork): Promise<W
   return [seconds.work, nodeCpu.work, serverCpu.work];
 }
 
-async function resumeOnce(side: FlowSide, variant: FlowVariant, { runs, cutMs }: ResumeWork) {
+async function resumeOnce(
+  side: FlowSide,
+  variant: FlowVariant,
+  { runs, stored, cutMs }: ResumeWork,
+) {
   const place = side.placeOf(variant);
   const { system, holding = variant.settings, key, checkout } = variant;
-  const url = await place.filled(`${key} ${runs}`, (empty) =>
-    leaveOpen(side, variant, { url: empty, runs }),
+  const url = await place.filled(`${key} ${runs} ${stored}`, (empty) =>
+    leaveOpen(side, variant, { url: empty, runs, stored }),
   );
-  const params: HostParams = { system, settings: holding, url, work: "resume", runs, cutMs };
-  const profile = system === "flotilla" ? side.options.profile : undefined;
+  const params: HostParams = {
+    system,
+    settings: holding,
+    url,
+    work: "resume",
+    runs,
+    stored,
+    cutMs,
+  };
+  const profile = variant.key === "flotilla" ? side.options.profile : undefined;
   const host = startRole(new URL("./host.ts", import.meta.url), params, { profile, checkout });
   const begun = host.next("begin");
   const ended = host.next("resumed");
@@ -61,11 +76,11 @@ async function resumeOnce(side: FlowSide, variant: FlowVariant, { runs, cutMs }:
   return { resumed, serverMs };
 }
 
-/** Starts runs, lets each complete one step and enter the next, and kills the process that has them. */
+/** Starts runs, lets each complete some steps and enter the next, and kills the process that has them. */
 async function leaveOpen(
   side: FlowSide,
   variant: FlowVariant,
-  { url, runs }: { url: string; runs: number },
+  { url, runs, stored }: { url: string; runs: number; stored: number },
 ): Promise<void> {
   const { system, holding = variant.settings, key, apart = false, checkout } = variant;
   side.options.progress(`leaving ${runs} runs of ${key} open`);
@@ -75,6 +90,7 @@ async function leaveOpen(
     url,
     work: "fill",
     runs,
+    stored,
     drives: !apart,
   };
   const host = startRole(new URL("./host.ts", import.meta.url), params, { checkout });

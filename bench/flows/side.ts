@@ -27,9 +27,13 @@ const open: Readonly<Record<PlaceKind, (options: BenchOptions) => Place | Promis
 };
 
 /** Installs the peers and opens the places that the systems of this run need. */
-export async function openFlowSide(options: BenchOptions, rounds: number): Promise<FlowSide> {
+export async function openFlowSide(
+  options: BenchOptions,
+  rounds: number,
+  known: Readonly<Record<string, readonly FlowVariant[]>> = flowVariants,
+): Promise<FlowSide> {
   const { store, systems, progress, beside } = options;
-  const all: readonly FlowVariant[] = flowVariants[store as keyof typeof flowVariants];
+  const all = known[store]!;
   const ours = all.find(({ key }) => key === "flotilla")!;
   const about = `${ours.about}, of the other checkout`;
   const variants = [

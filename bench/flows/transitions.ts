@@ -10,6 +10,8 @@ import type { FlowVariant } from "./variants.ts";
 
 export type TransitionsWork = {
   readonly metric: string;
+  /** What one of them is called, in units and in the metric of how long it takes. */
+  readonly each: { readonly unit: string; readonly latency: string };
   /** How many runs are under way at any moment. */
   readonly atOnce: number;
   readonly warmMs: number;
@@ -18,11 +20,12 @@ export type TransitionsWork = {
 
 /** Steps stored as done per second while so many runs are under way, and what each of them costs. */
 export async function measureTransitions(side: FlowSide, work: TransitionsWork): Promise<Work[]> {
-  const rate = collect(work.metric, "transitions/s");
-  const nodeCpu = collect(`${work.metric}.cpu`, "us/transition", "lower");
-  const serverCpu = collect(`${work.metric}.server_cpu`, "us/transition", "lower");
-  const p50 = collect("flows.transition.p50", "ms", "lower");
-  const p99 = collect("flows.transition.p99", "ms", "lower");
+  const { unit, latency: timed } = work.each;
+  const rate = collect(work.metric, `${unit}s/s`);
+  const nodeCpu = collect(`${work.metric}.cpu`, `us/${unit}`, "lower");
+  const serverCpu = collect(`${work.metric}.server_cpu`, `us/${unit}`, "lower");
+  const p50 = collect(`${timed}.p50`, "ms", "lower");
+  const p99 = collect(`${timed}.p99`, "ms", "lower");
   await takeTurns(side, side.variants, async (variant, round) => {
     const { key } = variant;
     const found = await loadOnce(side, variant, work);
@@ -39,7 +42,7 @@ export async function measureTransitions(side: FlowSide, work: TransitionsWork):
       middle && high ? `, p50 ${middle.toFixed(2)} ms, p99 ${high.toFixed(2)} ms` : "";
     side.options.progress(
       `${work.metric}, round ${round} of ${side.rounds}: ${key} ${Math.round(perSecond)}/s${latency}; ` +
-        `CPU per transition: node ${nodeUs.toFixed(0)} us, server ${serverUs?.toFixed(0) ?? "none"} us`,
+        `CPU per ${unit}: node ${nodeUs.toFixed(0)} us, server ${serverUs?.toFixed(0) ?? "none"} us`,
     );
   });
   const works = [rate.work, nodeCpu.work, serverCpu.work];
@@ -53,7 +56,7 @@ async function loadOnce(side: FlowSide, variant: FlowVariant, work: TransitionsW
   const url = await place.fresh();
   const given = { system, settings, url, atOnce };
   const params: HostParams = { ...given, work: "load", drives: !apart, warmMs, runMs };
-  const profile = system === "flotilla" ? side.options.profile : undefined;
+  const profile = variant.key === "flotilla" ? side.options.profile : undefined;
   const host = startRole(new URL("./host.ts", import.meta.url), params, { profile, checkout });
   await host.next("ready");
   let driver: Role | undefined;

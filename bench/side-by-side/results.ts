@@ -16,6 +16,8 @@ export type ResultsName =
   | "tasks-postgres"
   | "flows-postgres"
   | "flows-sqlite"
+  | "steps-postgres"
+  | "steps-sqlite"
   | "sessions-postgres"
   | "sessions-sqlite";
 

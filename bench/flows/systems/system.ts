@@ -27,7 +27,15 @@ export type Entered = (run: number, step: number) => Promise<void> | undefined;
 
 export const steps = 10;
 
-export const flowSystemNames = ["flotilla", "limit", "limit-sqlite", "dbos", "restate"] as const;
+export const flowSystemNames = [
+  "flotilla",
+  "steps",
+  "limit",
+  "limit-sqlite",
+  "dbos",
+  "restate",
+  "absurd",
+] as const;
 
 export type FlowSystemName = (typeof flowSystemNames)[number];
 
