@@ -68,6 +68,7 @@ export type {
   Stats,
   TaskEvent,
   Retried,
+  StepEntry,
   TaskEventsOptions,
   TaskPage,
   TaskRetryOptions,

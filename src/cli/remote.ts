@@ -29,7 +29,7 @@ import { whyOpen } from "../tasks/inspect/blocked-by.ts";
 import { resultOf, timeoutOf, type WaitOptions } from "../tasks/inspect/wait-for.ts";
 import type { Task } from "../tasks/rows.ts";
 import type { TaskContract } from "../tasks/model.ts";
-import type { TaskEvent, TaskEventsOptions, TaskPage, Tasks } from "../tasks/tasks.ts";
+import type { StepEntry, TaskEvent, TaskEventsOptions, TaskPage, Tasks } from "../tasks/tasks.ts";
 import type { ThrottleView } from "../throttles/shares/admin.ts";
 import { checkedFetch } from "./checked-fetch.ts";
 
@@ -146,6 +146,10 @@ export function remoteOperations({ client, http }: Remote): Operations {
       async events(taskId, query = {}) {
         const path = `/v1/tasks/${encodeURIComponent(taskId)}/events`;
         return (await ifFound(http<{ events: TaskEvent[] }>("GET", path, { query })))?.events ?? [];
+      },
+      async steps(taskId, query = {}) {
+        const path = `/v1/tasks/${encodeURIComponent(taskId)}/steps`;
+        return (await ifFound(http<{ steps: StepEntry[] }>("GET", path, { query })))?.steps ?? [];
       },
       cancel: (taskId) => unlessFinished(client.tasks.cancel(taskId)),
       retry: (taskId, { fromStart = false } = {}) =>

@@ -144,7 +144,8 @@ const statuses = ["open", "pending", "claimed", "completed", "failed", "cancelle
 /** Creates the client for runs. Runs are stored as tasks, so it builds on the client for tasks. */
 export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
   const { database, onEnqueued, maxPayloadBytes = defaultMaxBytes } = parts;
-  const retryOptions = { ...parts, ...untilKnown, notify: true };
+  const { clock, random } = parts;
+  const retryOptions = { clock, random, ...untilKnown, notify: true };
 
   const requireRun = async (runId: string): Promise<Row> => {
     const [row] = await database.read(getRun(runId));

@@ -197,6 +197,7 @@ describe("what routes answer", () => {
     await post(`/v1/tasks/${taskId}/cancel`);
     await post(`/v1/tasks/${taskId}/retry`);
     const { taskId: waiting } = await flotilla.enqueue("slow", 1, { delayMs: 3_600_000 });
+    await ask("get", `/v1/tasks/${waiting}/steps`);
     await post(`/v1/tasks/${waiting}/signals`, { name: "go", payload: 1 });
     await flotilla.tasks.cancel(waiting);
     await post(`/v1/tasks/${graph.tasks.first.taskId}/cancel`);

@@ -1,6 +1,6 @@
 import type { Row } from "../store/database.ts";
 import { columnBytes } from "../store/page.ts";
-import { now, rows, sql, type Statement, table } from "../store/sql.ts";
+import { limit, now, rows, sql, type Statement, table } from "../store/sql.ts";
 import { maxReadTogetherBytes, type StoredStep } from "./model.ts";
 
 const journal = table("step_journal");
@@ -31,6 +31,17 @@ export function toStoredStep(row: Row): StoredStep {
     bytes: Number(row["bytes"]),
     ageMs: Number(row["age_ms"]),
   };
+}
+
+/** A page of a journal for people, in the order in which its rows were stored. */
+export function listSteps(
+  { ownerId, part }: JournalOwner,
+  { after = 0, limit: count }: { readonly after?: number; readonly limit?: number },
+): Statement {
+  return sql`
+    select key, seq, token, kind, started_at, at, ${columnBytes(sql`value`)} as bytes
+    from ${journal} where owner_id = ${ownerId} and part = ${part} and seq > ${after}
+    order by seq ${count === undefined ? sql`` : limit(count)}`;
 }
 
 /** Finds a row by the write that stored it. */

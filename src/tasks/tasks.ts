@@ -21,13 +21,15 @@ import type { GraphEnqueued, GraphOptions, GraphRow, TypedRows } from "./enqueue
 import { createEnqueue } from "./enqueue/enqueue.ts";
 import type { InsertParts } from "./enqueue/insert.ts";
 import { checkStepName } from "../steps/key.ts";
-import { countSteps } from "../steps/sql.ts";
+import type { StepKind } from "../steps/model.ts";
+import { countSteps, listSteps } from "../steps/sql.ts";
 import { writeUntilKnown, untilKnown } from "../store/retry.ts";
 import type { Statement } from "../store/sql.ts";
 import { unblockScope } from "./concurrency/unblock.ts";
 import { type Task, taskStatuses, type TaskStatus } from "./rows.ts";
 import { cancelTask, countTasks, getTask, listTasks, retryTask } from "./sql/inspect.ts";
 import { sendSignal } from "./sql/signals.ts";
+import { taskPart } from "./sql/steps.ts";
 import { getEvents } from "./sql/task-state.ts";
 import { checkSignalId, checkTaskName, type InputOf, type ResultOf } from "./task.ts";
 import { type Depth, readDepth } from "./inspect/depth.ts";
@@ -81,6 +83,21 @@ export type TaskEvent = {
 export type TaskRetryOptions = {
   /** Forgets the stored steps, so that all of them run again. Default false. */
   fromStart?: boolean;
+};
+
+/** A stored step of a task, without its value. */
+export type StepEntry = {
+  readonly seq: number;
+  /** The path of names that it is found by. */
+  readonly key: string;
+  /** `begun` if it is called at most once and hasn't ended, `round` for a loop, `wait` for a wait. */
+  readonly kind: StepKind;
+  /** The token of the claim that stored it. */
+  readonly token: number;
+  readonly startedAtMs: number;
+  readonly atMs: number;
+  /** The size of its value. */
+  readonly bytes: number;
 };
 
 export type TaskSignalOptions = {
@@ -141,6 +158,8 @@ export type Tasks = Pauses & {
   noWorker(names: readonly string[]): Promise<string[]>;
   get(taskId: string): Promise<Task | undefined>;
   events(taskId: string, options?: TaskEventsOptions): Promise<TaskEvent[]>;
+  /** The stored steps of a task, in the order in which they were stored. */
+  steps(taskId: string, options?: TaskEventsOptions): Promise<StepEntry[]>;
   list(options?: ListOptions): Promise<TaskPage>;
   stats(): Promise<Stats>;
   /**
@@ -231,6 +250,11 @@ export function createTasks(parts: TasksParts): LocalTasks {
     async events(taskId, options = {}) {
       checkEventsOptions("events", options);
       return fitEvents((await database.read(getEvents(taskId, options))).map(toEvent), options);
+    },
+    async steps(taskId, options = {}) {
+      checkEventsOptions("steps", options);
+      const owner = { ownerId: taskId, part: taskPart };
+      return fitEvents((await database.read(listSteps(owner, options))).map(toStepEntry), options);
     },
     async list(options = {}) {
       checkOptions("list", options, ["name", "status", "tenant", "cursor", "limit"]);
@@ -341,6 +365,18 @@ function taskIdOf(task: Enqueued): string {
 
 function notFound(taskId: string): FlotillaError {
   return new FlotillaError("not_found", `there is no task ${taskId}`, { details: { taskId } });
+}
+
+function toStepEntry(row: Row): StepEntry {
+  return {
+    seq: Number(row["seq"]),
+    key: row["key"],
+    kind: row["kind"] as StepKind,
+    token: Number(row["token"]),
+    startedAtMs: Number(row["started_at"]),
+    atMs: Number(row["at"]),
+    bytes: Number(row["bytes"]),
+  };
 }
 
 export function toEvent(row: Row): TaskEvent {

@@ -5,6 +5,7 @@ import { moveHeads } from "../sessions/log/sql/heads.ts";
 import { claimReserved } from "../tasks/sql/claim.ts";
 import { finishTasks } from "../tasks/sql/finish.ts";
 import { keepRuns, leaveRuns } from "../tasks/sql/runs.ts";
+import { storeSteps } from "../tasks/sql/steps.ts";
 import type { Database } from "../store/database.ts";
 import type { Statement } from "../store/sql.ts";
 import type { TaskHandler } from "../tasks/model.ts";
@@ -16,6 +17,8 @@ import type { TaskHandler } from "../tasks/model.ts";
  * - `started`: the handler was about to run.
  * - `ran`: the handler has returned or thrown, and the outcome isn't stored.
  * - `finished`: the outcome of the attempt is stored, and the pod never gets the answer.
+ * - `step_ran`: the function of a step has returned, and its value isn't stored.
+ * - `step_stored`: the value of a step is stored, and the pod never gets the answer.
  *
  * For a run, all but the first are about one of its transitions or finalizers. For sessions:
  *
@@ -24,7 +27,16 @@ import type { TaskHandler } from "../tasks/model.ts";
  * - `ran`: it has returned everything, and the answer isn't stored.
  * - `stored`: the owner of a log has stored a record, and never gets the answer.
  */
-export const crashPoints = ["claimed", "started", "chunk", "ran", "finished", "stored"] as const;
+export const crashPoints = [
+  "claimed",
+  "started",
+  "chunk",
+  "ran",
+  "finished",
+  "step_ran",
+  "step_stored",
+  "stored",
+] as const;
 
 export type CrashPoint = (typeof crashPoints)[number];
 
@@ -64,9 +76,12 @@ export function mortalDatabase(database: Database, life: Life): Database {
       const storing = statements.some((each) => each.strings === recordText);
       const finishing = statements.some((each) => finishTexts.has(each.strings));
       const claimAt = statements.findIndex((each) => each.strings === claimText);
+      const stepping = statements.some((each) => each.strings === stepText);
+      if (stepping && life.alive) life.reach("step_ran");
       if (finishing && life.alive) life.reach("ran");
       return whileAlive(async () => {
         const tables = await database.write(statements, options);
+        if (life.alive && stepping) life.reach("step_stored");
         if (life.alive && finishing) life.reach("finished");
         if (life.alive && storing) life.reach("stored");
         if (life.alive && tables[claimAt]?.length) life.reach("claimed");
@@ -114,6 +129,7 @@ const finishTexts: ReadonlySet<Statement["strings"]> = new Set([
   keepRuns([]).strings,
   leaveRuns([], true).strings,
 ]);
+const stepText: Statement["strings"] = storeSteps([])[0]!.strings;
 const recordText: Statement["strings"] = moveHeads([]).strings;
 const claimText: Statement["strings"] = claimReserved(
   { podId: "", call: 0, names: [], limit: 0 },

@@ -166,6 +166,26 @@ describe("a crash", () => {
     expect(ledger).toEqual(tokens);
   });
 
+  test.each([
+    { point: "step_ran" as const, calls: ["reserve", "reserve", "pay"] },
+    { point: "step_stored" as const, calls: ["reserve", "pay"] },
+  ])("when a step was at $point: only what wasn't stored runs again", async ({ point, calls }) => {
+    const called: string[] = [];
+    const order = task("order", {}, async ({ step }) => {
+      await step("reserve", () => void called.push("reserve"));
+      return step("pay", () => called.push("pay"));
+    });
+    await using t = await testFlotilla({ use: [order] });
+    const crash = t.crashAfter(point);
+    const { taskId } = await t.enqueue(order, null);
+    await t.advance(10);
+    expect(crash.pod).toBe(t.pods[0]);
+    await t.startPod();
+    await t.advance(10_000);
+    expect(await t.tasks.get(taskId)).toMatchObject({ status: "completed" });
+    expect(called).toEqual(calls);
+  });
+
   test("in the middle of a handler: what it returns later goes nowhere", async () => {
     const release: ((value: string) => void)[] = [];
     const slow = task("slow", {}, () => new Promise<string>((resolve) => release.push(resolve)));

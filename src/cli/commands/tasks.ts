@@ -41,6 +41,7 @@ type PruneFlags = StoreFlags & {
 };
 
 const maxIdsShown = 10;
+const maxStepsShown = 1_000;
 
 export function tasksCommand(program: Command): void {
   const tasks = program
@@ -64,7 +65,9 @@ Examples:
   withPage(listing, 20).action(list);
   listsByDefault(tasks, listing);
   withJson(
-    withTarget(tasks.command("show <id>").description("show one task and its events")),
+    withTarget(
+      tasks.command("show <id>").description("show one task, its events and its stored steps"),
+    ),
   ).action(printTask);
   withJson(
     withTarget(tasks.command("cancel <id>").description("cancel a task, also while it runs")),
@@ -87,10 +90,11 @@ Examples:
 }
 
 export async function printTask(taskId: string, flags: Flags): Promise<void> {
-  const { task, events, blockers } = await onTarget(flags, async (flotilla) => {
+  const { task, events, steps, blockers } = await onTarget(flags, async (flotilla) => {
     const found = await flotilla.tasks.get(taskId);
     const taskEvents = await flotilla.tasks.events(taskId);
     return {
+      steps: await flotilla.tasks.steps(taskId, { limit: maxStepsShown }),
       task: found,
       events: taskEvents,
       blockers: found ? await blockedBy(flotilla, found) : [],
@@ -100,11 +104,23 @@ export async function printTask(taskId: string, flags: Flags): Promise<void> {
     throw new FlotillaError("not_found", `there is no task ${taskId}`, { details: { taskId } });
   }
   if (flags.json) {
-    return printJson({ task, events, ...(blockers.length > 0 && { blockedBy: blockers }) });
+    return printJson({ task, events, steps, ...(blockers.length > 0 && { blockedBy: blockers }) });
   }
   const known = [...facts(task), ...blockers.map((why): [string, string] => ["blocked by", why])];
   print(columns(known.map(([name, value]) => [paint("dim", name), value])));
   for (const event of events) print(eventLine(event));
+  if (steps.length === 0) return;
+  print("\nsteps");
+  const lines = steps.map((step) => [
+    `  ${oneLine(step.key, 200)}`,
+    step.kind,
+    paint("dim", time(step.atMs)),
+    `${step.atMs - step.startedAtMs} ms`,
+    plural(step.bytes, "byte"),
+    `token ${step.token}`,
+  ]);
+  print(columns(lines));
+  if (steps.length === maxStepsShown) print(paint("dim", `the first ${maxStepsShown} are shown`));
 }
 
 export function eventLine(event: TaskEvent): string {

@@ -131,6 +131,23 @@ const taskEvent = named(
   "Something that happened to a task.",
 );
 
+const stepEntry = named(
+  "StepEntry",
+  z.object({
+    seq: z.int(),
+    key: described(z.string(), "The path of names that the step is found by."),
+    kind: described(
+      z.enum(["done", "failed", "begun", "round", "wait"]),
+      "`begun` if it is called at most once and hasn't ended, `round` for a loop, `wait` for a wait.",
+    ),
+    token: described(z.int(), "The token of the claim that stored it."),
+    startedAtMs: time(),
+    atMs: time(),
+    bytes: described(z.int(), "The size of its value."),
+  }),
+  "A stored step of a task, without its value.",
+);
+
 const runAt = z.union(
   [z.int().min(0), z.string()],
   "must be a time such as 2026-01-31T08:00:00Z, or milliseconds since 1970",
@@ -345,6 +362,18 @@ export const taskSpecs = {
     query: eventPaging,
     answers: {
       200: named("TaskEvents", z.object({ events: z.array(taskEvent), next: nextAfter })),
+    },
+    errors: ["not_found", "invalid_option"],
+  }),
+  steps: spec({
+    method: "get",
+    path: "/v1/tasks/{taskId}/steps",
+    operationId: "getTaskSteps",
+    tag,
+    summary: "A page of a task's stored steps, in the order in which they were stored.",
+    query: eventPaging,
+    answers: {
+      200: named("TaskStepPage", z.object({ steps: z.array(stepEntry), next: nextAfter })),
     },
     errors: ["not_found", "invalid_option"],
   }),

@@ -80,6 +80,12 @@ export function taskRoutes({ flotilla, contracts, maxBytes }: TaskRoutes): Route
       if (page.events.length === 0 && !(await flotilla.tasks.get(taskId))) throw missing(taskId);
       return { status: 200, body: page };
     }),
+    route(taskSpecs.steps).to(async ({ params: { taskId }, query }) => {
+      const read = (page: TaskEventsOptions) => flotilla.tasks.steps(taskId, page);
+      const { events: steps, next } = await eventPage(read, query);
+      if (steps.length === 0 && !(await flotilla.tasks.get(taskId))) throw missing(taskId);
+      return { status: 200, body: { steps, next } };
+    }),
     route(taskSpecs.cancel).to(async ({ params: { taskId } }) => {
       const status = await flotilla.tasks.cancel(taskId);
       if (status === "cancelled") return { status: 200, body: { status } };

@@ -201,6 +201,22 @@ export function stepFaultsContract(kind: StoreKind): void {
       expect(writes).toBeLessThan(tasks / 2);
     });
 
+    test("are listed with their times, sizes and claims", async () => {
+      const { taskId } = await run(
+        failingOnce(async ({ step }) => {
+          await step("first", () => "12345");
+          await step.loop("loop", 1, (n, { done }) => (n === 2 ? done(n) : n + 1));
+        }),
+      );
+      const listed = await queue.steps(taskId);
+      expect(listed).toMatchObject([
+        { seq: 1, key: "first", kind: "done", token: 1, bytes: 7 },
+        { seq: 3, key: "loop", kind: "done", token: 1, bytes: 1 },
+      ]);
+      expect(listed[0]!.startedAtMs).toBeLessThanOrEqual(listed[0]!.atMs);
+      expect(await queue.steps(taskId, { after: 1, limit: 1 })).toMatchObject([{ key: "loop" }]);
+    });
+
     test("don't change the row of their task", async () => {
       let seen: unknown;
       await run(async ({ step, taskId }) => {
