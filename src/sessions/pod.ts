@@ -102,16 +102,16 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
 
   const factsAbout = (tenant: string, name: string): AgentFacts | undefined =>
     registry.facts(tenant, name) ?? fleet.factsOf(name);
-  const runnerFor = (tenant: string, name: string): string | null => {
+  const runnerFor = (tenant: string, name: string, except: string | null): string | null => {
     const hasAgent = registry.facts(tenant, name) !== undefined;
-    if (hasAgent && !stopping) return podId;
+    if (hasAgent && !stopping && except !== podId) return podId;
     const able = fleet.withAgent(name);
     // A stored agent runs on any pod. An agent in this pod's code may be on no other pod, whatever the
     // fleet knows: this pod's own row may be gone already.
     const isStored = hasAgent && !registry.isInCode(name);
     const others = (able.length > 0 || !isStored ? able : [...fleet.pods().keys()]).filter(
       // A dead pod stays listed for a while.
-      (each) => each !== podId && !gonePods.has(each),
+      (each) => each !== podId && each !== except && !gonePods.has(each),
     );
     return others[parts.random.uint32() % Math.max(1, others.length)] ?? null;
   };
@@ -119,7 +119,7 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
     nowMs: clock.now(),
     newId: () => answerIdPrefix + ids.next(),
     agent: (name) => factsAbout(tenant, name),
-    runnerFor: (name) => runnerFor(tenant, name),
+    runnerFor: (name, except = null) => runnerFor(tenant, name, except),
   });
   const prime = (tenant: string, names: readonly string[]): Promise<void> | undefined => {
     const missing = names.filter((name) => factsAbout(tenant, name) === undefined);

@@ -17,6 +17,8 @@ export type ConversationHarness = {
   readonly effects: readonly SessionEffect[];
   /** The runner of what is started from now on; null for none. */
   runner: string | null;
+  /** The runner where that one is excluded. */
+  nextRunner: string | null | undefined;
   nowMs: number;
   ask(command: Command): CommandDecision;
   say(
@@ -54,6 +56,7 @@ export function startConversation(
       return effects;
     },
     runner: "pod-1",
+    nextRunner: undefined,
     nowMs: 1_000,
     ask(command) {
       const call = ++asked;
@@ -63,7 +66,8 @@ export function startConversation(
           nowMs: talk.nowMs,
           newId: () => `id-${call}-${++ids}`,
           agent: (name) => agents[name],
-          runnerFor: () => talk.runner,
+          runnerFor: (_, except) =>
+            talk.nextRunner !== undefined && talk.runner === except ? talk.nextRunner : talk.runner,
         };
       };
       freeze(header);

@@ -172,8 +172,8 @@ export type Facts = {
   /** A new id for an answer. */
   readonly newId: () => string;
   readonly agent: (name: string) => AgentFacts | undefined;
-  /** The pod that should run a turn of this agent now; null if no pod that is up can. */
-  readonly runnerFor: (agent: string) => string | null;
+  /** The pod that should run a turn of this agent now, never `except`; null if no pod that is up can. */
+  readonly runnerFor: (agent: string, except?: string | null) => string | null;
 };
 
 export type AgentFacts = {

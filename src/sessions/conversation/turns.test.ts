@@ -346,6 +346,18 @@ describe("a runner", () => {
     expect(turnOf(talk)).toMatchObject({ epoch: 1, attempt: 7, lost: 1 });
   });
 
+  test("that releases a turn isn't asked for it again, though it is still listed", () => {
+    const talk = startConversation();
+    talk.say("one");
+    talk.nextRunner = "pod-2";
+    talk.ask({ type: "turn_released", ...numbersOf(talk) });
+    expect(turnOf(talk)).toMatchObject({ attempt: 2, runner: "pod-2" });
+    talk.ask({ type: "turn_released", ...numbersOf(talk) });
+    talk.nextRunner = null;
+    talk.ask({ type: "turn_released", ...numbersOf(talk) });
+    expect(turnOf(talk)).toMatchObject({ attempt: 4, runner: null });
+  });
+
   test("that can't be found is requested again, and that is no attempt", () => {
     const talk = startConversation({ helper: { ...plain, attempts: 1 } });
     talk.runner = null;

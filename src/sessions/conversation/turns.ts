@@ -89,7 +89,8 @@ export function releaseTurn(header: Header, turn: Turn, facts: Facts): CommandDe
     const work = { ...next, runner: null };
     return decided(withHeader(startDraft(header), { work }), { done: true });
   }
-  return decided(startOver(header, next, facts), { done: true });
+  // The pod that stops may be listed for a while, and would only release the turn again.
+  return decided(startOver(header, next, facts, { except: turn.runner }), { done: true });
 }
 
 /** No runner has confirmed the turn for too long. */
@@ -413,9 +414,14 @@ function unansweredOutcome(
   return { outcome: "failed", error: { code: "agent_removed", message } };
 }
 
-function startOver(header: Header, turn: Turn, facts: Facts): ConversationDraft {
+function startOver(
+  header: Header,
+  turn: Turn,
+  facts: Facts,
+  { except = null }: { except?: string | null } = {},
+): ConversationDraft {
   const { epoch, attempt, agent } = turn;
-  const work = { ...turn, runner: facts.runnerFor(agent) };
+  const work = { ...turn, runner: facts.runnerFor(agent, except) };
   const started = withHeader(startDraft(header), { work });
   return withEffect(started, { type: "start_turn", epoch, attempt });
 }
