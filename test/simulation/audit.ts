@@ -67,6 +67,7 @@ const auditedTables = [
   "task_signal",
   "task",
   "task_dependency",
+  "step_journal",
 ] as const;
 
 export type AuditedTable = (typeof auditedTables)[number];

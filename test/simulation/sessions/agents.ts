@@ -11,9 +11,11 @@ import type {
   CompactorContext,
 } from "../../../src/sessions/agents/spec.ts";
 import type { AgentOptions } from "../../../src/sessions/agents/options.ts";
+import type { Step } from "../../../src/steps/model.ts";
 import type { AgentNetwork } from "../../../src/sessions/turns/network.ts";
 import type { AgentRequest } from "../../../src/protocol/agent-http.ts";
 import type { SimPod } from "../pod.ts";
+import type { Ledger } from "./ledger.ts";
 import type { World } from "../world.ts";
 import { knownFrom, wordsOf } from "./words.ts";
 import type { Witness } from "./witness.ts";
@@ -29,6 +31,11 @@ type Scene = {
   readonly context: Pick<AgentContext, "epoch" | "attempt">;
   /** The same call may be made again, because this one fails. */
   readonly fails: () => void;
+  readonly step: Step;
+  /** Does what the step of this key does outside, and returns what it came to. */
+  readonly act: (key: string) => Promise<string>;
+  /** Waits for the step of this key, and judges what it returns. */
+  readonly kept: <Value>(key: string, returned: Promise<Value>) => Promise<Value>;
 };
 type Script = {
   readonly options: AgentOptions;
@@ -55,6 +62,41 @@ async function* atLength({ world, work, words }: Scene): Saying {
     await work(world.between(300, 1_200));
     yield filler;
   }
+}
+
+async function* inSteps({ step, words, act, kept, world, work }: Scene): Saying {
+  yield words;
+  yield await kept(
+    "search",
+    step("search", () => act("search")),
+  );
+  const pages = ["a", "b", "c"].map((key) =>
+    kept(
+      `read[${key}]`,
+      step("read", { key }, () => act(`read[${key}]`)),
+    ),
+  );
+  yield (await Promise.all(pages)).join();
+  await work(world.between(0, 100));
+  yield await kept(
+    "tool",
+    step("tool", async (tool) => {
+      const found = await kept(
+        "tool/find",
+        tool.step("find", () => act("tool/find")),
+      );
+      return `${found} and ${await act("tool")}`;
+    }),
+  );
+  const last = step.loop("loop", 1, async (round, { step: within, done }) => {
+    const key = `loop@${round}/model`;
+    const said = await kept(
+      key,
+      within("model", () => act(key)),
+    );
+    return round === 3 ? done(said) : round + 1;
+  });
+  yield await kept("loop", last);
 }
 
 const compaction = { tokenBudget: 300, triggerRatio: 0.5, deadlineMs: 3_000 };
@@ -111,6 +153,9 @@ const scripts: Readonly<Record<string, Script>> = {
       yield* shortly(harness);
     },
   },
+  stepping: { options: {}, say: inSteps },
+  acting: { options: { during: "interrupt" }, say: inSteps },
+  gathering: { options: { during: "merge", debounceMs: 300 }, say: inSteps },
   keeping: { options: {}, say: shortly, breaks: 0 },
   breaking: { options: { during: "interrupt" }, say: shortly, breaks: 0.7 },
   calling: {
@@ -149,7 +194,7 @@ export const storedAgents = Object.entries(scripts)
     settings: { url: `${site}${name}`, history: "entire", ...options },
   }));
 
-export function createAgents(world: World, witness: () => Witness): Agents {
+export function createAgents(world: World, witness: () => Witness, ledger: Ledger): Agents {
   const { scheduler, violate } = world;
   /** Calls by what they were made for, with whether they may be made once more. */
   const calls = new Map<string, { mayRepeat: boolean }>();
@@ -213,6 +258,7 @@ export function createAgents(world: World, witness: () => Witness): Agents {
 
   type Told = Pick<AgentContext, "sessionId" | "epoch" | "attempt" | "messages"> & {
     readonly summary?: string | undefined;
+    readonly step: Step;
   };
 
   /** Lets the agent of a script speak, and judges whether it may and what it was told. */
@@ -228,6 +274,17 @@ export function createAgents(world: World, witness: () => Witness): Agents {
       work: (durationMs) => waits(pod, durationMs, signal),
       stay: (durationMs) => waits(pod, durationMs, undefined),
       fails: () => void (call.mayRepeat = true),
+      step: context.step,
+      async act(key) {
+        const done = ledger.begins(context, key);
+        await waits(pod, world.between(20, 900), signal);
+        return done;
+      },
+      async kept(key, returned) {
+        const value = await returned;
+        ledger.returned(context, key, value);
+        return value;
+      },
     });
   };
 
@@ -253,7 +310,7 @@ export function createAgents(world: World, witness: () => Witness): Agents {
         const { messages, flotilla } = JSON.parse(body) as AgentRequest;
         const { sessionId, epoch, attempt, summary } = flotilla;
         const script = scripts[url.slice(site.length)]!;
-        const context = { sessionId, epoch, attempt, messages, summary };
+        const context = { sessionId, epoch, attempt, messages, summary, step: noStep };
         const said = speak(pod(), script, context, signal);
         const headers = { "content-type": "application/x-ndjson" };
         return { status: 200, headers, body: linesOf(said) };
@@ -262,6 +319,9 @@ export function createAgents(world: World, witness: () => Witness): Agents {
     }),
   };
 }
+
+/** Agents at URLs have no steps. */
+const noStep = (() => Promise.reject(new Error("no steps"))) as unknown as Step;
 
 /** What is said as the lines of an answer's body. */
 async function* linesOf(said: Saying): AsyncGenerator<Uint8Array> {

@@ -6,9 +6,15 @@ import type { Header } from "../../../src/sessions/conversation/header.ts";
 import type { Entry } from "../../../src/protocol/message.ts";
 import type { Row } from "../../../src/store/database.ts";
 import type { Noted as Written } from "../audit.ts";
+import type { StepRow } from "./ledger.ts";
 
 /** How a row stood before and after, undefined where it wasn't there. */
 export type Noted =
+  | {
+      readonly what: "step";
+      readonly before: StepRow | undefined;
+      readonly after: StepRow | undefined;
+    }
   | { readonly what: "head"; readonly before: Head | undefined; readonly after: Head | undefined }
   | {
       readonly what: "entry";
@@ -34,7 +40,12 @@ export type StoredHeader = {
   readonly metadata: string | null;
 };
 
-const kinds = { session_log: "head", message: "entry", session: "session" } as const;
+const kinds = {
+  session_log: "head",
+  message: "entry",
+  session: "session",
+  step_journal: "step",
+} as const;
 
 /** What a commit did to sessions and their logs. */
 export function saidOf(written: readonly Written[]): Noted[] {
@@ -48,6 +59,14 @@ export function saidOf(written: readonly Written[]): Noted[] {
 
 const readers = {
   head: toHead,
+  step: (row: Row): StepRow => ({
+    sessionId: row["owner_id"],
+    epoch: Number(row["part"]),
+    key: row["key"],
+    attempt: Number(row["token"]),
+    kind: row["kind"],
+    value: row["value"],
+  }),
   entry: (row: Row): StoredEntry => ({
     sessionId: row["session_id"],
     clientId: row["client_id"],

@@ -13,6 +13,8 @@ const router = of("sessions/log/command-router");
 const pod = of("sessions/pod");
 const conversation = of("sessions/conversation");
 const runner = of("sessions/turns/runner", "sessions/turns/turn");
+const steps = of("sessions/turns/steps");
+const changes = of("sessions/log/changes");
 const hub = of("sessions/delivery");
 const logHeads = of("sessions/log/ownership");
 
@@ -247,6 +249,84 @@ const list: readonly Mutation[] = [
   {
     name: "runner: remembers nothing of what has ended",
     edits: [runner("      .finally(() => {\n        remember(name);", "      .finally(() => {")],
+  },
+  {
+    name: "turn steps: of any epoch",
+    edits: [
+      conversation(
+        "if (!work || !isAbout(work, command)) return undefined;",
+        'if (!work || (command.type !== "turn_steps" && !isAbout(work, command))) return undefined;',
+      ),
+    ],
+    by: "steps",
+  },
+  {
+    name: "turn steps: of any attempt",
+    edits: [
+      conversation(
+        'return !("attempt" in command) || command.attempt === work.attempt;',
+        'return !("attempt" in command) || command.type === "turn_steps" || command.attempt === work.attempt;',
+      ),
+    ],
+    by: "steps",
+  },
+  {
+    name: "turn steps: stored, whether the record is or not",
+    edits: [
+      journal(
+        "from ${fresh} fresh where ${when(sql`fresh.log_id`)}\n    on conflict (owner_id",
+        "from ${fresh} fresh where true\n    on conflict (owner_id",
+      ),
+    ],
+  },
+  {
+    name: "turn steps: not deleted with the answer",
+    edits: [journal("if (has(({ stepsOver }) => stepsOver)) all.push(dropSteps(records, when));")],
+    by: "steps",
+  },
+  {
+    name: "turn steps: a late copy takes the place of a later row",
+    edits: [journal("\n    where stored.seq < excluded.seq`;", "`;")],
+    by: "steps",
+  },
+  {
+    name: "turn steps: a late copy deletes what came after it",
+    edits: [
+      journal(
+        "where inner_step.seq < given.before_seq and ${when(sql`given.log_id`)}`)}`;",
+        "where ${when(sql`given.log_id`)}`)}`;",
+      ),
+    ],
+    by: "steps",
+  },
+  {
+    name: "turn steps: lost with the attempt that ends in their record",
+    edits: [
+      changes(
+        "header.work?.epoch === epoch);",
+        "header.work?.epoch === epoch && header.work.attempt === attempt);",
+      ),
+      changes(
+        "function isUnderWay({ epoch }: TurnSteps,",
+        "function isUnderWay({ epoch, attempt }: TurnSteps,",
+      ),
+    ],
+    by: "steps",
+  },
+  {
+    name: "turn steps: a turn that has some is dropped by a message",
+    edits: [conversation("if (work.hasSteps) {", 'if (work.hasSteps && during === "queue") {')],
+    by: "steps",
+  },
+  {
+    name: "turn steps: what the owner refuses counts as stored",
+    edits: [steps("if (done !== false) return;", "if (done !== null) return;")],
+    by: "steps",
+  },
+  {
+    name: "turn steps: a later attempt reads none",
+    edits: [steps("let hasRows = attempt > 1;", "let hasRows = attempt > 1_000;")],
+    by: "steps",
   },
   {
     name: "compaction: stands for all that there is when it ends",

@@ -17,6 +17,7 @@ import { createGateways } from "./gateways.ts";
 import { createHistory } from "./history.ts";
 import { openInboxes } from "./inboxes.ts";
 import { createEnvelopeFaults } from "./envelopes.ts";
+import { createLedger } from "./ledger.ts";
 import { createWitness, type Witness } from "./witness.ts";
 
 const heartbeatMs = 1_000;
@@ -35,8 +36,10 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
   const envelopes = createEnvelopeFaults(world, { once: isCalm, heads: () => witness.heads });
   const changes = createChanges(world);
   let clients: Clients | undefined;
+  const ledger = createLedger(world, { onStored: (sessionId) => loseRunner(sessionId) });
   const witness: Witness = await createWitness(world, {
     isCalm,
+    ledger,
     onSession(seen, { before, after }) {
       changes.judge(before, after!);
       clients?.onSession(seen);
@@ -50,7 +53,7 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
   const byId = new Map<string, SimPod>();
   const gone = new Set<string>();
   const disk = createSimDisk(world);
-  const agents = createAgents(world, () => witness);
+  const agents = createAgents(world, () => witness, ledger);
   await storeAgents(world);
   /** How many of the agents in code each pod but the first has. */
   const agentShare = world.pick([0.2, 0.7]);
@@ -81,6 +84,22 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
     count("fault: pause at a record");
     const soonMs = world.between(0, world.troubles.delayMs * 3);
     scheduler.after(soonMs, () => pause(pod, world.between(1_500, 9_000)));
+  };
+  /** Turns have to go on elsewhere in the middle of their steps, most of which are run when all is quiet. */
+  let losses = !isCalm && world.chance(0.5) ? world.between(1, 4) : 0;
+  const loseRunner = (sessionId: string): void => {
+    if (losses === 0 || !world.chance(0.15)) return;
+    const pod = byId.get(witness.sessions.get(sessionId)?.header.work?.runner ?? "");
+    if (!pod) return;
+    losses--;
+    count("fault: a runner lost at a step");
+    scheduler.after(world.between(0, 800), () => {
+      if (!pod.started || !pod.alive) return;
+      const how = world.between(0, 2);
+      if (how === 0) pod.crash("crashed at a step");
+      else if (how === 1) pod.stop();
+      else pause(pod, world.between(5_200, 9_000));
+    });
   };
   /** A pod that wakes is asked at once for what others have stored meanwhile. */
   const pause = (pod: SimPod, durationMs: number): void => {
@@ -260,6 +279,7 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
     const behind = followers.behind();
     if (behind !== undefined) world.violate("S5", behind);
     await judgeEnd(world, witness, history);
+    await ledger.judgeEnd();
     const wrong = await inboxes.wrong();
     if (wrong !== undefined) world.violate("inbox", wrong);
     if (clients.open > 0) world.violate("clients", `${clients.open} wait for ever`);

@@ -13,6 +13,7 @@ import type { World } from "../world.ts";
 import { type Noted, saidOf } from "./audit.ts";
 import { users } from "./clients.ts";
 import { countFences } from "./fences.ts";
+import type { Ledger } from "./ledger.ts";
 import { exactly, spokenBy } from "./words.ts";
 
 /** A session as it is stored right now, with all that was ever under way in it. */
@@ -38,6 +39,7 @@ export type Witness = Watcher & {
 export type WitnessOptions = {
   /** Nothing is wrong but envelopes, so that no runner is ever given up. */
   isCalm: boolean;
+  ledger: Ledger;
   onSession: (seen: SessionSeen, noted: Extract<Noted, { what: "session" }>) => void;
 };
 
@@ -101,6 +103,15 @@ export async function createWitness(world: World, options: WitnessOptions): Prom
     if (clientId !== null) seen.seqOf.set(clientId, entry.seq);
   };
 
+  const judgeStep = (noted: Extract<Noted, { what: "step" }>, moved: ReadonlySet<number>) => {
+    const { before, after } = noted;
+    const { sessionId } = (after ?? before)!;
+    if (!moved.has(logOf(sessionId, Math.max(1, heads.size))))
+      violate("O1", `${who} has stored steps of ${sessionId} without a record of its log`);
+    if (after) options.ledger.stored(after, before, sessions.get(sessionId)!.header);
+    else options.ledger.deleted(before!);
+  };
+
   /** A turn that is under way and isn't being stopped yet is stopped, once. */
   const judgeStop = (seen: SessionSeen, entry: Entry): void => {
     const { work, epoch: last } = seen.header;
@@ -161,7 +172,7 @@ export async function createWitness(world: World, options: WitnessOptions): Prom
       if (last.status === "deleted" && header.status !== "deleted") {
         violate("S12", `${sessionId} comes back`);
       }
-      judgeWork(last, header);
+      if (header.status !== "deleted") judgeWork(last, header);
     }
     if (header.status === "deleted") seen.entries.length = 0;
     else if (header.lastSeq !== seen.entries.length) {
@@ -187,6 +198,7 @@ export async function createWitness(world: World, options: WitnessOptions): Prom
     const had = last.work;
     if (compactionFailures > last.compactionFailures) count("compaction: failed");
     if (!had || had.epoch !== work?.epoch) {
+      if (had?.type === "turn" && had.hasSteps) judgeKept(last, had.epoch);
       if (had && work && had.type === "turn" && work.type === "turn" && work.attempt === 0) {
         count("turn: merged");
       }
@@ -198,6 +210,13 @@ export async function createWitness(world: World, options: WitnessOptions): Prom
       if (options.isCalm)
         violate("starts", `${last.sessionId}: a runner that is well was given up`);
     } else if (work.attempt > had.attempt && had.attempt > 0) count(`${work.type}: released`);
+  };
+
+  /** What steps have done is never forgotten: the answer says so. */
+  const judgeKept = ({ sessionId }: Header, epoch: number): void => {
+    const { entries } = sessions.get(sessionId)!;
+    if (entries.some((entry) => entry.epoch === epoch)) count("step: its answer is stored");
+    else violate("steps", `${sessionId}: turn ${epoch} has stored steps and was dropped`);
   };
 
   const judge = (all: readonly Noted[]): void => {
@@ -216,6 +235,7 @@ export async function createWitness(world: World, options: WitnessOptions): Prom
       const fresh: Header = { ...header, lastSeq: 0, epoch: 0, work: null };
       sessions.set(sessionId, { sessionId, header: fresh, offset, ...lists });
     }
+    for (const noted of all) if (noted.what === "step") judgeStep(noted, moved);
     for (const noted of all) if (noted.what === "entry") judgeEntry(noted, moved);
     for (const noted of all) {
       if (noted.what !== "session") continue;
@@ -223,6 +243,7 @@ export async function createWitness(world: World, options: WitnessOptions): Prom
       if (!moved.has(logOf(sessionId, Math.max(1, heads.size))))
         violate("O1", `${who} has stored a header of ${sessionId} without a record of its log`);
       judgeSession(noted);
+      options.ledger.judgeOpen(noted.after!.header);
     }
   };
 
