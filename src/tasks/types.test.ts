@@ -164,3 +164,23 @@ describe("types without annotations", () => {
     );
   });
 });
+
+test("a step gives what its function returns, as JSON gives it back", () => {
+  task("typed", {}, async ({ step }) => {
+    expectTypeOf(await step("one", () => ({ at: new Date(), n: 1 }))).toEqualTypeOf<{
+      at: string;
+      n: number;
+    }>();
+    expectTypeOf(await step("two", { key: "k" }, async () => ["a"])).toEqualTypeOf<string[]>();
+    expectTypeOf(await step("three", () => {})).toEqualTypeOf<null>();
+    expectTypeOf(
+      await step.forEach("each", [1, 2], { key: String }, (item) => item > 1),
+    ).toEqualTypeOf<boolean[]>();
+    const looped = await step.loop("loop", { n: 0 }, async ({ n }, { done }) =>
+      n > 2 ? done(`${n}`) : { n: n + 1 },
+    );
+    expectTypeOf(looped).toEqualTypeOf<string>();
+    // @ts-expect-error: a key is text
+    await step("four", { key: 5 }, () => 1).catch(() => {});
+  });
+});
