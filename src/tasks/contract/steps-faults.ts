@@ -150,6 +150,25 @@ export function stepFaultsContract(kind: StoreKind): void {
         ]);
       });
 
+      test("are never stored, though the other has stored none", async () => {
+        let go: (() => void) | undefined;
+        const handler = task<any, any, unknown>("a", quick, ({ step }) =>
+          step("first", () => new Promise<void>((resolve) => (go = resolve))).catch(
+            (error: FlotillaError) => called(error.code),
+          ),
+        );
+        await queue.work("pod-1", [handler], { pollMs: 600_000 });
+        const { taskId } = await queue.enqueue("a", 1);
+        const goOn = await queue.until("the step", () => go);
+        await queue.recover("pod-1", [{ taskId, token: 1 }]);
+        await queue.beat("pod-2");
+        expect(await queue.claim("pod-2", ["a"])).toMatchObject([{ taskId, token: 2 }]);
+        goOn();
+        await queue.until("the refusal", () => calls.includes("claim_lost"));
+        expect(await keys(taskId)).toEqual([]);
+        expect(await queue.get(taskId)).toMatchObject({ status: "claimed", claimedBy: "pod-2" });
+      });
+
       test("don't begin, though its handler goes on", async () => {
         const { taskId } = await overtaken(({ step }) =>
           step("second", () => called("second")).catch(() => called("refused")),
