@@ -122,6 +122,8 @@ export type { SchedulePage, ScheduleListOptions, Schedules } from "./schedules/s
 export type { Missed } from "./schedules/plan.ts";
 export type { Schedule } from "./schedules/rows.ts";
 export { schedule, type ScheduleDeclaration, type ScheduledOptions } from "./schedules/schedule.ts";
+export type { Links, Started, StartedBy } from "./links/links.ts";
+export type { ModelPrice, ModelUsage, Prices } from "./base/usage.ts";
 export { agent, type UrlAgentOptions } from "./sessions/agents/agent.ts";
 export type {
   AgentContext,
@@ -155,7 +157,10 @@ export {
   textOf,
   type ToolResult,
   type ToolResults,
+  type TurnOutcome,
+  type TurnView,
   type UIMessage,
+  type Usage,
 } from "./protocol/message.ts";
 export { type EntryNote, viewOf, type ViewOptions } from "./protocol/view.ts";
 export type { ChatEvent, EventsOptions } from "./sessions/events.ts";
@@ -170,6 +175,9 @@ export type {
   SessionPage,
   SessionService,
   SessionView,
+  StartedTasks,
+  TurnPage,
+  TurnsQuery,
 } from "./sessions/service.ts";
 export type {
   AgentNamed,

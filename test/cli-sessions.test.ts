@@ -7,15 +7,21 @@ import { run as runIn, type Running, start as startIn } from "./command.ts";
 
 // `endless` says words until it is stopped; the others answer with what they were told.
 const config = `
-  import { agent, defineConfig } from ${JSON.stringify(built.index)};
-  const echo = agent("echo", ({ messages }) => "You said " + messages.at(-1).parts[0].text);
+  import { agent, defineConfig, task } from ${JSON.stringify(built.index)};
+  const note = task("note", {}, () => {});
+  const echo = agent("echo", async ({ messages, enqueue, usage }) => {
+    usage({ model: "small", input: 200, output: 30, cached: 50 });
+    await enqueue(note, null);
+    return "You said " + messages.at(-1).parts[0].text;
+  });
   const endless = agent("endless", async function* ({ signal }) {
     while (!signal.aborted) {
       yield "on and on ";
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
   });
-  export default defineConfig({ use: [echo, endless] });`;
+  const prices = { small: { input: 10, output: 100 } };
+  export default defineConfig({ use: [echo, endless, note], prices });`;
 
 let folder: string;
 let server: Running;
@@ -131,6 +137,15 @@ describe("sessions on the command line", () => {
     expect(shown.stdout).toMatch(/agents +echo\n/);
     expect(shown.stdout).toContain("  You said hello\\x1b[2J\n");
     expect(shown.stdout).not.toContain("#1 ");
+    for (const through of [[], ["--url", url]]) {
+      const about = await run(["sessions", "show", sessionId!, ...through]);
+      expect(about.stdout).toMatch(
+        /\n {2}1\.1 +completed +echo +\S+ +\d+ ms +\d+ ms +200 +30 +50 +small +cost 0\.005 +on /,
+      );
+      const [, taskId] = /\nstarted\n {2}(\S+) +note /.exec(about.stdout)!;
+      const started = await run(["tasks", "show", taskId!, ...through]);
+      expect(started.stdout).toMatch(new RegExp(`started by +a turn of session ${sessionId}, `));
+    }
     const { stdout } = await run(["sessions", "export", sessionId!]);
     const lines = stdout.trim().split("\n");
     expect(lines.map((line) => Object.keys(JSON.parse(line) as object)[0])).toEqual([

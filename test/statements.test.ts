@@ -13,6 +13,7 @@ import {
   statementsIn,
 } from "./statements/examples.ts";
 import { flowStatements } from "./statements/flows.ts";
+import { linkStatements } from "./statements/links.ts";
 import { podStatements } from "./statements/pods.ts";
 import { stepStatements } from "./statements/steps.ts";
 import { scheduleStatements } from "./statements/schedules.ts";
@@ -24,6 +25,7 @@ import { throttleStatements } from "./statements/throttles.ts";
 const rooms: Record<string, RoomStatements> = {
   pods: podStatements,
   bus: busStatements,
+  links: linkStatements,
   throttles: throttleStatements,
   steps: stepStatements,
   tasks: taskStatements,

@@ -16,6 +16,7 @@ import type { ScheduleDeclaration } from "../schedules/schedule.ts";
 import type { Schedules } from "../schedules/schedules.ts";
 import type { AgentView } from "../sessions/agents/stored-agents.ts";
 import type { SessionPage, SessionService, SessionView } from "../sessions/service.ts";
+import type { Links } from "../links/links.ts";
 import type { Paused } from "../tasks/claim/pauses.ts";
 import type { LimitState } from "../tasks/concurrency/limits.ts";
 import {
@@ -47,7 +48,7 @@ export type Operations = Pick<
 
 export type SessionOperations = Pick<
   SessionService,
-  "list" | "get" | "entries" | "stop" | "archive" | "unarchive" | "remove"
+  "list" | "get" | "entries" | "turns" | "started" | "stop" | "archive" | "unarchive" | "remove"
 >;
 
 /** A server: its client, and plain requests for the routes that the client has no call for. */
@@ -60,6 +61,7 @@ type Query = Record<string, string | number | undefined>;
 type NewTask = Awaited<ReturnType<EachParts["prepare"]>>;
 type Shown<View> = View & { readonly noWorker: boolean };
 
+const noLinks: Links = { startedBy: null, started: [], hasMore: false };
 // The largest page of failed tasks.
 const maxPageTasks = 1_000;
 const followPollMs = 250;
@@ -150,6 +152,11 @@ export function remoteOperations({ client, http }: Remote): Operations {
       async steps(taskId, query = {}) {
         const path = `/v1/tasks/${encodeURIComponent(taskId)}/steps`;
         return (await ifFound(http<{ steps: StepEntry[] }>("GET", path, { query })))?.steps ?? [];
+      },
+      async links(taskId) {
+        const path = `/v1/tasks/${encodeURIComponent(taskId)}`;
+        // A server of an earlier release answers without them.
+        return (await ifFound(http<{ links?: Links }>("GET", path)))?.links ?? noLinks;
       },
       cancel: (taskId) => unlessFinished(client.tasks.cancel(taskId)),
       retry: (taskId, { fromStart = false } = {}) =>
@@ -314,9 +321,10 @@ export function remoteOperations({ client, http }: Remote): Operations {
         (await client.sessions.list(options)) as SessionPage,
       get: async (_, sessionId) => (await client.sessions.get(sessionId)) as SessionView,
       entries: (_, sessionId, page) => client.sessions.entries(sessionId, page),
+      turns: (_, sessionId, query = {}) => http("GET", `${sessionAt(sessionId)}/turns`, { query }),
+      started: (_, sessionId) => http("GET", `${sessionAt(sessionId)}/tasks`),
       async stop(_, sessionId) {
-        const path = `/v1/sessions/${encodeURIComponent(sessionId)}/stop`;
-        return (await http<{ done: boolean }>("POST", path)).done;
+        return (await http<{ done: boolean }>("POST", `${sessionAt(sessionId)}/stop`)).done;
       },
       archive: (_, sessionId) => client.sessions.archive(sessionId),
       unarchive: (_, sessionId) => client.sessions.unarchive(sessionId),
@@ -329,6 +337,7 @@ const runAt = (runId: string) => `/v1/runs/${encodeURIComponent(runId)}`;
 const scheduleAt = (scheduleId: string) => `/v1/schedules/${encodeURIComponent(scheduleId)}`;
 const redriveAt = (redriveId: string) => `/v1/dlq/redrives/${encodeURIComponent(redriveId)}`;
 const throttleAt = (name: string) => `/v1/throttles/${encodeURIComponent(name)}`;
+const sessionAt = (sessionId: string) => `/v1/sessions/${encodeURIComponent(sessionId)}`;
 const agentAt = (name: string) => `/v1/agents/${encodeURIComponent(name)}`;
 
 function nameOf(task: TaskContract | string): string {

@@ -24,7 +24,7 @@ import {
   setMeter,
   spentPart,
   storedUsage,
-  type Usage,
+  type CallUsage,
 } from "./meter.ts";
 
 /** A context with steps: of a task, a turn, a step, or of a tool by `stepOf`. */
@@ -287,7 +287,7 @@ function withSignal(params: Params, signal: AbortSignal): Params {
 
 const charsPerToken = 4;
 
-function usageOf(call: StoredCall, params: Params): Usage {
+function usageOf(call: StoredCall, params: Params): CallUsage {
   const reported = reportedUsage(call.finish["usage"]);
   if (reported) return reported;
   const tokens = (value: unknown) => Math.ceil(charsIn(value) / charsPerToken);

@@ -4,7 +4,7 @@ import { isJsonObject, type Json } from "../base/json.ts";
 import type { Step } from "../steps/model.ts";
 
 /** What one or more calls to models have used. */
-export type Usage = {
+export type CallUsage = {
   readonly calls: number;
   readonly inputTokens: number;
   readonly outputTokens: number;
@@ -19,14 +19,14 @@ export type Budget = {
   readonly tokens?: number;
 };
 
-export const noUsage: Usage = {
+export const noUsage: CallUsage = {
   calls: 0,
   inputTokens: 0,
   outputTokens: 0,
   cachedTokens: 0,
 };
 
-export function addUsage(one: Usage, other: Usage): Usage {
+export function addUsage(one: CallUsage, other: CallUsage): CallUsage {
   return {
     calls: one.calls + other.calls,
     inputTokens: one.inputTokens + other.inputTokens,
@@ -41,10 +41,10 @@ export function addUsage(one: Usage, other: Usage): Usage {
  */
 export type Meter = {
   /** What was used here and in agents within. */
-  readonly usage: Usage;
+  readonly usage: CallUsage;
   /** What was used by all that share a budget with this one. */
-  readonly allUsage: Usage;
-  add(usage: Usage): void;
+  readonly allUsage: CallUsage;
+  add(usage: CallUsage): void;
   /** A meter of an agent within a tool. Its usage counts here until the tool's own is added. */
   open(): Meter & { close(): void };
 };
@@ -100,7 +100,7 @@ export function checkBudget(budget: Budget): void {
 }
 
 /** The part of a budget that is spent, as text; undefined if there is some left. */
-export function spentPart(budget: Budget, usage: Usage): string | undefined {
+export function spentPart(budget: Budget, usage: CallUsage): string | undefined {
   const { calls = Infinity, tokens = Infinity } = budget;
   const used = usage.inputTokens + usage.outputTokens;
   if (usage.calls >= calls) return `${usage.calls} of ${calls} calls`;
@@ -109,7 +109,7 @@ export function spentPart(budget: Budget, usage: Usage): string | undefined {
 }
 
 /** The usage of one call as its provider has reported it; undefined if it has reported none. */
-export function reportedUsage(reported: unknown): Usage | undefined {
+export function reportedUsage(reported: unknown): CallUsage | undefined {
   if (!isJsonObject(reported)) return undefined;
   const { inputTokens, outputTokens } = reported;
   const input = countOf(inputTokens);
@@ -133,9 +133,9 @@ function countOf(value: unknown): number | undefined {
 }
 
 /** Usage as it was stored. */
-export function storedUsage(value: Json | undefined): Usage {
+export function storedUsage(value: Json | undefined): CallUsage {
   if (!isJsonObject(value)) return noUsage;
-  const read = (name: keyof Usage): number => countOf(value[name]) ?? 0;
+  const read = (name: keyof CallUsage): number => countOf(value[name]) ?? 0;
   return {
     calls: read("calls"),
     inputTokens: read("inputTokens"),

@@ -6,6 +6,8 @@ import type { Logger } from "../base/log.ts";
 /** The task or turn that user code belongs to, even after that has ended. */
 export type Origin = {
   readonly by: "handler" | "agent";
+  /** What is linked to the tasks that the code enqueues. */
+  readonly from: { readonly id: string; readonly what: "session" | "run" | "task" };
   /** Log fields of the task, or of the turn. */
   readonly fields: Readonly<Record<string, unknown>>;
   readonly log: Logger;
@@ -13,9 +15,14 @@ export type Origin = {
 
 const origins = new AsyncLocalStorage<Origin>();
 
-/** Runs a handler or an agent so that its unhandled rejections can be attributed to it. */
+/** Runs a handler or an agent so that unhandled rejections and new tasks can be attributed to it. */
 export function runWithOrigin<Result>(origin: Origin, run: () => Result): Result {
   return origins.run(origin, run);
+}
+
+/** The task, run or session whose code runs now. Undefined outside of handlers and agents. */
+export function currentOrigin(): Origin["from"] | undefined {
+  return origins.getStore()?.from;
 }
 
 let watchers = 0;

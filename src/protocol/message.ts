@@ -17,6 +17,40 @@ export type UIMessage = {
  */
 export type ReplyOutcome = "completed" | "stopped" | "cut" | "failed";
 
+/**
+ * How an attempt at a turn ended: with an answer, or `dropped` because the turn was replaced, `released` by
+ * a pod that shut down, `lost` with its pod. Another attempt follows the last two.
+ */
+export type TurnOutcome = ReplyOutcome | "dropped" | "released" | "lost";
+
+/** The tokens of an answer, as `usage` in its metadata has them. */
+export type Usage = {
+  /** All tokens of the input, those from a cache too. */
+  readonly input: number;
+  readonly output: number;
+  readonly cached: number;
+  /** The models, the one with the most tokens first, with a comma between them; null if none was named. */
+  readonly model: string | null;
+  /** In the currency of the config's `prices`; null if the price of a model isn't known. */
+  readonly cost: number | null;
+};
+
+/** An attempt at a turn, as `GET /v1/sessions/{sessionId}/turns` lists it. */
+export type TurnView = {
+  readonly epoch: number;
+  readonly attempt: number;
+  readonly agent: string;
+  /** The pod that ran it; null if none was found. */
+  readonly podId: string | null;
+  readonly beganAtMs: number;
+  readonly firstChunkAtMs: number | null;
+  /** Null while it is under way. */
+  readonly endedAtMs: number | null;
+  readonly outcome: TurnOutcome | null;
+  /** Null where nothing reported any tokens. */
+  readonly usage: Usage | null;
+};
+
 /** One entry of a session's log, at a fixed position. Later entries may replace what it shows. */
 export type Entry = {
   /** Its position in the session: 1…n without gaps. */

@@ -3,6 +3,7 @@ import { FlotillaError } from "../base/errors.ts";
 import { defaultMaxBytes } from "../base/json.ts";
 import type { Logger } from "../base/log.ts";
 import { checkChoice, checkNumber, checkOptions, type NumberRange } from "../base/options.ts";
+import { checkPrices, type Prices } from "../base/usage.ts";
 import type { Pod } from "./pod-parts.ts";
 import { checkMiddleware } from "../tasks/run/middleware.ts";
 import type { PressureLimits } from "../tasks/claim/capacity.ts";
@@ -80,6 +81,11 @@ export type Config = {
   /** Called once the pod claims, for example to enqueue a first task or to warm a cache. */
   onStart?: (pod: Pod) => void | Promise<void>;
   server?: ServerConfig;
+  /**
+   * What models cost for a million tokens, by the name that the provider's SDK gives them, in a currency of
+   * your choice: costs are in the same. Default none, and then no cost is known.
+   */
+  prices?: Prices;
   /** How this pod serves sessions. `false`: it doesn't, other pods do. */
   sessions?: false | SessionsConfig;
 };
@@ -115,7 +121,7 @@ export type PodSettings = Required<
     sessions: false | Required<SessionsConfig>;
   };
 
-type Optional = "only" | "log" | "onStart" | "server";
+type Optional = "only" | "log" | "onStart" | "prices" | "server";
 
 /**
  * The default number of logs. A SQLite file has one writer, and one log costs it least. On Postgres up to
@@ -157,6 +163,7 @@ const others = [
   "only",
   "log",
   "onStart",
+  "prices",
   "server",
   "sessions",
   "dataDir",
@@ -198,6 +205,7 @@ export function resolveConfig(config: Config): PodSettings {
   if (config.dataDir !== undefined && config.dataDir !== defaultDataDir)
     checkDataDir(config.dataDir);
   checkServer(config.server);
+  if (config.prices !== undefined) checkPrices(config.prices);
   selectHandlers(use, config.only);
   agentsByName(use);
   const { schedules = [] } = config;
@@ -218,6 +226,7 @@ export function resolveConfig(config: Config): PodSettings {
     ...(config.only && { only: config.only }),
     ...(config.log && { log: config.log }),
     ...(config.onStart && { onStart: config.onStart }),
+    ...(config.prices && { prices: config.prices }),
     ...(config.server && { server: config.server }),
   };
 }

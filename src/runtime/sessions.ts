@@ -1,5 +1,6 @@
 import { ROOT_CONTEXT, SpanKind, SpanStatusCode } from "@opentelemetry/api";
 import { FlotillaError } from "../base/errors.ts";
+import type { Prices } from "../base/usage.ts";
 import { contextOfText } from "../base/trace-context.ts";
 import type { Runs } from "../flows/runs.ts";
 import { factsOfSpec } from "../sessions/agents/agent.ts";
@@ -26,6 +27,7 @@ type PodSessionsParts = Pick<
   logs: number;
   privateAgents: boolean;
   maxTurns: number;
+  prices?: Prices;
   maxPayloadBytes: number;
   maxResultBytes: number;
   throttles: ThrottleRegistry;

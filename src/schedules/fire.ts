@@ -6,7 +6,7 @@ import { type Logger, silentLogger } from "../base/log.ts";
 import type { Database, Row } from "../store/database.ts";
 import { type Missed, planOf } from "./plan.ts";
 import { taskOf } from "./rows.ts";
-import { insertFired, readDue, type ScheduleMove, moveSchedules } from "./sql.ts";
+import { insertFired, linkFired, readDue, type ScheduleMove, moveSchedules } from "./sql.ts";
 import { timesOf } from "./times.ts";
 
 export type FiringOptions = {
@@ -75,7 +75,7 @@ export function createFiring(options: FiringOptions): Firing {
       const ordered = moves.toSorted((a, b) => (a.scheduleId < b.scheduleId ? -1 : 1));
       const firing = ordered.some(({ tasks }) => tasks.length > 0);
       const statements = firing
-        ? [moveSchedules(ordered), insertFired(ordered)]
+        ? [moveSchedules(ordered), insertFired(ordered), ...linkFired(ordered)]
         : [moveSchedules(ordered)];
       const [moved] = await database.write(statements, { notify: firing });
       const made = new Set(moved!.map((row) => row["schedule_id"] as string));

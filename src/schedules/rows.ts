@@ -107,6 +107,7 @@ export function taskOf(row: Row): (taskId: string, time?: Timed) => NewTask {
     maxAttempts: attempts ?? null,
     key: time?.key ?? null,
     trace: null,
+    origin: { id: row["schedule_id"], what: "schedule" },
     ...(time && { scheduledAtMs: time.atMs }),
     ...(limited && { scope, limited }),
   });

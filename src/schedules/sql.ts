@@ -1,5 +1,5 @@
 import { maxPageBytes } from "../base/page.ts";
-import { insertTasks, type NewTask } from "../tasks/sql/enqueue.ts";
+import { insertTasks, linkTasks, type NewTask } from "../tasks/sql/enqueue.ts";
 import { columnBytes, pageQuery } from "../store/page.ts";
 import {
   forUpdate,
@@ -129,10 +129,16 @@ export function insertFired(moves: readonly ScheduleMove[]): Statement {
   const when = sql`task_id in (
     select made.task_id from ${marks} made join ${schedules} schedule
       on schedule.schedule_id = made.schedule_id and schedule.mark = made.mark)`;
-  return insertTasks(
-    moves.flatMap(({ tasks }) => tasks),
-    when,
-  );
+  return insertTasks(firedBy(moves), when);
+}
+
+/** Links the tasks of those moves to their schedules. Goes after `insertFired`. */
+export function linkFired(moves: readonly ScheduleMove[]): Statement[] {
+  return linkTasks(firedBy(moves));
+}
+
+function firedBy(moves: readonly ScheduleMove[]): NewTask[] {
+  return moves.flatMap(({ tasks: made }) => made);
 }
 
 /**
@@ -212,6 +218,7 @@ export function fireSchedule(seen: SeenSchedule, task: NewTask): Statement[] {
   return [
     sql`select schedule_id from ${schedules} where ${isUnchanged(seen)} ${forUpdate}`,
     insertTasks([task], sql`exists (select 1 from ${schedules} where ${isUnchanged(seen)})`),
+    ...linkTasks([task]),
     sql`select task_id from ${tasks} where task_id = ${task.taskId}`,
   ];
 }

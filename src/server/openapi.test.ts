@@ -388,7 +388,8 @@ async function askAboutSessions(ask: Ask, post: (path: string, body?: unknown) =
   await post(`${at}/compact`);
   await ask("put", `${at}/metadata`, { metadata: [], ifVersion: 1 });
   await ask("put", `${at}/members`, { addUsers: ["bob"], agents: ["helper"] });
-  for (const path of ["/v1/sessions?user=bob&status=active", at, `${at}/export`]) {
+  const about = [at, `${at}/export`, `${at}/turns?limit=5`, `${at}/tasks`];
+  for (const path of ["/v1/sessions?user=bob&status=active", ...about]) {
     await ask("get", path);
   }
   await ask("get", "/v1/inbox?user=ada");

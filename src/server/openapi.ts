@@ -10,6 +10,7 @@ import { documented, named, type RouteSpec } from "./api/schema.ts";
 import { sessionSpecs } from "./api/sessions.schema.ts";
 import { taskSpecs } from "./api/tasks.schema.ts";
 import { throttleSpecs } from "./api/throttles.schema.ts";
+import { turnSpecs } from "./api/turns.schema.ts";
 import { statusOf } from "./errors.ts";
 
 type JsonObject = Record<string, unknown>;
@@ -202,5 +203,6 @@ export const allSpecs: readonly RouteSpec[] = [
   ...Object.values(throttleSpecs),
   ...Object.values(agentSpecs),
   ...Object.values(sessionSpecs),
+  ...Object.values(turnSpecs),
   ...Object.values(fleetSpecs),
 ];

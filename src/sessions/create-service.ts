@@ -6,10 +6,16 @@ import { checkNumber, checkText } from "../base/options.ts";
 import { fitPage, maxPageBytes } from "../base/page.ts";
 import type { Random } from "../base/random.ts";
 import type { TraceHeaders } from "../base/trace-context.ts";
-import { type Entry, estimateMessageTokens, type ToolResult } from "../protocol/message.ts";
+import { linksOf } from "../links/links.ts";
+import {
+  type Entry,
+  estimateMessageTokens,
+  type ToolResult,
+  type TurnView,
+} from "../protocol/message.ts";
 import { coldReads, type Database } from "../store/database.ts";
 import type { Target, Traced } from "./conversation/command.ts";
-import { maxAgents, type Header, maxUsers } from "./conversation/header.ts";
+import { maxAgents, type Header, maxUsers, type Turn } from "./conversation/header.ts";
 import type { Hub } from "./delivery/delivery.ts";
 import type { Inboxes } from "./inbox.ts";
 import { listSessions, readSession } from "./list.ts";
@@ -32,7 +38,7 @@ export type ServiceParts = {
   database: Database;
   journal: Journal;
   /** For plain reads. Commands read from `journal`. */
-  coldJournal: Pick<Journal, "header" | "entries">;
+  coldJournal: Pick<Journal, "header" | "entries" | "turns">;
   heads: Heads;
   router: CommandRouter;
   hub: Hub;
@@ -156,6 +162,28 @@ export function createService(parts: ServiceParts): SessionService {
       const lastSeq = Math.max(header.lastSeq, reached);
       const next = entries.length > 0 && reached < lastSeq ? reached : null;
       return { entries, next, lastSeq, incarnation: head!.incarnation };
+    },
+    async turns(tenant, sessionId, { cursor, limit = 100 } = {}) {
+      checkNumber("limit", limit, { min: 1, max: maxPageEntries });
+      const before = cursor === undefined ? undefined : turnCursorOf(cursor);
+      const { work } = await headerOf(tenant, sessionId, coldJournal);
+      const read = await coldJournal.turns(sessionId, { before, limit: limit + 1 });
+      const ended = read.slice(0, limit);
+      const last = read.length > limit ? ended.at(-1) : undefined;
+      const open = before === undefined && work?.type === "turn" && work.attempt > 0 ? work : null;
+      // It may have ended between the two reads.
+      const hasEnded = ended.some(
+        ({ epoch, attempt }) => epoch === open?.epoch && attempt === open.attempt,
+      );
+      return {
+        turns: open && !hasEnded ? [turnUnderWay(open), ...ended] : ended,
+        next: last ? `${last.epoch}.${last.attempt}` : null,
+      };
+    },
+    async started(tenant, sessionId) {
+      await headerOf(tenant, sessionId, coldJournal);
+      const { started, hasMore } = await linksOf(coldReads(database), sessionId, "session");
+      return { started, hasMore };
     },
     async send(tenant, sessionId, message) {
       checkSessionId(sessionId);
@@ -294,6 +322,18 @@ export function createService(parts: ServiceParts): SessionService {
   };
 }
 
+function turnCursorOf(cursor: string): { epoch: number; attempt: number } {
+  const [epoch, attempt] = /^\d{1,15}\.\d{1,9}$/.test(cursor) ? cursor.split(".").map(Number) : [];
+  if (epoch !== undefined && attempt !== undefined) return { epoch, attempt };
+  throw new FlotillaError("invalid_input", "the cursor is not one that a page of turns has given");
+}
+
+function turnUnderWay(turn: Turn): TurnView {
+  const { epoch, attempt, agent, runner, beganAtMs = 0 } = turn;
+  const open = { firstChunkAtMs: null, endedAtMs: null, outcome: null, usage: null };
+  return { epoch, attempt, agent, podId: runner, beganAtMs, ...open };
+}
+
 /** True when the owner says that the answer was replaced after it was read. */
 function isReplaced(error: unknown): boolean {
   return hasCode(error, "conflict") && error.details?.["replaced"] === true;
@@ -344,6 +384,8 @@ export function lazyService(make: () => SessionService): SessionService {
     get: call("get"),
     list: call("list"),
     entries: call("entries"),
+    turns: call("turns"),
+    started: call("started"),
     send: call("send"),
     toolResult: call("toolResult"),
     regenerate: call("regenerate"),

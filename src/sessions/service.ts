@@ -8,7 +8,9 @@ import type {
   SessionState,
   SessionView,
   ToolResult,
+  TurnView,
 } from "../protocol/message.ts";
+import type { Started } from "../links/links.ts";
 import type { StoppedBy } from "./conversation/command.ts";
 
 export type { InboxItem, SessionView } from "../protocol/message.ts";
@@ -23,6 +25,10 @@ export type SessionService = {
   get(tenant: string, sessionId: string, options?: { retries?: boolean }): Promise<SessionView>;
   list(tenant: string, options: ListSessionsAmong): Promise<SessionPage>;
   entries(tenant: string, sessionId: string, page: EntriesQuery): Promise<EntriesPage>;
+  /** The attempts at its turns, the newest first. */
+  turns(tenant: string, sessionId: string, page?: TurnsQuery): Promise<TurnPage>;
+  /** The first tasks and runs that its turns have started. */
+  started(tenant: string, sessionId: string): Promise<StartedTasks>;
   send(tenant: string, sessionId: string, message: SendMessage): Promise<Sent>;
   toolResult(tenant: string, sessionId: string, result: SendToolResult): Promise<Sent>;
   regenerate(tenant: string, sessionId: string, request: RegenerateAnswer): Promise<Sent>;
@@ -79,6 +85,21 @@ export type EntriesPage = {
   readonly next: number | null;
   readonly lastSeq: number;
   readonly incarnation: string;
+};
+
+export type TurnsQuery = {
+  cursor?: string;
+  /** Default 100, at most 1,000. */
+  limit?: number;
+};
+export type TurnPage = {
+  readonly turns: readonly TurnView[];
+  /** The cursor of the next page; null if this is the last. */
+  readonly next: string | null;
+};
+export type StartedTasks = {
+  readonly started: readonly Started[];
+  readonly hasMore: boolean;
 };
 
 export type StopTurn = {

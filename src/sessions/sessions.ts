@@ -15,6 +15,9 @@ import type {
   SessionPage,
   SessionService,
   SessionView,
+  StartedTasks,
+  TurnPage,
+  TurnsQuery,
 } from "./service.ts";
 
 /** Conversations with agents, for code in pods, web processes, tasks and tests. */
@@ -83,6 +86,10 @@ export type Chat = {
   /** The messages that the conversation shows now, as `useChat` takes them. */
   messages(): Promise<UIMessage[]>;
   entries(page?: EntriesQuery): Promise<EntriesPage>;
+  /** The attempts at its turns, the newest first: when, on which pod, how they ended, and their tokens. */
+  turns(page?: TurnsQuery): Promise<TurnPage>;
+  /** The first tasks and runs that its turns have started. */
+  started(): Promise<StartedTasks>;
   view(): Promise<SessionView>;
   /**
    * True if there was an answer to stop. Its partial content is kept, and the log records who stopped it:
@@ -184,6 +191,8 @@ function createChat(
         if (page.entries.length === 0 || after >= page.lastSeq) return viewOf(all);
       }
     },
+    turns: (page) => service.turns(tenant, sessionId, page),
+    started: () => service.started(tenant, sessionId),
     view: () => service.get(tenant, sessionId),
     stop: ({ epoch, author } = {}) =>
       service.stop(tenant, sessionId, {

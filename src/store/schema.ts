@@ -416,6 +416,40 @@ const steps: readonly Statement[] = [
   )`,
 ];
 
+const linksAndTurns: readonly Statement[] = [
+  // Who started what: a turn of a session, a run, a task, a schedule, or a failure. A row goes with the
+  // task that it leads to.
+  sql`create table ${table("link")} (
+    from_id ${keyText} not null,
+    to_id ${keyText} not null,
+    what text not null check (what in ('session', 'run', 'task', 'follow_up', 'schedule')),
+    at bigint not null default (${defaultNow}),
+    primary key (from_id, to_id)
+  )`,
+  sql`create index ${index("link_to")} on ${table("link")} (to_id)`,
+  // The attempts at turns that have ended. The one under way is in the header of its session. Tokens are
+  // null where nothing reported any, the cost where a price isn't known.
+  sql`create table ${table("turn")} (
+    session_id ${keyText} not null,
+    epoch bigint not null,
+    attempt integer not null,
+    agent ${keyText} not null,
+    pod_id ${keyText},
+    began_at bigint not null,
+    first_chunk_at bigint,
+    ended_at bigint not null,
+    outcome text not null check (outcome in (
+      'completed', 'stopped', 'cut', 'failed', 'dropped', 'released', 'lost')),
+    input_tokens bigint,
+    output_tokens bigint,
+    cached_tokens bigint,
+    -- The models, the one with the most tokens first, with a comma between them.
+    model text,
+    cost_millionths bigint,
+    primary key (session_id, epoch, attempt)
+  )`,
+];
+
 export const migrations: readonly Migration[] = [
   {
     name: "the first release",
@@ -425,4 +459,6 @@ export const migrations: readonly Migration[] = [
   // A pod of the first release would start a task from its beginning that has stored steps, and would
   // leave them behind when it deletes the task.
   { name: "durable steps", needs: 2, statements: steps },
+  // Pods of the version before leave both tables alone.
+  { name: "links and turns", needs: 2, statements: linksAndTurns },
 ];

@@ -11,6 +11,7 @@ export type TableName =
   | "session_log"
   | "bus_secret"
   | "bus_message"
+  | "link"
   | "message"
   | "migration"
   | "pod"
@@ -28,6 +29,7 @@ export type TableName =
   | "task_dependency"
   | "throttle"
   | "throttle_report"
+  | "turn"
   | "turn_checkpoint";
 
 export type Columns = Readonly<Record<string, ColumnType>>;

@@ -5,6 +5,7 @@ import { defaultMaxBytes, encodeJson, type Json } from "../base/json.ts";
 import { checkNumber, checkOptions } from "../base/options.ts";
 import { fitPage } from "../base/page.ts";
 import type { Random } from "../base/random.ts";
+import { type Links, linksOf } from "../links/links.ts";
 import type { Database, Row } from "../store/database.ts";
 import { hasMore } from "../store/page.ts";
 import type {
@@ -160,6 +161,8 @@ export type Tasks = Pauses & {
   events(taskId: string, options?: TaskEventsOptions): Promise<TaskEvent[]>;
   /** The stored steps of a task, in the order in which they were stored. */
   steps(taskId: string, options?: TaskEventsOptions): Promise<StepEntry[]>;
+  /** What started a task or run, and the first tasks that it has started. */
+  links(taskId: string): Promise<Links>;
   list(options?: ListOptions): Promise<TaskPage>;
   stats(): Promise<Stats>;
   /**
@@ -256,6 +259,7 @@ export function createTasks(parts: TasksParts): LocalTasks {
       const owner = { ownerId: taskId, part: taskPart };
       return fitEvents((await database.read(listSteps(owner, options))).map(toStepEntry), options);
     },
+    links: (taskId) => linksOf(database, taskId, "task"),
     async list(options = {}) {
       checkOptions("list", options, ["name", "status", "tenant", "cursor", "limit"]);
       const { cursor, limit = 50, status, ...filter } = options;

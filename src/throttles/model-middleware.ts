@@ -1,9 +1,11 @@
 import { checkOptions } from "../base/options.ts";
+import type { UsageLedger } from "../base/usage.ts";
 import type { ThrottleDeclaration } from "./declaration.ts";
 import type { Limiter } from "./limiter/limiter.ts";
 import type { AcquireOptions, HeldPermit, ThrottledCall } from "./limiter/permit.ts";
 import type { HeadersLike } from "./rate-headers.ts";
 import { runUnderPermit } from "./run.ts";
+import { countingUsage } from "./scope.ts";
 import { watchParts } from "./stream.ts";
 import type { Priority } from "./limiter/priority.ts";
 import type { CallOutcome } from "./classify.ts";
@@ -75,17 +77,20 @@ export function throttleMiddleware(
     params: P,
     call: (params: P) => PromiseLike<Result>,
   ): Promise<Result> =>
-    runUnderPermit(
-      declared,
-      keyOf(model),
-      async ({ signal, used, headers }) => {
-        const result = await call(withSignal(params, signal));
-        reportHeaders(result, headers);
-        const tokens = usedTokens(result);
-        if (tokens !== undefined && countsTokens(declared)) used(tokens);
-        return result;
-      },
-      acquireOptions(params),
+    countingUsage((ledger) =>
+      runUnderPermit(
+        declared,
+        keyOf(model),
+        async ({ signal, used, headers }) => {
+          const result = await call(withSignal(params, signal));
+          reportHeaders(result, headers);
+          const tokens = usedTokens(result);
+          if (tokens !== undefined && countsTokens(declared)) used(tokens);
+          countUsage(ledger, model, result);
+          return result;
+        },
+        acquireOptions(params),
+      ),
     );
 
   return {
@@ -96,18 +101,23 @@ export function throttleMiddleware(
     wrapEmbed: ({ model, params }) =>
       callOnce(model, params, (callParams) => model.doEmbed(callParams)),
     wrapStream: ({ model, params }) =>
-      runUnderPermit(
-        declared,
-        keyOf(model),
-        ({ signal }) => model.doStream(withSignal(params, signal)),
-        acquireOptions(params),
-        (result, permit, limiter) => {
-          reportHeaders(result, permit.headers);
-          return {
-            ...result,
-            stream: untilStreamEnds(result.stream, permit, limiter, countsTokens(declared)),
-          };
-        },
+      countingUsage((ledger) =>
+        runUnderPermit(
+          declared,
+          keyOf(model),
+          ({ signal }) => model.doStream(withSignal(params, signal)),
+          acquireOptions(params),
+          (result, permit, limiter) => {
+            reportHeaders(result, permit.headers);
+            const counting = countsTokens(declared);
+            const stream = untilStreamEnds(result.stream, permit, limiter, (finish) => {
+              const tokens = usedTokens(finish);
+              if (tokens !== undefined && counting) permit.used(tokens);
+              countUsage(ledger, model, finish);
+            });
+            return { ...result, stream };
+          },
+        ),
       ),
   };
 }
@@ -137,7 +147,7 @@ function untilStreamEnds(
   source: ReadableStream,
   permit: HeldPermit,
   limiter: Limiter,
-  counting: boolean,
+  onFinish: (finish: unknown) => void,
 ): ReadableStream {
   let begun = false;
   let failure: CallOutcome | undefined;
@@ -149,8 +159,7 @@ function untilStreamEnds(
         begun = true;
         permit.firstToken();
       }
-      const tokens = part.type === "finish" ? usedTokens(part) : undefined;
-      if (tokens !== undefined && counting) permit.used(tokens);
+      if (part.type === "finish") onFinish(part);
     },
     onIdle(idle) {
       permit.late = idle ? "ignored" : "timeout";
@@ -174,6 +183,23 @@ export function usedTokens(result: unknown): number | undefined {
   const output = count(field(usage, "outputTokens"));
   if (input === undefined && output === undefined) return undefined;
   return (input ?? 0) + (output ?? 0);
+}
+
+/** Counts the tokens that a model's result, or the last part of its stream, reports, if it does. */
+function countUsage(
+  ledger: UsageLedger | undefined,
+  { modelId }: ModelLike,
+  result: unknown,
+): void {
+  const usage = field(result, "usage");
+  if (ledger === undefined || usedTokens(result) === undefined) return;
+  const input = count(field(usage, "inputTokens")) ?? count(field(usage, "tokens")) ?? 0;
+  const output = count(field(usage, "outputTokens")) ?? 0;
+  // Where it is told depends on the version of the model's specification.
+  const cached =
+    count(field(field(usage, "inputTokens"), "cacheRead")) ??
+    count(field(usage, "cachedInputTokens"));
+  ledger.count({ model: modelId, input, output, cached }, "middleware");
 }
 
 /** Either a number, or an object with details and a total. */

@@ -1,5 +1,6 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { afterUnref, systemClock } from "../base/clock.ts";
+import type { UsageLedger } from "../base/usage.ts";
 import { systemRandom } from "../base/random.ts";
 import type { Limiter } from "./limiter/limiter.ts";
 import type { HeldPermit } from "./limiter/permit.ts";
@@ -25,6 +26,8 @@ export type ThrottleScope = {
   readonly priority: Priority | undefined;
   readonly held: OuterPermit | undefined;
   readonly claimPermits: readonly ClaimPermit[];
+  /** Where the tokens of calls to models are counted, if anywhere. */
+  readonly usage?: UsageLedger | undefined;
 };
 
 export const scopeStorage = new AsyncLocalStorage<ThrottleScope>();
@@ -85,6 +88,8 @@ export type HandlerScope = {
   readonly priority?: Priority | undefined;
   /** The permits that the task was claimed with. */
   readonly permits?: readonly { readonly limiter: Limiter; readonly permit: HeldPermit }[];
+  /** Counts the tokens of calls to models. */
+  readonly usage?: UsageLedger | undefined;
 };
 
 /**
@@ -92,14 +97,14 @@ export type HandlerScope = {
  * task was claimed with. If the handler makes no call, it counts as the call itself.
  */
 export async function runInThrottleScope<Result>(
-  { throttles, priority, permits = [] }: HandlerScope,
+  { throttles, priority, permits = [], usage }: HandlerScope,
   handler: () => Result | PromiseLike<Result>,
 ): Promise<Result> {
   const claimPermits: ClaimPermit[] = permits.map((each) => ({ ...each, taken: false }));
   const untaken = () => claimPermits.filter(({ taken }) => !taken);
   try {
     const result = await scopeStorage.run(
-      { throttles, priority, held: undefined, claimPermits },
+      { throttles, priority, held: undefined, claimPermits, usage },
       handler,
     );
     for (const { permit } of untaken()) permit.release(permit.success());
@@ -110,6 +115,17 @@ export async function runInThrottleScope<Result>(
     }
     throw error;
   }
+}
+
+/**
+ * Calls a model whose tokens the caller counts in the ledger that it gets, if there is one. Calls within it
+ * find none, so that a model that is wrapped twice is counted once.
+ */
+export function countingUsage<Result>(call: (usage: UsageLedger | undefined) => Result): Result {
+  const scope = scopeStorage.getStore();
+  if (!scope?.usage) return call(undefined);
+  const { usage } = scope;
+  return scopeStorage.run({ ...scope, usage: undefined }, () => call(usage));
 }
 
 // Code outside handlers has no scope. It uses the only pod of the process, or the process's own scope.

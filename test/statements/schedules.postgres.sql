@@ -38,6 +38,13 @@ case when depends > 0 then 2 when delay_ms > 0 or start_at > now_ms() then 1
 select task_id from flotilla.task where task_id in (select task_id from (select task_id collate "C" as task_id, tenant collate "C" as tenant, name collate "C" as name, payload collate "C" as payload, priority, delay_ms, max_attempts, unique_key collate "C" as unique_key, trace collate "C" as trace from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[], $9::text[]) as each_row (task_id, tenant, name, payload, priority, delay_ms, max_attempts, unique_key, trace)) fresh)
 -- values: ["{\"task-1\"}","{\"default\"}","{\"mail\"}","{\"{}\"}","{0}","{0}","{null}","{null}","{null}","{null}","{null}","{0}","{0}","{10}","{null}","{null}","{\"task-1\"}","{\"nightly\"}","{\"mark-1\"}"]
 
+-- src/schedules/sql.ts: linkFired
+insert into flotilla.link (from_id, to_id, what, at)
+select from_id, to_id, what, now_ms() from (select from_id collate "C" as from_id, to_id collate "C" as to_id, what collate "C" as what from unnest($1::text[], $2::text[], $3::text[]) as each_row (from_id, to_id, what)) wanted
+where to_id = (select task_id from flotilla.task where task_id = wanted.to_id)
+on conflict do nothing
+-- values: ["{\"nightly\"}","{\"task-1\"}","{\"schedule\"}"]
+
 -- src/schedules/sql.ts: putSchedule
 insert into flotilla.schedule (schedule_id, name, pattern, zone, payload, options, missed)
 values ($1, $2, $3, $4, $5, $6, $7)

@@ -38,6 +38,13 @@ case when depends > 0 then 2 when delay_ms > 0 or start_at > now_ms() then 1
 select task_id from flotilla_task where task_id in (select task_id from (select value ->> 0 as task_id, value ->> 1 as tenant, value ->> 2 as name, value ->> 3 as payload, value ->> 4 as priority, value ->> 5 as delay_ms, value ->> 6 as max_attempts, value ->> 7 as unique_key, value ->> 8 as trace from jsonb_each(?)) fresh)
 -- values: ["[[\"task-1\",\"default\",\"mail\",\"{}\",0,0,null,null,null,null,null,0,0,10,null,null]]","[[\"task-1\",\"nightly\",\"mark-1\"]]"]
 
+-- src/schedules/sql.ts: linkFired
+insert into flotilla_link (from_id, to_id, what, at)
+select from_id, to_id, what, now_ms() from (select value ->> 0 as from_id, value ->> 1 as to_id, value ->> 2 as what from jsonb_each(?)) wanted
+where to_id = (select task_id from flotilla_task where task_id = wanted.to_id)
+on conflict do nothing
+-- values: ["[[\"nightly\",\"task-1\",\"schedule\"]]"]
+
 -- src/schedules/sql.ts: putSchedule
 insert into flotilla_schedule (schedule_id, name, pattern, zone, payload, options, missed)
 values (?, ?, ?, ?, ?, ?, ?)

@@ -20,7 +20,9 @@ const move = {
   nextAtMs: 20,
   lastAtMs: 10,
   error: null,
-  tasks: [{ ...plainTask, scheduledAtMs: 10 }],
+  tasks: [
+    { ...plainTask, scheduledAtMs: 10, origin: { id: "nightly", what: "schedule" as const } },
+  ],
 };
 
 export const scheduleStatements: RoomStatements = {
@@ -28,6 +30,7 @@ export const scheduleStatements: RoomStatements = {
     readDue: () => schedules.readDue(1_000, 10),
     moveSchedules: () => schedules.moveSchedules([move]),
     insertFired: () => schedules.insertFired([move]),
+    linkFired: () => schedules.linkFired([move]),
     putSchedule: () => [
       schedules.putSchedule(definition, undefined),
       schedules.putSchedule(definition, seen),

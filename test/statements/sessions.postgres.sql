@@ -150,6 +150,20 @@ delete from flotilla.message where session_id = any(array(select session_id from
       (select last_offset from flotilla.session where session_id = first_session), 0) < to_offset))))
 -- values: ["{\"session-3\"}","{1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
 
+delete from flotilla.turn where session_id = any(array(select session_id from (select session_id collate "C" as session_id, log_id from unnest($1::text[], $2::bigint[]) as each_row (session_id, log_id)) ids where ids.log_id = any(array(
+    select to_log from (select to_log, to_record collate "C" as to_record, to_offset, first_session collate "C" as first_session from unnest($3::bigint[], $4::text[], $5::bigint[], $6::text[]) as each_row (to_log, to_record, to_offset, first_session)) placed
+    join flotilla.session_log head on head.log_id = to_log and head.record_id = to_record
+    where coalesce(
+      (select last_offset from flotilla.session where session_id = first_session), 0) < to_offset))))
+-- values: ["{\"session-3\"}","{1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
+
+delete from flotilla.link where from_id = any(array(select session_id from (select session_id collate "C" as session_id, log_id from unnest($1::text[], $2::bigint[]) as each_row (session_id, log_id)) ids where ids.log_id = any(array(
+    select to_log from (select to_log, to_record collate "C" as to_record, to_offset, first_session collate "C" as first_session from unnest($3::bigint[], $4::text[], $5::bigint[], $6::text[]) as each_row (to_log, to_record, to_offset, first_session)) placed
+    join flotilla.session_log head on head.log_id = to_log and head.record_id = to_record
+    where coalesce(
+      (select last_offset from flotilla.session where session_id = first_session), 0) < to_offset)))) and what = 'session'
+-- values: ["{\"session-3\"}","{1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
+
 insert into flotilla.message (session_id, seq, role, author, message_id, client_id, body, at, kind, replaces) select session_id, seq, role, author, message_id, client_id, body, at, kind, replaces from (select session_id collate "C" as session_id, seq, role collate "C" as role, author collate "C" as author, message_id collate "C" as message_id, client_id collate "C" as client_id, body collate "C" as body, at, kind collate "C" as kind, replaces, log_id from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::text[], $10::bigint[], $11::bigint[]) as each_row (session_id, seq, role, author, message_id, client_id, body, at, kind, replaces, log_id)) fresh
 where fresh.log_id = any(array(
 select to_log from (select to_log, to_record collate "C" as to_record, to_offset, first_session collate "C" as first_session from unnest($12::bigint[], $13::text[], $14::bigint[], $15::text[]) as each_row (to_log, to_record, to_offset, first_session)) placed
@@ -244,6 +258,17 @@ join flotilla.session_log head on head.log_id = to_log and head.record_id = to_r
 where coalesce(
   (select last_offset from flotilla.session where session_id = first_session), 0) < to_offset))))
 -- values: ["{\"session-1\",\"session-1\"}","{\"1\",\"1\"}","{3,3}","{\"search/\",\"search@\"}","{\"search0\",\"searchA\"}","{1,1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
+
+insert into flotilla.turn (session_id, epoch, attempt, agent, pod_id, began_at, first_chunk_at, ended_at,
+outcome, input_tokens, output_tokens, cached_tokens, model, cost_millionths) select session_id, epoch, attempt, agent, pod_id, began_at, first_chunk_at, ended_at,
+outcome, input_tokens, output_tokens, cached_tokens, model, cost_millionths from (select session_id collate "C" as session_id, epoch, attempt, agent collate "C" as agent, pod_id collate "C" as pod_id, began_at, first_chunk_at, ended_at, outcome collate "C" as outcome, input_tokens, output_tokens, cached_tokens, model collate "C" as model, cost_millionths, log_id from unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::text[], $10::bigint[], $11::bigint[], $12::bigint[], $13::text[], $14::bigint[], $15::bigint[]) as each_row (session_id, epoch, attempt, agent, pod_id, began_at, first_chunk_at, ended_at, outcome, input_tokens, output_tokens, cached_tokens, model, cost_millionths, log_id)) fresh
+where fresh.log_id = any(array(
+select to_log from (select to_log, to_record collate "C" as to_record, to_offset, first_session collate "C" as first_session from unnest($16::bigint[], $17::text[], $18::bigint[], $19::text[]) as each_row (to_log, to_record, to_offset, first_session)) placed
+join flotilla.session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla.session where session_id = first_session), 0) < to_offset))
+on conflict do nothing
+-- values: ["{\"session-2\"}","{1}","{1}","{\"helper\"}","{\"pod-1\"}","{1}","{2}","{3}","{\"completed\"}","{10}","{2}","{4}","{\"small\"}","{500000}","{1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
 
 insert into flotilla.session (
 session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
@@ -384,6 +409,19 @@ select seq, kind, role, author, message_id, replaces, body, at from flotilla.mes
 where session_id = $1 and message_id = $2
 order by seq desc limit cast($3 as integer)
 -- values: ["session-1","message-2",1]
+
+-- src/sessions/log/sql/reading.ts: readTurns
+select epoch, attempt, agent, pod_id, began_at, first_chunk_at, ended_at, outcome, input_tokens,
+  output_tokens, cached_tokens, model, cost_millionths
+from flotilla.turn where session_id = $1
+order by epoch desc, attempt desc limit cast($2 as integer)
+-- values: ["session-1",10]
+
+select epoch, attempt, agent, pod_id, began_at, first_chunk_at, ended_at, outcome, input_tokens,
+  output_tokens, cached_tokens, model, cost_millionths
+from flotilla.turn where session_id = $1 and (epoch, attempt) < ($2, $3)
+order by epoch desc, attempt desc limit cast($4 as integer)
+-- values: ["session-1",3,1,10]
 
 -- src/sessions/log/sql/reading.ts: readCheckpoint
 select epoch, attempt, body, header

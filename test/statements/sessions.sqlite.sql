@@ -150,6 +150,20 @@ delete from flotilla_message where session_id in (select session_id from (select
       (select last_offset from flotilla_session where session_id = first_session), 0) < to_offset))
 -- values: ["[[\"session-3\",1]]","[[1,\"record-8\",8,\"session-1\"]]"]
 
+delete from flotilla_turn where session_id in (select session_id from (select value ->> 0 as session_id, value ->> 1 as log_id from jsonb_each(?)) ids where ids.log_id in (
+    select to_log from (select value ->> 0 as to_log, value ->> 1 as to_record, value ->> 2 as to_offset, value ->> 3 as first_session from jsonb_each(?)) placed
+    join flotilla_session_log head on head.log_id = to_log and head.record_id = to_record
+    where coalesce(
+      (select last_offset from flotilla_session where session_id = first_session), 0) < to_offset))
+-- values: ["[[\"session-3\",1]]","[[1,\"record-8\",8,\"session-1\"]]"]
+
+delete from flotilla_link where from_id in (select session_id from (select value ->> 0 as session_id, value ->> 1 as log_id from jsonb_each(?)) ids where ids.log_id in (
+    select to_log from (select value ->> 0 as to_log, value ->> 1 as to_record, value ->> 2 as to_offset, value ->> 3 as first_session from jsonb_each(?)) placed
+    join flotilla_session_log head on head.log_id = to_log and head.record_id = to_record
+    where coalesce(
+      (select last_offset from flotilla_session where session_id = first_session), 0) < to_offset)) and what = 'session'
+-- values: ["[[\"session-3\",1]]","[[1,\"record-8\",8,\"session-1\"]]"]
+
 insert into flotilla_message (session_id, seq, role, author, message_id, client_id, body, at, kind, replaces) select session_id, seq, role, author, message_id, client_id, body, at, kind, replaces from (select value ->> 0 as session_id, value ->> 1 as seq, value ->> 2 as role, value ->> 3 as author, value ->> 4 as message_id, value ->> 5 as client_id, value ->> 6 as body, value ->> 7 as at, value ->> 8 as kind, value ->> 9 as replaces, value ->> 10 as log_id from jsonb_each(?)) fresh
 where fresh.log_id in (
 select to_log from (select value ->> 0 as to_log, value ->> 1 as to_record, value ->> 2 as to_offset, value ->> 3 as first_session from jsonb_each(?)) placed
@@ -244,6 +258,17 @@ join flotilla_session_log head on head.log_id = to_log and head.record_id = to_r
 where coalesce(
   (select last_offset from flotilla_session where session_id = first_session), 0) < to_offset))
 -- values: ["[[\"session-1\",\"1\",3,\"search/\",\"search0\",1],[\"session-1\",\"1\",3,\"search@\",\"searchA\",1]]","[[1,\"record-8\",8,\"session-1\"]]"]
+
+insert into flotilla_turn (session_id, epoch, attempt, agent, pod_id, began_at, first_chunk_at, ended_at,
+outcome, input_tokens, output_tokens, cached_tokens, model, cost_millionths) select session_id, epoch, attempt, agent, pod_id, began_at, first_chunk_at, ended_at,
+outcome, input_tokens, output_tokens, cached_tokens, model, cost_millionths from (select value ->> 0 as session_id, value ->> 1 as epoch, value ->> 2 as attempt, value ->> 3 as agent, value ->> 4 as pod_id, value ->> 5 as began_at, value ->> 6 as first_chunk_at, value ->> 7 as ended_at, value ->> 8 as outcome, value ->> 9 as input_tokens, value ->> 10 as output_tokens, value ->> 11 as cached_tokens, value ->> 12 as model, value ->> 13 as cost_millionths, value ->> 14 as log_id from jsonb_each(?)) fresh
+where fresh.log_id in (
+select to_log from (select value ->> 0 as to_log, value ->> 1 as to_record, value ->> 2 as to_offset, value ->> 3 as first_session from jsonb_each(?)) placed
+join flotilla_session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla_session where session_id = first_session), 0) < to_offset)
+on conflict do nothing
+-- values: ["[[\"session-2\",1,1,\"helper\",\"pod-1\",1,2,3,\"completed\",10,2,4,\"small\",500000,1]]","[[1,\"record-8\",8,\"session-1\"]]"]
 
 insert into flotilla_session (
 session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
@@ -384,6 +409,19 @@ select seq, kind, role, author, message_id, replaces, body, at from flotilla_mes
 where session_id = ? and message_id = ?
 order by seq desc limit cast(? as integer)
 -- values: ["session-1","message-2",1]
+
+-- src/sessions/log/sql/reading.ts: readTurns
+select epoch, attempt, agent, pod_id, began_at, first_chunk_at, ended_at, outcome, input_tokens,
+  output_tokens, cached_tokens, model, cost_millionths
+from flotilla_turn where session_id = ?
+order by epoch desc, attempt desc limit cast(? as integer)
+-- values: ["session-1",10]
+
+select epoch, attempt, agent, pod_id, began_at, first_chunk_at, ended_at, outcome, input_tokens,
+  output_tokens, cached_tokens, model, cost_millionths
+from flotilla_turn where session_id = ? and (epoch, attempt) < (?, ?)
+order by epoch desc, attempt desc limit cast(? as integer)
+-- values: ["session-1",3,1,10]
 
 -- src/sessions/log/sql/reading.ts: readCheckpoint
 select epoch, attempt, body, header

@@ -71,6 +71,7 @@ const plain: Changes = {
   ended: [],
   steps: [],
   stepsOver: [],
+  turns: [],
   deleted: [],
 };
 const full: Changes = {
@@ -83,6 +84,20 @@ const full: Changes = {
   ended: [{ sessionId: "session-2", epoch: 1 }],
   steps: [{ sessionId: "session-1", epoch: 1, attempt: 2, step }],
   stepsOver: [{ sessionId: "session-2", epoch: 1 }],
+  turns: [
+    {
+      sessionId: "session-2",
+      epoch: 1,
+      attempt: 1,
+      agent: "helper",
+      podId: "pod-1",
+      beganAtMs: 1,
+      firstChunkAtMs: 2,
+      endedAtMs: 3,
+      outcome: "completed",
+      usage: { input: 10, output: 2, cached: 4, model: "small", cost: 0.5 },
+    },
+  ],
   deleted: ["session-3"],
 };
 const before = { activeAtMs: 9, sessionId: "session-9" };
@@ -136,6 +151,11 @@ export const sessionStatements: RoomStatements = {
       reading.readTail("session-1", { after: 1, upTo: 9, limit: 10, maxBytes: 1_000 }),
     ],
     readNewest: () => reading.readNewest("session-1", "message-2"),
+    readTurns: () => [
+      reading.readTurns("session-1", { limit: 10 }),
+      reading.readTurns("session-1", { before: { epoch: 3, attempt: 1 }, limit: 10 }),
+    ],
+    toEndedTurn: noStatement,
     readCheckpoint: () => reading.readCheckpoint("session-1"),
     toEntry: noStatement,
     toHeader: noStatement,

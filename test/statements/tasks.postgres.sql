@@ -188,6 +188,13 @@ case when depends > 0 then 2 when delay_ms > 0 or start_at > now_ms() then 1
 select task_id from flotilla.task where task_id in (select task_id from (select task_id collate "C" as task_id, tenant collate "C" as tenant, name collate "C" as name, payload collate "C" as payload, priority, delay_ms, max_attempts, unique_key collate "C" as unique_key, trace collate "C" as trace from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[], $9::text[]) as each_row (task_id, tenant, name, payload, priority, delay_ms, max_attempts, unique_key, trace)) fresh)
 -- values: ["{\"task-1\"}","{\"default\"}","{\"mail\"}","{\"{}\"}","{0}","{0}","{null}","{\"key-1\"}","{null}","{null}","{\"key/mail/acme\"}","{1}","{1}","{null}","{null}","{null}"]
 
+-- src/tasks/sql/enqueue.ts: linkTasks
+insert into flotilla.link (from_id, to_id, what, at)
+select from_id, to_id, what, now_ms() from (select from_id collate "C" as from_id, to_id collate "C" as to_id, what collate "C" as what from unnest($1::text[], $2::text[], $3::text[]) as each_row (from_id, to_id, what)) wanted
+where to_id = (select task_id from flotilla.task where task_id = wanted.to_id)
+on conflict do nothing
+-- values: ["{\"task-0\"}","{\"task-1\"}","{\"task\"}"]
+
 -- src/tasks/sql/enqueue.ts: findKeys
   select task.task_id, task.tenant, task.name, task.unique_key
   from (select tenant collate "C" as tenant, name collate "C" as name, unique_key collate "C" as unique_key, task_id collate "C" as task_id from unnest($1::text[], $2::text[], $3::text[], $4::text[]) as each_row (tenant, name, unique_key, task_id)) wanted join flotilla.task task on task.tenant = wanted.tenant and task.name = wanted.name
@@ -1327,6 +1334,12 @@ where task.status in ('claimed', 'pending')  for update of task
 on conflict do nothing
 -- values: [1,4,"{\"task-2\"}","{\"task-1\"}","{3}","{\"alarm\"}","{\"{}\"}","{\"task-1/3\"}"]
 
+insert into flotilla.link (from_id, to_id, what, at)
+select from_id, to_id, what, now_ms() from (select from_id collate "C" as from_id, to_id collate "C" as to_id, what collate "C" as what from unnest($1::text[], $2::text[], $3::text[]) as each_row (from_id, to_id, what)) wanted
+where to_id = (select task_id from flotilla.task where task_id = wanted.to_id)
+on conflict do nothing
+-- values: ["{\"task-1\"}","{\"task-2\"}","{\"follow_up\"}"]
+
 -- src/tasks/sql/finish.ts: wakeDependentsAfter
 select task_id from flotilla.task task where ctid = any(array(
     select (select ctid from flotilla.task task where task.task_id = named.id)
@@ -1392,6 +1405,13 @@ from (select id collate "C" as id, failed_id collate "C" as failed_id, token, na
 where task.status = 'claimed'
 on conflict do nothing
 -- values: [1,4,"{\"task-2\"}","{\"task-1\"}","{3}","{\"alarm\"}","{\"{}\"}","{\"task-1/3\"}"]
+
+-- src/tasks/sql/finish.ts: linkFollowUps
+insert into flotilla.link (from_id, to_id, what, at)
+select from_id, to_id, what, now_ms() from (select from_id collate "C" as from_id, to_id collate "C" as to_id, what collate "C" as what from unnest($1::text[], $2::text[], $3::text[]) as each_row (from_id, to_id, what)) wanted
+where to_id = (select task_id from flotilla.task where task_id = wanted.to_id)
+on conflict do nothing
+-- values: ["{\"task-1\"}","{\"task-2\"}","{\"follow_up\"}"]
 
 -- src/tasks/sql/finish.ts: readProgress
 select progress, progress_token from flotilla.task where task_id = $1
@@ -1539,6 +1559,10 @@ delete from flotilla.task_signal where task_id in (select task_id from (select t
 
 delete from flotilla.step_journal where owner_id in (select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) old
     where not exists (select 1 from flotilla.task task where task.task_id = old.task_id))
+-- values: ["{\"task-1\"}"]
+
+delete from flotilla.link as link where to_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) old
+    where not exists (select 1 from flotilla.task task where task.task_id = old.task_id)))
 -- values: ["{\"task-1\"}"]
 
 -- src/tasks/sql/runs.ts: storeRuns

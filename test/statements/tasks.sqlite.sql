@@ -188,6 +188,13 @@ case when depends > 0 then 2 when delay_ms > 0 or start_at > now_ms() then 1
 select task_id from flotilla_task where task_id in (select task_id from (select value ->> 0 as task_id, value ->> 1 as tenant, value ->> 2 as name, value ->> 3 as payload, value ->> 4 as priority, value ->> 5 as delay_ms, value ->> 6 as max_attempts, value ->> 7 as unique_key, value ->> 8 as trace from jsonb_each(?)) fresh)
 -- values: ["[[\"task-1\",\"default\",\"mail\",\"{}\",0,0,null,\"key-1\",null,null,\"key/mail/acme\",1,1,null,null,null]]"]
 
+-- src/tasks/sql/enqueue.ts: linkTasks
+insert into flotilla_link (from_id, to_id, what, at)
+select from_id, to_id, what, now_ms() from (select value ->> 0 as from_id, value ->> 1 as to_id, value ->> 2 as what from jsonb_each(?)) wanted
+where to_id = (select task_id from flotilla_task where task_id = wanted.to_id)
+on conflict do nothing
+-- values: ["[[\"task-0\",\"task-1\",\"task\"]]"]
+
 -- src/tasks/sql/enqueue.ts: findKeys
   select task.task_id, task.tenant, task.name, task.unique_key
   from (select value ->> 0 as tenant, value ->> 1 as name, value ->> 2 as unique_key, value ->> 3 as task_id from jsonb_each(?)) wanted join flotilla_task task on task.tenant = wanted.tenant and task.name = wanted.name
@@ -1322,6 +1329,12 @@ where task.status in ('claimed', 'pending')
 on conflict do nothing
 -- values: [1,4,"[[\"task-2\",\"task-1\",3,\"alarm\",\"{}\",\"task-1/3\"]]"]
 
+insert into flotilla_link (from_id, to_id, what, at)
+select from_id, to_id, what, now_ms() from (select value ->> 0 as from_id, value ->> 1 as to_id, value ->> 2 as what from jsonb_each(?)) wanted
+where to_id = (select task_id from flotilla_task where task_id = wanted.to_id)
+on conflict do nothing
+-- values: ["[[\"task-1\",\"task-2\",\"follow_up\"]]"]
+
 -- src/tasks/sql/finish.ts: wakeDependentsAfter
 select task_id from flotilla_task task where rowid in (
     select (select rowid from flotilla_task task where task.task_id = named.id)
@@ -1387,6 +1400,13 @@ from (select value ->> 0 as id, value ->> 1 as failed_id, value ->> 2 as token, 
 where task.status = 'claimed'
 on conflict do nothing
 -- values: [1,4,"[[\"task-2\",\"task-1\",3,\"alarm\",\"{}\",\"task-1/3\"]]"]
+
+-- src/tasks/sql/finish.ts: linkFollowUps
+insert into flotilla_link (from_id, to_id, what, at)
+select from_id, to_id, what, now_ms() from (select value ->> 0 as from_id, value ->> 1 as to_id, value ->> 2 as what from jsonb_each(?)) wanted
+where to_id = (select task_id from flotilla_task where task_id = wanted.to_id)
+on conflict do nothing
+-- values: ["[[\"task-1\",\"task-2\",\"follow_up\"]]"]
 
 -- src/tasks/sql/finish.ts: readProgress
 select progress, progress_token from flotilla_task where task_id = ?
@@ -1531,6 +1551,10 @@ delete from flotilla_task_signal where task_id in (select task_id from (select v
 -- values: ["[[\"task-1\"]]"]
 
 delete from flotilla_step_journal where owner_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) old
+    where not exists (select 1 from flotilla_task task where task.task_id = old.task_id))
+-- values: ["[[\"task-1\"]]"]
+
+delete from flotilla_link as link where to_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) old
     where not exists (select 1 from flotilla_task task where task.task_id = old.task_id))
 -- values: ["[[\"task-1\"]]"]
 

@@ -171,6 +171,7 @@ export const taskStatements: RoomStatements = {
       enqueue.insertTasks([plainTask]),
       enqueue.insertTasks([keyed], sql`fresh.task_id <> ''`),
     ],
+    linkTasks: () => enqueue.linkTasks([{ ...plainTask, origin: { id: "task-0", what: "task" } }]),
     findKeys: () => enqueue.findKeys([keyed]),
     findOwn: () => enqueue.findOwn([keyed]),
     lockHolders: () => enqueue.lockHolders([keyed]),
@@ -262,6 +263,7 @@ export const taskStatements: RoomStatements = {
       finish.saveProgress([{ taskId: "task-1", token: 3, runSeq: 0, value: "{}" }]),
     forgetEarlierSnoozes: () => finish.forgetEarlierSnoozes(["task-1"]),
     insertFollowUps: () => finish.insertFollowUps([failed.followUp!], sql`task.status = 'claimed'`),
+    linkFollowUps: () => finish.linkFollowUps([failed.followUp!]),
     readProgress: () => finish.readProgress("task-1"),
   }),
   "src/tasks/sql/recover.ts": sqlFile(recover, {

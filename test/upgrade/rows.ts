@@ -9,7 +9,7 @@ const farAwayMs = 4_102_444_800_000;
  * What a store of a version holds when a newer release opens it: tasks in every state that there is,
  * and pods that are gone. A version that brings something adds rows that use it.
  */
-export function rowsOf(dialect: Dialect): string {
+export function rowsOf(dialect: Dialect, version: number): string {
   const insert = (name: string, row: Columns) => plainInsert(dialect.table(name), row);
   const task = (taskId: string, status: string, more: Columns = {}) =>
     insert("task", {
@@ -71,6 +71,38 @@ export function rowsOf(dialect: Dialect): string {
       at: longAgoMs,
     }),
   ];
+  const stepped = [
+    task("stepped", "pending", { name: "steps", claim_token: 2 }),
+    ...["first", "loop", "outer/inner", "each[a]]b]", "once"].map((key, at) =>
+      insert("step_journal", {
+        owner_id: "stepped",
+        key,
+        seq: at + 1,
+        token: 1,
+        ...steps[at]!,
+        started_at: longAgoMs,
+        at: longAgoMs,
+      }),
+    ),
+  ];
+  const linksAndTurns = [
+    insert("link", { from_id: "talk", to_id: "completed", what: "session", at: longAgoMs }),
+    insert("turn", {
+      session_id: "talk",
+      epoch: 1,
+      attempt: 1,
+      agent: "helper",
+      pod_id: "left-pod",
+      began_at: longAgoMs,
+      ended_at: longAgoMs,
+      outcome: "completed",
+      input_tokens: 10,
+      output_tokens: 2,
+      cached_tokens: 0,
+      model: "small",
+      cost_millionths: 1_500_000,
+    }),
+  ];
   const claim = { claimed_by: "old-pod", claim_token: 1, claim_call: 9 };
   return [
     pod("old-pod", "up", { beat: 41, claim_floor: 3 }),
@@ -101,20 +133,10 @@ export function rowsOf(dialect: Dialect): string {
     event(1, "retry"),
     event(2, "failed"),
     task("traced", "pending", { trace: traceparent }),
-    task("stepped", "pending", { name: "steps", claim_token: 2 }),
-    ...["first", "loop", "outer/inner", "each[a]]b]", "once"].map((key, at) =>
-      insert("step_journal", {
-        owner_id: "stepped",
-        key,
-        seq: at + 1,
-        token: 1,
-        ...steps[at]!,
-        started_at: longAgoMs,
-        at: longAgoMs,
-      }),
-    ),
+    ...(version >= 2 ? stepped : []),
     throttle,
     ...session,
+    ...(version >= 3 ? linksAndTurns : []),
   ].join("\n");
 }
 

@@ -14,6 +14,7 @@ import { kept, schemaSql, versions } from "./versions.ts";
 
 const newest = migrations.length;
 const firstWithSteps = 2;
+const firstWithLinks = 3;
 const double = task("old", {}, ({ input }: { input: number }) => ({ doubled: input * 2 }));
 // Each row of a journal answers, and nothing that it holds is called again.
 const calls: string[] = [];
@@ -110,6 +111,11 @@ describe.each(cases)("schema version $version on $dialect", ({ dialect, version,
     expect(await talk.send("again")).toMatchObject({ seq: 2 });
     expect((await talk.entries()).entries.map(({ seq }) => seq)).toEqual([1, 2]);
     expect((await pod.sessions.list()).sessions).toMatchObject([{ sessionId: "talk", lastSeq: 2 }]);
+
+    const startedBy = version >= firstWithLinks ? { what: "session", id: "talk" } : null;
+    expect(await pod.tasks.links("completed")).toMatchObject({ startedBy, started: [] });
+    const turn = { epoch: 1, attempt: 1, usage: { model: "small", cost: 1.5 } };
+    expect((await talk.turns()).turns).toMatchObject(version >= firstWithLinks ? [turn] : []);
   });
 
   test("can be upgraded by a release that checks only, once it was migrated", async () => {

@@ -26,7 +26,7 @@ for (const [name, dialect] of Object.entries(dialects)) {
   const folder = join(folderOf(version), name);
   mkdirSync(folder, { recursive: true });
   writeFileSync(join(folder, "schema.sql"), schemaSql(version, dialect));
-  writeFileSync(join(folder, "rows.sql"), rowsOf(dialect));
+  writeFileSync(join(folder, "rows.sql"), rowsOf(dialect, version));
   if (version === newest) {
     writeFileSync(join(folder, "work.sql"), plainSql(workOf(), dialect));
   }

@@ -3,7 +3,9 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { HistoryEntry, RunView } from "../../flows/rows.ts";
 import type { OpenSignal, RunPage } from "../../flows/runs.ts";
 import type { PodInfo } from "../../runtime/connect.ts";
+import type { Links } from "../../links/links.ts";
 import { blockedBy } from "../blocked-by.ts";
+import { printStarted, startedByFacts } from "../links.ts";
 import { onTarget } from "../connect.ts";
 import type { TargetFlags } from "../flags.ts";
 import { ago, columns, oneLine, paint, paintState, print, printJson } from "../output.ts";
@@ -14,6 +16,7 @@ type RunDetails = {
   readonly history: readonly HistoryEntry[];
   readonly signals: readonly OpenSignal[];
   readonly children: RunPage;
+  readonly links: Links;
   readonly blockers: readonly string[];
   /** The pod that runs it, where its last heartbeat is old. */
   readonly silent: PodInfo | undefined;
@@ -39,13 +42,14 @@ const statusStyles = {
 /** Prints everything that the store has of a run. Needs no live pod. */
 export async function printRun(runId: string, flags: TargetFlags & { json?: true }): Promise<void> {
   const details = await onTarget(flags, (flotilla) => readDetails(flotilla, runId));
-  const { run, history, signals, children, blockers } = details;
+  const { run, history, signals, children, links, blockers } = details;
   if (flags.json) {
     const blocked = blockers.length > 0 && { blockedBy: blockers };
-    return printJson({ run, history, signals, children: children.runs, ...blocked });
+    return printJson({ run, history, signals, children: children.runs, links, ...blocked });
   }
   const nowMs = systemClock.now();
-  print(columns(facts(details, nowMs).map(([name, value]) => [paint("dim", name), value])));
+  const known = [...facts(details, nowMs), ...startedByFacts(links)];
+  print(columns(known.map(([name, value]) => [paint("dim", name), value])));
   print("");
   print(history.length === 0 ? paint("dim", "nothing has happened yet") : "history");
   if (history.length > 0) print(historyLines(history));
@@ -64,6 +68,8 @@ export async function printRun(runId: string, flags: TargetFlags & { json?: true
   ]);
   if (rows.length > 0) print(columns(rows));
   if (children.next !== null) print(paint("dim", `  more: flotilla runs list --parent ${runId}`));
+  const shown = new Set(children.runs.map((child) => child.runId));
+  printStarted({ ...links, started: links.started.filter(({ taskId }) => !shown.has(taskId)) });
 }
 
 /** What a run does right now, and what blocks it. */
@@ -93,18 +99,19 @@ async function readDetails(flotilla: Operations, runId: string): Promise<RunDeta
     throw new FlotillaError("not_found", `there is no run ${runId}`, { details: { runId } });
   }
   const { doing } = run;
-  const [history, signals, children, task, pods] = await Promise.all([
+  const [history, signals, children, task, links, pods] = await Promise.all([
     wholeHistory(flotilla, runId),
     runs.signals(runId),
     runs.list({ parent: runId, limit: maxChildrenShown }),
     flotilla.tasks.get(runId),
+    flotilla.tasks.links(runId),
     doing?.type === "running" ? flotilla.pods() : [],
   ]);
   const blockers = task ? await blockedBy(flotilla, task) : [];
   const podId = doing?.type === "running" ? doing.podId : undefined;
   const longAgoMs = systemClock.now() - silentAfterMs;
   const silent = pods.find((pod) => pod.podId === podId && pod.lastHeartbeatMs < longAgoMs);
-  return { run, history, signals, children, blockers, silent };
+  return { run, history, signals, children, links, blockers, silent };
 }
 
 async function wholeHistory({ runs }: Operations, runId: string): Promise<HistoryEntry[]> {

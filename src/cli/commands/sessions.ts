@@ -1,7 +1,7 @@
 import { type Command, Option } from "commander";
 import { systemClock } from "../../base/clock.ts";
-import { FlotillaError } from "../../base/errors.ts";
-import { type Entry, isTurn } from "../../protocol/message.ts";
+import { FlotillaError, hasCode } from "../../base/errors.ts";
+import { type Entry, isTurn, type TurnView } from "../../protocol/message.ts";
 import type { ListSessions, SessionView } from "../../sessions/service.ts";
 import { entryText, outcomeText } from "../chat/transcript.ts";
 import {
@@ -12,6 +12,7 @@ import {
   withPage,
   withTarget,
 } from "../flags.ts";
+import { printStarted } from "../links.ts";
 import { ago, columns, oneLine, paint, paintState, print, printJson } from "../output.ts";
 import { defaultTenant, onSessions } from "../connect.ts";
 import type { SessionOperations } from "../remote.ts";
@@ -20,6 +21,7 @@ type Flags = TargetFlags & { tenant?: string; json?: true };
 type ListFlags = Flags & ListSessions & { limit: number };
 
 const pageEntries = 200;
+const maxTurnsShown = 20;
 
 const stateStyles = {
   idle: "gray",
@@ -71,7 +73,7 @@ Examples:
     );
   withPage(listing, 20).action(list);
   listsByDefault(sessions, listing);
-  command("show <id>", "show a session and its last entries")
+  command("show <id>", "show a session, its last entries, its turns and what they started")
     .addOption(
       new Option("--last <number>", "how many entries of its log")
         .default(50)
@@ -126,14 +128,25 @@ function stateText({ status, state }: SessionView): string {
 
 async function show(sessionId: string, flags: Flags & { last: number }): Promise<void> {
   const { json, last } = flags;
-  const { session, entries } = await onSessions(flags, async (service, tenant) => {
+  const { session, entries, turns, links } = await onSessions(flags, async (service, tenant) => {
     const found = await service.get(tenant, sessionId);
     const from = Math.max(0, found.lastSeq - last);
     const all: Entry[] = [];
     for await (const page of pagesOf(service, found, from)) all.push(...page);
-    return { session: found, entries: all };
+    const known = await Promise.all([
+      service.turns(tenant, sessionId, { limit: maxTurnsShown }).catch(unlessRefused),
+      service.started(tenant, sessionId).catch(unlessRefused),
+    ]);
+    return { session: found, entries: all, turns: known[0], links: known[1] };
   });
-  if (json) return printJson({ session, entries });
+  if (json) {
+    return printJson({
+      session,
+      entries,
+      turns: turns?.turns ?? [],
+      started: links?.started ?? [],
+    });
+  }
   const { state, agents, users, lastSeq, tokens, metadata, createdAtMs } = session;
   const answers = isTurn(state) ? `, by ${oneLine(state.agent, 80)}, turn ${state.epoch}` : "";
   const facts: [string, string][] = [
@@ -148,6 +161,41 @@ async function show(sessionId: string, flags: Flags & { last: number }): Promise
   ];
   print(columns(facts.map(([what, value]) => [paint("dim", what), value])));
   for (const entry of entries) print(`\n${headingOf(entry)}\n${indented(entryText(entry))}`);
+  if (turns && turns.turns.length > 0) printTurns(turns.turns, turns.next !== null);
+  if (links) printStarted(links);
+}
+
+/** A key that may read sessions need not be allowed to read tasks, and an earlier release has no turns. */
+function unlessRefused(error: unknown): undefined {
+  if (hasCode(error, "forbidden", "not_found", "unsupported")) return undefined;
+  throw error;
+}
+
+function printTurns(turns: readonly TurnView[], hasMore: boolean): void {
+  print("\nturns, the newest first");
+  print(columns([turnHeading.map((each) => paint("dim", each)), ...turns.map(turnRow)]));
+  if (hasMore) print(paint("dim", "  and more"));
+}
+
+const turnHeading = ["  turn", "outcome", "agent", "began", "first", "took", "in", "out", "cached"];
+
+function turnRow(turn: TurnView): string[] {
+  const { epoch, attempt, agent, podId, outcome, usage } = turn;
+  const { beganAtMs, firstChunkAtMs, endedAtMs } = turn;
+  const since = (ms: number | null) => (ms === null ? "" : `${ms - beganAtMs} ms`);
+  const cost = usage?.cost ?? null;
+  return [
+    `  ${epoch}.${attempt}`,
+    outcome ?? "under way",
+    oneLine(agent, 40),
+    new Date(beganAtMs).toISOString(),
+    since(firstChunkAtMs),
+    since(endedAtMs),
+    ...(usage ? [usage.input, usage.output, usage.cached].map(String) : ["", "", ""]),
+    oneLine(usage?.model ?? "", 60),
+    cost === null ? "" : `cost ${cost}`,
+    paint("dim", podId === null ? "" : `on ${oneLine(podId, 100)}`),
+  ];
 }
 
 function headingOf(entry: Entry): string {

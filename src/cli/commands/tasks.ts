@@ -5,7 +5,7 @@ import { dayMs } from "../../base/durations.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Json } from "../../base/json.ts";
 import { type Task, type TaskStatus, taskStatuses, type Retention } from "../../tasks/rows.ts";
-import type { TaskEvent } from "../../tasks/tasks.ts";
+import type { StepEntry, TaskEvent } from "../../tasks/tasks.ts";
 import { blockedBy } from "../blocked-by.ts";
 import { onStore, onTarget } from "../connect.ts";
 import {
@@ -22,6 +22,7 @@ import { ago, columns, oneLine, paint, paintStatus, print, printJson } from "../
 import { bar, plural, startProgressBar } from "../progress.ts";
 import { stopSignals } from "../signals.ts";
 import { parseInput } from "../task-flags.ts";
+import { printStarted, startedByFacts } from "../links.ts";
 import { noWorkerText } from "./runs-show.ts";
 
 type Flags = TargetFlags & { json?: true };
@@ -90,13 +91,14 @@ Examples:
 }
 
 export async function printTask(taskId: string, flags: Flags): Promise<void> {
-  const { task, events, steps, blockers } = await onTarget(flags, async (flotilla) => {
+  const { task, events, steps, links, blockers } = await onTarget(flags, async (flotilla) => {
     const found = await flotilla.tasks.get(taskId);
     const taskEvents = await flotilla.tasks.events(taskId);
     return {
       steps: await flotilla.tasks.steps(taskId, { limit: maxStepsShown }),
       task: found,
       events: taskEvents,
+      links: await flotilla.tasks.links(taskId),
       blockers: found ? await blockedBy(flotilla, found) : [],
     };
   });
@@ -104,11 +106,21 @@ export async function printTask(taskId: string, flags: Flags): Promise<void> {
     throw new FlotillaError("not_found", `there is no task ${taskId}`, { details: { taskId } });
   }
   if (flags.json) {
-    return printJson({ task, events, steps, ...(blockers.length > 0 && { blockedBy: blockers }) });
+    const blocked = blockers.length > 0 && { blockedBy: blockers };
+    return printJson({ task, events, steps, links, ...blocked });
   }
-  const known = [...facts(task), ...blockers.map((why): [string, string] => ["blocked by", why])];
+  const known = [
+    ...facts(task),
+    ...startedByFacts(links),
+    ...blockers.map((why): [string, string] => ["blocked by", why]),
+  ];
   print(columns(known.map(([name, value]) => [paint("dim", name), value])));
   for (const event of events) print(eventLine(event));
+  printStarted(links);
+  printSteps(steps);
+}
+
+function printSteps(steps: readonly StepEntry[]): void {
   if (steps.length === 0) return;
   print("\nsteps");
   const lines = steps.map((step) => [

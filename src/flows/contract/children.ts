@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, expectTypeOf, test } from "vitest";
 import { abort } from "../../base/errors.ts";
+import { linksOf } from "../../links/links.ts";
 import { rowsOf } from "../../tasks/contract/harness.ts";
 import { task } from "../../tasks/task.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
@@ -70,6 +71,28 @@ export function childrenContract(kind: StoreKind): void {
       const [child, ...others] = await harness.childrenOf(runId);
       expect(others).toEqual([]);
       expect(child).toMatchObject({ flow: "double", input: 21, parentId: runId });
+    });
+
+    test("a run is linked to its children, and to what its transitions enqueue", async () => {
+      const parent = flow("parent", { version: 1 })
+        .to("ask", async () => {
+          await harness.queue.enqueue("mail", 1);
+          return {};
+        })
+        .children("each", () => [[double, 4]] as const)
+        .end();
+      await harness.work("pod-1", [parent, double]);
+      const { runId } = await harness.start(parent, null);
+      await harness.ended(runId);
+      const { started } = await linksOf(harness.queue.database, runId, "task");
+      const named = (name: string) => started.find((each) => each.name === name);
+      expect(started).toHaveLength(2);
+      expect(named("mail")).toMatchObject({ what: "run", status: "pending" });
+      const child = named("double")!;
+      expect(child).toMatchObject({ what: "run", status: "completed" });
+      expect(await linksOf(harness.queue.database, child.taskId, "task")).toMatchObject({
+        startedBy: { what: "run", id: runId },
+      });
     });
 
     test("a run waits for the last of its children, and shows that it does", async () => {

@@ -206,7 +206,7 @@ export async function prepareChildren(
       const key = childKey(runId, startedBy ?? effect.transition, position);
       const taskOptions = { tenant, ...options, key };
       const row = await prepareTask(flow as TaskContract, input, taskOptions, parts, trace);
-      rows.push({ ...row, parentId: runId });
+      rows.push({ ...row, parentId: runId, origin: { id: runId, what: "run" } });
     }
   }
   return rows;

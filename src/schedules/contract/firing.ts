@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { FlotillaError } from "../../base/errors.ts";
+import { linksOf } from "../../links/links.ts";
 import { task } from "../../tasks/task.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql } from "../../store/sql.ts";
@@ -44,6 +45,21 @@ export function firingContract(kind: StoreKind): void {
       });
       expect(scene.fired).toMatchObject([{ scheduleId: "mail", tasks: 1, skipped: 0 }]);
       expect(scene.fired[0]!.lagMs).toBeGreaterThanOrEqual(0);
+    });
+
+    test("link their tasks to them, at their times and when they are fired by hand", async () => {
+      await scene.schedules.put(sendMail());
+      await lead();
+      await letCome("mail", 1);
+      await lead();
+      const byHand = await scene.schedules.fire("mail");
+      const { started } = await linksOf(scene.queue.database, "mail", "schedule");
+      const ids = (await tasksOf("mail")).map((row) => row["task_id"] as string);
+      expect(started.map((each) => each.taskId).toSorted()).toEqual(ids.toSorted());
+      expect(started.map((each) => each.what)).toEqual(["schedule", "schedule"]);
+      expect(await linksOf(scene.queue.database, byHand.taskId, "task")).toMatchObject({
+        startedBy: { what: "schedule", id: "mail" },
+      });
     });
 
     test("fire each time once, however many leaders there are", async () => {

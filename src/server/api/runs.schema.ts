@@ -11,7 +11,7 @@ import {
   taskName,
   time,
 } from "./schema.ts";
-import { enqueueOptions, taskError } from "./tasks.schema.ts";
+import { enqueueOptions, links, taskError } from "./tasks.schema.ts";
 
 const statuses = z.enum(["open", "pending", "claimed", "completed", "failed", "cancelled"]);
 const partName = () => z.string().max(100);
@@ -264,7 +264,7 @@ export const runSpecs = {
     tag,
     summary: "A run. Without `admin`: one of the caller's tenant.",
     verb: "tasks:read",
-    answers: { 200: named("RunShown", z.object({ run })) },
+    answers: { 200: named("RunShown", z.object({ run, links })) },
     errors: ["not_found"],
   }),
   history: spec({

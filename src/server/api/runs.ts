@@ -7,7 +7,7 @@ import { parseRow } from "../../runtime/json-rows.ts";
 import { canSee } from "../auth/caller.ts";
 import { route, type Route } from "../route.ts";
 import { runSpecs } from "./runs.schema.ts";
-import { eventPage, withoutUndefined, noWorkerAmong, traceOf } from "./tasks.ts";
+import { eventPage, withoutUndefined, noWorkerAmong, traceOf, visibleLinks } from "./tasks.ts";
 import type { FlowContract, TaskContract } from "../../tasks/model.ts";
 
 export type RunRoutes = {
@@ -56,7 +56,10 @@ export function runRoutes(parts: RunRoutes): Route[] {
     route(runSpecs.get).to(async ({ caller, params: { runId } }) => {
       const run = await runs.get(runId);
       // A run of another tenant answers as a missing one does.
-      if (run && canSee(caller, run)) return { status: 200, body: { run } };
+      if (run && canSee(caller, run)) {
+        const links = visibleLinks(caller, await flotilla.tasks.links(runId));
+        return { status: 200, body: { run, links } };
+      }
       throw new FlotillaError("not_found", `there is no run ${runId.slice(0, 80)}`);
     }),
     route(runSpecs.history).to(async ({ params: { runId }, query: { after = 0, limit } }) => {

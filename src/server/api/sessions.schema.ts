@@ -127,9 +127,10 @@ const seq = () => z.int().min(0);
 const seqText = () => wholeNumber({ min: 0, max: Number.MAX_SAFE_INTEGER });
 const id = () => z.string().min(1).max(200);
 const tag = "sessions";
-const at = "/v1/sessions/{sessionId}";
+export const sessionPath = "/v1/sessions/{sessionId}";
+const at = sessionPath;
 
-const found = [
+export const sessionErrors = [
   "invalid_input",
   "invalid_option",
   "not_found",
@@ -139,6 +140,7 @@ const found = [
   "unavailable",
   "unsupported",
 ] as const;
+const found = sessionErrors;
 const stored = [...found, "payload_too_large", "payload_too_deep", "payload_not_storable"] as const;
 
 const done = z.object({ done: z.boolean() });

@@ -13,7 +13,8 @@ import { type Caller, requireVerb, localUser, may, userOf } from "../auth/caller
 import type { CheckOptions, Members } from "../auth/members.ts";
 import { route, type Route } from "../route.ts";
 import { sessionSpecs } from "./sessions.schema.ts";
-import { withoutUndefined, traceOf } from "./tasks.ts";
+import { turnSpecs } from "./turns.schema.ts";
+import { withoutUndefined, traceOf, visibleLinks } from "./tasks.ts";
 
 type SessionRoutes = {
   sessions: SessionService;
@@ -104,6 +105,19 @@ export function sessionRoutes({ sessions, members, maxBytes }: SessionRoutes): R
       const sessionKey = await checkedKey(caller, sessionId);
       const { entries, ...rest } = await sessions.entries(...sessionKey, withoutUndefined(query));
       return { status: 200, body: { entries: entries as never, ...rest } };
+    }),
+    route(turnSpecs.turns).to(async ({ caller, params: { sessionId }, query }) => {
+      const sessionKey = await checkedKey(caller, sessionId);
+      const { turns, next } = await sessions.turns(...sessionKey, withoutUndefined(query));
+      // Pods are no business of users.
+      const shown =
+        caller.kind === "user" ? turns.map((turn) => ({ ...turn, podId: null })) : turns;
+      return { status: 200, body: { turns: [...shown], next } };
+    }),
+    route(turnSpecs.tasks).to(async ({ caller, params: { sessionId } }) => {
+      const found = await sessions.started(...(await checkedKey(caller, sessionId)));
+      const { started, hasMore } = visibleLinks(caller, { startedBy: null, ...found });
+      return { status: 200, body: { started, hasMore } };
     }),
     route(sessionSpecs.send, { maxBytes }).to(
       async ({ caller, params: { sessionId }, body, context }) => {

@@ -115,6 +115,44 @@ export const taskSchema = named(
   ]),
 );
 
+const linkKind = () =>
+  described(
+    z.enum(["session", "run", "task", "follow_up", "schedule"]),
+    "What started it: a turn of a session, a run, a task's handler, a task's failure, or a schedule.",
+  );
+
+export const startedTask = named(
+  "StartedTask",
+  z.object({
+    taskId: described(z.string(), "Of a task or a run."),
+    what: linkKind(),
+    name: z.string().nullable(),
+    status: z.string().nullable(),
+    tenant: z.string().nullable(),
+    atMs: time(),
+  }),
+);
+
+export const links = named(
+  "Links",
+  z.object({
+    startedBy: z
+      .object({
+        what: linkKind(),
+        id: described(z.string(), "Of the session, run, task or schedule, which may be gone."),
+        tenant: described(z.string().nullable(), "Null of a schedule, and of what is gone."),
+        atMs: time(),
+      })
+      .nullable(),
+    started: described(
+      z.array(startedTask),
+      "The tasks and runs that it has started, at most a hundred.",
+    ),
+    hasMore: z.boolean(),
+  }),
+  "Who started what. Without `admin`: only what is of the caller's tenant.",
+);
+
 const taskEvent = named(
   "TaskEvent",
   z.object({
@@ -348,7 +386,7 @@ export const taskSpecs = {
     answers: {
       200: named(
         "TaskWithEvents",
-        z.object({ task: taskSchema, events: z.array(taskEvent), next: nextAfter }),
+        z.object({ task: taskSchema, events: z.array(taskEvent), next: nextAfter, links }),
       ),
     },
     errors: ["not_found"],

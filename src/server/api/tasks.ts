@@ -5,7 +5,8 @@ import type { Flotilla } from "../../runtime/connect.ts";
 import { type JsonRow, parseLine, parseRow, readLines } from "../../runtime/json-rows.ts";
 import type { EachResult, EnqueueRow, RowOutcome } from "../../tasks/enqueue/each.ts";
 import type { TaskEventsOptions } from "../../tasks/tasks.ts";
-import { canSee } from "../auth/caller.ts";
+import type { Links } from "../../links/links.ts";
+import { type Caller, canSee, may } from "../auth/caller.ts";
 import { publicErrorOf } from "../errors.ts";
 import { readRequestBody, route, type Route, contentTypeOf } from "../route.ts";
 import { validate } from "../validate.ts";
@@ -71,7 +72,8 @@ export function taskRoutes({ flotilla, contracts, maxBytes }: TaskRoutes): Route
       // A task of another tenant answers as a missing one does.
       if (!task || !canSee(caller, task)) throw missing(taskId);
       const read = (page: TaskEventsOptions) => flotilla.tasks.events(taskId, page);
-      return { status: 200, body: { task, ...(await eventPage(read)) } };
+      const [page, links] = await Promise.all([eventPage(read), flotilla.tasks.links(taskId)]);
+      return { status: 200, body: { task, ...page, links: visibleLinks(caller, links) } };
     }),
     route(taskSpecs.events).to(async ({ params: { taskId }, query }) => {
       const read = (page: TaskEventsOptions) => flotilla.tasks.events(taskId, page);
@@ -103,6 +105,17 @@ export function taskRoutes({ flotilla, contracts, maxBytes }: TaskRoutes): Route
       return { status: 200, body: { status: "pending", ...retried } };
     }),
   ];
+}
+
+/** Without what is of another tenant, unless the caller may read all. */
+export function visibleLinks(caller: Caller, { startedBy, started, hasMore }: Links) {
+  const isSeen = ({ tenant }: { readonly tenant: string | null }) =>
+    may(caller, "admin") || tenant === caller.tenant;
+  return {
+    startedBy: startedBy && isSeen(startedBy) ? startedBy : null,
+    started: started.filter(isSeen),
+    hasMore,
+  };
 }
 
 /**

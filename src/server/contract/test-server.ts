@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { WebSocket } from "ws";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
+import type { Prices } from "../../base/usage.ts";
 import { until } from "../../base/contract/movable-clock.ts";
 import type { ServerFrame } from "../../protocol/frames.ts";
 import { parseServerFrames } from "../../protocol/parse-frame.ts";
@@ -23,6 +24,7 @@ export type TestServerOptions = {
   clock?: Clock;
   use?: readonly Usable[];
   maxPayloadBytes?: number;
+  prices?: Prices;
   isStopping?: () => boolean;
   /** The server's own. */
   log?: Logger;
@@ -40,7 +42,15 @@ export async function startTestServer(options: TestServerOptions = {}) {
   const store = `sqlite:${path}`;
   const log = silentLogger;
   const dataDir = false;
-  const pod = await startPod({ store, use, log, dataDir, maxPayloadBytes, deadAfterMs: 60_000 });
+  const pod = await startPod({
+    store,
+    use,
+    log,
+    dataDir,
+    maxPayloadBytes,
+    deadAfterMs: 60_000,
+    ...(options.prices && { prices: options.prices }),
+  });
   const flotilla = connect(store, { maxPayloadBytes });
   const real = pod.sessionService!;
   const sessions = options.sessions?.(real) ?? real;

@@ -99,7 +99,32 @@ describe("metrics", () => {
     }
     const families = parseExposition(await scrape(metrics, async () => depthOf(names)));
     expect([...families.keys()].filter((name) => !name.startsWith("flotilla_"))).toEqual([]);
-    expect(families.size).toBe(64);
+    expect(families.size).toBe(65);
+  });
+
+  test("count the tokens of turns by model, with a bounded number of models", async () => {
+    const metrics = createMetrics();
+    const ended = { type: "turn_ended", agent: "helper", outcome: "completed" } as const;
+    const observe = (model: string) => {
+      const tokens = [{ model, input: 100, output: 7, cached: 40 }];
+      metrics.observe({ ...ended, durationMs: 1, chunks: 1, tokens });
+    };
+    for (const model of ["small", "small", ""]) observe(model);
+    for (let at = 0; at < 1_000; at++) observe(`invented-${at}`);
+    observe("small");
+    const text = await scrape(metrics, async () => new Map());
+    const lines = text.split("\n").filter((line) => line.startsWith("flotilla_tokens_total{"));
+    for (const line of [
+      `flotilla_tokens_total{model="small",kind="input"} 300`,
+      `flotilla_tokens_total{model="small",kind="output"} 21`,
+      `flotilla_tokens_total{model="small",kind="cached"} 120`,
+      `flotilla_tokens_total{model="unknown",kind="input"} 100`,
+    ]) {
+      expect(lines).toContain(line);
+    }
+    expect(lines.length).toBeLessThanOrEqual(101 * 3);
+    const sum = lines.filter((line) => line.includes(`kind="input"`));
+    expect(sum.reduce((all, line) => all + Number(line.split(" ").at(-1)), 0)).toBe(100_400);
   });
 
   test("are there without the depth when the store is away", async () => {

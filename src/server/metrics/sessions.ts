@@ -1,3 +1,4 @@
+import type { ModelTotal } from "../../base/usage.ts";
 import type { PodEvent } from "../../runtime/pod.ts";
 import type { SessionLoad } from "../../sessions/start.ts";
 import type { SocketEvent } from "../socket/sockets.ts";
@@ -12,6 +13,9 @@ type SessionMetricEvent =
 
 const seconds = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
 const commitSeconds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 5];
+
+// Code chooses the names of models, and each is a series that the scraper keeps for long.
+const maxModels = 100;
 
 /** Metrics of sessions on this pod. Labels are names of agents, never of sessions. */
 export function createSessionMetrics(make: Instruments) {
@@ -32,6 +36,12 @@ export function createSessionMetrics(make: Instruments) {
   const chunks = make.counter("flotilla_turn_chunks_total", "Chunks that agents returned.", [
     "agent",
   ]);
+  const tokens = make.counter(
+    "flotilla_tokens_total",
+    "Tokens that turns used: input (cached ones too), output, and cached. Each call counts once.",
+    ["model", "kind"],
+  );
+  const models = new Set<string>();
   const records = make.counter("flotilla_session_records_total", "Records committed to logs.");
   const entries = make.counter("flotilla_session_entries_total", "Entries committed to logs.");
   const commits = make.histogram(
@@ -74,6 +84,15 @@ export function createSessionMetrics(make: Instruments) {
   // Begin with zeros: a missing series looks the same as one that isn't scraped.
   for (const reason of ["slow", "silent", "too_many"]) cut.inc({ reason }, 0);
 
+  const countTokens = ({ model: named, input, output, cached }: ModelTotal): void => {
+    const isKnown = models.has(named) || models.size < maxModels;
+    if (isKnown) models.add(named);
+    const model = isKnown ? named || "unknown" : "other";
+    tokens.inc({ model, kind: "input" }, input);
+    tokens.inc({ model, kind: "output" }, output);
+    tokens.inc({ model, kind: "cached" }, cached);
+  };
+
   return {
     /** Sets the gauges of a scrape. */
     show(load: SessionLoad | undefined): void {
@@ -93,6 +112,7 @@ export function createSessionMetrics(make: Instruments) {
           running.dec({ agent });
           turns.inc({ agent, outcome });
           chunks.inc({ agent }, event.chunks);
+          for (const total of event.tokens) countTokens(total);
           if (ttftMs !== undefined) first.observe({ agent }, ttftMs / 1_000);
           return whole.observe({ agent }, durationMs / 1_000);
         }

@@ -1,5 +1,6 @@
 import type { Backoff } from "../../base/backoff.ts";
 import type { Json } from "../../base/json.ts";
+import type { ModelUsage } from "../../base/usage.ts";
 import type { Logger } from "../../base/log.ts";
 import type { AgentAnswer } from "../../protocol/agent-http.ts";
 import type { UIMessage } from "../../protocol/message.ts";
@@ -33,6 +34,11 @@ export type AgentContext<Message = UIMessage> = {
   readonly start: TurnCall<{ readonly runId: string }>;
   /** Stores what a function returns. If the turn starts over, the function isn't called again. */
   readonly step: Step;
+  /**
+   * Reports the tokens of a call to a model, for the turn and the answer's metadata. Not needed for models
+   * with a throttle's `middleware()`, which knows them: of each model only the best source counts.
+   */
+  readonly usage: (tokens: ModelUsage) => void;
 };
 
 /** Makes something by its name and input, once per turn. */

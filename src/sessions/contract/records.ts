@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import type { EndedTurn } from "../conversation/command.ts";
 import {
   all,
   entry,
@@ -13,6 +14,24 @@ import {
   turn,
   type JournalHarness,
 } from "./journal-harness.ts";
+
+const spent = { input: 10, output: 5, cached: 2, model: "small,large", cost: 0.123456 };
+
+function endedTurn(sessionId: string, facts: Partial<EndedTurn>) {
+  return {
+    sessionId,
+    epoch: 1,
+    attempt: 1,
+    agent: "helper",
+    podId: "pod-1",
+    beganAtMs: 1,
+    firstChunkAtMs: null,
+    endedAtMs: 5,
+    outcome: "completed",
+    usage: null,
+    ...facts,
+  } as const;
+}
 
 /** What becomes of a record that is stored. */
 export function recordsContract(scene: JournalHarness): void {
@@ -109,6 +128,42 @@ export function recordsContract(scene: JournalHarness): void {
       );
       expect(await scene.journal.header(id)).toEqual(last);
       expect(await scene.journal.checkpoint(id)).toEqual({ ...checkpoint, body: "last" });
+    });
+
+    test("attempts at turns are stored with the record that ends them, once, and read from the newest on", async () => {
+      const head = await scene.own();
+      const [id, other] = [fresh("session"), fresh("session")];
+      const headers = [header(id, { lastSeq: 1 }), header(other)];
+      const first = endedTurn(id, { epoch: 1, attempt: 1, outcome: "lost", podId: null });
+      const turns = [
+        first,
+        endedTurn(id, { epoch: 1, attempt: 2, firstChunkAtMs: 3, usage: { ...spent, cost: null } }),
+        endedTurn(id, { epoch: 2, attempt: 1, usage: { ...spent, model: null } }),
+        endedTurn(other, { epoch: 9, attempt: 1 }),
+      ];
+      const all = record({ entries: [entry(id, 1)], headers, turns });
+      const after = headOf(await scene.journal.commit(head, all));
+      expect(await scene.journal.commit(head, all)).toMatchObject({ type: "committed" });
+      const stored = turns.map(({ sessionId, ...turn }) => ({ turn, sessionId }));
+      const own = stored.filter(({ sessionId }) => sessionId === id).map(({ turn }) => turn);
+      const newest = own.toReversed();
+      expect(await scene.another.turns(id, { limit: 10 })).toEqual(newest);
+      expect(await scene.another.turns(id, { limit: 2 })).toEqual(newest.slice(0, 2));
+      const before = { epoch: 1, attempt: 2 };
+      expect(await scene.another.turns(id, { before, limit: 2 })).toEqual(newest.slice(2));
+
+      const stale = record({
+        headers: [header(id, { lastSeq: 1 })],
+        turns: [endedTurn(id, { epoch: 3, attempt: 1 })],
+      });
+      expect(await scene.journal.commit(head, stale)).toEqual({ type: "fenced" });
+      expect(await scene.journal.turns(id, { limit: 10 })).toEqual(newest);
+
+      const gone = header(id, { lastSeq: 1, status: "deleted" });
+      const last = [endedTurn(id, { epoch: 3, attempt: 1 })];
+      headOf(await scene.journal.commit(after, record({ headers: [gone], turns: last })));
+      expect(await scene.journal.turns(id, { limit: 10 })).toEqual([]);
+      expect(await scene.journal.turns(other, { limit: 10 })).toHaveLength(1);
     });
 
     test("records go to different logs at once", async () => {

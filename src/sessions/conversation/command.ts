@@ -7,6 +7,8 @@ import type {
   ReplyOutcome,
   Stop,
   ToolResult,
+  TurnOutcome,
+  Usage,
 } from "../../protocol/message.ts";
 import type { Header } from "./header.ts";
 
@@ -150,6 +152,31 @@ export type Reply = {
   readonly metadata?: Json;
   readonly tokens: number;
   readonly error?: EntryError;
+  readonly measured?: Measured;
+};
+
+/** What the runner has measured of an attempt. Absent in replies from earlier releases. */
+export type Measured = {
+  /** A checkpoint may be of an earlier attempt than the one that it is used for. */
+  readonly attempt: number;
+  /** From the start of the attempt to its first content. */
+  readonly firstChunkMs?: number;
+  readonly usage?: Usage;
+};
+
+/** An attempt at a turn that has ended. Each is stored once, in the record that ends it. */
+export type EndedTurn = {
+  readonly epoch: number;
+  readonly attempt: number;
+  readonly agent: string;
+  /** Null if no pod was found for it. */
+  readonly podId: string | null;
+  readonly beganAtMs: number;
+  readonly firstChunkAtMs: number | null;
+  readonly endedAtMs: number;
+  readonly outcome: TurnOutcome;
+  /** Null if nothing reported any tokens. */
+  readonly usage: Usage | null;
 };
 
 /** What the journal of a turn keeps of a step. */

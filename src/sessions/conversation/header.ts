@@ -59,6 +59,8 @@ export type Turn = {
   readonly agent: string;
   /** The pod that runs the turn; null if none was found yet. */
   readonly runner: string | null;
+  /** When the runner was assigned, or looked for in vain. Absent in headers from earlier releases. */
+  readonly beganAtMs?: number;
   /** The turn answers the entries up to this one. */
   readonly upToSeq: number;
   readonly trigger: "submit" | "regenerate" | "tool_result";

@@ -86,7 +86,7 @@ export function recordWait(
 export function releaseTurn(header: Header, turn: Turn, facts: Facts): CommandDecision {
   const next = nextAttempt(turn);
   if (turn.stopping) {
-    const work = { ...next, runner: null };
+    const work = { ...next, runner: null, beganAtMs: facts.nowMs };
     return decided(withHeader(startDraft(header), { work }), { done: true });
   }
   // The pod that stops may be listed for a while, and would only release the turn again.
@@ -199,7 +199,7 @@ export function startTurn(
 ): ConversationDraft {
   const turn = newTurn(draft.header, request);
   const runner = facts.runnerFor(request.agent);
-  const started = withWork(draft, { ...turn, attempt: 1, runner });
+  const started = withWork(draft, { ...turn, attempt: 1, runner, beganAtMs: facts.nowMs });
   return withEffect(started, { type: "start_turn", epoch: turn.epoch, attempt: 1 });
 }
 
@@ -421,7 +421,7 @@ function startOver(
   { except = null }: { except?: string | null } = {},
 ): ConversationDraft {
   const { epoch, attempt, agent } = turn;
-  const work = { ...turn, runner: facts.runnerFor(agent, except) };
+  const work = { ...turn, runner: facts.runnerFor(agent, except), beganAtMs: facts.nowMs };
   const started = withHeader(startDraft(header), { work });
   return withEffect(started, { type: "start_turn", epoch, attempt });
 }

@@ -17,6 +17,7 @@ export type Changes = {
   /** Each row once. */
   readonly steps: readonly TurnStep[];
   readonly stepsOver: LogRecord["stepsOver"];
+  readonly turns: NonNullable<LogRecord["turns"]>;
   /** Sessions of which only the header stays. */
   readonly deleted: readonly string[];
 };
@@ -43,6 +44,7 @@ export function changesOf(record: LogRecord): Changes {
       ...nothing,
       entries: record.entries,
       headers: [...headers.values()],
+      turns: record.turns ?? [],
       ended: ended.size === 0 ? [] : [...ended].map(toEnded),
     };
   }
@@ -62,6 +64,7 @@ export function changesOf(record: LogRecord): Changes {
     ended: [...ended].map(toEnded),
     steps: stepsOf(record.steps.filter((each) => isUnderWay(each, headers.get(each.sessionId)))),
     stepsOver: record.stepsOver,
+    turns: (record.turns ?? []).filter(isThere),
     deleted: [...new Set(deleted)],
   };
 }

@@ -1,6 +1,6 @@
 import type { Entry } from "../../protocol/message.ts";
 import type { StoredStep } from "../../steps/model.ts";
-import type { DecidedEntry, EndedStep } from "../conversation/command.ts";
+import type { DecidedEntry, EndedStep, EndedTurn } from "../conversation/command.ts";
 import type { Header } from "../conversation/header.ts";
 
 /** A log's position and its owner. */
@@ -37,6 +37,8 @@ export type LogRecord = {
   readonly steps: readonly TurnSteps[];
   /** Turns with stored steps that ended: their answers are stored, so their journals are deleted. */
   readonly stepsOver: readonly TurnRef[];
+  /** The attempts at turns that it ends. */
+  readonly turns?: readonly (EndedTurn & { readonly sessionId: string })[];
 };
 
 /** A turn of a session. */
@@ -115,4 +117,11 @@ export type Journal = {
   steps(turn: TurnRef): Promise<StoredStep[]>;
   /** The value of a stored step. */
   stepValue(turn: TurnRef, key: string): Promise<string | undefined>;
+  /** Attempts at turns that have ended, the newest first, from before the given one. */
+  turns(sessionId: string, page: TurnsPage): Promise<EndedTurn[]>;
+};
+
+export type TurnsPage = {
+  readonly before?: { readonly epoch: number; readonly attempt: number } | undefined;
+  readonly limit: number;
 };

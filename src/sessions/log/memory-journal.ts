@@ -3,7 +3,7 @@ import type { Ids } from "../../base/ids.ts";
 import type { Entry } from "../../protocol/message.ts";
 import { innerRanges } from "../../steps/key.ts";
 import { maxReadTogetherBytes } from "../../steps/model.ts";
-import type { EndedStep } from "../conversation/command.ts";
+import type { EndedStep, EndedTurn } from "../conversation/command.ts";
 import type { Header } from "../conversation/header.ts";
 import { changesOf, type Changes } from "./changes.ts";
 import type { Checkpoint, StoredClientId, Head, Journal, LogRecord } from "./journal.ts";
@@ -23,6 +23,7 @@ type Stored = {
   checkpoint: Checkpoint | undefined;
   /** By epoch and key. */
   steps: Map<number, Map<string, EndedStep>>;
+  turns: EndedTurn[];
 };
 
 /**
@@ -49,7 +50,7 @@ export function createMemoryJournal({ ids }: { ids: Ids }): Journal {
   };
 
   const apply = (changes: Changes, head: Head): void => {
-    const { headers, entries, checkpoints, ended, deleted } = changes;
+    const { headers, entries, checkpoints, ended, turns, deleted } = changes;
     for (const header of headers) {
       const { sessionId } = header;
       const made = sessions.get(sessionId) ?? freshSession(head.logId);
@@ -81,6 +82,7 @@ export function createMemoryJournal({ ids }: { ids: Ids }): Journal {
     for (const { sessionId, epoch, step } of changes.steps) {
       if (step.forgets) dropInner(sessions.get(sessionId)!.steps.get(epoch)!, step);
     }
+    for (const { sessionId, ...turn } of turns) sessions.get(sessionId)!.turns.push({ ...turn });
     for (const sessionId of deleted) {
       const { header } = sessions.get(sessionId)!;
       sessions.set(sessionId, { ...freshSession(head.logId), header });
@@ -207,6 +209,15 @@ export function createMemoryJournal({ ids }: { ids: Ids }): Journal {
     async stepValue({ sessionId, epoch }, key) {
       return sessions.get(sessionId)?.steps.get(epoch)?.get(key)?.value;
     },
+
+    async turns(sessionId, { before, limit }) {
+      const own = sessions.get(sessionId)?.turns ?? [];
+      const isBefore = ({ epoch, attempt }: EndedTurn) =>
+        before === undefined ||
+        epoch < before.epoch ||
+        (epoch === before.epoch && attempt < before.attempt);
+      return own.filter(isBefore).toReversed().slice(0, limit);
+    },
   };
 }
 
@@ -223,6 +234,7 @@ function freshSession(logId: number): Stored {
     seqs: new Map(),
     checkpoint: undefined,
     steps: new Map(),
+    turns: [],
   };
 }
 

@@ -14,6 +14,7 @@ import {
   readHeader,
   readNewest,
   readTail,
+  readTurns,
 } from "./sql/reading.ts";
 import { storeRecords } from "./sql/records.ts";
 import { entry, header, messageRecord, record, turn } from "../contract/journal-harness.ts";
@@ -35,6 +36,18 @@ const full = record({
   metadata: sessionIds.map((sessionId) => ({ sessionId, metadata: "{}" })),
   reads: sessionIds.map((sessionId) => ({ sessionId, user: "ada", seq: 2 })),
   checkpoints: sessionIds.map((sessionId) => ({ sessionId, epoch: 2, attempt: 1, body: "{}" })),
+  turns: sessionIds.map((sessionId) => ({
+    sessionId,
+    epoch: 1,
+    attempt: 1,
+    agent: "helper",
+    podId: "p",
+    beganAtMs: 1,
+    firstChunkAtMs: null,
+    endedAtMs: 2,
+    outcome: "completed",
+    usage: null,
+  })),
 });
 const other = messageRecord("s20", 2);
 const head = {
@@ -55,6 +68,7 @@ const statements: Record<string, Statement> = {
       { at: { ...head, logId: 2 }, recordId: other.recordId, changes: changesOf(other) },
     ]).map((each, at) => [`part ${at + 1} of a record`, each]),
   ),
+  "turns of a session": readTurns("s1", { before: { epoch: 2, attempt: 1 }, limit: 10 }),
   "ids that are stored": findIds(
     sessionIds.map((sessionId) => ({ sessionId, clientId: `${sessionId}/2` })),
   ),
@@ -68,7 +82,7 @@ const statements: Record<string, Statement> = {
   "a checkpoint": readCheckpoint("s1"),
 };
 
-const tables = ["session", "session_user", "message", "turn_checkpoint"];
+const tables = ["session", "session_user", "message", "turn_checkpoint", "turn", "link"];
 const unattended = tables.map(
   (each) => `alter table flotilla.${each} set (autovacuum_enabled = off)`,
 );
@@ -84,6 +98,11 @@ const fill = (sessions: number) => [
     from generate_series(1, ${sessions}) n`,
   `insert into flotilla.turn_checkpoint (session_id, epoch, attempt, body)
     select 's' || n, 1, 1, '{}' from generate_series(1, ${sessions / 10}) n`,
+  `insert into flotilla.turn (session_id, epoch, attempt, agent, began_at, ended_at, outcome)
+    select 's' || n % ${sessions / 20}, n, 1, 'helper', n, n, 'completed'
+    from generate_series(1, ${sessions}) n`,
+  `insert into flotilla.link (from_id, to_id, what)
+    select 's' || n % ${sessions / 20}, n, 'session' from generate_series(1, ${sessions}) n`,
 ];
 
 const histories = {
@@ -97,10 +116,12 @@ describe.each(Object.entries(histories))("with %s, Postgres goes by an index", (
 
   test.each(Object.entries(statements))("for %s", async (__, statement) => {
     const plan = await planOf(statement);
-    expect(plan).not.toMatch(/Seq Scan on (session|session_user|message|turn_checkpoint)\b/);
+    expect(plan).not.toMatch(
+      /Seq Scan on (session|session_user|message|turn_checkpoint|turn|link)\b/,
+    );
     // An index without a condition is one that is read from its beginning to its end.
     expect(plan).not.toMatch(
-      /Index (Only )?Scan( Backward)? using \w+ on (session|session_user|message|turn_checkpoint)\b.*\n(?! *Index Cond)/,
+      /Index (Only )?Scan( Backward)? using \w+ on (session|session_user|message|turn_checkpoint|turn|link)\b.*\n(?! *Index Cond)/,
     );
   });
 
@@ -125,7 +146,8 @@ describe("SQLite goes by an index", () => {
     const { text, values } = render(statement, sqliteDialect({ jsonbEach: false }));
     const plan = sqlite.prepare(`explain query plan ${text}`).all(...(values as Value[]));
     const steps = plan.map((step) => String(step["detail"]));
-    const scans = /^SCAN (flotilla_)?(session|session_user|message|turn_checkpoint|session_log)\b/;
+    const scans =
+      /^SCAN (flotilla_)?(session|session_user|message|turn_checkpoint|turn|link|session_log)\b/;
     expect(steps.filter((step) => scans.test(step))).toEqual([]);
   });
 });

@@ -6,6 +6,7 @@ import type {
   SessionEffect,
   Facts,
 } from "../conversation/command.ts";
+import { endedTurn } from "../conversation/ended-turn.ts";
 import { decideCommand } from "../conversation/decide.ts";
 import type { Header } from "../conversation/header.ts";
 import type { Checkpoint, LogRecord, TurnRef, TurnSteps } from "./journal.ts";
@@ -61,6 +62,7 @@ export function draftRecord(
   const checkpoints = new Map<string, Checkpoint>();
   const steps: TurnSteps[] = [];
   const stepsOver: TurnRef[] = [];
+  const turns: NonNullable<LogRecord["turns"]>[number][] = [];
   const effects: (readonly [string, SessionEffect])[] = [];
   const outcomes: (readonly [PendingCommand, CommandResult | FlotillaError])[] = [];
 
@@ -80,7 +82,8 @@ export function draftRecord(
       outcomes.push([item, { seq, lastSeq: before?.lastSeq ?? seq, duplicate: true }]);
       continue;
     }
-    const decision = decideSafely(before, command, parts.facts(tenant));
+    const facts = parts.facts(tenant);
+    const decision = decideSafely(before, command, facts);
     if (decision.type === "refused") {
       const { code, message, details } = decision;
       outcomes.push([item, new FlotillaError(code, message, details && { details })]);
@@ -106,6 +109,8 @@ export function draftRecord(
     if (decision.steps) steps.push({ sessionId, ...decision.steps });
     const over = before && endedWithSteps(before, decision.header);
     if (over) stepsOver.push(over);
+    const ended = endedTurn(before, command, decision, facts.nowMs);
+    if (ended) turns.push({ ...ended, sessionId });
     for (const effect of decision.effects) effects.push([sessionId, effect]);
   }
 
@@ -119,6 +124,7 @@ export function draftRecord(
     checkpoints: [...checkpoints.values()],
     steps,
     stepsOver,
+    turns,
   };
   const isEmpty =
     headers.size === 0 &&

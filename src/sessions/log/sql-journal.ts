@@ -15,6 +15,8 @@ import {
   readHeader,
   readNewest,
   readTail,
+  readTurns,
+  toEndedTurn,
   toEntry,
   toHeader,
 } from "./sql/reading.ts";
@@ -129,6 +131,10 @@ export function createSqlJournal({ database, ids, clock = systemClock }: SqlJour
     async stepValue(turn, key) {
       const [row] = await database.read(readStepValue(journalOf(turn), key));
       return row?.["value"] as string | undefined;
+    },
+
+    async turns(sessionId, page) {
+      return (await database.read(readTurns(sessionId, page))).map(toEndedTurn);
     },
   };
 }

@@ -9,7 +9,7 @@ import {
   withMessageId,
 } from "../../protocol/chunk.ts";
 import { createRepair } from "../../protocol/limits.ts";
-import type { EntryError, Part, UIMessage } from "../../protocol/message.ts";
+import type { EntryError, Part, UIMessage, Usage } from "../../protocol/message.ts";
 import { messageToChunks } from "../../protocol/to-chunks.ts";
 import { waitingChunk } from "../../protocol/waiting.ts";
 import type { LiveChunks, WorkId } from "../runner.ts";
@@ -134,6 +134,20 @@ export function createAnswer(options: AnswerOptions) {
       pushed = 0;
     },
 
+    /**
+     * Adds the tokens to the metadata, here and for subscribers, unless the agent has put its own there. An
+     * answer that continues another adds to what that has.
+     */
+    describe(usage: Usage): void {
+      const { metadata } = assembler.message();
+      const own = usageIn(metadata);
+      const earlier = usageIn(initial?.metadata);
+      if (own === notOurs || (own && JSON.stringify(own) !== JSON.stringify(earlier))) return;
+      const messageMetadata = { usage: own ? sumOf(own, usage) : usage };
+      const chunk: Chunk = { type: "message-metadata", messageMetadata };
+      if (assembler.push(chunk).error === undefined && begun) send(chunk);
+    },
+
     /** Closes open parts, here and for subscribers. */
     close(how: "finish" | "abort" | "error", reason?: string): void {
       held = false;
@@ -218,6 +232,35 @@ export function keepCheckpoints(
       stopped = true;
       cancel?.();
     },
+  };
+}
+
+const notOurs = Symbol("not ours");
+
+/** The tokens in an answer's metadata; `notOurs` where an agent has put something else in their place. */
+function usageIn(metadata: unknown): Usage | typeof notOurs | undefined {
+  if (metadata === undefined || metadata === null) return undefined;
+  if (typeof metadata !== "object" || Array.isArray(metadata)) return notOurs;
+  const { usage } = metadata as { usage?: Partial<Usage> };
+  if (usage === undefined) return undefined;
+  const numbers = [usage?.input, usage?.output, usage?.cached];
+  return numbers.every((each) => typeof each === "number") ? (usage as Usage) : notOurs;
+}
+
+/** A cost has whole millionths, which sums of floating-point numbers lose. */
+function roundedCost(cost: number): number {
+  return Math.round(cost * 1e6) / 1e6;
+}
+
+function sumOf(one: Usage, other: Usage): Usage {
+  const models = [one, other].flatMap(({ model }) => model?.split(",") ?? []);
+  const isPriced = typeof one.cost === "number" && other.cost !== null;
+  return {
+    input: one.input + other.input,
+    output: one.output + other.output,
+    cached: one.cached + other.cached,
+    model: models.length > 0 ? [...new Set(models)].join(",") : null,
+    cost: isPriced ? roundedCost(one.cost + other.cost) : null,
   };
 }
 

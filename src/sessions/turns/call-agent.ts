@@ -1,6 +1,7 @@
 import { backoffMs } from "../../base/backoff.ts";
 import { type Clock, sleep } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
+import type { UsageLedger } from "../../base/usage.ts";
 import type { ThrottledCall, QueuePosition } from "../../throttles/limiter/permit.ts";
 import { runUnderPermit } from "../../throttles/run.ts";
 import { runInThrottleScope } from "../../throttles/scope.ts";
@@ -24,6 +25,8 @@ type AgentCall = {
   deadlineAtMs: number | undefined;
   readonly answer: Answer;
   readonly control: Control;
+  /** Counts the tokens of its calls to models. */
+  readonly usage?: UsageLedger;
   /** Calls the agent. */
   readonly open: (signal: AbortSignal, limits: AnswerLimits) => Promise<AnswerStream>;
   /** Waits for the steps of the try that has ended. */
@@ -73,7 +76,8 @@ function callAgent(parts: Parts, call: AgentCall): Promise<void> {
   const { throttle, deadlineMs } = call.spec;
   const { signal } = call.control;
   const priority = "interactive";
-  return runInThrottleScope({ throttles: parts.throttles, priority }, () => {
+  const { usage } = call;
+  return runInThrottleScope({ throttles: parts.throttles, priority, usage }, () => {
     if (!throttle) return receiveAnswer(parts, call, undefined);
     const { onWaiting } = call;
     const options = { signal, priority, maxWaitMs: deadlineMs, onWaiting } as const;

@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import { withFields } from "../../base/log.ts";
+import { checkUsage, type UsageLedger } from "../../base/usage.ts";
 import { readAgentAnswer } from "../../protocol/agent-http.ts";
 import { classifyCall } from "../../throttles/classify.ts";
 import type { Step } from "../../steps/model.ts";
@@ -10,10 +11,17 @@ import type { Keyed, RunnerParts } from "./parts.ts";
 import { type AnswerStream, readAnswerBody } from "./call-url.ts";
 import type { AgentContext, TurnCall } from "../agents/spec.ts";
 
+type FunctionCall = {
+  readonly header: Header;
+  readonly turn: Turn;
+  readonly history: History;
+  readonly usage: UsageLedger;
+};
+
 /** The context that an agent's function gets. */
 export function contextOf(
   parts: Pick<RunnerParts, "log" | "enqueue" | "start">,
-  { header, turn, history }: { header: Header; turn: Turn; history: History },
+  { header, turn, history, usage }: FunctionCall,
   { signal, step }: { signal: AbortSignal; step: () => Step },
 ): AgentContext {
   const { sessionId, tenant } = header;
@@ -36,6 +44,7 @@ export function contextOf(
     get step() {
       return step();
     },
+    usage: (tokens) => usage.count(checkUsage(tokens), "report"),
   };
 }
 

@@ -1,6 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
+import type { ModelTotal, Prices } from "../../base/usage.ts";
 import type { ThrottleRegistry } from "../../throttles/registry.ts";
 import type { CommandResult, Command } from "../conversation/command.ts";
 import type { Journal } from "../log/journal.ts";
@@ -28,6 +29,8 @@ export type RunnerParts = {
   readonly throttles: ThrottleRegistry;
   readonly enqueue: Keyed<{ readonly taskId: string }>;
   readonly start: Keyed<{ readonly runId: string }>;
+  /** What models cost. Default: not known. */
+  readonly prices?: Prices | undefined;
   /** Default: the network. */
   readonly network?: AgentNetwork;
   /** The maximum size of an answer as JSON. Default 1 MiB. */
@@ -61,6 +64,8 @@ export type TurnEvent =
       readonly ttftMs?: number;
       readonly durationMs: number;
       readonly chunks: number;
+      /** The tokens of each model. */
+      readonly tokens: readonly ModelTotal[];
     };
 
 export type TurnTrace = {

@@ -58,6 +58,7 @@ export function createRunner(runnerParts: RunnerParts): Runner {
       return;
     }
     current?.control.end({ keep: false });
+    const receivedMs = clock.monotonic();
     const control = createControl();
     const running: RunningWork = {
       name,
@@ -77,9 +78,10 @@ export function createRunner(runnerParts: RunnerParts): Runner {
       begun();
       const { sessionId: session, ...numbers } = name;
       const fields = { session, agent: work.agent, ...numbers, pod: podId };
-      await runWithOrigin({ by: "agent", fields, log }, () =>
+      const from = { id: session, what: "session" } as const;
+      await runWithOrigin({ by: "agent", from, fields, log }, () =>
         work.type === "turn"
-          ? runTurn(parts, header, work, { control, show })
+          ? runTurn(parts, header, work, { control, show, receivedMs })
           : runCompaction(parts, header, work, control),
       );
       if (control.handedOver) await release(running);

@@ -8,10 +8,17 @@ import {
 } from "../../base/errors.ts";
 import type { Clock } from "../../base/clock.ts";
 import { withFields } from "../../base/log.ts";
-import { estimateMessageTokens } from "../../protocol/message.ts";
+import {
+  costMillionths,
+  createUsageLedger,
+  type ModelTotal,
+  type Prices,
+  type UsageLedger,
+} from "../../base/usage.ts";
+import { estimateMessageTokens, type Usage } from "../../protocol/message.ts";
 import type { Step } from "../../steps/model.ts";
 import { callUntilAnswered } from "../../store/retry.ts";
-import type { Command, CommandResult, Reply } from "../conversation/command.ts";
+import type { Command, CommandResult, Measured, Reply } from "../conversation/command.ts";
 import type { Header, Turn } from "../conversation/header.ts";
 import { type Answer, createAnswer, entryErrorOf, keepCheckpoints } from "./answer.ts";
 import { contextOf, answerStreamOf, triggerOf } from "./call-function.ts";
@@ -37,6 +44,23 @@ type AnswerRequest = {
   readonly header: Header;
   readonly turn: Turn;
   readonly history: History;
+  readonly usage: UsageLedger;
+};
+
+/** What a turn gets from the runner that it runs in. */
+type TurnWork = {
+  readonly control: Control;
+  readonly show: (answer: Answer) => void;
+  /** When the runner was told to start it, by `clock.monotonic`. */
+  readonly receivedMs: number;
+};
+
+/** Measures an attempt, for its row. */
+type Meter = {
+  readonly ledger: UsageLedger;
+  /** There is content. The first call counts. */
+  begun(): void;
+  measured(): Measured;
 };
 
 type WorkReport = Extract<
@@ -65,13 +89,15 @@ const defaultMaxResultBytes = 256 * 1024;
 const settleMs = 100;
 /** Code that no longer asks for a stored step must not keep its words to itself. */
 const maxHeldMs = 5_000;
+/** A turn calls a few models, and their names are short. */
+const maxModelChars = 500;
 
 /** Makes one answer and stores it. Never rejects: failures are stored as well, or logged. */
 export async function runTurn(
   parts: TurnParts,
   header: Header,
   turn: Turn,
-  { control, show }: { control: Control; show: (answer: Answer) => void },
+  { control, show, receivedMs }: TurnWork,
 ): Promise<void> {
   const { clock, log, onEvent } = parts;
   const { sessionId } = header;
@@ -81,7 +107,8 @@ export async function runTurn(
   const { tenant } = header;
   const { trigger, trace } = turn;
   const span = parts.traced?.({ sessionId, tenant, agent, epoch, attempt, trigger, trace });
-  const make = () => makeAnswer(parts, header, turn, { control, show });
+  const meter = createMeter(parts, turn, receivedMs);
+  const make = () => makeAnswer(parts, header, turn, { control, show, meter });
   const made: MadeAnswer = await (span ? span.run(make) : make()).catch((error: unknown) => ({
     failure: failureOf(error),
   }));
@@ -97,6 +124,7 @@ export async function runTurn(
       ...(ttftMs !== undefined && { ttftMs }),
       durationMs,
       chunks,
+      tokens: meter.ledger.totals(),
     });
   };
   if (control.signal.aborted && !control.kept) {
@@ -104,7 +132,7 @@ export async function runTurn(
     ended("dropped");
     return;
   }
-  const reply = replyOf(made, control);
+  const reply = replyOf(made, control, meter);
   ended(reply.outcome);
   try {
     const result = await finish(parts, header, turn, reply);
@@ -126,7 +154,14 @@ export async function runTurn(
       }
       // The session waits for an answer, so store one that says why there is none.
       const why = { code: "answer_too_large", message: messageOf(error, 300) };
-      const nothing = { outcome: "failed", parts: [], tokens: 0, error: why } as const;
+      const { measured } = finalReply;
+      const nothing: Reply = {
+        outcome: "failed",
+        parts: [],
+        tokens: 0,
+        error: why,
+        ...(measured && { measured }),
+      };
       return reportToOwner(to, of, { ...command, reply: nothing }, gone);
     }
   }
@@ -176,7 +211,7 @@ async function makeAnswer(
   parts: TurnParts,
   header: Header,
   turn: Turn,
-  { control, show }: { control: Control; show: (answer: Answer) => void },
+  { control, show, meter }: Omit<TurnWork, "receivedMs"> & { meter: Meter },
 ): Promise<MadeAnswer> {
   if (turn.stopping || control.signal.aborted) {
     control.end({ keep: true });
@@ -223,7 +258,7 @@ async function makeAnswer(
   let callSteps: ReturnType<typeof steps.open> | undefined;
   const checkpoints = keepCheckpoints(clock, {
     bytes: () => answer.bytes,
-    store: () => checkpoint(parts, header, turn, { answer, control }),
+    store: () => checkpoint(parts, header, turn, { answer, control, meter }),
   });
   const waits = reportWaits(parts, header, turn, control);
   const beganMs = clock.monotonic();
@@ -235,15 +270,21 @@ async function makeAnswer(
       deadlineAtMs: undefined,
       answer,
       control,
+      usage: meter.ledger,
       open(signal, limits) {
         catchUp?.begin();
         callSteps = undefined;
         const step = () => (callSteps ??= steps.open({ signal, onBusy: limits.busy })).step;
-        return open(parts, { spec, header, turn, history }, { signal, touch: limits.touch, step });
+        return open(
+          parts,
+          { spec, header, turn, history, usage: meter.ledger },
+          { signal, touch: limits.touch, step },
+        );
       },
       settle: async (returned) => callSteps?.settle(returned),
       onChunk() {
         if (!answer.begun) return;
+        meter.begun();
         ttftMs ??= clock.monotonic() - beganMs;
         checkpoints.changed();
       },
@@ -262,13 +303,13 @@ async function makeAnswer(
 
 async function open(
   parts: TurnParts,
-  { spec, header, turn, history }: AnswerRequest,
+  { spec, header, turn, history, usage }: AnswerRequest,
   { signal, touch, step }: { signal: AbortSignal; touch: () => void; step: () => Step },
 ): Promise<AnswerStream> {
   const { source } = spec;
   if (source.type === "function") {
     const returned = await source.run(
-      contextOf(parts, { header, turn, history }, { signal, step }),
+      contextOf(parts, { header, turn, history, usage }, { signal, step }),
     );
     return answerStreamOf(returned, touch);
   }
@@ -321,10 +362,11 @@ async function checkpoint(
   { ask, log }: TurnParts,
   { tenant, sessionId }: Header,
   { epoch, attempt }: Turn,
-  { answer, control }: { answer: Answer; control: Control },
+  { answer, control, meter }: { answer: Answer; control: Control; meter: Meter },
 ): Promise<void> {
   const content = answer.content();
-  const soFar: Reply = { outcome: "cut", ...content, tokens: estimateMessageTokens(content.parts) };
+  const tokens = estimateMessageTokens(content.parts);
+  const soFar: Reply = { outcome: "cut", ...content, tokens, measured: meter.measured() };
   const body = JSON.stringify(soFar);
   try {
     const result = await ask(tenant, sessionId, { type: "checkpoint", epoch, attempt, body });
@@ -335,15 +377,55 @@ async function checkpoint(
 }
 
 /** Ends the answer for its subscribers, and returns the reply to store. */
-function replyOf({ answer, failure }: MadeAnswer, control: Control): Reply {
+function replyOf({ answer, failure }: MadeAnswer, control: Control, meter: Meter): Reply {
   const stopped = control.signal.aborted || answer?.outcome.type === "abort";
+  const measured = meter.measured();
+  if (measured.usage) answer?.describe(measured.usage);
   if (failure) answer?.close("error", failure.message);
   else answer?.close(stopped ? "abort" : "finish");
   const content = answer?.content() ?? { parts: [] };
-  const reply = { ...content, tokens: estimateMessageTokens(content.parts) };
+  const reply = { ...content, tokens: estimateMessageTokens(content.parts), measured };
   if (!failure) return { outcome: stopped ? "stopped" : "completed", ...reply };
   const outcome = content.parts.length > 0 ? "cut" : "failed";
   return { outcome, ...reply, error: entryErrorOf(failure) };
+}
+
+function createMeter(
+  { clock, prices }: Pick<TurnParts, "clock" | "prices">,
+  { attempt }: Turn,
+  receivedMs: number,
+): Meter {
+  const ledger = createUsageLedger();
+  let firstChunkMs: number | undefined;
+  return {
+    ledger,
+    begun() {
+      firstChunkMs ??= clock.monotonic() - receivedMs;
+    },
+    measured() {
+      const usage = usageOf(ledger.totals(), prices);
+      return {
+        attempt,
+        ...(firstChunkMs !== undefined && { firstChunkMs }),
+        ...(usage && { usage }),
+      };
+    },
+  };
+}
+
+function usageOf(totals: readonly ModelTotal[], prices: Prices | undefined): Usage | undefined {
+  if (totals.length === 0) return undefined;
+  const sum = (pick: (total: ModelTotal) => number) =>
+    totals.reduce((all, each) => all + pick(each), 0);
+  const models = totals.map(({ model }) => model).filter((model) => model !== "");
+  const millionths = costMillionths(totals, prices);
+  return {
+    input: sum(({ input }) => input),
+    output: sum(({ output }) => output),
+    cached: sum(({ cached }) => cached),
+    model: models.length > 0 ? models.join(",").slice(0, maxModelChars) : null,
+    cost: millionths === undefined ? null : millionths / 1e6,
+  };
 }
 
 /**

@@ -1,4 +1,5 @@
 import { countStep, toStoredRedrive } from "../../dead-letters/redrive.ts";
+import { readLinks } from "../../links/sql.ts";
 import {
   discardTasks,
   failedAfter,
@@ -48,6 +49,7 @@ import {
   findKeys,
   findOwn,
   findReplaced,
+  linkTasks,
   lockHolders,
   noteReplaced,
   releaseKeys,
@@ -100,6 +102,8 @@ const key = {
   trace: null,
   key: "k",
 };
+
+const origin = { id: "y", what: "run" } as const;
 
 const letter = {
   taskId: "x",
@@ -205,6 +209,8 @@ export const hotStatements: Record<string, Statement | Statement[]> = {
   replaceHolders: replaceHolders([key]),
   trimReplaced: trimReplaced([key]),
   undoUnlessStored: undoUnlessStored([key], [key]),
+  linkTasks: linkTasks([{ ...key, origin }]),
+  readLinks: [readLinks("x", "task", 10), readLinks("s", "session", 10)],
   namesWaiting: namesWaiting(),
   readyDepth: readyDepth([{ name: "a", priority: 3 }]),
   countReady: countReady(["a", "b"], 200),
@@ -251,7 +257,10 @@ export const hotStatements: Record<string, Statement | Statement[]> = {
   "storeRuns, with children": runStatements([
     {
       status: "pending",
-      run: { children: [{ ...key, isRun: true }], park: { for: "children", keys: "x/each/" } },
+      run: {
+        children: [{ ...key, isRun: true, origin }],
+        park: { for: "children", keys: "x/each/" },
+      },
     },
   ]),
   "storeRuns, cancelling and told": runStatements([

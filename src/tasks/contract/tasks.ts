@@ -13,6 +13,7 @@ import { fleetContract } from "./fleet.ts";
 import { concurrencyContract } from "./concurrency.ts";
 import { graphContract } from "./graph.ts";
 import { keysContract } from "./keys.ts";
+import { linksContract } from "./links.ts";
 import { limitsContract } from "./limits.ts";
 import { pauseContract } from "./pause.ts";
 import { policiesContract } from "./policies.ts";
@@ -51,6 +52,7 @@ export function tasksContract(kind: StoreKind): void {
   finishContract(kind);
   recoverContract(kind);
   pruneContract(kind);
+  linksContract(kind);
   inspectContract(kind);
   depthContract(kind);
   waitForContract(kind);

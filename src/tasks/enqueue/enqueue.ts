@@ -1,5 +1,6 @@
 import type { Ids } from "../../base/ids.ts";
 import { checkOptions } from "../../base/options.ts";
+import { currentOrigin } from "../../pods/unhandled-errors.ts";
 import type { NewTask } from "../sql/enqueue.ts";
 import { activeTracer, givenTrace, tracedEnqueue } from "../trace.ts";
 import {
@@ -31,8 +32,9 @@ type EnqueueParts = InsertParts & {
 };
 
 /** Enqueues tasks: one, many, or a graph. Traced if the program traces. */
-export function createEnqueue(parts: EnqueueParts) {
-  const { database } = parts;
+export function createEnqueue(given: EnqueueParts) {
+  const { database } = given;
+  const parts = { ...given, originOf: currentOrigin };
   const insert = createInsert(parts);
 
   const one = async (
@@ -165,7 +167,10 @@ function unlessRejected(newTask: NewTask, enqueued: Enqueued): Enqueued {
 }
 
 /** Enqueues any number of tasks, each with its own outcome, with a span per transaction. */
-function createEnqueueEach(parts: EnqueueParts, insert: ReturnType<typeof createInsert>) {
+function createEnqueueEach(
+  parts: EnqueueParts & { originOf: typeof currentOrigin },
+  insert: ReturnType<typeof createInsert>,
+) {
   const { database } = parts;
   const prepare = ({ task, input, options = {} }: EnqueueRow) =>
     prepareTask(task, input, options, parts, givenTrace(options.trace));

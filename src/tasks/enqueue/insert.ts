@@ -16,6 +16,7 @@ import {
   findReplaced,
   lockHolders,
   insertTasks,
+  linkTasks,
   type NewTask,
   noteReplaced,
   releaseKeys,
@@ -229,9 +230,9 @@ async function insertKeyed(
   left: readonly NewTask[],
   { known, begun, send }: InsertTry,
 ): Promise<readonly NewTask[]> {
-  const insert = insertTasks(left);
-  const { tables } = await send([insert], {
-    again: () => [insert, findOwn(left)],
+  const insert = [insertTasks(left), ...linkTasks(left)];
+  const { tables } = await send(insert, {
+    again: () => [...insert, findOwn(left)],
     begun: begun(),
   });
   for (const row of tables.flat()) {
@@ -309,7 +310,7 @@ async function insertByPolicy(
 async function insertPlain(newTasks: readonly NewTask[], send: Send): Promise<Enqueued[]> {
   const dependencies = dependencyWritesOf(newTasks);
   if (dependencies) return insertDependent(newTasks, dependencies, send);
-  const statements = [insertTasks(newTasks)];
+  const statements = [insertTasks(newTasks), ...linkTasks(newTasks)];
   const { tables, repeated } = await send(statements, { begun: false });
   if (tables[0]!.length < newTasks.length && !repeated) {
     throw new FlotillaError("internal", "the ids of new tasks are taken");
@@ -323,8 +324,8 @@ async function insertDependent(
   { when, statements }: DependencyWrites,
   send: Send,
 ): Promise<Enqueued[]> {
-  const all = [insertTasks(newTasks, when), findOwn(newTasks), ...statements];
-  const { tables } = await send(all, { begun: false });
+  const insert = [insertTasks(newTasks, when), findOwn(newTasks), ...linkTasks(newTasks)];
+  const { tables } = await send([...insert, ...statements], { begun: false });
   if (tables[1]!.length < newTasks.length) throw missingDependencyError(tables.at(-1)!);
   return newTasks.map(({ taskId }) => ({ taskId, created: true }));
 }
@@ -370,6 +371,7 @@ function insertSteps(
   steps.push({ statement: findKeys(keyed), answers: "holders" });
   if (again) steps.push({ statement: findOwn(newTasks), answers: "own" });
   if (needed.length > 0) steps.push({ statement: undoUnlessStored(newTasks, needed) });
+  steps.push(...linkTasks(newTasks).map((statement) => ({ statement })));
   return steps;
 }
 
@@ -482,10 +484,8 @@ async function insertUntilKnown(
 }
 
 function keysVanish(): FlotillaError {
-  return new FlotillaError(
-    "store_busy",
-    "the holders of keys were deleted again and again during the insert: try again",
-  );
+  const message = "the holders of keys were deleted again and again during the insert: try again";
+  return new FlotillaError("store_busy", message);
 }
 
 /** The task that holds each key. */

@@ -58,14 +58,22 @@ const maxRunAtMs = Date.UTC(9999, 11, 31);
 const maxBulkTasks = 10_000;
 const maxBulkChars = 64 * 1024 * 1024;
 
+type PrepareParts = {
+  readonly ids: Ids;
+  readonly maxPayloadBytes: number;
+  /** What the task is linked to. Default: nothing. */
+  readonly originOf?: () => NewTask["origin"];
+};
+
 /** Validates a caller's task and makes its row. Synchronous unless the schema is asynchronous. */
 export function prepareTask(
   contract: TaskContract | string,
   input: unknown,
   options: EnqueueOptions,
-  { ids, maxPayloadBytes }: { ids: Ids; maxPayloadBytes: number },
+  { ids, maxPayloadBytes, originOf }: PrepareParts,
   trace: string | null = null,
 ): NewTask | Promise<NewTask> {
+  const origin = originOf?.();
   const name = typeof contract === "string" ? contract : contract.name;
   checkTaskName(name);
   checkOptions(`enqueue "${name}"`, options, enqueueOptionNames);
@@ -110,6 +118,7 @@ export function prepareTask(
     trace,
     ...concurrencyScopeOf({ name, concurrency, queue, input, concurrencyKey, tenant }),
     ...(isFlow && { isRun: true }),
+    ...(origin && { origin }),
   });
   const schema = typeof contract === "string" ? undefined : contract.input;
   const checked = check(schema, input, `the payload of "${name}"`, "invalid_input");

@@ -14,6 +14,7 @@ import type { Database, Row } from "../../store/database.ts";
 import type { Statement } from "../../store/sql.ts";
 import { createUnblocker } from "../concurrency/unblock.ts";
 import { followUpOf } from "../finish/outcome.ts";
+import { linkFollowUps } from "../sql/finish.ts";
 import { wakeDependents } from "../sql/dependencies.ts";
 import { getTasks } from "../sql/inspect.ts";
 import {
@@ -224,7 +225,8 @@ async function followUpPoisoned(
     const attempts = Number(row["retry_count"]);
     return [followUpOf({ taskId, name, payload, token, attempts, error: poisonError }, ids)];
   });
-  return followUps.length > 0 ? [insertRecoveryFollowUps(followUps, spent)] : [];
+  if (followUps.length === 0) return [];
+  return [insertRecoveryFollowUps(followUps, spent), linkFollowUps(followUps)];
 }
 
 function followUpsByPod(rows: readonly Row[]): FollowUpNames {

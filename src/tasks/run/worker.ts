@@ -246,7 +246,12 @@ export function startWorker(options: WorkerOptions): Worker {
     }
     attempt.begun = true;
     const { taskId, name } = attempt.claim;
-    const origin = { by: "handler", fields: { task: taskId, name, pod: podId }, log } as const;
+    const origin = {
+      by: "handler",
+      from: { id: taskId, what: flow ? "run" : "task" },
+      fields: { task: taskId, name, pod: podId },
+      log,
+    } as const;
     if (flow) {
       return void runWithOrigin(origin, () => flow.drive(attempt, driverHost)).then((driven) =>
         end(attempt, driven),

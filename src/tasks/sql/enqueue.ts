@@ -7,6 +7,7 @@ import {
   type Statement,
   table,
 } from "../../store/sql.ts";
+import { insertLinks, type LinkKind } from "../../links/sql.ts";
 import { depends, dependsAs, nextSeq, noDeaths, parkedAs } from "./task-state.ts";
 
 const tasks = table("task");
@@ -43,7 +44,11 @@ export type NewTask = {
   readonly isRun?: boolean;
   /** The run that started it. */
   readonly parentId?: string;
+  /** The task, run or session whose code enqueues it, or the schedule that it is made for. */
+  readonly origin?: LinkOrigin;
 };
+
+export type LinkOrigin = { readonly id: string; readonly what: LinkKind };
 
 export type KeyPolicy = {
   readonly onDuplicate: "existing" | "reject" | "replace";
@@ -87,6 +92,17 @@ export function insertTasks(given: readonly NewTask[], when: Statement = always)
       // The ids were made for these tasks, so a row with one of them was stored by this call.
       after: sql`select task_id from ${tasks} where task_id in (select task_id from ${plain} fresh)`,
     })}`;
+}
+
+/**
+ * Links stored tasks to what started them. Goes after the insert. Most tasks are enqueued from outside,
+ * and then there is nothing to send.
+ */
+export function linkTasks(newTasks: readonly NewTask[]): Statement[] {
+  const fresh = newTasks.flatMap(({ taskId, origin }) =>
+    origin === undefined ? [] : [{ fromId: origin.id, toId: taskId, what: origin.what }],
+  );
+  return fresh.length === 0 ? [] : [insertLinks(fresh)];
 }
 
 const plainColumns = {

@@ -9,6 +9,7 @@ import {
   table,
 } from "../../store/sql.ts";
 import { wakeDependents } from "./dependencies.ts";
+import { insertLinks } from "../../links/sql.ts";
 import { nextSeq, noDeaths, parked, parkedAs, readyOrLimited } from "./task-state.ts";
 import type { NewTask } from "./enqueue.ts";
 
@@ -189,7 +190,7 @@ export function insertFinishFollowUps(finishes: readonly Finish[]): Statement[] 
   const followUps = finishes.flatMap(({ followUp }) => followUp ?? []);
   if (followUps.length === 0) return [];
   const open = sql`task.status in ('claimed', 'pending') ${unlessHasDependents(finishes)} ${forUpdateOfTask}`;
-  return [insertFollowUps(followUps, open)];
+  return [insertFollowUps(followUps, open), linkFollowUps(followUps)];
 }
 
 /** Wakes the dependents of tasks that these finishes end. Goes after them, in the same write. */
@@ -264,6 +265,13 @@ export function insertFollowUps(given: readonly FollowUp[], condition: Statement
       on task.task_id = failed.failed_id and task.claim_token = failed.token
     where ${condition}
     on conflict do nothing`;
+}
+
+/** Links stored follow-ups to the tasks that failed. Goes after their insert. */
+export function linkFollowUps(given: readonly FollowUp[]): Statement {
+  return insertLinks(
+    given.map(({ taskId, failedId }) => ({ fromId: failedId, toId: taskId, what: "follow_up" })),
+  );
 }
 
 /** The last saved progress of a task, with the token of the attempt that saved it. */

@@ -27,7 +27,9 @@ describe("SQLite finds rows by an index", () => {
       const { text, values } = render(statement, sqliteDialect({ jsonbEach: false }));
       const plan = db.prepare(`explain query plan ${text}`).all(...(values as Value[]));
       const steps = plan.map((step) => String(step["detail"]));
-      const scans = steps.filter((step) => /^SCAN (flotilla_task|task)\b/.test(step));
+      const scans = steps.filter((step) =>
+        /^SCAN (flotilla_task|task|flotilla_link|link)\b/.test(step),
+      );
       // A scan of a partial index reads only what is in it.
       expect(scans.filter((step) => !step.includes("USING"))).toEqual([]);
       // Rows that are joined without an index are compared each with each.
@@ -80,6 +82,9 @@ const fillHeld = (count: number) => `
 const fillWaits = (count: number) => `
   insert into flotilla.task_dependency (dependency_id, dependent_id)
   select 'awaited-' || n % 100, 'waiter-' || n from generate_series(1, ${count}) n`;
+const fillLinks = (count: number) => `
+  insert into flotilla.link (from_id, to_id, what)
+  select 'x' || n % 100, n, 'task' from generate_series(1, ${count}) n`;
 const analyzeWaits = "analyze flotilla.task_dependency";
 const all = (status: string) => `update flotilla.task set status = '${status}'`;
 const analyze = "analyze flotilla.task";
@@ -104,7 +109,12 @@ const histories: Record<string, readonly string[]> = {
     all("completed"),
     fill("pending", 5_000),
   ],
-  "that were not there when they were analyzed": [analyze, fill("completed", 20_000)],
+  "that were not there when they were analyzed": [
+    analyze,
+    "analyze flotilla.link",
+    fill("completed", 20_000),
+    fillLinks(20_000),
+  ],
   "that were all at a gate when they were analyzed": [
     fillParked(4, 20_000),
     analyze,
@@ -131,8 +141,10 @@ const histories: Record<string, readonly string[]> = {
   "that many waited for when they were analyzed": [
     fill("completed", 20_000),
     fillWaits(20_000),
+    fillLinks(20_000),
     analyze,
     analyzeWaits,
+    "analyze flotilla.link",
   ],
   "that came to a gate or to wait since they were analyzed": [
     fill("completed", 20_000),
@@ -151,7 +163,7 @@ describe.each(Object.entries(histories))("Postgres finds tasks %s", (_, history)
   test.each(hot)("by an index for %s", async (what, statements) => {
     for (const statement of [statements].flat()) {
       const plan = await planOf(statement);
-      expect(plan).not.toMatch(/Seq Scan on task(_dependency|_signal)?\b/);
+      expect(plan).not.toMatch(/Seq Scan on (task(_dependency|_signal)?|link)\b/);
       // Going through all of an index is no better.
       expect(plan).not.toMatch(/ task_pkey on task.*\n(?! *Index Cond)/);
       expect(

@@ -18,6 +18,7 @@ import {
 } from "../../store/sql.ts";
 import { isHeldBack } from "./claim.ts";
 import { nextSeq } from "./task-state.ts";
+import { deleteLinksTo } from "../../links/sql.ts";
 import { type FollowUp, insertFollowUps } from "./finish.ts";
 import { deleteDependencies, hasNoOpenDependents } from "./dependencies.ts";
 import { hasStepped } from "./steps.ts";
@@ -160,6 +161,7 @@ export function deleteFinished(taskIds: readonly string[], kept: Retention): Sta
     deleteDependencies(gone),
     sql`delete from ${table("task_signal")} where task_id in (${gone})`,
     deleteJournals(gone),
+    deleteLinksTo(gone),
   ];
 }
 

@@ -9,7 +9,7 @@ import {
   table,
 } from "../../store/sql.ts";
 import { wakeIfDependenciesEnded, wakeDependentsOfChildren } from "./dependencies.ts";
-import { insertTasks } from "./enqueue.ts";
+import { insertTasks, linkTasks } from "./enqueue.ts";
 import {
   dependsAs,
   eventsPerWrite,
@@ -71,6 +71,7 @@ export function storeRuns(podId: string, unordered: readonly RunFinish[]): RunSt
   if (children.length > 0) {
     const parents = sql`select task.task_id from ${fence(sql`task`)}`;
     statements.push(insertTasks(children, sql`${isAmong(parents, sql`fresh.parent_id`)}`));
+    statements.push(...linkTasks(children));
     statements.push(...startOver(children, fence));
     // Only a run that has stopped before can have started other children.
     const again = new Set(all.filter(hasStopped).map(({ taskId }) => taskId));

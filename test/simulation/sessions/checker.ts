@@ -14,6 +14,7 @@ export async function judgeEnd(world: World, witness: Witness, history: History)
   }
   for (const op of history.ops) judgeOp(world, witness, op);
   await judgeStore(world, witness);
+  await judgeTurns(world, witness);
   await judgeReads(world, witness, history);
 }
 
@@ -111,6 +112,51 @@ async function judgeStore({ violate, store }: World, witness: Witness): Promise<
     const [count, last] = [Number(row?.["entries"] ?? 0), Number(row?.["last"] ?? 0)];
     if (count !== entries.length || last !== entries.length) {
       violate("S2", `${sessionId} has ${count} rows up to ${last}, of ${entries.length}`);
+    }
+  }
+}
+
+/** Every attempt that began has a row that says how it ended, and the last of a turn ended as its answer. */
+async function judgeTurns({ violate, store, count }: World, witness: Witness): Promise<void> {
+  const rows = await store.database.read(
+    sql`select session_id, epoch, attempt, outcome from ${table("turn")}
+      order by session_id, epoch, attempt`,
+  );
+  const outcomes = new Map<string, Map<number, string[]>>();
+  for (const row of rows) {
+    const sessionId = row["session_id"] as string;
+    const byEpoch = outcomes.get(sessionId) ?? new Map<number, string[]>();
+    outcomes.set(sessionId, byEpoch);
+    const ended = byEpoch.get(Number(row["epoch"])) ?? [];
+    byEpoch.set(Number(row["epoch"]), ended);
+    const what = `${sessionId}, turn ${row["epoch"]}.${row["attempt"]}`;
+    if (ended.push(row["outcome"]) !== Number(row["attempt"])) violate("W7", `${what} has a gap`);
+    count(`turn: ${row["outcome"]}`);
+  }
+  for (const seen of witness.sessions.values()) {
+    const { sessionId, header, entries, turns } = seen;
+    const byEpoch = outcomes.get(sessionId) ?? new Map<number, string[]>();
+    if (header.status === "deleted") {
+      if (byEpoch.size > 0) violate("W7", `${sessionId} was deleted and has turns`);
+      continue;
+    }
+    for (const [epoch, ended] of byEpoch) {
+      const followed = ended.slice(0, -1);
+      const isOver = !["lost", "released"].includes(ended.at(-1)!);
+      if (!isOver || followed.some((each) => each !== "lost" && each !== "released")) {
+        violate("W7", `${sessionId}, turn ${epoch}: ${ended.join()}`);
+      }
+      const answer = entries.find((entry) => entry.epoch === epoch && entry.outcome !== undefined);
+      if ((answer?.outcome ?? "dropped") !== ended.at(-1)) {
+        violate(
+          "W7",
+          `${sessionId}, turn ${epoch} is ${ended.at(-1)}, its answer ${answer?.outcome}`,
+        );
+      }
+    }
+    for (const [epoch, { attempt }] of turns) {
+      const known = byEpoch.get(epoch)?.length ?? 0;
+      if (known < attempt) violate("W7", `${sessionId}, turn ${epoch}: ${known} of ${attempt}`);
     }
   }
 }

@@ -1,13 +1,15 @@
-import type { Entry } from "../../../protocol/message.ts";
+import type { Entry, Usage } from "../../../protocol/message.ts";
 import type { Row } from "../../../store/database.ts";
 import { columnBytes, pageQuery } from "../../../store/page.ts";
 import { isAmong, limit, rows, sql, type Statement, table } from "../../../store/sql.ts";
+import type { EndedTurn } from "../../conversation/command.ts";
 import type { Header } from "../../conversation/header.ts";
-import type { ClientIdRef } from "../journal.ts";
+import type { ClientIdRef, TurnsPage } from "../journal.ts";
 
 const sessions = table("session");
 const messages = table("message");
 const checkpoints = table("turn_checkpoint");
+const turns = table("turn");
 const entryNames = sql`seq, kind, role, author, message_id, replaces, body, at`;
 
 /** Estimates the size of an entry as it is sent. */
@@ -84,6 +86,41 @@ export function readCheckpoint(sessionId: string): Statement {
 /** The journal of a turn among those of its session. */
 export function partOf(epoch: number): string {
   return String(epoch);
+}
+
+export function readTurns(sessionId: string, { before, limit: maxTurns }: TurnsPage): Statement {
+  const above = before ? sql`and (epoch, attempt) < (${before.epoch}, ${before.attempt})` : sql``;
+  return sql`
+    select epoch, attempt, agent, pod_id, began_at, first_chunk_at, ended_at, outcome, input_tokens,
+      output_tokens, cached_tokens, model, cost_millionths
+    from ${turns} where session_id = ${sessionId} ${above}
+    order by epoch desc, attempt desc ${limit(maxTurns)}`;
+}
+
+export function toEndedTurn(row: Row): EndedTurn {
+  const first = row["first_chunk_at"];
+  return {
+    epoch: Number(row["epoch"]),
+    attempt: Number(row["attempt"]),
+    agent: row["agent"],
+    podId: row["pod_id"],
+    beganAtMs: Number(row["began_at"]),
+    firstChunkAtMs: first === null ? null : Number(first),
+    endedAtMs: Number(row["ended_at"]),
+    outcome: row["outcome"],
+    usage: row["input_tokens"] === null ? null : toUsage(row),
+  };
+}
+
+function toUsage(row: Row): Usage {
+  const { model, cost_millionths: millionths } = row;
+  return {
+    input: Number(row["input_tokens"]),
+    output: Number(row["output_tokens"]),
+    cached: Number(row["cached_tokens"]),
+    model,
+    cost: millionths === null ? null : Number(millionths) / 1e6,
+  };
 }
 
 export function toEntry(row: Row): Entry {

@@ -11,6 +11,7 @@ import {
   table,
   type Value,
 } from "../../../store/sql.ts";
+import { deleteLinksFromSessions } from "../../../links/sql.ts";
 import { type Header, sessionStateOf } from "../../conversation/header.ts";
 import type { Changes } from "../changes.ts";
 import type { LogRecord } from "../journal.ts";
@@ -23,6 +24,7 @@ const users = table("session_user");
 const messages = table("message");
 const checkpoints = table("turn_checkpoint");
 const journal = table("step_journal");
+const turns = table("turn");
 
 /** A record's rows, and where it goes. */
 export type PlacedRecord = RecordPlace & { readonly changes: Changes };
@@ -38,7 +40,7 @@ export function storeRecords(records: readonly PlacedRecord[]): Statement[] {
     records.some(({ changes }) => pick(changes).length > 0);
   const when = isFirst(records);
   const all = [moveHeads(records)];
-  if (has(({ deleted }) => deleted)) all.push(deleteMessages(records, when));
+  if (has(({ deleted }) => deleted)) all.push(...deleteContent(records, when));
   if (has(({ entries }) => entries)) all.push(insertEntries(records, when));
   if (has(({ members }) => members)) all.push(removeUsers(records, when));
   if (has(({ members }) => members.filter(({ users: each }) => each.length > 0)))
@@ -48,6 +50,7 @@ export function storeRecords(records: readonly PlacedRecord[]): Statement[] {
   if (has(({ checkpoints: saved }) => saved)) all.push(saveCheckpoints(records, when));
   if (has(({ stepsOver }) => stepsOver)) all.push(dropSteps(records, when));
   if (has(({ steps }) => steps)) all.push(...saveSteps(records, when));
+  if (has(({ turns: ended }) => ended)) all.push(insertTurns(records, when));
   if (has(({ headers }) => headers)) all.push(saveHeaders(records, when));
   return all;
 }
@@ -240,9 +243,23 @@ function overOf({ ended, deleted }: Changes): Changes["ended"] {
   ];
 }
 
-function deleteMessages(records: readonly PlacedRecord[], when: StoredNow): Statement {
+function insertTurns(records: readonly PlacedRecord[], when: StoredNow): Statement {
+  const names = sql`session_id, epoch, attempt, agent, pod_id, began_at, first_chunk_at, ended_at,
+    outcome, input_tokens, output_tokens, cached_tokens, model, cost_millionths`;
+  const fresh = rowsOf(turnColumns, records, ({ turns: ended }) => ended, fromTurn);
+  return sql`
+    insert into ${turns} (${names}) select ${names} from ${fresh} fresh
+    where ${when(sql`fresh.log_id`)}
+    on conflict do nothing`;
+}
+
+function deleteContent(records: readonly PlacedRecord[], when: StoredNow): Statement[] {
   const ids = storedSessions(records, ({ deleted }) => deleted, when);
-  return sql`delete from ${messages} where ${isAmong(ids, sql`session_id`)}`;
+  return [
+    sql`delete from ${messages} where ${isAmong(ids, sql`session_id`)}`,
+    sql`delete from ${turns} where ${isAmong(ids, sql`session_id`)}`,
+    deleteLinksFromSessions(ids),
+  ];
 }
 
 /**
@@ -379,6 +396,33 @@ function bodyOf(entry: Entry): string {
     throughSeq,
     stop,
   });
+}
+
+const turnColumns = {
+  session_id: "text",
+  epoch: "integer",
+  attempt: "integer",
+  agent: "text",
+  pod_id: "text",
+  began_at: "integer",
+  first_chunk_at: "integer",
+  ended_at: "integer",
+  outcome: "text",
+  input_tokens: "integer",
+  output_tokens: "integer",
+  cached_tokens: "integer",
+  model: "text",
+  cost_millionths: "integer",
+} as const;
+
+function fromTurn(turn: Changes["turns"][number]): Value[] {
+  const { sessionId, epoch, attempt, agent, podId, outcome, usage } = turn;
+  const { beganAtMs, firstChunkAtMs, endedAtMs } = turn;
+  const times = [beganAtMs, firstChunkAtMs, endedAtMs];
+  const { input = null, output = null, cached = null, model = null, cost = null } = usage ?? {};
+  const millionths = cost === null ? null : Math.round(cost * 1e6);
+  const spent = [input, output, cached, model, millionths];
+  return [sessionId, epoch, attempt, agent, podId, ...times, outcome, ...spent];
 }
 
 const headerColumns = {

@@ -1,0 +1,147 @@
+import { FlotillaError } from "./errors.ts";
+import { checkNumber, checkOptions, checkText } from "./options.ts";
+
+/** The tokens of a call to a model. */
+export type ModelUsage = {
+  /** The model's name, as `prices` of the config has it. */
+  readonly model?: string | undefined;
+  /** All tokens of the input, those from a cache too. */
+  readonly input: number;
+  readonly output: number;
+  /** How many of the input's tokens came from the provider's cache. Default 0. */
+  readonly cached?: number | undefined;
+};
+
+/**
+ * Where the tokens of a call are known from: the journal of its steps, the middleware of a throttle, or a
+ * report of the agent's own code.
+ */
+export type UsageSource = "journal" | "middleware" | "report";
+
+/** The tokens of all calls of one model. */
+export type ModelTotal = {
+  /** Empty where it was not named. */
+  readonly model: string;
+  readonly input: number;
+  readonly output: number;
+  readonly cached: number;
+};
+
+/** Counts the tokens of one attempt. */
+export type UsageLedger = {
+  count(usage: ModelUsage, source: UsageSource): void;
+  /** The tokens of each model, the one with the most first. Empty if nothing was counted. */
+  totals(): ModelTotal[];
+};
+
+/** Prices by model, in any one currency, for a million tokens. */
+export type Prices = Readonly<Record<string, ModelPrice>>;
+
+export type ModelPrice = {
+  readonly input: number;
+  readonly output: number;
+  /** Default: as other input. */
+  readonly cached?: number;
+};
+
+/** An attempt calls a few models. More names than this are a mistake, and are counted together. */
+const maxModels = 20;
+const otherModels = "other";
+const maxModelChars = 200;
+const maxTokens = 1e12;
+const priceRange = { min: 0, max: 1e6, whole: false };
+const bySource: readonly UsageSource[] = ["journal", "middleware", "report"];
+
+/**
+ * Creates a ledger in which a call counts once, though several places may know its tokens. Of each model
+ * only the best source counts: the journal before the middleware, and that before reports. A report that
+ * names no model counts only if there is nothing else.
+ */
+export function createUsageLedger(): UsageLedger {
+  const sums = new Map<UsageSource, Map<string, ModelTotal>>();
+  return {
+    count(usage, source) {
+      const byModel = sums.get(source) ?? new Map<string, ModelTotal>();
+      sums.set(source, byModel);
+      const named = (usage.model ?? "").slice(0, maxModelChars);
+      const model = byModel.has(named) || byModel.size < maxModels ? named : otherModels;
+      const before = byModel.get(model) ?? { model, input: 0, output: 0, cached: 0 };
+      const input = wholeTokens(usage.input);
+      byModel.set(model, {
+        model,
+        input: before.input + input,
+        output: before.output + wholeTokens(usage.output),
+        cached: before.cached + Math.min(wholeTokens(usage.cached ?? 0), input),
+      });
+    },
+    totals() {
+      const counted = new Map<string, ModelTotal>();
+      for (const source of bySource) {
+        const isFirst = counted.size === 0;
+        for (const [model, total] of sums.get(source) ?? []) {
+          const isUnnamedReport = source === "report" && model === "";
+          if (counted.has(model) || (isUnnamedReport && !isFirst)) continue;
+          counted.set(model, total);
+        }
+      }
+      return [...counted.values()].toSorted(
+        (one, other) => other.input + other.output - one.input - one.output,
+      );
+    },
+  };
+}
+
+/** Providers report what they like, and only whole numbers are stored. */
+function wholeTokens(tokens: number): number {
+  return Math.min(Math.max(Math.round(tokens), 0), maxTokens);
+}
+
+/**
+ * The cost of these tokens in millionths of the currency, which are whole where prices are for a million.
+ * Undefined if there are no tokens, or the price of one of the models isn't known.
+ */
+export function costMillionths(
+  totals: readonly ModelTotal[],
+  prices: Prices | undefined,
+): number | undefined {
+  if (totals.length === 0 || prices === undefined) return undefined;
+  let sum = 0;
+  for (const { model, input, output, cached } of totals) {
+    if (!Object.hasOwn(prices, model)) return undefined;
+    const price = prices[model]!;
+    sum += (input - cached) * price.input + cached * (price.cached ?? price.input);
+    sum += output * price.output;
+  }
+  return Math.round(sum);
+}
+
+/** Throws unless these are tokens that can be counted. */
+export function checkUsage(usage: ModelUsage): ModelUsage {
+  checkOptions("usage", usage, ["model", "input", "output", "cached"]);
+  const { model, input, output, cached } = usage;
+  const range = { min: 0, max: maxTokens };
+  if (model !== undefined) checkText("usage: model", model, { max: maxModelChars });
+  checkNumber("usage: input", input, range);
+  checkNumber("usage: output", output, range);
+  if (cached !== undefined) checkNumber("usage: cached", cached, { min: 0, max: input });
+  return usage;
+}
+
+/** Throws unless these are prices. */
+export function checkPrices(prices: unknown): asserts prices is Prices {
+  if (typeof prices !== "object" || prices === null || Array.isArray(prices)) {
+    throw new FlotillaError(
+      "invalid_option",
+      'prices must be an object, such as { "model": { input: 1.25, output: 10 } }, for a million tokens',
+    );
+  }
+  for (const [model, price] of Object.entries(prices)) {
+    checkText("prices: a model's name", model, { max: maxModelChars });
+    const what = `prices["${model}"]`;
+    checkOptions(what, price as Record<string, unknown>, ["input", "output", "cached"]);
+    const { input, output, cached } = price as ModelPrice;
+    checkNumber(`${what}.input`, input, priceRange);
+    checkNumber(`${what}.output`, output, priceRange);
+    if (cached !== undefined) checkNumber(`${what}.cached`, cached, priceRange);
+  }
+}

@@ -1,0 +1,59 @@
+import type { Database, Row } from "../store/database.ts";
+import { type LinkKind, type LinkSource, readLinks } from "./sql.ts";
+
+/** What started a task: a turn of a session, a run, a task, a task's failure, or a schedule. */
+export type StartedBy = {
+  readonly what: LinkKind;
+  /** The id of the session, run, task or schedule, which may be gone. */
+  readonly id: string;
+  /** Null of a schedule, and of what is gone. */
+  readonly tenant: string | null;
+  readonly atMs: number;
+};
+
+/** A task or run that was started. */
+export type Started = {
+  readonly taskId: string;
+  readonly what: LinkKind;
+  /** These are null only where the task is being deleted at this moment. */
+  readonly name: string | null;
+  readonly status: string | null;
+  readonly tenant: string | null;
+  readonly atMs: number;
+};
+
+export type Links = {
+  /** Null for what was enqueued from outside of handlers and agents. */
+  readonly startedBy: StartedBy | null;
+  /** In the order of their ids, which is that of their creation; at most a hundred. */
+  readonly started: readonly Started[];
+  readonly hasMore: boolean;
+};
+
+/** A task that starts more is a fan-out, whose members are better listed by name or key. */
+const maxStarted = 100;
+
+/** Reads what started a task, and what a task, a session or a schedule has started. */
+export async function linksOf(
+  database: Pick<Database, "read">,
+  id: string,
+  source: LinkSource,
+): Promise<Links> {
+  const rows = await database.read(readLinks(id, source, maxStarted + 1));
+  const origin = rows.find((row) => Number(row["is_origin"]) === 1);
+  const started = rows.filter((row) => Number(row["is_origin"]) === 0);
+  return {
+    startedBy: origin ? toStartedBy(origin) : null,
+    started: started.slice(0, maxStarted).map(toStarted),
+    hasMore: started.length > maxStarted,
+  };
+}
+
+function toStartedBy(row: Row): StartedBy {
+  return { what: row["what"], id: row["id"], tenant: row["tenant"], atMs: Number(row["at"]) };
+}
+
+function toStarted(row: Row): Started {
+  const { id: taskId, what, name, status, tenant, at } = row;
+  return { taskId, what, name, status, tenant, atMs: Number(at) };
+}
