@@ -202,6 +202,8 @@ export function keepCheckpoints(
   clock: Clock,
   answer: {
     readonly bytes: () => number;
+    /** True if another attempt can't make the answer again as it is: what steps have done has happened. */
+    readonly hasSteps: () => boolean;
     /** Never rejects. */
     readonly store: () => Promise<void>;
   },
@@ -219,7 +221,8 @@ export function keepCheckpoints(
 
   const due = async (): Promise<void> => {
     cancel = undefined;
-    if (underWay || answer.bytes() < minCheckpointBytes) return;
+    const minBytes = answer.hasSteps() ? 1 : minCheckpointBytes;
+    if (underWay || answer.bytes() < minBytes) return;
     underWay = true;
     changedMeanwhile = false;
     await answer.store();

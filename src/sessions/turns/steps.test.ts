@@ -466,6 +466,25 @@ describe("an agent that is silent", () => {
   });
 });
 
+describe("the answer of a turn that has stored a step", () => {
+  test("is stored as far as it came, however short it is", async () => {
+    const { scene, end, begins, clock, told } = stepping(twoSteps);
+    await scene.begin();
+    await end("search");
+    await begins("order");
+    await clock.advance(2_100);
+    expect(told("checkpoint")).toHaveLength(1);
+    expect(JSON.stringify(told("checkpoint"))).toContain("search is done");
+  });
+
+  test("is left to its owner where the next attempt is stopped before it has begun", async () => {
+    const { scene, begun, clock, told } = stepping(twoSteps);
+    await scene.begin({ epoch: 1, attempt: 2, hasSteps: true, stopping: true });
+    await clock.advance(100);
+    expect([begun, told("turn_finished"), scene.runner.running()]).toEqual([[], [], []]);
+  });
+});
+
 describe("a turn that is stopped", () => {
   test("begins no further step, and stores what it has", async () => {
     const { scene, end, begun, begins, ended } = stepping(async function* ({ step }, { call }) {

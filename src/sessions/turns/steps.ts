@@ -15,6 +15,8 @@ import type { Control } from "./parts.ts";
  * the agent's function gets it in place of what the step would do again.
  */
 type TurnSteps = {
+  /** True once this attempt has stored one. */
+  readonly hasStored: boolean;
   /** Steps for one call of the agent's function. */
   open(call: StepCall): CallSteps;
 };
@@ -61,10 +63,12 @@ export function createTurnSteps(parts: TurnStepsParts): TurnSteps {
   const ref = { sessionId, epoch };
   /** False where nothing can be stored, so that nothing has to be read. */
   let hasRows = attempt > 1;
+  let hasStored = false;
 
   const store = storeTogether(async (rows) => {
     hasRows = true;
     const { done } = await parts.store(rows);
+    hasStored ||= done !== false;
     if (done !== false) return;
     control.end({ keep: false });
     throw replaced(ref);
@@ -156,7 +160,12 @@ export function createTurnSteps(parts: TurnStepsParts): TurnSteps {
     };
   };
 
-  return { open };
+  return {
+    get hasStored() {
+      return hasStored;
+    },
+    open,
+  };
 }
 
 /** Stores rows in the order of their numbers. What ends while others are being stored goes together. */

@@ -214,7 +214,8 @@ async function makeAnswer(
   { control, show, meter }: Omit<TurnWork, "receivedMs"> & { meter: Meter },
 ): Promise<MadeAnswer> {
   if (turn.stopping || control.signal.aborted) {
-    control.end({ keep: true });
+    // If steps are stored, the owner ends it with what the last attempt has stored of the answer.
+    control.end({ keep: !turn.hasSteps });
     return {};
   }
   const { clock } = parts;
@@ -258,6 +259,7 @@ async function makeAnswer(
   let callSteps: ReturnType<typeof steps.open> | undefined;
   const checkpoints = keepCheckpoints(clock, {
     bytes: () => answer.bytes,
+    hasSteps: () => turn.hasSteps === true || steps.hasStored,
     store: () => checkpoint(parts, header, turn, { answer, control, meter }),
   });
   const waits = reportWaits(parts, header, turn, control);
