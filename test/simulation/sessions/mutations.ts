@@ -14,7 +14,6 @@ const pod = of("sessions/pod");
 const conversation = of("sessions/conversation");
 const runner = of("sessions/turns/runner", "sessions/turns/turn");
 const steps = of("sessions/turns/steps");
-const changes = of("sessions/log/changes");
 const hub = of("sessions/delivery");
 const logHeads = of("sessions/log/ownership");
 
@@ -282,35 +281,6 @@ const list: readonly Mutation[] = [
   {
     name: "turn steps: not deleted with the answer",
     edits: [journal("if (has(({ stepsOver }) => stepsOver)) all.push(dropSteps(records, when));")],
-    by: "steps",
-  },
-  {
-    name: "turn steps: a late copy takes the place of a later row",
-    edits: [journal("\n    where stored.seq < excluded.seq`;", "`;")],
-    by: "steps",
-  },
-  {
-    name: "turn steps: a late copy deletes what came after it",
-    edits: [
-      journal(
-        "where inner_step.seq < given.before_seq and ${when(sql`given.log_id`)}`)}`;",
-        "where ${when(sql`given.log_id`)}`)}`;",
-      ),
-    ],
-    by: "steps",
-  },
-  {
-    name: "turn steps: lost with the attempt that ends in their record",
-    edits: [
-      changes(
-        "header.work?.epoch === epoch);",
-        "header.work?.epoch === epoch && header.work.attempt === attempt);",
-      ),
-      changes(
-        "function isUnderWay({ epoch }: TurnSteps,",
-        "function isUnderWay({ epoch, attempt }: TurnSteps,",
-      ),
-    ],
     by: "steps",
   },
   {
