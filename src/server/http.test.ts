@@ -39,7 +39,10 @@ describe("requests over a real socket", () => {
     const { taskId } = await flotilla.enqueue("mail", null, { delayMs: 60_000 });
     const path = `/v1/tasks/${taskId}`;
     expect(await send("POST", `${path}/cancel`)).toEqual([200, { status: "cancelled" }]);
-    expect(await send("POST", `${path}/retry`)).toEqual([200, { status: "pending", forgottenSteps: 0 }]);
+    expect(await send("POST", `${path}/retry`)).toEqual([
+      200,
+      { status: "pending", forgottenSteps: 0 },
+    ]);
   });
 
   test("may bring a body without a content-length", async () => {
