@@ -36,7 +36,7 @@ const mayImport: Record<string, string[]> = {
   flows: ["base", "store", "tasks", "throttles"],
   sessions: ["base", "protocol", "store", "bus", "pods", "links", "throttles", "steps"],
   runtime: ["base", "protocol", ...pillars],
-  durable: ["base", "steps"],
+  durable: ["base", "throttles", "steps"],
   testing: ["base", "protocol", ...pillars, "runtime"],
   server,
   cli: ["base", "protocol", "client", ...pillars, "runtime", "server", "testing", "index.ts"],

@@ -29,9 +29,15 @@ export type ModelTotal = {
 
 /** Counts the tokens of one attempt. */
 export type UsageLedger = {
-  count(usage: ModelUsage, source: UsageSource): void;
-  /** The tokens of each model, the one with the most first. Empty if nothing was counted. */
-  totals(): ModelTotal[];
+  /** With `again`, an earlier attempt has made the call and stored it. */
+  count(usage: ModelUsage, source: UsageSource, options?: { readonly again?: boolean }): void;
+  /**
+   * The tokens of each model, the one with the most first. Empty if nothing was counted. `fresh` leaves
+   * out calls of earlier attempts.
+   */
+  totals(which?: "all" | "fresh"): ModelTotal[];
+  /** Whether calls were counted from the journal: a later attempt counts them again. */
+  readonly hasStored: boolean;
 };
 
 /** Prices by model, in any one currency, for a million tokens. */
@@ -58,37 +64,50 @@ const bySource: readonly UsageSource[] = ["journal", "middleware", "report"];
  * names no model counts only if there is nothing else.
  */
 export function createUsageLedger(): UsageLedger {
-  const sums = new Map<UsageSource, Map<string, ModelTotal>>();
+  const all: Sums = new Map();
+  const fresh: Sums = new Map();
   return {
-    count(usage, source) {
-      const byModel = sums.get(source) ?? new Map<string, ModelTotal>();
-      sums.set(source, byModel);
-      const named = (usage.model ?? "").slice(0, maxModelChars);
-      const model = byModel.has(named) || byModel.size < maxModels ? named : otherModels;
-      const before = byModel.get(model) ?? { model, input: 0, output: 0, cached: 0 };
-      const input = wholeTokens(usage.input);
-      byModel.set(model, {
-        model,
-        input: before.input + input,
-        output: before.output + wholeTokens(usage.output),
-        cached: before.cached + Math.min(wholeTokens(usage.cached ?? 0), input),
-      });
+    get hasStored() {
+      return all.has("journal");
     },
-    totals() {
-      const counted = new Map<string, ModelTotal>();
-      for (const source of bySource) {
-        const isFirst = counted.size === 0;
-        for (const [model, total] of sums.get(source) ?? []) {
-          const isUnnamedReport = source === "report" && model === "";
-          if (counted.has(model) || (isUnnamedReport && !isFirst)) continue;
-          counted.set(model, total);
-        }
-      }
-      return [...counted.values()].toSorted(
-        (one, other) => other.input + other.output - one.input - one.output,
-      );
+    count(usage, source, { again = false } = {}) {
+      addTo(all, usage, source);
+      if (!again) addTo(fresh, usage, source);
     },
+    totals: (which = "all") => totalsOf(which === "all" ? all : fresh),
   };
+}
+
+type Sums = Map<UsageSource, Map<string, ModelTotal>>;
+
+function addTo(sums: Sums, usage: ModelUsage, source: UsageSource): void {
+  const byModel = sums.get(source) ?? new Map<string, ModelTotal>();
+  sums.set(source, byModel);
+  const named = (usage.model ?? "").slice(0, maxModelChars);
+  const model = byModel.has(named) || byModel.size < maxModels ? named : otherModels;
+  const before = byModel.get(model) ?? { model, input: 0, output: 0, cached: 0 };
+  const input = wholeTokens(usage.input);
+  byModel.set(model, {
+    model,
+    input: before.input + input,
+    output: before.output + wholeTokens(usage.output),
+    cached: before.cached + Math.min(wholeTokens(usage.cached ?? 0), input),
+  });
+}
+
+function totalsOf(sums: Sums): ModelTotal[] {
+  const counted = new Map<string, ModelTotal>();
+  for (const source of bySource) {
+    const isFirst = counted.size === 0;
+    for (const [model, total] of sums.get(source) ?? []) {
+      const isUnnamedReport = source === "report" && model === "";
+      if (counted.has(model) || (isUnnamedReport && !isFirst)) continue;
+      counted.set(model, total);
+    }
+  }
+  return [...counted.values()].toSorted(
+    (one, other) => other.input + other.output - one.input - one.output,
+  );
 }
 
 /** Providers report what they like, and only whole numbers are stored. */

@@ -432,7 +432,7 @@ describe("a durable agent", () => {
       await streamText({ ...durable(context, { model }), prompt: "x".repeat(400) }).text;
     });
     const { usage: used } = JSON.parse(rows.get("model[1]")!.value!) as { usage: object };
-    expect(used).toMatchObject({ calls: 1, inputTokens: 100, outputTokens: 1 });
+    expect(used).toMatchObject([{ calls: 1, inputTokens: 100, outputTokens: 1 }]);
   });
 
   test("shows what a tool yields on its way, and stores the last of it", async () => {

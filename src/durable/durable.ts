@@ -1,7 +1,9 @@
 import { FlotillaError, messageOf } from "../base/errors.ts";
 import { isJsonObject, type Json } from "../base/json.ts";
 import { checkOptions } from "../base/options.ts";
+import type { UsageLedger } from "../base/usage.ts";
 import type { Step, StepContext } from "../steps/model.ts";
+import { countingUsage } from "../throttles/scope.ts";
 import {
   callCollector,
   callOfResult,
@@ -19,7 +21,6 @@ import {
   checkBudget,
   type Meter,
   meterOf,
-  noUsage,
   reportedUsage,
   setMeter,
   spentPart,
@@ -49,6 +50,7 @@ type ModelResult = Readonly<Record<string, unknown>>;
 
 /** The part of a model of the AI SDK that is wrapped, in all versions of its interface. */
 type ModelLike = {
+  readonly modelId?: unknown;
   doGenerate(params: Params): PromiseLike<ModelResult>;
   doStream(params: Params): PromiseLike<ModelResult & { stream: ReadableStream<ModelPart> }>;
 };
@@ -145,6 +147,7 @@ function createScope(context: DurableContext, options: DurableOptions): Scope {
 /** Stores one call of a model, or gives the stored one. `run` is not called then. */
 async function callOnce(
   scope: Scope,
+  model: ModelLike,
   params: Params,
   run: (params: Params, context: StepContext) => Promise<StoredCall>,
 ): Promise<StoredCall> {
@@ -161,13 +164,19 @@ async function callOnce(
   calls.underWay = true;
   try {
     let fresh: Json | undefined;
-    const stored = await step(name, { key: place.key }, async (context): Promise<Json> => {
-      const call = await run(asked, context);
-      fresh = encodeCall(call);
-      return { ...(await storeLarge(place, fresh)), usage: usageOf(call, asked) };
+    const callModel = () =>
+      step(name, { key: place.key }, async (context): Promise<Json> => {
+        const call = await run(asked, context);
+        fresh = encodeCall(call);
+        return { ...(await storeLarge(place, fresh)), usage: [usageOf(model, call, asked)] };
+      });
+    const stored = await countingUsage(async (ledger) => {
+      const value = await callModel();
+      countStored(ledger, storedUsage(value), { again: fresh === undefined });
+      return value;
     });
     const call = decodeCall(fresh ?? (await loadLarge(place, stored))) as StoredCall;
-    meter.add(storedUsage((stored as { usage?: Json }).usage));
+    meter.add(storedUsage(stored));
     for (const part of call.content) {
       if (part.type === "tool-call") calls.askedBy.set(String(part["toolCallId"]), nth);
     }
@@ -175,6 +184,18 @@ async function callOnce(
     return call;
   } finally {
     calls.underWay = false;
+  }
+}
+
+/** Counts stored calls for the answer that they are a part of, where there is one. */
+function countStored(
+  ledger: UsageLedger | undefined,
+  usage: readonly CallUsage[],
+  { again }: { again: boolean },
+): void {
+  for (const { model, inputTokens, outputTokens, cachedTokens } of usage) {
+    const tokens = { model, input: inputTokens, output: outputTokens, cached: cachedTokens };
+    ledger?.count(tokens, "journal", { again });
   }
 }
 
@@ -219,7 +240,7 @@ function isModel(model: unknown): model is ModelLike {
 
 async function generate(scope: Scope, model: ModelLike, params: Params): Promise<ModelResult> {
   return resultOfCall(
-    await callOnce(scope, params, async (asked, context) =>
+    await callOnce(scope, model, params, async (asked, context) =>
       callOfResult(await model.doGenerate(withSignal(asked, context.signal))),
     ),
   );
@@ -265,7 +286,7 @@ async function stream(scope: Scope, model: ModelLike, params: Params): Promise<M
     return call;
   };
 
-  const ended = callOnce(scope, params, run).then(
+  const ended = callOnce(scope, model, params, run).then(
     (call) => {
       for (const part of held ?? partsOfCall(call)) put(part);
       opened.resolve({});
@@ -287,12 +308,19 @@ function withSignal(params: Params, signal: AbortSignal): Params {
 
 const charsPerToken = 4;
 
-function usageOf(call: StoredCall, params: Params): CallUsage {
-  const reported = reportedUsage(call.finish["usage"]);
+function usageOf({ modelId }: ModelLike, call: StoredCall, params: Params): CallUsage {
+  const model = typeof modelId === "string" ? modelId : "";
+  const reported = reportedUsage(model, call.finish["usage"]);
   if (reported) return reported;
   const tokens = (value: unknown) => Math.ceil(charsIn(value) / charsPerToken);
   const { prompt } = params as { prompt?: unknown };
-  return { ...noUsage, calls: 1, inputTokens: tokens(prompt), outputTokens: tokens(call.content) };
+  return {
+    model,
+    calls: 1,
+    inputTokens: tokens(prompt),
+    outputTokens: tokens(call.content),
+    cachedTokens: 0,
+  };
 }
 
 /** The characters of text, but not of files. */
@@ -345,7 +373,12 @@ function wrapExecute(scope: Scope, toolName: string, execute: Execute): Execute 
         inner.close();
       }
     });
-    meter.add(storedUsage((stored as { usage?: Json }).usage));
+    const used = storedUsage(stored);
+    meter.add(used);
+    // Agents within have counted for themselves, unless the whole tool is answered from the journal.
+    if (fresh === undefined) {
+      countingUsage((ledger) => countStored(ledger, used, { again: true }));
+    }
     const end = (fresh ?? (await loadLarge(place, stored))) as ToolEnd;
     if (end.error !== undefined) throw new Error(end.error);
     return decodeCall(end.output ?? null);

@@ -3,8 +3,9 @@ import { checkOptions } from "../base/options.ts";
 import { isJsonObject, type Json } from "../base/json.ts";
 import type { Step } from "../steps/model.ts";
 
-/** What one or more calls to models have used. */
+/** What calls to one model have used. */
 export type CallUsage = {
+  readonly model: string;
   readonly calls: number;
   readonly inputTokens: number;
   readonly outputTokens: number;
@@ -19,20 +20,26 @@ export type Budget = {
   readonly tokens?: number;
 };
 
-export const noUsage: CallUsage = {
-  calls: 0,
-  inputTokens: 0,
-  outputTokens: 0,
-  cachedTokens: 0,
-};
+/** Agents call a few models. More names than this are counted together. */
+const maxModels = 20;
+const otherModels = "other";
 
-export function addUsage(one: CallUsage, other: CallUsage): CallUsage {
-  return {
-    calls: one.calls + other.calls,
-    inputTokens: one.inputTokens + other.inputTokens,
-    outputTokens: one.outputTokens + other.outputTokens,
-    cachedTokens: one.cachedTokens + other.cachedTokens,
-  };
+/** The usage of each model, in the order in which the models were first called. */
+function addUsage(one: readonly CallUsage[], other: readonly CallUsage[]): readonly CallUsage[] {
+  const byModel = new Map(one.map((each) => [each.model, each]));
+  for (const usage of other) {
+    const { model } = usage;
+    const name = byModel.has(model) || byModel.size < maxModels ? model : otherModels;
+    const before = byModel.get(name);
+    byModel.set(name, {
+      model: name,
+      calls: usage.calls + (before?.calls ?? 0),
+      inputTokens: usage.inputTokens + (before?.inputTokens ?? 0),
+      outputTokens: usage.outputTokens + (before?.outputTokens ?? 0),
+      cachedTokens: usage.cachedTokens + (before?.cachedTokens ?? 0),
+    });
+  }
+  return [...byModel.values()];
 }
 
 /**
@@ -41,16 +48,16 @@ export function addUsage(one: CallUsage, other: CallUsage): CallUsage {
  */
 export type Meter = {
   /** What was used here and in agents within. */
-  readonly usage: CallUsage;
+  readonly usage: readonly CallUsage[];
   /** What was used by all that share a budget with this one. */
-  readonly allUsage: CallUsage;
-  add(usage: CallUsage): void;
+  readonly allUsage: readonly CallUsage[];
+  add(usage: readonly CallUsage[]): void;
   /** A meter of an agent within a tool. Its usage counts here until the tool's own is added. */
   open(): Meter & { close(): void };
 };
 
 function createMeter(parent?: Meter): Meter {
-  let own = noUsage;
+  let own: readonly CallUsage[] = [];
   const open = new Set<Meter>();
   const meter: Meter = {
     get usage() {
@@ -100,16 +107,19 @@ export function checkBudget(budget: Budget): void {
 }
 
 /** The part of a budget that is spent, as text; undefined if there is some left. */
-export function spentPart(budget: Budget, usage: CallUsage): string | undefined {
-  const { calls = Infinity, tokens = Infinity } = budget;
-  const used = usage.inputTokens + usage.outputTokens;
-  if (usage.calls >= calls) return `${usage.calls} of ${calls} calls`;
-  if (used >= tokens) return `${used} of ${tokens} tokens`;
+export function spentPart(budget: Budget, usage: readonly CallUsage[]): string | undefined {
+  const { calls: mostCalls = Infinity, tokens: mostTokens = Infinity } = budget;
+  const sum = (pick: (each: CallUsage) => number) =>
+    usage.reduce((all, each) => all + pick(each), 0);
+  const calls = sum((each) => each.calls);
+  const tokens = sum((each) => each.inputTokens + each.outputTokens);
+  if (calls >= mostCalls) return `${calls} of ${mostCalls} calls`;
+  if (tokens >= mostTokens) return `${tokens} of ${mostTokens} tokens`;
   return undefined;
 }
 
 /** The usage of one call as its provider has reported it; undefined if it has reported none. */
-export function reportedUsage(reported: unknown): CallUsage | undefined {
+export function reportedUsage(model: string, reported: unknown): CallUsage | undefined {
   if (!isJsonObject(reported)) return undefined;
   const { inputTokens, outputTokens } = reported;
   const input = countOf(inputTokens);
@@ -119,6 +129,7 @@ export function reportedUsage(reported: unknown): CallUsage | undefined {
     ? inputTokens["cacheRead"]
     : reported["cachedInputTokens"];
   return {
+    model,
     calls: 1,
     inputTokens: input ?? 0,
     outputTokens: output ?? 0,
@@ -132,14 +143,18 @@ function countOf(value: unknown): number | undefined {
   return typeof found === "number" && Number.isFinite(found) && found >= 0 ? found : undefined;
 }
 
-/** Usage as it was stored. */
-export function storedUsage(value: Json | undefined): CallUsage {
-  if (!isJsonObject(value)) return noUsage;
-  const read = (name: keyof CallUsage): number => countOf(value[name]) ?? 0;
-  return {
-    calls: read("calls"),
-    inputTokens: read("inputTokens"),
-    outputTokens: read("outputTokens"),
-    cachedTokens: read("cachedTokens"),
-  };
+/** Usage as a step has stored it. */
+export function storedUsage(step: Json): readonly CallUsage[] {
+  const found = isJsonObject(step) ? step["usage"] : undefined;
+  if (!Array.isArray(found)) return [];
+  return found.filter(isJsonObject).map((each): CallUsage => {
+    const read = (name: keyof CallUsage): number => countOf(each[name]) ?? 0;
+    return {
+      model: typeof each["model"] === "string" ? each["model"] : "",
+      calls: read("calls"),
+      inputTokens: read("inputTokens"),
+      outputTokens: read("outputTokens"),
+      cachedTokens: read("cachedTokens"),
+    };
+  });
 }

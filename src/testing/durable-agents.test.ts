@@ -50,6 +50,12 @@ describe("a durable agent", () => {
       // The pod that crashed has stored what it was about to learn of: nothing is done twice.
       expect([model.begun, effects.length]).toEqual([3, 2]);
       expect(new Set(effects).size).toBe(2);
+      // Each call counts once: in the answer, and over the rows of its attempts.
+      const used = { input: 300, output: 30, cached: 0, model: "simulated" };
+      expect(answer.metadata).toMatchObject({ usage: used });
+      const { turns } = await chat.turns();
+      const tokens = turns.map(({ usage }) => usage?.input ?? 0);
+      expect(tokens.reduce((sum, each) => sum + each, 0)).toBe(300);
     },
   );
 

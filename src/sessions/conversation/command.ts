@@ -162,6 +162,8 @@ export type Measured = {
   /** From the start of the attempt to its first content. */
   readonly firstChunkMs?: number;
   readonly usage?: Usage;
+  /** The usage is of stored calls, which the next attempt counts again. */
+  readonly isStored?: boolean;
 };
 
 /** An attempt at a turn that has ended. Each is stored once, in the record that ends it. */

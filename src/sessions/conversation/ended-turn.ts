@@ -23,6 +23,8 @@ export function endedTurn(
   // Pods' clocks differ.
   const endedAtMs = Math.max(nowMs, beganAtMs);
   const firstMs = measured?.firstChunkMs;
+  const outcome = outcomeOf(turn, command, decision);
+  const isCountedLater = outcome === "lost" && measured?.isStored === true;
   return {
     epoch,
     attempt,
@@ -32,8 +34,8 @@ export function endedTurn(
     firstChunkAtMs:
       firstMs === undefined ? null : Math.min(beganAtMs + Math.round(firstMs), endedAtMs),
     endedAtMs,
-    outcome: outcomeOf(turn, command, decision),
-    usage: measured?.usage ?? null,
+    outcome,
+    usage: isCountedLater ? null : (measured?.usage ?? null),
   };
 }
 

@@ -124,7 +124,7 @@ export async function runTurn(
       ...(ttftMs !== undefined && { ttftMs }),
       durationMs,
       chunks,
-      tokens: meter.ledger.totals(),
+      tokens: meter.ledger.totals("fresh"),
     });
   };
   if (control.signal.aborted && !control.kept) {
@@ -410,6 +410,7 @@ function createMeter(
         attempt,
         ...(firstChunkMs !== undefined && { firstChunkMs }),
         ...(usage && { usage }),
+        ...(ledger.hasStored && { isStored: true }),
       };
     },
   };
