@@ -101,10 +101,11 @@ export function storeBusContract(kind: StoreKind): void {
     });
 
     test("are polled where no notification comes", async () => {
-      const deaf: Database = { ...store.database, subscribe: () => () => {} };
-      const { got } = reading("bob", { database: deaf });
+      const counted = counting({ ...store.database, subscribe: () => () => {} });
+      const { got } = reading("bob", { database: counted.database });
       const alice = connect("alice");
-      await until("the first look", () => clock.timers > 0, { stepMs: 0 });
+      await until("the first look", () => counted.reads > 0 && clock.timers > 0, { stepMs: 0 });
+      await settled(counted);
       alice.send("bob", "note", 1);
       await until("the envelope to lie there", lying, { stepMs: 0 });
       expect(got).toEqual([]);
