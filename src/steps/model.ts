@@ -92,7 +92,71 @@ export type StepWaits = {
   sleep(name: string, ms: number): Promise<void>;
   /** Waits for a signal of this name that is sent to the task, before or after this call. */
   signal<Payload = Json>(name: string, options?: StepSignalOptions<Payload>): Promise<Payload>;
+  /** Starts tasks and runs of flows, and waits until all have ended. Their results are in order. */
+  children<
+    const Rows extends readonly StepChild[],
+    const Failures extends "fail" | "keep" = "fail",
+  >(
+    name: string,
+    list: Rows & FittingChildren<Rows>,
+    options?: StepChildrenOptions<Failures>,
+  ): Promise<ChildResults<Rows, Failures>>;
 };
+
+/** A task or a flow, without its code. */
+export type ChildContract<Input = any, Output = any> = {
+  readonly name: string;
+  readonly input: Schema<Input, any> | undefined;
+  readonly output: Schema<any, Output> | undefined;
+};
+
+export type StepChildOptions = {
+  priority?: number;
+  /** Default: the tenant of the task that starts it. */
+  tenant?: string;
+};
+
+/** A child: the task or flow, its input, and options. */
+export type StepChild = readonly [
+  contract: ChildContract,
+  input: unknown,
+  options?: StepChildOptions,
+];
+
+export type StepChildrenOptions<Failures> = {
+  /**
+   * If a child fails or is cancelled. `fail`: the step fails when all have ended. `keep`: the result
+   * says how each child ended. Default `fail`.
+   */
+  failures?: Failures;
+};
+
+/** How a child ended. */
+export type StepChildOutcome<Output> =
+  | { readonly status: "completed"; readonly output: Output }
+  | {
+      readonly status: "failed";
+      readonly error: { readonly code: string; readonly message: string };
+    }
+  | { readonly status: "cancelled" };
+
+/** Children whose inputs match their contracts. */
+export type FittingChildren<Rows extends readonly StepChild[]> = {
+  readonly [At in keyof Rows]: readonly [
+    contract: Rows[At][0],
+    input: Rows[At][0] extends ChildContract<infer Input, any> ? Input : never,
+    options?: StepChildOptions,
+  ];
+};
+
+export type ChildResults<Rows extends readonly StepChild[], Failures> = {
+  -readonly [At in keyof Rows]: Failures extends "keep"
+    ? StepChildOutcome<ChildResult<Rows[At][0]>>
+    : ChildResult<Rows[At][0]>;
+};
+
+type ChildResult<Contract> =
+  Contract extends ChildContract<any, infer Output> ? Jsonify<Output> : never;
 
 export type StepSignalOptions<Payload> = {
   /** Signals that it refuses are dropped with a warning. */
@@ -115,8 +179,23 @@ export type TaskSteps = StepWaits & {
   ): Promise<Jsonify<Result>>;
 } & Step;
 
-/** What a parked owner waits for: a time, a signal of any name, or the first of both. */
-export type StepPark = { readonly delayMs: number | null; readonly awaits: string | null };
+/** What a parked owner waits for: a time, a signal of any name, children, or the first of these. */
+export type StepPark = {
+  readonly delayMs: number | null;
+  readonly awaits: string | null;
+  /** The keys of the steps whose children it waits for. */
+  readonly children: readonly string[];
+};
+
+/** A child of a step, as it is now. `gone`: its row was deleted. */
+export type StepChildState = { readonly taskId: string; readonly name: string } & (
+  | { readonly status: "open" | "cancelled" | "gone" }
+  | { readonly status: "completed"; readonly result: Json }
+  | {
+      readonly status: "failed";
+      readonly error: { readonly code: string; readonly message: string };
+    }
+);
 
 /** What an owner that can be parked provides. */
 export type WaitHost = {
@@ -124,12 +203,19 @@ export type WaitHost = {
   nextSignal(
     name: string,
   ): Promise<{ readonly signalId: string; readonly payload: Json } | undefined>;
+  /** Makes the children of a step. What it returns stores them together with the step's row. */
+  prepareChildren(
+    key: string,
+    list: readonly StepChild[],
+  ): Promise<(write: StepWrite) => Promise<void>>;
+  /** This many children of a step, in their order. */
+  readChildren(key: string, count: number): Promise<StepChildState[]>;
 };
 
 /**
  * `done`: its value is what the function returned. `failed`: its value is an error that is thrown
  * again. `begun`: a step that is called at most once has been called. `round`: the state of a loop.
- * `wait`: how long a wait lasts, from when the row was stored.
+ * `wait`: how long a wait lasts, from when the row was stored, or how many children were started.
  */
 export type StepKind = "done" | "failed" | "begun" | "round" | "wait";
 
@@ -187,5 +273,6 @@ export const taskStepLimits = { maxSteps: 10_000, maxBytes: 16 * 1024 * 1024 } a
 /** How deep steps are within steps. */
 export const maxStepDepth = 8;
 export const maxForEachItems = 10_000;
+export const maxStepChildren = 1_000;
 /** Larger values are read one by one, when they are asked for. */
 export const maxReadTogetherBytes = 8 * 1024;

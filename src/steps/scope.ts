@@ -2,7 +2,7 @@ import type { FlotillaError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import type { StepController } from "./call.ts";
 import { checkStepKey, keyedSegment, ordinalSegment } from "./key.ts";
-import { maxStepDepth, type StepKind } from "./model.ts";
+import { maxStepDepth, type StepKind, type StepWrite } from "./model.ts";
 import { ambiguous, tooDeep } from "./refusals.ts";
 
 /** How many steps a line of the log names. */
@@ -46,6 +46,8 @@ export type Ended = {
   readonly inner?: Scope;
   /** The signal that it has taken. */
   readonly takes?: string;
+  /** What stores it, if more than its row is to be stored. */
+  readonly storeAs?: (write: StepWrite) => Promise<void>;
 };
 
 export function newScope(

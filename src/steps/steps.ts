@@ -22,6 +22,8 @@ import {
   type StepJournal,
   type RoundContext,
   type Step,
+  type StepChild,
+  type StepChildrenOptions,
   type StepContext,
   type StepLimits,
   type StepPark,
@@ -124,7 +126,7 @@ export function createSteps(parts: StepsParts): Steps {
   let allStored: PromiseWithResolvers<void> | undefined;
   /** When the rows of earlier attempts were read. */
   let readMs = 0;
-  /** Steps whose functions run. */
+  /** Steps whose functions run, and waits that look whether they are over. */
   let busy = 0;
   const parking = createParking(clock, () => busy === 0 && storing === 0);
 
@@ -184,7 +186,7 @@ export function createSteps(parts: StepsParts): Steps {
     const write = writeOf(call, ended);
     storing++;
     try {
-      await journal.store(write);
+      await (ended.storeAs ? ended.storeAs(write) : journal.store(write));
     } catch (error) {
       if (hasCode(error, "claim_lost")) refused = true;
       throw error;
@@ -439,6 +441,11 @@ export function createSteps(parts: StepsParts): Steps {
       sleep: (name: string, ms: number) => trackWait(scope, name, waits.sleep(scope, name, ms)),
       signal: (name: string, options?: StepSignalOptions<any>) =>
         trackWait(scope, name, waits.signal(scope, name, options)),
+      children: (
+        name: string,
+        list: readonly StepChild[],
+        options?: StepChildrenOptions<"fail" | "keep">,
+      ) => trackWait(scope, name, waits.children(scope, name, list, options)),
     };
     return Object.assign(call, { forEach, loop, ...waiting }) as unknown as Step;
   };
@@ -454,7 +461,12 @@ export function createSteps(parts: StepsParts): Steps {
     valueOf: rows.valueOf,
     store,
     sinceReadMs: () => clock.monotonic() - readMs,
-    nextSignal: parts.waits?.nextSignal,
+    refuseIfFull: () => rows.refuseIfFull(running),
+    looking(change) {
+      busy += change;
+      parking.check();
+    },
+    host: parts.waits,
   });
   const top = newScope("", 0, parts.signal, parts.waits !== undefined);
   return {

@@ -3,10 +3,20 @@ import { yearMs } from "../base/durations.ts";
 import { FlotillaError, hasCode, messageOf } from "../base/errors.ts";
 import { isJsonObject, type Json } from "../base/json.ts";
 import type { Logger } from "../base/log.ts";
-import { checkNumber, checkOptions } from "../base/options.ts";
+import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import { check } from "../base/schema.ts";
 import { encodeError, encodeResult } from "./call.ts";
-import type { StepLimits, StepPark, StepSignalOptions, StoredStep, WaitHost } from "./model.ts";
+import {
+  type StepChildState,
+  maxStepChildren,
+  type StepChild,
+  type StepChildrenOptions,
+  type StepLimits,
+  type StepPark,
+  type StepSignalOptions,
+  type StoredStep,
+  type WaitHost,
+} from "./model.ts";
 import { unreadable } from "./refusals.ts";
 import { type Call, type Ended, leaveScope, type Scope } from "./scope.ts";
 
@@ -23,10 +33,18 @@ type WaitParts = {
   store: (call: Call, ended: Ended) => Promise<void>;
   /** How long ago the rows of earlier attempts were read. */
   sinceReadMs: () => number;
-  nextSignal: WaitHost["nextSignal"] | undefined;
+  /** Throws if no further row may be stored. */
+  refuseIfFull: () => void;
+  /** Called with 1 when a wait looks whether it is over, and with -1 when it knows. */
+  looking: (change: 1 | -1) => void;
+  host: WaitHost | undefined;
 };
 
+/** Waits until the attempt is parked. */
+type Park = (park: Partial<StepPark>) => Promise<never>;
+
 const signalOptions = ["schema", "timeoutMs", "onTimeout"];
+const childOptions = ["priority", "tenant"];
 
 /**
  * Parks an attempt once no step runs: a wait that is asked for beside steps lets them end first. Then
@@ -55,6 +73,7 @@ export function createParking(clock: Clock, isIdle: () => boolean) {
     parked = {
       delayMs: delays.length > 0 ? Math.min(...delays) : null,
       awaits: parks.find(({ awaits }) => awaits !== null)?.awaits ?? null,
+      children: parks.flatMap(({ children }) => children),
     };
     rejectAll();
   };
@@ -91,20 +110,40 @@ export function createParking(clock: Clock, isIdle: () => boolean) {
 export function createWaits(parts: WaitParts) {
   const { clock, parking, limits, store } = parts;
 
-  /** Finds the row of a wait, and calls `wait` unless an earlier attempt has ended it. */
+  /**
+   * Finds the row of a wait, and calls `wait` unless an earlier attempt has ended it. The attempt isn't
+   * parked before each wait knows what it waits for, or nothing would wake it for that one.
+   */
   const unlessOver = async <Result>(
     scope: Scope,
     name: string,
-    wait: (call: Call, row: StoredStep | undefined) => Promise<Result>,
+    wait: (call: Call, row: StoredStep | undefined, park: Park) => Promise<Result>,
   ): Promise<Result> => {
     if (!scope.waits) throw cannotWait(name);
-    const { call, row } = await parts.find(scope, name);
+    let isLooking = true;
+    const known = (): void => {
+      if (isLooking) parts.looking(-1);
+      isLooking = false;
+    };
+    const park: Park = (what) => {
+      const parked = parking.wait({ delayMs: null, awaits: null, children: [], ...what });
+      known();
+      return parked;
+    };
+    parts.looking(1);
     try {
-      if (row === undefined || row.kind === "wait") return await wait(call, row);
-      if (row.kind === "done" || row.kind === "failed") return (await parts.answer(row)) as Result;
-      throw unreadable(row.key, "is no wait");
+      const { call, row } = await parts.find(scope, name);
+      try {
+        if (row === undefined) parts.refuseIfFull();
+        if (row === undefined || row.kind === "wait") return await wait(call, row, park);
+        if (row.kind === "done" || row.kind === "failed")
+          return (await parts.answer(row)) as Result;
+        throw unreadable(row.key, "is no wait");
+      } finally {
+        leaveScope(scope, { name, isStored: true });
+      }
     } finally {
-      leaveScope(scope, { name, isStored: true });
+      known();
     }
   };
 
@@ -121,6 +160,20 @@ export function createWaits(parts: WaitParts) {
     return store(call, { kind: "wait", value, startedMs, ...(takes !== undefined && { takes }) });
   };
 
+  const startChildren = async (call: Call, list: readonly StepChild[]): Promise<void> => {
+    const startedMs = clock.monotonic();
+    const storeAs = await parts.host!.prepareChildren(call.path, list);
+    const value = JSON.stringify({ children: list.length });
+    await store(call, { kind: "wait", value, startedMs, storeAs });
+  };
+
+  const countOf = async (row: StoredStep): Promise<number> => {
+    const value = await parts.valueOf(row);
+    const count = isJsonObject(value) ? value["children"] : undefined;
+    if (typeof count !== "number") throw unreadable(row.key, "is no wait for children");
+    return count;
+  };
+
   const end = async (call: Call, result: unknown, takes?: string): Promise<Json> => {
     const value = encodeResult(call.path, result, limits.maxValueBytes);
     const startedMs = clock.monotonic();
@@ -135,7 +188,7 @@ export function createWaits(parts: WaitParts) {
     left: () => number | undefined,
   ): Promise<{ payload: Json } | undefined> => {
     for (;;) {
-      const seen = await parts.nextSignal!(call.name);
+      const seen = await parts.host!.nextSignal(call.name);
       if (seen === undefined) return undefined;
       try {
         const what = `the signal "${call.name}"`;
@@ -152,15 +205,15 @@ export function createWaits(parts: WaitParts) {
 
   return {
     sleep: (scope: Scope, name: string, ms: number): Promise<void> =>
-      unlessOver(scope, name, async (call, row) => {
+      unlessOver(scope, name, async (call, row, park) => {
         checkNumber(`step "${name}": ms`, ms, { min: 0, max: yearMs, whole: false });
         if (row === undefined) await begin(call, ms);
         const leftMs = row ? await leftOf(row) : Math.ceil(ms);
-        if (leftMs > 0) await parking.wait({ delayMs: leftMs, awaits: null });
+        if (leftMs > 0) await park({ delayMs: leftMs });
       }),
 
     signal: (scope: Scope, name: string, options: StepSignalOptions<any> = {}): Promise<unknown> =>
-      unlessOver(scope, name, async (call, row) => {
+      unlessOver(scope, name, async (call, row, park) => {
         checkOptions(`step "${name}"`, options, signalOptions);
         const { timeoutMs, onTimeout } = options;
         if (timeoutMs !== undefined) {
@@ -177,9 +230,95 @@ export function createWaits(parts: WaitParts) {
           throw late;
         }
         if (leftMs !== undefined && row === undefined) await begin(call, leftMs);
-        return parking.wait({ delayMs: leftMs ?? null, awaits: name });
+        return park({ delayMs: leftMs ?? null, awaits: name });
+      }),
+
+    children: (
+      scope: Scope,
+      name: string,
+      list: readonly StepChild[],
+      options: StepChildrenOptions<"fail" | "keep"> = {},
+    ): Promise<unknown> =>
+      unlessOver(scope, name, async (call, row, park) => {
+        checkChildren(name, list, options);
+        if (row === undefined && list.length === 0) return end(call, []);
+        if (row === undefined) await startChildren(call, list);
+        // Children that exist already, because the task was started over, may all have ended.
+        const count = row ? await countOf(row) : list.length;
+        const children = await parts.host!.readChildren(call.path, count);
+        if (children.some(({ status }) => status === "open"))
+          return park({ children: [call.path] });
+        if (options.failures === "keep") return end(call, children.map(outcomeOf));
+        const failed = children.find(({ status }) => status !== "completed");
+        if (failed === undefined) return end(call, children.map(resultOf));
+        const error = childError(failed, call.path);
+        const value = encodeError(call.path, error);
+        await store(call, { kind: "failed", value, startedMs: clock.monotonic() });
+        throw error;
       }),
   };
+}
+
+function resultOf(child: StepChildState): Json {
+  return child.status === "completed" ? child.result : null;
+}
+
+function outcomeOf(child: StepChildState): Json {
+  switch (child.status) {
+    case "completed":
+      return { status: "completed", output: child.result };
+    case "cancelled":
+      return { status: "cancelled" };
+    case "failed":
+      return { status: "failed", error: child.error };
+    case "open":
+    case "gone": {
+      const { code, message } = childError(child);
+      return { status: "failed", error: { code, message } };
+    }
+  }
+}
+
+function childError(child: StepChildState, step?: string): FlotillaError {
+  const became = {
+    open: "hasn't ended",
+    completed: "has completed",
+    failed: `has failed: ${child.status === "failed" ? child.error.message : ""}`,
+    cancelled: "was cancelled",
+    gone: "was deleted",
+  }[child.status];
+  const { taskId } = child;
+  return new FlotillaError("dependency_failed", `child ${taskId} (${child.name}) ${became}`, {
+    details: { taskId, ...(step !== undefined && { step }) },
+  });
+}
+
+function checkChildren(
+  name: string,
+  list: readonly StepChild[],
+  options: StepChildrenOptions<unknown>,
+): void {
+  const what = `step "${name}"`;
+  checkOptions(what, options, ["failures"]);
+  if (options.failures !== undefined) {
+    checkChoice(`${what}: failures`, options.failures, ["fail", "keep"]);
+  }
+  if (!Array.isArray(list) || list.length > maxStepChildren) {
+    throw new FlotillaError(
+      "invalid_option",
+      `${what}: children takes a list of at most ${maxStepChildren} [task, input, options]`,
+    );
+  }
+  for (const [place, row] of (list as readonly unknown[]).entries()) {
+    const [contract, , more = {}] = Array.isArray(row) ? (row as unknown[]) : [];
+    if (typeof (contract as Partial<StepChild[0]> | undefined)?.name !== "string") {
+      throw new FlotillaError(
+        "invalid_option",
+        `${what}: child ${place} isn't [task, input, options]`,
+      );
+    }
+    checkOptions(`${what}: child ${place}`, more as Record<string, unknown>, childOptions);
+  }
 }
 
 function cannotWait(name: string): FlotillaError {

@@ -223,6 +223,8 @@ export type AttemptParts = {
 export type StepHost = {
   clock: Clock;
   random: Random;
+  /** Makes the ids of children. */
+  ids: Ids;
   /** How long a function may take to settle after its signal has aborted. */
   graceMs: number;
   storeStep: FinishWriter["storeStep"];
@@ -304,11 +306,13 @@ export type AttemptOutcome =
   | { readonly type: "cancelled" }
   /** Not the task's fault: it is released uncounted, at once or after a delay. */
   | { readonly type: "interrupted"; readonly delayMs?: number }
-  /** Its steps wait for a time or a signal. */
+  /** Its steps wait for a time, a signal or children. */
   | {
       readonly type: "parked";
       readonly delayMs: number | null;
+      /** The name of the signal, or what the keys of the children begin with. */
       readonly awaits: string | null;
+      readonly children?: Finish["children"];
     }
   /** The handler was not called, because a dependency did not complete. */
   | { readonly type: "unmet"; readonly error: TaskError };

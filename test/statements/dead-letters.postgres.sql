@@ -122,9 +122,11 @@ update flotilla.task set wake = wake + 1
 -- values: ["{\"task-1\"}"]
 
 update flotilla.task
-set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
   select case when verdict = 2 then 3 else flotilla.task.depends end,
-    case when verdict = 1 then 2 when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+    case when verdict = 1 then flotilla.task.parked when flotilla.task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla.task.parked <> 2 then now_ms() else flotilla.task.run_at end
   from (
     select coalesce(max(
       case (select case when dependency.parent_id = flotilla.task.task_id
@@ -139,7 +141,9 @@ when flotilla.task.awaits is null then dependency.status end from flotilla.task 
     from flotilla.task_dependency wait where wait.dependent_id = flotilla.task.task_id) judged)
 where ctid = any(array(
 select (select ctid from flotilla.task task where task.task_id = named.id)
-from (select task_id as id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) fresh) named)) and coalesce(flotilla.task.status, '') = 'pending' and parked = 2
+from (select task_id as id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) fresh) named)) and coalesce(flotilla.task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["{\"task-1\"}"]
 
 update flotilla.redrive set step_taken = (select count(*) from flotilla.task

@@ -122,9 +122,11 @@ update flotilla_task set wake = wake + 1
 -- values: ["[[\"task-1\"]]"]
 
 update flotilla_task
-set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
   select case when verdict = 2 then 3 else flotilla_task.depends end,
-    case when verdict = 1 then 2 when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+    case when verdict = 1 then flotilla_task.parked when flotilla_task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla_task.parked <> 2 then now_ms() else flotilla_task.run_at end
   from (
     select coalesce(max(
       case (select case when dependency.parent_id = flotilla_task.task_id
@@ -139,7 +141,9 @@ when flotilla_task.awaits is null then dependency.status end from flotilla_task 
     from flotilla_task_dependency wait where wait.dependent_id = flotilla_task.task_id) judged)
 where rowid in (
 select (select rowid from flotilla_task task where task.task_id = named.id)
-from (select task_id as id from (select value ->> 0 as task_id from jsonb_each(?)) fresh) named) and coalesce(flotilla_task.status, '') = 'pending' and parked = 2
+from (select task_id as id from (select value ->> 0 as task_id from jsonb_each(?)) fresh) named) and coalesce(flotilla_task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["[[\"task-1\"]]"]
 
 update flotilla_redrive set step_taken = (select count(*) from flotilla_task

@@ -664,9 +664,11 @@ select task_id from flotilla.task task where ctid = any(array(
 -- values: ["pod-1",5,-5]
 
 update flotilla.task
-set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
   select case when verdict = 2 then 3 else flotilla.task.depends end,
-    case when verdict = 1 then 2 when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+    case when verdict = 1 then flotilla.task.parked when flotilla.task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla.task.parked <> 2 then now_ms() else flotilla.task.run_at end
   from (
     select coalesce(max(
       case (select case when dependency.parent_id = flotilla.task.task_id
@@ -688,7 +690,9 @@ select (select ctid from flotilla.task task where task.task_id = named.id)
 from (select distinct dependent_id as id from flotilla.task_dependency where dependency_id in (
   select task.task_id from flotilla.task task where task.claimed_by = $7
 and task.claim_call in ($8, $9) and task.status = 'claimed' and task.cancel_requested = 1
-and task.flow_version is null)) named)) and coalesce(flotilla.task.status, '') = 'pending' and parked = 2
+and task.flow_version is null)) named)) and coalesce(flotilla.task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["pod-1",5,-5,"pod-1",5,-5,"pod-1",5,-5]
 
 update flotilla.task
@@ -1037,9 +1041,11 @@ select task_id from flotilla.task task where ctid = any(array(
 -- values: ["{\"task-1\"}"]
 
 update flotilla.task
-set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
   select case when verdict = 2 then 3 else flotilla.task.depends end,
-    case when verdict = 1 then 2 when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+    case when verdict = 1 then flotilla.task.parked when flotilla.task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla.task.parked <> 2 then now_ms() else flotilla.task.run_at end
   from (
     select coalesce(max(
       case (select case when dependency.parent_id = flotilla.task.task_id
@@ -1058,7 +1064,9 @@ from (
 select distinct wait.dependent_id as id from flotilla.task_dependency wait
 where wait.dependency_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) ended))
   and (select task.status from flotilla.task task where task.task_id = wait.dependency_id)
-    not in ('pending', 'claimed')) named)) and coalesce(flotilla.task.status, '') = 'pending' and parked = 2
+    not in ('pending', 'claimed')) named)) and coalesce(flotilla.task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["{\"task-1\"}"]
 
 -- src/tasks/sql/dependencies.ts: wakeDependentsOfCall
@@ -1071,9 +1079,11 @@ select task_id from flotilla.task task where ctid = any(array(
 -- values: ["pod-1",5,-5]
 
 update flotilla.task
-set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
   select case when verdict = 2 then 3 else flotilla.task.depends end,
-    case when verdict = 1 then 2 when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+    case when verdict = 1 then flotilla.task.parked when flotilla.task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla.task.parked <> 2 then now_ms() else flotilla.task.run_at end
   from (
     select coalesce(max(
       case (select case when dependency.parent_id = flotilla.task.task_id
@@ -1095,7 +1105,9 @@ select (select ctid from flotilla.task task where task.task_id = named.id)
 from (select distinct dependent_id as id from flotilla.task_dependency where dependency_id in (
   select task.task_id from flotilla.task task where task.claimed_by = $7
 and task.claim_call in ($8, $9) and task.status = 'claimed' and task.cancel_requested = 1
-and task.flow_version is null)) named)) and coalesce(flotilla.task.status, '') = 'pending' and parked = 2
+and task.flow_version is null)) named)) and coalesce(flotilla.task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["pod-1",5,-5,"pod-1",5,-5,"pod-1",5,-5]
 
 -- src/tasks/sql/dependencies.ts: wakeDependentsOfChildren
@@ -1110,9 +1122,11 @@ select task_id from flotilla.task task where ctid = any(array(
 -- values: ["{\"run-1\"}"]
 
 update flotilla.task
-set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
   select case when verdict = 2 then 3 else flotilla.task.depends end,
-    case when verdict = 1 then 2 when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+    case when verdict = 1 then flotilla.task.parked when flotilla.task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla.task.parked <> 2 then now_ms() else flotilla.task.run_at end
   from (
     select coalesce(max(
       case (select case when dependency.parent_id = flotilla.task.task_id
@@ -1132,14 +1146,18 @@ select distinct wait.dependent_id as id
 from flotilla.task_dependency own join flotilla.task_dependency wait on wait.dependency_id = own.dependency_id
 where own.dependent_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent))
   and (select task.status from flotilla.task task
-    where task.task_id = own.dependency_id and task.parent_id = own.dependent_id) = 'cancelled') named)) and coalesce(flotilla.task.status, '') = 'pending' and parked = 2
+    where task.task_id = own.dependency_id and task.parent_id = own.dependent_id) = 'cancelled') named)) and coalesce(flotilla.task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["{\"run-1\"}"]
 
 -- src/tasks/sql/dependencies.ts: wakeIfDependenciesEnded
 update flotilla.task
-set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
   select case when verdict = 2 then 3 else flotilla.task.depends end,
-    case when verdict = 1 then 2 when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+    case when verdict = 1 then flotilla.task.parked when flotilla.task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla.task.parked <> 2 then now_ms() else flotilla.task.run_at end
   from (
     select coalesce(max(
       case (select case when dependency.parent_id = flotilla.task.task_id
@@ -1154,14 +1172,18 @@ when flotilla.task.awaits is null then dependency.status end from flotilla.task 
     from flotilla.task_dependency wait where wait.dependent_id = flotilla.task.task_id) judged)
 where ctid = any(array(
 select (select ctid from flotilla.task task where task.task_id = named.id)
-from (select task_id as id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) fresh) named)) and coalesce(flotilla.task.status, '') = 'pending' and parked = 2
+from (select task_id as id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) fresh) named)) and coalesce(flotilla.task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["{\"task-1\"}"]
 
 -- src/tasks/sql/dependencies.ts: wakeChildren
 update flotilla.task
-set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
   select case when verdict = 2 then 3 else flotilla.task.depends end,
-    case when verdict = 1 then 2 when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+    case when verdict = 1 then flotilla.task.parked when flotilla.task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla.task.parked <> 2 then now_ms() else flotilla.task.run_at end
   from (
     select coalesce(max(
       case (select case when dependency.parent_id = flotilla.task.task_id
@@ -1178,7 +1200,9 @@ where ctid = any(array(
 select (select ctid from flotilla.task task where task.task_id = named.id)
 from (
 select dependency_id as id from flotilla.task_dependency
-where dependent_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent))) named)) and coalesce(flotilla.task.status, '') = 'pending' and parked = 2
+where dependent_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent))) named)) and coalesce(flotilla.task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["{\"run-1\"}"]
 
 -- src/tasks/sql/dependencies.ts: notifyingParents
@@ -1238,9 +1262,11 @@ update flotilla.task set dependents = dependents + 1 where ctid = any(array(
 -- values: ["{\"task-2\"}"]
 
 update flotilla.task
-set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
   select case when verdict = 2 then 3 else flotilla.task.depends end,
-    case when verdict = 1 then 2 when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+    case when verdict = 1 then flotilla.task.parked when flotilla.task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla.task.parked <> 2 then now_ms() else flotilla.task.run_at end
   from (
     select coalesce(max(
       case (select case when dependency.parent_id = flotilla.task.task_id
@@ -1255,7 +1281,9 @@ when flotilla.task.awaits is null then dependency.status end from flotilla.task 
     from flotilla.task_dependency wait where wait.dependent_id = flotilla.task.task_id) judged)
 where ctid = any(array(
 select (select ctid from flotilla.task task where task.task_id = named.id)
-from (select task_id as id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) fresh) named)) and coalesce(flotilla.task.status, '') = 'pending' and parked = 2
+from (select task_id as id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) fresh) named)) and coalesce(flotilla.task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["{\"task-2\"}"]
 
 -- src/tasks/sql/dependencies.ts: dependenciesOf
@@ -1297,21 +1325,23 @@ claim_token = claim_token + case when done.status = 'pending' then 1 else 0 end,
 claimed_by = case when done.status = 'pending' then null else claimed_by end,
 run_at = case when done.delay_ms is null then run_at else now_ms() + done.delay_ms end,
 awaits = done.awaits,
+depends = case when done.children > 0 then 2 else depends end,
 parked = case when done.delay_ms > 0 then 1
+  when done.children = 2 then 2
   when done.awaits is not null then 5 else case when limited = 1 then 4 else 0 end end, claim_call = null, last_update = now_ms()
-from (select task_id collate "C" as task_id, token, status collate "C" as status, result collate "C" as result, error collate "C" as error, counted, snoozed, stepped, delay_ms, awaits collate "C" as awaits, wake from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::text[], $11::bigint[]) as each_row (task_id, token, status, result, error, counted, snoozed, stepped, delay_ms, awaits, wake)) done
+from (select task_id collate "C" as task_id, token, status collate "C" as status, result collate "C" as result, error collate "C" as error, counted, snoozed, stepped, delay_ms, awaits collate "C" as awaits, children, wake from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::text[], $11::bigint[], $12::bigint[]) as each_row (task_id, token, status, result, error, counted, snoozed, stepped, delay_ms, awaits, children, wake)) done
 where flotilla.task.task_id = done.task_id
   and flotilla.task.claim_token = done.token
   and flotilla.task.status in ('claimed', 'pending')
   and (done.wake is null or flotilla.task.wake = done.wake)
 returning flotilla.task.task_id
 -- instead of returning:
-select task.task_id from (select task_id collate "C" as task_id, token, status collate "C" as status, result collate "C" as result, error collate "C" as error, counted, snoozed, stepped, delay_ms, awaits collate "C" as awaits, wake from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::text[], $11::bigint[]) as each_row (task_id, token, status, result, error, counted, snoozed, stepped, delay_ms, awaits, wake)) done join flotilla.task task on task.task_id = done.task_id
+select task.task_id from (select task_id collate "C" as task_id, token, status collate "C" as status, result collate "C" as result, error collate "C" as error, counted, snoozed, stepped, delay_ms, awaits collate "C" as awaits, children, wake from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::text[], $11::bigint[], $12::bigint[]) as each_row (task_id, token, status, result, error, counted, snoozed, stepped, delay_ms, awaits, children, wake)) done join flotilla.task task on task.task_id = done.task_id
 where task.claim_token = done.token
   and task.status in ('claimed', 'pending')
   and (done.wake is null or task.wake = done.wake)
 for update of task
--- values: ["{\"task-1\"}","{3}","{\"failed\"}","{\"{}\"}","{\"{}\"}","{1}","{0}","{0}","{null}","{null}","{2}"]
+-- values: ["{\"task-1\"}","{3}","{\"failed\"}","{\"{}\"}","{\"{}\"}","{1}","{0}","{0}","{null}","{null}","{0}","{2}"]
 
 -- src/tasks/sql/finish.ts: noteFinishes
 insert into flotilla.task_event (task_id, seq, type, attempt, pod_id, detail)
@@ -1351,9 +1381,11 @@ select task_id from flotilla.task task where ctid = any(array(
 -- values: ["{\"task-1\"}"]
 
 update flotilla.task
-set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
   select case when verdict = 2 then 3 else flotilla.task.depends end,
-    case when verdict = 1 then 2 when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+    case when verdict = 1 then flotilla.task.parked when flotilla.task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla.task.parked <> 2 then now_ms() else flotilla.task.run_at end
   from (
     select coalesce(max(
       case (select case when dependency.parent_id = flotilla.task.task_id
@@ -1372,7 +1404,9 @@ from (
 select distinct wait.dependent_id as id from flotilla.task_dependency wait
 where wait.dependency_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) ended))
   and (select task.status from flotilla.task task where task.task_id = wait.dependency_id)
-    not in ('pending', 'claimed')) named)) and coalesce(flotilla.task.status, '') = 'pending' and parked = 2
+    not in ('pending', 'claimed')) named)) and coalesce(flotilla.task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["{\"task-1\"}"]
 
 -- src/tasks/sql/finish.ts: readTaskStates
@@ -1793,9 +1827,11 @@ update flotilla.task set dependents = dependents + 1 where task_id = any(array(s
 -- values: ["{\"child-1\"}","{\"run-1\"}","{0}"]
 
 update flotilla.task
-set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
   select case when verdict = 2 then 3 else flotilla.task.depends end,
-    case when verdict = 1 then 2 when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+    case when verdict = 1 then flotilla.task.parked when flotilla.task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla.task.parked <> 2 then now_ms() else flotilla.task.run_at end
   from (
     select coalesce(max(
       case (select case when dependency.parent_id = flotilla.task.task_id
@@ -1812,13 +1848,17 @@ where ctid = any(array(
 select (select ctid from flotilla.task task where task.task_id = named.id)
 from (
 select dependency_id as id from flotilla.task_dependency
-where dependent_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent))) named)) and coalesce(flotilla.task.status, '') = 'pending' and parked = 2
+where dependent_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent))) named)) and coalesce(flotilla.task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["{\"run-1\"}"]
 
 update flotilla.task
-set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
   select case when verdict = 2 then 3 else flotilla.task.depends end,
-    case when verdict = 1 then 2 when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+    case when verdict = 1 then flotilla.task.parked when flotilla.task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla.task.parked <> 2 then now_ms() else flotilla.task.run_at end
   from (
     select coalesce(max(
       case (select case when dependency.parent_id = flotilla.task.task_id
@@ -1833,7 +1873,9 @@ when flotilla.task.awaits is null then dependency.status end from flotilla.task 
     from flotilla.task_dependency wait where wait.dependent_id = flotilla.task.task_id) judged)
 where ctid = any(array(
 select (select ctid from flotilla.task task where task.task_id = named.id)
-from (select task_id as id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) fresh) named)) and coalesce(flotilla.task.status, '') = 'pending' and parked = 2
+from (select task_id as id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) fresh) named)) and coalesce(flotilla.task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["{\"run-1\"}"]
 
 select task_id from flotilla.task task where ctid = any(array(
@@ -1847,9 +1889,11 @@ select task_id from flotilla.task task where ctid = any(array(
 -- values: ["{\"run-1\"}"]
 
 update flotilla.task
-set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
   select case when verdict = 2 then 3 else flotilla.task.depends end,
-    case when verdict = 1 then 2 when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+    case when verdict = 1 then flotilla.task.parked when flotilla.task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla.task.parked <> 2 then now_ms() else flotilla.task.run_at end
   from (
     select coalesce(max(
       case (select case when dependency.parent_id = flotilla.task.task_id
@@ -1869,7 +1913,9 @@ select distinct wait.dependent_id as id
 from flotilla.task_dependency own join flotilla.task_dependency wait on wait.dependency_id = own.dependency_id
 where own.dependent_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent))
   and (select task.status from flotilla.task task
-    where task.task_id = own.dependency_id and task.parent_id = own.dependent_id) = 'cancelled') named)) and coalesce(flotilla.task.status, '') = 'pending' and parked = 2
+    where task.task_id = own.dependency_id and task.parent_id = own.dependent_id) = 'cancelled') named)) and coalesce(flotilla.task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["{\"run-1\"}"]
 
 -- src/tasks/sql/runs.ts: keepRuns
@@ -2096,6 +2142,146 @@ select 1 from flotilla.task task where exists (
     where stored.owner_id = task.task_id and stored.part = ''
       and stored.token = task.claim_token)
 
+-- src/tasks/sql/steps.ts: isStoredBy
+select 1 from (select 'task-1' as task_id, 'a' as key, 1 as token, 1 as seq) given
+        where exists (select 1 from flotilla.step_journal stored
+        where stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
+          and stored.token = given.token and stored.seq = given.seq)
+
+-- src/tasks/sql/step-children.ts: startStepChildren
+  insert into flotilla.task (task_id, tenant, name, payload, priority, run_at, created_at, last_update,
+    max_attempts, unique_key, trace, concurrency_key, limited, depends, scheduled_at, flow_version, parent_id, parked)
+  select task_id, tenant, name, payload, priority, case when fresh.start_at is null then now_ms() + fresh.delay_ms
+  when fresh.start_at > now_ms() then fresh.start_at else now_ms() end, now_ms(), now_ms(),
+    max_attempts, unique_key, trace, concurrency_key, limited, depends, scheduled_at, flow_version, parent_id,
+case when depends > 0 then 2 when delay_ms > 0 or start_at > now_ms() then 1
+  when limited = 1 then 4 else 0 end
+  from (select task_id collate "C" as task_id, tenant collate "C" as tenant, name collate "C" as name, payload collate "C" as payload, priority, delay_ms, max_attempts, unique_key collate "C" as unique_key, trace collate "C" as trace, start_at, concurrency_key collate "C" as concurrency_key, limited, depends, scheduled_at, flow_version, parent_id collate "C" as parent_id from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[], $9::text[], $10::bigint[], $11::text[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::text[]) as each_row (task_id, tenant, name, payload, priority, delay_ms, max_attempts, unique_key, trace, start_at, concurrency_key, limited, depends, scheduled_at, flow_version, parent_id)) fresh where fresh.parent_id = any(array(select task.task_id from (select task_id collate "C" as task_id, token, key collate "C" as key, seq from unnest($17::text[], $18::bigint[], $19::text[], $20::bigint[]) as each_row (task_id, token, key, seq)) given join flotilla.task task on task.task_id = given.task_id
+  where exists (select 1 from flotilla.step_journal stored
+      where stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
+        and stored.token = given.token and stored.seq = given.seq)))
+  on conflict do nothing
+  returning task_id
+-- instead of returning:
+select task_id from flotilla.task where task_id in (select task_id from (select task_id collate "C" as task_id, tenant collate "C" as tenant, name collate "C" as name, payload collate "C" as payload, priority, delay_ms, max_attempts, unique_key collate "C" as unique_key, trace collate "C" as trace from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[], $9::text[]) as each_row (task_id, tenant, name, payload, priority, delay_ms, max_attempts, unique_key, trace)) fresh)
+-- values: ["{\"child-1\"}","{\"default\"}","{\"mail\"}","{\"{}\"}","{0}","{0}","{null}","{\"run-1/charge/0\"}","{null}","{null}","{null}","{0}","{0}","{null}","{null}","{\"task-1\"}","{\"task-1\"}","{2}","{\"read\"}","{3}"]
+
+  insert into flotilla.task_event (task_id, seq, type)
+  select task_id, (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = task.task_id), 'retried' from flotilla.task task
+  where task_id = any(array(
+select child.task_id from (select parent_id collate "C" as parent_id, task_id collate "C" as task_id, token from unnest($1::text[], $2::text[], $3::bigint[]) as each_row (parent_id, task_id, token)) wanted
+join flotilla.task child on child.task_id = wanted.task_id
+where child.parent_id = wanted.parent_id and child.claim_token = wanted.token
+  and child.status in ('failed', 'cancelled')
+  and wanted.parent_id in (select task.task_id from (select task_id collate "C" as task_id, token, key collate "C" as key, seq from unnest($4::text[], $5::bigint[], $6::text[], $7::bigint[]) as each_row (task_id, token, key, seq)) given join flotilla.task task on task.task_id = given.task_id
+where exists (select 1 from flotilla.step_journal stored
+    where stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
+      and stored.token = given.token and stored.seq = given.seq)))) for update of task
+-- values: ["{\"task-1\"}","{\"child-0\"}","{2}","{\"task-1\"}","{2}","{\"read\"}","{3}"]
+
+delete from flotilla.step_journal where owner_id in (
+    select child.task_id from (select parent_id collate "C" as parent_id, task_id collate "C" as task_id, token from unnest($1::text[], $2::text[], $3::bigint[]) as each_row (parent_id, task_id, token)) wanted
+    join flotilla.task child on child.task_id = wanted.task_id
+    where child.parent_id = wanted.parent_id and child.claim_token = wanted.token
+      and child.status in ('failed', 'cancelled')
+      and wanted.parent_id in (select task.task_id from (select task_id collate "C" as task_id, token, key collate "C" as key, seq from unnest($4::text[], $5::bigint[], $6::text[], $7::bigint[]) as each_row (task_id, token, key, seq)) given join flotilla.task task on task.task_id = given.task_id
+    where exists (select 1 from flotilla.step_journal stored
+        where stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
+          and stored.token = given.token and stored.seq = given.seq))) and part = '' and kind = 'failed'
+-- values: ["{\"task-1\"}","{\"child-0\"}","{2}","{\"task-1\"}","{2}","{\"read\"}","{3}"]
+
+update flotilla.task set
+  status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, cancel_requested = 0,
+  parked = case when depends > 0 then 2 else case when limited = 1 then 4 else 0 end end,
+  depends = case when depends = 3 then 1 else depends end,
+  claim_token = claim_token + 1, claimed_by = null, run_at = now_ms(), last_update = now_ms(),
+  cursor = case when coalesce(flow_version, 0) = 0 or (intent is null and cursor is not null)
+  then cursor else coalesce(stopped_at, cursor) end, intent = null, waiting = null,
+  error = null, progress = null, progress_token = claim_token + 1 where task_id = any(array(
+    select child.task_id from (select parent_id collate "C" as parent_id, task_id collate "C" as task_id, token from unnest($1::text[], $2::text[], $3::bigint[]) as each_row (parent_id, task_id, token)) wanted
+    join flotilla.task child on child.task_id = wanted.task_id
+    where child.parent_id = wanted.parent_id and child.claim_token = wanted.token
+      and child.status in ('failed', 'cancelled')
+      and wanted.parent_id in (select task.task_id from (select task_id collate "C" as task_id, token, key collate "C" as key, seq from unnest($4::text[], $5::bigint[], $6::text[], $7::bigint[]) as each_row (task_id, token, key, seq)) given join flotilla.task task on task.task_id = given.task_id
+    where exists (select 1 from flotilla.step_journal stored
+        where stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
+          and stored.token = given.token and stored.seq = given.seq))))
+-- values: ["{\"task-1\"}","{\"child-0\"}","{2}","{\"task-1\"}","{2}","{\"read\"}","{3}"]
+
+delete from flotilla.task_dependency
+where dependent_id = any(array(select task.task_id from (select task_id collate "C" as task_id, token, key collate "C" as key, seq from unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[]) as each_row (task_id, token, key, seq)) given join flotilla.task task on task.task_id = given.task_id
+where exists (select 1 from flotilla.step_journal stored
+    where stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
+      and stored.token = given.token and stored.seq = given.seq)))
+  and exists (select 1 from flotilla.task child join (select parent_id collate "C" as parent_id, name collate "C" as name, tenant collate "C" as tenant, unique_key collate "C" as unique_key, prefix collate "C" as prefix from unnest($5::text[], $6::text[], $7::text[], $8::text[], $9::text[]) as each_row (parent_id, name, tenant, unique_key, prefix)) wanted
+      on substr(child.unique_key, 1, length(wanted.prefix)) = wanted.prefix
+    where child.task_id = flotilla.task_dependency.dependency_id and child.parent_id = flotilla.task_dependency.dependent_id
+      and wanted.parent_id = flotilla.task_dependency.dependent_id)
+  and not exists (select 1 from flotilla.task child join (select parent_id collate "C" as parent_id, name collate "C" as name, tenant collate "C" as tenant, unique_key collate "C" as unique_key, prefix collate "C" as prefix from unnest($10::text[], $11::text[], $12::text[], $13::text[], $14::text[]) as each_row (parent_id, name, tenant, unique_key, prefix)) wanted
+      on child.tenant = wanted.tenant and child.name = wanted.name
+        and child.unique_key = wanted.unique_key
+    where child.task_id = flotilla.task_dependency.dependency_id and wanted.parent_id = flotilla.task_dependency.dependent_id)
+-- values: ["{\"task-1\"}","{2}","{\"read\"}","{3}","{\"task-1\"}","{\"mail\"}","{\"default\"}","{\"run-1/charge/0\"}","{\"run-1/charge/\"}","{\"task-1\"}","{\"mail\"}","{\"default\"}","{\"run-1/charge/0\"}","{\"run-1/charge/\"}"]
+
+delete from flotilla.task_dependency
+where dependent_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent))
+  and not exists (select 1 from flotilla.task child where child.task_id = flotilla.task_dependency.dependency_id)
+-- values: ["{\"task-1\"}"]
+
+insert into flotilla.task_dependency (dependency_id, dependent_id, place)
+select fresh.dependency_id, fresh.dependent_id, fresh.place from (select dependency_id collate "C" as dependency_id, dependent_id collate "C" as dependent_id, place from unnest($1::text[], $2::text[], $3::bigint[]) as each_row (dependency_id, dependent_id, place)) fresh
+where exists (select 1 from flotilla.task child where child.task_id = fresh.dependency_id)
+on conflict do nothing
+-- values: ["{\"child-1\"}","{\"task-1\"}","{0}"]
+
+update flotilla.task set dependents = dependents + 1 where task_id = any(array(select child.task_id from (select dependency_id collate "C" as dependency_id, dependent_id collate "C" as dependent_id, place from unnest($1::text[], $2::text[], $3::bigint[]) as each_row (dependency_id, dependent_id, place)) fresh
+    join flotilla.task child on child.task_id = fresh.dependency_id))
+-- values: ["{\"child-1\"}","{\"task-1\"}","{0}"]
+
+update flotilla.task
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
+  select case when verdict = 2 then 3 else flotilla.task.depends end,
+    case when verdict = 1 then flotilla.task.parked when flotilla.task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla.task.parked <> 2 then now_ms() else flotilla.task.run_at end
+  from (
+    select coalesce(max(
+      case (select case when dependency.parent_id = flotilla.task.task_id
+  then case when coalesce(substr(dependency.unique_key, 1, length(coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/'))), coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')) = coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')
+    then dependency.status end
+when flotilla.task.awaits is null then dependency.status end from flotilla.task dependency
+          where dependency.task_id = wait.dependency_id)
+        when 'pending' then 1 when 'claimed' then 1
+        when 'failed' then case when flotilla.task.depends = 1 then 2 else 0 end
+        when 'cancelled' then case when flotilla.task.depends = 1 then 2 else 0 end
+        else 0 end), 0) as verdict
+    from flotilla.task_dependency wait where wait.dependent_id = flotilla.task.task_id) judged)
+where ctid = any(array(
+select (select ctid from flotilla.task task where task.task_id = named.id)
+from (
+select dependency_id as id from flotilla.task_dependency
+where dependent_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent))) named)) and coalesce(flotilla.task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
+-- values: ["{\"task-1\"}"]
+
+-- src/tasks/sql/step-children.ts: readStartedChildren
+select task.tenant, child.task_id, child.status, child.claim_token
+from flotilla.task task
+left join flotilla.task_dependency wait on wait.dependent_id = task.task_id
+left join flotilla.task child on child.task_id = wait.dependency_id and child.parent_id = task.task_id
+  and substr(child.unique_key, 1, $1) = $2
+where task.task_id = $3
+-- values: [12,"task-1/read/","task-1"]
+
+-- src/tasks/sql/step-children.ts: readStepChildren
+select wait.place, child.task_id, child.name, child.status, child.result, child.error
+from flotilla.task_dependency wait join flotilla.task child on child.task_id = wait.dependency_id
+where wait.dependent_id = $1 and child.parent_id = $2
+  and substr(child.unique_key, 1, $3) = $4
+order by wait.place
+-- values: ["task-1","task-1",12,"task-1/read/"]
+
 -- src/tasks/sql/run-relations.ts: takeSignals
 update flotilla.task_signal set taken = 1
 from (select task_id collate "C" as task_id, signal_id collate "C" as signal_id from unnest($1::text[], $2::text[]) as each_row (task_id, signal_id)) used
@@ -2167,9 +2353,11 @@ update flotilla.task set dependents = dependents + 1 where task_id = any(array(s
 -- values: ["{\"child-1\"}","{\"run-1\"}","{0}"]
 
 update flotilla.task
-set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
   select case when verdict = 2 then 3 else flotilla.task.depends end,
-    case when verdict = 1 then 2 when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+    case when verdict = 1 then flotilla.task.parked when flotilla.task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla.task.parked <> 2 then now_ms() else flotilla.task.run_at end
   from (
     select coalesce(max(
       case (select case when dependency.parent_id = flotilla.task.task_id
@@ -2186,7 +2374,9 @@ where ctid = any(array(
 select (select ctid from flotilla.task task where task.task_id = named.id)
 from (
 select dependency_id as id from flotilla.task_dependency
-where dependent_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent))) named)) and coalesce(flotilla.task.status, '') = 'pending' and parked = 2
+where dependent_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent))) named)) and coalesce(flotilla.task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["{\"run-1\"}"]
 
 -- src/tasks/sql/inspect.ts: startedOver
@@ -2247,6 +2437,91 @@ parked = case when flow_version is not null and status = 'pending' and parked in
     and parent.task_id in (select task.task_id from flotilla.task task where true)))
 -- values: ["{\"run-1\"}"]
 
+-- src/tasks/sql/inspect.ts: cancelChildrenOf
+select task_id from flotilla.task task where task_id = any(array(
+    select child.task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent
+    join flotilla.task_dependency wait on wait.dependent_id = parent.task_id
+    join flotilla.task child on child.task_id = wait.dependency_id
+    where child.parent_id = parent.task_id and child.status in ('pending', 'claimed')
+      and child.cancel_requested = 0
+      and parent.task_id in (select task.task_id from (select task_id collate "C" as task_id, token from unnest($2::text[], $3::bigint[]) as each_row (task_id, token)) given
+    join flotilla.task task on task.task_id = given.task_id
+    where task.status = 'cancelled' and task.claim_token = given.token))) order by task_id for update of task
+-- values: ["{\"task-1\"}","{\"task-1\"}","{2}"]
+
+  insert into flotilla.task_event (task_id, seq, type)
+  select task_id, (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = task.task_id), 'cancel_requested' from flotilla.task task
+  where task_id = any(array(
+select child.task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent
+join flotilla.task_dependency wait on wait.dependent_id = parent.task_id
+join flotilla.task child on child.task_id = wait.dependency_id
+where child.parent_id = parent.task_id and child.status in ('pending', 'claimed')
+  and child.cancel_requested = 0
+  and parent.task_id in (select task.task_id from (select task_id collate "C" as task_id, token from unnest($2::text[], $3::bigint[]) as each_row (task_id, token)) given
+join flotilla.task task on task.task_id = given.task_id
+where task.status = 'cancelled' and task.claim_token = given.token)))
+-- values: ["{\"task-1\"}","{\"task-1\"}","{2}"]
+
+    update flotilla.task
+    set
+cancel_requested = 1, wake = wake + 1, last_update = now_ms(),
+claim_token = claim_token + case when status = 'pending' and flow_version is null then 1 else 0 end,
+status = case when status = 'pending' and flow_version is null then 'cancelled' else status end,
+run_at = case when flow_version is not null and status = 'pending' and run_at > now_ms()
+  then now_ms() else run_at end,
+parked = case when flow_version is not null and status = 'pending' and parked in (1, 2, 5)
+  then case when limited = 1 then 4 else 0 end else parked end
+    where task_id = any(array(
+  select child.task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent
+  join flotilla.task_dependency wait on wait.dependent_id = parent.task_id
+  join flotilla.task child on child.task_id = wait.dependency_id
+  where child.parent_id = parent.task_id and child.status in ('pending', 'claimed')
+    and child.cancel_requested = 0
+    and parent.task_id in (select task.task_id from (select task_id collate "C" as task_id, token from unnest($2::text[], $3::bigint[]) as each_row (task_id, token)) given
+  join flotilla.task task on task.task_id = given.task_id
+  where task.status = 'cancelled' and task.claim_token = given.token)))
+-- values: ["{\"task-1\"}","{\"task-1\"}","{2}"]
+
+select task_id from flotilla.task task where ctid = any(array(
+    select (select ctid from flotilla.task task where task.task_id = named.id)
+    from (
+    select distinct wait.dependent_id as id
+    from flotilla.task_dependency own join flotilla.task_dependency wait on wait.dependency_id = own.dependency_id
+    where own.dependent_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent))
+      and (select task.status from flotilla.task task
+        where task.task_id = own.dependency_id and task.parent_id = own.dependent_id) = 'cancelled') named)) order by task_id for update of task
+-- values: ["{\"task-1\"}"]
+
+update flotilla.task
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
+  select case when verdict = 2 then 3 else flotilla.task.depends end,
+    case when verdict = 1 then flotilla.task.parked when flotilla.task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla.task.parked <> 2 then now_ms() else flotilla.task.run_at end
+  from (
+    select coalesce(max(
+      case (select case when dependency.parent_id = flotilla.task.task_id
+  then case when coalesce(substr(dependency.unique_key, 1, length(coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/'))), coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')) = coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')
+    then dependency.status end
+when flotilla.task.awaits is null then dependency.status end from flotilla.task dependency
+          where dependency.task_id = wait.dependency_id)
+        when 'pending' then 1 when 'claimed' then 1
+        when 'failed' then case when flotilla.task.depends = 1 then 2 else 0 end
+        when 'cancelled' then case when flotilla.task.depends = 1 then 2 else 0 end
+        else 0 end), 0) as verdict
+    from flotilla.task_dependency wait where wait.dependent_id = flotilla.task.task_id) judged)
+where ctid = any(array(
+select (select ctid from flotilla.task task where task.task_id = named.id)
+from (
+select distinct wait.dependent_id as id
+from flotilla.task_dependency own join flotilla.task_dependency wait on wait.dependency_id = own.dependency_id
+where own.dependent_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent))
+  and (select task.status from flotilla.task task
+    where task.task_id = own.dependency_id and task.parent_id = own.dependent_id) = 'cancelled') named)) and coalesce(flotilla.task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
+-- values: ["{\"task-1\"}"]
+
 -- src/tasks/sql/inspect.ts: cancelTask
 select task_id from flotilla.task task where task_id = $1 and status in ('pending', 'claimed') for update of task
 -- values: ["task-1"]
@@ -2258,12 +2533,17 @@ select task_id from flotilla.task task where task_id = any(array(
     where child.parent_id = parent.task_id and child.status in ('pending', 'claimed')
       and child.cancel_requested = 0
       and parent.task_id in (select task.task_id from flotilla.task task
-      where task.task_id in (select task_id from flotilla.task where task_id = $2 and status in ('pending', 'claimed') and status = 'pending' and flow_version is not null and parked = 6 and not exists (
+      where task.task_id in (
+        select task_id from flotilla.task where task_id = $2 and status in ('pending', 'claimed') and status = 'pending' and flow_version is not null and parked = 6 and not exists (
     select 1 from flotilla.task_event past
     where past.task_id = $3
       and case when past.type in ('cancel_requested', 'given_up', 'resume')
-        then past.detail like $4 and past.detail not like $5 || cast(wake + 1 as text) || '}' else false end))))) order by task_id for update of task
--- values: ["{\"task-1\"}","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
+        then past.detail like $4 and past.detail not like $5 || cast(wake + 1 as text) || '}' else false end) or (task_id = $6 and status in ('pending', 'claimed') and cancel_requested = 0 and not exists (
+    select 1 from flotilla.task_event past
+    where past.task_id = $7
+      and case when past.type in ('cancel_requested', 'given_up', 'resume')
+        then past.detail like $8 and past.detail not like $9 || cast(wake + 1 as text) || '}' else false end) and status = 'pending' and flow_version is null))))) order by task_id for update of task
+-- values: ["{\"task-1\"}","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
 
   insert into flotilla.task_event (task_id, seq, type)
   select task_id, (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = task.task_id), 'cancel_requested' from flotilla.task task
@@ -2274,12 +2554,17 @@ join flotilla.task child on child.task_id = wait.dependency_id
 where child.parent_id = parent.task_id and child.status in ('pending', 'claimed')
   and child.cancel_requested = 0
   and parent.task_id in (select task.task_id from flotilla.task task
-  where task.task_id in (select task_id from flotilla.task where task_id = $2 and status in ('pending', 'claimed') and status = 'pending' and flow_version is not null and parked = 6 and not exists (
+  where task.task_id in (
+    select task_id from flotilla.task where task_id = $2 and status in ('pending', 'claimed') and status = 'pending' and flow_version is not null and parked = 6 and not exists (
 select 1 from flotilla.task_event past
 where past.task_id = $3
   and case when past.type in ('cancel_requested', 'given_up', 'resume')
-    then past.detail like $4 and past.detail not like $5 || cast(wake + 1 as text) || '}' else false end)))))
--- values: ["{\"task-1\"}","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
+    then past.detail like $4 and past.detail not like $5 || cast(wake + 1 as text) || '}' else false end) or (task_id = $6 and status in ('pending', 'claimed') and cancel_requested = 0 and not exists (
+select 1 from flotilla.task_event past
+where past.task_id = $7
+  and case when past.type in ('cancel_requested', 'given_up', 'resume')
+    then past.detail like $8 and past.detail not like $9 || cast(wake + 1 as text) || '}' else false end) and status = 'pending' and flow_version is null)))))
+-- values: ["{\"task-1\"}","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
 
     update flotilla.task
     set
@@ -2297,12 +2582,17 @@ parked = case when flow_version is not null and status = 'pending' and parked in
   where child.parent_id = parent.task_id and child.status in ('pending', 'claimed')
     and child.cancel_requested = 0
     and parent.task_id in (select task.task_id from flotilla.task task
-    where task.task_id in (select task_id from flotilla.task where task_id = $2 and status in ('pending', 'claimed') and status = 'pending' and flow_version is not null and parked = 6 and not exists (
+    where task.task_id in (
+      select task_id from flotilla.task where task_id = $2 and status in ('pending', 'claimed') and status = 'pending' and flow_version is not null and parked = 6 and not exists (
   select 1 from flotilla.task_event past
   where past.task_id = $3
     and case when past.type in ('cancel_requested', 'given_up', 'resume')
-      then past.detail like $4 and past.detail not like $5 || cast(wake + 1 as text) || '}' else false end)))))
--- values: ["{\"task-1\"}","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
+      then past.detail like $4 and past.detail not like $5 || cast(wake + 1 as text) || '}' else false end) or (task_id = $6 and status in ('pending', 'claimed') and cancel_requested = 0 and not exists (
+  select 1 from flotilla.task_event past
+  where past.task_id = $7
+    and case when past.type in ('cancel_requested', 'given_up', 'resume')
+      then past.detail like $8 and past.detail not like $9 || cast(wake + 1 as text) || '}' else false end) and status = 'pending' and flow_version is null)))))
+-- values: ["{\"task-1\"}","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
 
   insert into flotilla.task_event (task_id, seq, type, detail)
   select task_id, (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = task.task_id), 'cancel_requested', '{' || $1 || cast(wake + 1 as text) || '}'
@@ -2353,9 +2643,11 @@ select task_id from flotilla.task task where ctid = any(array(
 -- values: ["{\"task-1\"}"]
 
 update flotilla.task
-set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
   select case when verdict = 2 then 3 else flotilla.task.depends end,
-    case when verdict = 1 then 2 when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+    case when verdict = 1 then flotilla.task.parked when flotilla.task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla.task.parked <> 2 then now_ms() else flotilla.task.run_at end
   from (
     select coalesce(max(
       case (select case when dependency.parent_id = flotilla.task.task_id
@@ -2375,7 +2667,9 @@ select distinct wait.dependent_id as id
 from flotilla.task_dependency own join flotilla.task_dependency wait on wait.dependency_id = own.dependency_id
 where own.dependent_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent))
   and (select task.status from flotilla.task task
-    where task.task_id = own.dependency_id and task.parent_id = own.dependent_id) = 'cancelled') named)) and coalesce(flotilla.task.status, '') = 'pending' and parked = 2
+    where task.task_id = own.dependency_id and task.parent_id = own.dependent_id) = 'cancelled') named)) and coalesce(flotilla.task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["{\"task-1\"}"]
 
 select task_id from flotilla.task task where ctid = any(array(
@@ -2388,9 +2682,11 @@ select task_id from flotilla.task task where ctid = any(array(
 -- values: ["{\"task-1\"}"]
 
 update flotilla.task
-set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
   select case when verdict = 2 then 3 else flotilla.task.depends end,
-    case when verdict = 1 then 2 when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+    case when verdict = 1 then flotilla.task.parked when flotilla.task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla.task.parked <> 2 then now_ms() else flotilla.task.run_at end
   from (
     select coalesce(max(
       case (select case when dependency.parent_id = flotilla.task.task_id
@@ -2409,7 +2705,9 @@ from (
 select distinct wait.dependent_id as id from flotilla.task_dependency wait
 where wait.dependency_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) ended))
   and (select task.status from flotilla.task task where task.task_id = wait.dependency_id)
-    not in ('pending', 'claimed')) named)) and coalesce(flotilla.task.status, '') = 'pending' and parked = 2
+    not in ('pending', 'claimed')) named)) and coalesce(flotilla.task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["{\"task-1\"}"]
 
 select status, cancel_requested, concurrency_key from flotilla.task where task_id = $1
@@ -2463,9 +2761,11 @@ update flotilla.task set wake = wake + 1
 -- values: ["{\"task-1\"}"]
 
 update flotilla.task
-set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
   select case when verdict = 2 then 3 else flotilla.task.depends end,
-    case when verdict = 1 then 2 when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+    case when verdict = 1 then flotilla.task.parked when flotilla.task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla.task.parked <> 2 then now_ms() else flotilla.task.run_at end
   from (
     select coalesce(max(
       case (select case when dependency.parent_id = flotilla.task.task_id
@@ -2480,7 +2780,9 @@ when flotilla.task.awaits is null then dependency.status end from flotilla.task 
     from flotilla.task_dependency wait where wait.dependent_id = flotilla.task.task_id) judged)
 where ctid = any(array(
 select (select ctid from flotilla.task task where task.task_id = named.id)
-from (select task_id as id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) fresh) named)) and coalesce(flotilla.task.status, '') = 'pending' and parked = 2
+from (select task_id as id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) fresh) named)) and coalesce(flotilla.task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["{\"task-1\"}"]
 
 select status, case when exists (
@@ -2536,9 +2838,11 @@ update flotilla.task set wake = wake + 1
 -- values: ["{\"task-1\"}"]
 
 update flotilla.task
-set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
   select case when verdict = 2 then 3 else flotilla.task.depends end,
-    case when verdict = 1 then 2 when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+    case when verdict = 1 then flotilla.task.parked when flotilla.task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla.task.parked <> 2 then now_ms() else flotilla.task.run_at end
   from (
     select coalesce(max(
       case (select case when dependency.parent_id = flotilla.task.task_id
@@ -2553,7 +2857,9 @@ when flotilla.task.awaits is null then dependency.status end from flotilla.task 
     from flotilla.task_dependency wait where wait.dependent_id = flotilla.task.task_id) judged)
 where ctid = any(array(
 select (select ctid from flotilla.task task where task.task_id = named.id)
-from (select task_id as id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) fresh) named)) and coalesce(flotilla.task.status, '') = 'pending' and parked = 2
+from (select task_id as id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) fresh) named)) and coalesce(flotilla.task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["{\"task-1\"}"]
 
 select status, case when exists (

@@ -662,9 +662,11 @@ select task_id from flotilla_task task where rowid in (
 -- values: ["pod-1",5,-5]
 
 update flotilla_task
-set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
   select case when verdict = 2 then 3 else flotilla_task.depends end,
-    case when verdict = 1 then 2 when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+    case when verdict = 1 then flotilla_task.parked when flotilla_task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla_task.parked <> 2 then now_ms() else flotilla_task.run_at end
   from (
     select coalesce(max(
       case (select case when dependency.parent_id = flotilla_task.task_id
@@ -686,7 +688,9 @@ select (select rowid from flotilla_task task where task.task_id = named.id)
 from (select distinct dependent_id as id from flotilla_task_dependency where dependency_id in (
   select task.task_id from flotilla_task task where task.claimed_by = ?
 and task.claim_call in (?, ?) and task.status = 'claimed' and task.cancel_requested = 1
-and task.flow_version is null)) named) and coalesce(flotilla_task.status, '') = 'pending' and parked = 2
+and task.flow_version is null)) named) and coalesce(flotilla_task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["pod-1",5,-5,"pod-1",5,-5,"pod-1",5,-5]
 
 update flotilla_task
@@ -1035,9 +1039,11 @@ select task_id from flotilla_task task where rowid in (
 -- values: ["[[\"task-1\"]]"]
 
 update flotilla_task
-set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
   select case when verdict = 2 then 3 else flotilla_task.depends end,
-    case when verdict = 1 then 2 when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+    case when verdict = 1 then flotilla_task.parked when flotilla_task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla_task.parked <> 2 then now_ms() else flotilla_task.run_at end
   from (
     select coalesce(max(
       case (select case when dependency.parent_id = flotilla_task.task_id
@@ -1056,7 +1062,9 @@ from (
 select distinct wait.dependent_id as id from flotilla_task_dependency wait
 where wait.dependency_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) ended)
   and (select task.status from flotilla_task task where task.task_id = wait.dependency_id)
-    not in ('pending', 'claimed')) named) and coalesce(flotilla_task.status, '') = 'pending' and parked = 2
+    not in ('pending', 'claimed')) named) and coalesce(flotilla_task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["[[\"task-1\"]]"]
 
 -- src/tasks/sql/dependencies.ts: wakeDependentsOfCall
@@ -1069,9 +1077,11 @@ select task_id from flotilla_task task where rowid in (
 -- values: ["pod-1",5,-5]
 
 update flotilla_task
-set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
   select case when verdict = 2 then 3 else flotilla_task.depends end,
-    case when verdict = 1 then 2 when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+    case when verdict = 1 then flotilla_task.parked when flotilla_task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla_task.parked <> 2 then now_ms() else flotilla_task.run_at end
   from (
     select coalesce(max(
       case (select case when dependency.parent_id = flotilla_task.task_id
@@ -1093,7 +1103,9 @@ select (select rowid from flotilla_task task where task.task_id = named.id)
 from (select distinct dependent_id as id from flotilla_task_dependency where dependency_id in (
   select task.task_id from flotilla_task task where task.claimed_by = ?
 and task.claim_call in (?, ?) and task.status = 'claimed' and task.cancel_requested = 1
-and task.flow_version is null)) named) and coalesce(flotilla_task.status, '') = 'pending' and parked = 2
+and task.flow_version is null)) named) and coalesce(flotilla_task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["pod-1",5,-5,"pod-1",5,-5,"pod-1",5,-5]
 
 -- src/tasks/sql/dependencies.ts: wakeDependentsOfChildren
@@ -1108,9 +1120,11 @@ select task_id from flotilla_task task where rowid in (
 -- values: ["[[\"run-1\"]]"]
 
 update flotilla_task
-set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
   select case when verdict = 2 then 3 else flotilla_task.depends end,
-    case when verdict = 1 then 2 when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+    case when verdict = 1 then flotilla_task.parked when flotilla_task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla_task.parked <> 2 then now_ms() else flotilla_task.run_at end
   from (
     select coalesce(max(
       case (select case when dependency.parent_id = flotilla_task.task_id
@@ -1130,14 +1144,18 @@ select distinct wait.dependent_id as id
 from flotilla_task_dependency own join flotilla_task_dependency wait on wait.dependency_id = own.dependency_id
 where own.dependent_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) parent)
   and (select task.status from flotilla_task task
-    where task.task_id = own.dependency_id and task.parent_id = own.dependent_id) = 'cancelled') named) and coalesce(flotilla_task.status, '') = 'pending' and parked = 2
+    where task.task_id = own.dependency_id and task.parent_id = own.dependent_id) = 'cancelled') named) and coalesce(flotilla_task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["[[\"run-1\"]]"]
 
 -- src/tasks/sql/dependencies.ts: wakeIfDependenciesEnded
 update flotilla_task
-set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
   select case when verdict = 2 then 3 else flotilla_task.depends end,
-    case when verdict = 1 then 2 when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+    case when verdict = 1 then flotilla_task.parked when flotilla_task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla_task.parked <> 2 then now_ms() else flotilla_task.run_at end
   from (
     select coalesce(max(
       case (select case when dependency.parent_id = flotilla_task.task_id
@@ -1152,14 +1170,18 @@ when flotilla_task.awaits is null then dependency.status end from flotilla_task 
     from flotilla_task_dependency wait where wait.dependent_id = flotilla_task.task_id) judged)
 where rowid in (
 select (select rowid from flotilla_task task where task.task_id = named.id)
-from (select task_id as id from (select value ->> 0 as task_id from jsonb_each(?)) fresh) named) and coalesce(flotilla_task.status, '') = 'pending' and parked = 2
+from (select task_id as id from (select value ->> 0 as task_id from jsonb_each(?)) fresh) named) and coalesce(flotilla_task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["[[\"task-1\"]]"]
 
 -- src/tasks/sql/dependencies.ts: wakeChildren
 update flotilla_task
-set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
   select case when verdict = 2 then 3 else flotilla_task.depends end,
-    case when verdict = 1 then 2 when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+    case when verdict = 1 then flotilla_task.parked when flotilla_task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla_task.parked <> 2 then now_ms() else flotilla_task.run_at end
   from (
     select coalesce(max(
       case (select case when dependency.parent_id = flotilla_task.task_id
@@ -1176,7 +1198,9 @@ where rowid in (
 select (select rowid from flotilla_task task where task.task_id = named.id)
 from (
 select dependency_id as id from flotilla_task_dependency
-where dependent_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) parent)) named) and coalesce(flotilla_task.status, '') = 'pending' and parked = 2
+where dependent_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) parent)) named) and coalesce(flotilla_task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["[[\"run-1\"]]"]
 
 -- src/tasks/sql/dependencies.ts: notifyingParents
@@ -1236,9 +1260,11 @@ update flotilla_task set dependents = dependents + 1 where rowid in (
 -- values: ["[[\"task-2\"]]"]
 
 update flotilla_task
-set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
   select case when verdict = 2 then 3 else flotilla_task.depends end,
-    case when verdict = 1 then 2 when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+    case when verdict = 1 then flotilla_task.parked when flotilla_task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla_task.parked <> 2 then now_ms() else flotilla_task.run_at end
   from (
     select coalesce(max(
       case (select case when dependency.parent_id = flotilla_task.task_id
@@ -1253,7 +1279,9 @@ when flotilla_task.awaits is null then dependency.status end from flotilla_task 
     from flotilla_task_dependency wait where wait.dependent_id = flotilla_task.task_id) judged)
 where rowid in (
 select (select rowid from flotilla_task task where task.task_id = named.id)
-from (select task_id as id from (select value ->> 0 as task_id from jsonb_each(?)) fresh) named) and coalesce(flotilla_task.status, '') = 'pending' and parked = 2
+from (select task_id as id from (select value ->> 0 as task_id from jsonb_each(?)) fresh) named) and coalesce(flotilla_task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["[[\"task-2\"]]"]
 
 -- src/tasks/sql/dependencies.ts: dependenciesOf
@@ -1294,20 +1322,22 @@ claim_token = claim_token + case when done.status = 'pending' then 1 else 0 end,
 claimed_by = case when done.status = 'pending' then null else claimed_by end,
 run_at = case when done.delay_ms is null then run_at else now_ms() + done.delay_ms end,
 awaits = done.awaits,
+depends = case when done.children > 0 then 2 else depends end,
 parked = case when done.delay_ms > 0 then 1
+  when done.children = 2 then 2
   when done.awaits is not null then 5 else case when limited = 1 then 4 else 0 end end, claim_call = null, last_update = now_ms()
-from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as status, value ->> 3 as result, value ->> 4 as error, value ->> 5 as counted, value ->> 6 as snoozed, value ->> 7 as stepped, value ->> 8 as delay_ms, value ->> 9 as awaits, value ->> 10 as wake from jsonb_each(?)) done
+from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as status, value ->> 3 as result, value ->> 4 as error, value ->> 5 as counted, value ->> 6 as snoozed, value ->> 7 as stepped, value ->> 8 as delay_ms, value ->> 9 as awaits, value ->> 10 as children, value ->> 11 as wake from jsonb_each(?)) done
 where flotilla_task.task_id = done.task_id
   and flotilla_task.claim_token = done.token
   and flotilla_task.status in ('claimed', 'pending')
   and (done.wake is null or flotilla_task.wake = done.wake)
 returning flotilla_task.task_id
 -- instead of returning:
-select task.task_id from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as status, value ->> 3 as result, value ->> 4 as error, value ->> 5 as counted, value ->> 6 as snoozed, value ->> 7 as stepped, value ->> 8 as delay_ms, value ->> 9 as awaits, value ->> 10 as wake from jsonb_each(?)) done join flotilla_task task on task.task_id = done.task_id
+select task.task_id from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as status, value ->> 3 as result, value ->> 4 as error, value ->> 5 as counted, value ->> 6 as snoozed, value ->> 7 as stepped, value ->> 8 as delay_ms, value ->> 9 as awaits, value ->> 10 as children, value ->> 11 as wake from jsonb_each(?)) done join flotilla_task task on task.task_id = done.task_id
 where task.claim_token = done.token
   and task.status in ('claimed', 'pending')
   and (done.wake is null or task.wake = done.wake)
--- values: ["[[\"task-1\",3,\"failed\",\"{}\",\"{}\",1,0,0,null,null,2]]"]
+-- values: ["[[\"task-1\",3,\"failed\",\"{}\",\"{}\",1,0,0,null,null,0,2]]"]
 
 -- src/tasks/sql/finish.ts: noteFinishes
 insert into flotilla_task_event (task_id, seq, type, attempt, pod_id, detail)
@@ -1346,9 +1376,11 @@ select task_id from flotilla_task task where rowid in (
 -- values: ["[[\"task-1\"]]"]
 
 update flotilla_task
-set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
   select case when verdict = 2 then 3 else flotilla_task.depends end,
-    case when verdict = 1 then 2 when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+    case when verdict = 1 then flotilla_task.parked when flotilla_task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla_task.parked <> 2 then now_ms() else flotilla_task.run_at end
   from (
     select coalesce(max(
       case (select case when dependency.parent_id = flotilla_task.task_id
@@ -1367,7 +1399,9 @@ from (
 select distinct wait.dependent_id as id from flotilla_task_dependency wait
 where wait.dependency_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) ended)
   and (select task.status from flotilla_task task where task.task_id = wait.dependency_id)
-    not in ('pending', 'claimed')) named) and coalesce(flotilla_task.status, '') = 'pending' and parked = 2
+    not in ('pending', 'claimed')) named) and coalesce(flotilla_task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["[[\"task-1\"]]"]
 
 -- src/tasks/sql/finish.ts: readTaskStates
@@ -1782,9 +1816,11 @@ update flotilla_task set dependents = dependents + 1 where task_id in (select ch
 -- values: ["[[\"child-1\",\"run-1\",0]]"]
 
 update flotilla_task
-set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
   select case when verdict = 2 then 3 else flotilla_task.depends end,
-    case when verdict = 1 then 2 when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+    case when verdict = 1 then flotilla_task.parked when flotilla_task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla_task.parked <> 2 then now_ms() else flotilla_task.run_at end
   from (
     select coalesce(max(
       case (select case when dependency.parent_id = flotilla_task.task_id
@@ -1801,13 +1837,17 @@ where rowid in (
 select (select rowid from flotilla_task task where task.task_id = named.id)
 from (
 select dependency_id as id from flotilla_task_dependency
-where dependent_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) parent)) named) and coalesce(flotilla_task.status, '') = 'pending' and parked = 2
+where dependent_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) parent)) named) and coalesce(flotilla_task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["[[\"run-1\"]]"]
 
 update flotilla_task
-set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
   select case when verdict = 2 then 3 else flotilla_task.depends end,
-    case when verdict = 1 then 2 when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+    case when verdict = 1 then flotilla_task.parked when flotilla_task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla_task.parked <> 2 then now_ms() else flotilla_task.run_at end
   from (
     select coalesce(max(
       case (select case when dependency.parent_id = flotilla_task.task_id
@@ -1822,7 +1862,9 @@ when flotilla_task.awaits is null then dependency.status end from flotilla_task 
     from flotilla_task_dependency wait where wait.dependent_id = flotilla_task.task_id) judged)
 where rowid in (
 select (select rowid from flotilla_task task where task.task_id = named.id)
-from (select task_id as id from (select value ->> 0 as task_id from jsonb_each(?)) fresh) named) and coalesce(flotilla_task.status, '') = 'pending' and parked = 2
+from (select task_id as id from (select value ->> 0 as task_id from jsonb_each(?)) fresh) named) and coalesce(flotilla_task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["[[\"run-1\"]]"]
 
 select task_id from flotilla_task task where rowid in (
@@ -1836,9 +1878,11 @@ select task_id from flotilla_task task where rowid in (
 -- values: ["[[\"run-1\"]]"]
 
 update flotilla_task
-set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
   select case when verdict = 2 then 3 else flotilla_task.depends end,
-    case when verdict = 1 then 2 when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+    case when verdict = 1 then flotilla_task.parked when flotilla_task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla_task.parked <> 2 then now_ms() else flotilla_task.run_at end
   from (
     select coalesce(max(
       case (select case when dependency.parent_id = flotilla_task.task_id
@@ -1858,7 +1902,9 @@ select distinct wait.dependent_id as id
 from flotilla_task_dependency own join flotilla_task_dependency wait on wait.dependency_id = own.dependency_id
 where own.dependent_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) parent)
   and (select task.status from flotilla_task task
-    where task.task_id = own.dependency_id and task.parent_id = own.dependent_id) = 'cancelled') named) and coalesce(flotilla_task.status, '') = 'pending' and parked = 2
+    where task.task_id = own.dependency_id and task.parent_id = own.dependent_id) = 'cancelled') named) and coalesce(flotilla_task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["[[\"run-1\"]]"]
 
 -- src/tasks/sql/runs.ts: keepRuns
@@ -2084,6 +2130,146 @@ select 1 from flotilla_task task where exists (
     where stored.owner_id = task.task_id and stored.part = ''
       and stored.token = task.claim_token)
 
+-- src/tasks/sql/steps.ts: isStoredBy
+select 1 from (select 'task-1' as task_id, 'a' as key, 1 as token, 1 as seq) given
+        where exists (select 1 from flotilla_step_journal stored
+        where stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
+          and stored.token = given.token and stored.seq = given.seq)
+
+-- src/tasks/sql/step-children.ts: startStepChildren
+  insert into flotilla_task (task_id, tenant, name, payload, priority, run_at, created_at, last_update,
+    max_attempts, unique_key, trace, concurrency_key, limited, depends, scheduled_at, flow_version, parent_id, parked)
+  select task_id, tenant, name, payload, priority, case when fresh.start_at is null then now_ms() + fresh.delay_ms
+  when fresh.start_at > now_ms() then fresh.start_at else now_ms() end, now_ms(), now_ms(),
+    max_attempts, unique_key, trace, concurrency_key, limited, depends, scheduled_at, flow_version, parent_id,
+case when depends > 0 then 2 when delay_ms > 0 or start_at > now_ms() then 1
+  when limited = 1 then 4 else 0 end
+  from (select value ->> 0 as task_id, value ->> 1 as tenant, value ->> 2 as name, value ->> 3 as payload, value ->> 4 as priority, value ->> 5 as delay_ms, value ->> 6 as max_attempts, value ->> 7 as unique_key, value ->> 8 as trace, value ->> 9 as start_at, value ->> 10 as concurrency_key, value ->> 11 as limited, value ->> 12 as depends, value ->> 13 as scheduled_at, value ->> 14 as flow_version, value ->> 15 as parent_id from jsonb_each(?)) fresh where fresh.parent_id in (select task.task_id from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as key, value ->> 3 as seq from jsonb_each(?)) given join flotilla_task task on task.task_id = given.task_id
+  where exists (select 1 from flotilla_step_journal stored
+      where stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
+        and stored.token = given.token and stored.seq = given.seq))
+  on conflict do nothing
+  returning task_id
+-- instead of returning:
+select task_id from flotilla_task where task_id in (select task_id from (select value ->> 0 as task_id, value ->> 1 as tenant, value ->> 2 as name, value ->> 3 as payload, value ->> 4 as priority, value ->> 5 as delay_ms, value ->> 6 as max_attempts, value ->> 7 as unique_key, value ->> 8 as trace from jsonb_each(?)) fresh)
+-- values: ["[[\"child-1\",\"default\",\"mail\",\"{}\",0,0,null,\"run-1/charge/0\",null,null,null,0,0,null,null,\"task-1\"]]","[[\"task-1\",2,\"read\",3]]"]
+
+  insert into flotilla_task_event (task_id, seq, type)
+  select task_id, (select coalesce(max(seq), 0) + 1 from flotilla_task_event past where past.task_id = task.task_id), 'retried' from flotilla_task task
+  where task_id in (
+select child.task_id from (select value ->> 0 as parent_id, value ->> 1 as task_id, value ->> 2 as token from jsonb_each(?)) wanted
+join flotilla_task child on child.task_id = wanted.task_id
+where child.parent_id = wanted.parent_id and child.claim_token = wanted.token
+  and child.status in ('failed', 'cancelled')
+  and wanted.parent_id in (select task.task_id from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as key, value ->> 3 as seq from jsonb_each(?)) given join flotilla_task task on task.task_id = given.task_id
+where exists (select 1 from flotilla_step_journal stored
+    where stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
+      and stored.token = given.token and stored.seq = given.seq)))
+-- values: ["[[\"task-1\",\"child-0\",2]]","[[\"task-1\",2,\"read\",3]]"]
+
+delete from flotilla_step_journal where owner_id in (
+    select child.task_id from (select value ->> 0 as parent_id, value ->> 1 as task_id, value ->> 2 as token from jsonb_each(?)) wanted
+    join flotilla_task child on child.task_id = wanted.task_id
+    where child.parent_id = wanted.parent_id and child.claim_token = wanted.token
+      and child.status in ('failed', 'cancelled')
+      and wanted.parent_id in (select task.task_id from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as key, value ->> 3 as seq from jsonb_each(?)) given join flotilla_task task on task.task_id = given.task_id
+    where exists (select 1 from flotilla_step_journal stored
+        where stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
+          and stored.token = given.token and stored.seq = given.seq))) and part = '' and kind = 'failed'
+-- values: ["[[\"task-1\",\"child-0\",2]]","[[\"task-1\",2,\"read\",3]]"]
+
+update flotilla_task set
+  status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, cancel_requested = 0,
+  parked = case when depends > 0 then 2 else case when limited = 1 then 4 else 0 end end,
+  depends = case when depends = 3 then 1 else depends end,
+  claim_token = claim_token + 1, claimed_by = null, run_at = now_ms(), last_update = now_ms(),
+  cursor = case when coalesce(flow_version, 0) = 0 or (intent is null and cursor is not null)
+  then cursor else coalesce(stopped_at, cursor) end, intent = null, waiting = null,
+  error = null, progress = null, progress_token = claim_token + 1 where task_id in (
+    select child.task_id from (select value ->> 0 as parent_id, value ->> 1 as task_id, value ->> 2 as token from jsonb_each(?)) wanted
+    join flotilla_task child on child.task_id = wanted.task_id
+    where child.parent_id = wanted.parent_id and child.claim_token = wanted.token
+      and child.status in ('failed', 'cancelled')
+      and wanted.parent_id in (select task.task_id from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as key, value ->> 3 as seq from jsonb_each(?)) given join flotilla_task task on task.task_id = given.task_id
+    where exists (select 1 from flotilla_step_journal stored
+        where stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
+          and stored.token = given.token and stored.seq = given.seq)))
+-- values: ["[[\"task-1\",\"child-0\",2]]","[[\"task-1\",2,\"read\",3]]"]
+
+delete from flotilla_task_dependency
+where dependent_id in (select task.task_id from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as key, value ->> 3 as seq from jsonb_each(?)) given join flotilla_task task on task.task_id = given.task_id
+where exists (select 1 from flotilla_step_journal stored
+    where stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
+      and stored.token = given.token and stored.seq = given.seq))
+  and exists (select 1 from flotilla_task child join (select value ->> 0 as parent_id, value ->> 1 as name, value ->> 2 as tenant, value ->> 3 as unique_key, value ->> 4 as prefix from jsonb_each(?)) wanted
+      on substr(child.unique_key, 1, length(wanted.prefix)) = wanted.prefix
+    where child.task_id = flotilla_task_dependency.dependency_id and child.parent_id = flotilla_task_dependency.dependent_id
+      and wanted.parent_id = flotilla_task_dependency.dependent_id)
+  and not exists (select 1 from flotilla_task child join (select value ->> 0 as parent_id, value ->> 1 as name, value ->> 2 as tenant, value ->> 3 as unique_key, value ->> 4 as prefix from jsonb_each(?)) wanted
+      on child.tenant = wanted.tenant and child.name = wanted.name
+        and child.unique_key = wanted.unique_key
+    where child.task_id = flotilla_task_dependency.dependency_id and wanted.parent_id = flotilla_task_dependency.dependent_id)
+-- values: ["[[\"task-1\",2,\"read\",3]]","[[\"task-1\",\"mail\",\"default\",\"run-1/charge/0\",\"run-1/charge/\"]]","[[\"task-1\",\"mail\",\"default\",\"run-1/charge/0\",\"run-1/charge/\"]]"]
+
+delete from flotilla_task_dependency
+where dependent_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) parent)
+  and not exists (select 1 from flotilla_task child where child.task_id = flotilla_task_dependency.dependency_id)
+-- values: ["[[\"task-1\"]]"]
+
+insert into flotilla_task_dependency (dependency_id, dependent_id, place)
+select fresh.dependency_id, fresh.dependent_id, fresh.place from (select value ->> 0 as dependency_id, value ->> 1 as dependent_id, value ->> 2 as place from jsonb_each(?)) fresh
+where exists (select 1 from flotilla_task child where child.task_id = fresh.dependency_id)
+on conflict do nothing
+-- values: ["[[\"child-1\",\"task-1\",0]]"]
+
+update flotilla_task set dependents = dependents + 1 where task_id in (select child.task_id from (select value ->> 0 as dependency_id, value ->> 1 as dependent_id, value ->> 2 as place from jsonb_each(?)) fresh
+    join flotilla_task child on child.task_id = fresh.dependency_id)
+-- values: ["[[\"child-1\",\"task-1\",0]]"]
+
+update flotilla_task
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
+  select case when verdict = 2 then 3 else flotilla_task.depends end,
+    case when verdict = 1 then flotilla_task.parked when flotilla_task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla_task.parked <> 2 then now_ms() else flotilla_task.run_at end
+  from (
+    select coalesce(max(
+      case (select case when dependency.parent_id = flotilla_task.task_id
+  then case when coalesce(substr(dependency.unique_key, 1, length(coalesce(flotilla_task.awaits, flotilla_task.task_id || '/' || flotilla_task.cursor || '/'))), coalesce(flotilla_task.awaits, flotilla_task.task_id || '/' || flotilla_task.cursor || '/')) = coalesce(flotilla_task.awaits, flotilla_task.task_id || '/' || flotilla_task.cursor || '/')
+    then dependency.status end
+when flotilla_task.awaits is null then dependency.status end from flotilla_task dependency
+          where dependency.task_id = wait.dependency_id)
+        when 'pending' then 1 when 'claimed' then 1
+        when 'failed' then case when flotilla_task.depends = 1 then 2 else 0 end
+        when 'cancelled' then case when flotilla_task.depends = 1 then 2 else 0 end
+        else 0 end), 0) as verdict
+    from flotilla_task_dependency wait where wait.dependent_id = flotilla_task.task_id) judged)
+where rowid in (
+select (select rowid from flotilla_task task where task.task_id = named.id)
+from (
+select dependency_id as id from flotilla_task_dependency
+where dependent_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) parent)) named) and coalesce(flotilla_task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
+-- values: ["[[\"task-1\"]]"]
+
+-- src/tasks/sql/step-children.ts: readStartedChildren
+select task.tenant, child.task_id, child.status, child.claim_token
+from flotilla_task task
+left join flotilla_task_dependency wait on wait.dependent_id = task.task_id
+left join flotilla_task child on child.task_id = wait.dependency_id and child.parent_id = task.task_id
+  and substr(child.unique_key, 1, ?) = ?
+where task.task_id = ?
+-- values: [12,"task-1/read/","task-1"]
+
+-- src/tasks/sql/step-children.ts: readStepChildren
+select wait.place, child.task_id, child.name, child.status, child.result, child.error
+from flotilla_task_dependency wait join flotilla_task child on child.task_id = wait.dependency_id
+where wait.dependent_id = ? and child.parent_id = ?
+  and substr(child.unique_key, 1, ?) = ?
+order by wait.place
+-- values: ["task-1","task-1",12,"task-1/read/"]
+
 -- src/tasks/sql/run-relations.ts: takeSignals
 update flotilla_task_signal set taken = 1
 from (select value ->> 0 as task_id, value ->> 1 as signal_id from jsonb_each(?)) used
@@ -2155,9 +2341,11 @@ update flotilla_task set dependents = dependents + 1 where task_id in (select ch
 -- values: ["[[\"child-1\",\"run-1\",0]]"]
 
 update flotilla_task
-set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
   select case when verdict = 2 then 3 else flotilla_task.depends end,
-    case when verdict = 1 then 2 when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+    case when verdict = 1 then flotilla_task.parked when flotilla_task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla_task.parked <> 2 then now_ms() else flotilla_task.run_at end
   from (
     select coalesce(max(
       case (select case when dependency.parent_id = flotilla_task.task_id
@@ -2174,7 +2362,9 @@ where rowid in (
 select (select rowid from flotilla_task task where task.task_id = named.id)
 from (
 select dependency_id as id from flotilla_task_dependency
-where dependent_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) parent)) named) and coalesce(flotilla_task.status, '') = 'pending' and parked = 2
+where dependent_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) parent)) named) and coalesce(flotilla_task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["[[\"run-1\"]]"]
 
 -- src/tasks/sql/inspect.ts: startedOver
@@ -2235,6 +2425,91 @@ parked = case when flow_version is not null and status = 'pending' and parked in
     and parent.task_id in (select task.task_id from flotilla_task task where true))
 -- values: ["[[\"run-1\"]]"]
 
+-- src/tasks/sql/inspect.ts: cancelChildrenOf
+select task_id from flotilla_task task where task_id in (
+    select child.task_id from (select value ->> 0 as task_id from jsonb_each(?)) parent
+    join flotilla_task_dependency wait on wait.dependent_id = parent.task_id
+    join flotilla_task child on child.task_id = wait.dependency_id
+    where child.parent_id = parent.task_id and child.status in ('pending', 'claimed')
+      and child.cancel_requested = 0
+      and parent.task_id in (select task.task_id from (select value ->> 0 as task_id, value ->> 1 as token from jsonb_each(?)) given
+    join flotilla_task task on task.task_id = given.task_id
+    where task.status = 'cancelled' and task.claim_token = given.token)) order by task_id
+-- values: ["[[\"task-1\"]]","[[\"task-1\",2]]"]
+
+  insert into flotilla_task_event (task_id, seq, type)
+  select task_id, (select coalesce(max(seq), 0) + 1 from flotilla_task_event past where past.task_id = task.task_id), 'cancel_requested' from flotilla_task task
+  where task_id in (
+select child.task_id from (select value ->> 0 as task_id from jsonb_each(?)) parent
+join flotilla_task_dependency wait on wait.dependent_id = parent.task_id
+join flotilla_task child on child.task_id = wait.dependency_id
+where child.parent_id = parent.task_id and child.status in ('pending', 'claimed')
+  and child.cancel_requested = 0
+  and parent.task_id in (select task.task_id from (select value ->> 0 as task_id, value ->> 1 as token from jsonb_each(?)) given
+join flotilla_task task on task.task_id = given.task_id
+where task.status = 'cancelled' and task.claim_token = given.token))
+-- values: ["[[\"task-1\"]]","[[\"task-1\",2]]"]
+
+    update flotilla_task
+    set
+cancel_requested = 1, wake = wake + 1, last_update = now_ms(),
+claim_token = claim_token + case when status = 'pending' and flow_version is null then 1 else 0 end,
+status = case when status = 'pending' and flow_version is null then 'cancelled' else status end,
+run_at = case when flow_version is not null and status = 'pending' and run_at > now_ms()
+  then now_ms() else run_at end,
+parked = case when flow_version is not null and status = 'pending' and parked in (1, 2, 5)
+  then case when limited = 1 then 4 else 0 end else parked end
+    where task_id in (
+  select child.task_id from (select value ->> 0 as task_id from jsonb_each(?)) parent
+  join flotilla_task_dependency wait on wait.dependent_id = parent.task_id
+  join flotilla_task child on child.task_id = wait.dependency_id
+  where child.parent_id = parent.task_id and child.status in ('pending', 'claimed')
+    and child.cancel_requested = 0
+    and parent.task_id in (select task.task_id from (select value ->> 0 as task_id, value ->> 1 as token from jsonb_each(?)) given
+  join flotilla_task task on task.task_id = given.task_id
+  where task.status = 'cancelled' and task.claim_token = given.token))
+-- values: ["[[\"task-1\"]]","[[\"task-1\",2]]"]
+
+select task_id from flotilla_task task where rowid in (
+    select (select rowid from flotilla_task task where task.task_id = named.id)
+    from (
+    select distinct wait.dependent_id as id
+    from flotilla_task_dependency own join flotilla_task_dependency wait on wait.dependency_id = own.dependency_id
+    where own.dependent_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) parent)
+      and (select task.status from flotilla_task task
+        where task.task_id = own.dependency_id and task.parent_id = own.dependent_id) = 'cancelled') named) order by task_id
+-- values: ["[[\"task-1\"]]"]
+
+update flotilla_task
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
+  select case when verdict = 2 then 3 else flotilla_task.depends end,
+    case when verdict = 1 then flotilla_task.parked when flotilla_task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla_task.parked <> 2 then now_ms() else flotilla_task.run_at end
+  from (
+    select coalesce(max(
+      case (select case when dependency.parent_id = flotilla_task.task_id
+  then case when coalesce(substr(dependency.unique_key, 1, length(coalesce(flotilla_task.awaits, flotilla_task.task_id || '/' || flotilla_task.cursor || '/'))), coalesce(flotilla_task.awaits, flotilla_task.task_id || '/' || flotilla_task.cursor || '/')) = coalesce(flotilla_task.awaits, flotilla_task.task_id || '/' || flotilla_task.cursor || '/')
+    then dependency.status end
+when flotilla_task.awaits is null then dependency.status end from flotilla_task dependency
+          where dependency.task_id = wait.dependency_id)
+        when 'pending' then 1 when 'claimed' then 1
+        when 'failed' then case when flotilla_task.depends = 1 then 2 else 0 end
+        when 'cancelled' then case when flotilla_task.depends = 1 then 2 else 0 end
+        else 0 end), 0) as verdict
+    from flotilla_task_dependency wait where wait.dependent_id = flotilla_task.task_id) judged)
+where rowid in (
+select (select rowid from flotilla_task task where task.task_id = named.id)
+from (
+select distinct wait.dependent_id as id
+from flotilla_task_dependency own join flotilla_task_dependency wait on wait.dependency_id = own.dependency_id
+where own.dependent_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) parent)
+  and (select task.status from flotilla_task task
+    where task.task_id = own.dependency_id and task.parent_id = own.dependent_id) = 'cancelled') named) and coalesce(flotilla_task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
+-- values: ["[[\"task-1\"]]"]
+
 -- src/tasks/sql/inspect.ts: cancelTask
 select task_id from flotilla_task task where task_id = ? and status in ('pending', 'claimed')
 -- values: ["task-1"]
@@ -2246,12 +2521,17 @@ select task_id from flotilla_task task where task_id in (
     where child.parent_id = parent.task_id and child.status in ('pending', 'claimed')
       and child.cancel_requested = 0
       and parent.task_id in (select task.task_id from flotilla_task task
-      where task.task_id in (select task_id from flotilla_task where task_id = ? and status in ('pending', 'claimed') and status = 'pending' and flow_version is not null and parked = 6 and not exists (
+      where task.task_id in (
+        select task_id from flotilla_task where task_id = ? and status in ('pending', 'claimed') and status = 'pending' and flow_version is not null and parked = 6 and not exists (
     select 1 from flotilla_task_event past
     where past.task_id = ?
       and case when past.type in ('cancel_requested', 'given_up', 'resume')
-        then past.detail like ? and past.detail not like ? || cast(wake + 1 as text) || '}' else false end)))) order by task_id
--- values: ["[[\"task-1\"]]","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
+        then past.detail like ? and past.detail not like ? || cast(wake + 1 as text) || '}' else false end) or (task_id = ? and status in ('pending', 'claimed') and cancel_requested = 0 and not exists (
+    select 1 from flotilla_task_event past
+    where past.task_id = ?
+      and case when past.type in ('cancel_requested', 'given_up', 'resume')
+        then past.detail like ? and past.detail not like ? || cast(wake + 1 as text) || '}' else false end) and status = 'pending' and flow_version is null)))) order by task_id
+-- values: ["[[\"task-1\"]]","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
 
   insert into flotilla_task_event (task_id, seq, type)
   select task_id, (select coalesce(max(seq), 0) + 1 from flotilla_task_event past where past.task_id = task.task_id), 'cancel_requested' from flotilla_task task
@@ -2262,12 +2542,17 @@ join flotilla_task child on child.task_id = wait.dependency_id
 where child.parent_id = parent.task_id and child.status in ('pending', 'claimed')
   and child.cancel_requested = 0
   and parent.task_id in (select task.task_id from flotilla_task task
-  where task.task_id in (select task_id from flotilla_task where task_id = ? and status in ('pending', 'claimed') and status = 'pending' and flow_version is not null and parked = 6 and not exists (
+  where task.task_id in (
+    select task_id from flotilla_task where task_id = ? and status in ('pending', 'claimed') and status = 'pending' and flow_version is not null and parked = 6 and not exists (
 select 1 from flotilla_task_event past
 where past.task_id = ?
   and case when past.type in ('cancel_requested', 'given_up', 'resume')
-    then past.detail like ? and past.detail not like ? || cast(wake + 1 as text) || '}' else false end))))
--- values: ["[[\"task-1\"]]","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
+    then past.detail like ? and past.detail not like ? || cast(wake + 1 as text) || '}' else false end) or (task_id = ? and status in ('pending', 'claimed') and cancel_requested = 0 and not exists (
+select 1 from flotilla_task_event past
+where past.task_id = ?
+  and case when past.type in ('cancel_requested', 'given_up', 'resume')
+    then past.detail like ? and past.detail not like ? || cast(wake + 1 as text) || '}' else false end) and status = 'pending' and flow_version is null))))
+-- values: ["[[\"task-1\"]]","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
 
     update flotilla_task
     set
@@ -2285,12 +2570,17 @@ parked = case when flow_version is not null and status = 'pending' and parked in
   where child.parent_id = parent.task_id and child.status in ('pending', 'claimed')
     and child.cancel_requested = 0
     and parent.task_id in (select task.task_id from flotilla_task task
-    where task.task_id in (select task_id from flotilla_task where task_id = ? and status in ('pending', 'claimed') and status = 'pending' and flow_version is not null and parked = 6 and not exists (
+    where task.task_id in (
+      select task_id from flotilla_task where task_id = ? and status in ('pending', 'claimed') and status = 'pending' and flow_version is not null and parked = 6 and not exists (
   select 1 from flotilla_task_event past
   where past.task_id = ?
     and case when past.type in ('cancel_requested', 'given_up', 'resume')
-      then past.detail like ? and past.detail not like ? || cast(wake + 1 as text) || '}' else false end))))
--- values: ["[[\"task-1\"]]","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
+      then past.detail like ? and past.detail not like ? || cast(wake + 1 as text) || '}' else false end) or (task_id = ? and status in ('pending', 'claimed') and cancel_requested = 0 and not exists (
+  select 1 from flotilla_task_event past
+  where past.task_id = ?
+    and case when past.type in ('cancel_requested', 'given_up', 'resume')
+      then past.detail like ? and past.detail not like ? || cast(wake + 1 as text) || '}' else false end) and status = 'pending' and flow_version is null))))
+-- values: ["[[\"task-1\"]]","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
 
   insert into flotilla_task_event (task_id, seq, type, detail)
   select task_id, (select coalesce(max(seq), 0) + 1 from flotilla_task_event past where past.task_id = task.task_id), 'cancel_requested', '{' || ? || cast(wake + 1 as text) || '}'
@@ -2341,9 +2631,11 @@ select task_id from flotilla_task task where rowid in (
 -- values: ["[[\"task-1\"]]"]
 
 update flotilla_task
-set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
   select case when verdict = 2 then 3 else flotilla_task.depends end,
-    case when verdict = 1 then 2 when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+    case when verdict = 1 then flotilla_task.parked when flotilla_task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla_task.parked <> 2 then now_ms() else flotilla_task.run_at end
   from (
     select coalesce(max(
       case (select case when dependency.parent_id = flotilla_task.task_id
@@ -2363,7 +2655,9 @@ select distinct wait.dependent_id as id
 from flotilla_task_dependency own join flotilla_task_dependency wait on wait.dependency_id = own.dependency_id
 where own.dependent_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) parent)
   and (select task.status from flotilla_task task
-    where task.task_id = own.dependency_id and task.parent_id = own.dependent_id) = 'cancelled') named) and coalesce(flotilla_task.status, '') = 'pending' and parked = 2
+    where task.task_id = own.dependency_id and task.parent_id = own.dependent_id) = 'cancelled') named) and coalesce(flotilla_task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["[[\"task-1\"]]"]
 
 select task_id from flotilla_task task where rowid in (
@@ -2376,9 +2670,11 @@ select task_id from flotilla_task task where rowid in (
 -- values: ["[[\"task-1\"]]"]
 
 update flotilla_task
-set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
   select case when verdict = 2 then 3 else flotilla_task.depends end,
-    case when verdict = 1 then 2 when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+    case when verdict = 1 then flotilla_task.parked when flotilla_task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla_task.parked <> 2 then now_ms() else flotilla_task.run_at end
   from (
     select coalesce(max(
       case (select case when dependency.parent_id = flotilla_task.task_id
@@ -2397,7 +2693,9 @@ from (
 select distinct wait.dependent_id as id from flotilla_task_dependency wait
 where wait.dependency_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) ended)
   and (select task.status from flotilla_task task where task.task_id = wait.dependency_id)
-    not in ('pending', 'claimed')) named) and coalesce(flotilla_task.status, '') = 'pending' and parked = 2
+    not in ('pending', 'claimed')) named) and coalesce(flotilla_task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["[[\"task-1\"]]"]
 
 select status, cancel_requested, concurrency_key from flotilla_task where task_id = ?
@@ -2451,9 +2749,11 @@ update flotilla_task set wake = wake + 1
 -- values: ["[[\"task-1\"]]"]
 
 update flotilla_task
-set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
   select case when verdict = 2 then 3 else flotilla_task.depends end,
-    case when verdict = 1 then 2 when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+    case when verdict = 1 then flotilla_task.parked when flotilla_task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla_task.parked <> 2 then now_ms() else flotilla_task.run_at end
   from (
     select coalesce(max(
       case (select case when dependency.parent_id = flotilla_task.task_id
@@ -2468,7 +2768,9 @@ when flotilla_task.awaits is null then dependency.status end from flotilla_task 
     from flotilla_task_dependency wait where wait.dependent_id = flotilla_task.task_id) judged)
 where rowid in (
 select (select rowid from flotilla_task task where task.task_id = named.id)
-from (select task_id as id from (select value ->> 0 as task_id from jsonb_each(?)) fresh) named) and coalesce(flotilla_task.status, '') = 'pending' and parked = 2
+from (select task_id as id from (select value ->> 0 as task_id from jsonb_each(?)) fresh) named) and coalesce(flotilla_task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["[[\"task-1\"]]"]
 
 select status, case when exists (
@@ -2524,9 +2826,11 @@ update flotilla_task set wake = wake + 1
 -- values: ["[[\"task-1\"]]"]
 
 update flotilla_task
-set wake = wake + 1, last_update = now_ms(), (depends, parked) = (
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
   select case when verdict = 2 then 3 else flotilla_task.depends end,
-    case when verdict = 1 then 2 when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end
+    case when verdict = 1 then flotilla_task.parked when flotilla_task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla_task.parked <> 2 then now_ms() else flotilla_task.run_at end
   from (
     select coalesce(max(
       case (select case when dependency.parent_id = flotilla_task.task_id
@@ -2541,7 +2845,9 @@ when flotilla_task.awaits is null then dependency.status end from flotilla_task 
     from flotilla_task_dependency wait where wait.dependent_id = flotilla_task.task_id) judged)
 where rowid in (
 select (select rowid from flotilla_task task where task.task_id = named.id)
-from (select task_id as id from (select value ->> 0 as task_id from jsonb_each(?)) fresh) named) and coalesce(flotilla_task.status, '') = 'pending' and parked = 2
+from (select task_id as id from (select value ->> 0 as task_id from jsonb_each(?)) fresh) named) and coalesce(flotilla_task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["[[\"task-1\"]]"]
 
 select status, case when exists (

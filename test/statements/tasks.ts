@@ -10,6 +10,7 @@ import * as recover from "../../src/tasks/sql/recover.ts";
 import * as runRelations from "../../src/tasks/sql/run-relations.ts";
 import * as runs from "../../src/tasks/sql/runs.ts";
 import * as signals from "../../src/tasks/sql/signals.ts";
+import * as stepChildren from "../../src/tasks/sql/step-children.ts";
 import * as steps from "../../src/tasks/sql/steps.ts";
 import * as taskState from "../../src/tasks/sql/task-state.ts";
 import { noStatement, type RoomStatements, sqlFile } from "./examples.ts";
@@ -311,6 +312,20 @@ export const taskStatements: RoomStatements = {
       steps.forgetSteps(sql`select 'task-1'`, "all"),
     ],
     hasStepped: () => sql`select 1 from ${table("task")} task where ${steps.hasStepped(sql`task`)}`,
+    isStoredBy: () =>
+      sql`select 1 from (select 'task-1' as task_id, 'a' as key, 1 as token, 1 as seq) given
+        where ${steps.isStoredBy(sql`given`)}`,
+  }),
+  "src/tasks/sql/step-children.ts": sqlFile(stepChildren, {
+    startStepChildren: () =>
+      stepChildren.startStepChildren([
+        {
+          ...taskStep,
+          children: { rows: [child], again: [{ taskId: "child-0", token: 2 }] },
+        },
+      ]),
+    readStartedChildren: () => stepChildren.readStartedChildren("task-1", "task-1/read/"),
+    readStepChildren: () => stepChildren.readStepChildren("task-1", "task-1/read/"),
   }),
   "src/tasks/sql/run-relations.ts": sqlFile(runRelations, {
     takeSignals: () => runRelations.takeSignals([["run-1", "signal-1"]], fence),
@@ -320,6 +335,7 @@ export const taskStatements: RoomStatements = {
   }),
   "src/tasks/sql/inspect.ts": sqlFile(inspect, {
     cancelChildren: () => inspect.cancelChildren(["run-1"], fence),
+    cancelChildrenOf: () => inspect.cancelChildrenOf([{ taskId: "task-1", token: 2 }]),
     cancelTask: () => inspect.cancelTask("task-1", "request-1"),
     retryTask: () => [
       ...inspect.retryTask("task-1", "request-1"),

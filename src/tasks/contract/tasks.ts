@@ -35,6 +35,7 @@ import { completeWithinContract } from "./complete-within.ts";
 import { blockedByContract } from "./blocked-by.ts";
 import { stepFaultsContract } from "./steps-faults.ts";
 import { stepLimitsContract } from "./steps-limits.ts";
+import { stepChildrenContract } from "./step-children.ts";
 import { stepWaitsContract } from "./step-waits.ts";
 import { stepsContract } from "./steps.ts";
 import { workerContract } from "./worker.ts";
@@ -84,4 +85,5 @@ export function workingContract(kind: StoreKind): void {
   stepLimitsContract(kind);
   stepFaultsContract(kind);
   stepWaitsContract(kind);
+  stepChildrenContract(kind);
 }

@@ -18,6 +18,9 @@ import {
   wakesDependents,
 } from "../sql/finish.ts";
 import { isRunFinish, findNotedWrites, type RunFinish, storeRuns } from "../sql/runs.ts";
+import { cancelChildrenOf } from "../sql/inspect.ts";
+import { wakeIfDependenciesEnded } from "../sql/dependencies.ts";
+import { startStepChildren } from "../sql/step-children.ts";
 import { selectStored, storeSteps, type TaskStep } from "../sql/steps.ts";
 
 /**
@@ -125,7 +128,9 @@ export function createFinishWriter(parts: {
     const steps = items.filter(isStep);
     if (steps.length === 0) return (await send(items as Finish[], codes)).results;
     const finishes = items.filter((item): item is Finish => !isStep(item));
-    const { results, tables } = await send(finishes, codes, storeSteps(steps));
+    const starting = startStepChildren(steps);
+    const stepStatements = [...storeSteps(steps), ...starting];
+    const { results, tables } = await send(finishes, codes, stepStatements, starting.length > 0);
     const stepResults = await decideSteps(steps, tables[0]!);
     const byItem = new Map<Finish | TaskStep, FinishResult | HasDependents>();
     steps.forEach((step, at) => byItem.set(step, stepResults[at]!));
@@ -147,6 +152,7 @@ export function createFinishWriter(parts: {
     batch: Finish[],
     codes: readonly ErrorCode[],
     steps: readonly Statement[] = [],
+    hasChildren = false,
   ): Promise<{ results: (FinishResult | HasDependents)[]; tables: Row[][] }> => {
     // Tasks and runs have separate statements, and either all of them wake dependents or none do.
     const finishes = wakesDependents(batch)
@@ -173,11 +179,21 @@ export function createFinishWriter(parts: {
       ...(runs?.answers.map((at) => before + at) ?? []),
       ...(tasks.length > 0 ? [statements.length - 1] : []),
     ];
-    const waking = [...(runs?.after ?? []), ...wakeDependentsAfter(finishes), ...freeing];
+    const waiting = tasks.filter(({ children }) => children).map(({ taskId }) => taskId);
+    const cancelled = tasks.filter(({ status }) => status === "cancelled");
+    const waking = [
+      ...(runs?.after ?? []),
+      // A child may have ended while its parent was claimed, when the parent could not be woken.
+      ...(waiting.length > 0 ? [wakeIfDependenciesEnded(waiting)] : []),
+      ...(cancelled.length > 0 ? cancelChildrenOf(cancelled) : []),
+      ...wakeDependentsAfter(finishes),
+      ...freeing,
+    ];
     // A limited task has freed a slot for others of its key or tenant.
     const woken =
       waking.length + following.length > 0 ||
       runs?.hasNewTasks === true ||
+      hasChildren ||
       finishes.some((each) => each.limited !== undefined);
     const { tables } = await writeUntilKnown(database, [...statements, ...waking], {
       ...parts,

@@ -100,7 +100,7 @@ export function decideAgain(
   { wake, cancelRequested }: { wake: number; cancelRequested: boolean },
 ): Finish {
   // What a parked task waits for may be there by now.
-  const { awaits, ...released } = finish;
+  const { awaits, children: _, ...released } = finish;
   if (!cancelRequested && awaits !== undefined) return { ...released, delayMs: 0, wake };
   if (!cancelRequested) return { ...finish, wake };
   return {

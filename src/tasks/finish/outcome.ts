@@ -63,6 +63,7 @@ export function decideFinish(
         wake: claim.wake,
         event: null,
         ...(outcome.awaits !== null && { awaits: outcome.awaits }),
+        ...(outcome.children && { children: outcome.children }),
       };
     case "unmet": {
       const text = JSON.stringify(outcome.error);

@@ -16,7 +16,7 @@ import { createUnblocker } from "../concurrency/unblock.ts";
 import { followUpOf } from "../finish/outcome.ts";
 import { linkFollowUps } from "../sql/finish.ts";
 import { wakeDependents } from "../sql/dependencies.ts";
-import { getTasks } from "../sql/inspect.ts";
+import { cancelChildrenOf, getTasks } from "../sql/inspect.ts";
 import {
   claimsOf,
   deleteFinished,
@@ -76,7 +76,12 @@ export function createLeader(options: LeaderOptions) {
 
   const giveBackTogether = async (orphans: readonly Dying[]): Promise<readonly Row[]> => {
     const following = await followUpPoisoned(database, orphans, ids);
-    const waking = wakeDependents(orphans.map(({ taskId }) => taskId));
+    // A task that was to be cancelled ends here, with the next token.
+    const ended = orphans.map(({ taskId, token }) => ({ taskId, token: token + 1 }));
+    const waking = [
+      ...cancelChildrenOf(ended),
+      ...wakeDependents(orphans.map(({ taskId }) => taskId)),
+    ];
     const statements = [noteRecovery(orphans), ...following, recoverTasks(orphans), ...waking];
     const tables = await database.write(statements, { notify: true });
     return tables[1 + following.length]!;

@@ -2,6 +2,7 @@ import { FlotillaError } from "../../base/errors.ts";
 import { check } from "../../base/schema.ts";
 import { runInThrottleScope } from "../../throttles/scope.ts";
 import { createContext, resultText } from "./context.ts";
+import { parkedOutcome } from "./steps.ts";
 import { runAround } from "./middleware.ts";
 import type { Claim } from "../rows.ts";
 import { outcomeOfThrown } from "./attempt.ts";
@@ -82,7 +83,7 @@ function refusedOutcome(attempt: TaskAttempt): AttemptOutcome {
   if (attempt.stopReason) return outcomeOfThrown(attempt, undefined);
   const park = attempt.steps?.parked;
   // Without a reason of its own the attempt is left to another pod, because this one stops.
-  return park ? { type: "parked", ...park } : { type: "interrupted" };
+  return park ? parkedOutcome(attempt.claim.taskId, park) : { type: "interrupted" };
 }
 
 function returnedOutcome(result: string): AttemptOutcome {

@@ -157,7 +157,7 @@ export function startWorker(options: WorkerOptions): Worker {
   const slots = createNameSlots(handlers);
   const { middleware = [], throttles } = options;
   const { storeStep } = finishWriter;
-  const steps = { clock, random, graceMs, storeStep, stopping: () => stopping, onEvent };
+  const steps = { clock, random, ids, graceMs, storeStep, stopping: () => stopping, onEvent };
   const attemptParts = {
     database,
     progress,

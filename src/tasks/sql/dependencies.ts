@@ -12,7 +12,7 @@ import { dependsAs, isOfCall, isPending, parkedAs, readyOrLimited } from "./task
 
 const tasks = table("task");
 const dependencies = table("task_dependency");
-const { untilDue, forDependencies } = parkedAs;
+const { untilDue, untilSignal, forDependencies } = parkedAs;
 
 /**
  * A task and one of its dependencies. The dependency may also be given by its key, in case a task
@@ -209,15 +209,19 @@ function countedStatus(status: Statement): Statement {
  * Releases dependents without open dependencies, and those that will not run because a dependency
  * failed. A deleted dependency counts as completed. Each dependency is looked up on its own, so
  * that no plan can read the whole table, and only once. The verdict is 2 if the dependent must
- * fail, 1 while a dependency is open.
+ * fail, 1 while a dependency is open. A task that waits for a time or a signal as well as for its
+ * children is parked for the former, and its `awaits` begins with its own id.
  */
 function updateDependents(dependents: Statement, status = sql`dependency.status`): Statement {
   const dependent = tasks;
+  const waitsForMore = sql`${dependent}.parked <> ${forDependencies}`;
   return sql`
     update ${tasks}
-    set wake = wake + 1, last_update = ${now}, (depends, parked) = (
+    set wake = wake + 1, last_update = ${now}, (depends, parked, run_at) = (
       select case when verdict = 2 then ${dependsAs.failed} else ${dependent}.depends end,
-        case when verdict = 1 then ${forDependencies} when ${dependent}.run_at > ${now} then ${untilDue} else ${readyOrLimited} end
+        case when verdict = 1 then ${dependent}.parked when ${waitsForMore} then ${readyOrLimited}
+          when ${dependent}.run_at > ${now} then ${untilDue} else ${readyOrLimited} end,
+        case when verdict <> 1 and ${waitsForMore} then ${now} else ${dependent}.run_at end
       from (
         select coalesce(max(
           case (select ${countedStatus(status)} from ${tasks} dependency
@@ -227,7 +231,9 @@ function updateDependents(dependents: Statement, status = sql`dependency.status`
             when 'cancelled' then case when ${dependent}.depends = ${dependsAs.completed} then 2 else 0 end
             else 0 end), 0) as verdict
         from ${dependencies} wait where wait.dependent_id = ${dependent}.task_id) judged)
-    where ${named(dependents)} and ${isPending(tasks)} and parked = ${forDependencies}`;
+    where ${named(dependents)} and ${isPending(tasks)} and (parked = ${forDependencies}
+      or parked in (${untilDue}, ${untilSignal})
+        and substr(awaits, 1, length(task_id) + 1) = task_id || '/')`;
 }
 
 /** The tasks that a query names by `id`. Each is looked up on its own, for the same reason. */

@@ -10,7 +10,7 @@ import {
 } from "../../store/sql.ts";
 import { wakeDependents } from "./dependencies.ts";
 import { insertLinks } from "../../links/sql.ts";
-import { nextSeq, noDeaths, parked, parkedAs, readyOrLimited } from "./task-state.ts";
+import { dependsAs, nextSeq, noDeaths, parked, parkedAs, readyOrLimited } from "./task-state.ts";
 import type { NewTask } from "./enqueue.ts";
 
 const tasks = table("task");
@@ -32,8 +32,13 @@ export type Finish = {
   readonly stepped?: boolean;
   /** The delay before it may run again; null if it will not, or not before a signal. */
   readonly delayMs: number | null;
-  /** The name of a signal that it waits for. With a delay, until then at the latest. */
+  /**
+   * The name of a signal that it waits for, or what the keys of children begin with that it waits for.
+   * With a delay, until then at the latest.
+   */
   readonly awaits?: string;
+  /** Present if it waits for children: for nothing else, or for a time or a signal too. */
+  readonly children?: "only" | "among";
   /**
    * The `wake` that the decision is based on: if the row has a newer one, the finish is refused and
    * decided again.
@@ -306,6 +311,7 @@ function finishRows(finishes: readonly Finish[]) {
       stepped: "integer",
       delay_ms: "integer",
       awaits: "text",
+      children: "integer",
       wake: "integer",
     },
     finishes.map((each) => [
@@ -319,6 +325,7 @@ function finishRows(finishes: readonly Finish[]) {
       each.stepped ? 1 : 0,
       each.delayMs,
       each.awaits ?? null,
+      childrenColumn(each),
       each.wake,
     ]),
   );
@@ -330,10 +337,16 @@ function finishRows(finishes: readonly Finish[]) {
     claimed_by = case when done.status = 'pending' then null else claimed_by end,
     run_at = case when done.delay_ms is null then run_at else ${now} + done.delay_ms end,
     awaits = done.awaits,
+    depends = case when done.children > 0 then ${dependsAs.ended} else depends end,
     parked = case when done.delay_ms > 0 then ${parkedAs.untilDue}
+      when done.children = 2 then ${parkedAs.forDependencies}
       when done.awaits is not null then ${parkedAs.untilSignal} else ${readyOrLimited} end`;
   const unwoken = (task: Statement) => sql`and (done.wake is null or ${task}.wake = done.wake)`;
   return { done, changes, unwoken };
+}
+
+function childrenColumn({ children }: Finish): number {
+  return children === undefined ? 0 : children === "only" ? 2 : 1;
 }
 
 function ofTenant(value: number): Statement {

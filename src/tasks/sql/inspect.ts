@@ -103,10 +103,28 @@ export function cancelChildren(
 }
 
 /**
+ * Cancels the open children of tasks that these writes have cancelled, and wakes what waits for them.
+ * Goes after the statement that ends the tasks.
+ */
+export function cancelChildrenOf(
+  parents: readonly { readonly taskId: string; readonly token: number }[],
+): Statement[] {
+  const given = rows(
+    { task_id: "text", token: "integer" },
+    parents.map(({ taskId, token }) => [taskId, token]),
+  );
+  const parentIds = parents.map(({ taskId }) => taskId);
+  const fence = (task: Statement) => sql`${given} given
+    join ${tasks} ${task} on ${task}.task_id = given.task_id
+    where ${task}.status = 'cancelled' and ${task}.claim_token = given.token`;
+  return [...cancelChildren(parentIds, fence), ...wakeDependentsOfChildren(parentIds)];
+}
+
+/**
  * Cancels a task: at once if no pod runs it, otherwise by asking the pod that does. A run has
  * finalizers, so it is only asked: one that waits for a time, for children or for a signal
- * continues to them. A run that no pod can read is given up without finalizers, together with its
- * children, also if it was asked before. The event names the request, so that sending it again does
+ * continues to them. A run that no pod can read is given up without finalizers, also if it was asked
+ * before. What ends at once takes its children with it. The event names the request, so that sending it again does
  * nothing, though the task may have been restarted, or the run set aside, meanwhile.
  */
 export function cancelTask(taskId: string, requestId: string): Statement[] {
@@ -119,7 +137,8 @@ export function cancelTask(taskId: string, requestId: string): Statement[] {
     ...cancelChildren(
       [taskId],
       (task) => sql`${tasks} ${task}
-      where ${task}.task_id in (select task_id from ${tasks} where ${givenUp})`,
+      where ${task}.task_id in (
+        select task_id from ${tasks} where ${givenUp} or (${unasked} and ${isPendingTask}))`,
     ),
     sql`
       insert into ${events} (task_id, seq, type, detail)

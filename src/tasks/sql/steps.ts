@@ -12,16 +12,26 @@ import {
   table,
 } from "../../store/sql.ts";
 import { inOrder } from "./finish.ts";
+import type { NewTask } from "./enqueue.ts";
 
 const tasks = table("task");
 const journal = table("step_journal");
 const signals = table("task_signal");
+
+/** The children that a step starts, in their order. */
+export type StepChildren = {
+  readonly rows: readonly NewTask[];
+  /** Those of an earlier generation of the task that have failed or were cancelled, as they were read. */
+  readonly again: readonly { readonly taskId: string; readonly token: number }[];
+};
 
 /** A step of a task, with the token of the claim that ran it. */
 export type TaskStep = {
   readonly taskId: string;
   readonly token: number;
   readonly step: StepWrite;
+  /** The tasks and runs that it starts. */
+  readonly children?: StepChildren;
 };
 
 /** The part of a task's journal. Owners with several journals name theirs otherwise. */
@@ -117,9 +127,14 @@ function takeSignalsOf(steps: readonly TaskStep[]): Statement {
   return sql`
     update ${signals} set taken = 1 from ${used} used
     where ${signals}.task_id = used.task_id and ${signals}.signal_id = used.signal_id
-      and exists (select 1 from ${journal} stored
-        where stored.owner_id = used.task_id and stored.part = ${part} and stored.key = used.key
-          and stored.token = used.token and stored.seq = used.seq)`;
+      and ${isStoredBy(sql`used`)}`;
+}
+
+/** The condition that a write's row is stored, by this send or an earlier one. */
+export function isStoredBy(given: Statement): Statement {
+  return sql`exists (select 1 from ${journal} stored
+        where stored.owner_id = ${given}.task_id and stored.part = ${part} and stored.key = ${given}.key
+          and stored.token = ${given}.token and stored.seq = ${given}.seq)`;
 }
 
 function deleteWithin(outer: readonly TaskStep[]): Statement {

@@ -1,0 +1,88 @@
+import { forUpdateOfTask, isAmong, rows, sql, type Statement, table } from "../../store/sql.ts";
+import { insertTasks } from "./enqueue.ts";
+import { startedOver } from "./inspect.ts";
+import { deleteOtherChildren, insertChildDependencies } from "./run-relations.ts";
+import { forgetSteps, isStoredBy, type TaskStep } from "./steps.ts";
+import { nextSeq } from "./task-state.ts";
+
+/** What the steps of tasks do to their children. */
+const tasks = table("task");
+const events = table("task_event");
+const dependencies = table("task_dependency");
+
+/**
+ * Starts the children of steps that are stored by the same write. A child exists once by its key, so
+ * that sending the write again starts nothing. One that had ended is started over only with the token
+ * that was read, which that raises.
+ */
+export function startStepChildren(steps: readonly TaskStep[]): Statement[] {
+  const starting = steps.filter(({ children }) => children !== undefined);
+  if (starting.length === 0) return [];
+  const fence = storedWith(starting);
+  const children = starting.flatMap(({ taskId, children: started }) =>
+    started!.rows.map((row, place) => ({ ...row, parentId: taskId, place })),
+  );
+  const again = starting.flatMap(({ taskId, children: started }) =>
+    started!.again.map((child) => [taskId, child.taskId, child.token]),
+  );
+  const isStored = isAmong(sql`select task.task_id from ${fence(sql`task`)}`, sql`fresh.parent_id`);
+  return [
+    insertTasks(children, sql`${isStored}`),
+    ...(again.length > 0 ? startAgain(again, fence) : []),
+    deleteOtherChildren(children, fence),
+    ...insertChildDependencies(children),
+  ];
+}
+
+/** The tenant of a task, with the children of a step that an earlier generation of it has started. */
+export function readStartedChildren(taskId: string, prefix: string): Statement {
+  return sql`
+    select task.tenant, child.task_id, child.status, child.claim_token
+    from ${tasks} task
+    left join ${dependencies} wait on wait.dependent_id = task.task_id
+    left join ${tasks} child on child.task_id = wait.dependency_id and child.parent_id = task.task_id
+      and substr(child.unique_key, 1, ${prefix.length}) = ${prefix}
+    where task.task_id = ${taskId}`;
+}
+
+/** The children of a step, with their numbers. */
+export function readStepChildren(taskId: string, prefix: string): Statement {
+  return sql`
+    select wait.place, child.task_id, child.name, child.status, child.result, child.error
+    from ${dependencies} wait join ${tasks} child on child.task_id = wait.dependency_id
+    where wait.dependent_id = ${taskId} and child.parent_id = ${taskId}
+      and substr(child.unique_key, 1, ${prefix.length}) = ${prefix}
+    order by wait.place`;
+}
+
+function startAgain(
+  again: readonly (string | number)[][],
+  fence: (task: Statement) => Statement,
+): Statement[] {
+  const wanted = rows({ parent_id: "text", task_id: "text", token: "integer" }, again);
+  const ended = sql`
+    select child.task_id from ${wanted} wanted
+    join ${tasks} child on child.task_id = wanted.task_id
+    where child.parent_id = wanted.parent_id and child.claim_token = wanted.token
+      and child.status in ('failed', 'cancelled')
+      and wanted.parent_id in (select task.task_id from ${fence(sql`task`)})`;
+  const among = isAmong(ended, sql`task_id`);
+  return [
+    sql`
+      insert into ${events} (task_id, seq, type)
+      select task_id, ${nextSeq(sql`task.task_id`)}, 'retried' from ${tasks} task
+      where ${among} ${forUpdateOfTask}`,
+    forgetSteps(ended, "failed"),
+    sql`update ${tasks} set ${startedOver} where ${among}`,
+  ];
+}
+
+/** A part of a query: the tasks whose steps are stored by these writes. */
+function storedWith(steps: readonly TaskStep[]): (task: Statement) => Statement {
+  const given = rows(
+    { task_id: "text", token: "integer", key: "text", seq: "integer" },
+    steps.map(({ taskId, token, step }) => [taskId, token, step.key, step.seq]),
+  );
+  return (task) => sql`${given} given join ${tasks} ${task} on ${task}.task_id = given.task_id
+    where ${isStoredBy(sql`given`)}`;
+}
