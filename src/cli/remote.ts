@@ -159,6 +159,9 @@ export function remoteOperations({ client, http }: Remote): Operations {
         return (await ifFound(http<{ links?: Links }>("GET", path)))?.links ?? noLinks;
       },
       cancel: (taskId) => unlessFinished(client.tasks.cancel(taskId)),
+      async resumeTask(taskId, body = {}) {
+        await http("POST", `/v1/tasks/${encodeURIComponent(taskId)}/resume`, { body });
+      },
       retry: (taskId, { fromStart = false } = {}) =>
         http("POST", `/v1/tasks/${encodeURIComponent(taskId)}/retry`, {
           query: fromStart ? { fromStart: "true" } : {},

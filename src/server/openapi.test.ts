@@ -196,6 +196,8 @@ describe("what routes answer", () => {
     await ask("get", `/v1/tasks/${graph.tasks.first.taskId}`);
     await post(`/v1/tasks/${taskId}/cancel`);
     await post(`/v1/tasks/${taskId}/retry`);
+    await post(`/v1/tasks/${taskId}/cancel`);
+    await post(`/v1/tasks/${taskId}/resume`, { forget: [] });
     const { taskId: waiting } = await flotilla.enqueue("slow", 1, { delayMs: 3_600_000 });
     await ask("get", `/v1/tasks/${waiting}/steps`);
     await post(`/v1/tasks/${waiting}/signals`, { name: "go", payload: 1 });

@@ -88,6 +88,28 @@ export function refuseIn(scope: Scope, refusal: FlotillaError): never {
   throw refusal;
 }
 
+/** Keeps a step's promise until it has settled. */
+export function trackIn<Result>(
+  scope: Scope,
+  name: string,
+  ended: Promise<Result>,
+  onFailed: (error: unknown) => void,
+): Promise<Result> {
+  const tracked = ended.then(
+    (result) => {
+      scope.open.delete(tracked);
+      return result;
+    },
+    (error: unknown) => {
+      scope.open.delete(tracked);
+      onFailed(error);
+      throw error;
+    },
+  );
+  scope.open.set(tracked, scope.prefix + name);
+  return tracked;
+}
+
 /**
  * Waits for the steps that code has not awaited, and warns about them if there is a log. Then the scope is
  * over. Throws why a step within it was refused, if there is a log and a step around it that would be stored.

@@ -57,6 +57,7 @@ import {
   type Scope,
   scopeWithin,
   settleScope,
+  trackIn,
 } from "./scope.ts";
 import { createParking, createWaits } from "./waits.ts";
 
@@ -71,6 +72,8 @@ export type Steps = {
   readonly stored: number;
   /** True once a step was refused because the attempt is to end: its result does not count then. */
   readonly refused: boolean;
+  /** Why a stored step can't answer, if its owner is to be set aside for that. */
+  readonly changed: FlotillaError | undefined;
   /** What the attempt waits for, once it is to be parked. */
   readonly parked: StepPark | undefined;
   /** True while an ended step waits for the store. */
@@ -102,7 +105,7 @@ export type StepsParts = {
   onEnded?: (how: "stored" | "answered") => void;
   /** A step was written in a transaction of its function that was not committed, or not yet. */
   onUncommitted?: () => void;
-  /** Only where the owner can be parked. */
+  /** Only where the owner can be parked, and set aside. */
   waits?: WaitHost;
 };
 
@@ -122,6 +125,7 @@ export function createSteps(parts: StepsParts): Steps {
   let running = 0;
   let stored = 0;
   let refused = false;
+  let changedStep: FlotillaError | undefined;
   let storing = 0;
   let allStored: PromiseWithResolvers<void> | undefined;
   /** When the rows of earlier attempts were read. */
@@ -132,7 +136,7 @@ export function createSteps(parts: StepsParts): Steps {
 
   const refuseIfOver = (scope: Scope, name: string): void => {
     if (scope.over) throw calledLate(scope.prefix, name);
-    const refusal = parking.refusal ?? parts.refusal();
+    const refusal = changedStep ?? parking.refusal ?? parts.refusal();
     refused ||= refusal !== undefined;
     if (refusal) refuseIn(scope, refusal);
   };
@@ -214,12 +218,10 @@ export function createSteps(parts: StepsParts): Steps {
   const settle = (scope: Scope, within: string, warn: boolean): Promise<void> =>
     settleScope(scope, within, warn ? parts.log() : undefined);
 
-  /** Keeps a step's promise until it has settled. */
-  const track = <Result>(scope: Scope, name: string, ended: Promise<Result>): Promise<Result> => {
-    const tracked = ended.finally(() => scope.open.delete(tracked));
-    scope.open.set(tracked, scope.prefix + name);
-    return tracked;
-  };
+  const track = <Result>(scope: Scope, name: string, ended: Promise<Result>): Promise<Result> =>
+    trackIn(scope, name, ended, (error) => {
+      if (parts.waits && hasCode(error, "step_changed")) changedStep ??= error as FlotillaError;
+    });
 
   /** A task may be parked before its code has come to await the wait. */
   const trackWait = <Result>(scope: Scope, name: string, over: Promise<Result>) => {
@@ -441,11 +443,8 @@ export function createSteps(parts: StepsParts): Steps {
       sleep: (name: string, ms: number) => trackWait(scope, name, waits.sleep(scope, name, ms)),
       signal: (name: string, options?: StepSignalOptions<any>) =>
         trackWait(scope, name, waits.signal(scope, name, options)),
-      children: (
-        name: string,
-        list: readonly StepChild[],
-        options?: StepChildrenOptions<"fail" | "keep">,
-      ) => trackWait(scope, name, waits.children(scope, name, list, options)),
+      children: (...given: [string, readonly StepChild[], StepChildrenOptions<any>?]) =>
+        trackWait(scope, given[0], waits.children(scope, ...given)),
     };
     return Object.assign(call, { forEach, loop, ...waiting }) as unknown as Step;
   };
@@ -475,7 +474,10 @@ export function createSteps(parts: StepsParts): Steps {
       return stored;
     },
     get refused() {
-      return refused || parking.parked !== undefined;
+      return refused || parking.parked !== undefined || changedStep !== undefined;
+    },
+    get changed() {
+      return changedStep;
     },
     get parked() {
       return parking.parked;
@@ -490,10 +492,9 @@ export function createSteps(parts: StepsParts): Steps {
       // What failed beside a wait is tried again, not when the wait is over.
       if (!returned) parking.giveUp();
       await settle(top, ownerId, returned);
-      const unasked = returned ? rows.unasked() : [];
-      if (unasked.length === 0) return;
-      const fields = { steps: unasked.slice(0, maxShown), count: unasked.length };
-      parts.log().info(fields, "stored steps were not asked for");
+      const steps = returned ? rows.unasked() : [];
+      const fields = { steps: steps.slice(0, maxShown), count: steps.length };
+      if (steps.length > 0) parts.log().info(fields, "stored steps were not asked for");
     },
   };
 }

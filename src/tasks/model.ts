@@ -16,7 +16,7 @@ import type { Priority } from "../throttles/limiter/priority.ts";
 import type { ThrottleRegistry } from "../throttles/registry.ts";
 import type { Concurrency, NamedQueue } from "./concurrency/limits.ts";
 import type { FinishResult, FinishWriter } from "./finish/finish-writer.ts";
-import type { Claim, Task, TaskError } from "./rows.ts";
+import type { Claim, SetAsideTask, Task, TaskError } from "./rows.ts";
 import type { Finish } from "./sql/finish.ts";
 
 /**
@@ -314,5 +314,7 @@ export type AttemptOutcome =
       readonly awaits: string | null;
       readonly children?: Finish["children"];
     }
+  /** A stored step can't answer: nothing changes until the task is resumed. */
+  | { readonly type: "set_aside"; readonly why: SetAsideTask }
   /** The handler was not called, because a dependency did not complete. */
   | { readonly type: "unmet"; readonly error: TaskError };

@@ -1,5 +1,5 @@
 import { FlotillaError } from "../base/errors.ts";
-import type { Json } from "../base/json.ts";
+import { isJsonObject, type Json } from "../base/json.ts";
 import type { Row } from "../store/database.ts";
 import { depends, parked } from "./sql/task-state.ts";
 
@@ -36,6 +36,17 @@ export type TaskError = {
   readonly stack?: string;
   /** With `dependency_failed`: the dependency that did not complete. */
   readonly taskId?: string;
+};
+
+/** Why no pod claims a task until it is resumed: what is stored of a step can't be used. */
+export type SetAsideTask = {
+  readonly reason: string;
+  readonly message: string;
+  /** The key of the step. */
+  readonly step?: string;
+  /** The hashes of its stored and its present input, if these differ. */
+  readonly stored?: string;
+  readonly given?: string;
 };
 
 /** A task in its public form: one row of `task`. */
@@ -86,6 +97,8 @@ export type Task = {
       readonly blockedBy: string | null;
       /** The throttle whose permits it waits for; null if none is known. */
       readonly throttledBy: HeldByThrottle | null;
+      /** Why it was set aside; null if it wasn't. */
+      readonly setAside: SetAsideTask | null;
     }
   | { readonly status: "claimed"; readonly claimedBy: string; readonly error: TaskError | null }
   | { readonly status: "completed"; readonly result: Json }
@@ -231,7 +244,22 @@ function blockedState(row: Row) {
   // `blocked_by` keeps its value after the task is unblocked.
   const blockedBy: string | null =
     Number(row["parked"]) === parked.blocked ? row["blocked_by"] : null;
-  return { noWorker: false, paused: false, blockedBy, throttledBy: null };
+  const setAside =
+    Number(row["parked"]) === parked.setAside ? toSetAside(lenientJson(row["set_aside"])) : null;
+  return { noWorker: false, paused: false, blockedBy, throttledBy: null, setAside };
+}
+
+function toSetAside(stored: Json): SetAsideTask {
+  const found = isJsonObject(stored) ? stored : {};
+  const text = (name: string) => (typeof found[name] === "string" ? found[name] : undefined);
+  const [step, was, given] = [text("step"), text("stored"), text("given")];
+  return {
+    reason: text("reason") ?? "",
+    message: text("message") ?? "",
+    ...(step !== undefined && { step }),
+    ...(was !== undefined && { stored: was }),
+    ...(given !== undefined && { given }),
+  };
 }
 
 function toClaimedRun(row: Row): ClaimedRun {

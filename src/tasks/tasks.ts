@@ -28,10 +28,17 @@ import { writeUntilKnown, untilKnown } from "../store/retry.ts";
 import type { Statement } from "../store/sql.ts";
 import { unblockScope } from "./concurrency/unblock.ts";
 import { type Task, taskStatuses, type TaskStatus } from "./rows.ts";
-import { cancelTask, countTasks, getTask, listTasks, retryTask } from "./sql/inspect.ts";
+import {
+  cancelTask,
+  countTasks,
+  getTask,
+  listTasks,
+  resumeTask,
+  retryTask,
+} from "./sql/inspect.ts";
 import { sendSignal } from "./sql/signals.ts";
 import { taskPart } from "./sql/steps.ts";
-import { getEvents } from "./sql/task-state.ts";
+import { getEvents, parked } from "./sql/task-state.ts";
 import { checkSignalId, checkTaskName, type InputOf, type ResultOf } from "./task.ts";
 import { type Depth, readDepth } from "./inspect/depth.ts";
 import { prune, type Pruned, type PruneOptions } from "./leader/prune.ts";
@@ -106,6 +113,8 @@ export type TaskSignalOptions = {
   id?: string;
 };
 
+export type TaskResumeOptions = { forget?: readonly string[] };
+
 export type Retried = {
   /** How many stored steps were forgotten, because it was to run from its start. */
   readonly forgottenSteps: number;
@@ -175,6 +184,11 @@ export type Tasks = Pauses & {
    * for good; `fromStart` forgets all of them.
    */
   retry(taskId: string, options?: TaskRetryOptions): Promise<Retried>;
+  /**
+   * Lets a task go on that was set aside, has failed or was cancelled. `forget` are the keys of stored
+   * steps that run again, with all that is stored within them.
+   */
+  resumeTask(taskId: string, options?: TaskResumeOptions): Promise<void>;
   /** Sends a signal to a task whose steps wait for it, or will. Resolves once it is stored. */
   signal(taskId: string, name: string, payload?: Json, options?: TaskSignalOptions): Promise<void>;
   /** Waits for the result of a task. Rejects if the task fails or is cancelled. */
@@ -315,6 +329,34 @@ export function createTasks(parts: TasksParts): LocalTasks {
       throw new FlotillaError(
         "conflict",
         `task ${taskId} is ${row["status"]}: only failed and cancelled tasks can be retried`,
+      );
+    },
+    async resumeTask(taskId, options = {}) {
+      checkOptions("resumeTask", options, ["forget"]);
+      const { forget = [] } = options;
+      if (!Array.isArray(forget) || forget.some((key) => typeof key !== "string")) {
+        throw new FlotillaError("invalid_option", "resumeTask: forget must be a list of keys");
+      }
+      const [found] = await database.read(getTask(taskId));
+      if (!found) throw notFound(taskId);
+      const stored = await database.read(listSteps({ ownerId: taskId, part: taskPart }, {}));
+      const missing = forget.find((key) => !stored.some((row) => row["key"] === key));
+      if (missing !== undefined) {
+        throw new FlotillaError(
+          "not_found",
+          `task ${taskId} has no stored step ${JSON.stringify(missing)}: \`flotilla tasks show\` lists them`,
+        );
+      }
+      const requestId = parts.ids.next();
+      const isAside = Number(found["parked"]) === parked.setAside;
+      const row =
+        found["status"] === "pending" && isAside && found["flow_version"] === null
+          ? await change(taskId, resumeTask(taskId, requestId, forget))
+          : await change(taskId, retryTask(taskId, requestId, forget));
+      if (Number(row["resumed"] ?? row["retried"]) === 1) return onEnqueued?.();
+      throw new FlotillaError(
+        "conflict",
+        `task ${taskId} is ${row["status"]}, and wasn't set aside: there is nothing to resume`,
       );
     },
     async signal(taskId, name, payload = null, options = {}) {

@@ -1326,22 +1326,24 @@ claimed_by = case when done.status = 'pending' then null else claimed_by end,
 run_at = case when done.delay_ms is null then run_at else now_ms() + done.delay_ms end,
 awaits = done.awaits,
 depends = case when done.children > 0 then 2 else depends end,
-parked = case when done.delay_ms > 0 then 1
+set_aside = done.set_aside,
+parked = case when done.set_aside is not null then 6
+  when done.delay_ms > 0 then 1
   when done.children = 2 then 2
   when done.awaits is not null then 5 else case when limited = 1 then 4 else 0 end end, claim_call = null, last_update = now_ms()
-from (select task_id collate "C" as task_id, token, status collate "C" as status, result collate "C" as result, error collate "C" as error, counted, snoozed, stepped, delay_ms, awaits collate "C" as awaits, children, wake from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::text[], $11::bigint[], $12::bigint[]) as each_row (task_id, token, status, result, error, counted, snoozed, stepped, delay_ms, awaits, children, wake)) done
+from (select task_id collate "C" as task_id, token, status collate "C" as status, result collate "C" as result, error collate "C" as error, counted, snoozed, stepped, delay_ms, awaits collate "C" as awaits, children, set_aside collate "C" as set_aside, wake from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::text[], $11::bigint[], $12::text[], $13::bigint[]) as each_row (task_id, token, status, result, error, counted, snoozed, stepped, delay_ms, awaits, children, set_aside, wake)) done
 where flotilla.task.task_id = done.task_id
   and flotilla.task.claim_token = done.token
   and flotilla.task.status in ('claimed', 'pending')
   and (done.wake is null or flotilla.task.wake = done.wake)
 returning flotilla.task.task_id
 -- instead of returning:
-select task.task_id from (select task_id collate "C" as task_id, token, status collate "C" as status, result collate "C" as result, error collate "C" as error, counted, snoozed, stepped, delay_ms, awaits collate "C" as awaits, children, wake from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::text[], $11::bigint[], $12::bigint[]) as each_row (task_id, token, status, result, error, counted, snoozed, stepped, delay_ms, awaits, children, wake)) done join flotilla.task task on task.task_id = done.task_id
+select task.task_id from (select task_id collate "C" as task_id, token, status collate "C" as status, result collate "C" as result, error collate "C" as error, counted, snoozed, stepped, delay_ms, awaits collate "C" as awaits, children, set_aside collate "C" as set_aside, wake from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::text[], $11::bigint[], $12::text[], $13::bigint[]) as each_row (task_id, token, status, result, error, counted, snoozed, stepped, delay_ms, awaits, children, set_aside, wake)) done join flotilla.task task on task.task_id = done.task_id
 where task.claim_token = done.token
   and task.status in ('claimed', 'pending')
   and (done.wake is null or task.wake = done.wake)
 for update of task
--- values: ["{\"task-1\"}","{3}","{\"failed\"}","{\"{}\"}","{\"{}\"}","{1}","{0}","{0}","{null}","{null}","{0}","{2}"]
+-- values: ["{\"task-1\"}","{3}","{\"failed\"}","{\"{}\"}","{\"{}\"}","{1}","{0}","{0}","{null}","{null}","{0}","{null}","{2}"]
 
 -- src/tasks/sql/finish.ts: noteFinishes
 insert into flotilla.task_event (task_id, seq, type, attempt, pod_id, detail)
@@ -2142,6 +2144,12 @@ select 1 from flotilla.task task where exists (
     where stored.owner_id = task.task_id and stored.part = ''
       and stored.token = task.claim_token)
 
+-- src/tasks/sql/steps.ts: forgetStepsByKey
+delete from flotilla.step_journal where owner_id in (select 'task-1') and part = ''
+  and exists (select 1 from (select low collate "C" as low, high collate "C" as high from unnest($1::text[], $2::text[]) as each_row (low, high)) wanted
+    where flotilla.step_journal.key >= wanted.low and flotilla.step_journal.key < wanted.high)
+-- values: ["{\"read[a]\",\"read[a]/\",\"read[a]@\"}","{\"read[a]\u0001\",\"read[a]0\",\"read[a]A\"}"]
+
 -- src/tasks/sql/steps.ts: isStoredBy
 select 1 from (select 'task-1' as task_id, 'a' as key, 1 as token, 1 as seq) given
         where exists (select 1 from flotilla.step_journal stored
@@ -2867,6 +2875,130 @@ select status, case when exists (
     where past.task_id = $1 and past.type = 'retried' and past.detail like $2) then 1 else 0 end as retried
       from flotilla.task where task_id = $3
 -- values: ["task-1","{\"request\":\"request-1\",\"token\":%","task-1"]
+
+select task_id from flotilla.task task where ctid = any(array(
+    select (select ctid from flotilla.task task where task.task_id = named.id)
+    from (
+    select distinct child.parent_id as id from flotilla.task child
+    where child.task_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) started))
+      and child.parent_id is not null ) named))
+      order by task_id for update of task
+-- values: ["{\"task-1\"}"]
+
+      insert into flotilla.task_event (task_id, seq, type, detail)
+      select task_id, (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = task.task_id), 'retried',
+        $1 || cast(task.claim_token + 1 as text) || '}'
+      from flotilla.task task where task_id = $2 and status in ('failed', 'cancelled') and not exists (
+select 1 from flotilla.task_event past
+where past.task_id = $3 and past.type = 'retried' and past.detail like $4) for update of task
+-- values: ["{\"request\":\"request-1\",\"token\":","task-1","task-1","{\"request\":\"request-1\",\"token\":%"]
+
+delete from flotilla.step_journal where owner_id in (select task_id from flotilla.task where task_id = $1 and status in ('failed', 'cancelled') and exists (
+    select 1 from flotilla.task_event past
+    where past.task_id = flotilla.task.task_id and past.type = 'retried'
+      and past.detail = $2 || cast(flotilla.task.claim_token + 1 as text) || '}')) and part = '' and kind = 'failed'
+-- values: ["task-1","{\"request\":\"request-1\",\"token\":"]
+
+delete from flotilla.step_journal where owner_id in (select task_id from flotilla.task where task_id = $1 and status in ('failed', 'cancelled') and exists (
+select 1 from flotilla.task_event past
+where past.task_id = flotilla.task.task_id and past.type = 'retried'
+  and past.detail = $2 || cast(flotilla.task.claim_token + 1 as text) || '}')) and part = ''
+  and exists (select 1 from (select low collate "C" as low, high collate "C" as high from unnest($3::text[], $4::text[]) as each_row (low, high)) wanted
+    where flotilla.step_journal.key >= wanted.low and flotilla.step_journal.key < wanted.high)
+-- values: ["task-1","{\"request\":\"request-1\",\"token\":","{\"read\",\"read/\",\"read@\"}","{\"read\u0001\",\"read0\",\"readA\"}"]
+
+update flotilla.task set
+  status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, cancel_requested = 0,
+  parked = case when depends > 0 then 2 else case when limited = 1 then 4 else 0 end end,
+  depends = case when depends = 3 then 1 else depends end,
+  claim_token = claim_token + 1, claimed_by = null, run_at = now_ms(), last_update = now_ms(),
+  cursor = case when coalesce(flow_version, 0) = 0 or (intent is null and cursor is not null)
+  then cursor else coalesce(stopped_at, cursor) end, intent = null, waiting = null,
+  error = null, progress = null, progress_token = claim_token + 1 where task_id = $1 and status in ('failed', 'cancelled') and exists (
+    select 1 from flotilla.task_event past
+    where past.task_id = flotilla.task.task_id and past.type = 'retried'
+      and past.detail = $2 || cast(flotilla.task.claim_token + 1 as text) || '}')
+-- values: ["task-1","{\"request\":\"request-1\",\"token\":"]
+
+update flotilla.task set wake = wake + 1
+      where ctid = any(array(
+    select (select ctid from flotilla.task task where task.task_id = named.id)
+    from (
+    select distinct child.parent_id as id from flotilla.task child
+    where child.task_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) started))
+      and child.parent_id is not null and child.status in ('pending', 'claimed')) named))
+        and status in ('pending', 'claimed')
+-- values: ["{\"task-1\"}"]
+
+update flotilla.task
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
+  select case when verdict = 2 then 3 else flotilla.task.depends end,
+    case when verdict = 1 then flotilla.task.parked when flotilla.task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla.task.parked <> 2 then now_ms() else flotilla.task.run_at end
+  from (
+    select coalesce(max(
+      case (select case when dependency.parent_id = flotilla.task.task_id
+  then case when coalesce(substr(dependency.unique_key, 1, length(coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/'))), coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')) = coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')
+    then dependency.status end
+when flotilla.task.awaits is null then dependency.status end from flotilla.task dependency
+          where dependency.task_id = wait.dependency_id)
+        when 'pending' then 1 when 'claimed' then 1
+        when 'failed' then case when flotilla.task.depends = 1 then 2 else 0 end
+        when 'cancelled' then case when flotilla.task.depends = 1 then 2 else 0 end
+        else 0 end), 0) as verdict
+    from flotilla.task_dependency wait where wait.dependent_id = flotilla.task.task_id) judged)
+where ctid = any(array(
+select (select ctid from flotilla.task task where task.task_id = named.id)
+from (select task_id as id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) fresh) named)) and coalesce(flotilla.task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
+-- values: ["{\"task-1\"}"]
+
+select status, case when exists (
+    select 1 from flotilla.task_event past
+    where past.task_id = $1 and past.type = 'retried' and past.detail like $2) then 1 else 0 end as retried
+      from flotilla.task where task_id = $3
+-- values: ["task-1","{\"request\":\"request-1\",\"token\":%","task-1"]
+
+-- src/tasks/sql/inspect.ts: resumeTask
+  insert into flotilla.task_event (task_id, seq, type, detail)
+  select task_id, (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = task.task_id), 'resume', $1 || $2 || cast(wake + 1 as text) || '}'
+  from flotilla.task task where task_id = $3 and status = 'pending' and flow_version is null
+and parked = 6 and not exists (
+select 1 from flotilla.task_event past
+where past.task_id = $4
+  and case when past.type in ('cancel_requested', 'given_up', 'resume')
+    then past.detail like $5 and past.detail not like $6 || cast(wake + 1 as text) || '}' else false end) for update of task
+-- values: ["{\"forget\":[\"read\"],","\"request\":\"request-1\",\"wake\":","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
+
+delete from flotilla.step_journal where owner_id in (select task_id from flotilla.task where task_id = $1 and status = 'pending' and flow_version is null
+and parked = 6 and not exists (
+select 1 from flotilla.task_event past
+where past.task_id = $2
+  and case when past.type in ('cancel_requested', 'given_up', 'resume')
+    then past.detail like $3 and past.detail not like $4 || cast(wake + 1 as text) || '}' else false end)) and part = ''
+  and exists (select 1 from (select low collate "C" as low, high collate "C" as high from unnest($5::text[], $6::text[]) as each_row (low, high)) wanted
+    where flotilla.step_journal.key >= wanted.low and flotilla.step_journal.key < wanted.high)
+-- values: ["task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":","{\"read\",\"read/\",\"read@\"}","{\"read\u0001\",\"read0\",\"readA\"}"]
+
+  update flotilla.task set parked = case when limited = 1 then 4 else 0 end, set_aside = null, last_update = now_ms(),
+    wake = wake + 1
+  where task_id = $1 and status = 'pending' and flow_version is null
+and parked = 6 and not exists (
+select 1 from flotilla.task_event past
+where past.task_id = $2
+  and case when past.type in ('cancel_requested', 'given_up', 'resume')
+    then past.detail like $3 and past.detail not like $4 || cast(wake + 1 as text) || '}' else false end)
+-- values: ["task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
+
+select status, parked, flow_version, case when exists (
+    select 1 from flotilla.task_event past
+    where past.task_id = $1
+      and case when past.type in ('cancel_requested', 'given_up', 'resume')
+        then past.detail like $2 and true else false end) then 1 else 0 end as resumed
+      from flotilla.task where task_id = $3
+-- values: ["task-1","%\"request\":\"request-1\",\"wake\":%","task-1"]
 
 -- src/tasks/sql/inspect.ts: getTask
 select * from flotilla.task where task_id = $1

@@ -1323,21 +1323,23 @@ claimed_by = case when done.status = 'pending' then null else claimed_by end,
 run_at = case when done.delay_ms is null then run_at else now_ms() + done.delay_ms end,
 awaits = done.awaits,
 depends = case when done.children > 0 then 2 else depends end,
-parked = case when done.delay_ms > 0 then 1
+set_aside = done.set_aside,
+parked = case when done.set_aside is not null then 6
+  when done.delay_ms > 0 then 1
   when done.children = 2 then 2
   when done.awaits is not null then 5 else case when limited = 1 then 4 else 0 end end, claim_call = null, last_update = now_ms()
-from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as status, value ->> 3 as result, value ->> 4 as error, value ->> 5 as counted, value ->> 6 as snoozed, value ->> 7 as stepped, value ->> 8 as delay_ms, value ->> 9 as awaits, value ->> 10 as children, value ->> 11 as wake from jsonb_each(?)) done
+from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as status, value ->> 3 as result, value ->> 4 as error, value ->> 5 as counted, value ->> 6 as snoozed, value ->> 7 as stepped, value ->> 8 as delay_ms, value ->> 9 as awaits, value ->> 10 as children, value ->> 11 as set_aside, value ->> 12 as wake from jsonb_each(?)) done
 where flotilla_task.task_id = done.task_id
   and flotilla_task.claim_token = done.token
   and flotilla_task.status in ('claimed', 'pending')
   and (done.wake is null or flotilla_task.wake = done.wake)
 returning flotilla_task.task_id
 -- instead of returning:
-select task.task_id from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as status, value ->> 3 as result, value ->> 4 as error, value ->> 5 as counted, value ->> 6 as snoozed, value ->> 7 as stepped, value ->> 8 as delay_ms, value ->> 9 as awaits, value ->> 10 as children, value ->> 11 as wake from jsonb_each(?)) done join flotilla_task task on task.task_id = done.task_id
+select task.task_id from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as status, value ->> 3 as result, value ->> 4 as error, value ->> 5 as counted, value ->> 6 as snoozed, value ->> 7 as stepped, value ->> 8 as delay_ms, value ->> 9 as awaits, value ->> 10 as children, value ->> 11 as set_aside, value ->> 12 as wake from jsonb_each(?)) done join flotilla_task task on task.task_id = done.task_id
 where task.claim_token = done.token
   and task.status in ('claimed', 'pending')
   and (done.wake is null or task.wake = done.wake)
--- values: ["[[\"task-1\",3,\"failed\",\"{}\",\"{}\",1,0,0,null,null,0,2]]"]
+-- values: ["[[\"task-1\",3,\"failed\",\"{}\",\"{}\",1,0,0,null,null,0,null,2]]"]
 
 -- src/tasks/sql/finish.ts: noteFinishes
 insert into flotilla_task_event (task_id, seq, type, attempt, pod_id, detail)
@@ -2130,6 +2132,12 @@ select 1 from flotilla_task task where exists (
     where stored.owner_id = task.task_id and stored.part = ''
       and stored.token = task.claim_token)
 
+-- src/tasks/sql/steps.ts: forgetStepsByKey
+delete from flotilla_step_journal where owner_id in (select 'task-1') and part = ''
+  and exists (select 1 from (select value ->> 0 as low, value ->> 1 as high from jsonb_each(?)) wanted
+    where flotilla_step_journal.key >= wanted.low and flotilla_step_journal.key < wanted.high)
+-- values: ["[[\"read[a]\",\"read[a]\\u0001\"],[\"read[a]/\",\"read[a]0\"],[\"read[a]@\",\"read[a]A\"]]"]
+
 -- src/tasks/sql/steps.ts: isStoredBy
 select 1 from (select 'task-1' as task_id, 'a' as key, 1 as token, 1 as seq) given
         where exists (select 1 from flotilla_step_journal stored
@@ -2855,6 +2863,130 @@ select status, case when exists (
     where past.task_id = ? and past.type = 'retried' and past.detail like ?) then 1 else 0 end as retried
       from flotilla_task where task_id = ?
 -- values: ["task-1","{\"request\":\"request-1\",\"token\":%","task-1"]
+
+select task_id from flotilla_task task where rowid in (
+    select (select rowid from flotilla_task task where task.task_id = named.id)
+    from (
+    select distinct child.parent_id as id from flotilla_task child
+    where child.task_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) started)
+      and child.parent_id is not null ) named)
+      order by task_id
+-- values: ["[[\"task-1\"]]"]
+
+      insert into flotilla_task_event (task_id, seq, type, detail)
+      select task_id, (select coalesce(max(seq), 0) + 1 from flotilla_task_event past where past.task_id = task.task_id), 'retried',
+        ? || cast(task.claim_token + 1 as text) || '}'
+      from flotilla_task task where task_id = ? and status in ('failed', 'cancelled') and not exists (
+select 1 from flotilla_task_event past
+where past.task_id = ? and past.type = 'retried' and past.detail like ?)
+-- values: ["{\"request\":\"request-1\",\"token\":","task-1","task-1","{\"request\":\"request-1\",\"token\":%"]
+
+delete from flotilla_step_journal where owner_id in (select task_id from flotilla_task where task_id = ? and status in ('failed', 'cancelled') and exists (
+    select 1 from flotilla_task_event past
+    where past.task_id = flotilla_task.task_id and past.type = 'retried'
+      and past.detail = ? || cast(flotilla_task.claim_token + 1 as text) || '}')) and part = '' and kind = 'failed'
+-- values: ["task-1","{\"request\":\"request-1\",\"token\":"]
+
+delete from flotilla_step_journal where owner_id in (select task_id from flotilla_task where task_id = ? and status in ('failed', 'cancelled') and exists (
+select 1 from flotilla_task_event past
+where past.task_id = flotilla_task.task_id and past.type = 'retried'
+  and past.detail = ? || cast(flotilla_task.claim_token + 1 as text) || '}')) and part = ''
+  and exists (select 1 from (select value ->> 0 as low, value ->> 1 as high from jsonb_each(?)) wanted
+    where flotilla_step_journal.key >= wanted.low and flotilla_step_journal.key < wanted.high)
+-- values: ["task-1","{\"request\":\"request-1\",\"token\":","[[\"read\",\"read\\u0001\"],[\"read/\",\"read0\"],[\"read@\",\"readA\"]]"]
+
+update flotilla_task set
+  status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, cancel_requested = 0,
+  parked = case when depends > 0 then 2 else case when limited = 1 then 4 else 0 end end,
+  depends = case when depends = 3 then 1 else depends end,
+  claim_token = claim_token + 1, claimed_by = null, run_at = now_ms(), last_update = now_ms(),
+  cursor = case when coalesce(flow_version, 0) = 0 or (intent is null and cursor is not null)
+  then cursor else coalesce(stopped_at, cursor) end, intent = null, waiting = null,
+  error = null, progress = null, progress_token = claim_token + 1 where task_id = ? and status in ('failed', 'cancelled') and exists (
+    select 1 from flotilla_task_event past
+    where past.task_id = flotilla_task.task_id and past.type = 'retried'
+      and past.detail = ? || cast(flotilla_task.claim_token + 1 as text) || '}')
+-- values: ["task-1","{\"request\":\"request-1\",\"token\":"]
+
+update flotilla_task set wake = wake + 1
+      where rowid in (
+    select (select rowid from flotilla_task task where task.task_id = named.id)
+    from (
+    select distinct child.parent_id as id from flotilla_task child
+    where child.task_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) started)
+      and child.parent_id is not null and child.status in ('pending', 'claimed')) named)
+        and status in ('pending', 'claimed')
+-- values: ["[[\"task-1\"]]"]
+
+update flotilla_task
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
+  select case when verdict = 2 then 3 else flotilla_task.depends end,
+    case when verdict = 1 then flotilla_task.parked when flotilla_task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla_task.parked <> 2 then now_ms() else flotilla_task.run_at end
+  from (
+    select coalesce(max(
+      case (select case when dependency.parent_id = flotilla_task.task_id
+  then case when coalesce(substr(dependency.unique_key, 1, length(coalesce(flotilla_task.awaits, flotilla_task.task_id || '/' || flotilla_task.cursor || '/'))), coalesce(flotilla_task.awaits, flotilla_task.task_id || '/' || flotilla_task.cursor || '/')) = coalesce(flotilla_task.awaits, flotilla_task.task_id || '/' || flotilla_task.cursor || '/')
+    then dependency.status end
+when flotilla_task.awaits is null then dependency.status end from flotilla_task dependency
+          where dependency.task_id = wait.dependency_id)
+        when 'pending' then 1 when 'claimed' then 1
+        when 'failed' then case when flotilla_task.depends = 1 then 2 else 0 end
+        when 'cancelled' then case when flotilla_task.depends = 1 then 2 else 0 end
+        else 0 end), 0) as verdict
+    from flotilla_task_dependency wait where wait.dependent_id = flotilla_task.task_id) judged)
+where rowid in (
+select (select rowid from flotilla_task task where task.task_id = named.id)
+from (select task_id as id from (select value ->> 0 as task_id from jsonb_each(?)) fresh) named) and coalesce(flotilla_task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
+-- values: ["[[\"task-1\"]]"]
+
+select status, case when exists (
+    select 1 from flotilla_task_event past
+    where past.task_id = ? and past.type = 'retried' and past.detail like ?) then 1 else 0 end as retried
+      from flotilla_task where task_id = ?
+-- values: ["task-1","{\"request\":\"request-1\",\"token\":%","task-1"]
+
+-- src/tasks/sql/inspect.ts: resumeTask
+  insert into flotilla_task_event (task_id, seq, type, detail)
+  select task_id, (select coalesce(max(seq), 0) + 1 from flotilla_task_event past where past.task_id = task.task_id), 'resume', ? || ? || cast(wake + 1 as text) || '}'
+  from flotilla_task task where task_id = ? and status = 'pending' and flow_version is null
+and parked = 6 and not exists (
+select 1 from flotilla_task_event past
+where past.task_id = ?
+  and case when past.type in ('cancel_requested', 'given_up', 'resume')
+    then past.detail like ? and past.detail not like ? || cast(wake + 1 as text) || '}' else false end)
+-- values: ["{\"forget\":[\"read\"],","\"request\":\"request-1\",\"wake\":","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
+
+delete from flotilla_step_journal where owner_id in (select task_id from flotilla_task where task_id = ? and status = 'pending' and flow_version is null
+and parked = 6 and not exists (
+select 1 from flotilla_task_event past
+where past.task_id = ?
+  and case when past.type in ('cancel_requested', 'given_up', 'resume')
+    then past.detail like ? and past.detail not like ? || cast(wake + 1 as text) || '}' else false end)) and part = ''
+  and exists (select 1 from (select value ->> 0 as low, value ->> 1 as high from jsonb_each(?)) wanted
+    where flotilla_step_journal.key >= wanted.low and flotilla_step_journal.key < wanted.high)
+-- values: ["task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":","[[\"read\",\"read\\u0001\"],[\"read/\",\"read0\"],[\"read@\",\"readA\"]]"]
+
+  update flotilla_task set parked = case when limited = 1 then 4 else 0 end, set_aside = null, last_update = now_ms(),
+    wake = wake + 1
+  where task_id = ? and status = 'pending' and flow_version is null
+and parked = 6 and not exists (
+select 1 from flotilla_task_event past
+where past.task_id = ?
+  and case when past.type in ('cancel_requested', 'given_up', 'resume')
+    then past.detail like ? and past.detail not like ? || cast(wake + 1 as text) || '}' else false end)
+-- values: ["task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
+
+select status, parked, flow_version, case when exists (
+    select 1 from flotilla_task_event past
+    where past.task_id = ?
+      and case when past.type in ('cancel_requested', 'given_up', 'resume')
+        then past.detail like ? and true else false end) then 1 else 0 end as resumed
+      from flotilla_task where task_id = ?
+-- values: ["task-1","%\"request\":\"request-1\",\"wake\":%","task-1"]
 
 -- src/tasks/sql/inspect.ts: getTask
 select * from flotilla_task where task_id = ?

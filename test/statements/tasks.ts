@@ -312,6 +312,7 @@ export const taskStatements: RoomStatements = {
       steps.forgetSteps(sql`select 'task-1'`, "all"),
     ],
     hasStepped: () => sql`select 1 from ${table("task")} task where ${steps.hasStepped(sql`task`)}`,
+    forgetStepsByKey: () => steps.forgetStepsByKey(sql`select 'task-1'`, ["read[a]"]),
     isStoredBy: () =>
       sql`select 1 from (select 'task-1' as task_id, 'a' as key, 1 as token, 1 as seq) given
         where ${steps.isStoredBy(sql`given`)}`,
@@ -340,7 +341,9 @@ export const taskStatements: RoomStatements = {
     retryTask: () => [
       ...inspect.retryTask("task-1", "request-1"),
       ...inspect.retryTask("task-1", "request-1", "all"),
+      ...inspect.retryTask("task-1", "request-1", ["read"]),
     ],
+    resumeTask: () => inspect.resumeTask("task-1", "request-1", ["read"]),
     getTask: () => inspect.getTask("task-1"),
     getTasks: () => inspect.getTasks(["task-1"]),
     listTasks: () => [

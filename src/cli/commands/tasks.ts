@@ -4,7 +4,13 @@ import { systemClock } from "../../base/clock.ts";
 import { dayMs } from "../../base/durations.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Json } from "../../base/json.ts";
-import { type Task, type TaskStatus, taskStatuses, type Retention } from "../../tasks/rows.ts";
+import {
+  type SetAsideTask,
+  type Task,
+  type TaskStatus,
+  taskStatuses,
+  type Retention,
+} from "../../tasks/rows.ts";
 import type { StepEntry, TaskEvent } from "../../tasks/tasks.ts";
 import { blockedBy } from "../blocked-by.ts";
 import { onStore, onTarget } from "../connect.ts";
@@ -47,7 +53,7 @@ const maxStepsShown = 1_000;
 export function tasksCommand(program: Command): void {
   const tasks = program
     .command("tasks")
-    .description("list, show, signal, cancel, retry and prune tasks")
+    .description("list, show, signal, cancel, retry, resume and prune tasks")
     .addHelpText(
       "after",
       `
@@ -78,6 +84,15 @@ Examples:
   )
     .option("--from-start", "forget its stored steps, so that all of them run again")
     .action(retry);
+  withJson(
+    withTarget(
+      tasks
+        .command("resume <id>")
+        .description("let a task go on that was set aside, or start an ended one over"),
+    ),
+  )
+    .option("--forget <key...>", "stored steps that run again")
+    .action(resume);
   withJson(
     withTarget(
       tasks
@@ -165,6 +180,7 @@ function noWorker({ flowVersion }: Task): string {
 
 /** The remark of a list: why a task waits, or else its last error. */
 function remarkOn(task: Task): string {
+  if (task.status === "pending" && task.setAside) return `set aside: ${task.setAside.message}`;
   if (task.status === "pending" && task.paused) return "paused";
   if (task.status === "pending" && task.throttledBy !== null) {
     return `throttled by ${oneLine(task.throttledBy.name, 40)}`;
@@ -184,6 +200,16 @@ function toRow(task: Task, nowMs: number): string[] {
   ];
 }
 
+function setAsideFacts({ message, step, stored, given }: SetAsideTask): [string, string][] {
+  return [
+    ["set aside", oneLine(message, 400)],
+    ...(step === undefined ? [] : [["step", oneLine(step, 300)] as [string, string]]),
+    ...(stored === undefined || given === undefined
+      ? []
+      : [["input", `stored as ${stored}, now ${given}`] as [string, string]]),
+  ];
+}
+
 function facts(task: Task): [string, string][] {
   const { maxAttempts, deaths, key, progress } = task;
   return [
@@ -194,6 +220,7 @@ function facts(task: Task): [string, string][] {
       paintStatus(task.status) +
         (task.cancelRequested && task.status === "claimed" ? " (cancel requested)" : "") +
         (task.status === "pending" && task.paused ? " (paused)" : "") +
+        (task.status === "pending" && task.setAside ? " (set aside)" : "") +
         (task.status === "pending" && task.noWorker ? ` (${noWorker(task)})` : ""),
     ],
     ...(task.flowVersion === null
@@ -204,6 +231,7 @@ function facts(task: Task): [string, string][] {
             string,
           ],
         ]),
+    ...(task.status === "pending" && task.setAside ? setAsideFacts(task.setAside) : []),
     ["tenant", oneLine(task.tenant, 200)],
     ...(key === null ? [] : [["key", oneLine(key, 200)] as [string, string]]),
     ["priority", String(task.priority)],
@@ -261,6 +289,14 @@ async function retry(taskId: string, flags: Flags & { fromStart?: true }): Promi
   if (flags.json) return printJson({ taskId, status: "pending", forgottenSteps });
   const forgotten = fromStart ? `, and ${plural(forgottenSteps, "stored step")} are forgotten` : "";
   print(`task ${taskId} starts over${forgotten}`);
+}
+
+async function resume(taskId: string, flags: Flags & { forget?: string[] }): Promise<void> {
+  const { forget = [] } = flags;
+  await onTarget(flags, (flotilla) => flotilla.tasks.resumeTask(taskId, { forget }));
+  if (flags.json) return printJson({ taskId, status: "pending" });
+  const forgotten = forget.length > 0 ? ` without ${plural(forget.length, "stored step")}` : "";
+  print(`task ${taskId} goes on${forgotten}`);
 }
 
 async function signal(

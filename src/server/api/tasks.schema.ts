@@ -102,6 +102,18 @@ export const taskSchema = named(
           .nullable(),
         "The throttle that it waits for a permit of.",
       ),
+      setAside: described(
+        z
+          .object({
+            reason: z.string(),
+            message: z.string(),
+            step: described(z.string(), "The key of the step.").optional(),
+            stored: described(z.string(), "The hash of its stored input.").optional(),
+            given: described(z.string(), "The hash of its present input.").optional(),
+          })
+          .nullable(),
+        "Why no pod claims it until it is resumed.",
+      ),
     }),
     z.object({
       ...taskBase,
@@ -444,6 +456,24 @@ export const taskSpecs = {
     ),
     answers: { 202: named("TaskSignalSent", z.object({ status: z.literal("sent") })) },
     errors: [...refusals, "not_found", "conflict", "overloaded"],
+  }),
+  resume: spec({
+    method: "post",
+    path: "/v1/tasks/{taskId}/resume",
+    operationId: "resumeTask",
+    tag,
+    summary: "Let a task go on that was set aside, has failed or was cancelled.",
+    body: named(
+      "TaskResume",
+      z.strictObject({
+        forget: described(
+          z.array(z.string()).max(1_000),
+          "The keys of stored steps that run again.",
+        ).optional(),
+      }),
+    ),
+    answers: { 200: named("TaskResumed", z.object({ status: z.literal("pending") })) },
+    errors: [...refusals, "not_found", "conflict"],
   }),
   retry: spec({
     method: "post",

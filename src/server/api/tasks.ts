@@ -99,6 +99,10 @@ export function taskRoutes({ flotilla, contracts, maxBytes }: TaskRoutes): Route
       await flotilla.tasks.signal(taskId, name, payload as Json, withoutUndefined(options));
       return { status: 202, body: { status: "sent" } };
     }),
+    route(taskSpecs.resume, { maxBytes }).to(async ({ params: { taskId }, body }) => {
+      await flotilla.tasks.resumeTask(taskId, withoutUndefined(await body()));
+      return { status: 200, body: { status: "pending" } };
+    }),
     route(taskSpecs.retry).to(async ({ params: { taskId }, query }) => {
       const fromStart = query.fromStart === "true";
       const retried = await flotilla.tasks.retry(taskId, { fromStart });

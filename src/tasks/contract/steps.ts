@@ -2,10 +2,11 @@ import { beforeEach, describe, expect, test } from "vitest";
 import { abort, type FlotillaError } from "../../base/errors.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import type { Database } from "../../store/database.ts";
+import { sql } from "../../store/sql.ts";
 import { throttle } from "../../throttles/throttle.ts";
 import { task } from "../task.ts";
 import type { TasksHarness } from "./harness.ts";
-import { type StepHandler, useSteps } from "./steps-harness.ts";
+import { journal, quick, type StepHandler, useSteps } from "./steps-harness.ts";
 
 /** What is promised of steps in tasks, by their names. */
 export function stepsContract(kind: StoreKind): void {
@@ -194,23 +195,76 @@ export function stepsContract(kind: StoreKind): void {
       expect(lines).toContain("stored steps were not asked for");
     });
 
-    test("with another input than the stored one are refused", async () => {
+    const aside = (taskId: string) =>
+      queue.until("it is set aside", async () => {
+        const found = await queue.get(taskId);
+        return found?.status === "pending" && found.setAside ? found : undefined;
+      });
+
+    test("with another input than the stored one set the task aside, until that is forgotten", async () => {
       let input: any = { b: 1, a: 2 };
-      const { ended, taskId } = await run(
-        async ({ step }) => {
-          await step("read", { input }, () => called("read"));
-          input = { a: 2, b: input.b === 1 ? 1.5 : 1 };
-          throw new Error("again");
-        },
-        {},
-        { attempts: 2 },
-      );
-      expect(ended).toMatchObject({ status: "failed", error: { code: "step_changed" } });
-      expect((ended as { error: { message: string } }).error.message).toContain('"read"');
+      let failed = false;
+      const handler = task<any, any, unknown>("a", { ...quick, attempts: 2 }, async ({ step }) => {
+        await step("before", () => called("before"));
+        const read = step("read", { input }, () => called("read"));
+        // What the handler makes of the refusal doesn't count.
+        await read.catch(() => step("later", () => called("later")));
+        if (failed) return input;
+        failed = true;
+        // The order of fields is no change.
+        input = { a: 2, b: 1 };
+        throw new Error("again");
+      });
+      await queue.work("pod-1", [handler]);
+      const first = await queue.enqueue("a", 1);
+      expect(await queue.ended(first.taskId)).toMatchObject({ status: "completed" });
+      expect(calls.splice(0)).toEqual(["before", "read"]);
+
+      failed = false;
+      input = { b: 1.5 };
+      const { taskId } = await queue.enqueue("a", 1);
+      const { setAside, failures } = await aside(taskId);
+      const [, row] = await rows(taskId);
+      expect(setAside).toMatchObject({
+        reason: "step_changed",
+        step: "read",
+        stored: row!["input_hash"],
+        given: expect.stringMatching(/^[\w-]+$/),
+      });
+      expect(setAside!.given).not.toBe(setAside!.stored);
+      expect([failures, calls.splice(0)]).toEqual([1, ["before", "read"]]);
+      await expect(queue.resumeTask(taskId, { forget: ["no"] })).rejects.toMatchObject({
+        code: "not_found",
+      });
+      await queue.resumeTask(taskId);
+      await queue.until("it is tried again", async () => {
+        const events = await queue.events(taskId);
+        return events.filter(({ type }) => type === "set_aside").length === 2;
+      });
+      await queue.resumeTask(taskId, { forget: ["read"] });
+      expect(await queue.ended(taskId)).toMatchObject({ status: "completed", failures: 1 });
       expect(calls).toEqual(["read"]);
-      // The order of fields is no change.
-      input = { a: 2, b: 1 };
-      expect((await rows(taskId))[0]!["input_hash"]).toBeTruthy();
+      await expect(queue.resumeTask(taskId)).rejects.toMatchObject({ code: "conflict" });
+    });
+
+    test("whose rows were edited by hand set the task aside, and may be cancelled or started over", async () => {
+      let failed = false;
+      const handler = task<any, any, unknown>("a", quick, async ({ step, taskId }) => {
+        const read = await step("read", () => called("read", 1));
+        if (failed) return read;
+        failed = true;
+        await queue.database.write([
+          sql`update ${journal} set value = '{' where owner_id = ${taskId}`,
+        ]);
+        throw new Error("again");
+      });
+      await queue.work("pod-1", [handler]);
+      const { taskId } = await queue.enqueue("a", 1);
+      expect(await aside(taskId)).toMatchObject({ setAside: { step: "read" } });
+      expect(await queue.cancel(taskId)).toBe("cancelled");
+      await queue.resumeTask(taskId, { forget: ["read"] });
+      expect(await queue.ended(taskId)).toMatchObject({ status: "completed", result: 1 });
+      expect(calls).toEqual(["read", "read"]);
     });
 
     test("within a step are forgotten in the write that stores it", async () => {

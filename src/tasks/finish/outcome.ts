@@ -65,6 +65,18 @@ export function decideFinish(
         ...(outcome.awaits !== null && { awaits: outcome.awaits }),
         ...(outcome.children && { children: outcome.children }),
       };
+    case "set_aside": {
+      const setAside = JSON.stringify(outcome.why);
+      return {
+        ...base,
+        status: "pending",
+        counted: 0,
+        delayMs: null,
+        wake: claim.wake,
+        setAside,
+        event: { type: "set_aside", attempt, detail: setAside },
+      };
+    }
     case "unmet": {
       const text = JSON.stringify(outcome.error);
       const event = { type: "failed", attempt, detail: text };

@@ -1,7 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError, messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
-import type { TaskError } from "../rows.ts";
+import type { SetAsideTask, TaskError } from "../rows.ts";
 import { taskFields } from "./attempt.ts";
 import type { Finish } from "../sql/finish.ts";
 import { isRefused } from "../claim/throttle.ts";
@@ -35,7 +35,10 @@ export function createAttemptReports(parts: {
         return;
       }
       if (outcome === "lost") log.warn(fields, "claim lost: another pod has the task");
-      else if (finish.error === null) log.info(fields, "attempt ended");
+      else if (finish.setAside !== undefined) {
+        const { message } = JSON.parse(finish.setAside) as SetAsideTask;
+        log.error({ ...fields, error: message }, "task set aside until it is resumed");
+      } else if (finish.error === null) log.info(fields, "attempt ended");
       else {
         const { code, message } = JSON.parse(finish.error) as TaskError;
         // A task whose dependency failed was never attempted.

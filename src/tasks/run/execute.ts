@@ -4,7 +4,7 @@ import { runInThrottleScope } from "../../throttles/scope.ts";
 import { createContext, resultText } from "./context.ts";
 import { parkedOutcome } from "./steps.ts";
 import { runAround } from "./middleware.ts";
-import type { Claim } from "../rows.ts";
+import type { Claim, SetAsideTask } from "../rows.ts";
 import { outcomeOfThrown } from "./attempt.ts";
 import { throttleScopeOf } from "../claim/throttle.ts";
 import { inSpan, startAttemptSpan } from "../trace.ts";
@@ -81,9 +81,15 @@ function afterSteps(
 
 function refusedOutcome(attempt: TaskAttempt): AttemptOutcome {
   if (attempt.stopReason) return outcomeOfThrown(attempt, undefined);
+  const changed = attempt.steps?.changed;
+  if (changed) return { type: "set_aside", why: { ...changed.details, ...facts(changed) } };
   const park = attempt.steps?.parked;
   // Without a reason of its own the attempt is left to another pod, because this one stops.
   return park ? parkedOutcome(attempt.claim.taskId, park) : { type: "interrupted" };
+}
+
+function facts({ code, message }: FlotillaError): Pick<SetAsideTask, "reason" | "message"> {
+  return { reason: code, message: message.toWellFormed().replaceAll("\u0000", "\uFFFD") };
 }
 
 function returnedOutcome(result: string): AttemptOutcome {

@@ -39,6 +39,8 @@ export type Finish = {
   readonly awaits?: string;
   /** Present if it waits for children: for nothing else, or for a time or a signal too. */
   readonly children?: "only" | "among";
+  /** Why no pod may claim it until it is resumed, as JSON. */
+  readonly setAside?: string;
   /**
    * The `wake` that the decision is based on: if the row has a newer one, the finish is refused and
    * decided again.
@@ -312,6 +314,7 @@ function finishRows(finishes: readonly Finish[]) {
       delay_ms: "integer",
       awaits: "text",
       children: "integer",
+      set_aside: "text",
       wake: "integer",
     },
     finishes.map((each) => [
@@ -326,6 +329,7 @@ function finishRows(finishes: readonly Finish[]) {
       each.delayMs,
       each.awaits ?? null,
       childrenColumn(each),
+      each.setAside ?? null,
       each.wake,
     ]),
   );
@@ -338,7 +342,9 @@ function finishRows(finishes: readonly Finish[]) {
     run_at = case when done.delay_ms is null then run_at else ${now} + done.delay_ms end,
     awaits = done.awaits,
     depends = case when done.children > 0 then ${dependsAs.ended} else depends end,
-    parked = case when done.delay_ms > 0 then ${parkedAs.untilDue}
+    set_aside = done.set_aside,
+    parked = case when done.set_aside is not null then ${parkedAs.setAside}
+      when done.delay_ms > 0 then ${parkedAs.untilDue}
       when done.children = 2 then ${parkedAs.forDependencies}
       when done.awaits is not null then ${parkedAs.untilSignal} else ${readyOrLimited} end`;
   const unwoken = (task: Statement) => sql`and (done.wake is null or ${task}.wake = done.wake)`;

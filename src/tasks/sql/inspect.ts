@@ -35,7 +35,7 @@ import {
   waitsForTasks,
 } from "./task-state.ts";
 import { allNames } from "./limits.ts";
-import { forgetSteps } from "./steps.ts";
+import { forgetSteps, forgetStepsByKey } from "./steps.ts";
 
 const tasks = table("task");
 const events = table("task_event");
@@ -181,12 +181,13 @@ export const startedOver = sql`
  * Restarts an ended task: a new generation, with an event. Its dependencies are checked again. The
  * event names the request and the token that it leads to, so that sending it again does nothing,
  * though the task may have failed again meanwhile. Steps that have failed for good are forgotten,
- * because they would only fail the task again; all of them if it is to run from its start.
+ * because they would only fail the task again; all of them if it is to run from its start, or those
+ * with these keys as well.
  */
 export function retryTask(
   taskId: string,
   requestId: string,
-  steps: "failed" | "all" = "failed",
+  steps: "failed" | "all" | readonly string[] = "failed",
 ): Statement[] {
   const ended = sql`task_id = ${taskId} and status in ('failed', 'cancelled')`;
   const mark = `{"request":"${requestId}","token":`;
@@ -197,6 +198,7 @@ export function retryTask(
     select 1 from ${events} past
     where past.task_id = ${tasks}.task_id and past.type = 'retried'
       and past.detail = ${mark} || cast(${tasks}.claim_token + 1 as text) || '}')`;
+  const starting = sql`select task_id from ${tasks} where ${toStart}`;
   return [
     ...notifyingParents(
       [taskId],
@@ -206,12 +208,44 @@ export function retryTask(
           select task_id, ${nextSeq(sql`task.task_id`)}, 'retried',
             ${mark} || cast(task.claim_token + 1 as text) || '}'
           from ${tasks} task where ${ended} and not ${noted} ${forUpdateOfTask}`,
-        forgetSteps(sql`select task_id from ${tasks} where ${toStart}`, steps),
+        forgetSteps(starting, steps === "all" ? "all" : "failed"),
+        ...(typeof steps === "string" ? [] : [forgetStepsByKey(starting, steps)]),
         sql`update ${tasks} set ${startedOver} where ${toStart}`,
       ],
     ),
     wakeIfDependenciesEnded([taskId]),
     sql`select status, case when ${noted} then 1 else 0 end as retried
+      from ${tasks} where task_id = ${taskId}`,
+  ];
+}
+
+/**
+ * Lets pods claim a task that was set aside, without the steps of these keys. The event names the
+ * request, so that sending it again does nothing, even if the task has been set aside again meanwhile.
+ * The last statement returns whether it was done.
+ */
+export function resumeTask(
+  taskId: string,
+  requestId: string,
+  forget: readonly string[],
+): Statement[] {
+  const { mark, isFirst, isNoted } = requestMark(taskId, requestId);
+  const held = sql`task_id = ${taskId} and status = 'pending' and flow_version is null
+    and parked = ${parkedAs.setAside} and ${isFirst}`;
+  const facts = `{"forget":${JSON.stringify(forget)},`;
+  return [
+    sql`
+      insert into ${events} (task_id, seq, type, detail)
+      select task_id, ${nextSeq(sql`task.task_id`)}, 'resume', ${facts} || ${mark}
+      from ${tasks} task where ${held} ${forUpdateOfTask}`,
+    ...(forget.length > 0
+      ? [forgetStepsByKey(sql`select task_id from ${tasks} where ${held}`, forget)]
+      : []),
+    sql`
+      update ${tasks} set parked = ${readyOrLimited}, set_aside = null, last_update = ${now},
+        wake = wake + 1
+      where ${held}`,
+    sql`select status, parked, flow_version, case when ${isNoted} then 1 else 0 end as resumed
       from ${tasks} where task_id = ${taskId}`,
   ];
 }

@@ -110,6 +110,18 @@ export function forgetSteps(taskIds: Statement, which: "failed" | "all"): Statem
   return sql`delete from ${journal} where owner_id in (${taskIds}) and part = ${part} ${kind}`;
 }
 
+/** Forgets single steps of a task, by their keys, and what is stored within them. */
+export function forgetStepsByKey(taskIds: Statement, keys: readonly string[]): Statement {
+  const wanted = rows(
+    { low: "text", high: "text" },
+    keys.flatMap((key) => [[key, `${key}\u0001`], ...innerRanges(key)]),
+  );
+  return sql`
+    delete from ${journal} where owner_id in (${taskIds}) and part = ${part}
+      and exists (select 1 from ${wanted} wanted
+        where ${journal}.key >= wanted.low and ${journal}.key < wanted.high)`;
+}
+
 /** True if the claim that holds a task has stored a step of it. */
 export function hasStepped(task: Statement): Statement {
   return sql`exists (
