@@ -22,6 +22,8 @@ import {
 
 const statuses = z.enum(["pending", "claimed", "completed", "failed", "cancelled"]);
 
+const forgottenSteps = described(z.int(), "How many stored steps were forgotten.");
+
 export const taskError = named(
   "TaskError",
   z.object({
@@ -488,13 +490,7 @@ export const taskSpecs = {
       ).optional(),
     }),
     answers: {
-      200: named(
-        "Retried",
-        z.object({
-          status: z.literal("pending"),
-          forgottenSteps: described(z.int(), "How many stored steps were forgotten."),
-        }),
-      ),
+      200: named("Retried", z.object({ status: z.literal("pending"), forgottenSteps })),
     },
     errors: ["not_found", "conflict", "invalid_option"],
   }),
