@@ -39,6 +39,8 @@ export function createLedger(
   /** Rows that are stored now, by session. */
   const open = new Map<string, Map<string, StepRow>>();
   const calls = new Map<string, number>();
+  /** The turn that each session is in. */
+  const epochs = new Map<string, number | undefined>();
 
   return {
     begins(turn, key) {
@@ -58,6 +60,10 @@ export function createLedger(
     returned(turn, key, value) {
       const name = nameOf(turn, key);
       const row = done.get(name);
+      // The record that stored it has ended its turn as well, and deleted what was stored of it.
+      if (!row && epochs.has(turn.sessionId) && epochs.get(turn.sessionId) !== turn.epoch) {
+        return count("step: stored with the end of its turn");
+      }
       if (row?.value !== JSON.stringify(value)) {
         violate("steps", `${name} returned ${JSON.stringify(value)}, and ${row?.value} is stored`);
       }
@@ -89,6 +95,7 @@ export function createLedger(
     },
 
     judgeOpen({ sessionId, work }) {
+      epochs.set(sessionId, work?.epoch);
       for (const [name, { epoch }] of open.get(sessionId) ?? []) {
         if (epoch !== work?.epoch) violate("steps", `${name} outlives its turn`);
       }
