@@ -9,6 +9,7 @@ import { countFences, lookBefore, type Seen } from "./fences.ts";
 import type { Intent, Mark } from "./kinds.ts";
 import { createPauses, type Pauses } from "./pauses.ts";
 import { createRedrives, type Redrives } from "./redrives.ts";
+import { createStepLedger, type StepLedger } from "./steps.ts";
 import { createWaitChecker, isWaking } from "./waits.ts";
 import type { World } from "./world.ts";
 
@@ -70,12 +71,13 @@ export type Checker = {
     intent: Intent,
     seen: Seen,
     changes: readonly Change[],
-    committed: Pick<Committed, "tables">,
+    committed: Pick<Committed, "noted" | "tables">,
   ): Promise<void>;
   /** A pod has stopped, and nothing was in its way. */
   stopped(podId: string): void;
   readonly pauses: Pauses;
   readonly redrives: Redrives;
+  readonly steps: StepLedger;
   started(run: Omit<Run, "active" | "returned" | "startedMs">): Run;
 };
 
@@ -85,6 +87,8 @@ export type CheckerOptions = {
   /** How long a pod must have been without a beat to be given up. */
   patienceMs: (pod: PodFacts) => number;
   attemptsOf: (name: string) => number;
+  /** A task is stored or started over. */
+  onPending?: (taskId: string, name: string) => void;
 };
 
 export function createChecker(world: World, options: CheckerOptions): Checker {
@@ -106,6 +110,7 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
   const judgeLimits = createLimitChecker(world);
   const pauses = createPauses(world);
   const redrives = createRedrives(world);
+  const steps = createStepLedger(world);
   /** The time that a task waited for and that the store's clock had come to when its row was written. */
   const reachedMs = new Map<string, number>();
 
@@ -128,7 +133,7 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
     if (intent.kind === "enqueue" && JSON.stringify(before) === JSON.stringify(after)) return;
     if (!before) {
       if (after.status !== "pending") violate("T10", `${what}: born ${after.status}`);
-      return;
+      return options.onPending?.(change.taskId, change.name);
     }
     if (after.token < before.token) violate("T2", `${what}: the token fell to ${after.token}`);
     const limit = change.maxAttempts ?? options.attemptsOf(change.name);
@@ -145,9 +150,12 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
       if (!startsOver) {
         violate("T4", `${what}: ${before.status} became ${after.status}`);
       } else if (after.token === before.token) violate("T4", `${what}: retried with its old token`);
-      return;
+      return options.onPending?.(change.taskId, change.name);
     }
     judgeToken(intent, change, before, what);
+    if (intent.kind === "finish" && after.status === "pending") {
+      judgeCounts(change, before, after, what);
+    }
     if (after.status === "claimed" && before.status !== "claimed") {
       judgeClaim(change, before, after, what);
     } else if (after.token !== before.token && after.status === "claimed") {
@@ -187,9 +195,31 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
     if (!pod?.names.includes(name)) violate("T14", `${what}: ${after.claimedBy} doesn't know it`);
   };
 
+  /** Failures and deaths count from the last stored step. */
+  const countedBefore = (taskId: string, { token, failures, deaths }: TaskState) =>
+    steps.hasStepped({ taskId, token }) ? { failures: 0, deaths: 0 } : { failures, deaths };
+
+  const judgeCounts = ({ taskId }: Change, before: TaskState, after: TaskState, what: string) => {
+    const { failures, deaths } = countedBefore(taskId, before);
+    if (after.failures !== failures && after.failures !== failures + 1) {
+      violate("T6", `${what}: ${after.failures} failures, after ${failures} since its last step`);
+    }
+    if (after.deaths !== deaths) {
+      violate("T6", `${what}: ${after.deaths} deaths, of ${deaths} since its last step`);
+    }
+  };
+
   /** A death is counted for what had begun, and not for what only waited for a slot. */
   const judgeDeath = ({ taskId }: Change, before: TaskState, after: TaskState, what: string) => {
-    const counted = after.deaths > before.deaths;
+    const { failures, deaths } = countedBefore(taskId, before);
+    const counted = after.deaths === deaths + 1;
+    if (!counted && after.deaths !== deaths) {
+      violate("T6", `${what}: ${after.deaths} deaths, after ${deaths} since its last step`);
+    }
+    if (after.failures !== failures) {
+      violate("T6", `${what}: ${after.failures} failures, of ${failures} since its last step`);
+    }
+    if (deaths < before.deaths) world.count("step: deaths count anew");
     const ran = runs.some((run) => run.taskId === taskId && run.token === before.token);
     if (ran && !counted) violate("T6", `${what}: it ran when its pod died, which wasn't counted`);
     const call = before.claimCall ?? 0;
@@ -238,12 +268,13 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
     tasks,
     pauses,
     redrives,
+    steps,
     async before(who, intent) {
       const seen = await lookBefore(database, who, intent);
       const found = await redrives.before(intent);
       return found ? { ...seen, redrives: found } : seen;
     },
-    async after(who, intent, seen, all, { tables }) {
+    async after(who, intent, seen, all, { tables, noted }) {
       if (intent.kind === "beat") {
         const pod = pods.get(who);
         if (pod) pod.lastBeatMs = scheduler.nowMs;
@@ -256,6 +287,7 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
       }
       const changes = intent.kind === "enqueue" ? withoutUndone(world, all) : all;
       countFences(world, who, intent, seen, changes);
+      steps.judge(intent, noted, (taskId) => tasks.get(taskId)?.state);
       // A wake is judged by how all of the write left things.
       for (const { taskId, name, after } of changes) {
         if (after) tasks.set(taskId, { name, state: after, sinceMs: scheduler.nowMs });

@@ -20,13 +20,22 @@ export function createSimDisk(world: World): SimDisk {
   const { scheduler } = world;
   const entries = new Map<string, OutboxEntry>();
 
+  /** A step's row, or that of a later round or of the step around it, which has a higher number. */
+  const isStored = (taskId: string, token: number, number: number): boolean => {
+    for (const { owner_id, token: under, seq } of world.store.rows("step_journal")) {
+      if (owner_id === taskId && under === token && seq >= number) return true;
+    }
+    return false;
+  };
+
   /** What is dropped must have been stored, or lost to another claim: no other pod will ever send it. */
   const judgeDropped = async (dropped: Parameters<OutboxDisk["write"]>[1]): Promise<void> => {
     if (dropped.length === 0) return;
     const rows = await world.store.database.read(
       readTaskStates(dropped.map(({ taskId }) => taskId)),
     );
-    for (const { taskId, token } of dropped) {
+    for (const { taskId, token, step } of dropped) {
+      if (step && isStored(taskId, token, step.seq)) continue;
       const row = rows.find((each) => each["task_id"] === taskId);
       const open = row?.["status"] === "claimed" || row?.["status"] === "pending";
       if (open && Number(row["claim_token"]) === token) {

@@ -28,6 +28,7 @@ import { deleteFinished, recoverTasks } from "../../src/tasks/sql/recover.ts";
 import { dropPause, putPause, notifyPod } from "../../src/tasks/sql/limits.ts";
 import { keepRuns, leaveRuns } from "../../src/tasks/sql/runs.ts";
 import { sendSignal } from "../../src/tasks/sql/signals.ts";
+import { storeSteps } from "../../src/tasks/sql/steps.ts";
 import { moveSchedules } from "../../src/schedules/sql.ts";
 import type { Statement, Value } from "../../src/store/sql.ts";
 
@@ -59,6 +60,7 @@ export type Kind =
   | "retry"
   | "run"
   | "signal"
+  | "step"
   | "take_up"
   | "tell_pod"
   | "unpark";
@@ -113,6 +115,7 @@ const kinds = new Map<Statement["strings"], Kind>([
   [leaveRuns([leaving], false).strings, "run"],
   [keepRuns([{ ...leaving, status: "claimed" }]).strings, "run"],
   [saying("last_update = case", sendSignal(noSignal)), "signal"],
+  [storeSteps([])[0]!.strings, "step"],
   [retrySetAside("", 0).strings, "take_up"],
   [unparkDue().strings, "unpark"],
 ]);
@@ -130,6 +133,8 @@ export type Intent = {
   readonly carried?: Pick<Intent, "call" | "number">;
   /** What a pod says to begin of the tasks that it claimed ahead. */
   readonly mark?: Mark;
+  /** The steps that it stores, maybe beside endings. */
+  readonly steps?: readonly Readonly<Record<string, Value>>[];
 };
 
 export type Mark = {
@@ -139,15 +144,22 @@ export type Mark = {
   readonly at: number;
 };
 
-// A claim also unparks and reserves, and any write may say what begins; those are never what a write
-// is mainly about.
-const aside: readonly (Kind | undefined)[] = ["begin", "reserve", "unpark", undefined];
+// A claim also unparks and reserves, any write may say what begins, and endings go with steps; those are
+// never what a write is mainly about.
+const aside: readonly (Kind | undefined)[] = ["begin", "reserve", "step", "unpark", undefined];
 
 export function intentOf(statements: readonly Statement[]): Intent {
-  const intent = mainIntentOf(statements);
+  const intent = withSteps(mainIntentOf(statements), statements);
   const mark = markOf(statements);
   if (!mark) return intent;
   return intent.kind === "other" ? { ...intent, kind: "begin", mark } : { ...intent, mark };
+}
+
+function withSteps(intent: Intent, statements: readonly Statement[]): Intent {
+  const storing = statements.find(({ strings }) => kinds.get(strings) === "step");
+  if (!storing) return intent;
+  const steps = boundRows(storing);
+  return intent.kind === "other" ? { ...intent, kind: "step", steps } : { ...intent, steps };
 }
 
 function mainIntentOf(statements: readonly Statement[]): Intent {

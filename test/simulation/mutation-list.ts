@@ -5,6 +5,7 @@
 import { type Mutation, of } from "./mutation.ts";
 import { throttleGateMutations } from "./mutations-of-throttle-gate.ts";
 import { aheadMutations, handOverMutations } from "./mutations-of-claims.ts";
+import { stepMutations } from "./mutations-of-steps.ts";
 import { pauseMutations, redriveMutations } from "./mutations-of-operators.ts";
 
 const statements = of("tasks/sql");
@@ -312,6 +313,7 @@ export const mutations: readonly Mutation[] = [
   },
   ...aheadMutations,
   ...handOverMutations,
+  ...stepMutations,
   ...throttleGateMutations,
   ...pauseMutations,
   ...redriveMutations,

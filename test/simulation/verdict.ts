@@ -35,6 +35,7 @@ export async function judgeEnd(world: World, checker: Checker, clients: Clients)
       if (winner?.returned !== row["result"]) {
         violate("result", `${what} holds ${row["result"]}, its run returned ${winner?.returned}`);
       }
+      checker.steps.judgeResult(taskId, row["result"]);
     }
     if (row["name"] === "stuck" && row["status"] === "completed")
       violate("T7", `${what} completed`);

@@ -15,6 +15,7 @@ import type { Network } from "./link.ts";
 import type { SimPod } from "./pod.ts";
 import { refusedBehindCommits } from "./refusals.ts";
 import { type Asked, createRequests, type Request, waysIn } from "./requests.ts";
+import { likelySteps, runSteps, steppingNames } from "./stepping.ts";
 import { throttleOf } from "./throttled.ts";
 import { startOfTimeMs, type World } from "./world.ts";
 
@@ -36,13 +37,14 @@ type Kind = {
     pod: SimPod,
     priorRuns: number,
     world: World,
-  ) => Promise<void>;
+    checker: Checker,
+  ) => Promise<void | Record<string, unknown>>;
 };
 
 const work = (pod: SimPod, durationMs: number) =>
   new Promise<void>((resolve) => void pod.clock.after(durationMs, resolve));
 
-const kinds: Readonly<Record<string, Kind>> = {
+const plainKinds: Readonly<Record<string, Kind>> = {
   quick: {
     attempts: 3,
     timeoutMs: 60_000,
@@ -103,7 +105,18 @@ const kinds: Readonly<Record<string, Kind>> = {
   },
 };
 
-export const taskNames = Object.keys(kinds);
+const stepping = steppingNames.map((name): [string, Kind] => [
+  name,
+  {
+    attempts: 3,
+    timeoutMs: 60_000,
+    run: (context, pod, _, world, { steps }) => runSteps(name, context, pod, world, steps),
+  },
+]);
+const kinds: Readonly<Record<string, Kind>> = { ...plainKinds, ...Object.fromEntries(stepping) };
+
+/** The names of tasks without steps. */
+export const taskNames = Object.keys(plainKinds);
 
 export const attemptsOf = (name: string) => kinds[name]!.attempts;
 
@@ -130,8 +143,8 @@ export function handlersFor(
           begun.active = false;
         });
         try {
-          await run(context, pod, priorRuns, world);
-          const result = { op: context.input.op, token, podId: pod.podId };
+          const steps = await run(context, pod, priorRuns, world, checker);
+          const result = { op: context.input.op, token, podId: pod.podId, ...(steps && { steps }) };
           begun.returned = JSON.stringify(result);
           return result;
         } finally {
@@ -152,6 +165,8 @@ export type ClientsOptions = {
   beside?: (() => readonly SimPod[]) | undefined;
   /** Many short tasks come at once, so that pods claim ahead of their slots. */
   crowds?: boolean;
+  /** Many tasks have steps. */
+  steps?: boolean;
 };
 
 /** How a client asks: over a connection of its own, or in the process of a pod. */
@@ -165,10 +180,11 @@ type Way = {
 export function startClients(
   world: World,
   network: Network,
-  { clients, untilMs, gapMs, beside, crowds = false }: ClientsOptions,
+  { clients, untilMs, gapMs, beside, crowds = false, steps = false }: ClientsOptions,
 ): Clients {
   const { scheduler } = world;
   const requests = createRequests(world);
+  const likely = steps ? [...likelyPlain, ...likelySteps] : likelyPlain;
   const acked: string[] = [];
   let open = 0;
   let calls = 0;
@@ -342,4 +358,6 @@ const shares = {
   poison: 1,
   broken: 1,
 };
-const likely = Object.entries(shares).flatMap(([name, share]) => Array<string>(share).fill(name));
+const likelyPlain = Object.entries(shares).flatMap(([name, share]) =>
+  Array<string>(share).fill(name),
+);

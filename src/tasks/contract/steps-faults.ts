@@ -378,6 +378,20 @@ export function stepFaultsContract(kind: StoreKind): void {
         expect([calls, await effects()]).toEqual([["pay"], 1]);
       });
 
+      // Elsewhere recovery's write waits for the transaction, and this test would wait for recovery.
+      test.runIf(kind.name === "Postgres")("hold their task until the commit", async () => {
+        const recovered: number[] = [];
+        const { ended, taskId } = await within(async ({ store, key }, caller) => {
+          await store(caller.handle, 7);
+          const id = key.slice(0, key.indexOf("/"));
+          recovered.push(await queue.recover("pod-1", [{ taskId: id, token: 1 }]));
+          await caller.exec("commit");
+        });
+        expect(recovered).toEqual([0]);
+        expect(ended).toMatchObject({ status: "completed", result: 7 });
+        expect([calls, await keys(taskId)]).toEqual([["pay"], ["pay"]]);
+      });
+
       test("run again if it was rolled back", async () => {
         const { ended } = await within(async ({ store }, caller) => {
           await store(caller.handle, calls.length);
