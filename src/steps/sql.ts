@@ -1,6 +1,6 @@
 import type { Row } from "../store/database.ts";
 import { columnBytes } from "../store/page.ts";
-import { limit, now, rows, sql, type Statement, table } from "../store/sql.ts";
+import { limit, now, sql, type Statement, table } from "../store/sql.ts";
 import { maxReadTogetherBytes, type StoredStep } from "./model.ts";
 
 const journal = table("step_journal");
@@ -55,18 +55,8 @@ export function findStep(
       and seq = ${seq} and token = ${token}`;
 }
 
-/** Deletes the journals of owners that a query finds. */
-export function deleteJournals(ownerIds: Statement): Statement {
-  return sql`delete from ${journal} where owner_id in (${ownerIds})`;
-}
-
-/** How many rows these owners have. */
-export function countSteps(ownerIds: readonly string[]): Statement {
-  const wanted = rows(
-    { owner_id: "text" },
-    ownerIds.map((ownerId) => [ownerId]),
-  );
+/** How many rows a journal has. */
+export function countSteps({ ownerId, part }: JournalOwner): Statement {
   return sql`
-    select owner_id, count(*) as steps from ${journal}
-    where owner_id in (select owner_id from ${wanted} wanted) group by owner_id`;
+    select count(*) as steps from ${journal} where owner_id = ${ownerId} and part = ${part}`;
 }

@@ -319,7 +319,9 @@ export function createTasks(parts: TasksParts): LocalTasks {
       checkOptions("retry", options, ["fromStart"]);
       const { fromStart = false } = options;
       // The steps of a task that has ended don't change.
-      const [counted] = fromStart ? await database.read(countSteps([taskId])) : [];
+      const [counted] = fromStart
+        ? await database.read(countSteps({ ownerId: taskId, part: taskPart }))
+        : [];
       const steps = fromStart ? "all" : "failed";
       const row = await change(taskId, retryTask(taskId, parts.ids.next(), steps));
       if (Number(row["retried"]) === 1) {

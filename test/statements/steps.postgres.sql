@@ -25,10 +25,6 @@ where owner_id = $1 and part = $2 and key = $3
   and seq = $4 and token = $5
 -- values: ["task-1","","read",3,2]
 
--- src/steps/sql.ts: deleteJournals
-delete from flotilla.step_journal where owner_id in (select 'task-1')
-
 -- src/steps/sql.ts: countSteps
-select owner_id, count(*) as steps from flotilla.step_journal
-where owner_id in (select owner_id from (select owner_id collate "C" as owner_id from unnest($1::text[]) as each_row (owner_id)) wanted) group by owner_id
--- values: ["{\"task-1\"}"]
+select count(*) as steps from flotilla.step_journal where owner_id = $1 and part = $2
+-- values: ["task-1",""]

@@ -25,10 +25,6 @@ where owner_id = ? and part = ? and key = ?
   and seq = ? and token = ?
 -- values: ["task-1","","read",3,2]
 
--- src/steps/sql.ts: deleteJournals
-delete from flotilla_step_journal where owner_id in (select 'task-1')
-
 -- src/steps/sql.ts: countSteps
-select owner_id, count(*) as steps from flotilla_step_journal
-where owner_id in (select owner_id from (select value ->> 0 as owner_id from jsonb_each(?)) wanted) group by owner_id
--- values: ["[[\"task-1\"]]"]
+select count(*) as steps from flotilla_step_journal where owner_id = ? and part = ?
+-- values: ["task-1",""]

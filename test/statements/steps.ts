@@ -1,5 +1,4 @@
 import * as steps from "../../src/steps/sql.ts";
-import { sql } from "../../src/store/sql.ts";
 import { noStatement, type RoomStatements, sqlFile } from "./examples.ts";
 
 const owner = { ownerId: "task-1", part: "" };
@@ -10,8 +9,7 @@ export const stepStatements: RoomStatements = {
     readStepValue: () => steps.readStepValue(owner, "read"),
     listSteps: () => [steps.listSteps(owner, {}), steps.listSteps(owner, { after: 3, limit: 10 })],
     findStep: () => steps.findStep(owner, { key: "read", seq: 3, token: 2 }),
-    deleteJournals: () => steps.deleteJournals(sql`select 'task-1'`),
-    countSteps: () => steps.countSteps(["task-1"]),
+    countSteps: () => steps.countSteps(owner),
     toStoredStep: noStatement,
   }),
 };

@@ -1594,7 +1594,7 @@ delete from flotilla.task_signal where task_id in (select task_id from (select t
 -- values: ["{\"task-1\"}"]
 
 delete from flotilla.step_journal where owner_id in (select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) old
-    where not exists (select 1 from flotilla.task task where task.task_id = old.task_id))
+    where not exists (select 1 from flotilla.task task where task.task_id = old.task_id)) and part = ''
 -- values: ["{\"task-1\"}"]
 
 delete from flotilla.link as link where to_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) old

@@ -1587,7 +1587,7 @@ delete from flotilla_task_signal where task_id in (select task_id from (select v
 -- values: ["[[\"task-1\"]]"]
 
 delete from flotilla_step_journal where owner_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) old
-    where not exists (select 1 from flotilla_task task where task.task_id = old.task_id))
+    where not exists (select 1 from flotilla_task task where task.task_id = old.task_id)) and part = ''
 -- values: ["[[\"task-1\"]]"]
 
 delete from flotilla_link as link where to_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) old

@@ -287,11 +287,15 @@ export function stepFaultsContract(kind: StoreKind): void {
       expect(seen).toMatchObject([{ deaths: 1 }, { deaths: 1, failures: 0 }, { deaths: 2 }]);
     });
 
-    test("go with their task when it is pruned", async () => {
+    test("go with their task when it is pruned, and those of a session with its id don't", async () => {
       const { taskId } = await run(({ step }) => step("a", () => 1));
+      await queue.database.write([
+        sql`insert into ${journal} (owner_id, part, key, seq, token, kind, value, started_at)
+          values (${taskId}, '1', 'of a turn', 1, 1, 'done', '1', 0)`,
+      ]);
       await queue.pass(120_000);
       expect(await queue.prune({ olderThanMs: 60_000 })).toMatchObject({ deleted: 1 });
-      expect(await keys(taskId)).toEqual([]);
+      expect(await keys(taskId)).toEqual(["of a turn"]);
     });
 
     describe("of a failed task", () => {

@@ -21,8 +21,7 @@ import { nextSeq } from "./task-state.ts";
 import { deleteLinksTo } from "../../links/sql.ts";
 import { type FollowUp, insertFollowUps } from "./finish.ts";
 import { deleteDependencies, hasNoOpenDependents } from "./dependencies.ts";
-import { hasStepped } from "./steps.ts";
-import { deleteJournals } from "../../steps/sql.ts";
+import { forgetSteps, hasStepped } from "./steps.ts";
 
 const tasks = table("task");
 const events = table("task_event");
@@ -160,7 +159,7 @@ export function deleteFinished(taskIds: readonly string[], kept: Retention): Sta
     sql`delete from ${events} where task_id in (${gone})`,
     deleteDependencies(gone),
     sql`delete from ${table("task_signal")} where task_id in (${gone})`,
-    deleteJournals(gone),
+    forgetSteps(gone, "all"),
     deleteLinksTo(gone),
   ];
 }
