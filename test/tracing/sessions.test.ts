@@ -152,8 +152,14 @@ test("a user's token puts no turn below a span, neither over HTTP nor in a frame
     .sign(new TextEncoder().encode(secret));
   const traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-000000000000000a-01";
   const parents = () => spans.filter(({ name }) => name === "turn plain").map((t) => t.parentId);
-  const turns = (count: number) =>
-    until(`turn ${count}`, () => (parents().length === count ? true : undefined));
+  // A span ends before its answer is stored.
+  const turns = async (count: number) => {
+    await until(`turn ${count}`, () => (parents().length === count ? true : undefined));
+    await until("its answer", async () => {
+      const { entries } = await server.sessions.entries("default", sessionId, {});
+      return entries.filter(({ role }) => role === "assistant").length === count || undefined;
+    });
+  };
 
   const parts = [{ type: "text", text: "hi" }];
   const post = (path: string, body: object, bearer: string) =>
@@ -188,8 +194,14 @@ test("a turn is below the context that came with its message over HTTP, or in a 
   const { sessionId } = await server.sessions.create("default", { agents: ["plain"] });
   const trace = (spanId: string) => `00-4bf92f3577b34da6a3ce929d0e0e4736-${spanId}-01`;
   const parents = () => spans.filter(({ name }) => name === "turn plain").map((t) => t.parentId);
-  const turns = (count: number) =>
-    until(`turn ${count}`, () => (parents().length === count ? true : undefined));
+  // A span ends before its answer is stored.
+  const turns = async (count: number) => {
+    await until(`turn ${count}`, () => (parents().length === count ? true : undefined));
+    await until("its answer", async () => {
+      const { entries } = await server.sessions.entries("default", sessionId, {});
+      return entries.filter(({ role }) => role === "assistant").length === count || undefined;
+    });
+  };
 
   const parts = [{ type: "text", text: "hi" }];
   const post = (path: string, body: object, spanId: string) =>
