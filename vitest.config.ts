@@ -51,6 +51,7 @@ const crashAlone = [
   "flows/points",
   "postgres/locks",
   "postgres/many",
+  "postgres/network",
   "postgres/quiet",
   "tasks/fences",
   "tasks/misbehaving",
