@@ -1,4 +1,5 @@
 import { FlotillaError } from "./errors.ts";
+import { isJsonObject } from "./json.ts";
 import { checkNumber, checkOptions, checkText } from "./options.ts";
 
 /** The tokens of a call to a model. */
@@ -108,6 +109,24 @@ function totalsOf(sums: Sums): ModelTotal[] {
   return [...counted.values()].toSorted(
     (one, other) => other.input + other.output - one.input - one.output,
   );
+}
+
+/** The tokens that a model reports of a call, in any version of its interface. Undefined if it reports none. */
+export function reportedTokens(usage: unknown): Omit<ModelTotal, "model"> | undefined {
+  if (!isJsonObject(usage)) return undefined;
+  const { inputTokens, tokens, cachedInputTokens } = usage;
+  const input = tokenCount(inputTokens) ?? tokenCount(tokens);
+  const output = tokenCount(usage["outputTokens"]);
+  if (input === undefined && output === undefined) return undefined;
+  const ofInput = isJsonObject(inputTokens) ? inputTokens["cacheRead"] : undefined;
+  const cached = tokenCount(ofInput) ?? tokenCount(cachedInputTokens) ?? 0;
+  return { input: input ?? 0, output: output ?? 0, cached };
+}
+
+/** Either a number, or an object with details and a total. */
+export function tokenCount(value: unknown): number | undefined {
+  const found = isJsonObject(value) ? value["total"] : value;
+  return typeof found === "number" && Number.isFinite(found) ? found : undefined;
 }
 
 /** Providers report what they like, and only whole numbers are stored. */

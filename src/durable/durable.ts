@@ -1,7 +1,7 @@
 import { FlotillaError, messageOf } from "../base/errors.ts";
 import { isJsonObject, type Json } from "../base/json.ts";
 import { checkOptions } from "../base/options.ts";
-import type { UsageLedger } from "../base/usage.ts";
+import { reportedTokens, type UsageLedger } from "../base/usage.ts";
 import type { Step, StepContext } from "../steps/model.ts";
 import { countingUsage } from "../throttles/scope.ts";
 import {
@@ -21,7 +21,6 @@ import {
   checkBudget,
   type Meter,
   meterOf,
-  reportedUsage,
   setMeter,
   spentPart,
   storedUsage,
@@ -310,17 +309,13 @@ const charsPerToken = 4;
 
 function usageOf({ modelId }: ModelLike, call: StoredCall, params: Params): CallUsage {
   const model = typeof modelId === "string" ? modelId : "";
-  const reported = reportedUsage(model, call.finish["usage"]);
-  if (reported) return reported;
-  const tokens = (value: unknown) => Math.ceil(charsIn(value) / charsPerToken);
-  const { prompt } = params as { prompt?: unknown };
-  return {
-    model,
-    calls: 1,
-    inputTokens: tokens(prompt),
-    outputTokens: tokens(call.content),
-    cachedTokens: 0,
+  const estimate = (value: unknown) => Math.ceil(charsIn(value) / charsPerToken);
+  const { input, output, cached } = reportedTokens(call.finish["usage"]) ?? {
+    input: estimate((params as { prompt?: unknown }).prompt),
+    output: estimate(call.content),
+    cached: 0,
   };
+  return { model, calls: 1, inputTokens: input, outputTokens: output, cachedTokens: cached };
 }
 
 /** The characters of text, but not of files. */

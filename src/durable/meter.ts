@@ -1,6 +1,7 @@
 import { FlotillaError } from "../base/errors.ts";
 import { checkOptions } from "../base/options.ts";
 import { isJsonObject, type Json } from "../base/json.ts";
+import { tokenCount } from "../base/usage.ts";
 import type { Step } from "../steps/model.ts";
 
 /** What calls to one model have used. */
@@ -118,37 +119,12 @@ export function spentPart(budget: Budget, usage: readonly CallUsage[]): string |
   return undefined;
 }
 
-/** The usage of one call as its provider has reported it; undefined if it has reported none. */
-export function reportedUsage(model: string, reported: unknown): CallUsage | undefined {
-  if (!isJsonObject(reported)) return undefined;
-  const { inputTokens, outputTokens } = reported;
-  const input = countOf(inputTokens);
-  const output = countOf(outputTokens);
-  if (input === undefined && output === undefined) return undefined;
-  const cached = isJsonObject(inputTokens)
-    ? inputTokens["cacheRead"]
-    : reported["cachedInputTokens"];
-  return {
-    model,
-    calls: 1,
-    inputTokens: input ?? 0,
-    outputTokens: output ?? 0,
-    cachedTokens: countOf(cached) ?? 0,
-  };
-}
-
-/** Either a number, or an object with details and a total. */
-function countOf(value: unknown): number | undefined {
-  const found = isJsonObject(value) ? value["total"] : value;
-  return typeof found === "number" && Number.isFinite(found) && found >= 0 ? found : undefined;
-}
-
 /** Usage as a step has stored it. */
 export function storedUsage(step: Json): readonly CallUsage[] {
   const found = isJsonObject(step) ? step["usage"] : undefined;
   if (!Array.isArray(found)) return [];
   return found.filter(isJsonObject).map((each): CallUsage => {
-    const read = (name: keyof CallUsage): number => countOf(each[name]) ?? 0;
+    const read = (name: keyof CallUsage): number => Math.max(0, tokenCount(each[name]) ?? 0);
     return {
       model: typeof each["model"] === "string" ? each["model"] : "",
       calls: read("calls"),

@@ -1,5 +1,5 @@
 import { checkOptions } from "../base/options.ts";
-import type { UsageLedger } from "../base/usage.ts";
+import { reportedTokens, tokenCount, type UsageLedger } from "../base/usage.ts";
 import type { ThrottleDeclaration } from "./declaration.ts";
 import type { Limiter } from "./limiter/limiter.ts";
 import type { AcquireOptions, HeldPermit, ThrottledCall } from "./limiter/permit.ts";
@@ -177,10 +177,10 @@ function untilStreamEnds(
 /** The tokens that a model's result, or the last part of its stream, reports as used. */
 export function usedTokens(result: unknown): number | undefined {
   const usage = field(result, "usage");
-  const tokens = count(field(usage, "tokens"));
+  const tokens = tokenCount(field(usage, "tokens"));
   if (tokens !== undefined) return tokens;
-  const input = count(field(usage, "inputTokens"));
-  const output = count(field(usage, "outputTokens"));
+  const input = tokenCount(field(usage, "inputTokens"));
+  const output = tokenCount(field(usage, "outputTokens"));
   if (input === undefined && output === undefined) return undefined;
   return (input ?? 0) + (output ?? 0);
 }
@@ -191,21 +191,8 @@ function countUsage(
   { modelId }: ModelLike,
   result: unknown,
 ): void {
-  const usage = field(result, "usage");
-  if (ledger === undefined || usedTokens(result) === undefined) return;
-  const input = count(field(usage, "inputTokens")) ?? count(field(usage, "tokens")) ?? 0;
-  const output = count(field(usage, "outputTokens")) ?? 0;
-  // Where it is told depends on the version of the model's specification.
-  const cached =
-    count(field(field(usage, "inputTokens"), "cacheRead")) ??
-    count(field(usage, "cachedInputTokens"));
-  ledger.count({ model: modelId, input, output, cached }, "middleware");
-}
-
-/** Either a number, or an object with details and a total. */
-function count(value: unknown): number | undefined {
-  const found = typeof value === "object" ? field(value, "total") : value;
-  return typeof found === "number" && Number.isFinite(found) ? found : undefined;
+  const tokens = ledger && reportedTokens(field(result, "usage"));
+  if (tokens) ledger.count({ model: modelId, ...tokens }, "middleware");
 }
 
 // For English. Other languages need more tokens; the bucket settles the difference after the call.
