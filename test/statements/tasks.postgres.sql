@@ -2344,6 +2344,22 @@ where dependent_id = any(array(select task.task_id from flotilla.task task where
     where child.task_id = flotilla.task_dependency.dependency_id and wanted.parent_id = flotilla.task_dependency.dependent_id)
 -- values: ["{\"run-1\"}","{\"mail\"}","{\"default\"}","{\"run-1/charge/0\"}","{\"run-1/charge/\"}","{\"run-1\"}","{\"mail\"}","{\"default\"}","{\"run-1/charge/0\"}","{\"run-1/charge/\"}"]
 
+-- src/tasks/sql/run-relations.ts: startTasksOver
+insert into flotilla.task_event (task_id, seq, type)
+select task_id, (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = task.task_id), 'retried' from flotilla.task task
+where task_id = any(array(select 'task-1')) for update of task
+
+delete from flotilla.step_journal where owner_id in (select 'task-1') and part = '' and kind = 'failed'
+
+update flotilla.task set
+  status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, cancel_requested = 0,
+  parked = case when depends > 0 then 2 else case when limited = 1 then 4 else 0 end end,
+  depends = case when depends = 3 then 1 else depends end,
+  claim_token = claim_token + 1, claimed_by = null, run_at = now_ms(), last_update = now_ms(),
+  cursor = case when coalesce(flow_version, 0) = 0 or (intent is null and cursor is not null)
+  then cursor else coalesce(stopped_at, cursor) end, intent = null, waiting = null,
+  error = null, progress = null, progress_token = claim_token + 1 where task_id = any(array(select 'task-1'))
+
 -- src/tasks/sql/run-relations.ts: insertChildDependencies
 delete from flotilla.task_dependency
 where dependent_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent))

@@ -332,6 +332,7 @@ export const taskStatements: RoomStatements = {
     takeSignals: () => runRelations.takeSignals([["run-1", "signal-1"]], fence),
     startOver: () => runRelations.startOver([child], fence),
     deleteOtherChildren: () => runRelations.deleteOtherChildren([child], fence),
+    startTasksOver: () => runRelations.startTasksOver(sql`select 'task-1'`),
     insertChildDependencies: () => runRelations.insertChildDependencies([child]),
   }),
   "src/tasks/sql/inspect.ts": sqlFile(inspect, {

@@ -45,6 +45,11 @@ export function startOver(
       and child.unique_key = wanted.unique_key
     where child.parent_id = wanted.parent_id and child.status in ('failed', 'cancelled')
       and wanted.parent_id in (select task.task_id from ${fence(sql`task`)})`;
+  return startTasksOver(ended);
+}
+
+/** Starts over the tasks and runs that a query finds, as a retry does. */
+export function startTasksOver(ended: Statement): Statement[] {
   const among = isAmong(ended, sql`task_id`);
   return [
     sql`

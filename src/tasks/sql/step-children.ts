@@ -1,13 +1,10 @@
-import { forUpdateOfTask, isAmong, rows, sql, type Statement, table } from "../../store/sql.ts";
+import { isAmong, rows, sql, type Statement, table } from "../../store/sql.ts";
 import { insertTasks } from "./enqueue.ts";
-import { startedOver } from "./inspect.ts";
-import { deleteOtherChildren, insertChildDependencies } from "./run-relations.ts";
-import { forgetSteps, isStoredBy, type TaskStep } from "./steps.ts";
-import { nextSeq } from "./task-state.ts";
+import { deleteOtherChildren, insertChildDependencies, startTasksOver } from "./run-relations.ts";
+import { isStoredBy, type TaskStep } from "./steps.ts";
 
 /** What the steps of tasks do to their children. */
 const tasks = table("task");
-const events = table("task_event");
 const dependencies = table("task_dependency");
 
 /**
@@ -66,15 +63,7 @@ function startAgain(
     where child.parent_id = wanted.parent_id and child.claim_token = wanted.token
       and child.status in ('failed', 'cancelled')
       and wanted.parent_id in (select task.task_id from ${fence(sql`task`)})`;
-  const among = isAmong(ended, sql`task_id`);
-  return [
-    sql`
-      insert into ${events} (task_id, seq, type)
-      select task_id, ${nextSeq(sql`task.task_id`)}, 'retried' from ${tasks} task
-      where ${among} ${forUpdateOfTask}`,
-    forgetSteps(ended, "failed"),
-    sql`update ${tasks} set ${startedOver} where ${among}`,
-  ];
+  return startTasksOver(ended);
 }
 
 /** A part of a query: the tasks whose steps are stored by these writes. */
