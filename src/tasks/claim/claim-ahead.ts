@@ -52,14 +52,14 @@ type ClaimAheadParts = {
   onMarked: () => void;
 };
 
-const defaultLimits: AheadLimits = { tasks: 400, ms: 25 };
+const defaultLimits: AheadLimits = { tasks: 500, ms: 30 };
 // With one writer, a write that says how far the pod has begun costs as much as a claim.
 const noLimits: AheadLimits = { tasks: 0, ms: 0 };
 // On a slow store, tasks are claimed ahead for as long as some claims take.
 const claimsCovered = 4;
 const maxCoveredMs = 100;
 // Tasks are marked for as long as these take, so that a mark is not written for every handful.
-const markedMs = 10;
+const markedMs = 20;
 // Shorter samples would take one burst for the rate.
 const sampleMs = 20;
 // Tasks that were to begin within milliseconds and still wait are left to other pods.
