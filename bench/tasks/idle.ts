@@ -26,9 +26,11 @@ export async function measureIdle(
     const before = await transactionsOf(store);
     const startedMs = performance.now();
     role.send("go");
-    const { cpuShare }: Idled = await role.result;
-    const seconds = (performance.now() - startedMs) / 1_000;
+    await role.next("idled");
     const after = await transactionsOf(store);
+    const seconds = (performance.now() - startedMs) / 1_000;
+    role.send("stop");
+    const { cpuShare }: Idled = await role.result;
     await role.gone;
     const cpu = cpuShare * 100;
     const only = (metric: string, unit: string, value: number) =>

@@ -31,5 +31,8 @@ playRole(async ({ store, sessions, forMs }: IdlerParams, bench) => {
   const used = countUsage();
   await wait(forMs);
   const { cpuMs, wallMs } = used();
+  // What follows is the pod's stop.
+  bench.tell("idled", null);
+  await bench.heard("stop");
   return { cpuShare: cpuMs / wallMs } satisfies Idled;
 });

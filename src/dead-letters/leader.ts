@@ -61,6 +61,11 @@ const pickRounds = 5;
 const redrivesKeptMs = 30 * 24 * 60 * 60_000;
 const pruneEveryMs = 10 * 60_000;
 
+/** What there is to do. */
+type Asked = { readonly hasRedrives: boolean };
+
+const allAsked: Asked = { hasRedrives: true };
+
 /**
  * The leader's work on failed tasks, once per beat: it keeps its index in sync, and advances
  * redrives.
@@ -161,9 +166,9 @@ export function createDeadLetterLeader(options: DeadLetterLeaderOptions) {
     log.warn({ redrive: redriveId, reason: code, error: message }, "redrive stopped");
 
   /** Does a bounded part of the work. The next pass does the rest. */
-  const pass = async (): Promise<void> => {
+  const pass = async ({ hasRedrives } = allAsked): Promise<void> => {
     try {
-      const open = (await database.read(openRedrives())).map(toStoredRedrive);
+      const open = hasRedrives ? (await database.read(openRedrives())).map(toStoredRedrive) : [];
       const due = clock.monotonic() - syncedMs >= syncEveryMs;
       if (open.length === 0 && !due && kept?.sync.complete) return;
       const synced = await openOnce();
@@ -191,10 +196,10 @@ export function createDeadLetterLeader(options: DeadLetterLeaderOptions) {
     rest: forget,
 
     /** Called at every beat. A new pass starts only after the last one has ended. */
-    beat(leads: boolean): void {
+    beat(leads: boolean, asked = allAsked): void {
       if (passing) return;
       if (!leads) return forget();
-      passing = pass().finally(() => {
+      passing = pass(asked).finally(() => {
         passing = undefined;
       });
     },

@@ -40,8 +40,11 @@ const firstBeatLimitMs = 30_000;
 // After this the pod starts, and the outbox is sent meanwhile.
 const leftoversLimitMs = 10_000;
 const pruneBusMs = 60_000;
-// The heartbeat watches these: with reports the leader has something to learn from, and logs need owners.
+// The heartbeat watches these, so that nothing is asked for what isn't there: with reports the leader has
+// something to learn from, schedules are to be fired and redrives advanced, and logs need owners.
 const throttleReports = "throttle_report";
+const schedules = "schedule";
+const redrives = "redrive";
 const sessionLogs = "session_log";
 
 /** Assembles a pod and starts it. Resolves when its first heartbeat is stored and it claims. */
@@ -159,11 +162,12 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
       onEvent({ type: "leading", podId: leader, ...(silentMs !== undefined && { silentMs }) });
     }
     if (stopped) return;
-    void firing.pass();
-    deadLetterLeader.beat(leader === podId);
+    const filled = new Set(seen.filledTables);
+    if (filled.has(schedules)) void firing.pass();
+    deadLetterLeader.beat(leader === podId, { hasRedrives: filled.has(redrives) });
     if (leader === podId) pruneBus();
-    if (leader === podId && seen.filledTables?.includes(throttleReports)) throttles.learn();
-    hasSessions ||= seen.filledTables?.includes(sessionLogs) === true;
+    if (leader === podId && filled.has(throttleReports)) throttles.learn();
+    hasSessions ||= filled.has(sessionLogs);
     if (hasSessions) sessions?.wake();
     if (passing) return;
     passStartedMs = clock.monotonic();
@@ -190,7 +194,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
       ...(settings.sessions && { sessions: sessionMetadata(agents) }),
     },
     host: parts.thisProcess?.host,
-    watchedTables: [throttleReports, sessionLogs],
+    watchedTables: [throttleReports, schedules, redrives, sessionLogs],
     onBeat,
     onError(error) {
       lastError = error;
@@ -240,6 +244,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     maxResultBytes: settings.maxResultBytes,
     middleware: settings.middleware,
     throttles: throttles.registry,
+    prices: settings.prices,
     onAbandoned: parts.abandonCallsUpTo,
     onEvent,
     onEnded: tasks.ended,
@@ -248,7 +253,9 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
   if (settings.sessions) {
     const { registry } = throttles;
     const runsSuspectTask = () => worker.hasSuspect;
-    const own = { agents, tasks, runs, onEvent, throttles: registry, runsSuspectTask };
+    const podsSeen = () =>
+      [...liveness.pods.values()].map(({ podId: id, status }) => `${id} ${status}`).join();
+    const own = { agents, tasks, runs, onEvent, throttles: registry, runsSuspectTask, podsSeen };
     const sessionParts = { ...settings, ...settings.sessions, ...parts, ...own };
     sessions = startOnFirstUse(() => startSessions(sessionParts));
     if (hasSessions) sessions.wake();

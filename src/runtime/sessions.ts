@@ -28,6 +28,8 @@ type PodSessionsParts = Pick<
   privateAgents: boolean;
   maxTurns: number;
   prices?: Prices;
+  /** The pods that the last heartbeat has seen, as text. */
+  podsSeen?: () => string;
   maxPayloadBytes: number;
   maxResultBytes: number;
   throttles: ThrottleRegistry;
@@ -60,7 +62,7 @@ export function startSessions(parts: PodSessionsParts): LocalSessions {
     podId,
     host: thisProcess?.host ?? null,
     isGone: thisProcess?.isGone ?? (() => false),
-    fleet: createFleet({ database, clock, log }),
+    fleet: createFleet({ database, clock, log, seen: parts.podsSeen }),
     registry: agentRegistry,
     onEvent: parts.onEvent,
     createRunner: (links) =>

@@ -84,7 +84,7 @@ export function fencesContract(scene: JournalHarness): void {
       expect(await scene.now(taken)).toMatchObject({ owner: null, host: null, term: taken.term });
     });
 
-    test("a beat moves own logs alone, and returns which those are", async () => {
+    test("a beat moves own logs alone, and returns which those are and all heads", async () => {
       const mine = [await scene.own("beating"), await scene.own("beating")];
       const lost = await scene.own("beating");
       await take(scene.another, lost.logId, "another");
@@ -95,13 +95,11 @@ export function fencesContract(scene: JournalHarness): void {
       const before = await scene.journal.heads();
       const asked = [mine[1]!, lost, others, mine[0]!, again];
       const still = mine.map(({ logId }) => logId);
-      expect(await scene.journal.beat("beating", asked)).toEqual(still);
-      expect(await scene.journal.heads()).toEqual(
-        before.map((each) =>
-          still.includes(each.logId) ? { ...each, beat: each.beat + 1 } : each,
-        ),
+      const after = before.map((each) =>
+        still.includes(each.logId) ? { ...each, beat: each.beat + 1 } : each,
       );
-      expect(await scene.journal.beat("beating", [])).toEqual([]);
+      expect(await scene.journal.beat("beating", asked)).toEqual({ owned: still, heads: after });
+      expect(await scene.journal.heads()).toEqual(after);
     });
 
     test("a log that was released has no owner, and only its owner releases it", async () => {
@@ -113,7 +111,7 @@ export function fencesContract(scene: JournalHarness): void {
       await scene.journal.release("leaving", []);
       expect(await scene.now(mine)).toEqual({ ...mine, owner: null, host: null });
       expect(await scene.now(lost)).toEqual(taken);
-      expect(await scene.journal.beat("leaving", [mine])).toEqual([]);
+      expect(await scene.journal.beat("leaving", [mine])).toMatchObject({ owned: [] });
       expect(await take(scene.another, mine.logId, "another")).toMatchObject({
         term: mine.term + 1,
       });

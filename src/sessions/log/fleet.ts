@@ -5,7 +5,10 @@ import { livePods } from "../../pods/sql.ts";
 import type { Database } from "../../store/database.ts";
 import type { AgentFacts } from "../conversation/command.ts";
 
-/** The live pods that serve sessions, and the agents they have. Read from the store once a second. */
+/**
+ * The live pods that serve sessions, and the agents they have. Read from the store once a second, or, where
+ * the pods are known that the heartbeat sees, when those have changed.
+ */
 export type Fleet = {
   /** Pods that serve sessions, each with how long it has been known, in ms. */
   pods(): ReadonlyMap<string, number>;
@@ -22,18 +25,35 @@ export type PodSessionInfo = { readonly agents: Readonly<Record<string, AgentFac
 
 type Known = { readonly sinceMs: number; readonly agents: Readonly<Record<string, AgentFacts>> };
 
-const refreshMs = 1_000;
+type FleetParts = {
+  database: Database;
+  clock: Clock;
+  log: Logger;
+  /** The pods that the last heartbeat has seen, as text. */
+  seen?: (() => string) | undefined;
+};
 
-export function createFleet(parts: { database: Database; clock: Clock; log: Logger }): Fleet {
-  const { database, clock, log } = parts;
+const refreshMs = 1_000;
+const lookMs = 250;
+// Pods that the heartbeat sees have their metadata from their start on. This is in case of a mistake.
+const maxAgeMs = 30_000;
+
+export function createFleet(parts: FleetParts): Fleet {
+  const { database, clock, log, seen } = parts;
+  /** The pods of the last read, and when it was. */
+  let readFor: string | undefined;
+  let readMs = -Infinity;
   let known: ReadonlyMap<string, Known> = new Map();
   let refreshing: Promise<void> | undefined;
   let cancel = () => {};
   let state: "idle" | "started" | "closed" = "idle";
 
   const read = async (): Promise<void> => {
+    const podsSeen = seen?.();
     try {
       const rows = await database.read(livePods());
+      readFor = podsSeen;
+      readMs = clock.monotonic();
       const found = new Map<string, Known>();
       for (const row of rows) {
         const podId = row["pod_id"] as string;
@@ -50,9 +70,11 @@ export function createFleet(parts: { database: Database; clock: Clock; log: Logg
     }
   };
   const refresh = () => (refreshing ??= read());
+  const isCurrent = () =>
+    seen !== undefined && readFor === seen() && clock.monotonic() - readMs < maxAgeMs;
   const again = (): void => {
-    void refresh().finally(() => {
-      if (state === "started") cancel = clock.after(refreshMs, again);
+    void (isCurrent() ? Promise.resolve() : refresh()).finally(() => {
+      if (state === "started") cancel = clock.after(seen ? lookMs : refreshMs, again);
     });
   };
 

@@ -71,6 +71,9 @@ export type CommitResult =
 export type ClientIdRef = { readonly sessionId: string; readonly clientId: string };
 export type StoredClientId = ClientIdRef & { readonly seq: number };
 
+/** What a beat has found. */
+export type Beaten = { readonly owned: number[]; readonly heads: Head[] };
+
 /** Stores conversations. Every implementation passes the suite in `contract/journal.ts`. */
 export type Journal = {
   /** All heads, ordered by log id; empty if no log has been created. */
@@ -84,8 +87,8 @@ export type Journal = {
   ): Promise<Head | undefined>;
   /** Releases logs, so that other pods need not wait for the beat to stop. */
   release(podId: string, logs: readonly { logId: number; term: number }[]): Promise<void>;
-  /** Shows that the owner is alive, and returns the ids of those logs that it still owns. */
-  beat(podId: string, logs: readonly { logId: number; term: number }[]): Promise<number[]>;
+  /** Shows that the owner is alive. Returns which of these logs it still owns, and all heads after that. */
+  beat(podId: string, logs: readonly { logId: number; term: number }[]): Promise<Beaten>;
   /** Stores a record right after `at`. */
   commit(at: Head, record: LogRecord): Promise<CommitResult>;
   /**

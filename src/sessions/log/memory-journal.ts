@@ -122,7 +122,7 @@ export function createMemoryJournal({ ids }: { ids: Ids }): Journal {
     async beat(podId, logs) {
       const own = logs.filter((each) => isOwn(podId, each)).map(({ logId }) => logId);
       for (const logId of own) heads[logId] = { ...heads[logId]!, beat: heads[logId]!.beat + 1 };
-      return own.toSorted((one, other) => one - other);
+      return { owned: own.toSorted((one, other) => one - other), heads: [...heads] };
     },
 
     async commit(at, record) {

@@ -92,10 +92,9 @@ export function createOwners(parts: OwnersParts): Owners {
 
   const pass = async (): Promise<void> => {
     const startedMs = clock.monotonic();
-    const all = await journal.heads();
+    const all = held.size === 0 ? await journal.heads() : await beat();
     heads.put(all, startedMs);
     recordHeads(all);
-    await beat();
     if (stopped) return;
     const pods = othersAlive(all);
     const desired = placeLogs(all.length, [...new Set([podId, ...pods.keys()])].toSorted());
@@ -142,17 +141,19 @@ export function createOwners(parts: OwnersParts): Owners {
   const hasEnded = ({ host }: Head): boolean => host !== null && parts.isGone(host);
   const isFree = (head: Head): boolean => isFreeAtOnce(head) || freeForMs(head) >= 0;
 
-  const beat = async (): Promise<void> => {
-    if (held.size === 0) return;
+  /** Beats for the logs that this pod owns, and returns all heads. */
+  const beat = async (): Promise<readonly Head[]> => {
     const sentMs = clock.monotonic();
     const beats = [...held].map(([logId, { owner }]) => ({ logId, term: owner.head.term }));
-    const still = new Set(await journal.beat(podId, beats));
+    const { owned, heads: all } = await journal.beat(podId, beats);
+    const still = new Set(owned);
     for (const { logId, term } of beats) {
       const each = held.get(logId);
       if (!each || each.owner.head.term !== term) continue;
       if (still.has(logId)) each.provenMs = sentMs;
       else lose(logId);
     }
+    return all;
   };
 
   const lose = (logId: number): void => {

@@ -82,9 +82,9 @@ export function createSqlJournal({ database, ids, clock = systemClock }: SqlJour
     },
 
     async beat(podId, logs) {
-      if (logs.length === 0) return [];
-      const [beaten] = await database.write([beatHeads(podId, logs)]);
-      return beaten!.map((row) => Number(row["log_id"])).toSorted((one, other) => one - other);
+      const [beaten, heads] = await database.write([beatHeads(podId, logs), readHeads()]);
+      const owned = beaten!.map((row) => Number(row["log_id"]));
+      return { owned: owned.toSorted((one, other) => one - other), heads: heads!.map(toHead) };
     },
 
     async commit(at, record) {

@@ -2,6 +2,7 @@ import type { Clock } from "../../base/clock.ts";
 import type { Random } from "../../base/random.ts";
 import type { Database } from "../../store/database.ts";
 import { writeUntilKnown, untilKnown } from "../../store/retry.ts";
+import type { Statement } from "../../store/sql.ts";
 import { lockLimits, unblock } from "../sql/concurrency.ts";
 import { blockedScopes, dropUnneeded, unneededLimits } from "../sql/limits.ts";
 
@@ -41,8 +42,9 @@ export function createUnblocker({ database }: { database: Database }) {
   let prunedTo = "";
   let resting = 0;
 
-  const unblockPass = async (): Promise<number> => {
-    const rows = await database.read(blockedScopes(unblockedTo, scopesPerPass));
+  const unblockPass = async (before: readonly Statement[]): Promise<number> => {
+    const look = blockedScopes(unblockedTo, scopesPerPass);
+    const rows = (await database.write([...before, look])).at(-1)!;
     unblockedTo = rows.length < scopesPerPass ? "" : (rows.at(-1)!["scope"] as string);
     const slots = rows.map((row) => ({
       scope: row["scope"] as string,
@@ -72,9 +74,9 @@ export function createUnblocker({ database }: { database: Database }) {
   };
 
   return {
-    /** Returns how many scopes had free slots and blocked tasks. */
-    async pass(): Promise<number> {
-      const freed = await unblockPass();
+    /** Stores these first. Returns how many scopes had free slots and blocked tasks. */
+    async pass(...before: readonly Statement[]): Promise<number> {
+      const freed = await unblockPass(before);
       await prune();
       return freed;
     },

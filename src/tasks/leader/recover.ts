@@ -161,12 +161,12 @@ export function createLeader(options: LeaderOptions) {
   };
 
   /**
-   * Another transaction may hold a limit's row. That must stop neither pruning nor this pod's
-   * leadership.
+   * The end of a pass, which is stored with the read of what is blocked. Another transaction may hold a
+   * limit's row, and that must not stop this pod's leadership.
    */
   const unblock = async (): Promise<void> => {
     try {
-      if ((await unblocker.pass()) > 0) onFreed();
+      if ((await unblocker.pass(finishPass(podId))) > 0) onFreed();
     } catch (error) {
       if (!hasCode(error, "store_busy")) throw error;
       log.warn({ pod: podId, error: messageOf(error) }, "unblocking tasks failed");
@@ -183,9 +183,8 @@ export function createLeader(options: LeaderOptions) {
           await database.write([markDown(silent)]);
           await recover(silent);
         }
-        await unblock();
         await prune();
-        await database.write([finishPass(podId)]);
+        await unblock();
         return true;
       } catch (error) {
         // The next heartbeat starts the next pass, and nothing here is left half done.
