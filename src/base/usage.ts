@@ -51,6 +51,17 @@ export type ModelPrice = {
   readonly cached?: number;
 };
 
+/** What calls to models may use, in all. */
+export type Budget = {
+  readonly calls?: number;
+  /** Tokens in and out. */
+  readonly tokens?: number;
+  /** In the currency of the config's `prices`, without which it is refused. */
+  readonly cost?: number;
+  /** How long models may take to answer, in milliseconds. */
+  readonly ms?: number;
+};
+
 /** An attempt calls a few models. More names than this are a mistake, and are counted together. */
 const maxModels = 20;
 const otherModels = "other";
@@ -182,4 +193,16 @@ export function checkPrices(prices: unknown): asserts prices is Prices {
     checkNumber(`${what}.output`, output, priceRange);
     if (cached !== undefined) checkNumber(`${what}.cached`, cached, priceRange);
   }
+}
+
+/** Throws unless this is a budget. */
+export function checkBudget(what: string, budget: Budget): Budget {
+  const names = ["calls", "tokens", "cost", "ms"] as const;
+  checkOptions(`${what}: budget`, budget, names);
+  for (const name of names) {
+    const most = budget[name];
+    if (most === undefined || (Number.isFinite(most) && most > 0)) continue;
+    throw new FlotillaError("invalid_option", `${what}: budget.${name} must be a number above 0`);
+  }
+  return budget;
 }

@@ -6,16 +6,20 @@ import { z } from "zod";
 // The release before, which `ai-sdk-react-3` brings along.
 import * as six from "../../node_modules/ai-sdk-react-3/node_modules/ai/dist/index.mjs";
 import { movableClock } from "../base/contract/movable-clock.ts";
+import type { Clock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
 import { silentLogger } from "../base/log.ts";
+import type { ModelCallOptions } from "../steps/model-calls.ts";
 import type { StepJournal, StoredStep } from "../steps/model.ts";
 import { createSteps } from "../steps/steps.ts";
+import type { Budget } from "../base/usage.ts";
 import { durable, type DurableContext, stepOf } from "./durable.ts";
 
+type Owner = { readonly clock?: Clock; readonly modelCalls?: ModelCallOptions };
 type Crash = { readonly beforeStored?: string; readonly afterStored?: string };
 
 /** A journal that outlives attempts, and loses the process at a step. */
-function storedSteps() {
+function storedSteps({ clock = movableClock(), modelCalls = {} }: Owner = {}) {
   const rows = new Map<string, StoredStep>();
   const keys = () => [...rows.keys()];
   const attempt = async <Result>(
@@ -49,7 +53,8 @@ function storedSteps() {
       ownerId: "owner",
       journal,
       limits: { maxSteps: 1_000, maxBytes: 4 * 1024 * 1024, maxValueBytes: 256 * 1024 },
-      clock: movableClock(),
+      clock,
+      modelCalls,
       log: () => silentLogger,
       signal: () => controller.signal,
       refusal: () => (dead ? new FlotillaError("claim_lost", "dead") : undefined),
@@ -345,6 +350,60 @@ describe("a durable agent", () => {
     expect(weather).not.toHaveBeenCalled();
   });
 
+  /** An agent that would call tools for ever, and how often its model was asked. */
+  const endless = (onAsked?: () => Promise<void>) => {
+    const loops = Array.from({ length: 9 }, () => ({ text: "on ", calls: twoCalls[0]!.calls! }));
+    const { model, settings, asked } = travel(last, loops);
+    const { doGenerate } = model;
+    model.doGenerate = async (options) => {
+      await onAsked?.();
+      return doGenerate(options);
+    };
+    return { asked, settings: { ...settings, model, stopWhen: isStepCount(9) } };
+  };
+  const stopping = (budget: Budget, settings: object) => (context: DurableContext) => {
+    const bounded = durable(context, settings, { budget, onSpent: "stop" });
+    return generateText({ ...(bounded as { model: MockLanguageModelV4 }), prompt: "go" });
+  };
+
+  test("counts what models cost, by the prices of the config", async () => {
+    const prices = { "mock-model-id": { input: 1_000, output: 1_000 } };
+    const { attempt } = storedSteps({ modelCalls: { prices } });
+    const { asked, settings } = endless();
+    const spent = attempt(stopping({ cost: 0.2 }, settings));
+    await expect(spent).rejects.toThrow("the budget is spent: a cost of 0.22 of 0.2");
+    expect(asked).toHaveLength(2);
+  });
+
+  test.each([
+    ["without prices", undefined, "what models cost"],
+    ["of a model without a price", { other: { input: 1, output: 1 } }, 'what "mock-model-id" cost'],
+  ])("refuses a budget of money %s", async (_what, prices, message) => {
+    const { attempt } = storedSteps({ modelCalls: { prices } });
+    const { asked, settings } = endless();
+    const spent = attempt(async (context) => stopping({ cost: 1 }, settings)(context));
+    await expect(spent).rejects.toThrow(message);
+    expect(asked).toEqual([]);
+  });
+
+  test("counts how long models have taken, over all attempts", async () => {
+    const clock = movableClock();
+    const { attempt } = storedSteps({ clock });
+    const { asked, settings } = endless(() => clock.advance(1_000));
+    const run = stopping({ ms: 2_500 }, settings);
+    expect(await attempt(run, { afterStored: "model[1]" })).toBe("crashed");
+    await expect(attempt(run)).rejects.toThrow("the budget is spent: 3000 of 2500 ms");
+    expect(asked).toHaveLength(3);
+  });
+
+  test("keeps to the budget of its owner as well", async () => {
+    const { attempt } = storedSteps({ modelCalls: { budget: { calls: 2 } } });
+    const { asked, settings } = endless();
+    const spent = attempt(stopping({ tokens: 10_000 }, settings));
+    await expect(spent).rejects.toThrow("the budget is spent: 2 of 2 calls");
+    expect(asked).toHaveLength(2);
+  });
+
   const finish = {
     type: "finish" as const,
     finishReason: { unified: "stop" as const, raw: "stop" },
@@ -487,9 +546,20 @@ describe("a durable agent", () => {
   test.each([
     ["a name of a model", { model: "openai/gpt" }, "must be a model object"],
     ["an unknown option", { model: scripted([]).model }, "unknown option `nme`, did you mean"],
-  ])("refuses %s", (what, settings, message) => {
-    const context = { step: Object.assign(async () => null, {}) } as unknown as DurableContext;
+  ])("refuses %s", async (what, settings, message) => {
     const options = what === "an unknown option" ? ({ nme: "x" } as object) : {};
-    expect(() => durable(context, settings as object, options)).toThrow(message);
+    const made = storedSteps().attempt(async (context) =>
+      durable(context, settings as object, options),
+    );
+    await expect(made).rejects.toThrow(message);
+  });
+
+  test("refuses a context that isn't one", () => {
+    const step = Object.assign(async () => null, {});
+    for (const context of [{}, { step }]) {
+      expect(() => durable(context as unknown as DurableContext, {})).toThrow(
+        "its first argument is the context of a task",
+      );
+    }
   });
 });

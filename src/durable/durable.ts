@@ -1,7 +1,8 @@
 import { FlotillaError, messageOf } from "../base/errors.ts";
 import { isJsonObject, type Json } from "../base/json.ts";
 import { checkOptions } from "../base/options.ts";
-import { reportedTokens, type UsageLedger } from "../base/usage.ts";
+import { type Budget, checkBudget, type UsageLedger } from "../base/usage.ts";
+import { type ModelCallOwner, modelCallsOf } from "../steps/model-calls.ts";
 import type { Step, StepContext } from "../steps/model.ts";
 import { countingUsage } from "../throttles/scope.ts";
 import {
@@ -15,10 +16,18 @@ import {
   startsTool,
   type StoredCall,
 } from "./content.ts";
+import {
+  isModel,
+  type ModelLike,
+  type ModelResult,
+  type Params,
+  underThrottle,
+  usageOf,
+  withSignal,
+} from "./model.ts";
 import { loadLarge, storeLarge } from "./large.ts";
 import {
-  type Budget,
-  checkBudget,
+  checkPriced,
   type Meter,
   meterOf,
   setMeter,
@@ -42,16 +51,6 @@ export type DurableOptions = {
    * `budget_spent`. Default `answer`.
    */
   readonly onSpent?: "answer" | "stop";
-};
-
-type Params = { readonly abortSignal?: AbortSignal | undefined };
-type ModelResult = Readonly<Record<string, unknown>>;
-
-/** The part of a model of the AI SDK that is wrapped, in all versions of its interface. */
-type ModelLike = {
-  readonly modelId?: unknown;
-  doGenerate(params: Params): PromiseLike<ModelResult>;
-  doStream(params: Params): PromiseLike<ModelResult & { stream: ReadableStream<ModelPart> }>;
 };
 
 type ToolOptions = { readonly toolCallId?: string; readonly abortSignal?: AbortSignal };
@@ -101,9 +100,11 @@ type Scope = {
   readonly name: string;
   readonly once: ReadonlySet<string>;
   readonly meter: Meter;
-  readonly budget: Budget | undefined;
+  /** Its own, and that of its agent in a session. */
+  readonly budgets: readonly Budget[];
   readonly onSpent: "answer" | "stop";
   readonly calls: CallCounter;
+  readonly owner: ModelCallOwner;
 };
 
 /**
@@ -123,14 +124,17 @@ const counters = new WeakMap<Step, Map<string, CallCounter>>();
 
 function createScope(context: DurableContext, options: DurableOptions): Scope {
   const { step } = context;
-  if (typeof step !== "function") {
+  const owner = typeof step === "function" ? modelCallsOf(step) : undefined;
+  if (!owner) {
     throw new FlotillaError(
       "invalid_option",
       "durable: its first argument is the context of a task, a turn or a step, or stepOf(options) in a tool",
     );
   }
   const { name = "model", once = [], budget, onSpent = "answer" } = options;
-  if (budget) checkBudget(budget);
+  if (budget) checkBudget("durable", budget);
+  const budgets = [budget, owner.budget].filter((each) => each !== undefined);
+  for (const each of budgets) checkPriced(each, owner.prices, undefined);
   const ofStep = counters.get(step) ?? new Map<string, CallCounter>();
   counters.set(step, ofStep);
   const calls = ofStep.get(name) ?? {
@@ -140,7 +144,8 @@ function createScope(context: DurableContext, options: DurableOptions): Scope {
     askedBy: new Map<string, number>(),
   };
   ofStep.set(name, calls);
-  return { step, name, once: new Set(once), meter: meterOf(step), budget, onSpent, calls };
+  const meter = meterOf(step);
+  return { step, name, once: new Set(once), meter, budgets, onSpent, calls, owner };
 }
 
 /** Stores one call of a model, or gives the stored one. `run` is not called then. */
@@ -148,7 +153,7 @@ async function callOnce(
   scope: Scope,
   model: ModelLike,
   params: Params,
-  run: (params: Params, context: StepContext) => Promise<StoredCall>,
+  run: (params: Params, context: StepContext) => Promise<StoredCall & { readonly ms: number }>,
 ): Promise<StoredCall> {
   const { step, name, calls, meter } = scope;
   if (calls.underWay) {
@@ -159,15 +164,16 @@ async function callOnce(
   }
   const nth = calls.ended + 1;
   const place = { step, name, key: String(nth) };
-  const asked = withinBudget(scope, nth, params);
+  const asked = withinBudget(scope, nth, model, params);
   calls.underWay = true;
   try {
     let fresh: Json | undefined;
     const callModel = () =>
       step(name, { key: place.key }, async (context): Promise<Json> => {
-        const call = await run(asked, context);
+        const { ms, ...call } = await run(asked, context);
         fresh = encodeCall(call);
-        return { ...(await storeLarge(place, fresh)), usage: [usageOf(model, call, asked)] };
+        const usage = [usageOf(model, call, asked, ms)];
+        return { ...(await storeLarge(place, fresh)), usage };
       });
     const stored = await countingUsage(async (ledger) => {
       const value = await callModel();
@@ -200,11 +206,16 @@ function countStored(
 
 /** The call's parameters, without tools if it is the last one that the budget allows. */
 function withinBudget(
-  { budget, meter, onSpent, calls }: Scope,
+  { budgets, meter, onSpent, calls, owner: { prices } }: Scope,
   nth: number,
+  { modelId }: ModelLike,
   params: Params,
 ): Params {
-  const spent = budget && spentPart(budget, meter.allUsage);
+  let spent: string | undefined;
+  for (const budget of budgets) {
+    checkPriced(budget, prices, modelId);
+    spent ??= spentPart(budget, meter.allUsage, prices);
+  }
   if (spent === undefined) return params;
   const isLast = onSpent === "answer" && (calls.last === undefined || calls.last === nth);
   if (!isLast) {
@@ -232,16 +243,13 @@ function wrapModel(scope: Scope, model: unknown): unknown {
   });
 }
 
-function isModel(model: unknown): model is ModelLike {
-  const { doGenerate, doStream } = Object(model) as Partial<ModelLike>;
-  return typeof doGenerate === "function" && typeof doStream === "function";
-}
-
 async function generate(scope: Scope, model: ModelLike, params: Params): Promise<ModelResult> {
   return resultOfCall(
-    await callOnce(scope, model, params, async (asked, context) =>
-      callOfResult(await model.doGenerate(withSignal(asked, context.signal))),
-    ),
+    await callOnce(scope, model, params, async (asked, context) => {
+      const throttled = underThrottle(scope.owner, model);
+      const result = await throttled.generate(withSignal(asked, context.signal));
+      return { ...callOfResult(result), ms: throttled.tookMs() };
+    }),
   );
 }
 
@@ -264,9 +272,10 @@ async function stream(scope: Scope, model: ModelLike, params: Params): Promise<M
   };
   let held: ModelPart[] | undefined;
 
-  const run = async (asked: Params, context: StepContext): Promise<StoredCall> => {
+  const run = async (asked: Params, context: StepContext) => {
     const signal = AbortSignal.any([context.signal, gone.signal]);
-    const { stream: parts, ...result } = await model.doStream(withSignal(asked, signal));
+    const throttled = underThrottle(scope.owner, model);
+    const { stream: parts, ...result } = await throttled.stream(withSignal(asked, signal));
     opened.resolve(result);
     const collector = callCollector();
     held = [];
@@ -282,7 +291,7 @@ async function stream(scope: Scope, model: ModelLike, params: Params): Promise<M
     const { call } = collector;
     if (!call)
       throw new Error("the model's stream ended without a finish: its answer is not whole");
-    return call;
+    return { ...call, ms: throttled.tookMs() };
   };
 
   const ended = callOnce(scope, model, params, run).then(
@@ -298,32 +307,6 @@ async function stream(scope: Scope, model: ModelLike, params: Params): Promise<M
   );
   void ended.then(() => !gone.signal.aborted && controller.close());
   return { ...(await opened.promise), stream: out };
-}
-
-function withSignal(params: Params, signal: AbortSignal): Params {
-  const { abortSignal } = params;
-  return { ...params, abortSignal: abortSignal ? AbortSignal.any([abortSignal, signal]) : signal };
-}
-
-const charsPerToken = 4;
-
-function usageOf({ modelId }: ModelLike, call: StoredCall, params: Params): CallUsage {
-  const model = typeof modelId === "string" ? modelId : "";
-  const estimate = (value: unknown) => Math.ceil(charsIn(value) / charsPerToken);
-  const { input, output, cached } = reportedTokens(call.finish["usage"]) ?? {
-    input: estimate((params as { prompt?: unknown }).prompt),
-    output: estimate(call.content),
-    cached: 0,
-  };
-  return { model, calls: 1, inputTokens: input, outputTokens: output, cachedTokens: cached };
-}
-
-/** The characters of text, but not of files. */
-function charsIn(value: unknown): number {
-  if (typeof value === "string") return value.length;
-  if (Array.isArray(value)) return value.reduce<number>((sum, each) => sum + charsIn(each), 0);
-  if (!isJsonObject(value)) return 0;
-  return charsIn(value["text"] ?? value["content"] ?? value["input"] ?? value["output"]);
 }
 
 function wrapTools(scope: Scope, tools: Readonly<Record<string, unknown>>): object {

@@ -1,3 +1,3 @@
 export { durable, stepOf } from "./durable.ts";
 export type { DurableContext, DurableOptions } from "./durable.ts";
-export type { Budget, CallUsage } from "./meter.ts";
+export type { Budget } from "../base/usage.ts";

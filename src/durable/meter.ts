@@ -1,7 +1,6 @@
 import { FlotillaError } from "../base/errors.ts";
-import { checkOptions } from "../base/options.ts";
 import { isJsonObject, type Json } from "../base/json.ts";
-import { tokenCount } from "../base/usage.ts";
+import { type Budget, costMillionths, type Prices, tokenCount } from "../base/usage.ts";
 import type { Step } from "../steps/model.ts";
 
 /** What calls to one model have used. */
@@ -12,13 +11,8 @@ export type CallUsage = {
   readonly outputTokens: number;
   /** Of the input tokens, those that the provider had cached. */
   readonly cachedTokens: number;
-};
-
-export type Budget = {
-  /** How many calls to models. */
-  readonly calls?: number;
-  /** Tokens in and out. */
-  readonly tokens?: number;
+  /** How long they took. */
+  readonly ms: number;
 };
 
 /** Agents call a few models. More names than this are counted together. */
@@ -38,6 +32,7 @@ function addUsage(one: readonly CallUsage[], other: readonly CallUsage[]): reado
       inputTokens: usage.inputTokens + (before?.inputTokens ?? 0),
       outputTokens: usage.outputTokens + (before?.outputTokens ?? 0),
       cachedTokens: usage.cachedTokens + (before?.cachedTokens ?? 0),
+      ms: usage.ms + (before?.ms ?? 0),
     });
   }
   return [...byModel.values()];
@@ -96,27 +91,55 @@ export function setMeter(step: Step, meter: Meter): void {
   meters.set(step, meter);
 }
 
-const budgetNames = ["calls", "tokens"] as const;
-
-export function checkBudget(budget: Budget): void {
-  checkOptions("durable: budget", budget, budgetNames);
-  for (const name of budgetNames) {
-    const most = budget[name];
-    if (most === undefined || (Number.isFinite(most) && most > 0)) continue;
-    throw new FlotillaError("invalid_option", `durable: budget.${name} must be a number above 0`);
-  }
-}
-
 /** The part of a budget that is spent, as text; undefined if there is some left. */
-export function spentPart(budget: Budget, usage: readonly CallUsage[]): string | undefined {
-  const { calls: mostCalls = Infinity, tokens: mostTokens = Infinity } = budget;
+export function spentPart(
+  budget: Budget,
+  usage: readonly CallUsage[],
+  prices: Prices | undefined,
+): string | undefined {
   const sum = (pick: (each: CallUsage) => number) =>
     usage.reduce((all, each) => all + pick(each), 0);
-  const calls = sum((each) => each.calls);
-  const tokens = sum((each) => each.inputTokens + each.outputTokens);
-  if (calls >= mostCalls) return `${calls} of ${mostCalls} calls`;
-  if (tokens >= mostTokens) return `${tokens} of ${mostTokens} tokens`;
+  const spent = {
+    calls: sum((each) => each.calls),
+    tokens: sum((each) => each.inputTokens + each.outputTokens),
+    ms: sum((each) => each.ms),
+    cost: budget.cost === undefined ? 0 : costOf(usage, prices),
+  };
+  for (const name of ["calls", "tokens", "cost", "ms"] as const) {
+    const most = budget[name];
+    if (most !== undefined && spent[name] >= most) {
+      return name === "cost"
+        ? `a cost of ${spent.cost} of ${most}`
+        : `${spent[name]} of ${most} ${name}`;
+    }
+  }
   return undefined;
+}
+
+/** A model whose price isn't known may have cost anything. */
+function costOf(usage: readonly CallUsage[], prices: Prices | undefined): number {
+  const totals = usage.map(({ model, inputTokens, outputTokens, cachedTokens }) => ({
+    model,
+    input: inputTokens,
+    output: outputTokens,
+    cached: cachedTokens,
+  }));
+  return totals.length === 0 ? 0 : (costMillionths(totals, prices) ?? Infinity) / 1e6;
+}
+
+/** Throws if a budget limits the cost of a model that has no price. */
+export function checkPriced(
+  { cost }: Budget,
+  prices: Prices | undefined,
+  model: string | undefined,
+): void {
+  if (cost === undefined) return;
+  if (prices !== undefined && (model === undefined || Object.hasOwn(prices, model))) return;
+  const what = model === undefined ? "models" : `"${model}"`;
+  throw new FlotillaError(
+    "invalid_option",
+    `durable: budget.cost needs what ${what} cost: set \`prices\` in the config`,
+  );
 }
 
 /** Usage as a step has stored it. */
@@ -131,6 +154,7 @@ export function storedUsage(step: Json): readonly CallUsage[] {
       inputTokens: read("inputTokens"),
       outputTokens: read("outputTokens"),
       cachedTokens: read("cachedTokens"),
+      ms: read("ms"),
     };
   });
 }

@@ -1,10 +1,18 @@
 import type { Clock } from "../base/clock.ts";
 import { type ErrorCode, errorCodes, FlotillaError } from "../base/errors.ts";
 import { encodeJson, isJsonObject, type Json } from "../base/json.ts";
-import type { LoopDone, RoundContext, StepContext, StoredStep } from "./model.ts";
+import type { LoopDone, RoundContext, StepContext, StepWrite, StoredStep } from "./model.ts";
 import { unreadable } from "./refusals.ts";
 
 const loopDone = Symbol("done");
+
+export const defaultTimeoutMs = 15 * 60_000;
+
+/** A step's context, and the row that its function has written in a transaction of its own. */
+export type Within = {
+  readonly context: StepContext;
+  readonly written: () => StepWrite | undefined;
+};
 
 type CallParts = {
   clock: Clock;

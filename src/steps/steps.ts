@@ -6,6 +6,7 @@ import {
   callEach,
   callWithin,
   decodeError,
+  defaultTimeoutMs,
   encodeError,
   encodeResult,
   isLoopDone,
@@ -14,9 +15,11 @@ import {
   roundContext,
   StepController,
   toRound,
+  type Within,
 } from "./call.ts";
 import { openJournal } from "./journal.ts";
 import { checkStepName, contextKey, innerPrefix, roundPrefix } from "./key.ts";
+import { type ModelCallOptions, withOwner } from "./model-calls.ts";
 import {
   type ForEachOptions,
   type StepJournal,
@@ -107,16 +110,12 @@ export type StepsParts = {
   onUncommitted?: () => void;
   /** Only where the owner can be parked, and set aside. */
   waits?: WaitHost;
+  modelCalls?: ModelCallOptions;
 };
-
-/** A step's context, and the row that its function has written in a transaction of its own. */
-type Within = { readonly context: StepContext; readonly written: () => StepWrite | undefined };
 
 type AnyOptions = StepOptions<any>;
 type AnyRun = (context: StepContext) => unknown;
 type AnyRound = (state: any, context: RoundContext) => unknown;
-
-const defaultTimeoutMs = 15 * 60_000;
 
 /** Creates the steps of an attempt. Nothing is read before the first of them. */
 export function createSteps(parts: StepsParts): Steps {
@@ -215,7 +214,7 @@ export function createSteps(parts: StepsParts): Steps {
     scope.rows.add(path);
   };
 
-  const settle = (scope: Scope, within: string, warn: boolean): Promise<void> =>
+  const settle = (scope: Scope, within: string, warn: boolean) =>
     settleScope(scope, within, warn ? parts.log() : undefined);
 
   const track = <Result>(scope: Scope, name: string, ended: Promise<Result>): Promise<Result> =>
@@ -446,7 +445,8 @@ export function createSteps(parts: StepsParts): Steps {
       children: (...given: [string, readonly StepChild[], StepChildrenOptions<any>?]) =>
         trackWait(scope, given[0], waits.children(scope, ...given)),
     };
-    return Object.assign(call, { forEach, loop, ...waiting }) as unknown as Step;
+    const made = Object.assign(call, { forEach, loop, ...waiting }) as unknown as Step;
+    return withOwner(made, parts);
   };
 
   const waits = createWaits({

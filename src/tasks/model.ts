@@ -6,6 +6,7 @@ import type { Json } from "../base/json.ts";
 import type { Logger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
 import type { Schema } from "../base/schema.ts";
+import type { Prices } from "../base/usage.ts";
 import type { TaskSteps } from "../steps/model.ts";
 import type { Steps } from "../steps/steps.ts";
 import type { Database } from "../store/database.ts";
@@ -231,6 +232,8 @@ export type StepHost = {
   /** True when the pod stops, so that a task is left to another pod before its next step. */
   stopping: () => boolean;
   onEvent: (event: WorkerEvent) => void;
+  /** What models cost, for budgets. */
+  prices?: Prices | undefined;
 };
 
 /**

@@ -5,6 +5,7 @@ import { durable, stepOf } from "../durable/index.ts";
 import { textOf } from "../protocol/message.ts";
 import { agent } from "../sessions/agents/agent.ts";
 import { task } from "../tasks/task.ts";
+import { throttle } from "../throttles/throttle.ts";
 import { simulatedModel } from "./simulated-model.ts";
 import { testFlotilla } from "./test-flotilla.ts";
 
@@ -86,5 +87,80 @@ describe("a durable agent", () => {
     expect(await t.run(errand, null)).toBe("All is done.");
     expect(crash.pod?.alive).toBe(false);
     expect([model.begun, effects.length]).toEqual([3, 2]);
+  });
+
+  describe("with a throttle", () => {
+    const api = throttle("durable-api", { pinned: 1 });
+    /** How many permits are out while the model speaks, and while tools run. */
+    function watched() {
+      const inCalls: number[] = [];
+      const inTools: number[] = [];
+      const { model, settings } = clerk();
+      const { doStream } = model;
+      model.doStream = async (options) => {
+        inCalls.push(api.snapshot().inFlight);
+        return doStream(options);
+      };
+      const look = tool({
+        inputSchema: z.looseObject({}),
+        execute: async () => {
+          inTools.push(api.snapshot().inFlight);
+          return "looked";
+        },
+      });
+      return { inCalls, inTools, settings: { ...settings, tools: { weather: look, book: look } } };
+    }
+
+    test("of its agent holds a permit for each call, and none while tools run", async () => {
+      const { inCalls, inTools, settings } = watched();
+      const helper = agent("helper", { throttle: api }, (context) =>
+        streamText({ ...durable(context, settings), prompt: "go", abortSignal: context.signal }),
+      );
+      await using t = await testFlotilla({ use: [helper] });
+      const chat = await t.sessions.create(helper, { user: "ada" });
+      expect((await chat.ask("go")).outcome).toBe("completed");
+      expect(inCalls).toEqual([1, 1, 1]);
+      expect(inTools).toEqual([0, 0]);
+    });
+
+    test("of its task holds a permit for each call, and none while tools run", async () => {
+      const { inCalls, inTools, settings } = watched();
+      const errand = task(
+        "errand",
+        { throttle: api },
+        async (context) => streamText({ ...durable(context, settings), prompt: "go" }).text,
+      );
+      await using t = await testFlotilla({ use: [errand] });
+      expect(await t.run(errand, null)).toBe("All is done.");
+      expect(inCalls).toEqual([1, 1, 1]);
+      expect(inTools).toEqual([0, 0]);
+    });
+  });
+
+  test("spends no more than its agent's budget, whichever pods have spent it", async () => {
+    const offered: boolean[] = [];
+    const model = simulatedModel({
+      answers({ hasTools, toolResults }) {
+        offered.push(hasTools);
+        return { text: `${toolResults} `, ...(hasTools && { tools: [["weather", {}]] }) };
+      },
+    });
+    const { settings, effects } = clerk();
+    // Each call takes 100 tokens in and 10 out, which are 0.11 by these prices.
+    const prices = { simulated: { input: 1_000, output: 1_000 } };
+    const helper = agent("helper", { budget: { cost: 0.2 } }, (context) => {
+      const bounded = durable(context, { ...settings, model });
+      return streamText({ ...bounded, prompt: "go", abortSignal: context.signal });
+    });
+    await using t = await testFlotilla({ use: [helper], pods: 2, prices });
+    const crash = t.crashAfter("stored", { times: 4 });
+    const chat = await t.sessions.create(helper, { user: "ada" });
+    const answer = await chat.ask("go");
+    expect(crash.pod?.alive).toBe(false);
+    expect(textOf(answer)).toBe("0 1 2 ");
+    expect(answer.metadata).toMatchObject({ usage: { cost: 0.33 } });
+    // The third call is made without tools, because the budget is spent.
+    expect(offered).toEqual([true, true, false]);
+    expect(effects).toHaveLength(2);
   });
 });

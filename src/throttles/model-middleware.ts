@@ -2,7 +2,7 @@ import { checkOptions } from "../base/options.ts";
 import { reportedTokens, tokenCount, type UsageLedger } from "../base/usage.ts";
 import type { ThrottleDeclaration } from "./declaration.ts";
 import type { Limiter } from "./limiter/limiter.ts";
-import type { AcquireOptions, HeldPermit, ThrottledCall } from "./limiter/permit.ts";
+import type { AcquireOptions, HeldPermit, QueuePosition, ThrottledCall } from "./limiter/permit.ts";
 import type { HeadersLike } from "./rate-headers.ts";
 import { runUnderPermit } from "./run.ts";
 import { countingUsage } from "./scope.ts";
@@ -53,6 +53,8 @@ export function throttleMiddleware(
   declared: ThrottleDeclaration,
   ownKey: string,
   options: MiddlewareOptions = {},
+  /** Called with the position of a call that waits, and with undefined when it begins. */
+  onWaiting?: (at: QueuePosition | undefined) => void,
 ): ThrottleMiddleware {
   checkOptions(`throttle "${declared.name}": middleware`, options, optionNames);
   const keyOf = (model: ModelLike): string =>
@@ -64,6 +66,7 @@ export function throttleMiddleware(
     estimate: estimateOf(declared, options, params),
     timeoutMs: options.timeoutMs,
     maxWaitMs: options.maxWaitMs,
+    ...(onWaiting && { onWaiting }),
   });
 
   /** Adds the call's signal, which fires when its time is up. */
@@ -82,6 +85,7 @@ export function throttleMiddleware(
         declared,
         keyOf(model),
         async ({ signal, used, headers }) => {
+          onWaiting?.(undefined);
           const result = await call(withSignal(params, signal));
           reportHeaders(result, headers);
           const tokens = usedTokens(result);
@@ -105,7 +109,10 @@ export function throttleMiddleware(
         runUnderPermit(
           declared,
           keyOf(model),
-          ({ signal }) => model.doStream(withSignal(params, signal)),
+          ({ signal }) => {
+            onWaiting?.(undefined);
+            return model.doStream(withSignal(params, signal));
+          },
           acquireOptions(params),
           (result, permit, limiter) => {
             reportHeaders(result, permit.headers);

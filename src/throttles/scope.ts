@@ -16,8 +16,15 @@ export type OuterPermit = {
   lockWaiters: (() => void)[] | undefined;
 };
 
-/** A permit that a task was claimed with, for the first call of its handler. */
-type ClaimPermit = { readonly limiter: Limiter; readonly permit: HeldPermit; taken: boolean };
+/** A permit that code was begun with, for its first call. */
+type GivenPermit = {
+  readonly limiter: Limiter;
+  readonly permit: HeldPermit;
+  /** Called when a call takes it over. */
+  readonly onTaken?: () => void;
+};
+
+type ClaimPermit = GivenPermit & { taken: boolean };
 
 /** Whose permits calls use in this async context, and which of them are held already. */
 export type ThrottleScope = {
@@ -76,6 +83,7 @@ export function takeClaimPermit(scope: ThrottleScope, limiter: Limiter): HeldPer
     if (claimPermit.limiter !== limiter || claimPermit.taken || claimPermit.permit.released)
       continue;
     claimPermit.taken = true;
+    claimPermit.onTaken?.();
     return claimPermit.permit;
   }
   return undefined;
@@ -86,8 +94,8 @@ export type HandlerScope = {
   readonly throttles: ThrottleRegistry;
   /** The priority of calls that set none. */
   readonly priority?: Priority | undefined;
-  /** The permits that the task was claimed with. */
-  readonly permits?: readonly { readonly limiter: Limiter; readonly permit: HeldPermit }[];
+  /** The permits that the task was claimed with, or the answer was begun with. */
+  readonly permits?: readonly GivenPermit[];
   /** Counts the tokens of calls to models. */
   readonly usage?: UsageLedger | undefined;
 };

@@ -1,6 +1,7 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { AgentFunction, AgentSpec } from "./spec.ts";
 import { checkOptions } from "../../base/options.ts";
+import { checkBudget } from "../../base/usage.ts";
 import type { UIMessage } from "../../protocol/message.ts";
 import type { AgentFacts } from "../conversation/command.ts";
 import {
@@ -8,6 +9,8 @@ import {
   checkAgentName,
   checkAgentOptions,
   checkUrlSource,
+  type FunctionOptions,
+  functionOptionNames,
   optionNames,
   type UrlOptions,
 } from "./options.ts";
@@ -22,20 +25,20 @@ const urlOptionNames = [...optionNames, "url", "headers", "secret", "allowPrivat
  */
 export function agent<Message = UIMessage>(
   name: string,
-  options: AgentOptions,
+  options: FunctionOptions,
   run: AgentFunction<Message>,
 ): AgentSpec;
 export function agent<Message = UIMessage>(name: string, run: AgentFunction<Message>): AgentSpec;
 export function agent(name: string, options: UrlAgentOptions): AgentSpec;
 export function agent(
   name: string,
-  first: AgentOptions | UrlAgentOptions | AgentFunction,
+  first: FunctionOptions | UrlAgentOptions | AgentFunction,
   second?: AgentFunction,
 ): AgentSpec {
   checkAgentName(name);
   const what = `agent "${name}"`;
   if (typeof first === "function") return ofFunction(name, {}, first);
-  checkOptions(what, first, second === undefined ? urlOptionNames : optionNames);
+  checkOptions(what, first, second === undefined ? urlOptionNames : functionOptionNames);
   if (second !== undefined) return ofFunction(name, first, second);
   if (!("url" in first)) {
     throw new FlotillaError("invalid_option", `${what} needs a function or a \`url\``);
@@ -44,12 +47,18 @@ export function agent(
   return { name, source, ...checkAgentOptions(what, first) };
 }
 
-function ofFunction(name: string, options: AgentOptions, run: AgentFunction): AgentSpec {
+function ofFunction(name: string, options: FunctionOptions, run: AgentFunction): AgentSpec {
   const what = `agent "${name}"`;
   if (typeof run !== "function") {
     throw new FlotillaError("invalid_option", `${what}: the last argument must be a function`);
   }
-  return { name, source: { type: "function", run }, ...checkAgentOptions(what, options) };
+  const { budget } = options;
+  return {
+    name,
+    source: { type: "function", run },
+    ...checkAgentOptions(what, options),
+    ...(budget && { budget: checkBudget(what, budget) }),
+  };
 }
 
 /** What the owner of a session must know about an agent to decide. */

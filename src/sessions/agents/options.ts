@@ -1,6 +1,7 @@
 import { type Backoff, checkBackoff } from "../../base/backoff.ts";
 import { dayMs } from "../../base/durations.ts";
 import { FlotillaError } from "../../base/errors.ts";
+import type { Budget } from "../../base/usage.ts";
 import { checkChoice, checkNumber, checkOptions } from "../../base/options.ts";
 import { secretKey } from "../../protocol/agent-http.ts";
 import { declarationOf, type Throttle } from "../../throttles/throttle.ts";
@@ -16,7 +17,10 @@ import type {
 
 /** How an agent is called, whether it is a function or a URL. */
 export type AgentOptions = {
-  /** Each answer holds a permit of this throttle while it streams. */
+  /**
+   * Each answer holds a permit of this throttle while it streams. In an agent with `durable` each call to a
+   * model holds one, and none is held while tools run.
+   */
   throttle?: Throttle;
   /**
    * What happens to a message that arrives during an answer. `queue` (the default): it waits. `interrupt`:
@@ -61,6 +65,12 @@ export type CompactionOptions = {
   deadlineMs?: number;
 } & (({ fn?: undefined } & UrlOptions) | { fn: CompactorFunction; url?: undefined });
 
+/** How an agent that is a function is called. */
+export type FunctionOptions = AgentOptions & {
+  /** What the calls to models of one answer may use that go through `durable`. */
+  budget?: Budget;
+};
+
 export type UrlOptions = {
   url: string;
   /** Sent with every request. */
@@ -84,6 +94,8 @@ export const optionNames = [
   "attempts",
   "compaction",
 ];
+
+export const functionOptionNames = [...optionNames, "budget"];
 
 const urlNames = ["url", "headers", "secret", "allowPrivate"];
 

@@ -1,6 +1,6 @@
 import type { Backoff } from "../../base/backoff.ts";
 import type { Json } from "../../base/json.ts";
-import type { ModelUsage } from "../../base/usage.ts";
+import type { Budget, ModelUsage } from "../../base/usage.ts";
 import type { Logger } from "../../base/log.ts";
 import type { AgentAnswer } from "../../protocol/agent-http.ts";
 import type { UIMessage } from "../../protocol/message.ts";
@@ -89,6 +89,8 @@ export type AgentSpec = {
   /** How many runners may be lost during a turn before it is given up. */
   readonly attempts: number;
   readonly throttle: { readonly declared: ThrottleDeclaration; readonly key: string } | null;
+  /** What the durable calls of one answer may use. Only of functions. */
+  readonly budget?: Budget;
   readonly compaction: CompactionSpec | null;
 };
 

@@ -2,8 +2,8 @@ import { backoffMs } from "../../base/backoff.ts";
 import { type Clock, sleep } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
 import type { UsageLedger } from "../../base/usage.ts";
-import type { ThrottledCall, QueuePosition } from "../../throttles/limiter/permit.ts";
-import { runUnderPermit } from "../../throttles/run.ts";
+import type { HeldPermit, QueuePosition, ThrottledCall } from "../../throttles/limiter/permit.ts";
+import { acquirePermit } from "../../throttles/run.ts";
 import { runInThrottleScope } from "../../throttles/scope.ts";
 import type { Answer } from "./answer.ts";
 import { AgentFailure, failureOf, timedOut } from "./failure.ts";
@@ -74,20 +74,44 @@ export async function callWithRetries(
  */
 function callAgent(parts: Parts, call: AgentCall): Promise<void> {
   const { throttle, deadlineMs } = call.spec;
+  const { throttles } = parts;
   const { signal } = call.control;
   const priority = "interactive";
   const { usage } = call;
-  return runInThrottleScope({ throttles: parts.throttles, priority, usage }, () => {
+  return runInThrottleScope({ throttles, priority, usage }, async () => {
     if (!throttle) return receiveAnswer(parts, call, undefined);
     const { onWaiting } = call;
     const options = { signal, priority, maxWaitMs: deadlineMs, onWaiting } as const;
     const { declared, key } = throttle;
-    const begin = (permit: ThrottledCall) => {
-      onWaiting(undefined);
-      return receiveAnswer(parts, call, permit);
-    };
-    return runUnderPermit(declared, key, begin, options).finally(() => onWaiting(undefined));
+    const permit = await acquirePermit(declared, key, options).finally(() => onWaiting(undefined));
+    const untilTaken = holdUntilTaken(permit);
+    const given = { limiter: throttles.of(declared, key), permit, onTaken: untilTaken.taken };
+    return runInThrottleScope({ throttles, priority, usage, permits: [given] }, () =>
+      receiveAnswer(parts, call, untilTaken),
+    );
   });
+}
+
+type AnswerPermit = Pick<ThrottledCall, "signal" | "firstToken">;
+
+/**
+ * The permit of an answer, until the agent makes a call of the same throttle: that call takes it over, and
+ * later ones need permits of their own. So none is held while tools run.
+ */
+function holdUntilTaken(permit: HeldPermit): AnswerPermit & { taken(): void } {
+  const ends = new AbortController();
+  let isTaken = false;
+  const { signal } = permit;
+  signal.addEventListener("abort", () => isTaken || ends.abort(signal.reason), { once: true });
+  return {
+    signal: ends.signal,
+    firstToken() {
+      if (!isTaken) permit.firstToken();
+    },
+    taken() {
+      isTaken = true;
+    },
+  };
 }
 
 class GraceOver extends Error {}
@@ -95,7 +119,7 @@ class GraceOver extends Error {}
 async function receiveAnswer(
   parts: Parts,
   call: AgentCall,
-  permit: ThrottledCall | undefined,
+  permit: AnswerPermit | undefined,
 ): Promise<void> {
   const { clock } = parts;
   const { spec, answer, control } = call;

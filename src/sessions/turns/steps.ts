@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
+import type { ModelCallOptions } from "../../steps/model-calls.ts";
 import type { Step, StepJournal, StepWrite, StoredStep } from "../../steps/model.ts";
 import { createSteps, type Steps } from "../../steps/steps.ts";
 import type { CommandResult } from "../conversation/command.ts";
@@ -48,6 +49,7 @@ type TurnStepsParts = {
   readonly store: (rows: readonly StepWrite[]) => Promise<CommandResult>;
   /** Everything stored was answered, or a step runs: what the function emits from here on is new. */
   readonly onCaughtUp: () => void;
+  readonly modelCalls?: ModelCallOptions;
 };
 
 export const turnStepLimits = { maxSteps: 1_000, maxBytes: 4 * 1024 * 1024 } as const;
@@ -132,6 +134,7 @@ export function createTurnSteps(parts: TurnStepsParts): TurnSteps {
       limits: { ...turnStepLimits, maxValueBytes: parts.maxValueBytes },
       clock,
       log,
+      ...(parts.modelCalls && { modelCalls: parts.modelCalls }),
       signal: () => signal,
       graceMs,
       refusal() {

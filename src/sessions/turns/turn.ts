@@ -8,23 +8,21 @@ import {
 } from "../../base/errors.ts";
 import type { Clock } from "../../base/clock.ts";
 import { withFields } from "../../base/log.ts";
-import {
-  costMillionths,
-  createUsageLedger,
-  type ModelTotal,
-  type Prices,
-  type UsageLedger,
-} from "../../base/usage.ts";
-import { estimateMessageTokens, type Usage } from "../../protocol/message.ts";
+import type { UsageLedger } from "../../base/usage.ts";
+import { estimateMessageTokens } from "../../protocol/message.ts";
+import type { ModelCallOptions } from "../../steps/model-calls.ts";
 import type { Step } from "../../steps/model.ts";
+import type { QueuePosition } from "../../throttles/limiter/permit.ts";
+import { throttleMiddleware } from "../../throttles/model-middleware.ts";
 import { callUntilAnswered } from "../../store/retry.ts";
-import type { Command, CommandResult, Measured, Reply } from "../conversation/command.ts";
+import type { Command, CommandResult, Reply } from "../conversation/command.ts";
 import type { Header, Turn } from "../conversation/header.ts";
 import { type Answer, createAnswer, entryErrorOf, keepCheckpoints } from "./answer.ts";
 import { contextOf, answerStreamOf, triggerOf } from "./call-function.ts";
 import { type AnswerStream, callUrl } from "./call-url.ts";
 import { AgentFailure, failureOf } from "./failure.ts";
 import { type History, readHistory } from "./history.ts";
+import { type AttemptMeter, createAttemptMeter } from "./meter.ts";
 import type { AgentNetwork } from "./network.ts";
 import type { Control, RunnerParts, TurnEvent } from "./parts.ts";
 import { callWithRetries } from "./call-agent.ts";
@@ -55,14 +53,6 @@ type TurnWork = {
   readonly receivedMs: number;
 };
 
-/** Measures an attempt, for its row. */
-type Meter = {
-  readonly ledger: UsageLedger;
-  /** There is content. The first call counts. */
-  begun(): void;
-  measured(): Measured;
-};
-
 type WorkReport = Extract<
   Command,
   {
@@ -89,8 +79,6 @@ const defaultMaxResultBytes = 256 * 1024;
 const settleMs = 100;
 /** Code that no longer asks for a stored step must not keep its words to itself. */
 const maxHeldMs = 5_000;
-/** A turn calls a few models, and their names are short. */
-const maxModelChars = 500;
 
 /** Makes one answer and stores it. Never rejects: failures are stored as well, or logged. */
 export async function runTurn(
@@ -107,7 +95,7 @@ export async function runTurn(
   const { tenant } = header;
   const { trigger, trace } = turn;
   const span = parts.traced?.({ sessionId, tenant, agent, epoch, attempt, trigger, trace });
-  const meter = createMeter(parts, turn, receivedMs);
+  const meter = createAttemptMeter(parts, turn, receivedMs);
   const make = () => makeAnswer(parts, header, turn, { control, show, meter });
   const made: MadeAnswer = await (span ? span.run(make) : make()).catch((error: unknown) => ({
     failure: failureOf(error),
@@ -211,7 +199,7 @@ async function makeAnswer(
   parts: TurnParts,
   header: Header,
   turn: Turn,
-  { control, show, meter }: Omit<TurnWork, "receivedMs"> & { meter: Meter },
+  { control, show, meter }: Omit<TurnWork, "receivedMs"> & { meter: AttemptMeter },
 ): Promise<MadeAnswer> {
   if (turn.stopping || control.signal.aborted) {
     // If steps are stored, the owner ends it with what the last attempt has stored of the answer.
@@ -242,6 +230,11 @@ async function makeAnswer(
     held: isHeld,
   });
   show(answer);
+  const waits = reportWaits(parts, header, turn, control);
+  const onWaiting = (at: QueuePosition | undefined) => {
+    answer.reportWait(at);
+    waits.set(at !== undefined);
+  };
   const catchUp = isHeld ? catchUpWithin(clock, answer.release) : undefined;
   const steps = createTurnSteps({
     clock,
@@ -255,6 +248,7 @@ async function makeAnswer(
     store: (rows) =>
       reportToOwner(parts, header, { type: "turn_steps", epoch, attempt, rows }, dropped(control)),
     onCaughtUp: () => catchUp?.done(),
+    modelCalls: modelCallsOf(parts, spec, onWaiting),
   });
   let callSteps: ReturnType<typeof steps.open> | undefined;
   const checkpoints = keepCheckpoints(clock, {
@@ -262,7 +256,6 @@ async function makeAnswer(
     hasSteps: () => turn.hasSteps === true || steps.hasStored,
     store: () => checkpoint(parts, header, turn, { answer, control, meter }),
   });
-  const waits = reportWaits(parts, header, turn, control);
   const beganMs = clock.monotonic();
   let ttftMs: number | undefined;
   const failure = await callWithRetries(
@@ -290,10 +283,7 @@ async function makeAnswer(
         ttftMs ??= clock.monotonic() - beganMs;
         checkpoints.changed();
       },
-      onWaiting(at) {
-        answer.reportWait(at);
-        waits.set(at !== undefined);
-      },
+      onWaiting,
     },
     spec,
   );
@@ -301,6 +291,16 @@ async function makeAnswer(
   waits.stop();
   catchUp?.stop();
   return { answer, failure, ttftMs };
+}
+
+/** What an agent's options say about its durable calls to models. */
+function modelCallsOf(
+  { prices }: TurnParts,
+  { budget, throttle }: AgentSpec,
+  onWaiting: (at: QueuePosition | undefined) => void,
+): ModelCallOptions {
+  const middleware = throttle && throttleMiddleware(throttle.declared, throttle.key, {}, onWaiting);
+  return { prices, ...(budget && { budget }), ...(middleware && { middleware }) };
 }
 
 async function open(
@@ -364,7 +364,7 @@ async function checkpoint(
   { ask, log }: TurnParts,
   { tenant, sessionId }: Header,
   { epoch, attempt }: Turn,
-  { answer, control, meter }: { answer: Answer; control: Control; meter: Meter },
+  { answer, control, meter }: { answer: Answer; control: Control; meter: AttemptMeter },
 ): Promise<void> {
   const content = answer.content();
   const tokens = estimateMessageTokens(content.parts);
@@ -379,7 +379,7 @@ async function checkpoint(
 }
 
 /** Ends the answer for its subscribers, and returns the reply to store. */
-function replyOf({ answer, failure }: MadeAnswer, control: Control, meter: Meter): Reply {
+function replyOf({ answer, failure }: MadeAnswer, control: Control, meter: AttemptMeter): Reply {
   const stopped = control.signal.aborted || answer?.outcome.type === "abort";
   const measured = meter.measured();
   if (measured.usage) answer?.describe(measured.usage);
@@ -390,45 +390,6 @@ function replyOf({ answer, failure }: MadeAnswer, control: Control, meter: Meter
   if (!failure) return { outcome: stopped ? "stopped" : "completed", ...reply };
   const outcome = content.parts.length > 0 ? "cut" : "failed";
   return { outcome, ...reply, error: entryErrorOf(failure) };
-}
-
-function createMeter(
-  { clock, prices }: Pick<TurnParts, "clock" | "prices">,
-  { attempt }: Turn,
-  receivedMs: number,
-): Meter {
-  const ledger = createUsageLedger();
-  let firstChunkMs: number | undefined;
-  return {
-    ledger,
-    begun() {
-      firstChunkMs ??= clock.monotonic() - receivedMs;
-    },
-    measured() {
-      const usage = usageOf(ledger.totals(), prices);
-      return {
-        attempt,
-        ...(firstChunkMs !== undefined && { firstChunkMs }),
-        ...(usage && { usage }),
-        ...(ledger.hasStored && { isStored: true }),
-      };
-    },
-  };
-}
-
-function usageOf(totals: readonly ModelTotal[], prices: Prices | undefined): Usage | undefined {
-  if (totals.length === 0) return undefined;
-  const sum = (pick: (total: ModelTotal) => number) =>
-    totals.reduce((all, each) => all + pick(each), 0);
-  const models = totals.map(({ model }) => model).filter((model) => model !== "");
-  const millionths = costMillionths(totals, prices);
-  return {
-    input: sum(({ input }) => input),
-    output: sum(({ output }) => output),
-    cached: sum(({ cached }) => cached),
-    model: models.length > 0 ? models.join(",").slice(0, maxModelChars) : null,
-    cost: millionths === undefined ? null : millionths / 1e6,
-  };
 }
 
 /**

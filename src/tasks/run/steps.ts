@@ -2,6 +2,7 @@ import { FlotillaError, hasCode, transientCodes } from "../../base/errors.ts";
 import { withFields } from "../../base/log.ts";
 import { isJsonObject } from "../../base/json.ts";
 import { contextKey } from "../../steps/key.ts";
+import type { ModelCallOptions } from "../../steps/model-calls.ts";
 import {
   type StepChildState,
   type StepJournal,
@@ -14,6 +15,8 @@ import { createSteps, type Steps } from "../../steps/steps.ts";
 import type { Database, Row } from "../../store/database.ts";
 import { callUntilAnswered } from "../../store/retry.ts";
 import type { Statement } from "../../store/sql.ts";
+import { throttleMiddleware } from "../../throttles/model-middleware.ts";
+import { throttleKeyOf } from "../claim/throttle.ts";
 import { prepareTask } from "../enqueue/options.ts";
 import type { AttemptOutcome, AttemptParts, TaskAttempt, TaskContract } from "../model.ts";
 import { lenientJson } from "../rows.ts";
@@ -61,7 +64,17 @@ function stepsFor(attempt: TaskAttempt, parts: AttemptParts): Steps {
       ...childrenFor(attempt, parts),
     },
     onUncommitted: () => (attempt.rowHeld = true),
+    modelCalls: modelCallsOf(attempt, parts),
   });
+}
+
+/** The task's throttle holds for each call to a model, and its own permit is taken over by the first. */
+function modelCallsOf({ claim, handler }: TaskAttempt, { steps }: AttemptParts): ModelCallOptions {
+  const { prices } = steps;
+  const { throttle } = handler;
+  if (throttle === undefined) return { prices };
+  const key = throttleKeyOf(throttle, claim.name, claim.payload);
+  return { prices, middleware: throttleMiddleware(throttle.declared, key) };
 }
 
 /** How an attempt ends whose steps wait. */

@@ -4,6 +4,7 @@ import { defaultMaxBytes } from "../../base/json.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
 import { settledWithin } from "../../base/timeout.ts";
+import type { Prices } from "../../base/usage.ts";
 import { runWithOrigin } from "../../pods/unhandled-errors.ts";
 import type { Database } from "../../store/database.ts";
 import type { ThrottleRegistry } from "../../throttles/registry.ts";
@@ -69,6 +70,8 @@ export type WorkerOptions = {
   middleware?: readonly Middleware[];
   /** The throttles that handlers use. Without it no handler may have a throttle. */
   throttles?: ThrottleRegistry;
+  /** What models cost, for budgets of durable agents. */
+  prices?: Prices | undefined;
   /** Keeps outcomes that the store cannot take now. Default: in memory only. */
   outbox?: Outbox;
   /** Keeps the progress of handlers with `progress: "local"`. Default: in the store only. */
@@ -157,7 +160,9 @@ export function startWorker(options: WorkerOptions): Worker {
   const slots = createNameSlots(handlers);
   const { middleware = [], throttles } = options;
   const { storeStep } = finishWriter;
-  const steps = { clock, random, ids, graceMs, storeStep, stopping: () => stopping, onEvent };
+  const { prices } = options;
+  const stepHost = { clock, random, ids, graceMs, storeStep, prices };
+  const steps = { ...stepHost, stopping: () => stopping, onEvent };
   const attemptParts = {
     database,
     progress,

@@ -1,0 +1,31 @@
+import type { Clock } from "../base/clock.ts";
+import type { Budget, Prices } from "../base/usage.ts";
+import type { ThrottleMiddleware } from "../throttles/model-middleware.ts";
+import type { Step } from "./model.ts";
+
+/** What the owner of steps sets for the calls to models that are made in them. */
+export type ModelCallOptions = {
+  readonly prices?: Prices | undefined;
+  /** What all of them may use. */
+  readonly budget?: Budget | undefined;
+  /** Holds a permit of the owner's throttle for each of them. Undefined if it has none. */
+  readonly middleware?: ThrottleMiddleware | undefined;
+};
+
+type OfOwner = { readonly clock: Clock; readonly modelCalls?: ModelCallOptions | undefined };
+
+const owners = new WeakMap<Step, OfOwner>();
+
+/** Keeps what the owner of these steps sets, for code that gets nothing but `step`. */
+export function withOwner<Made extends Step>(step: Made, owner: OfOwner): Made {
+  owners.set(step, owner);
+  return step;
+}
+
+export type ModelCallOwner = ModelCallOptions & { readonly clock: Clock };
+
+/** Undefined if this isn't the `step` of a context, but made of one. */
+export function modelCallsOf(step: Step): ModelCallOwner | undefined {
+  const owner = owners.get(step);
+  return owner && { ...owner.modelCalls, clock: owner.clock };
+}
