@@ -1568,6 +1568,18 @@ union all
 select max(task_id), 0 from page having count(*) = $7
 -- values: ["",10,60000,1000,2000,3000,10]
 
+-- src/tasks/sql/recover.ts: sweepUpToYoung
+with page as (
+  select task_id, status, created_at, last_update from flotilla.task
+  where task_id > $1 order by task_id limit cast($2 as integer))
+select task_id, 1 as old from page where created_at < now_ms() - $3
+and (status = 'completed' and last_update < now_ms() - $4
+  or status = 'failed' and last_update < now_ms() - $5
+  or status = 'cancelled' and last_update < now_ms() - $6)
+union all
+select max(task_id), 0 from page having count(*) = $7 and min(created_at) < now_ms() - $8
+-- values: ["",10,60000,1000,2000,3000,10,1000]
+
 -- src/tasks/sql/recover.ts: deleteFinished
 delete from flotilla.task where ctid = any(array(
       select ctid from flotilla.task

@@ -1561,6 +1561,18 @@ union all
 select max(task_id), 0 from page having count(*) = ?
 -- values: ["",10,60000,1000,2000,3000,10]
 
+-- src/tasks/sql/recover.ts: sweepUpToYoung
+with page as (
+  select task_id, status, created_at, last_update from flotilla_task
+  where task_id > ? order by task_id limit cast(? as integer))
+select task_id, 1 as old from page where created_at < now_ms() - ?
+and (status = 'completed' and last_update < now_ms() - ?
+  or status = 'failed' and last_update < now_ms() - ?
+  or status = 'cancelled' and last_update < now_ms() - ?)
+union all
+select max(task_id), 0 from page having count(*) = ? and min(created_at) < now_ms() - ?
+-- values: ["",10,60000,1000,2000,3000,10,1000]
+
 -- src/tasks/sql/recover.ts: deleteFinished
 delete from flotilla_task where rowid in (
       select rowid from flotilla_task

@@ -227,6 +227,7 @@ export const hotStatements: Record<string, Statement | Statement[]> = {
   recoverTasks: recoverTasks(orphans),
   noteRecovery: noteRecovery(orphans),
   sweep: sweep("x", 10, kept),
+  "sweep up to young": sweep("x", 10, kept, { upToYoung: true }),
   wakeWaiters: wakeDependents(["x", "y"]),
   wakeWaitersOfCall: wakeDependentsOfCall("pod", 7),
   beginWaiting: insertDependencies([{ dependencyId: "x", dependentId: "y", place: 0 }]),

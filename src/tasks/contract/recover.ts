@@ -299,6 +299,24 @@ export function recoverContract(kind: StoreKind): void {
       expect(left).toEqual([1_700, 0]);
     });
 
+    test("walks no further than where tasks are too young, except about once an hour", async () => {
+      await queue.database.write([
+        sql`insert into ${rowsOf} (task_id, name, status) values ('made by hand', 'b', 'completed')`,
+      ]);
+      await queue.pass(60_001);
+      const inputs = Array.from({ length: 10_000 }, (_, at) => at);
+      await queue.enqueueMany("a", inputs);
+      await seconds(1);
+      const leader = lead();
+      let passes = 0;
+      while ((await queue.count(sql`name = 'b'`)) > 0) {
+        await leader.pass(liveness);
+        passes++;
+      }
+      // Each walk is a page and a rest; the whole one has two pages.
+      expect(passes).toBe(59 * 2 + 2);
+    });
+
     test("keeps tasks as long as their outcome demands", async () => {
       const { taskId } = await queue.enqueue("a", 1);
       const statuses = ["pending", "completed", "failed", "cancelled"];

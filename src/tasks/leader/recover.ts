@@ -56,6 +56,9 @@ const sweepLimit = 10_000;
 // Pause between two walks: tasks that are kept for hours need not be scanned every second.
 const restPasses = 60;
 const restPerMs = 60_000;
+// Walks end where tasks are too young to be deleted. A task with an id of its own, inserted by hand,
+// may be behind that, and is found by a whole walk, about once an hour.
+const wholeWalkEvery = 60;
 const deleteLimit = 500;
 const downPodsKeptMs = 24 * 60 * 60_000;
 // Ids sort by age, so one page per pass walks the whole table repeatedly at little cost.
@@ -73,6 +76,8 @@ export function createLeader(options: LeaderOptions) {
   const unblocker = createUnblocker({ database });
   /** Passes until the next walk begins. */
   let resting = 0;
+  /** The first walk of a leader is not a whole one, because leaders may change often. */
+  let walks = 1;
 
   const giveBackTogether = async (orphans: readonly Dying[]): Promise<readonly Row[]> => {
     const following = await followUpPoisoned(database, orphans, ids);
@@ -148,7 +153,8 @@ export function createLeader(options: LeaderOptions) {
       resting--;
       return;
     }
-    const rows = await database.read(sweep(sweptTo, sweepLimit, kept));
+    const upToYoung = walks % wholeWalkEvery !== 0;
+    const rows = await database.read(sweep(sweptTo, sweepLimit, kept, { upToYoung }));
     const old = rows.filter((row) => row["old"] === 1).map((row) => row["task_id"] as string);
     for (let at = 0; at < old.length; at += deleteLimit) {
       await database.write(deleteFinished(old.slice(at, at + deleteLimit), kept));
@@ -156,6 +162,7 @@ export function createLeader(options: LeaderOptions) {
     const last = rows.find((row) => row["old"] === 0);
     sweptTo = last?.["task_id"] ?? beforeAll;
     if (last) return;
+    walks++;
     resting = Math.min(restPasses, Math.floor(shortestMs(kept) / restPerMs));
     await database.write([prunePods(downPodsKeptMs)]);
   };

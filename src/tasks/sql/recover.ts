@@ -131,16 +131,28 @@ export const poisonError = JSON.stringify({
 
 /**
  * Walks over `count` tasks in the order of their ids. Returns the finished and old ones and, unless
- * the walk is at its end, the id to continue after. One statement for any number of tasks.
+ * the walk is at its end, the id to continue after. One statement for any number of tasks. With
+ * `upToYoung` the walk ends at a page of tasks that are all younger than any is kept: ids sort by
+ * age, so the rest is younger still.
  */
-export function sweep(after: string, count: number, kept: Retention): Statement {
+export function sweep(
+  after: string,
+  count: number,
+  kept: Retention,
+  { upToYoung = false } = {},
+): Statement {
+  const { completed, failed, cancelled } = kept;
+  const shortestMs = Math.min(completed, failed, cancelled);
+  const goesOn = upToYoung
+    ? sql`count(*) = ${count} and min(created_at) < ${now} - ${shortestMs}`
+    : sql`count(*) = ${count}`;
   return sql`
     with page as (
       select task_id, status, created_at, last_update from ${tasks}
       where task_id > ${after} order by task_id ${limit(count)})
     select task_id, 1 as old from page where ${isOld(kept)}
     union all
-    select max(task_id), 0 from page having count(*) = ${count}`;
+    select max(task_id), 0 from page having ${goesOn}`;
 }
 
 /** Deletes expired tasks without open dependents, and then all rows that belong to deleted ones. */
