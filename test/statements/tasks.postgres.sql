@@ -1568,7 +1568,6 @@ union all
 select max(task_id), 0 from page having count(*) = $7
 -- values: ["",10,60000,1000,2000,3000,10]
 
--- src/tasks/sql/recover.ts: sweepUpToYoung
 with page as (
   select task_id, status, created_at, last_update from flotilla.task
   where task_id > $1 order by task_id limit cast($2 as integer))

@@ -1561,7 +1561,6 @@ union all
 select max(task_id), 0 from page having count(*) = ?
 -- values: ["",10,60000,1000,2000,3000,10]
 
--- src/tasks/sql/recover.ts: sweepUpToYoung
 with page as (
   select task_id, status, created_at, last_update from flotilla_task
   where task_id > ? order by task_id limit cast(? as integer))

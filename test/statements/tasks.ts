@@ -272,8 +272,7 @@ export const taskStatements: RoomStatements = {
     recoverTasks: () => recover.recoverTasks([orphan]),
     noteRecovery: () => recover.noteRecovery([orphan]),
     insertRecoveryFollowUps: () => recover.insertRecoveryFollowUps([failed.followUp!], [orphan]),
-    sweep: () => recover.sweep("", 10, kept),
-    sweepUpToYoung: () => recover.sweep("", 10, kept, { upToYoung: true }),
+    sweep: () => [recover.sweep("", 10, kept), recover.sweep("", 10, kept, { upToYoung: true })],
     deleteFinished: () => recover.deleteFinished(["task-1"], kept),
   }),
   "src/tasks/sql/runs.ts": sqlFile(runs, {
