@@ -33,7 +33,7 @@ const mayImport: Record<string, string[]> = {
   tasks: ["base", "protocol", "store", "pods", "links", "throttles", "steps"],
   schedules: ["base", "protocol", "store", "tasks"],
   "dead-letters": ["base", "store", "tasks"],
-  flows: ["base", "store", "tasks", "throttles"],
+  flows: ["base", "store", "tasks", "throttles", "steps"],
   sessions: ["base", "protocol", "store", "bus", "pods", "links", "throttles", "steps"],
   runtime: ["base", "protocol", ...pillars],
   durable: ["base", "throttles", "steps"],

@@ -7,6 +7,7 @@ import { fitPage } from "../base/page.ts";
 import type { Random } from "../base/random.ts";
 import {
   checkEventsOptions,
+  checkForget,
   type TaskEventsOptions,
   fitEvents,
   type Tasks,
@@ -76,6 +77,13 @@ export type SignalSendOptions = {
   id?: string;
 };
 
+export type RunResumeOptions = {
+  /** Hands a run that a later version has advanced to this version. */
+  as?: number;
+  /** The keys of stored steps that run again, with all that is stored within them. */
+  forget?: readonly string[];
+};
+
 /** The client for runs: start, read, signal, cancel and resume them. */
 export type Runs = {
   // Compiler errors refer to the last overload, so the most used one comes last.
@@ -104,9 +112,8 @@ export type Runs = {
   history(runId: string, options?: HistoryOptions): Promise<HistoryEntry[]>;
   /**
    * Resumes a run that was set aside, has failed or was cancelled, at the transition where it stopped.
-   * With `as`, hands a run that a later version has advanced to that version.
    */
-  resume(runId: string, options?: { as?: number }): Promise<void>;
+  resume(runId: string, options?: RunResumeOptions): Promise<void>;
   /** Counts the runs of each flow by transition and by what they do. */
   counts(): Promise<FlowCount[]>;
   /** Counts open runs of these flows by what they do. Bounded: numbers beyond 10,000 aren't exact. */
@@ -127,7 +134,7 @@ export type RunsParts = {
   stopping?: () => boolean;
 };
 
-type TasksUsed = Pick<Tasks, "cancel" | "enqueue" | "retry" | "waitFor">;
+type TasksUsed = Pick<Tasks, "cancel" | "enqueue" | "resumeTask" | "waitFor">;
 
 const listOptionNames = [
   "flow",
@@ -250,18 +257,19 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
       return fitEvents(found.map(toHistoryEntry), options);
     },
     async resume(runId, options = {}) {
-      checkOptions("resume", options, ["as"]);
-      const { as } = options;
+      checkOptions("resume", options, ["as", "forget"]);
+      const { as, forget = [] } = options;
       if (as !== undefined) checkNumber("as", as, { min: 1, max: 1_000_000_000 });
       const { status, parked: parkedFor, flow_version: version } = await requireRun(runId);
-      if (status === "failed" || status === "cancelled") return void (await tasks.retry(runId));
+      if (status === "failed" || status === "cancelled") return tasks.resumeTask(runId, { forget });
       const isAside = status === "pending" && Number(parkedFor) === parked.setAside;
       const isLater = as !== undefined && Number(version) > as;
       if (status !== "pending" || !(isAside || isLater)) {
         const what = status === "completed" ? "has completed" : "continues by itself";
         throw new FlotillaError("conflict", `run ${runId} ${what}: there is nothing to resume`);
       }
-      const request = { runId, version: as ?? null, requestId: parts.ids.next() };
+      await checkForget(database, runId, forget);
+      const request = { runId, version: as ?? null, requestId: parts.ids.next(), forget };
       const { tables } = await writeUntilKnown(database, resumeSetAside(request), retryOptions);
       const [row] = tables.at(-1)!;
       if (!row) throw notFound(runId);

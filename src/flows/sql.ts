@@ -13,6 +13,7 @@ import {
   waitsForSignal,
   waitsForTasks,
 } from "../tasks/sql/task-state.ts";
+import { forgetStepsByKey } from "../tasks/sql/steps.ts";
 import { maxOpenSignals } from "../tasks/sql/signals.ts";
 import { pageQuery } from "../store/page.ts";
 import {
@@ -57,6 +58,8 @@ export type SetAsideResume = {
   readonly runId: string;
   readonly version: number | null;
   readonly requestId: string;
+  /** The keys of stored steps that run again. */
+  readonly forget: readonly string[];
 };
 
 /**
@@ -64,7 +67,8 @@ export type SetAsideResume = {
  * contains the request's id, so that sending it again does nothing, even if the run has been set aside
  * again meanwhile. The last statement returns whether it was done.
  */
-export function resumeSetAside({ runId, version, requestId }: SetAsideResume): Statement[] {
+export function resumeSetAside(resume: SetAsideResume): Statement[] {
+  const { runId, version, requestId, forget } = resume;
   const { mark, isFirst, isNoted } = requestMark(runId, requestId);
   const lower = version === null ? sql`false` : sql`task.flow_version > ${version}`;
   const held = sql`task.task_id = ${runId} and task.status = 'pending'
@@ -76,6 +80,9 @@ export function resumeSetAside({ runId, version, requestId }: SetAsideResume): S
       select task.task_id, ${nextSeq(sql`task.task_id`)}, 'resume',
         '{"version":' || cast(${as} as text) || ',' || ${mark}
       from ${tasks} task where ${held} ${forUpdateOfTask}`,
+    ...(forget.length > 0
+      ? [forgetStepsByKey(sql`select task.task_id from ${tasks} task where ${held}`, forget)]
+      : []),
     sql`
       update ${tasks}
       set parked = case when parked = ${parkedAs.setAside} then ${readyOrLimited} else parked end, set_aside = null,

@@ -1,7 +1,6 @@
 import type { Clock } from "../base/clock.ts";
 import type { Budget, Prices } from "../base/usage.ts";
 import type { ThrottleMiddleware } from "../throttles/model-middleware.ts";
-import type { Step } from "./model.ts";
 
 /** What the owner of steps sets for the calls to models that are made in them. */
 export type ModelCallOptions = {
@@ -14,10 +13,10 @@ export type ModelCallOptions = {
 
 type OfOwner = { readonly clock: Clock; readonly modelCalls?: ModelCallOptions | undefined };
 
-const owners = new WeakMap<Step, OfOwner>();
+const owners = new WeakMap<object, OfOwner>();
 
 /** Keeps what the owner of these steps sets, for code that gets nothing but `step`. */
-export function withOwner<Made extends Step>(step: Made, owner: OfOwner): Made {
+export function withOwner<Made extends object>(step: Made, owner: OfOwner): Made {
   owners.set(step, owner);
   return step;
 }
@@ -25,7 +24,7 @@ export function withOwner<Made extends Step>(step: Made, owner: OfOwner): Made {
 export type ModelCallOwner = ModelCallOptions & { readonly clock: Clock };
 
 /** Undefined if this isn't the `step` of a context, but made of one. */
-export function modelCallsOf(step: Step): ModelCallOwner | undefined {
+export function modelCallsOf(step: object): ModelCallOwner | undefined {
   const owner = owners.get(step);
   return owner && { ...owner.modelCalls, clock: owner.clock };
 }

@@ -1,6 +1,9 @@
+import type { Clock } from "../base/clock.ts";
+import type { FlotillaError } from "../base/errors.ts";
 import type { Json, Jsonify } from "../base/json.ts";
 import type { Logger } from "../base/log.ts";
 import type { Schema } from "../base/schema.ts";
+import type { ModelCallOptions } from "./model-calls.ts";
 import type { Throttle } from "../throttles/throttle.ts";
 
 /** What a step's function is called with. */
@@ -266,6 +269,57 @@ export type StepLimits = {
   readonly maxBytes: number;
   /** The largest value of one step. */
   readonly maxValueBytes: number;
+};
+
+/**
+ * The steps of one attempt. Code runs again from its start in every attempt, and each step that is
+ * stored answers from the journal by its key. Nothing is compared by position, so steps may run at
+ * the same time and may be added, moved and removed between deploys.
+ */
+export type Steps = {
+  readonly step: Step;
+  /** How many rows this attempt has stored. */
+  readonly stored: number;
+  /** True once a step was refused because the attempt is to end: its result does not count then. */
+  readonly refused: boolean;
+  /** Why a stored step can't answer, if its owner is to be set aside for that. */
+  readonly changed: FlotillaError | undefined;
+  /** What the attempt waits for, once it is to be parked. */
+  readonly parked: StepPark | undefined;
+  /** True while an ended step waits for the store. */
+  readonly storing: boolean;
+  /** Resolves when no ended step waits for the store any more. */
+  whenStored(): Promise<void>;
+  /** Waits for the steps that the owner's code has not awaited. No step begins after that. */
+  settle(returned: boolean): Promise<void>;
+};
+
+export type StepsParts = {
+  /** What the keys for downstreams begin with. It is asked for once the journal was read. */
+  readonly ownerId: string;
+  journal: StepJournal;
+  limits: StepLimits;
+  clock: Clock;
+  log: () => Logger;
+  /** The signal of the attempt. */
+  signal: () => AbortSignal;
+  /** The reason why no step may begin any more; undefined if one may. */
+  refusal: () => FlotillaError | undefined;
+  /** How long a function may take to settle after its signal has aborted. */
+  graceMs: number;
+  /** A step begins whose function may take this long. */
+  onBegun?: (timeoutMs: number) => void;
+  /** How many steps run now, with each change. */
+  onRunning?: (running: number) => void;
+  /** A step was run and stored, or answered from the journal. */
+  onEnded?: (how: "stored" | "answered") => void;
+  /** A step was written in a transaction of its function that was not committed, or not yet. */
+  onUncommitted?: () => void;
+  /** Only where the owner can be parked. */
+  waits?: WaitHost;
+  /** True if the owner is set aside when a stored step can't answer. */
+  setsAside?: boolean;
+  modelCalls?: ModelCallOptions;
 };
 
 export const taskStepLimits = { maxSteps: 10_000, maxBytes: 16 * 1024 * 1024 } as const;

@@ -1,6 +1,6 @@
 import type { Row } from "../store/database.ts";
 import { columnBytes } from "../store/page.ts";
-import { limit, now, sql, type Statement, table } from "../store/sql.ts";
+import { now, sql, type Statement, table } from "../store/sql.ts";
 import { maxReadTogetherBytes, type StoredStep } from "./model.ts";
 
 const journal = table("step_journal");
@@ -33,17 +33,6 @@ export function toStoredStep(row: Row): StoredStep {
   };
 }
 
-/** A page of a journal for people, in the order in which its rows were stored. */
-export function listSteps(
-  { ownerId, part }: JournalOwner,
-  { after = 0, limit: count }: { readonly after?: number; readonly limit?: number },
-): Statement {
-  return sql`
-    select key, seq, token, kind, started_at, at, ${columnBytes(sql`value`)} as bytes
-    from ${journal} where owner_id = ${ownerId} and part = ${part} and seq > ${after}
-    order by seq ${count === undefined ? sql`` : limit(count)}`;
-}
-
 /** Finds a row by the write that stored it. */
 export function findStep(
   { ownerId, part }: JournalOwner,
@@ -53,10 +42,4 @@ export function findStep(
     select key from ${journal}
     where owner_id = ${ownerId} and part = ${part} and key = ${key}
       and seq = ${seq} and token = ${token}`;
-}
-
-/** How many rows a journal has. */
-export function countSteps({ ownerId, part }: JournalOwner): Statement {
-  return sql`
-    select count(*) as steps from ${journal} where owner_id = ${ownerId} and part = ${part}`;
 }

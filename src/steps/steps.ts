@@ -1,7 +1,6 @@
-import type { Clock } from "../base/clock.ts";
 import { FlotillaError, hasCode } from "../base/errors.ts";
 import type { Json } from "../base/json.ts";
-import { type Logger, withFields } from "../base/log.ts";
+import { withFields } from "../base/log.ts";
 import {
   callEach,
   callWithin,
@@ -19,22 +18,20 @@ import {
 } from "./call.ts";
 import { openJournal } from "./journal.ts";
 import { checkStepName, contextKey, innerPrefix, roundPrefix } from "./key.ts";
-import { type ModelCallOptions, withOwner } from "./model-calls.ts";
-import {
-  type ForEachOptions,
-  type StepJournal,
-  type RoundContext,
-  type Step,
-  type StepChild,
-  type StepChildrenOptions,
-  type StepContext,
-  type StepLimits,
-  type StepPark,
-  type StepSignalOptions,
-  type StepOptions,
-  type StepWrite,
-  type StoredStep,
-  type WaitHost,
+import { withOwner } from "./model-calls.ts";
+import type {
+  ForEachOptions,
+  RoundContext,
+  Step,
+  StepChild,
+  StepChildrenOptions,
+  StepContext,
+  StepSignalOptions,
+  StepOptions,
+  Steps,
+  StepsParts,
+  StepWrite,
+  StoredStep,
 } from "./model.ts";
 import {
   calledLate,
@@ -64,62 +61,13 @@ import {
 } from "./scope.ts";
 import { createParking, createWaits } from "./waits.ts";
 
-/**
- * The steps of one attempt. Code runs again from its start in every attempt, and each step that is
- * stored answers from the journal by its key. Nothing is compared by position, so steps may run at
- * the same time and may be added, moved and removed between deploys.
- */
-export type Steps = {
-  readonly step: Step;
-  /** How many rows this attempt has stored. */
-  readonly stored: number;
-  /** True once a step was refused because the attempt is to end: its result does not count then. */
-  readonly refused: boolean;
-  /** Why a stored step can't answer, if its owner is to be set aside for that. */
-  readonly changed: FlotillaError | undefined;
-  /** What the attempt waits for, once it is to be parked. */
-  readonly parked: StepPark | undefined;
-  /** True while an ended step waits for the store. */
-  readonly storing: boolean;
-  /** Resolves when no ended step waits for the store any more. */
-  whenStored(): Promise<void>;
-  /** Waits for the steps that the owner's code has not awaited. No step begins after that. */
-  settle(returned: boolean): Promise<void>;
-};
-
-export type StepsParts = {
-  /** The id that the rows are stored under. */
-  ownerId: string;
-  journal: StepJournal;
-  limits: StepLimits;
-  clock: Clock;
-  log: () => Logger;
-  /** The signal of the attempt. */
-  signal: () => AbortSignal;
-  /** The reason why no step may begin any more; undefined if one may. */
-  refusal: () => FlotillaError | undefined;
-  /** How long a function may take to settle after its signal has aborted. */
-  graceMs: number;
-  /** A step begins whose function may take this long. */
-  onBegun?: (timeoutMs: number) => void;
-  /** How many steps run now, with each change. */
-  onRunning?: (running: number) => void;
-  /** A step was run and stored, or answered from the journal. */
-  onEnded?: (how: "stored" | "answered") => void;
-  /** A step was written in a transaction of its function that was not committed, or not yet. */
-  onUncommitted?: () => void;
-  /** Only where the owner can be parked, and set aside. */
-  waits?: WaitHost;
-  modelCalls?: ModelCallOptions;
-};
-
 type AnyOptions = StepOptions<any>;
 type AnyRun = (context: StepContext) => unknown;
 type AnyRound = (state: any, context: RoundContext) => unknown;
 
 /** Creates the steps of an attempt. Nothing is read before the first of them. */
 export function createSteps(parts: StepsParts): Steps {
-  const { journal, clock, limits, ownerId } = parts;
+  const { journal, clock, limits } = parts;
   const rows = openJournal(journal, limits);
   let running = 0;
   let stored = 0;
@@ -219,7 +167,7 @@ export function createSteps(parts: StepsParts): Steps {
 
   const track = <Result>(scope: Scope, name: string, ended: Promise<Result>): Promise<Result> =>
     trackIn(scope, name, ended, (error) => {
-      if (parts.waits && hasCode(error, "step_changed")) changedStep ??= error as FlotillaError;
+      if (parts.setsAside && hasCode(error, "step_changed")) changedStep ??= error as FlotillaError;
     });
 
   /** A task may be parked before its code has come to await the wait. */
@@ -339,7 +287,7 @@ export function createSteps(parts: StepsParts): Steps {
         return (step ??= stepIn(inner));
       },
       get key() {
-        return contextKey(ownerId, call.path);
+        return contextKey(parts.ownerId, call.path);
       },
       get signal() {
         return controller.signal;
@@ -491,7 +439,7 @@ export function createSteps(parts: StepsParts): Steps {
     async settle(returned) {
       // What failed beside a wait is tried again, not when the wait is over.
       if (!returned) parking.giveUp();
-      await settle(top, ownerId, returned);
+      await settle(top, parts.ownerId, returned);
       const steps = returned ? rows.unasked() : [];
       const fields = { steps: steps.slice(0, maxShown), count: steps.length };
       if (steps.length > 0) parts.log().info(fields, "stored steps were not asked for");

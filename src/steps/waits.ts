@@ -119,7 +119,7 @@ export function createWaits(parts: WaitParts) {
     name: string,
     wait: (call: Call, row: StoredStep | undefined, park: Park) => Promise<Result>,
   ): Promise<Result> => {
-    if (!scope.waits) throw cannotWait(name);
+    if (!scope.waits) throw cannotWait(name, parts.host !== undefined);
     let isLooking = true;
     const known = (): void => {
       if (isLooking) parts.looking(-1);
@@ -321,9 +321,9 @@ function checkChildren(
   }
 }
 
-function cannotWait(name: string): FlotillaError {
-  return new FlotillaError(
-    "invalid_option",
-    `step "${name}" waits, which a step that runs can't: call it beside the step, or in a round of a loop`,
-  );
+function cannotWait(name: string, isTask: boolean): FlotillaError {
+  const why = isTask
+    ? "which a step that runs can't: call it beside the step, or in a round of a loop"
+    : "which only the steps of a task can: a flow has `.sleep`, `.signal` and `.children` beside its transitions, and a turn may enqueue a task that waits";
+  return new FlotillaError("invalid_option", `step "${name}" waits, ${why}`);
 }

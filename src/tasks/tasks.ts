@@ -23,7 +23,6 @@ import { createEnqueue } from "./enqueue/enqueue.ts";
 import type { InsertParts } from "./enqueue/insert.ts";
 import { checkStepName } from "../steps/key.ts";
 import type { StepKind } from "../steps/model.ts";
-import { countSteps, listSteps } from "../steps/sql.ts";
 import { writeUntilKnown, untilKnown } from "../store/retry.ts";
 import type { Statement } from "../store/sql.ts";
 import { unblockScope } from "./concurrency/unblock.ts";
@@ -37,7 +36,7 @@ import {
   retryTask,
 } from "./sql/inspect.ts";
 import { sendSignal } from "./sql/signals.ts";
-import { taskPart } from "./sql/steps.ts";
+import { countSteps, listSteps, taskPart } from "./sql/steps.ts";
 import { getEvents, parked } from "./sql/task-state.ts";
 import { checkSignalId, checkTaskName, type InputOf, type ResultOf } from "./task.ts";
 import { type Depth, readDepth } from "./inspect/depth.ts";
@@ -93,9 +92,11 @@ export type TaskRetryOptions = {
   fromStart?: boolean;
 };
 
-/** A stored step of a task, without its value. */
+/** A stored step of a task or run, without its value. */
 export type StepEntry = {
   readonly seq: number;
+  /** For a run: the transition that it is a step of, by the name that this had first. */
+  readonly transition: string | null;
   /** The path of names that it is found by. */
   readonly key: string;
   /** `begun` if it is called at most once and hasn't ended, `round` for a loop, `wait` for a wait. */
@@ -270,8 +271,8 @@ export function createTasks(parts: TasksParts): LocalTasks {
     },
     async steps(taskId, options = {}) {
       checkEventsOptions("steps", options);
-      const owner = { ownerId: taskId, part: taskPart };
-      return fitEvents((await database.read(listSteps(owner, options))).map(toStepEntry), options);
+      const found = await database.read(listSteps(taskId, options));
+      return fitEvents(found.map(toStepEntry), options);
     },
     links: (taskId) => linksOf(database, taskId, "task"),
     async list(options = {}) {
@@ -319,9 +320,7 @@ export function createTasks(parts: TasksParts): LocalTasks {
       checkOptions("retry", options, ["fromStart"]);
       const { fromStart = false } = options;
       // The steps of a task that has ended don't change.
-      const [counted] = fromStart
-        ? await database.read(countSteps({ ownerId: taskId, part: taskPart }))
-        : [];
+      const [counted] = fromStart ? await database.read(countSteps(taskId)) : [];
       const steps = fromStart ? "all" : "failed";
       const row = await change(taskId, retryTask(taskId, parts.ids.next(), steps));
       if (Number(row["retried"]) === 1) {
@@ -336,19 +335,9 @@ export function createTasks(parts: TasksParts): LocalTasks {
     async resumeTask(taskId, options = {}) {
       checkOptions("resumeTask", options, ["forget"]);
       const { forget = [] } = options;
-      if (!Array.isArray(forget) || forget.some((key) => typeof key !== "string")) {
-        throw new FlotillaError("invalid_option", "resumeTask: forget must be a list of keys");
-      }
       const [found] = await database.read(getTask(taskId));
       if (!found) throw notFound(taskId);
-      const stored = await database.read(listSteps({ ownerId: taskId, part: taskPart }, {}));
-      const missing = forget.find((key) => !stored.some((row) => row["key"] === key));
-      if (missing !== undefined) {
-        throw new FlotillaError(
-          "not_found",
-          `task ${taskId} has no stored step ${JSON.stringify(missing)}: \`flotilla tasks show\` lists them`,
-        );
-      }
+      await checkForget(database, taskId, forget);
       const requestId = parts.ids.next();
       const isAside = Number(found["parked"]) === parked.setAside;
       const row =
@@ -415,9 +404,29 @@ function notFound(taskId: string): FlotillaError {
   return new FlotillaError("not_found", `there is no task ${taskId}`, { details: { taskId } });
 }
 
+/** Throws unless these are keys of stored steps of a task or run. */
+export async function checkForget(
+  database: Database,
+  taskId: string,
+  keys: readonly string[],
+): Promise<void> {
+  if (!Array.isArray(keys) || keys.some((key) => typeof key !== "string")) {
+    throw new FlotillaError("invalid_option", "forget must be a list of keys of steps");
+  }
+  if (keys.length === 0) return;
+  const stored = await database.read(listSteps(taskId, {}));
+  const missing = keys.find((key) => !stored.some((row) => row["key"] === key));
+  if (missing === undefined) return;
+  throw new FlotillaError(
+    "not_found",
+    `${taskId} has no stored step ${JSON.stringify(missing)}: \`flotilla tasks show\` lists them`,
+  );
+}
+
 function toStepEntry(row: Row): StepEntry {
   return {
     seq: Number(row["seq"]),
+    transition: row["part"] === taskPart ? null : row["part"],
     key: row["key"],
     kind: row["kind"] as StepKind,
     token: Number(row["token"]),

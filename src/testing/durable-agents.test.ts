@@ -3,6 +3,7 @@ import { describe, expect, test } from "vitest";
 import { z } from "zod";
 import { durable, stepOf } from "../durable/index.ts";
 import { textOf } from "../protocol/message.ts";
+import { flow } from "../flows/flow.ts";
 import { agent } from "../sessions/agents/agent.ts";
 import { task } from "../tasks/task.ts";
 import { throttle } from "../throttles/throttle.ts";
@@ -162,5 +163,26 @@ describe("a durable agent", () => {
     // The third call is made without tools, because the budget is spent.
     expect(offered).toEqual([true, true, false]);
     expect(effects).toHaveLength(2);
+  });
+
+  test("in a transition of a flow goes on behind its last stored call, and its steps go with it", async () => {
+    const { model, effects, settings } = clerk();
+    let failed = false;
+    const errand = flow("errand", { version: 1, backoff: { baseMs: 1 } })
+      .to("ask", async (context) => {
+        const text = await streamText({ ...durable(context, settings), prompt: "go" }).text;
+        if (!failed) {
+          failed = true;
+          throw new Error("once");
+        }
+        return { text };
+      })
+      .end();
+    await using t = await testFlotilla({ use: [errand], pods: 2 });
+    const run = await t.runs.start(errand, null);
+    expect(await t.runs.wait(run)).toEqual({ text: "All is done." });
+    expect([model.begun, effects.length]).toEqual([3, 2]);
+    expect(effects[0]).toContain(`${run.runId}/ask/`);
+    expect(await t.tasks.steps(run.runId)).toEqual([]);
   });
 });

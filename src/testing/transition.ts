@@ -1,5 +1,6 @@
+import { systemClock } from "../base/clock.ts";
 import { type ErrorCode, FlotillaError } from "../base/errors.ts";
-import { encodeJson, type Json } from "../base/json.ts";
+import { defaultMaxBytes, encodeJson, type Json } from "../base/json.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { checkOptions, nearest } from "../base/options.ts";
 import { check } from "../base/schema.ts";
@@ -15,6 +16,8 @@ import {
   type SignalPart,
 } from "../flows/machine.ts";
 import type { State } from "../flows/decide/run.ts";
+import { type Steps, taskStepLimits } from "../steps/model.ts";
+import { createSteps } from "../steps/steps.ts";
 import { runAround } from "../tasks/run/middleware.ts";
 import type { InputOf } from "../tasks/task.ts";
 
@@ -97,8 +100,32 @@ export async function runTransition<F extends Flow>(
     progress: (value: Json) => void progress.push(throughJson(value)),
     lastProgress: async () => progress.at(-1) ?? options.lastProgress ?? null,
   };
-  const value = await runAround(machine.interceptors, context, part.run);
+  const hasSteps = part.kind === "work" || part.kind === "finally";
+  const steps = hasSteps ? stepsOf(name, { signal: abort, log }) : undefined;
+  const called = steps ? { ...context, step: steps.step } : context;
+  const value = await runAround(machine.interceptors, called, part.run);
+  await steps?.settle(true);
   return resultOf(machine, part, { state, value, handoffCalled: handoff.called(), progress });
+}
+
+/** Steps that all run, as in a first attempt, and are kept nowhere. */
+function stepsOf(name: string, { signal, log }: { signal: AbortSignal; log: Logger }): Steps {
+  return createSteps({
+    ownerId: `test/${name}`,
+    journal: {
+      read: undefined,
+      readValue: () => Promise.reject(new FlotillaError("internal", "nothing is stored")),
+      store: async () => {},
+      storeWithin: async () => {},
+      isStored: async () => true,
+    },
+    limits: { ...taskStepLimits, maxValueBytes: defaultMaxBytes },
+    clock: systemClock,
+    log: () => log,
+    signal: () => signal,
+    refusal: () => undefined,
+    graceMs: 0,
+  });
 }
 
 type Ran = {

@@ -13,3 +13,6 @@ export const input = z.object({ item: z.string() });
 export const output = z.object({ parcel: z.string() });
 export declare function reserve(): Promise<{ shelf: number }>;
 export declare function ship(): Promise<{ parcel: string }>;
+export declare function search(topic: string): Promise<string[]>;
+export declare function fetchText(url: string): Promise<string>;
+export declare function improve(draft: string, texts: string[]): Promise<string>;

@@ -71,7 +71,7 @@ const noReason = { code: "cancelled", message: "" } as const;
 
 const noRun = { taskId: "", token: 0, seq: 0, columns: {} } as FencedRun;
 const leaving = releaseFinish(noRun);
-const noResume = { runId: "", version: null, requestId: "" };
+const noResume = { runId: "", version: null, requestId: "", forget: [] };
 const noSignal = { taskId: "", to: "run", signalId: "", name: "", payload: "" } as const;
 
 /** What writes are recognised by: a mutation that changes one breaks the simulation, and shows nothing. */

@@ -91,7 +91,7 @@ delete from flotilla_step_journal where owner_id in (select task.task_id from (s
     coalesce(task.status, '') = 'failed' and task.claim_token = wanted.token
     and exists (select 1 from flotilla_redrive where redrive_id = ? and last_write = ? and step_taken is null)
     and not exists (select 1 from flotilla_redrive holder
-      where holder.redrive_id = task.redrive_id and holder.state in ('running', 'stopping'))) and part = '' and kind = 'failed'
+      where holder.redrive_id = task.redrive_id and holder.state in ('running', 'stopping'))) and (part = '' or part >= 'A') and kind = 'failed'
 -- values: ["[[\"task-1\",3,\"{\\\"redriveId\\\":\\\"redrive-1\\\",\\\"step\\\":2,\\\"group\\\":\\\"group-1\\\"}\"]]","redrive-1","write-1"]
 
       update flotilla_task

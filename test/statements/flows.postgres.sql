@@ -55,6 +55,16 @@ where past.task_id = $5
     then past.detail like $6 and past.detail not like $7 || cast(wake + 1 as text) || '}' else false end) for update of task
 -- values: [2,"\"request\":\"request-1\",\"wake\":","run-1",2,"run-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
 
+delete from flotilla.step_journal where owner_id in (select task.task_id from flotilla.task task where task.task_id = $1 and task.status = 'pending'
+and (task.parked = 6 or task.flow_version > $2) and not exists (
+select 1 from flotilla.task_event past
+where past.task_id = $3
+  and case when past.type in ('cancel_requested', 'given_up', 'resume')
+    then past.detail like $4 and past.detail not like $5 || cast(wake + 1 as text) || '}' else false end)) and (part = '' or part >= 'A')
+  and exists (select 1 from (select low collate "C" as low, high collate "C" as high from unnest($6::text[], $7::text[]) as each_row (low, high)) wanted
+    where flotilla.step_journal.key >= wanted.low and flotilla.step_journal.key < wanted.high)
+-- values: ["run-1",2,"run-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":","{\"read\",\"read/\",\"read@\"}","{\"read\u0001\",\"read0\",\"readA\"}"]
+
   update flotilla.task
   set parked = case when parked = 6 then case when limited = 1 then 4 else 0 end else parked end, set_aside = null,
     set_aside_version = null, last_update = now_ms(), wake = wake + 1

@@ -55,6 +55,16 @@ where past.task_id = ?
     then past.detail like ? and past.detail not like ? || cast(wake + 1 as text) || '}' else false end)
 -- values: [2,"\"request\":\"request-1\",\"wake\":","run-1",2,"run-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
 
+delete from flotilla_step_journal where owner_id in (select task.task_id from flotilla_task task where task.task_id = ? and task.status = 'pending'
+and (task.parked = 6 or task.flow_version > ?) and not exists (
+select 1 from flotilla_task_event past
+where past.task_id = ?
+  and case when past.type in ('cancel_requested', 'given_up', 'resume')
+    then past.detail like ? and past.detail not like ? || cast(wake + 1 as text) || '}' else false end)) and (part = '' or part >= 'A')
+  and exists (select 1 from (select value ->> 0 as low, value ->> 1 as high from jsonb_each(?)) wanted
+    where flotilla_step_journal.key >= wanted.low and flotilla_step_journal.key < wanted.high)
+-- values: ["run-1",2,"run-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":","[[\"read\",\"read\\u0001\"],[\"read/\",\"read0\"],[\"read@\",\"readA\"]]"]
+
   update flotilla_task
   set parked = case when parked = 6 then case when limited = 1 then 4 else 0 end else parked end, set_aside = null,
     set_aside_version = null, last_update = now_ms(), wake = wake + 1

@@ -1,13 +1,15 @@
 import * as flows from "../../src/flows/sql.ts";
 import { type RoomStatements, sqlFile } from "./examples.ts";
 
+const resume = { runId: "run-1", requestId: "request-1" };
+
 export const flowStatements: RoomStatements = {
   "src/flows/sql.ts": sqlFile(flows, {
     childrenOf: () => flows.childrenOf("run-1", "charge"),
     retrySetAside: () => flows.retrySetAside("order", 2),
     resumeSetAside: () => [
-      flows.resumeSetAside({ runId: "run-1", version: null, requestId: "request-1" }),
-      flows.resumeSetAside({ runId: "run-1", version: 2, requestId: "request-1" }),
+      flows.resumeSetAside({ ...resume, version: null, forget: [] }),
+      flows.resumeSetAside({ ...resume, version: 2, forget: ["read"] }),
     ],
     listRuns: () => [
       flows.listRuns({ limit: 10 }),

@@ -8,23 +8,8 @@ from flotilla.step_journal where owner_id = $2 and part = $3 order by seq
 select value from flotilla.step_journal where owner_id = $1 and part = $2 and key = $3
 -- values: ["task-1","","read"]
 
--- src/steps/sql.ts: listSteps
-select key, seq, token, kind, started_at, at, coalesce(octet_length(value), 0) as bytes
-from flotilla.step_journal where owner_id = $1 and part = $2 and seq > $3
-order by seq
--- values: ["task-1","",0]
-
-select key, seq, token, kind, started_at, at, coalesce(octet_length(value), 0) as bytes
-from flotilla.step_journal where owner_id = $1 and part = $2 and seq > $3
-order by seq limit cast($4 as integer)
--- values: ["task-1","",3,10]
-
 -- src/steps/sql.ts: findStep
 select key from flotilla.step_journal
 where owner_id = $1 and part = $2 and key = $3
   and seq = $4 and token = $5
 -- values: ["task-1","","read",3,2]
-
--- src/steps/sql.ts: countSteps
-select count(*) as steps from flotilla.step_journal where owner_id = $1 and part = $2
--- values: ["task-1",""]

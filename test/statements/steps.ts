@@ -7,9 +7,7 @@ export const stepStatements: RoomStatements = {
   "src/steps/sql.ts": sqlFile(steps, {
     readSteps: () => steps.readSteps(owner),
     readStepValue: () => steps.readStepValue(owner, "read"),
-    listSteps: () => [steps.listSteps(owner, {}), steps.listSteps(owner, { after: 3, limit: 10 })],
     findStep: () => steps.findStep(owner, { key: "read", seq: 3, token: 2 }),
-    countSteps: () => steps.countSteps(owner),
     toStoredStep: noStatement,
   }),
 };

@@ -1605,7 +1605,7 @@ delete from flotilla.task_signal where task_id in (select task_id from (select t
 -- values: ["{\"task-1\"}"]
 
 delete from flotilla.step_journal where owner_id in (select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) old
-    where not exists (select 1 from flotilla.task task where task.task_id = old.task_id)) and part = ''
+    where not exists (select 1 from flotilla.task task where task.task_id = old.task_id)) and (part = '' or part >= 'A')
 -- values: ["{\"task-1\"}"]
 
 delete from flotilla.link as link where to_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) old
@@ -1684,7 +1684,7 @@ delete from flotilla.step_journal where owner_id in (
     where task.claim_token = given.token and task.run_seq = given.run_seq
     and task.status in ('claimed', 'pending')
     and (given.wake is null or task.wake = given.wake)
-    )) and part = '' and kind = 'failed'
+    )) and (part = '' or part >= 'A') and kind = 'failed'
 -- values: ["{\"run-1\"}","{\"mail\"}","{\"default\"}","{\"run-1/charge/0\"}","{\"run-1\"}","{3}","{1}","{2}","{0}"]
 
 update flotilla.task set
@@ -1796,7 +1796,7 @@ for update of task
 flow_version = coalesce(next.version, flow_version), cursor = next.cursor,
 state = coalesce(next.state, flotilla.task.state), intent = next.intent, waiting = next.waiting,
 stopped_at = next.stopped_at, retry_count = next.failures, run_seq = flotilla.task.run_seq + 1,
-deaths = case when next.moved = 1 then 0 else deaths end,
+deaths = case when next.moved = 1 or next.stepped = 1 then 0 else deaths end,
 progress = case when next.moved = 1 then null else progress end,
 error = case when next.moved = 1 then next.error else coalesce(next.error, flotilla.task.error) end,
 trace = coalesce(next.trace, flotilla.task.trace), advanced_at = now_ms(), status = next.status, result = next.result,
@@ -1810,19 +1810,19 @@ trace = coalesce(next.trace, flotilla.task.trace), advanced_at = now_ms(), statu
     awaits = next.awaits, set_aside = next.set_aside, set_aside_version = next.set_aside_version,
     concurrency_key = coalesce(next.scope, flotilla.task.concurrency_key),
     limited = case when next.scope is null then limited else 1 end
-  from (select task_id collate "C" as task_id, token, run_seq, wake, ends, version, cursor collate "C" as cursor, state collate "C" as state, intent collate "C" as intent, waiting collate "C" as waiting, stopped_at collate "C" as stopped_at, failures, moved, error collate "C" as error, trace collate "C" as trace, status collate "C" as status, result collate "C" as result, parked, until_at, awaits collate "C" as awaits, set_aside collate "C" as set_aside, set_aside_version, scope collate "C" as scope from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::bigint[], $13::bigint[], $14::text[], $15::text[], $16::text[], $17::text[], $18::bigint[], $19::bigint[], $20::text[], $21::text[], $22::bigint[], $23::text[]) as each_row (task_id, token, run_seq, wake, ends, version, cursor, state, intent, waiting, stopped_at, failures, moved, error, trace, status, result, parked, until_at, awaits, set_aside, set_aside_version, scope)) next
+  from (select task_id collate "C" as task_id, token, run_seq, wake, ends, version, cursor collate "C" as cursor, state collate "C" as state, intent collate "C" as intent, waiting collate "C" as waiting, stopped_at collate "C" as stopped_at, failures, moved, stepped, error collate "C" as error, trace collate "C" as trace, status collate "C" as status, result collate "C" as result, parked, until_at, awaits collate "C" as awaits, set_aside collate "C" as set_aside, set_aside_version, scope collate "C" as scope from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::bigint[], $13::bigint[], $14::bigint[], $15::text[], $16::text[], $17::text[], $18::text[], $19::bigint[], $20::bigint[], $21::text[], $22::text[], $23::bigint[], $24::text[]) as each_row (task_id, token, run_seq, wake, ends, version, cursor, state, intent, waiting, stopped_at, failures, moved, stepped, error, trace, status, result, parked, until_at, awaits, set_aside, set_aside_version, scope)) next
   where flotilla.task.task_id = next.task_id and flotilla.task.claim_token = next.token and flotilla.task.run_seq = next.run_seq
   and flotilla.task.status in ('claimed', 'pending')
   and (next.wake is null or flotilla.task.wake = next.wake)
 
   returning flotilla.task.task_id, flotilla.task.status, flotilla.task.wake, flotilla.task.cancel_requested
 -- instead of returning:
-    select task.task_id, task.status, task.wake, task.cancel_requested from (select task_id collate "C" as task_id, token, run_seq, wake, ends, version, cursor collate "C" as cursor, state collate "C" as state, intent collate "C" as intent, waiting collate "C" as waiting, stopped_at collate "C" as stopped_at, failures, moved, error collate "C" as error, trace collate "C" as trace, status collate "C" as status, result collate "C" as result, parked, until_at, awaits collate "C" as awaits, set_aside collate "C" as set_aside, set_aside_version, scope collate "C" as scope from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::bigint[], $13::bigint[], $14::text[], $15::text[], $16::text[], $17::text[], $18::bigint[], $19::bigint[], $20::text[], $21::text[], $22::bigint[], $23::text[]) as each_row (task_id, token, run_seq, wake, ends, version, cursor, state, intent, waiting, stopped_at, failures, moved, error, trace, status, result, parked, until_at, awaits, set_aside, set_aside_version, scope)) next join flotilla.task task on task.task_id = next.task_id
+    select task.task_id, task.status, task.wake, task.cancel_requested from (select task_id collate "C" as task_id, token, run_seq, wake, ends, version, cursor collate "C" as cursor, state collate "C" as state, intent collate "C" as intent, waiting collate "C" as waiting, stopped_at collate "C" as stopped_at, failures, moved, stepped, error collate "C" as error, trace collate "C" as trace, status collate "C" as status, result collate "C" as result, parked, until_at, awaits collate "C" as awaits, set_aside collate "C" as set_aside, set_aside_version, scope collate "C" as scope from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::bigint[], $13::bigint[], $14::bigint[], $15::text[], $16::text[], $17::text[], $18::text[], $19::bigint[], $20::bigint[], $21::text[], $22::text[], $23::bigint[], $24::text[]) as each_row (task_id, token, run_seq, wake, ends, version, cursor, state, intent, waiting, stopped_at, failures, moved, stepped, error, trace, status, result, parked, until_at, awaits, set_aside, set_aside_version, scope)) next join flotilla.task task on task.task_id = next.task_id
     where task.claim_token = next.token and task.run_seq = next.run_seq
 and task.status in ('claimed', 'pending')
 and (next.wake is null or task.wake = next.wake)
  for update of task
--- values: ["{\"run-1\"}","{3}","{1}","{2}","{0}","{2}","{\"charge\"}","{\"{}\"}","{null}","{null}","{\"charge\"}","{0}","{1}","{null}","{null}","{\"pending\"}","{\"{}\"}","{2}","{null}","{\"run-1/charge/\"}","{null}","{null}","{null}"]
+-- values: ["{\"run-1\"}","{3}","{1}","{2}","{0}","{2}","{\"charge\"}","{\"{}\"}","{null}","{null}","{\"charge\"}","{0}","{1}","{0}","{null}","{null}","{\"pending\"}","{\"{}\"}","{2}","{null}","{\"run-1/charge/\"}","{null}","{null}","{null}"]
 
 delete from flotilla.task_dependency
 where dependent_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent))
@@ -1931,6 +1931,68 @@ where own.dependent_id = any(array(select task_id from (select task_id collate "
     and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["{\"run-1\"}"]
 
+select task.task_id from (select task_id collate "C" as task_id, token, run_seq, wake, ends from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[]) as each_row (task_id, token, run_seq, wake, ends)) given join flotilla.task task on task.task_id = given.task_id
+    where task.claim_token = given.token and task.run_seq = given.run_seq
+    and task.status in ('claimed', 'pending')
+    and (given.wake is null or task.wake = given.wake)
+    and (given.ends = 0 or task.dependents = 0) order by task.task_id for update of task
+-- values: ["{\"run-1\"}","{3}","{1}","{null}","{0}"]
+
+delete from flotilla.step_journal where ctid = any(array(
+  select stored.ctid from (select task_id collate "C" as task_id, part collate "C" as part from unnest($1::text[], $2::text[]) as each_row (task_id, part)) over_part
+  join flotilla.step_journal stored on stored.owner_id = over_part.task_id and stored.part = over_part.part
+  where over_part.task_id in (select task.task_id from (select task_id collate "C" as task_id, token, run_seq, wake, ends from unnest($3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[]) as each_row (task_id, token, run_seq, wake, ends)) given join flotilla.task task on task.task_id = given.task_id
+where task.claim_token = given.token and task.run_seq = given.run_seq
+and task.status in ('claimed', 'pending')
+and (given.wake is null or task.wake = given.wake)
+and (given.ends = 0 or task.dependents = 0))))
+-- values: ["{\"run-1\"}","{\"reserve\"}","{\"run-1\"}","{3}","{1}","{null}","{0}"]
+
+  update flotilla.task set
+flow_version = coalesce(next.version, flow_version), cursor = next.cursor,
+state = coalesce(next.state, flotilla.task.state), intent = next.intent, waiting = next.waiting,
+stopped_at = next.stopped_at, retry_count = next.failures, run_seq = flotilla.task.run_seq + 1,
+deaths = case when next.moved = 1 or next.stepped = 1 then 0 else deaths end,
+progress = case when next.moved = 1 then null else progress end,
+error = case when next.moved = 1 then next.error else coalesce(next.error, flotilla.task.error) end,
+trace = coalesce(next.trace, flotilla.task.trace), advanced_at = now_ms()
+  from (select task_id collate "C" as task_id, token, run_seq, wake, ends, version, cursor collate "C" as cursor, state collate "C" as state, intent collate "C" as intent, waiting collate "C" as waiting, stopped_at collate "C" as stopped_at, failures, moved, stepped, error collate "C" as error, trace collate "C" as trace from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::bigint[], $13::bigint[], $14::bigint[], $15::text[], $16::text[]) as each_row (task_id, token, run_seq, wake, ends, version, cursor, state, intent, waiting, stopped_at, failures, moved, stepped, error, trace)) next
+  where flotilla.task.task_id = next.task_id and flotilla.task.claim_token = next.token
+  and flotilla.task.run_seq = next.run_seq and flotilla.task.status in ('claimed', 'pending')
+  and (next.wake is null or flotilla.task.wake = next.wake)
+  returning flotilla.task.task_id, flotilla.task.status, flotilla.task.wake, flotilla.task.cancel_requested
+-- instead of returning:
+    select task.task_id, task.status, task.wake, task.cancel_requested from (select task_id collate "C" as task_id, token, run_seq, wake, ends, version, cursor collate "C" as cursor, state collate "C" as state, intent collate "C" as intent, waiting collate "C" as waiting, stopped_at collate "C" as stopped_at, failures, moved, stepped, error collate "C" as error, trace collate "C" as trace from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::bigint[], $13::bigint[], $14::bigint[], $15::text[], $16::text[]) as each_row (task_id, token, run_seq, wake, ends, version, cursor, state, intent, waiting, stopped_at, failures, moved, stepped, error, trace)) next join flotilla.task task on task.task_id = next.task_id
+    where task.claim_token = next.token
+and task.run_seq = next.run_seq and task.status in ('claimed', 'pending')
+and (next.wake is null or task.wake = next.wake) for update of task
+-- values: ["{\"run-1\"}","{3}","{1}","{null}","{0}","{2}","{\"charge\"}","{\"{}\"}","{null}","{null}","{null}","{0}","{0}","{1}","{null}","{null}"]
+
+insert into flotilla.task_event (task_id, seq, type, attempt, pod_id, detail)
+select noted.task_id, noted.seq, noted.type, noted.attempt, $1, noted.detail
+from (select task_id collate "C" as task_id, token, run_seq, wake, ends, seq, type collate "C" as type, attempt, detail collate "C" as detail from unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[], $9::bigint[], $10::text[]) as each_row (task_id, token, run_seq, wake, ends, seq, type, attempt, detail)) noted join flotilla.task task on task.task_id = noted.task_id
+where task.claim_token = noted.token and task.run_seq = noted.run_seq + 1
+on conflict do nothing
+-- values: ["pod-1","{\"run-1\"}","{3}","{1}","{null}","{0}","{200}","{\"step\"}","{1}","{\"{}\"}"]
+
+insert into flotilla.step_journal as stored (owner_id, part, key, seq, token, kind, input_hash, value, started_at, at)
+select given.task_id, given.part, given.key, given.seq, given.token, given.kind,
+  given.input_hash, given.value, now_ms() - given.took_ms, now_ms()
+from (select task_id collate "C" as task_id, part collate "C" as part, token, run_seq, key collate "C" as key, seq, kind collate "C" as kind, input_hash collate "C" as input_hash, value collate "C" as value, took_ms from unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::bigint[]) as each_row (task_id, part, token, run_seq, key, seq, kind, input_hash, value, took_ms)) given join flotilla.task task on task.task_id = given.task_id
+where task.claim_token = given.token and task.run_seq = given.run_seq
+  and task.status in ('claimed', 'pending')
+for update of task
+on conflict (owner_id, part, key) do update set seq = excluded.seq, token = excluded.token,
+  kind = excluded.kind, input_hash = excluded.input_hash, value = excluded.value,
+  started_at = excluded.started_at, at = excluded.at
+where stored.seq < excluded.seq
+returning owner_id, part, key
+-- instead of returning:
+select stored.owner_id, stored.part, stored.key from (select task_id collate "C" as task_id, part collate "C" as part, token, key collate "C" as key, seq from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::bigint[]) as each_row (task_id, part, token, key, seq)) given join flotilla.step_journal stored
+  on stored.owner_id = given.task_id and stored.part = given.part and stored.key = given.key
+where stored.token = given.token and stored.seq = given.seq
+-- values: ["{\"run-1\"}","{\"charge\"}","{3}","{2}","{\"read\"}","{3}","{\"done\"}","{null}","{\"1\"}","{5}"]
+
 -- src/tasks/sql/runs.ts: keepRuns
 update flotilla.task set
 flow_version = next.version, cursor = next.cursor, state = coalesce(next.state, flotilla.task.state),
@@ -1952,28 +2014,28 @@ and task.run_seq = next.run_seq and task.status in ('claimed', 'pending')
 flow_version = coalesce(next.version, flow_version), cursor = next.cursor,
 state = coalesce(next.state, flotilla.task.state), intent = next.intent, waiting = next.waiting,
 stopped_at = next.stopped_at, retry_count = next.failures, run_seq = flotilla.task.run_seq + 1,
-deaths = case when next.moved = 1 then 0 else deaths end,
+deaths = case when next.moved = 1 or next.stepped = 1 then 0 else deaths end,
 progress = case when next.moved = 1 then null else progress end,
 error = case when next.moved = 1 then next.error else coalesce(next.error, flotilla.task.error) end,
 trace = coalesce(next.trace, flotilla.task.trace), advanced_at = now_ms()
-  from (select task_id collate "C" as task_id, token, run_seq, wake, ends, version, cursor collate "C" as cursor, state collate "C" as state, intent collate "C" as intent, waiting collate "C" as waiting, stopped_at collate "C" as stopped_at, failures, moved, error collate "C" as error, trace collate "C" as trace from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::bigint[], $13::bigint[], $14::text[], $15::text[]) as each_row (task_id, token, run_seq, wake, ends, version, cursor, state, intent, waiting, stopped_at, failures, moved, error, trace)) next
+  from (select task_id collate "C" as task_id, token, run_seq, wake, ends, version, cursor collate "C" as cursor, state collate "C" as state, intent collate "C" as intent, waiting collate "C" as waiting, stopped_at collate "C" as stopped_at, failures, moved, stepped, error collate "C" as error, trace collate "C" as trace from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::bigint[], $13::bigint[], $14::bigint[], $15::text[], $16::text[]) as each_row (task_id, token, run_seq, wake, ends, version, cursor, state, intent, waiting, stopped_at, failures, moved, stepped, error, trace)) next
   where flotilla.task.task_id = next.task_id and flotilla.task.claim_token = next.token
   and flotilla.task.run_seq = next.run_seq and flotilla.task.status in ('claimed', 'pending')
   and (next.wake is null or flotilla.task.wake = next.wake)
   returning flotilla.task.task_id, flotilla.task.status, flotilla.task.wake, flotilla.task.cancel_requested
 -- instead of returning:
-    select task.task_id, task.status, task.wake, task.cancel_requested from (select task_id collate "C" as task_id, token, run_seq, wake, ends, version, cursor collate "C" as cursor, state collate "C" as state, intent collate "C" as intent, waiting collate "C" as waiting, stopped_at collate "C" as stopped_at, failures, moved, error collate "C" as error, trace collate "C" as trace from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::bigint[], $13::bigint[], $14::text[], $15::text[]) as each_row (task_id, token, run_seq, wake, ends, version, cursor, state, intent, waiting, stopped_at, failures, moved, error, trace)) next join flotilla.task task on task.task_id = next.task_id
+    select task.task_id, task.status, task.wake, task.cancel_requested from (select task_id collate "C" as task_id, token, run_seq, wake, ends, version, cursor collate "C" as cursor, state collate "C" as state, intent collate "C" as intent, waiting collate "C" as waiting, stopped_at collate "C" as stopped_at, failures, moved, stepped, error collate "C" as error, trace collate "C" as trace from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::bigint[], $13::bigint[], $14::bigint[], $15::text[], $16::text[]) as each_row (task_id, token, run_seq, wake, ends, version, cursor, state, intent, waiting, stopped_at, failures, moved, stepped, error, trace)) next join flotilla.task task on task.task_id = next.task_id
     where task.claim_token = next.token
 and task.run_seq = next.run_seq and task.status in ('claimed', 'pending')
 and (next.wake is null or task.wake = next.wake) for update of task
--- values: ["{\"run-1\"}","{3}","{1}","{2}","{0}","{2}","{\"charge\"}","{\"{}\"}","{null}","{null}","{null}","{0}","{1}","{null}","{null}"]
+-- values: ["{\"run-1\"}","{3}","{1}","{2}","{0}","{2}","{\"charge\"}","{\"{}\"}","{null}","{null}","{null}","{0}","{1}","{0}","{null}","{null}"]
 
 -- src/tasks/sql/runs.ts: leaveRuns
   update flotilla.task set
 flow_version = coalesce(next.version, flow_version), cursor = next.cursor,
 state = coalesce(next.state, flotilla.task.state), intent = next.intent, waiting = next.waiting,
 stopped_at = next.stopped_at, retry_count = next.failures, run_seq = flotilla.task.run_seq + 1,
-deaths = case when next.moved = 1 then 0 else deaths end,
+deaths = case when next.moved = 1 or next.stepped = 1 then 0 else deaths end,
 progress = case when next.moved = 1 then null else progress end,
 error = case when next.moved = 1 then next.error else coalesce(next.error, flotilla.task.error) end,
 trace = coalesce(next.trace, flotilla.task.trace), advanced_at = now_ms(), status = next.status, result = next.result,
@@ -1987,19 +2049,19 @@ trace = coalesce(next.trace, flotilla.task.trace), advanced_at = now_ms(), statu
     awaits = next.awaits, set_aside = next.set_aside, set_aside_version = next.set_aside_version,
     concurrency_key = coalesce(next.scope, flotilla.task.concurrency_key),
     limited = case when next.scope is null then limited else 1 end
-  from (select task_id collate "C" as task_id, token, run_seq, wake, ends, version, cursor collate "C" as cursor, state collate "C" as state, intent collate "C" as intent, waiting collate "C" as waiting, stopped_at collate "C" as stopped_at, failures, moved, error collate "C" as error, trace collate "C" as trace, status collate "C" as status, result collate "C" as result, parked, until_at, awaits collate "C" as awaits, set_aside collate "C" as set_aside, set_aside_version, scope collate "C" as scope from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::bigint[], $13::bigint[], $14::text[], $15::text[], $16::text[], $17::text[], $18::bigint[], $19::bigint[], $20::text[], $21::text[], $22::bigint[], $23::text[]) as each_row (task_id, token, run_seq, wake, ends, version, cursor, state, intent, waiting, stopped_at, failures, moved, error, trace, status, result, parked, until_at, awaits, set_aside, set_aside_version, scope)) next
+  from (select task_id collate "C" as task_id, token, run_seq, wake, ends, version, cursor collate "C" as cursor, state collate "C" as state, intent collate "C" as intent, waiting collate "C" as waiting, stopped_at collate "C" as stopped_at, failures, moved, stepped, error collate "C" as error, trace collate "C" as trace, status collate "C" as status, result collate "C" as result, parked, until_at, awaits collate "C" as awaits, set_aside collate "C" as set_aside, set_aside_version, scope collate "C" as scope from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::bigint[], $13::bigint[], $14::bigint[], $15::text[], $16::text[], $17::text[], $18::text[], $19::bigint[], $20::bigint[], $21::text[], $22::text[], $23::bigint[], $24::text[]) as each_row (task_id, token, run_seq, wake, ends, version, cursor, state, intent, waiting, stopped_at, failures, moved, stepped, error, trace, status, result, parked, until_at, awaits, set_aside, set_aside_version, scope)) next
   where flotilla.task.task_id = next.task_id and flotilla.task.claim_token = next.token and flotilla.task.run_seq = next.run_seq
   and flotilla.task.status in ('claimed', 'pending')
   and (next.wake is null or flotilla.task.wake = next.wake)
   and (next.ends = 0 or flotilla.task.dependents = 0)
   returning flotilla.task.task_id, flotilla.task.status, flotilla.task.wake, flotilla.task.cancel_requested
 -- instead of returning:
-    select task.task_id, task.status, task.wake, task.cancel_requested from (select task_id collate "C" as task_id, token, run_seq, wake, ends, version, cursor collate "C" as cursor, state collate "C" as state, intent collate "C" as intent, waiting collate "C" as waiting, stopped_at collate "C" as stopped_at, failures, moved, error collate "C" as error, trace collate "C" as trace, status collate "C" as status, result collate "C" as result, parked, until_at, awaits collate "C" as awaits, set_aside collate "C" as set_aside, set_aside_version, scope collate "C" as scope from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::bigint[], $13::bigint[], $14::text[], $15::text[], $16::text[], $17::text[], $18::bigint[], $19::bigint[], $20::text[], $21::text[], $22::bigint[], $23::text[]) as each_row (task_id, token, run_seq, wake, ends, version, cursor, state, intent, waiting, stopped_at, failures, moved, error, trace, status, result, parked, until_at, awaits, set_aside, set_aside_version, scope)) next join flotilla.task task on task.task_id = next.task_id
+    select task.task_id, task.status, task.wake, task.cancel_requested from (select task_id collate "C" as task_id, token, run_seq, wake, ends, version, cursor collate "C" as cursor, state collate "C" as state, intent collate "C" as intent, waiting collate "C" as waiting, stopped_at collate "C" as stopped_at, failures, moved, stepped, error collate "C" as error, trace collate "C" as trace, status collate "C" as status, result collate "C" as result, parked, until_at, awaits collate "C" as awaits, set_aside collate "C" as set_aside, set_aside_version, scope collate "C" as scope from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::bigint[], $13::bigint[], $14::bigint[], $15::text[], $16::text[], $17::text[], $18::text[], $19::bigint[], $20::bigint[], $21::text[], $22::text[], $23::bigint[], $24::text[]) as each_row (task_id, token, run_seq, wake, ends, version, cursor, state, intent, waiting, stopped_at, failures, moved, stepped, error, trace, status, result, parked, until_at, awaits, set_aside, set_aside_version, scope)) next join flotilla.task task on task.task_id = next.task_id
     where task.claim_token = next.token and task.run_seq = next.run_seq
 and task.status in ('claimed', 'pending')
 and (next.wake is null or task.wake = next.wake)
 and (next.ends = 0 or task.dependents = 0) for update of task
--- values: ["{\"run-1\",\"run-1\",\"run-1\",\"run-1\",\"run-1\",\"run-1\"}","{3,3,3,3,3,3}","{1,1,1,1,1,1}","{null,null,null,null,null,null}","{0,0,0,0,0,0}","{2,2,2,2,2,2}","{\"charge\",\"charge\",\"charge\",\"charge\",\"charge\",\"charge\"}","{\"{}\",\"{}\",\"{}\",\"{}\",\"{}\",\"{}\"}","{null,null,null,null,null,null}","{null,null,null,null,null,null}","{null,null,null,null,null,null}","{0,0,0,0,0,0}","{1,1,1,1,1,1}","{null,null,null,null,null,null}","{null,null,null,null,null,null}","{\"pending\",\"pending\",\"pending\",\"pending\",\"pending\",\"pending\"}","{\"{}\",\"{}\",\"{}\",\"{}\",\"{}\",\"{}\"}","{0,5,0,2,4,6}","{100,null,100,null,null,null}","{null,\"paid\",\"paid\",\"run-1/charge/\",null,null}","{null,null,null,null,null,\"{}\"}","{null,null,null,null,null,2}","{null,null,null,null,\"queue/orders\",null}"]
+-- values: ["{\"run-1\",\"run-1\",\"run-1\",\"run-1\",\"run-1\",\"run-1\"}","{3,3,3,3,3,3}","{1,1,1,1,1,1}","{null,null,null,null,null,null}","{0,0,0,0,0,0}","{2,2,2,2,2,2}","{\"charge\",\"charge\",\"charge\",\"charge\",\"charge\",\"charge\"}","{\"{}\",\"{}\",\"{}\",\"{}\",\"{}\",\"{}\"}","{null,null,null,null,null,null}","{null,null,null,null,null,null}","{null,null,null,null,null,null}","{0,0,0,0,0,0}","{1,1,1,1,1,1}","{0,0,0,0,0,0}","{null,null,null,null,null,null}","{null,null,null,null,null,null}","{\"pending\",\"pending\",\"pending\",\"pending\",\"pending\",\"pending\"}","{\"{}\",\"{}\",\"{}\",\"{}\",\"{}\",\"{}\"}","{0,5,0,2,4,6}","{100,null,100,null,null,null}","{null,\"paid\",\"paid\",\"run-1/charge/\",null,null}","{null,null,null,null,null,\"{}\"}","{null,null,null,null,null,2}","{null,null,null,null,\"queue/orders\",null}"]
 
 -- src/tasks/sql/runs.ts: findNotedWrites
 select wanted.task_id from (select task_id collate "C" as task_id, seq, type collate "C" as type, detail collate "C" as detail from unnest($1::text[], $2::bigint[], $3::text[], $4::text[]) as each_row (task_id, seq, type, detail)) wanted
@@ -2072,82 +2134,108 @@ where task_id = $1 and name in ($2, $3) and taken = 0 order by seq limit 1
 
 -- src/tasks/sql/steps.ts: storeSteps
 insert into flotilla.step_journal as stored (owner_id, part, key, seq, token, kind, input_hash, value, started_at, at)
-select given.task_id, '', given.key, given.seq, given.token, given.kind,
+select given.task_id, given.part, given.key, given.seq, given.token, given.kind,
   given.input_hash, given.value, now_ms() - given.took_ms, now_ms()
-from (select task_id collate "C" as task_id, token, key collate "C" as key, seq, kind collate "C" as kind, input_hash collate "C" as input_hash, value collate "C" as value, took_ms from unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::bigint[]) as each_row (task_id, token, key, seq, kind, input_hash, value, took_ms)) given join flotilla.task task on task.task_id = given.task_id
-where task.claim_token = given.token and task.status in ('claimed', 'pending')
+from (select task_id collate "C" as task_id, part collate "C" as part, token, run_seq, key collate "C" as key, seq, kind collate "C" as kind, input_hash collate "C" as input_hash, value collate "C" as value, took_ms from unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::bigint[]) as each_row (task_id, part, token, run_seq, key, seq, kind, input_hash, value, took_ms)) given join flotilla.task task on task.task_id = given.task_id
+where task.claim_token = given.token and task.run_seq = given.run_seq
+  and task.status in ('claimed', 'pending')
 for update of task
 on conflict (owner_id, part, key) do update set seq = excluded.seq, token = excluded.token,
   kind = excluded.kind, input_hash = excluded.input_hash, value = excluded.value,
   started_at = excluded.started_at, at = excluded.at
 where stored.seq < excluded.seq
-returning owner_id, key
+returning owner_id, part, key
 -- instead of returning:
-select stored.owner_id, stored.key from (select task_id collate "C" as task_id, token, key collate "C" as key, seq from unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[]) as each_row (task_id, token, key, seq)) given join flotilla.step_journal stored
-  on stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
+select stored.owner_id, stored.part, stored.key from (select task_id collate "C" as task_id, part collate "C" as part, token, key collate "C" as key, seq from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::bigint[]) as each_row (task_id, part, token, key, seq)) given join flotilla.step_journal stored
+  on stored.owner_id = given.task_id and stored.part = given.part and stored.key = given.key
 where stored.token = given.token and stored.seq = given.seq
--- values: ["{\"task-1\"}","{2}","{\"read\"}","{3}","{\"done\"}","{null}","{\"1\"}","{5}"]
+-- values: ["{\"task-1\"}","{\"\"}","{2}","{0}","{\"read\"}","{3}","{\"done\"}","{null}","{\"1\"}","{5}"]
 
 insert into flotilla.step_journal as stored (owner_id, part, key, seq, token, kind, input_hash, value, started_at, at)
-select given.task_id, '', given.key, given.seq, given.token, given.kind,
+select given.task_id, given.part, given.key, given.seq, given.token, given.kind,
   given.input_hash, given.value, now_ms() - given.took_ms, now_ms()
-from (select task_id collate "C" as task_id, token, key collate "C" as key, seq, kind collate "C" as kind, input_hash collate "C" as input_hash, value collate "C" as value, took_ms from unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::bigint[]) as each_row (task_id, token, key, seq, kind, input_hash, value, took_ms)) given join flotilla.task task on task.task_id = given.task_id
-where task.claim_token = given.token and task.status in ('claimed', 'pending')
+from (select task_id collate "C" as task_id, part collate "C" as part, token, run_seq, key collate "C" as key, seq, kind collate "C" as kind, input_hash collate "C" as input_hash, value collate "C" as value, took_ms from unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::bigint[]) as each_row (task_id, part, token, run_seq, key, seq, kind, input_hash, value, took_ms)) given join flotilla.task task on task.task_id = given.task_id
+where task.claim_token = given.token and task.run_seq = given.run_seq
+  and task.status in ('claimed', 'pending')
 for update of task
 on conflict (owner_id, part, key) do update set seq = excluded.seq, token = excluded.token,
   kind = excluded.kind, input_hash = excluded.input_hash, value = excluded.value,
   started_at = excluded.started_at, at = excluded.at
 where stored.seq < excluded.seq
-returning owner_id, key
+returning owner_id, part, key
 -- instead of returning:
-select stored.owner_id, stored.key from (select task_id collate "C" as task_id, token, key collate "C" as key, seq from unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[]) as each_row (task_id, token, key, seq)) given join flotilla.step_journal stored
-  on stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
+select stored.owner_id, stored.part, stored.key from (select task_id collate "C" as task_id, part collate "C" as part, token, key collate "C" as key, seq from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::bigint[]) as each_row (task_id, part, token, key, seq)) given join flotilla.step_journal stored
+  on stored.owner_id = given.task_id and stored.part = given.part and stored.key = given.key
 where stored.token = given.token and stored.seq = given.seq
--- values: ["{\"task-1\"}","{2}","{\"read\"}","{3}","{\"done\"}","{null}","{\"1\"}","{5}"]
+-- values: ["{\"task-1\"}","{\"\"}","{2}","{0}","{\"read\"}","{3}","{\"done\"}","{null}","{\"1\"}","{5}"]
 
 delete from flotilla.step_journal where ctid = any(array(
-  select inner_step.ctid from (select task_id collate "C" as task_id, token, key collate "C" as key, seq, low collate "C" as low, high collate "C" as high from unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::text[], $6::text[]) as each_row (task_id, token, key, seq, low, high)) given
-  join flotilla.step_journal stored on stored.owner_id = given.task_id and stored.part = ''
+  select inner_step.ctid from (select task_id collate "C" as task_id, part collate "C" as part, token, key collate "C" as key, seq, low collate "C" as low, high collate "C" as high from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::bigint[], $6::text[], $7::text[]) as each_row (task_id, part, token, key, seq, low, high)) given
+  join flotilla.step_journal stored on stored.owner_id = given.task_id and stored.part = given.part
     and stored.key = given.key and stored.token = given.token and stored.seq = given.seq
   join flotilla.step_journal inner_step on inner_step.owner_id = given.task_id
-    and inner_step.part = ''
+    and inner_step.part = given.part
     and inner_step.key >= given.low and inner_step.key < given.high))
--- values: ["{\"task-1\",\"task-1\"}","{2,2}","{\"read\",\"read\"}","{3,3}","{\"read/\",\"read@\"}","{\"read0\",\"readA\"}"]
+-- values: ["{\"task-1\",\"task-1\"}","{\"\",\"\"}","{2,2}","{\"read\",\"read\"}","{3,3}","{\"read/\",\"read@\"}","{\"read0\",\"readA\"}"]
 
 insert into flotilla.step_journal as stored (owner_id, part, key, seq, token, kind, input_hash, value, started_at, at)
-select given.task_id, '', given.key, given.seq, given.token, given.kind,
+select given.task_id, given.part, given.key, given.seq, given.token, given.kind,
   given.input_hash, given.value, now_ms() - given.took_ms, now_ms()
-from (select task_id collate "C" as task_id, token, key collate "C" as key, seq, kind collate "C" as kind, input_hash collate "C" as input_hash, value collate "C" as value, took_ms from unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::bigint[]) as each_row (task_id, token, key, seq, kind, input_hash, value, took_ms)) given join flotilla.task task on task.task_id = given.task_id
-where task.claim_token = given.token and task.status in ('claimed', 'pending')
+from (select task_id collate "C" as task_id, part collate "C" as part, token, run_seq, key collate "C" as key, seq, kind collate "C" as kind, input_hash collate "C" as input_hash, value collate "C" as value, took_ms from unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::bigint[]) as each_row (task_id, part, token, run_seq, key, seq, kind, input_hash, value, took_ms)) given join flotilla.task task on task.task_id = given.task_id
+where task.claim_token = given.token and task.run_seq = given.run_seq
+  and task.status in ('claimed', 'pending')
 for update of task
 on conflict (owner_id, part, key) do update set seq = excluded.seq, token = excluded.token,
   kind = excluded.kind, input_hash = excluded.input_hash, value = excluded.value,
   started_at = excluded.started_at, at = excluded.at
 where stored.seq < excluded.seq
-returning owner_id, key
+returning owner_id, part, key
 -- instead of returning:
-select stored.owner_id, stored.key from (select task_id collate "C" as task_id, token, key collate "C" as key, seq from unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[]) as each_row (task_id, token, key, seq)) given join flotilla.step_journal stored
-  on stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
+select stored.owner_id, stored.part, stored.key from (select task_id collate "C" as task_id, part collate "C" as part, token, key collate "C" as key, seq from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::bigint[]) as each_row (task_id, part, token, key, seq)) given join flotilla.step_journal stored
+  on stored.owner_id = given.task_id and stored.part = given.part and stored.key = given.key
 where stored.token = given.token and stored.seq = given.seq
--- values: ["{\"task-1\"}","{2}","{\"read\"}","{3}","{\"done\"}","{null}","{\"1\"}","{5}"]
+-- values: ["{\"task-1\"}","{\"\"}","{2}","{0}","{\"read\"}","{3}","{\"done\"}","{null}","{\"1\"}","{5}"]
 
-update flotilla.task_signal set taken = 1 from (select task_id collate "C" as task_id, token, key collate "C" as key, seq, signal_id collate "C" as signal_id from unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::text[]) as each_row (task_id, token, key, seq, signal_id)) used
+update flotilla.task_signal set taken = 1 from (select task_id collate "C" as task_id, part collate "C" as part, token, key collate "C" as key, seq, signal_id collate "C" as signal_id from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::bigint[], $6::text[]) as each_row (task_id, part, token, key, seq, signal_id)) used
 where flotilla.task_signal.task_id = used.task_id and flotilla.task_signal.signal_id = used.signal_id
   and exists (select 1 from flotilla.step_journal stored
-    where stored.owner_id = used.task_id and stored.part = '' and stored.key = used.key
+    where stored.owner_id = used.task_id and stored.part = used.part
+      and stored.key = used.key
       and stored.token = used.token and stored.seq = used.seq)
--- values: ["{\"task-1\"}","{2}","{\"read\"}","{3}","{\"signal-1\"}"]
+-- values: ["{\"task-1\"}","{\"\"}","{2}","{\"read\"}","{3}","{\"signal-1\"}"]
 
 -- src/tasks/sql/steps.ts: selectStored
-select stored.owner_id, stored.key from (select task_id collate "C" as task_id, token, key collate "C" as key, seq from unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[]) as each_row (task_id, token, key, seq)) given join flotilla.step_journal stored
-  on stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
+select stored.owner_id, stored.part, stored.key from (select task_id collate "C" as task_id, part collate "C" as part, token, key collate "C" as key, seq from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::bigint[]) as each_row (task_id, part, token, key, seq)) given join flotilla.step_journal stored
+  on stored.owner_id = given.task_id and stored.part = given.part and stored.key = given.key
 where stored.token = given.token and stored.seq = given.seq
--- values: ["{\"task-1\"}","{2}","{\"read\"}","{3}"]
+-- values: ["{\"task-1\"}","{\"\"}","{2}","{\"read\"}","{3}"]
+
+-- src/tasks/sql/steps.ts: listSteps
+select part, key, seq, token, kind, started_at, at, coalesce(octet_length(value), 0) as bytes
+from flotilla.step_journal where owner_id = $1 and (part = '' or part >= 'A') and seq > $2
+order by seq, part
+-- values: ["task-1",0]
+
+select part, key, seq, token, kind, started_at, at, coalesce(octet_length(value), 0) as bytes
+from flotilla.step_journal where owner_id = $1 and (part = '' or part >= 'A') and seq > $2
+order by seq, part limit cast($3 as integer)
+-- values: ["task-1",3,10]
+
+-- src/tasks/sql/steps.ts: countSteps
+select count(*) as steps from flotilla.step_journal where owner_id = $1 and (part = '' or part >= 'A')
+-- values: ["task-1"]
+
+-- src/tasks/sql/steps.ts: forgetParts
+delete from flotilla.step_journal where ctid = any(array(
+  select stored.ctid from (select task_id collate "C" as task_id, part collate "C" as part from unnest($1::text[], $2::text[]) as each_row (task_id, part)) over_part
+  join flotilla.step_journal stored on stored.owner_id = over_part.task_id and stored.part = over_part.part
+  where over_part.task_id in (select task.task_id from flotilla.task task where true)))
+-- values: ["{\"run-1\"}","{\"charge\"}"]
 
 -- src/tasks/sql/steps.ts: forgetSteps
-delete from flotilla.step_journal where owner_id in (select 'task-1') and part = '' and kind = 'failed'
+delete from flotilla.step_journal where owner_id in (select 'task-1') and (part = '' or part >= 'A') and kind = 'failed'
 
-delete from flotilla.step_journal where owner_id in (select 'task-1') and part = ''
+delete from flotilla.step_journal where owner_id in (select 'task-1') and (part = '' or part >= 'A')
 
 -- src/tasks/sql/steps.ts: hasStepped
 select 1 from flotilla.task task where exists (
@@ -2156,15 +2244,16 @@ select 1 from flotilla.task task where exists (
       and stored.token = task.claim_token)
 
 -- src/tasks/sql/steps.ts: forgetStepsByKey
-delete from flotilla.step_journal where owner_id in (select 'task-1') and part = ''
+delete from flotilla.step_journal where owner_id in (select 'task-1') and (part = '' or part >= 'A')
   and exists (select 1 from (select low collate "C" as low, high collate "C" as high from unnest($1::text[], $2::text[]) as each_row (low, high)) wanted
     where flotilla.step_journal.key >= wanted.low and flotilla.step_journal.key < wanted.high)
 -- values: ["{\"read[a]\",\"read[a]/\",\"read[a]@\"}","{\"read[a]\u0001\",\"read[a]0\",\"read[a]A\"}"]
 
 -- src/tasks/sql/steps.ts: isStoredBy
-select 1 from (select 'task-1' as task_id, 'a' as key, 1 as token, 1 as seq) given
+select 1 from (select 'task-1' as task_id, '' as part, 'a' as key, 1 as token, 1 as seq) given
         where exists (select 1 from flotilla.step_journal stored
-        where stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
+        where stored.owner_id = given.task_id and stored.part = given.part
+          and stored.key = given.key
           and stored.token = given.token and stored.seq = given.seq)
 
 -- src/tasks/sql/step-children.ts: startStepChildren
@@ -2175,15 +2264,16 @@ select 1 from (select 'task-1' as task_id, 'a' as key, 1 as token, 1 as seq) giv
     max_attempts, unique_key, trace, concurrency_key, limited, depends, scheduled_at, flow_version, parent_id,
 case when depends > 0 then 2 when delay_ms > 0 or start_at > now_ms() then 1
   when limited = 1 then 4 else 0 end
-  from (select task_id collate "C" as task_id, tenant collate "C" as tenant, name collate "C" as name, payload collate "C" as payload, priority, delay_ms, max_attempts, unique_key collate "C" as unique_key, trace collate "C" as trace, start_at, concurrency_key collate "C" as concurrency_key, limited, depends, scheduled_at, flow_version, parent_id collate "C" as parent_id from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[], $9::text[], $10::bigint[], $11::text[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::text[]) as each_row (task_id, tenant, name, payload, priority, delay_ms, max_attempts, unique_key, trace, start_at, concurrency_key, limited, depends, scheduled_at, flow_version, parent_id)) fresh where fresh.parent_id = any(array(select task.task_id from (select task_id collate "C" as task_id, token, key collate "C" as key, seq from unnest($17::text[], $18::bigint[], $19::text[], $20::bigint[]) as each_row (task_id, token, key, seq)) given join flotilla.task task on task.task_id = given.task_id
+  from (select task_id collate "C" as task_id, tenant collate "C" as tenant, name collate "C" as name, payload collate "C" as payload, priority, delay_ms, max_attempts, unique_key collate "C" as unique_key, trace collate "C" as trace, start_at, concurrency_key collate "C" as concurrency_key, limited, depends, scheduled_at, flow_version, parent_id collate "C" as parent_id from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[], $9::text[], $10::bigint[], $11::text[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::text[]) as each_row (task_id, tenant, name, payload, priority, delay_ms, max_attempts, unique_key, trace, start_at, concurrency_key, limited, depends, scheduled_at, flow_version, parent_id)) fresh where fresh.parent_id = any(array(select task.task_id from (select task_id collate "C" as task_id, part collate "C" as part, token, key collate "C" as key, seq from unnest($17::text[], $18::text[], $19::bigint[], $20::text[], $21::bigint[]) as each_row (task_id, part, token, key, seq)) given join flotilla.task task on task.task_id = given.task_id
   where exists (select 1 from flotilla.step_journal stored
-      where stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
+      where stored.owner_id = given.task_id and stored.part = given.part
+        and stored.key = given.key
         and stored.token = given.token and stored.seq = given.seq)))
   on conflict do nothing
   returning task_id
 -- instead of returning:
 select task_id from flotilla.task where task_id in (select task_id from (select task_id collate "C" as task_id, tenant collate "C" as tenant, name collate "C" as name, payload collate "C" as payload, priority, delay_ms, max_attempts, unique_key collate "C" as unique_key, trace collate "C" as trace from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[], $9::text[]) as each_row (task_id, tenant, name, payload, priority, delay_ms, max_attempts, unique_key, trace)) fresh)
--- values: ["{\"child-1\"}","{\"default\"}","{\"mail\"}","{\"{}\"}","{0}","{0}","{null}","{\"run-1/charge/0\"}","{null}","{null}","{null}","{0}","{0}","{null}","{null}","{\"task-1\"}","{\"task-1\"}","{2}","{\"read\"}","{3}"]
+-- values: ["{\"child-1\"}","{\"default\"}","{\"mail\"}","{\"{}\"}","{0}","{0}","{null}","{\"run-1/charge/0\"}","{null}","{null}","{null}","{0}","{0}","{null}","{null}","{\"task-1\"}","{\"task-1\"}","{\"\"}","{2}","{\"read\"}","{3}"]
 
   insert into flotilla.task_event (task_id, seq, type)
   select task_id, (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = task.task_id), 'retried' from flotilla.task task
@@ -2192,22 +2282,24 @@ select child.task_id from (select parent_id collate "C" as parent_id, task_id co
 join flotilla.task child on child.task_id = wanted.task_id
 where child.parent_id = wanted.parent_id and child.claim_token = wanted.token
   and child.status in ('failed', 'cancelled')
-  and wanted.parent_id in (select task.task_id from (select task_id collate "C" as task_id, token, key collate "C" as key, seq from unnest($4::text[], $5::bigint[], $6::text[], $7::bigint[]) as each_row (task_id, token, key, seq)) given join flotilla.task task on task.task_id = given.task_id
+  and wanted.parent_id in (select task.task_id from (select task_id collate "C" as task_id, part collate "C" as part, token, key collate "C" as key, seq from unnest($4::text[], $5::text[], $6::bigint[], $7::text[], $8::bigint[]) as each_row (task_id, part, token, key, seq)) given join flotilla.task task on task.task_id = given.task_id
 where exists (select 1 from flotilla.step_journal stored
-    where stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
+    where stored.owner_id = given.task_id and stored.part = given.part
+      and stored.key = given.key
       and stored.token = given.token and stored.seq = given.seq)))) for update of task
--- values: ["{\"task-1\"}","{\"child-0\"}","{2}","{\"task-1\"}","{2}","{\"read\"}","{3}"]
+-- values: ["{\"task-1\"}","{\"child-0\"}","{2}","{\"task-1\"}","{\"\"}","{2}","{\"read\"}","{3}"]
 
 delete from flotilla.step_journal where owner_id in (
     select child.task_id from (select parent_id collate "C" as parent_id, task_id collate "C" as task_id, token from unnest($1::text[], $2::text[], $3::bigint[]) as each_row (parent_id, task_id, token)) wanted
     join flotilla.task child on child.task_id = wanted.task_id
     where child.parent_id = wanted.parent_id and child.claim_token = wanted.token
       and child.status in ('failed', 'cancelled')
-      and wanted.parent_id in (select task.task_id from (select task_id collate "C" as task_id, token, key collate "C" as key, seq from unnest($4::text[], $5::bigint[], $6::text[], $7::bigint[]) as each_row (task_id, token, key, seq)) given join flotilla.task task on task.task_id = given.task_id
+      and wanted.parent_id in (select task.task_id from (select task_id collate "C" as task_id, part collate "C" as part, token, key collate "C" as key, seq from unnest($4::text[], $5::text[], $6::bigint[], $7::text[], $8::bigint[]) as each_row (task_id, part, token, key, seq)) given join flotilla.task task on task.task_id = given.task_id
     where exists (select 1 from flotilla.step_journal stored
-        where stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
-          and stored.token = given.token and stored.seq = given.seq))) and part = '' and kind = 'failed'
--- values: ["{\"task-1\"}","{\"child-0\"}","{2}","{\"task-1\"}","{2}","{\"read\"}","{3}"]
+        where stored.owner_id = given.task_id and stored.part = given.part
+          and stored.key = given.key
+          and stored.token = given.token and stored.seq = given.seq))) and (part = '' or part >= 'A') and kind = 'failed'
+-- values: ["{\"task-1\"}","{\"child-0\"}","{2}","{\"task-1\"}","{\"\"}","{2}","{\"read\"}","{3}"]
 
 update flotilla.task set
   status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, cancel_requested = 0,
@@ -2221,26 +2313,28 @@ update flotilla.task set
     join flotilla.task child on child.task_id = wanted.task_id
     where child.parent_id = wanted.parent_id and child.claim_token = wanted.token
       and child.status in ('failed', 'cancelled')
-      and wanted.parent_id in (select task.task_id from (select task_id collate "C" as task_id, token, key collate "C" as key, seq from unnest($4::text[], $5::bigint[], $6::text[], $7::bigint[]) as each_row (task_id, token, key, seq)) given join flotilla.task task on task.task_id = given.task_id
+      and wanted.parent_id in (select task.task_id from (select task_id collate "C" as task_id, part collate "C" as part, token, key collate "C" as key, seq from unnest($4::text[], $5::text[], $6::bigint[], $7::text[], $8::bigint[]) as each_row (task_id, part, token, key, seq)) given join flotilla.task task on task.task_id = given.task_id
     where exists (select 1 from flotilla.step_journal stored
-        where stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
+        where stored.owner_id = given.task_id and stored.part = given.part
+          and stored.key = given.key
           and stored.token = given.token and stored.seq = given.seq))))
--- values: ["{\"task-1\"}","{\"child-0\"}","{2}","{\"task-1\"}","{2}","{\"read\"}","{3}"]
+-- values: ["{\"task-1\"}","{\"child-0\"}","{2}","{\"task-1\"}","{\"\"}","{2}","{\"read\"}","{3}"]
 
 delete from flotilla.task_dependency
-where dependent_id = any(array(select task.task_id from (select task_id collate "C" as task_id, token, key collate "C" as key, seq from unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[]) as each_row (task_id, token, key, seq)) given join flotilla.task task on task.task_id = given.task_id
+where dependent_id = any(array(select task.task_id from (select task_id collate "C" as task_id, part collate "C" as part, token, key collate "C" as key, seq from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::bigint[]) as each_row (task_id, part, token, key, seq)) given join flotilla.task task on task.task_id = given.task_id
 where exists (select 1 from flotilla.step_journal stored
-    where stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
+    where stored.owner_id = given.task_id and stored.part = given.part
+      and stored.key = given.key
       and stored.token = given.token and stored.seq = given.seq)))
-  and exists (select 1 from flotilla.task child join (select parent_id collate "C" as parent_id, name collate "C" as name, tenant collate "C" as tenant, unique_key collate "C" as unique_key, prefix collate "C" as prefix from unnest($5::text[], $6::text[], $7::text[], $8::text[], $9::text[]) as each_row (parent_id, name, tenant, unique_key, prefix)) wanted
+  and exists (select 1 from flotilla.task child join (select parent_id collate "C" as parent_id, name collate "C" as name, tenant collate "C" as tenant, unique_key collate "C" as unique_key, prefix collate "C" as prefix from unnest($6::text[], $7::text[], $8::text[], $9::text[], $10::text[]) as each_row (parent_id, name, tenant, unique_key, prefix)) wanted
       on substr(child.unique_key, 1, length(wanted.prefix)) = wanted.prefix
     where child.task_id = flotilla.task_dependency.dependency_id and child.parent_id = flotilla.task_dependency.dependent_id
       and wanted.parent_id = flotilla.task_dependency.dependent_id)
-  and not exists (select 1 from flotilla.task child join (select parent_id collate "C" as parent_id, name collate "C" as name, tenant collate "C" as tenant, unique_key collate "C" as unique_key, prefix collate "C" as prefix from unnest($10::text[], $11::text[], $12::text[], $13::text[], $14::text[]) as each_row (parent_id, name, tenant, unique_key, prefix)) wanted
+  and not exists (select 1 from flotilla.task child join (select parent_id collate "C" as parent_id, name collate "C" as name, tenant collate "C" as tenant, unique_key collate "C" as unique_key, prefix collate "C" as prefix from unnest($11::text[], $12::text[], $13::text[], $14::text[], $15::text[]) as each_row (parent_id, name, tenant, unique_key, prefix)) wanted
       on child.tenant = wanted.tenant and child.name = wanted.name
         and child.unique_key = wanted.unique_key
     where child.task_id = flotilla.task_dependency.dependency_id and wanted.parent_id = flotilla.task_dependency.dependent_id)
--- values: ["{\"task-1\"}","{2}","{\"read\"}","{3}","{\"task-1\"}","{\"mail\"}","{\"default\"}","{\"run-1/charge/0\"}","{\"run-1/charge/\"}","{\"task-1\"}","{\"mail\"}","{\"default\"}","{\"run-1/charge/0\"}","{\"run-1/charge/\"}"]
+-- values: ["{\"task-1\"}","{\"\"}","{2}","{\"read\"}","{3}","{\"task-1\"}","{\"mail\"}","{\"default\"}","{\"run-1/charge/0\"}","{\"run-1/charge/\"}","{\"task-1\"}","{\"mail\"}","{\"default\"}","{\"run-1/charge/0\"}","{\"run-1/charge/\"}"]
 
 delete from flotilla.task_dependency
 where dependent_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent))
@@ -2324,7 +2418,7 @@ delete from flotilla.step_journal where owner_id in (
     join flotilla.task child on child.tenant = wanted.tenant and child.name = wanted.name
       and child.unique_key = wanted.unique_key
     where child.parent_id = wanted.parent_id and child.status in ('failed', 'cancelled')
-      and wanted.parent_id in (select task.task_id from flotilla.task task where true)) and part = '' and kind = 'failed'
+      and wanted.parent_id in (select task.task_id from flotilla.task task where true)) and (part = '' or part >= 'A') and kind = 'failed'
 -- values: ["{\"run-1\"}","{\"mail\"}","{\"default\"}","{\"run-1/charge/0\"}"]
 
 update flotilla.task set
@@ -2360,7 +2454,7 @@ insert into flotilla.task_event (task_id, seq, type)
 select task_id, (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = task.task_id), 'retried' from flotilla.task task
 where task_id = any(array(select 'task-1')) for update of task
 
-delete from flotilla.step_journal where owner_id in (select 'task-1') and part = '' and kind = 'failed'
+delete from flotilla.step_journal where owner_id in (select 'task-1') and (part = '' or part >= 'A') and kind = 'failed'
 
 update flotilla.task set
   status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, cancel_requested = 0,
@@ -2769,7 +2863,7 @@ where past.task_id = $3 and past.type = 'retried' and past.detail like $4) for u
 delete from flotilla.step_journal where owner_id in (select task_id from flotilla.task where task_id = $1 and status in ('failed', 'cancelled') and exists (
     select 1 from flotilla.task_event past
     where past.task_id = flotilla.task.task_id and past.type = 'retried'
-      and past.detail = $2 || cast(flotilla.task.claim_token + 1 as text) || '}')) and part = '' and kind = 'failed'
+      and past.detail = $2 || cast(flotilla.task.claim_token + 1 as text) || '}')) and (part = '' or part >= 'A') and kind = 'failed'
 -- values: ["task-1","{\"request\":\"request-1\",\"token\":"]
 
 update flotilla.task set
@@ -2846,7 +2940,7 @@ where past.task_id = $3 and past.type = 'retried' and past.detail like $4) for u
 delete from flotilla.step_journal where owner_id in (select task_id from flotilla.task where task_id = $1 and status in ('failed', 'cancelled') and exists (
     select 1 from flotilla.task_event past
     where past.task_id = flotilla.task.task_id and past.type = 'retried'
-      and past.detail = $2 || cast(flotilla.task.claim_token + 1 as text) || '}')) and part = ''
+      and past.detail = $2 || cast(flotilla.task.claim_token + 1 as text) || '}')) and (part = '' or part >= 'A')
 -- values: ["task-1","{\"request\":\"request-1\",\"token\":"]
 
 update flotilla.task set
@@ -2923,13 +3017,13 @@ where past.task_id = $3 and past.type = 'retried' and past.detail like $4) for u
 delete from flotilla.step_journal where owner_id in (select task_id from flotilla.task where task_id = $1 and status in ('failed', 'cancelled') and exists (
     select 1 from flotilla.task_event past
     where past.task_id = flotilla.task.task_id and past.type = 'retried'
-      and past.detail = $2 || cast(flotilla.task.claim_token + 1 as text) || '}')) and part = '' and kind = 'failed'
+      and past.detail = $2 || cast(flotilla.task.claim_token + 1 as text) || '}')) and (part = '' or part >= 'A') and kind = 'failed'
 -- values: ["task-1","{\"request\":\"request-1\",\"token\":"]
 
 delete from flotilla.step_journal where owner_id in (select task_id from flotilla.task where task_id = $1 and status in ('failed', 'cancelled') and exists (
 select 1 from flotilla.task_event past
 where past.task_id = flotilla.task.task_id and past.type = 'retried'
-  and past.detail = $2 || cast(flotilla.task.claim_token + 1 as text) || '}')) and part = ''
+  and past.detail = $2 || cast(flotilla.task.claim_token + 1 as text) || '}')) and (part = '' or part >= 'A')
   and exists (select 1 from (select low collate "C" as low, high collate "C" as high from unnest($3::text[], $4::text[]) as each_row (low, high)) wanted
     where flotilla.step_journal.key >= wanted.low and flotilla.step_journal.key < wanted.high)
 -- values: ["task-1","{\"request\":\"request-1\",\"token\":","{\"read\",\"read/\",\"read@\"}","{\"read\u0001\",\"read0\",\"readA\"}"]
@@ -3004,7 +3098,7 @@ and parked = 6 and not exists (
 select 1 from flotilla.task_event past
 where past.task_id = $2
   and case when past.type in ('cancel_requested', 'given_up', 'resume')
-    then past.detail like $3 and past.detail not like $4 || cast(wake + 1 as text) || '}' else false end)) and part = ''
+    then past.detail like $3 and past.detail not like $4 || cast(wake + 1 as text) || '}' else false end)) and (part = '' or part >= 'A')
   and exists (select 1 from (select low collate "C" as low, high collate "C" as high from unnest($5::text[], $6::text[]) as each_row (low, high)) wanted
     where flotilla.step_journal.key >= wanted.low and flotilla.step_journal.key < wanted.high)
 -- values: ["task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":","{\"read\",\"read/\",\"read@\"}","{\"read\u0001\",\"read0\",\"readA\"}"]

@@ -1598,7 +1598,7 @@ delete from flotilla_task_signal where task_id in (select task_id from (select v
 -- values: ["[[\"task-1\"]]"]
 
 delete from flotilla_step_journal where owner_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) old
-    where not exists (select 1 from flotilla_task task where task.task_id = old.task_id)) and part = ''
+    where not exists (select 1 from flotilla_task task where task.task_id = old.task_id)) and (part = '' or part >= 'A')
 -- values: ["[[\"task-1\"]]"]
 
 delete from flotilla_link as link where to_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) old
@@ -1676,7 +1676,7 @@ delete from flotilla_step_journal where owner_id in (
     where task.claim_token = given.token and task.run_seq = given.run_seq
     and task.status in ('claimed', 'pending')
     and (given.wake is null or task.wake = given.wake)
-    )) and part = '' and kind = 'failed'
+    )) and (part = '' or part >= 'A') and kind = 'failed'
 -- values: ["[[\"run-1\",\"mail\",\"default\",\"run-1/charge/0\"]]","[[\"run-1\",3,1,2,0]]"]
 
 update flotilla_task set
@@ -1786,7 +1786,7 @@ and (noted.wake is null or task.wake = noted.wake)
 flow_version = coalesce(next.version, flow_version), cursor = next.cursor,
 state = coalesce(next.state, flotilla_task.state), intent = next.intent, waiting = next.waiting,
 stopped_at = next.stopped_at, retry_count = next.failures, run_seq = flotilla_task.run_seq + 1,
-deaths = case when next.moved = 1 then 0 else deaths end,
+deaths = case when next.moved = 1 or next.stepped = 1 then 0 else deaths end,
 progress = case when next.moved = 1 then null else progress end,
 error = case when next.moved = 1 then next.error else coalesce(next.error, flotilla_task.error) end,
 trace = coalesce(next.trace, flotilla_task.trace), advanced_at = now_ms(), status = next.status, result = next.result,
@@ -1800,18 +1800,18 @@ trace = coalesce(next.trace, flotilla_task.trace), advanced_at = now_ms(), statu
     awaits = next.awaits, set_aside = next.set_aside, set_aside_version = next.set_aside_version,
     concurrency_key = coalesce(next.scope, flotilla_task.concurrency_key),
     limited = case when next.scope is null then limited else 1 end
-  from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as run_seq, value ->> 3 as wake, value ->> 4 as ends, value ->> 5 as version, value ->> 6 as cursor, value ->> 7 as state, value ->> 8 as intent, value ->> 9 as waiting, value ->> 10 as stopped_at, value ->> 11 as failures, value ->> 12 as moved, value ->> 13 as error, value ->> 14 as trace, value ->> 15 as status, value ->> 16 as result, value ->> 17 as parked, value ->> 18 as until_at, value ->> 19 as awaits, value ->> 20 as set_aside, value ->> 21 as set_aside_version, value ->> 22 as scope from jsonb_each(?)) next
+  from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as run_seq, value ->> 3 as wake, value ->> 4 as ends, value ->> 5 as version, value ->> 6 as cursor, value ->> 7 as state, value ->> 8 as intent, value ->> 9 as waiting, value ->> 10 as stopped_at, value ->> 11 as failures, value ->> 12 as moved, value ->> 13 as stepped, value ->> 14 as error, value ->> 15 as trace, value ->> 16 as status, value ->> 17 as result, value ->> 18 as parked, value ->> 19 as until_at, value ->> 20 as awaits, value ->> 21 as set_aside, value ->> 22 as set_aside_version, value ->> 23 as scope from jsonb_each(?)) next
   where flotilla_task.task_id = next.task_id and flotilla_task.claim_token = next.token and flotilla_task.run_seq = next.run_seq
   and flotilla_task.status in ('claimed', 'pending')
   and (next.wake is null or flotilla_task.wake = next.wake)
 
   returning flotilla_task.task_id, flotilla_task.status, flotilla_task.wake, flotilla_task.cancel_requested
 -- instead of returning:
-    select task.task_id, task.status, task.wake, task.cancel_requested from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as run_seq, value ->> 3 as wake, value ->> 4 as ends, value ->> 5 as version, value ->> 6 as cursor, value ->> 7 as state, value ->> 8 as intent, value ->> 9 as waiting, value ->> 10 as stopped_at, value ->> 11 as failures, value ->> 12 as moved, value ->> 13 as error, value ->> 14 as trace, value ->> 15 as status, value ->> 16 as result, value ->> 17 as parked, value ->> 18 as until_at, value ->> 19 as awaits, value ->> 20 as set_aside, value ->> 21 as set_aside_version, value ->> 22 as scope from jsonb_each(?)) next join flotilla_task task on task.task_id = next.task_id
+    select task.task_id, task.status, task.wake, task.cancel_requested from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as run_seq, value ->> 3 as wake, value ->> 4 as ends, value ->> 5 as version, value ->> 6 as cursor, value ->> 7 as state, value ->> 8 as intent, value ->> 9 as waiting, value ->> 10 as stopped_at, value ->> 11 as failures, value ->> 12 as moved, value ->> 13 as stepped, value ->> 14 as error, value ->> 15 as trace, value ->> 16 as status, value ->> 17 as result, value ->> 18 as parked, value ->> 19 as until_at, value ->> 20 as awaits, value ->> 21 as set_aside, value ->> 22 as set_aside_version, value ->> 23 as scope from jsonb_each(?)) next join flotilla_task task on task.task_id = next.task_id
     where task.claim_token = next.token and task.run_seq = next.run_seq
 and task.status in ('claimed', 'pending')
 and (next.wake is null or task.wake = next.wake)
--- values: ["[[\"run-1\",3,1,2,0,2,\"charge\",\"{}\",null,null,\"charge\",0,1,null,null,\"pending\",\"{}\",2,null,\"run-1/charge/\",null,null,null]]"]
+-- values: ["[[\"run-1\",3,1,2,0,2,\"charge\",\"{}\",null,null,\"charge\",0,1,0,null,null,\"pending\",\"{}\",2,null,\"run-1/charge/\",null,null,null]]"]
 
 delete from flotilla_task_dependency
 where dependent_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) parent)
@@ -1920,6 +1920,68 @@ where own.dependent_id in (select task_id from (select value ->> 0 as task_id fr
     and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["[[\"run-1\"]]"]
 
+select task.task_id from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as run_seq, value ->> 3 as wake, value ->> 4 as ends from jsonb_each(?)) given join flotilla_task task on task.task_id = given.task_id
+    where task.claim_token = given.token and task.run_seq = given.run_seq
+    and task.status in ('claimed', 'pending')
+    and (given.wake is null or task.wake = given.wake)
+    and (given.ends = 0 or task.dependents = 0) order by task.task_id
+-- values: ["[[\"run-1\",3,1,null,0]]"]
+
+delete from flotilla_step_journal where rowid in (
+  select stored.rowid from (select value ->> 0 as task_id, value ->> 1 as part from jsonb_each(?)) over_part
+  join flotilla_step_journal stored on stored.owner_id = over_part.task_id and stored.part = over_part.part
+  where over_part.task_id in (select task.task_id from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as run_seq, value ->> 3 as wake, value ->> 4 as ends from jsonb_each(?)) given join flotilla_task task on task.task_id = given.task_id
+where task.claim_token = given.token and task.run_seq = given.run_seq
+and task.status in ('claimed', 'pending')
+and (given.wake is null or task.wake = given.wake)
+and (given.ends = 0 or task.dependents = 0)))
+-- values: ["[[\"run-1\",\"reserve\"]]","[[\"run-1\",3,1,null,0]]"]
+
+  update flotilla_task set
+flow_version = coalesce(next.version, flow_version), cursor = next.cursor,
+state = coalesce(next.state, flotilla_task.state), intent = next.intent, waiting = next.waiting,
+stopped_at = next.stopped_at, retry_count = next.failures, run_seq = flotilla_task.run_seq + 1,
+deaths = case when next.moved = 1 or next.stepped = 1 then 0 else deaths end,
+progress = case when next.moved = 1 then null else progress end,
+error = case when next.moved = 1 then next.error else coalesce(next.error, flotilla_task.error) end,
+trace = coalesce(next.trace, flotilla_task.trace), advanced_at = now_ms()
+  from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as run_seq, value ->> 3 as wake, value ->> 4 as ends, value ->> 5 as version, value ->> 6 as cursor, value ->> 7 as state, value ->> 8 as intent, value ->> 9 as waiting, value ->> 10 as stopped_at, value ->> 11 as failures, value ->> 12 as moved, value ->> 13 as stepped, value ->> 14 as error, value ->> 15 as trace from jsonb_each(?)) next
+  where flotilla_task.task_id = next.task_id and flotilla_task.claim_token = next.token
+  and flotilla_task.run_seq = next.run_seq and flotilla_task.status in ('claimed', 'pending')
+  and (next.wake is null or flotilla_task.wake = next.wake)
+  returning flotilla_task.task_id, flotilla_task.status, flotilla_task.wake, flotilla_task.cancel_requested
+-- instead of returning:
+    select task.task_id, task.status, task.wake, task.cancel_requested from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as run_seq, value ->> 3 as wake, value ->> 4 as ends, value ->> 5 as version, value ->> 6 as cursor, value ->> 7 as state, value ->> 8 as intent, value ->> 9 as waiting, value ->> 10 as stopped_at, value ->> 11 as failures, value ->> 12 as moved, value ->> 13 as stepped, value ->> 14 as error, value ->> 15 as trace from jsonb_each(?)) next join flotilla_task task on task.task_id = next.task_id
+    where task.claim_token = next.token
+and task.run_seq = next.run_seq and task.status in ('claimed', 'pending')
+and (next.wake is null or task.wake = next.wake)
+-- values: ["[[\"run-1\",3,1,null,0,2,\"charge\",\"{}\",null,null,null,0,0,1,null,null]]"]
+
+insert into flotilla_task_event (task_id, seq, type, attempt, pod_id, detail)
+select noted.task_id, noted.seq, noted.type, noted.attempt, ?, noted.detail
+from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as run_seq, value ->> 3 as wake, value ->> 4 as ends, value ->> 5 as seq, value ->> 6 as type, value ->> 7 as attempt, value ->> 8 as detail from jsonb_each(?)) noted join flotilla_task task on task.task_id = noted.task_id
+where task.claim_token = noted.token and task.run_seq = noted.run_seq + 1
+on conflict do nothing
+-- values: ["pod-1","[[\"run-1\",3,1,null,0,200,\"step\",1,\"{}\"]]"]
+
+insert into flotilla_step_journal as stored (owner_id, part, key, seq, token, kind, input_hash, value, started_at, at)
+select given.task_id, given.part, given.key, given.seq, given.token, given.kind,
+  given.input_hash, given.value, now_ms() - given.took_ms, now_ms()
+from (select value ->> 0 as task_id, value ->> 1 as part, value ->> 2 as token, value ->> 3 as run_seq, value ->> 4 as key, value ->> 5 as seq, value ->> 6 as kind, value ->> 7 as input_hash, value ->> 8 as value, value ->> 9 as took_ms from jsonb_each(?)) given join flotilla_task task on task.task_id = given.task_id
+where task.claim_token = given.token and task.run_seq = given.run_seq
+  and task.status in ('claimed', 'pending')
+
+on conflict (owner_id, part, key) do update set seq = excluded.seq, token = excluded.token,
+  kind = excluded.kind, input_hash = excluded.input_hash, value = excluded.value,
+  started_at = excluded.started_at, at = excluded.at
+where stored.seq < excluded.seq
+returning owner_id, part, key
+-- instead of returning:
+select stored.owner_id, stored.part, stored.key from (select value ->> 0 as task_id, value ->> 1 as part, value ->> 2 as token, value ->> 3 as key, value ->> 4 as seq from jsonb_each(?)) given join flotilla_step_journal stored
+  on stored.owner_id = given.task_id and stored.part = given.part and stored.key = given.key
+where stored.token = given.token and stored.seq = given.seq
+-- values: ["[[\"run-1\",\"charge\",3,2,\"read\",3,\"done\",null,\"1\",5]]"]
+
 -- src/tasks/sql/runs.ts: keepRuns
 update flotilla_task set
 flow_version = next.version, cursor = next.cursor, state = coalesce(next.state, flotilla_task.state),
@@ -1940,28 +2002,28 @@ and task.run_seq = next.run_seq and task.status in ('claimed', 'pending')
 flow_version = coalesce(next.version, flow_version), cursor = next.cursor,
 state = coalesce(next.state, flotilla_task.state), intent = next.intent, waiting = next.waiting,
 stopped_at = next.stopped_at, retry_count = next.failures, run_seq = flotilla_task.run_seq + 1,
-deaths = case when next.moved = 1 then 0 else deaths end,
+deaths = case when next.moved = 1 or next.stepped = 1 then 0 else deaths end,
 progress = case when next.moved = 1 then null else progress end,
 error = case when next.moved = 1 then next.error else coalesce(next.error, flotilla_task.error) end,
 trace = coalesce(next.trace, flotilla_task.trace), advanced_at = now_ms()
-  from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as run_seq, value ->> 3 as wake, value ->> 4 as ends, value ->> 5 as version, value ->> 6 as cursor, value ->> 7 as state, value ->> 8 as intent, value ->> 9 as waiting, value ->> 10 as stopped_at, value ->> 11 as failures, value ->> 12 as moved, value ->> 13 as error, value ->> 14 as trace from jsonb_each(?)) next
+  from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as run_seq, value ->> 3 as wake, value ->> 4 as ends, value ->> 5 as version, value ->> 6 as cursor, value ->> 7 as state, value ->> 8 as intent, value ->> 9 as waiting, value ->> 10 as stopped_at, value ->> 11 as failures, value ->> 12 as moved, value ->> 13 as stepped, value ->> 14 as error, value ->> 15 as trace from jsonb_each(?)) next
   where flotilla_task.task_id = next.task_id and flotilla_task.claim_token = next.token
   and flotilla_task.run_seq = next.run_seq and flotilla_task.status in ('claimed', 'pending')
   and (next.wake is null or flotilla_task.wake = next.wake)
   returning flotilla_task.task_id, flotilla_task.status, flotilla_task.wake, flotilla_task.cancel_requested
 -- instead of returning:
-    select task.task_id, task.status, task.wake, task.cancel_requested from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as run_seq, value ->> 3 as wake, value ->> 4 as ends, value ->> 5 as version, value ->> 6 as cursor, value ->> 7 as state, value ->> 8 as intent, value ->> 9 as waiting, value ->> 10 as stopped_at, value ->> 11 as failures, value ->> 12 as moved, value ->> 13 as error, value ->> 14 as trace from jsonb_each(?)) next join flotilla_task task on task.task_id = next.task_id
+    select task.task_id, task.status, task.wake, task.cancel_requested from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as run_seq, value ->> 3 as wake, value ->> 4 as ends, value ->> 5 as version, value ->> 6 as cursor, value ->> 7 as state, value ->> 8 as intent, value ->> 9 as waiting, value ->> 10 as stopped_at, value ->> 11 as failures, value ->> 12 as moved, value ->> 13 as stepped, value ->> 14 as error, value ->> 15 as trace from jsonb_each(?)) next join flotilla_task task on task.task_id = next.task_id
     where task.claim_token = next.token
 and task.run_seq = next.run_seq and task.status in ('claimed', 'pending')
 and (next.wake is null or task.wake = next.wake)
--- values: ["[[\"run-1\",3,1,2,0,2,\"charge\",\"{}\",null,null,null,0,1,null,null]]"]
+-- values: ["[[\"run-1\",3,1,2,0,2,\"charge\",\"{}\",null,null,null,0,1,0,null,null]]"]
 
 -- src/tasks/sql/runs.ts: leaveRuns
   update flotilla_task set
 flow_version = coalesce(next.version, flow_version), cursor = next.cursor,
 state = coalesce(next.state, flotilla_task.state), intent = next.intent, waiting = next.waiting,
 stopped_at = next.stopped_at, retry_count = next.failures, run_seq = flotilla_task.run_seq + 1,
-deaths = case when next.moved = 1 then 0 else deaths end,
+deaths = case when next.moved = 1 or next.stepped = 1 then 0 else deaths end,
 progress = case when next.moved = 1 then null else progress end,
 error = case when next.moved = 1 then next.error else coalesce(next.error, flotilla_task.error) end,
 trace = coalesce(next.trace, flotilla_task.trace), advanced_at = now_ms(), status = next.status, result = next.result,
@@ -1975,19 +2037,19 @@ trace = coalesce(next.trace, flotilla_task.trace), advanced_at = now_ms(), statu
     awaits = next.awaits, set_aside = next.set_aside, set_aside_version = next.set_aside_version,
     concurrency_key = coalesce(next.scope, flotilla_task.concurrency_key),
     limited = case when next.scope is null then limited else 1 end
-  from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as run_seq, value ->> 3 as wake, value ->> 4 as ends, value ->> 5 as version, value ->> 6 as cursor, value ->> 7 as state, value ->> 8 as intent, value ->> 9 as waiting, value ->> 10 as stopped_at, value ->> 11 as failures, value ->> 12 as moved, value ->> 13 as error, value ->> 14 as trace, value ->> 15 as status, value ->> 16 as result, value ->> 17 as parked, value ->> 18 as until_at, value ->> 19 as awaits, value ->> 20 as set_aside, value ->> 21 as set_aside_version, value ->> 22 as scope from jsonb_each(?)) next
+  from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as run_seq, value ->> 3 as wake, value ->> 4 as ends, value ->> 5 as version, value ->> 6 as cursor, value ->> 7 as state, value ->> 8 as intent, value ->> 9 as waiting, value ->> 10 as stopped_at, value ->> 11 as failures, value ->> 12 as moved, value ->> 13 as stepped, value ->> 14 as error, value ->> 15 as trace, value ->> 16 as status, value ->> 17 as result, value ->> 18 as parked, value ->> 19 as until_at, value ->> 20 as awaits, value ->> 21 as set_aside, value ->> 22 as set_aside_version, value ->> 23 as scope from jsonb_each(?)) next
   where flotilla_task.task_id = next.task_id and flotilla_task.claim_token = next.token and flotilla_task.run_seq = next.run_seq
   and flotilla_task.status in ('claimed', 'pending')
   and (next.wake is null or flotilla_task.wake = next.wake)
   and (next.ends = 0 or flotilla_task.dependents = 0)
   returning flotilla_task.task_id, flotilla_task.status, flotilla_task.wake, flotilla_task.cancel_requested
 -- instead of returning:
-    select task.task_id, task.status, task.wake, task.cancel_requested from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as run_seq, value ->> 3 as wake, value ->> 4 as ends, value ->> 5 as version, value ->> 6 as cursor, value ->> 7 as state, value ->> 8 as intent, value ->> 9 as waiting, value ->> 10 as stopped_at, value ->> 11 as failures, value ->> 12 as moved, value ->> 13 as error, value ->> 14 as trace, value ->> 15 as status, value ->> 16 as result, value ->> 17 as parked, value ->> 18 as until_at, value ->> 19 as awaits, value ->> 20 as set_aside, value ->> 21 as set_aside_version, value ->> 22 as scope from jsonb_each(?)) next join flotilla_task task on task.task_id = next.task_id
+    select task.task_id, task.status, task.wake, task.cancel_requested from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as run_seq, value ->> 3 as wake, value ->> 4 as ends, value ->> 5 as version, value ->> 6 as cursor, value ->> 7 as state, value ->> 8 as intent, value ->> 9 as waiting, value ->> 10 as stopped_at, value ->> 11 as failures, value ->> 12 as moved, value ->> 13 as stepped, value ->> 14 as error, value ->> 15 as trace, value ->> 16 as status, value ->> 17 as result, value ->> 18 as parked, value ->> 19 as until_at, value ->> 20 as awaits, value ->> 21 as set_aside, value ->> 22 as set_aside_version, value ->> 23 as scope from jsonb_each(?)) next join flotilla_task task on task.task_id = next.task_id
     where task.claim_token = next.token and task.run_seq = next.run_seq
 and task.status in ('claimed', 'pending')
 and (next.wake is null or task.wake = next.wake)
 and (next.ends = 0 or task.dependents = 0)
--- values: ["[[\"run-1\",3,1,null,0,2,\"charge\",\"{}\",null,null,null,0,1,null,null,\"pending\",\"{}\",0,100,null,null,null,null],[\"run-1\",3,1,null,0,2,\"charge\",\"{}\",null,null,null,0,1,null,null,\"pending\",\"{}\",5,null,\"paid\",null,null,null],[\"run-1\",3,1,null,0,2,\"charge\",\"{}\",null,null,null,0,1,null,null,\"pending\",\"{}\",0,100,\"paid\",null,null,null],[\"run-1\",3,1,null,0,2,\"charge\",\"{}\",null,null,null,0,1,null,null,\"pending\",\"{}\",2,null,\"run-1/charge/\",null,null,null],[\"run-1\",3,1,null,0,2,\"charge\",\"{}\",null,null,null,0,1,null,null,\"pending\",\"{}\",4,null,null,null,null,\"queue/orders\"],[\"run-1\",3,1,null,0,2,\"charge\",\"{}\",null,null,null,0,1,null,null,\"pending\",\"{}\",6,null,null,\"{}\",2,null]]"]
+-- values: ["[[\"run-1\",3,1,null,0,2,\"charge\",\"{}\",null,null,null,0,1,0,null,null,\"pending\",\"{}\",0,100,null,null,null,null],[\"run-1\",3,1,null,0,2,\"charge\",\"{}\",null,null,null,0,1,0,null,null,\"pending\",\"{}\",5,null,\"paid\",null,null,null],[\"run-1\",3,1,null,0,2,\"charge\",\"{}\",null,null,null,0,1,0,null,null,\"pending\",\"{}\",0,100,\"paid\",null,null,null],[\"run-1\",3,1,null,0,2,\"charge\",\"{}\",null,null,null,0,1,0,null,null,\"pending\",\"{}\",2,null,\"run-1/charge/\",null,null,null],[\"run-1\",3,1,null,0,2,\"charge\",\"{}\",null,null,null,0,1,0,null,null,\"pending\",\"{}\",4,null,null,null,null,\"queue/orders\"],[\"run-1\",3,1,null,0,2,\"charge\",\"{}\",null,null,null,0,1,0,null,null,\"pending\",\"{}\",6,null,null,\"{}\",2,null]]"]
 
 -- src/tasks/sql/runs.ts: findNotedWrites
 select wanted.task_id from (select value ->> 0 as task_id, value ->> 1 as seq, value ->> 2 as type, value ->> 3 as detail from jsonb_each(?)) wanted
@@ -2060,82 +2122,108 @@ where task_id = ? and name in (?, ?) and taken = 0 order by seq limit 1
 
 -- src/tasks/sql/steps.ts: storeSteps
 insert into flotilla_step_journal as stored (owner_id, part, key, seq, token, kind, input_hash, value, started_at, at)
-select given.task_id, '', given.key, given.seq, given.token, given.kind,
+select given.task_id, given.part, given.key, given.seq, given.token, given.kind,
   given.input_hash, given.value, now_ms() - given.took_ms, now_ms()
-from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as key, value ->> 3 as seq, value ->> 4 as kind, value ->> 5 as input_hash, value ->> 6 as value, value ->> 7 as took_ms from jsonb_each(?)) given join flotilla_task task on task.task_id = given.task_id
-where task.claim_token = given.token and task.status in ('claimed', 'pending')
+from (select value ->> 0 as task_id, value ->> 1 as part, value ->> 2 as token, value ->> 3 as run_seq, value ->> 4 as key, value ->> 5 as seq, value ->> 6 as kind, value ->> 7 as input_hash, value ->> 8 as value, value ->> 9 as took_ms from jsonb_each(?)) given join flotilla_task task on task.task_id = given.task_id
+where task.claim_token = given.token and task.run_seq = given.run_seq
+  and task.status in ('claimed', 'pending')
 
 on conflict (owner_id, part, key) do update set seq = excluded.seq, token = excluded.token,
   kind = excluded.kind, input_hash = excluded.input_hash, value = excluded.value,
   started_at = excluded.started_at, at = excluded.at
 where stored.seq < excluded.seq
-returning owner_id, key
+returning owner_id, part, key
 -- instead of returning:
-select stored.owner_id, stored.key from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as key, value ->> 3 as seq from jsonb_each(?)) given join flotilla_step_journal stored
-  on stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
+select stored.owner_id, stored.part, stored.key from (select value ->> 0 as task_id, value ->> 1 as part, value ->> 2 as token, value ->> 3 as key, value ->> 4 as seq from jsonb_each(?)) given join flotilla_step_journal stored
+  on stored.owner_id = given.task_id and stored.part = given.part and stored.key = given.key
 where stored.token = given.token and stored.seq = given.seq
--- values: ["[[\"task-1\",2,\"read\",3,\"done\",null,\"1\",5]]"]
+-- values: ["[[\"task-1\",\"\",2,0,\"read\",3,\"done\",null,\"1\",5]]"]
 
 insert into flotilla_step_journal as stored (owner_id, part, key, seq, token, kind, input_hash, value, started_at, at)
-select given.task_id, '', given.key, given.seq, given.token, given.kind,
+select given.task_id, given.part, given.key, given.seq, given.token, given.kind,
   given.input_hash, given.value, now_ms() - given.took_ms, now_ms()
-from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as key, value ->> 3 as seq, value ->> 4 as kind, value ->> 5 as input_hash, value ->> 6 as value, value ->> 7 as took_ms from jsonb_each(?)) given join flotilla_task task on task.task_id = given.task_id
-where task.claim_token = given.token and task.status in ('claimed', 'pending')
+from (select value ->> 0 as task_id, value ->> 1 as part, value ->> 2 as token, value ->> 3 as run_seq, value ->> 4 as key, value ->> 5 as seq, value ->> 6 as kind, value ->> 7 as input_hash, value ->> 8 as value, value ->> 9 as took_ms from jsonb_each(?)) given join flotilla_task task on task.task_id = given.task_id
+where task.claim_token = given.token and task.run_seq = given.run_seq
+  and task.status in ('claimed', 'pending')
 
 on conflict (owner_id, part, key) do update set seq = excluded.seq, token = excluded.token,
   kind = excluded.kind, input_hash = excluded.input_hash, value = excluded.value,
   started_at = excluded.started_at, at = excluded.at
 where stored.seq < excluded.seq
-returning owner_id, key
+returning owner_id, part, key
 -- instead of returning:
-select stored.owner_id, stored.key from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as key, value ->> 3 as seq from jsonb_each(?)) given join flotilla_step_journal stored
-  on stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
+select stored.owner_id, stored.part, stored.key from (select value ->> 0 as task_id, value ->> 1 as part, value ->> 2 as token, value ->> 3 as key, value ->> 4 as seq from jsonb_each(?)) given join flotilla_step_journal stored
+  on stored.owner_id = given.task_id and stored.part = given.part and stored.key = given.key
 where stored.token = given.token and stored.seq = given.seq
--- values: ["[[\"task-1\",2,\"read\",3,\"done\",null,\"1\",5]]"]
+-- values: ["[[\"task-1\",\"\",2,0,\"read\",3,\"done\",null,\"1\",5]]"]
 
 delete from flotilla_step_journal where rowid in (
-  select inner_step.rowid from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as key, value ->> 3 as seq, value ->> 4 as low, value ->> 5 as high from jsonb_each(?)) given
-  join flotilla_step_journal stored on stored.owner_id = given.task_id and stored.part = ''
+  select inner_step.rowid from (select value ->> 0 as task_id, value ->> 1 as part, value ->> 2 as token, value ->> 3 as key, value ->> 4 as seq, value ->> 5 as low, value ->> 6 as high from jsonb_each(?)) given
+  join flotilla_step_journal stored on stored.owner_id = given.task_id and stored.part = given.part
     and stored.key = given.key and stored.token = given.token and stored.seq = given.seq
   join flotilla_step_journal inner_step on inner_step.owner_id = given.task_id
-    and inner_step.part = ''
+    and inner_step.part = given.part
     and inner_step.key >= given.low and inner_step.key < given.high)
--- values: ["[[\"task-1\",2,\"read\",3,\"read/\",\"read0\"],[\"task-1\",2,\"read\",3,\"read@\",\"readA\"]]"]
+-- values: ["[[\"task-1\",\"\",2,\"read\",3,\"read/\",\"read0\"],[\"task-1\",\"\",2,\"read\",3,\"read@\",\"readA\"]]"]
 
 insert into flotilla_step_journal as stored (owner_id, part, key, seq, token, kind, input_hash, value, started_at, at)
-select given.task_id, '', given.key, given.seq, given.token, given.kind,
+select given.task_id, given.part, given.key, given.seq, given.token, given.kind,
   given.input_hash, given.value, now_ms() - given.took_ms, now_ms()
-from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as key, value ->> 3 as seq, value ->> 4 as kind, value ->> 5 as input_hash, value ->> 6 as value, value ->> 7 as took_ms from jsonb_each(?)) given join flotilla_task task on task.task_id = given.task_id
-where task.claim_token = given.token and task.status in ('claimed', 'pending')
+from (select value ->> 0 as task_id, value ->> 1 as part, value ->> 2 as token, value ->> 3 as run_seq, value ->> 4 as key, value ->> 5 as seq, value ->> 6 as kind, value ->> 7 as input_hash, value ->> 8 as value, value ->> 9 as took_ms from jsonb_each(?)) given join flotilla_task task on task.task_id = given.task_id
+where task.claim_token = given.token and task.run_seq = given.run_seq
+  and task.status in ('claimed', 'pending')
 
 on conflict (owner_id, part, key) do update set seq = excluded.seq, token = excluded.token,
   kind = excluded.kind, input_hash = excluded.input_hash, value = excluded.value,
   started_at = excluded.started_at, at = excluded.at
 where stored.seq < excluded.seq
-returning owner_id, key
+returning owner_id, part, key
 -- instead of returning:
-select stored.owner_id, stored.key from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as key, value ->> 3 as seq from jsonb_each(?)) given join flotilla_step_journal stored
-  on stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
+select stored.owner_id, stored.part, stored.key from (select value ->> 0 as task_id, value ->> 1 as part, value ->> 2 as token, value ->> 3 as key, value ->> 4 as seq from jsonb_each(?)) given join flotilla_step_journal stored
+  on stored.owner_id = given.task_id and stored.part = given.part and stored.key = given.key
 where stored.token = given.token and stored.seq = given.seq
--- values: ["[[\"task-1\",2,\"read\",3,\"done\",null,\"1\",5]]"]
+-- values: ["[[\"task-1\",\"\",2,0,\"read\",3,\"done\",null,\"1\",5]]"]
 
-update flotilla_task_signal set taken = 1 from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as key, value ->> 3 as seq, value ->> 4 as signal_id from jsonb_each(?)) used
+update flotilla_task_signal set taken = 1 from (select value ->> 0 as task_id, value ->> 1 as part, value ->> 2 as token, value ->> 3 as key, value ->> 4 as seq, value ->> 5 as signal_id from jsonb_each(?)) used
 where flotilla_task_signal.task_id = used.task_id and flotilla_task_signal.signal_id = used.signal_id
   and exists (select 1 from flotilla_step_journal stored
-    where stored.owner_id = used.task_id and stored.part = '' and stored.key = used.key
+    where stored.owner_id = used.task_id and stored.part = used.part
+      and stored.key = used.key
       and stored.token = used.token and stored.seq = used.seq)
--- values: ["[[\"task-1\",2,\"read\",3,\"signal-1\"]]"]
+-- values: ["[[\"task-1\",\"\",2,\"read\",3,\"signal-1\"]]"]
 
 -- src/tasks/sql/steps.ts: selectStored
-select stored.owner_id, stored.key from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as key, value ->> 3 as seq from jsonb_each(?)) given join flotilla_step_journal stored
-  on stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
+select stored.owner_id, stored.part, stored.key from (select value ->> 0 as task_id, value ->> 1 as part, value ->> 2 as token, value ->> 3 as key, value ->> 4 as seq from jsonb_each(?)) given join flotilla_step_journal stored
+  on stored.owner_id = given.task_id and stored.part = given.part and stored.key = given.key
 where stored.token = given.token and stored.seq = given.seq
--- values: ["[[\"task-1\",2,\"read\",3]]"]
+-- values: ["[[\"task-1\",\"\",2,\"read\",3]]"]
+
+-- src/tasks/sql/steps.ts: listSteps
+select part, key, seq, token, kind, started_at, at, coalesce(octet_length(value), 0) as bytes
+from flotilla_step_journal where owner_id = ? and (part = '' or part >= 'A') and seq > ?
+order by seq, part
+-- values: ["task-1",0]
+
+select part, key, seq, token, kind, started_at, at, coalesce(octet_length(value), 0) as bytes
+from flotilla_step_journal where owner_id = ? and (part = '' or part >= 'A') and seq > ?
+order by seq, part limit cast(? as integer)
+-- values: ["task-1",3,10]
+
+-- src/tasks/sql/steps.ts: countSteps
+select count(*) as steps from flotilla_step_journal where owner_id = ? and (part = '' or part >= 'A')
+-- values: ["task-1"]
+
+-- src/tasks/sql/steps.ts: forgetParts
+delete from flotilla_step_journal where rowid in (
+  select stored.rowid from (select value ->> 0 as task_id, value ->> 1 as part from jsonb_each(?)) over_part
+  join flotilla_step_journal stored on stored.owner_id = over_part.task_id and stored.part = over_part.part
+  where over_part.task_id in (select task.task_id from flotilla_task task where true))
+-- values: ["[[\"run-1\",\"charge\"]]"]
 
 -- src/tasks/sql/steps.ts: forgetSteps
-delete from flotilla_step_journal where owner_id in (select 'task-1') and part = '' and kind = 'failed'
+delete from flotilla_step_journal where owner_id in (select 'task-1') and (part = '' or part >= 'A') and kind = 'failed'
 
-delete from flotilla_step_journal where owner_id in (select 'task-1') and part = ''
+delete from flotilla_step_journal where owner_id in (select 'task-1') and (part = '' or part >= 'A')
 
 -- src/tasks/sql/steps.ts: hasStepped
 select 1 from flotilla_task task where exists (
@@ -2144,15 +2232,16 @@ select 1 from flotilla_task task where exists (
       and stored.token = task.claim_token)
 
 -- src/tasks/sql/steps.ts: forgetStepsByKey
-delete from flotilla_step_journal where owner_id in (select 'task-1') and part = ''
+delete from flotilla_step_journal where owner_id in (select 'task-1') and (part = '' or part >= 'A')
   and exists (select 1 from (select value ->> 0 as low, value ->> 1 as high from jsonb_each(?)) wanted
     where flotilla_step_journal.key >= wanted.low and flotilla_step_journal.key < wanted.high)
 -- values: ["[[\"read[a]\",\"read[a]\\u0001\"],[\"read[a]/\",\"read[a]0\"],[\"read[a]@\",\"read[a]A\"]]"]
 
 -- src/tasks/sql/steps.ts: isStoredBy
-select 1 from (select 'task-1' as task_id, 'a' as key, 1 as token, 1 as seq) given
+select 1 from (select 'task-1' as task_id, '' as part, 'a' as key, 1 as token, 1 as seq) given
         where exists (select 1 from flotilla_step_journal stored
-        where stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
+        where stored.owner_id = given.task_id and stored.part = given.part
+          and stored.key = given.key
           and stored.token = given.token and stored.seq = given.seq)
 
 -- src/tasks/sql/step-children.ts: startStepChildren
@@ -2163,15 +2252,16 @@ select 1 from (select 'task-1' as task_id, 'a' as key, 1 as token, 1 as seq) giv
     max_attempts, unique_key, trace, concurrency_key, limited, depends, scheduled_at, flow_version, parent_id,
 case when depends > 0 then 2 when delay_ms > 0 or start_at > now_ms() then 1
   when limited = 1 then 4 else 0 end
-  from (select value ->> 0 as task_id, value ->> 1 as tenant, value ->> 2 as name, value ->> 3 as payload, value ->> 4 as priority, value ->> 5 as delay_ms, value ->> 6 as max_attempts, value ->> 7 as unique_key, value ->> 8 as trace, value ->> 9 as start_at, value ->> 10 as concurrency_key, value ->> 11 as limited, value ->> 12 as depends, value ->> 13 as scheduled_at, value ->> 14 as flow_version, value ->> 15 as parent_id from jsonb_each(?)) fresh where fresh.parent_id in (select task.task_id from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as key, value ->> 3 as seq from jsonb_each(?)) given join flotilla_task task on task.task_id = given.task_id
+  from (select value ->> 0 as task_id, value ->> 1 as tenant, value ->> 2 as name, value ->> 3 as payload, value ->> 4 as priority, value ->> 5 as delay_ms, value ->> 6 as max_attempts, value ->> 7 as unique_key, value ->> 8 as trace, value ->> 9 as start_at, value ->> 10 as concurrency_key, value ->> 11 as limited, value ->> 12 as depends, value ->> 13 as scheduled_at, value ->> 14 as flow_version, value ->> 15 as parent_id from jsonb_each(?)) fresh where fresh.parent_id in (select task.task_id from (select value ->> 0 as task_id, value ->> 1 as part, value ->> 2 as token, value ->> 3 as key, value ->> 4 as seq from jsonb_each(?)) given join flotilla_task task on task.task_id = given.task_id
   where exists (select 1 from flotilla_step_journal stored
-      where stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
+      where stored.owner_id = given.task_id and stored.part = given.part
+        and stored.key = given.key
         and stored.token = given.token and stored.seq = given.seq))
   on conflict do nothing
   returning task_id
 -- instead of returning:
 select task_id from flotilla_task where task_id in (select task_id from (select value ->> 0 as task_id, value ->> 1 as tenant, value ->> 2 as name, value ->> 3 as payload, value ->> 4 as priority, value ->> 5 as delay_ms, value ->> 6 as max_attempts, value ->> 7 as unique_key, value ->> 8 as trace from jsonb_each(?)) fresh)
--- values: ["[[\"child-1\",\"default\",\"mail\",\"{}\",0,0,null,\"run-1/charge/0\",null,null,null,0,0,null,null,\"task-1\"]]","[[\"task-1\",2,\"read\",3]]"]
+-- values: ["[[\"child-1\",\"default\",\"mail\",\"{}\",0,0,null,\"run-1/charge/0\",null,null,null,0,0,null,null,\"task-1\"]]","[[\"task-1\",\"\",2,\"read\",3]]"]
 
   insert into flotilla_task_event (task_id, seq, type)
   select task_id, (select coalesce(max(seq), 0) + 1 from flotilla_task_event past where past.task_id = task.task_id), 'retried' from flotilla_task task
@@ -2180,22 +2270,24 @@ select child.task_id from (select value ->> 0 as parent_id, value ->> 1 as task_
 join flotilla_task child on child.task_id = wanted.task_id
 where child.parent_id = wanted.parent_id and child.claim_token = wanted.token
   and child.status in ('failed', 'cancelled')
-  and wanted.parent_id in (select task.task_id from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as key, value ->> 3 as seq from jsonb_each(?)) given join flotilla_task task on task.task_id = given.task_id
+  and wanted.parent_id in (select task.task_id from (select value ->> 0 as task_id, value ->> 1 as part, value ->> 2 as token, value ->> 3 as key, value ->> 4 as seq from jsonb_each(?)) given join flotilla_task task on task.task_id = given.task_id
 where exists (select 1 from flotilla_step_journal stored
-    where stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
+    where stored.owner_id = given.task_id and stored.part = given.part
+      and stored.key = given.key
       and stored.token = given.token and stored.seq = given.seq)))
--- values: ["[[\"task-1\",\"child-0\",2]]","[[\"task-1\",2,\"read\",3]]"]
+-- values: ["[[\"task-1\",\"child-0\",2]]","[[\"task-1\",\"\",2,\"read\",3]]"]
 
 delete from flotilla_step_journal where owner_id in (
     select child.task_id from (select value ->> 0 as parent_id, value ->> 1 as task_id, value ->> 2 as token from jsonb_each(?)) wanted
     join flotilla_task child on child.task_id = wanted.task_id
     where child.parent_id = wanted.parent_id and child.claim_token = wanted.token
       and child.status in ('failed', 'cancelled')
-      and wanted.parent_id in (select task.task_id from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as key, value ->> 3 as seq from jsonb_each(?)) given join flotilla_task task on task.task_id = given.task_id
+      and wanted.parent_id in (select task.task_id from (select value ->> 0 as task_id, value ->> 1 as part, value ->> 2 as token, value ->> 3 as key, value ->> 4 as seq from jsonb_each(?)) given join flotilla_task task on task.task_id = given.task_id
     where exists (select 1 from flotilla_step_journal stored
-        where stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
-          and stored.token = given.token and stored.seq = given.seq))) and part = '' and kind = 'failed'
--- values: ["[[\"task-1\",\"child-0\",2]]","[[\"task-1\",2,\"read\",3]]"]
+        where stored.owner_id = given.task_id and stored.part = given.part
+          and stored.key = given.key
+          and stored.token = given.token and stored.seq = given.seq))) and (part = '' or part >= 'A') and kind = 'failed'
+-- values: ["[[\"task-1\",\"child-0\",2]]","[[\"task-1\",\"\",2,\"read\",3]]"]
 
 update flotilla_task set
   status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, cancel_requested = 0,
@@ -2209,16 +2301,18 @@ update flotilla_task set
     join flotilla_task child on child.task_id = wanted.task_id
     where child.parent_id = wanted.parent_id and child.claim_token = wanted.token
       and child.status in ('failed', 'cancelled')
-      and wanted.parent_id in (select task.task_id from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as key, value ->> 3 as seq from jsonb_each(?)) given join flotilla_task task on task.task_id = given.task_id
+      and wanted.parent_id in (select task.task_id from (select value ->> 0 as task_id, value ->> 1 as part, value ->> 2 as token, value ->> 3 as key, value ->> 4 as seq from jsonb_each(?)) given join flotilla_task task on task.task_id = given.task_id
     where exists (select 1 from flotilla_step_journal stored
-        where stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
+        where stored.owner_id = given.task_id and stored.part = given.part
+          and stored.key = given.key
           and stored.token = given.token and stored.seq = given.seq)))
--- values: ["[[\"task-1\",\"child-0\",2]]","[[\"task-1\",2,\"read\",3]]"]
+-- values: ["[[\"task-1\",\"child-0\",2]]","[[\"task-1\",\"\",2,\"read\",3]]"]
 
 delete from flotilla_task_dependency
-where dependent_id in (select task.task_id from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as key, value ->> 3 as seq from jsonb_each(?)) given join flotilla_task task on task.task_id = given.task_id
+where dependent_id in (select task.task_id from (select value ->> 0 as task_id, value ->> 1 as part, value ->> 2 as token, value ->> 3 as key, value ->> 4 as seq from jsonb_each(?)) given join flotilla_task task on task.task_id = given.task_id
 where exists (select 1 from flotilla_step_journal stored
-    where stored.owner_id = given.task_id and stored.part = '' and stored.key = given.key
+    where stored.owner_id = given.task_id and stored.part = given.part
+      and stored.key = given.key
       and stored.token = given.token and stored.seq = given.seq))
   and exists (select 1 from flotilla_task child join (select value ->> 0 as parent_id, value ->> 1 as name, value ->> 2 as tenant, value ->> 3 as unique_key, value ->> 4 as prefix from jsonb_each(?)) wanted
       on substr(child.unique_key, 1, length(wanted.prefix)) = wanted.prefix
@@ -2228,7 +2322,7 @@ where exists (select 1 from flotilla_step_journal stored
       on child.tenant = wanted.tenant and child.name = wanted.name
         and child.unique_key = wanted.unique_key
     where child.task_id = flotilla_task_dependency.dependency_id and wanted.parent_id = flotilla_task_dependency.dependent_id)
--- values: ["[[\"task-1\",2,\"read\",3]]","[[\"task-1\",\"mail\",\"default\",\"run-1/charge/0\",\"run-1/charge/\"]]","[[\"task-1\",\"mail\",\"default\",\"run-1/charge/0\",\"run-1/charge/\"]]"]
+-- values: ["[[\"task-1\",\"\",2,\"read\",3]]","[[\"task-1\",\"mail\",\"default\",\"run-1/charge/0\",\"run-1/charge/\"]]","[[\"task-1\",\"mail\",\"default\",\"run-1/charge/0\",\"run-1/charge/\"]]"]
 
 delete from flotilla_task_dependency
 where dependent_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) parent)
@@ -2312,7 +2406,7 @@ delete from flotilla_step_journal where owner_id in (
     join flotilla_task child on child.tenant = wanted.tenant and child.name = wanted.name
       and child.unique_key = wanted.unique_key
     where child.parent_id = wanted.parent_id and child.status in ('failed', 'cancelled')
-      and wanted.parent_id in (select task.task_id from flotilla_task task where true)) and part = '' and kind = 'failed'
+      and wanted.parent_id in (select task.task_id from flotilla_task task where true)) and (part = '' or part >= 'A') and kind = 'failed'
 -- values: ["[[\"run-1\",\"mail\",\"default\",\"run-1/charge/0\"]]"]
 
 update flotilla_task set
@@ -2348,7 +2442,7 @@ insert into flotilla_task_event (task_id, seq, type)
 select task_id, (select coalesce(max(seq), 0) + 1 from flotilla_task_event past where past.task_id = task.task_id), 'retried' from flotilla_task task
 where task_id in (select 'task-1')
 
-delete from flotilla_step_journal where owner_id in (select 'task-1') and part = '' and kind = 'failed'
+delete from flotilla_step_journal where owner_id in (select 'task-1') and (part = '' or part >= 'A') and kind = 'failed'
 
 update flotilla_task set
   status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, cancel_requested = 0,
@@ -2757,7 +2851,7 @@ where past.task_id = ? and past.type = 'retried' and past.detail like ?)
 delete from flotilla_step_journal where owner_id in (select task_id from flotilla_task where task_id = ? and status in ('failed', 'cancelled') and exists (
     select 1 from flotilla_task_event past
     where past.task_id = flotilla_task.task_id and past.type = 'retried'
-      and past.detail = ? || cast(flotilla_task.claim_token + 1 as text) || '}')) and part = '' and kind = 'failed'
+      and past.detail = ? || cast(flotilla_task.claim_token + 1 as text) || '}')) and (part = '' or part >= 'A') and kind = 'failed'
 -- values: ["task-1","{\"request\":\"request-1\",\"token\":"]
 
 update flotilla_task set
@@ -2834,7 +2928,7 @@ where past.task_id = ? and past.type = 'retried' and past.detail like ?)
 delete from flotilla_step_journal where owner_id in (select task_id from flotilla_task where task_id = ? and status in ('failed', 'cancelled') and exists (
     select 1 from flotilla_task_event past
     where past.task_id = flotilla_task.task_id and past.type = 'retried'
-      and past.detail = ? || cast(flotilla_task.claim_token + 1 as text) || '}')) and part = ''
+      and past.detail = ? || cast(flotilla_task.claim_token + 1 as text) || '}')) and (part = '' or part >= 'A')
 -- values: ["task-1","{\"request\":\"request-1\",\"token\":"]
 
 update flotilla_task set
@@ -2911,13 +3005,13 @@ where past.task_id = ? and past.type = 'retried' and past.detail like ?)
 delete from flotilla_step_journal where owner_id in (select task_id from flotilla_task where task_id = ? and status in ('failed', 'cancelled') and exists (
     select 1 from flotilla_task_event past
     where past.task_id = flotilla_task.task_id and past.type = 'retried'
-      and past.detail = ? || cast(flotilla_task.claim_token + 1 as text) || '}')) and part = '' and kind = 'failed'
+      and past.detail = ? || cast(flotilla_task.claim_token + 1 as text) || '}')) and (part = '' or part >= 'A') and kind = 'failed'
 -- values: ["task-1","{\"request\":\"request-1\",\"token\":"]
 
 delete from flotilla_step_journal where owner_id in (select task_id from flotilla_task where task_id = ? and status in ('failed', 'cancelled') and exists (
 select 1 from flotilla_task_event past
 where past.task_id = flotilla_task.task_id and past.type = 'retried'
-  and past.detail = ? || cast(flotilla_task.claim_token + 1 as text) || '}')) and part = ''
+  and past.detail = ? || cast(flotilla_task.claim_token + 1 as text) || '}')) and (part = '' or part >= 'A')
   and exists (select 1 from (select value ->> 0 as low, value ->> 1 as high from jsonb_each(?)) wanted
     where flotilla_step_journal.key >= wanted.low and flotilla_step_journal.key < wanted.high)
 -- values: ["task-1","{\"request\":\"request-1\",\"token\":","[[\"read\",\"read\\u0001\"],[\"read/\",\"read0\"],[\"read@\",\"readA\"]]"]
@@ -2992,7 +3086,7 @@ and parked = 6 and not exists (
 select 1 from flotilla_task_event past
 where past.task_id = ?
   and case when past.type in ('cancel_requested', 'given_up', 'resume')
-    then past.detail like ? and past.detail not like ? || cast(wake + 1 as text) || '}' else false end)) and part = ''
+    then past.detail like ? and past.detail not like ? || cast(wake + 1 as text) || '}' else false end)) and (part = '' or part >= 'A')
   and exists (select 1 from (select value ->> 0 as low, value ->> 1 as high from jsonb_each(?)) wanted
     where flotilla_step_journal.key >= wanted.low and flotilla_step_journal.key < wanted.high)
 -- values: ["task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":","[[\"read\",\"read\\u0001\"],[\"read/\",\"read0\"],[\"read@\",\"readA\"]]"]

@@ -118,6 +118,8 @@ const plainRun: runs.RunFinish = {
     stoppedAt: null,
     failures: 0,
     moved: true,
+    stepped: false,
+    forgets: [],
     trace: null,
     park: { for: "time", untilMs: null },
     events: [{ type: "step", attempt: 1, detail: "{}" }],
@@ -131,6 +133,16 @@ const parkedRun = (park: finish.RunPark): runs.RunFinish => ({
   status: "pending",
   run: { ...plainRun.run, park },
 });
+const steppedRun: runs.RunFinish = {
+  ...plainRun,
+  run: {
+    ...plainRun.run,
+    moved: false,
+    stepped: true,
+    step: { part: "charge", write: taskStep.step },
+    forgets: ["reserve"],
+  },
+};
 const fullRun: runs.RunFinish = {
   ...parkedRun({ for: "children", keys: "run-1/charge/" }),
   wake: 2,
@@ -277,7 +289,11 @@ export const taskStatements: RoomStatements = {
   }),
   "src/tasks/sql/runs.ts": sqlFile(runs, {
     isRunFinish: noStatement,
-    storeRuns: () => [runs.storeRuns("pod-1", [plainRun]), runs.storeRuns("pod-1", [fullRun])],
+    storeRuns: () => [
+      runs.storeRuns("pod-1", [plainRun]),
+      runs.storeRuns("pod-1", [fullRun]),
+      runs.storeRuns("pod-1", [steppedRun]),
+    ],
     keepRuns: () => [runs.keepRuns([plainRun]), runs.keepRuns([{ ...plainRun, wake: 2 }])],
     leaveRuns: () =>
       runs.leaveRuns(
@@ -307,6 +323,14 @@ export const taskStatements: RoomStatements = {
       ...steps.storeSteps([{ ...taskStep, step: { ...taskStep.step, takes: "signal-1" } }]),
     ],
     selectStored: () => steps.selectStored([taskStep]),
+    listSteps: () => [
+      steps.listSteps("task-1", {}),
+      steps.listSteps("task-1", { after: 3, limit: 10 }),
+    ],
+    countSteps: () => steps.countSteps("task-1"),
+    forgetParts: () => steps.forgetParts([["run-1", "charge"]], fence),
+    writeColumns: noStatement,
+    writeValues: noStatement,
     forgetSteps: () => [
       steps.forgetSteps(sql`select 'task-1'`, "failed"),
       steps.forgetSteps(sql`select 'task-1'`, "all"),
@@ -314,7 +338,7 @@ export const taskStatements: RoomStatements = {
     hasStepped: () => sql`select 1 from ${table("task")} task where ${steps.hasStepped(sql`task`)}`,
     forgetStepsByKey: () => steps.forgetStepsByKey(sql`select 'task-1'`, ["read[a]"]),
     isStoredBy: () =>
-      sql`select 1 from (select 'task-1' as task_id, 'a' as key, 1 as token, 1 as seq) given
+      sql`select 1 from (select 'task-1' as task_id, '' as part, 'a' as key, 1 as token, 1 as seq) given
         where ${steps.isStoredBy(sql`given`)}`,
   }),
   "src/tasks/sql/step-children.ts": sqlFile(stepChildren, {

@@ -231,6 +231,8 @@ function detailTexts(type: string, detail: Fields): string[] {
       return [...reasonOf(detail["intent"]), ...onward];
     case "finish":
       return [text(detail["status"])];
+    case "stepped":
+      return ["a step is stored, and attempts count from there"];
     case "set_aside":
       return [`by version ${json(detail["byVersion"])}`, text(detail["message"])];
     case "cancel_requested":

@@ -76,6 +76,7 @@ They need no live pod: the store has all that they show.`,
         "hand a run that a later version has advanced to this version",
       ).argParser(number("--as", { min: 1, max: 1_000_000_000 })),
     )
+    .option("--forget <key...>", "stored steps that run again")
     .action(resume);
 }
 
@@ -128,8 +129,11 @@ async function signal(
   print(`sent signal ${name} to run ${runId}`);
 }
 
-async function resume(runId: string, { as, ...flags }: Flags & { as?: number }): Promise<void> {
-  const options = as === undefined ? {} : { as };
+async function resume(
+  runId: string,
+  { as, forget, ...flags }: Flags & { as?: number; forget?: string[] },
+): Promise<void> {
+  const options = { ...(as !== undefined && { as }), ...(forget && { forget }) };
   const run = await onTarget(flags, async ({ runs }) => {
     await runs.resume(runId, options);
     return runs.get(runId);

@@ -29,6 +29,10 @@ import { decideChildren, decideSignal, startChildren, startSleep, decideWake } f
 export function advanceRun(machine: Machine, run: Run, event: RunEvent, now: Now): RunDecision {
   if (run.cursor === null) return { type: "ignore", why: "ended" };
   if (event.type === "interrupted") return { type: "release" };
+  if (event.type === "step_changed") {
+    const { message } = event;
+    return { type: "set_aside", reason: "step_changed", message, byVersion: machine.version };
+  }
   const draft = draftOf(run);
   if (run.intent !== null) return finalize(machine, draft, event, now);
   if (run.cursor === atEnd) return decideEnd(machine, draft, event, now);

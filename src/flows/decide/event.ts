@@ -48,6 +48,8 @@ export type RunEvent =
   | { readonly type: "cancel_requested"; readonly reason: string | null }
   /** The pod stops, has lost the claim, or couldn't read the store: not the run's fault. */
   | { readonly type: "interrupted" }
+  /** A stored step of the transition can't answer. */
+  | { readonly type: "step_changed"; readonly message: string }
   /** A dependency didn't complete. */
   | { readonly type: "unmet"; readonly error: RunError }
   /** Too many pods have died while they ran the part at the cursor. */

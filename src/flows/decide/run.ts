@@ -107,10 +107,12 @@ export type HistoryEvent =
       readonly intent: Intent;
     }
   | { readonly type: "finish"; readonly version: number; readonly status: Intent["type"] }
+  /** The first step that an attempt has stored: attempts and deaths count from there. */
+  | { readonly type: "stepped"; readonly version: number; readonly transition: string }
   /** It couldn't be read, and was left unchanged. */
   | {
       readonly type: "set_aside";
-      readonly reason: "unreadable" | "unknown_transition" | "invalid_input";
+      readonly reason: "unreadable" | "unknown_transition" | "invalid_input" | "step_changed";
       readonly message: string;
       readonly byVersion: number;
     }
@@ -180,6 +182,8 @@ export function applyEvent(run: Run, event: HistoryEvent): Run {
       return movedTo(stoppedBy(event, { ...run, version }), event.next);
     case "finish":
       return { ...movedTo(run, null), version };
+    case "stepped":
+      return { ...run, version, failures: 0, deaths: 0 };
     case "resume":
       return { ...run, version };
   }
@@ -211,6 +215,7 @@ const eventTypes: ReadonlySet<string> = new Set<HistoryEvent["type"]>([
   "park",
   "cancel",
   "finish",
+  "stepped",
   "set_aside",
   "given_up",
   "resume",

@@ -1,9 +1,15 @@
+import { FlotillaError } from "../../base/errors.ts";
 import { encodeJson, type Json } from "../../base/json.ts";
 import { type Logger, withFields } from "../../base/log.ts";
+import type { Step, Steps, StepWrite } from "../../steps/model.ts";
 import { throttleScopeOf } from "../../tasks/claim/throttle.ts";
+import type { StepResult } from "../../tasks/finish/finish-writer.ts";
+import { thrownText } from "../../tasks/finish/outcome.ts";
 import { signalOf, stopError } from "../../tasks/run/attempt.ts";
 import { isThenable } from "../../tasks/run/execute.ts";
 import { runAround } from "../../tasks/run/middleware.ts";
+import { attemptSteps, type StepOwner } from "../../tasks/run/steps.ts";
+import type { TaskStep } from "../../tasks/sql/steps.ts";
 import { runInThrottleScope } from "../../throttles/scope.ts";
 import type { RunEvent } from "../decide/event.ts";
 import { createHandoff, type Handoff, readReturned } from "../decide/returned.ts";
@@ -35,13 +41,23 @@ export type RunContext<Input, Env> = {
   readonly log: Logger;
 };
 
-/** The context of a transition. */
-export type TransitionContext<Input, Env, State, Handoff> = RunContext<Input, Env> & {
-  /** What earlier transitions returned, merged, as it comes from the store. */
-  readonly state: State;
-  /** `return handoff(output)` ends the run here, successfully. */
-  readonly handoff: Handoff;
+/** What transitions and finalizers have, and functions that only plan don't. */
+type Stepping = {
+  /**
+   * Calls a function once and stores what it returns, so that a later attempt at this transition gets the
+   * stored value instead of calling it again. Attempts and deaths count from the last stored step.
+   */
+  readonly step: Step;
 };
+
+/** The context of a transition. */
+export type TransitionContext<Input, Env, State, Handoff> = RunContext<Input, Env> &
+  Stepping & {
+    /** What earlier transitions returned, merged, as it comes from the store. */
+    readonly state: State;
+    /** `return handoff(output)` ends the run here, successfully. */
+    readonly handoff: Handoff;
+  };
 
 /** The context of a function that only plans: how long to sleep, which children to start. */
 export type PlanContext<Input, Env, State> = RunContext<Input, Env> & { readonly state: State };
@@ -59,10 +75,11 @@ export type Outcome<Output> =
   | { readonly type: "cancelled"; readonly reason: string | null };
 
 /** The context of a finalizer. The run may have ended before the state was complete. */
-export type FinalizerContext<Input, Env, State, Output> = RunContext<Input, Env> & {
-  readonly state: Partial<State>;
-  readonly outcome: Outcome<Output>;
-};
+export type FinalizerContext<Input, Env, State, Output> = RunContext<Input, Env> &
+  Stepping & {
+    readonly state: Partial<State>;
+    readonly outcome: Outcome<Output>;
+  };
 
 /** One attempt at a transition or finalizer. */
 export type TransitionAttempt = {
@@ -79,8 +96,16 @@ export type TransitionAttempt = {
   /** The trace of its run, for the log. */
   readonly traceId: string | undefined;
   readonly handoff: Handoff;
-  /** Set once it has ended. Later progress is ignored. */
+  /** What stores its steps. Undefined for functions that only plan. */
+  readonly steps: StepStore | undefined;
+  /** Set once it has ended. Later progress is ignored, and no step begins. */
   over: boolean;
+};
+
+/** What stores the steps of one attempt. */
+export type StepStore = Pick<StepOwner, "names" | "hasRows" | "onCommitted"> & {
+  store(write: StepWrite, part: string): Promise<StepResult>;
+  toStep(write: StepWrite, part: string): TaskStep;
 };
 
 const abandoned = Symbol("abandoned");
@@ -112,7 +137,11 @@ export async function runAttempt(
     const scope = parts.throttles && throttleScopeOf(running, parts.throttles);
     const called = scope ? runInThrottleScope(scope, run) : run();
     const value = isThenable(called) ? await unlessAbandoned(attempt, called) : called;
-    if (value === abandoned) return stopEventOf(attempt, part) ?? { type: "interrupted" };
+    if (value === abandoned || !(await areSettled(attempt, true))) {
+      return stopEventOf(attempt, part) ?? { type: "interrupted" };
+    }
+    const refused = refusalOf(attempt, part);
+    if (refused) return refused;
     const state = attempt.state as State;
     return await readReturned(machine, {
       part,
@@ -122,11 +151,35 @@ export async function runAttempt(
       maxStateBytes: parts.maxResultBytes,
     });
   } catch (thrown) {
-    return stopEventOf(attempt, part) ?? { type: "threw", thrown: classifyThrown(thrown) };
+    await areSettled(attempt, false);
+    const threw = { type: "threw", thrown: classifyThrown(thrown) } as const;
+    return refusalOf(attempt, part) ?? stopEventOf(attempt, part) ?? threw;
   } finally {
     attempt.over = true;
+    // Steps that have ended are stored before the outcome, which would close the transition for them.
+    if (running.steps?.storing) await running.steps.whenStored();
     end(attempt);
   }
+}
+
+/** Waits for the steps that the function has not awaited. False if it is abandoned meanwhile. */
+async function areSettled(attempt: TransitionAttempt, returned: boolean): Promise<boolean> {
+  const { steps } = attempt.running;
+  if (steps === undefined) return true;
+  return (await unlessAbandoned(attempt, steps.settle(returned))) !== abandoned;
+}
+
+/**
+ * The event of an attempt one of whose steps was refused. What its function makes of that doesn't count:
+ * it would be based on something that did not happen.
+ */
+function refusalOf(attempt: TransitionAttempt, part: CallablePart): RunEvent | undefined {
+  const { steps } = attempt.running;
+  if (!steps?.refused) return undefined;
+  const stopped = stopEventOf(attempt, part);
+  if (stopped) return stopped;
+  if (steps.changed) return { type: "step_changed", message: thrownText(steps.changed) };
+  return { type: "interrupted" };
 }
 
 /** Runs the initializers, before the first function of a run on this pod. */
@@ -178,6 +231,7 @@ function begin({ running, parts }: TransitionAttempt, timeoutMs: number): void {
 function end({ running }: TransitionAttempt): void {
   running.actAtMs = Infinity;
   running.abandon = undefined;
+  running.steps = undefined;
   if (running.stopReason === undefined) running.controller = undefined;
 }
 
@@ -265,10 +319,47 @@ class AttemptContext implements RunContext<unknown, unknown> {
     return () => parts.progress.last(running);
   }
 
-  get log(): Logger {
-    const { parts } = this.#attempt;
-    return withFields(parts.log, fieldsOf(this.#attempt));
+  get step(): Step {
+    return stepsOf(this.#attempt).step;
   }
+
+  get log(): Logger {
+    return logOf(this.#attempt);
+  }
+}
+
+function logOf(attempt: TransitionAttempt): Logger {
+  return withFields(attempt.parts.log, fieldsOf(attempt));
+}
+
+/** The steps of an attempt. */
+function stepsOf(attempt: TransitionAttempt): Steps {
+  const { running, parts, steps: stored, transition } = attempt;
+  if (stored === undefined) {
+    throw new FlotillaError(
+      "invalid_option",
+      `"${transition}" only plans, and has no steps: do the work in a transition before it`,
+    );
+  }
+  if (attempt.over) {
+    throw new FlotillaError("closed", `this attempt at "${transition}" has ended: it has no steps`);
+  }
+  if (running.steps) return running.steps;
+  const { names, hasRows, onCommitted } = stored;
+  const owner: StepOwner = {
+    // Steps keep the first name of a renamed transition, so that their keys stay the same.
+    part: names.at(-1)!,
+    names,
+    keyOwner: () => `${running.claim.taskId}/${owner.part}`,
+    hasRows,
+    isOver: () => attempt.over,
+    log: () => logOf(attempt),
+    store: (write) => stored.store(write, owner.part),
+    toStep: (write) => stored.toStep(write, owner.part),
+    ...(onCommitted && { onCommitted }),
+  };
+  running.steps = attemptSteps(running, parts, owner);
+  return running.steps;
 }
 
 function fieldsOf({

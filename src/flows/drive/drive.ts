@@ -1,22 +1,29 @@
-import { backoffMs } from "../../base/backoff.ts";
-import { hasCode, storeWideCodes, untilStoreRecovers } from "../../base/errors.ts";
+import { hasCode, storeWideCodes } from "../../base/errors.ts";
 import { encodeJson } from "../../base/json.ts";
-import { callUntilAnswered } from "../../store/retry.ts";
 import { dependencyFailedOutcome } from "../../tasks/dependencies.ts";
-import type { FinishResult } from "../../tasks/finish/finish-writer.ts";
+import type { StepWrite } from "../../steps/model.ts";
+import type { FinishResult, StepResult } from "../../tasks/finish/finish-writer.ts";
 import type { ClaimedRun } from "../../tasks/rows.ts";
+import type { RunWrite } from "../../tasks/sql/finish.ts";
 import type { RunFinish } from "../../tasks/sql/runs.ts";
 import type { Flow } from "../flow.ts";
 import { advanceRun } from "../decide/advance.ts";
 import type { RunDecision, RunEvent, Now } from "../decide/event.ts";
-import { draftOf } from "../decide/draft.ts";
+import { draftOf, recordEvent } from "../decide/draft.ts";
 import { type NextStep, findNextStep } from "../decide/next-step.ts";
 import { readOutput } from "../decide/returned.ts";
-import type { Run } from "../decide/run.ts";
+import type { HistoryEvent, Run } from "../decide/run.ts";
 import { classifyThrown } from "../decide/thrown.ts";
 import { type CallablePart, type Machine, allNamesOf } from "../machine.ts";
-import { type TransitionAttempt, initialize, runAttempt, createAttempt } from "./attempt.ts";
 import {
+  type StepStore,
+  type TransitionAttempt,
+  initialize,
+  runAttempt,
+  createAttempt,
+} from "./attempt.ts";
+import {
+  createRunWriter,
   setAsideFinish,
   blockedFinish,
   type FencedRun,
@@ -37,10 +44,11 @@ import { findChildRows, readChildren, findSignal } from "./lookup.ts";
 import { type StepStart, type RunReporter, createRunReporter } from "./report.ts";
 import type { DriveResult, DriverHost, TaskAttempt, TaskHandler } from "../../tasks/model.ts";
 
+// Nothing was stored before the first claim of a run.
+const firstToken = 1;
+
 // The delay of a run that only a later version may advance, or whose writes the store refuses.
 const refusedMs = 60_000;
-
-const writeBackoff = { baseMs: 1_000, maxMs: 60_000 };
 
 /** A flow as a task handler: its runs are claimed like tasks, and then driven. */
 export function flowHandler(flow: Flow): TaskHandler {
@@ -113,6 +121,10 @@ async function drive(
   };
   let { seq } = row;
   let env: object | undefined;
+  /** A write of the run with the first step of an attempt, which other steps wait for. */
+  let stepping: Promise<void> | undefined;
+  /** Whether the transition under way has stored steps, or an earlier attempt may have. */
+  let hasSteps = false;
   running.cancelSeen = row.cancelRequested;
   // There is nothing to stop until a function runs.
   running.actAtMs = Infinity;
@@ -183,8 +195,9 @@ async function drive(
 
   /** Executes a step; undefined where there is nothing to execute. */
   async function runStep(step: NextStep, at: Run): Promise<RunEvent | undefined> {
-    const { taskId } = claim;
+    const { taskId, token } = claim;
     const { database } = parts;
+    hasSteps = false;
     if (step.type === "decided") return undefined;
     if ("error" in input) return undefined;
     if (claim.dependencyFailed && at.intent === null && !at.waiting) {
@@ -206,6 +219,7 @@ async function drive(
           const startedBy = await earlierName(part, at);
           const interrupted = interruptedBy(at);
           if (interrupted) return interrupted;
+          const isStepping = part.kind === "work" || part.kind === "finally";
           const attempted = createAttempt({
             running,
             parts,
@@ -217,8 +231,11 @@ async function drive(
             state: at.state,
             outcome,
             traceId: report.traceId,
+            steps: isStepping ? stepStore(part) : undefined,
           });
+          hasSteps = isStepping && token > firstToken && (seq === row.seq || at.stoppedAt !== null);
           const event = await report.traceAttempt(attempted, () => call(part, attempted));
+          while (stepping) await stepping;
           return startedBy !== undefined && event.type === "children_requested"
             ? { ...event, startedBy }
             : event;
@@ -263,6 +280,80 @@ async function drive(
     if (running.stopReason === "claim_lost" || isStopping()) return { type: "interrupted" };
     if (at.intent === null && running.cancelSeen) return { type: "cancel_requested", reason: null };
     return undefined;
+  }
+
+  /** Where the steps of a part are stored, and found again under each name that it has had. */
+  function stepStore({ name }: CallablePart): StepStore {
+    const { taskId, token } = claim;
+    const toStep = (step: StepWrite, part: string) => ({ taskId, token, step, run: { part, seq } });
+    return {
+      names: allNamesOf(machine, name),
+      hasRows: token > firstToken,
+      toStep(write, part) {
+        hasSteps = true;
+        return toStep(write, part);
+      },
+      async store(write, part) {
+        hasSteps = true;
+        while (stepping) await stepping;
+        if (!stepChangesRun()) return parts.steps.storeStep(toStep(write, part));
+        return storeStepped({ write, part });
+      },
+      async onCommitted() {
+        while (stepping) await stepping;
+        if (stepChangesRun()) await storeStepped();
+      },
+    };
+  }
+
+  /** Whether the run's row doesn't show yet that this version has got on with it. */
+  function stepChangesRun(): boolean {
+    const isCounted = run.failures + run.deaths + columns.deaths > 0;
+    return isCounted || run.unnoted.length > 0 || run.version < machine.version;
+  }
+
+  /**
+   * Stores the first step of an attempt together with the run: pods of lower versions leave it alone from
+   * here on, and attempts and deaths count anew.
+   */
+  function storeStepped(step?: RunWrite["step"]): Promise<StepResult> {
+    const storing = commitStepped(step);
+    const over = () => void (stepping = undefined);
+    stepping = storing.then(over, over);
+    return storing;
+  }
+
+  async function commitStepped(step: RunWrite["step"]): Promise<StepResult> {
+    const { version } = machine;
+    const event = { type: "stepped", version, transition: run.cursor! } as const;
+    const decision = { type: "commit", ...recordEvent(draftOf(run), event) } as const;
+    const forgets = journalsOver(decision.events);
+    const finished = await write(toRunFinish(fenced(), decision, { step, forgets }));
+    if (finished.type !== "stored") return { type: "lost" };
+    advanceTo(decision.run);
+    report.stepped(decision.events, storeMs());
+    return finished;
+  }
+
+  /**
+   * The parts of the journal that these events leave behind. A run that stops keeps its steps, and goes on
+   * behind them when it is started over.
+   */
+  function journalsOver(events: readonly HistoryEvent[]): string[] {
+    return events.flatMap((event) => {
+      if (event.type === "move") return event.why === "removed" ? [event.from] : [];
+      const isOver =
+        event.type === "complete" ||
+        (event.type === "error" && event.retryAtMs === null && event.intent === undefined);
+      return isOver && hasSteps ? allNamesOf(machine, event.transition) : [];
+    });
+  }
+
+  /** Takes over what was stored of the run. */
+  function advanceTo(stored: Run): void {
+    running.runSeq = ++seq;
+    run = stored;
+    columns = toColumns(run);
   }
 
   function call(part: CallablePart, attempt: TransitionAttempt): Promise<RunEvent> {
@@ -323,6 +414,7 @@ async function drive(
         finish = toRunFinish({ ...fenced(), wake: knownWake, boundToWake }, decision, {
           children,
           startedBy,
+          forgets: journalsOver(decision.events),
         });
         finished = await write(finish);
       } catch (error) {
@@ -344,9 +436,7 @@ async function drive(
       if (finished.type === "lost") return { type: "driven", finish, finished };
       report.stored(decision, begun, storeMs());
       if (decision.type !== "commit") return { type: "driven", finish, finished };
-      running.runSeq = ++seq;
-      ({ run } = decision);
-      columns = toColumns(run);
+      advanceTo(decision.run);
       const { held: isHeld = false, wake = running.wake, cancelRequested } = finished.run ?? {};
       running.wake = wake;
       if (cancelRequested === true) running.cancelSeen = true;
@@ -377,42 +467,4 @@ async function drive(
 function isBoundToWake(event: RunEvent | undefined): boolean {
   if (event?.type === "signal_seen") return event.signal === null;
   return event?.type === "children_seen";
-}
-
-/** Writes a run to the store. */
-function createRunWriter(running: TaskAttempt, parts: DriverHost, report: RunReporter) {
-  const { clock, random, signal } = parts;
-  const waitMs = (tries: number) => backoffMs(tries, random, writeBackoff);
-  const retryOptions = { clock, random, signal, waitMs };
-
-  /** No other pod writes the outcome of this claim, so it is sent again until its result is known. */
-  const send = (finish: RunFinish) =>
-    callUntilAnswered(
-      () =>
-        new Promise<FinishResult>((resolve, reject) =>
-          parts.finishWriter.put(finish, resolve, reject),
-        ),
-      { ...retryOptions, codes: untilStoreRecovers },
-    );
-  const write = (finish: RunFinish) => {
-    const { progress } = parts;
-    // The next attempt may read this progress, so it is stored first. After a move it is dropped.
-    if (!finish.run.moved && progress.isUnsaved(running)) {
-      return progress.leave(running).then(() => send(finish));
-    }
-    progress.forget(running);
-    return send(finish);
-  };
-
-  /** Releases the run as it is. Where the store refuses even that, it is retried. */
-  const release = async (finish: RunFinish): Promise<DriveResult> => {
-    const finished = await callUntilAnswered(() => write(finish), {
-      ...retryOptions,
-      mayRetry: (error) => !hasCode(error, ...storeWideCodes),
-      onFailed: ({ error }) => report.releaseFailed(error),
-    });
-    return { type: "driven", finish, finished };
-  };
-
-  return { write, release };
 }

@@ -104,6 +104,8 @@ export function createRunReporter(machine: Machine, running: TaskAttempt, parts:
         else log.info(fields, "run ended");
         return;
       }
+      case "stepped":
+        return;
       // These events are written elsewhere, never by a decision of the driver.
       case "set_aside":
       case "given_up":
@@ -144,6 +146,11 @@ export function createRunReporter(machine: Machine, running: TaskAttempt, parts:
         if ("transition" in event) tookMs = 0;
       }
     },
+    /** A step is stored, and with it these events. The attempt goes on. */
+    stepped(events: readonly HistoryEvent[], nowMs: number): void {
+      spans?.stored();
+      for (const event of events) reportEvent(event, 0, nowMs);
+    },
     setAside(found: SetAside): void {
       setAsideWith = found;
     },
@@ -179,7 +186,7 @@ export function createRunReporter(machine: Machine, running: TaskAttempt, parts:
         const { reason, message } = setAsideWith;
         onEvent({ type: "run_set_aside", flow, reason });
         const fields = logFields({ reason, error: message });
-        log.error(fields, "run set aside: it can't be read");
+        log.error(fields, "run set aside");
       }
       spans?.endClaim(runOutcome(driven), { outcome: left ?? "unknown", error: fault });
     },

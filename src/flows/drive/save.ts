@@ -1,4 +1,7 @@
+import { backoffMs } from "../../base/backoff.ts";
+import { hasCode, storeWideCodes, untilStoreRecovers } from "../../base/errors.ts";
 import type { Ids } from "../../base/ids.ts";
+import { callUntilAnswered } from "../../store/retry.ts";
 import { prepareTask } from "../../tasks/enqueue/options.ts";
 import type { NewTask } from "../../tasks/sql/enqueue.ts";
 import type { RunFinish } from "../../tasks/sql/runs.ts";
@@ -6,7 +9,11 @@ import { childKey, childKeyPrefix, type RunDecision, type RunEffect } from "../d
 import { type HistoryEvent, type Run, type RunError, toEventRow } from "../decide/run.ts";
 import { type RunColumns, toColumns } from "./load.ts";
 import type { RunPark, RunWrite } from "../../tasks/sql/finish.ts";
-import type { TaskContract } from "../../tasks/model.ts";
+import type { FinishResult } from "../../tasks/finish/finish-writer.ts";
+import type { DriveResult, DriverHost, TaskAttempt, TaskContract } from "../../tasks/model.ts";
+import type { RunReporter } from "./report.ts";
+
+const writeBackoff = { baseMs: 1_000, maxMs: 60_000 };
 
 /** A run as it was stored last, and the fences for its next write. */
 export type FencedRun = {
@@ -28,12 +35,21 @@ export type FencedRun = {
 
 type Storable = Extract<RunDecision, { run: Run }>;
 
+/** What the write of a decision stores besides the run. */
+type RunEffects = {
+  /** The runs that it starts. */
+  readonly children?: readonly NewTask[];
+  /** The name of the transition when it started the children it waits for. */
+  readonly startedBy?: string | undefined;
+  readonly step?: RunWrite["step"];
+  readonly forgets?: RunWrite["forgets"];
+};
+
 /** The write of a decision. */
 export function toRunFinish(
   fenced: FencedRun,
   decision: Storable,
-  /** The runs that it starts, and the name of the transition when it started the children it waits for. */
-  { children, startedBy }: { children: readonly NewTask[]; startedBy?: string | undefined },
+  { children = [], startedBy, step, forgets = [] }: RunEffects,
 ): RunFinish {
   const { run: decided, events, effects } = decision;
   const columns = toColumns(decided);
@@ -47,6 +63,9 @@ export function toRunFinish(
     stoppedAt: columns.stoppedAt,
     failures: columns.failures,
     moved: events.some(moves),
+    stepped: events.some(({ type }) => type === "stepped"),
+    step,
+    forgets,
     events: events.map(toEventRow),
     children,
     cancelsChildren: effects.some(({ type }) => type === "cancel_children"),
@@ -131,6 +150,8 @@ function unchanged({ seq, columns, trace }: FencedRun): RunWrite {
     stoppedAt: columns.stoppedAt,
     failures: columns.failures,
     moved: false,
+    stepped: false,
+    forgets: [],
     trace,
     park: { for: "time", untilMs: null },
     events: [],
@@ -153,6 +174,7 @@ function moves(event: HistoryEvent): boolean {
       return event.why === "removed";
     case "start":
     case "park":
+    case "stepped":
     case "set_aside":
     case "given_up":
     case "resume":
@@ -210,4 +232,42 @@ export async function prepareChildren(
     }
   }
   return rows;
+}
+
+/** Writes a run to the store. */
+export function createRunWriter(running: TaskAttempt, parts: DriverHost, report: RunReporter) {
+  const { clock, random, signal } = parts;
+  const waitMs = (tries: number) => backoffMs(tries, random, writeBackoff);
+  const retryOptions = { clock, random, signal, waitMs };
+
+  /** No other pod writes the outcome of this claim, so it is sent again until its result is known. */
+  const send = (finish: RunFinish) =>
+    callUntilAnswered(
+      () =>
+        new Promise<FinishResult>((resolve, reject) =>
+          parts.finishWriter.put(finish, resolve, reject),
+        ),
+      { ...retryOptions, codes: untilStoreRecovers },
+    );
+  const write = (finish: RunFinish) => {
+    const { progress } = parts;
+    // The next attempt may read this progress, so it is stored first. After a move it is dropped.
+    if (!finish.run.moved && progress.isUnsaved(running)) {
+      return progress.leave(running).then(() => send(finish));
+    }
+    progress.forget(running);
+    return send(finish);
+  };
+
+  /** Releases the run as it is. Where the store refuses even that, it is retried. */
+  const release = async (finish: RunFinish): Promise<DriveResult> => {
+    const finished = await callUntilAnswered(() => write(finish), {
+      ...retryOptions,
+      mayRetry: (error) => !hasCode(error, ...storeWideCodes),
+      onFailed: ({ error }) => report.releaseFailed(error),
+    });
+    return { type: "driven", finish, finished };
+  };
+
+  return { write, release };
 }

@@ -99,7 +99,7 @@ const entry = named(
     atMs: time(),
     type: described(
       z.string(),
-      "Such as `start`, `complete`, `error`, `park`, `cancel`, `finish`, `set_aside`, `given_up`, `resume`, `pod_died`.",
+      "Such as `start`, `complete`, `error`, `park`, `cancel`, `finish`, `stepped`, `set_aside`, `given_up`, `resume`, `pod_died`.",
     ),
     attempt: z.int().nullable(),
     podId: z.string().nullable(),
@@ -341,6 +341,10 @@ export const runSpecs = {
         as: described(
           z.int().min(1).max(1_000_000_000),
           "Hands a run that a later version has advanced to this version.",
+        ).optional(),
+        forget: described(
+          z.array(z.string()),
+          "The keys of stored steps that run again.",
         ).optional(),
       }),
     ),

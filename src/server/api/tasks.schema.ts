@@ -187,6 +187,7 @@ const stepEntry = named(
   "StepEntry",
   z.object({
     seq: z.int(),
+    transition: described(z.string().nullable(), "Of a run: the transition that it is a step of."),
     key: described(z.string(), "The path of names that the step is found by."),
     kind: described(
       z.enum(["done", "failed", "begun", "round", "wait"]),

@@ -16,7 +16,7 @@ const transitionSeconds = [0.001, 0.005, 0.025, 0.1, 0.5, 1, 5, 15, 60, 300, 900
 const runSeconds = [0.01, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3_600, 21_600, 86_400, 604_800];
 const outcomes = ["completed", "retry", "failed"] as const;
 const statuses = ["completed", "failed", "cancelled"] as const;
-const reasons = ["unreadable", "unknown_transition", "invalid_input"] as const;
+const reasons = ["unreadable", "unknown_transition", "invalid_input", "step_changed"] as const;
 
 type FlowEvent = Extract<
   WorkerEvent,

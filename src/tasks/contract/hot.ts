@@ -146,6 +146,8 @@ function runStatements(given: readonly Given[]): Statement[] {
       stoppedAt: null,
       failures: 0,
       moved: true,
+      stepped: false,
+      forgets: [],
       trace: null,
       park: { for: "time", untilMs: null },
       events: [{ type: "complete", attempt: 1, detail: "{}" }],

@@ -21,7 +21,7 @@ import { isRunFinish, findNotedWrites, type RunFinish, storeRuns } from "../sql/
 import { cancelChildrenOf } from "../sql/inspect.ts";
 import { wakeIfDependenciesEnded } from "../sql/dependencies.ts";
 import { startStepChildren } from "../sql/step-children.ts";
-import { selectStored, storeSteps, type TaskStep } from "../sql/steps.ts";
+import { selectStored, storeSteps, taskPart, type TaskStep } from "../sql/steps.ts";
 
 /**
  * The result of a finish: stored; lost to another pod; or to be decided again, because the row has
@@ -142,9 +142,9 @@ export function createFinishWriter(parts: {
   const decideSteps = async (steps: TaskStep[], written: Row[]): Promise<StepResult[]> => {
     if (written.length === steps.length) return steps.map(() => storedResult);
     const rows = await readWithRetry(() => database.read(selectStored(steps)));
-    const stored = new Set(rows.map((row) => `${row["owner_id"]} ${row["key"]}`));
-    return steps.map(({ taskId, step }) =>
-      stored.has(`${taskId} ${step.key}`) ? storedResult : lostResult,
+    const stored = new Set(rows.map((row) => `${row["owner_id"]} ${row["part"]} ${row["key"]}`));
+    return steps.map(({ taskId, step, run }) =>
+      stored.has(`${taskId} ${run?.part ?? taskPart} ${step.key}`) ? storedResult : lostResult,
     );
   };
 

@@ -1,5 +1,5 @@
 import { FlotillaError, hasCode, transientCodes } from "../../base/errors.ts";
-import { withFields } from "../../base/log.ts";
+import { type Logger, withFields } from "../../base/log.ts";
 import { isJsonObject } from "../../base/json.ts";
 import { contextKey } from "../../steps/key.ts";
 import type { ModelCallOptions } from "../../steps/model-calls.ts";
@@ -7,62 +7,101 @@ import {
   type StepChildState,
   type StepJournal,
   type StepPark,
+  type Steps,
+  type StepWrite,
   taskStepLimits,
   type WaitHost,
 } from "../../steps/model.ts";
 import { findStep, readSteps, readStepValue, toStoredStep } from "../../steps/sql.ts";
-import { createSteps, type Steps } from "../../steps/steps.ts";
-import type { Database, Row } from "../../store/database.ts";
+import { createSteps } from "../../steps/steps.ts";
+import type { Row } from "../../store/database.ts";
 import { callUntilAnswered } from "../../store/retry.ts";
 import type { Statement } from "../../store/sql.ts";
 import { throttleMiddleware } from "../../throttles/model-middleware.ts";
 import { throttleKeyOf } from "../claim/throttle.ts";
 import { prepareTask } from "../enqueue/options.ts";
+import type { StepResult } from "../finish/finish-writer.ts";
 import type { AttemptOutcome, AttemptParts, TaskAttempt, TaskContract } from "../model.ts";
 import { lenientJson } from "../rows.ts";
 import type { NewTask } from "../sql/enqueue.ts";
 import { firstSignal } from "../sql/signals.ts";
 import { readStartedChildren, readStepChildren } from "../sql/step-children.ts";
-import { storeSteps, taskPart, type TaskStep } from "../sql/steps.ts";
+import { type StepChildren, storeSteps, taskPart, type TaskStep } from "../sql/steps.ts";
 import { signalOf, stopAttempt, stopError, taskFields } from "./attempt.ts";
 
 const noError = { code: "internal", message: "no error was stored" };
 // Nothing was stored before the first claim of a task.
 const firstToken = 1;
 
-/** The steps of an attempt. */
+/** What tells the steps of a task from those of a run's transition. */
+export type StepOwner = {
+  /** The part of the journal: that of the rows that were found, where it has had several names. */
+  part: string;
+  /** The names that the part may have. */
+  readonly names: readonly string[];
+  /** What the keys for downstreams begin with. */
+  readonly keyOwner: () => string;
+  /** Whether earlier attempts may have stored rows. */
+  readonly hasRows: boolean;
+  readonly isOver: () => boolean;
+  readonly log: () => Logger;
+  /** Stores a row, together with the children that it starts. */
+  readonly store: (write: StepWrite, children?: StepChildren) => Promise<StepResult>;
+  /** The row with its fences, for a transaction of the caller's. */
+  readonly toStep: (write: StepWrite) => TaskStep;
+  /** Called when a row is known to be stored by a transaction of the caller's. */
+  readonly onCommitted?: () => Promise<void>;
+  readonly waits?: boolean;
+};
+
+/** The steps of an attempt at a task. */
 export function stepsOf(attempt: TaskAttempt, parts: AttemptParts): Steps {
-  attempt.steps ??= stepsFor(attempt, parts);
+  attempt.steps ??= attemptSteps(attempt, parts, taskOwner(attempt, parts));
   return attempt.steps;
 }
 
-function stepsFor(attempt: TaskAttempt, parts: AttemptParts): Steps {
+function taskOwner(attempt: TaskAttempt, parts: AttemptParts): StepOwner {
+  const { taskId, token } = attempt.claim;
+  return {
+    part: taskPart,
+    names: [taskPart],
+    keyOwner: () => taskId,
+    hasRows: token > firstToken,
+    isOver: () => attempt.ended,
+    log: () => withFields(parts.log, taskFields(attempt, parts.podId)),
+    store: (step, children) =>
+      parts.steps.storeStep({ taskId, token, step, ...(children && { children }) }),
+    toStep: (step) => ({ taskId, token, step }),
+    waits: true,
+  };
+}
+
+/** The steps of an attempt at a task, or at a transition of a run. */
+export function attemptSteps(attempt: TaskAttempt, parts: AttemptParts, owner: StepOwner): Steps {
   const { claim } = attempt;
   const { clock, graceMs, stopping, onEvent } = parts.steps;
+  const { log } = owner;
+  const storeWrite = storesFor(attempt, parts, owner);
   return createSteps({
-    ownerId: claim.taskId,
-    journal: journalOf(attempt, parts),
+    get ownerId() {
+      return owner.keyOwner();
+    },
+    journal: journalOf(attempt, parts, owner, storeWrite),
     limits: { ...taskStepLimits, maxValueBytes: parts.maxResultBytes },
     clock,
     graceMs,
-    log: () => withFields(parts.log, taskFields(attempt, parts.podId)),
+    log,
     signal: () => signalOf(attempt),
     refusal() {
-      if (attempt.ended) return attemptEnded(claim.taskId);
+      if (owner.isOver()) return attemptEnded(claim.taskId);
       if (attempt.stopReason !== undefined) return stopError(attempt);
       return stopping() ? stopError(attempt) : undefined;
     },
     // A step may be given more time than the attempt has left.
     onBegun: (timeoutMs) => giveTime(attempt, clock.monotonic() + timeoutMs + graceMs),
     onEnded: (outcome) => onEvent({ type: "step", name: claim.name, outcome }),
-    waits: {
-      async nextSignal(name) {
-        const ask = () => parts.database.read(firstSignal(claim.taskId, [name]));
-        const [row] = await readWhileRunning(ask, attempt, parts);
-        return row && { signalId: row["signal_id"], payload: lenientJson(row["payload"]) };
-      },
-      ...childrenFor(attempt, parts),
-    },
+    ...(owner.waits && { waits: waitsFor(attempt, parts, storeWrite) }),
+    setsAside: true,
     onUncommitted: () => (attempt.rowHeld = true),
     modelCalls: modelCallsOf(attempt, parts),
   });
@@ -95,17 +134,18 @@ function childPrefix(taskId: string, key: string): string {
   return `${contextKey(taskId, key)}/`;
 }
 
-/** Starts and reads the children of an attempt's steps. */
-function childrenFor(
-  attempt: TaskAttempt,
-  parts: AttemptParts,
-): Pick<WaitHost, "prepareChildren" | "readChildren"> {
-  const { taskId, token, trace } = attempt.claim;
+/** Finds signals, and starts and reads the children of an attempt's steps. */
+function waitsFor(attempt: TaskAttempt, parts: AttemptParts, storeWrite: StoreWrite): WaitHost {
+  const { taskId, trace } = attempt.claim;
   const { database, maxResultBytes: maxPayloadBytes } = parts;
   const { ids } = parts.steps;
   const read = (statement: Statement) =>
     readWhileRunning(() => database.read(statement), attempt, parts);
   return {
+    async nextSignal(name) {
+      const [row] = await read(firstSignal(taskId, [name]));
+      return row && { signalId: row["signal_id"], payload: lenientJson(row["payload"]) };
+    },
     async prepareChildren(key, list) {
       const prefix = childPrefix(taskId, key);
       const found = await read(readStartedChildren(taskId, prefix));
@@ -125,8 +165,7 @@ function childrenFor(
       const again = found
         .filter(({ status }) => status === "failed" || status === "cancelled")
         .map((row) => ({ taskId: row["task_id"], token: Number(row["claim_token"]) }));
-      const children = { rows, again };
-      return (step) => storeWrite({ taskId, token, step, children }, attempt, parts);
+      return (step) => storeWrite(step, { rows, again });
     },
     async readChildren(key, count) {
       const found = await read(readStepChildren(taskId, childPrefix(taskId, key)));
@@ -155,16 +194,20 @@ function toChildState(row: Row): StepChildState {
   }
 }
 
+type StoreWrite = (write: StepWrite, children?: StepChildren) => Promise<void>;
+
 /** Stores a step. Rejects if another pod has the task by now. */
-async function storeWrite(
-  write: TaskStep,
+function storesFor(
   attempt: TaskAttempt,
-  { steps: { clock, storeStep } }: AttemptParts,
-): Promise<void> {
-  if (attempt.ended) throw attemptEnded(write.taskId);
-  const { type } = await storeStep(write);
-  if (type === "lost") throw claimLost(attempt);
-  giveTime(attempt, clock.monotonic() + attempt.timeoutMs);
+  { steps: { clock } }: AttemptParts,
+  owner: StepOwner,
+): StoreWrite {
+  return async (write, children) => {
+    if (owner.isOver()) throw attemptEnded(attempt.claim.taskId);
+    const { type } = await owner.store(write, children);
+    if (type === "lost") throw claimLost(attempt);
+    giveTime(attempt, clock.monotonic() + attempt.timeoutMs);
+  };
 }
 
 function claimLost(attempt: TaskAttempt): FlotillaError {
@@ -177,43 +220,47 @@ function giveTime(attempt: TaskAttempt, untilMs: number): void {
   if (attempt.stopReason === undefined) attempt.actAtMs = Math.max(attempt.actAtMs, untilMs);
 }
 
-function journalOf(attempt: TaskAttempt, parts: AttemptParts): StepJournal {
+function journalOf(
+  attempt: TaskAttempt,
+  parts: AttemptParts,
+  owner: StepOwner,
+  store: StoreWrite,
+): StepJournal {
   const { database } = parts;
-  const { taskId, token } = attempt.claim;
-  const owner = { ownerId: taskId, part: taskPart };
+  const { taskId: ownerId, token } = attempt.claim;
+  const read = (ask: Statement) => readWhileRunning(() => database.read(ask), attempt, parts);
 
-  const read = (ask: () => Promise<Row[]>) => readWhileRunning(ask, attempt, parts);
+  /** The rows of the first name that has any. */
+  const readRows = async () => {
+    for (const part of owner.names) {
+      const found = await read(readSteps({ ownerId, part }));
+      if (found.length === 0) continue;
+      owner.part = part;
+      return found.map(toStoredStep);
+    }
+    return [];
+  };
 
   return {
-    read:
-      token > firstToken
-        ? async () => (await read(() => database.read(readSteps(owner)))).map(toStoredStep)
-        : undefined,
+    read: owner.hasRows ? readRows : undefined,
     async readValue(key) {
-      const [row] = await read(() => database.read(readStepValue(owner, key)));
+      const [row] = await read(readStepValue({ ownerId, part: owner.part }, key));
       if (row) return row["value"] as string;
       throw new FlotillaError("step_changed", `the stored step "${key}" is gone`, {
         details: { step: key },
       });
     },
-    store: (step) => storeWrite({ taskId, token, step }, attempt, parts),
-    async storeWithin(tx, step) {
-      const isStored = await storeInTransaction(database, tx, { taskId, token, step });
-      if (!isStored) throw claimLost(attempt);
+    store,
+    async storeWithin(tx, write) {
+      const [written] = await database.within(tx).write(storeSteps([owner.toStep(write)]));
+      if (written!.length === 0) throw claimLost(attempt);
     },
     async isStored({ key, seq }) {
-      return (await read(() => database.read(findStep(owner, { key, seq, token })))).length > 0;
+      const found = await read(findStep({ ownerId, part: owner.part }, { key, seq, token }));
+      if (found.length > 0 && !owner.isOver()) await owner.onCommitted?.();
+      return found.length > 0;
     },
   };
-}
-
-async function storeInTransaction(
-  database: Database,
-  tx: unknown,
-  step: TaskStep,
-): Promise<boolean> {
-  const [written] = await database.within(tx).write(storeSteps([step]));
-  return written!.length > 0;
 }
 
 /** A read that fails is repeated for as long as the attempt may run. */

@@ -10,6 +10,7 @@ import {
 } from "../../store/sql.ts";
 import { wakeDependents } from "./dependencies.ts";
 import { insertLinks } from "../../links/sql.ts";
+import type { StepWrite } from "../../steps/model.ts";
 import { dependsAs, nextSeq, noDeaths, parked, parkedAs, readyOrLimited } from "./task-state.ts";
 import type { NewTask } from "./enqueue.ts";
 
@@ -78,6 +79,12 @@ export type RunWrite = {
    * progress yet.
    */
   readonly moved: boolean;
+  /** True if a step of its transition is stored: deaths before it count no more. */
+  readonly stepped: boolean;
+  /** The step that is stored with it, if it isn't stored already, and the part of its journal. */
+  readonly step?: { readonly part: string; readonly write: StepWrite } | undefined;
+  /** The parts of its journal that are over. */
+  readonly forgets: readonly string[];
   /** The trace that it belongs to from now on; null if it is stored already. */
   readonly trace: string | null;
   /** Only used if the run is released. */

@@ -26,6 +26,7 @@ import {
   takeSignals,
   insertChildDependencies,
 } from "./run-relations.ts";
+import { forgetParts, storeSteps, type TaskStep } from "./steps.ts";
 
 const tasks = table("task");
 const events = table("task_event");
@@ -60,8 +61,10 @@ export function storeRuns(podId: string, unordered: readonly RunFinish[]): RunSt
   );
   const cancelling = all.filter(({ run }) => run.cancelsChildren).map(({ taskId }) => taskId);
   const takes = all.flatMap(({ taskId, run }) => run.takes.map((id) => [taskId, id] as const));
+  const forgotten = all.flatMap(({ taskId, run }) => run.forgets.map((part) => [taskId, part]));
+  const steps = all.flatMap(stepOf);
   const statements: Statement[] = [];
-  if (children.length + takes.length + cancelling.length > 0) {
+  if (children.length + takes.length + cancelling.length + forgotten.length > 0) {
     // Changes of other rows are valid only if the runs themselves can be written, so the runs are
     // locked first.
     statements.push(
@@ -79,6 +82,7 @@ export function storeRuns(podId: string, unordered: readonly RunFinish[]): RunSt
     if (restarted.length > 0) statements.push(deleteOtherChildren(restarted, fence));
   }
   if (takes.length > 0) statements.push(takeSignals(takes, fence));
+  if (forgotten.length > 0) statements.push(forgetParts(forgotten, fence));
   if (cancelling.length > 0) statements.push(...cancelChildren(cancelling, fence));
   const answers: number[] = [];
   if (left.length > 0) {
@@ -89,6 +93,7 @@ export function storeRuns(podId: string, unordered: readonly RunFinish[]): RunSt
   if (kept.length > 0) {
     answers.push(statements.push(keepRuns(kept)) - 1);
     if (kept.some(hasEvents)) statements.push(noteKept(podId, kept));
+    if (steps.length > 0) statements.push(...storeSteps(steps));
   }
   const parents = all.filter(({ run }) => run.park.for === "children").map(({ taskId }) => taskId);
   const after = [
@@ -98,6 +103,13 @@ export function storeRuns(podId: string, unordered: readonly RunFinish[]): RunSt
     ...(cancelling.length > 0 ? wakeDependentsOfChildren(cancelling) : []),
   ];
   return { statements, answers, after, hasNewTasks: children.length + cancelling.length > 0 };
+}
+
+/** The step of a write, under the conditions that hold once the write is stored. */
+function stepOf({ taskId, token, run }: RunFinish): TaskStep[] {
+  if (run.step === undefined) return [];
+  const { part, write } = run.step;
+  return [{ taskId, token, step: write, run: { part, seq: run.seq + 1 } }];
 }
 
 function hasStopped({ run }: RunFinish): boolean {
@@ -228,12 +240,13 @@ const writeColumns = {
   stopped_at: "text",
   failures: "integer",
   moved: "integer",
+  stepped: "integer",
   error: "text",
   trace: "text",
 } as const;
 
 function writeValues({ run, error }: RunFinish) {
-  const { version, cursor, state, intent, waiting, stoppedAt, failures, moved, trace } = run;
+  const { version, cursor, state, intent, waiting, stoppedAt, failures, trace } = run;
   return [
     version,
     cursor,
@@ -242,7 +255,8 @@ function writeValues({ run, error }: RunFinish) {
     waiting,
     stoppedAt,
     failures,
-    moved ? 1 : 0,
+    run.moved ? 1 : 0,
+    run.stepped ? 1 : 0,
     error,
     trace,
   ];
@@ -252,7 +266,7 @@ const written = sql`
   flow_version = coalesce(next.version, flow_version), cursor = next.cursor,
   state = coalesce(next.state, ${tasks}.state), intent = next.intent, waiting = next.waiting,
   stopped_at = next.stopped_at, retry_count = next.failures, run_seq = ${tasks}.run_seq + 1,
-  deaths = case when next.moved = 1 then 0 else deaths end,
+  deaths = case when next.moved = 1 or next.stepped = 1 then 0 else deaths end,
   progress = case when next.moved = 1 then null else progress end,
   error = case when next.moved = 1 then next.error else coalesce(next.error, ${tasks}.error) end,
   trace = coalesce(next.trace, ${tasks}.trace), advanced_at = ${now}`;

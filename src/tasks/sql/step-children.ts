@@ -1,7 +1,7 @@
 import { isAmong, rows, sql, type Statement, table } from "../../store/sql.ts";
 import { insertTasks } from "./enqueue.ts";
 import { deleteOtherChildren, insertChildDependencies, startTasksOver } from "./run-relations.ts";
-import { isStoredBy, type TaskStep } from "./steps.ts";
+import { isStoredBy, type TaskStep, writeColumns, writeValues } from "./steps.ts";
 
 /** What the steps of tasks do to their children. */
 const tasks = table("task");
@@ -68,10 +68,7 @@ function startAgain(
 
 /** A part of a query: the tasks whose steps are stored by these writes. */
 function storedWith(steps: readonly TaskStep[]): (task: Statement) => Statement {
-  const given = rows(
-    { task_id: "text", token: "integer", key: "text", seq: "integer" },
-    steps.map(({ taskId, token, step }) => [taskId, token, step.key, step.seq]),
-  );
+  const given = rows(writeColumns, steps.map(writeValues));
   return (task) => sql`${given} given join ${tasks} ${task} on ${task}.task_id = given.task_id
     where ${isStoredBy(sql`given`)}`;
 }

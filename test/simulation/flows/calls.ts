@@ -7,6 +7,7 @@ import { abort, hasCode, retryAfter, snooze } from "../../../src/base/errors.ts"
 import { cancel, unrecoverable } from "../../../src/flows/decide/thrown.ts";
 import type { SimPod } from "../pod.ts";
 import type { World } from "../world.ts";
+import type { RunSteps } from "./steps.ts";
 import { type Context, type Fate, firstName, type Perform, type Version } from "./machines.ts";
 
 /** One call of a function, from its start until it settled or something was stored of it. */
@@ -34,7 +35,12 @@ export type Calls = {
 
 const well: Fate = { kind: "well", times: 0, workMs: 22 };
 
-export function createCalls(world: World, judge: (call: Call) => void): Calls {
+export function createCalls(
+  world: World,
+  judge: (call: Call) => void,
+  /** What calls steps, where functions do. */
+  steps?: RunSteps,
+): Calls {
   const { scheduler, violate } = world;
   const all: Call[] = [];
   const byRun = new Map<string, Call[]>();
@@ -91,6 +97,7 @@ export function createCalls(world: World, judge: (call: Call) => void): Calls {
       if (asks) watchSignal(call, context.signal);
       try {
         const kind = prior < fate.times ? fate.kind : "well";
+        await steps?.call(pod, context, fate);
         const returned = await act(world, pod, context, { ...fate, kind }, call.nth);
         call.returned = true;
         return returned;

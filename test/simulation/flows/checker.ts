@@ -19,6 +19,7 @@ import { countRunFences } from "./fences.ts";
 import { columnsOf, createHistories } from "./histories.ts";
 import { attempts, errand, flowNames, machines, type Version } from "./machines.ts";
 import { createSignals } from "./signals.ts";
+import { createRunSteps, type RunSteps } from "./steps.ts";
 import { judgeStanding } from "./standing.ts";
 
 export type FlowPod = { readonly pod: SimPod; readonly version: Version };
@@ -34,6 +35,7 @@ export type FlowChecker = Watcher & {
   readonly signals: ReturnType<typeof createSignals>;
   readonly histories: ReturnType<typeof createHistories>;
   readonly families: Families;
+  readonly steps: RunSteps;
   /** Whether this call may begin. */
   judgeCall(call: Call): void;
 };
@@ -58,6 +60,7 @@ export function createFlowChecker(
   const histories = createHistories(world);
   const signals = createSignals(world);
   const families = createFamilies(world, rows);
+  const steps = createRunSteps(world, rows);
 
   const judgeChange = (who: string, intent: Intent, row: Row, before: Row | undefined): void => {
     const what = `${row["name"]} ${short(row)} by ${intent.kind} of ${who}`;
@@ -141,6 +144,8 @@ export function createFlowChecker(
       violate("F5", `${what}: a lower version wrote over ${before["flow_version"]}`);
     }
     if (Number(row["parked"]) === 6) world.count("flow: set aside");
+    // With its first step a run is written while its function goes on.
+    if (sent.some((each) => each["stepped"] === 1)) return;
     for (const call of options.calls().of(row["task_id"])) {
       if (call.token === before["claim_token"]) call.over = true;
     }
@@ -154,6 +159,7 @@ export function createFlowChecker(
     signals,
     histories,
     families,
+    steps,
     async before() {
       return nothingSeen;
     },
@@ -170,13 +176,15 @@ export function createFlowChecker(
       }
       const moved = movedRuns(noted);
       histories.note(noted);
-      if (moved.length === 0) return;
       for (const { row } of moved) rows.set(row["task_id"], row);
+      steps.judge(noted);
+      if (moved.length === 0) return;
       for (const { row, before } of moved) {
         judgeChange(who, intent, row, before);
         const events = histories.judge(row, { givenUp: isGivenUp(intent, before) });
         families.judge(intent, row, before, events);
         signals.judge(row, events);
+        steps.judgeOver(row, events);
       }
       judgeStanding(world, rows, families);
       for (const each of moved) options.onMoved(each);

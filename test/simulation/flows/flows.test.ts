@@ -49,6 +49,9 @@ const mustHappen = [
   "signal: refused",
   "signal: sent twice",
   "signal: used",
+  "step of a run: called",
+  "step of a run: stored",
+  "event: stepped",
 ];
 
 describe("runs of flows on virtual time, over a store that fails in every way", () => {

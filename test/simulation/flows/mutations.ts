@@ -96,9 +96,16 @@ export const flowMutations: readonly Mutation[] = [
   {
     name: "run: deaths kept from one transition to the next",
     edits: [
-      runs("deaths = case when next.moved = 1 then 0 else deaths end", "deaths = deaths"),
+      runs(
+        "deaths = case when next.moved = 1 or next.stepped = 1 then 0 else deaths end",
+        "deaths = deaths",
+      ),
       runs("retry_count = 0, deaths = ${noDeaths}, progress", "retry_count = 0, progress"),
     ],
+  },
+  {
+    name: "run: steps outlive their transition",
+    edits: [runs("if (forgotten.length > 0) statements", "if (forgotten.length > 99) statements")],
   },
   {
     name: "run: the version stays",

@@ -32,7 +32,8 @@ export async function runFlowSeed(seed: number, { keepTrace = false } = {}): Pro
       if (!isQuiet()) pauseAtClaim(moved);
     },
   });
-  calls = createCalls(world, (call) => checker.judgeCall(call));
+  const steps = seed % 8 === 3 ? checker.steps : undefined;
+  calls = createCalls(world, (call) => checker.judgeCall(call), steps);
   const network = createNetwork(world, checker);
   const deaths = createDeaths(world, {
     seed,
