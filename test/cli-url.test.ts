@@ -325,6 +325,7 @@ describe("a server that isn't to be trusted", () => {
     payload: evil,
     progress: null,
     flowVersion: null,
+    version: null,
     throttledBy: null,
     maxAttempts: null,
     deaths: 0,

@@ -22,7 +22,7 @@ import { createOutbox } from "../tasks/finish/outbox.ts";
 import { createLeader } from "../tasks/leader/recover.ts";
 import { createSchedules, putAll } from "../schedules/schedules.ts";
 import { createFiring } from "../schedules/fire.ts";
-import { flowsOf, throttlesOf } from "../tasks/run/pod-status.ts";
+import { flowsOf, throttlesOf, versionsOf } from "../tasks/run/pod-status.ts";
 import { startWorker, type Worker } from "../tasks/run/worker.ts";
 import type { PodSettings } from "./config.ts";
 import { agentsByName, selectHandlers } from "./handlers.ts";
@@ -189,6 +189,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     metadata: {
       names: [...handlers.keys()],
       flows: Object.fromEntries(flowsOf(handlers.values())),
+      versions: Object.fromEntries(versionsOf(handlers.values())),
       throttles: throttlesOf(handlers.values()),
       followUps: [...handlers.values()].filter((each) => each.onFailure).map(({ name }) => name),
       ...(settings.sessions && { sessions: sessionMetadata(agents) }),

@@ -450,6 +450,13 @@ const linksAndTurns: readonly Statement[] = [
   )`,
 ];
 
+const taskVersions: readonly Statement[] = [
+  // The highest version of a task's code that has stored a step of it, and the version that stored the
+  // first one: 0 for code without a version. Null as long as none with a version has stored any.
+  sql`alter table ${table("task")} add column task_version integer`,
+  sql`alter table ${table("task")} add column begun_version integer`,
+];
+
 export const migrations: readonly Migration[] = [
   {
     name: "the first release",
@@ -461,4 +468,6 @@ export const migrations: readonly Migration[] = [
   { name: "durable steps", needs: 2, statements: steps },
   // Pods of the version before leave both tables alone.
   { name: "links and turns", needs: 2, statements: linksAndTurns },
+  // A pod of the version before would claim tasks that only a later version of their code may continue.
+  { name: "versions of tasks", needs: 4, statements: taskVersions },
 ];

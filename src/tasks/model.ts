@@ -40,6 +40,11 @@ export type TaskContext<Input> = {
   readonly scheduledAtMs: number | undefined;
   /** Grows with every claim. Pass it to systems that can reject writes with an older token. */
   readonly token: number;
+  /**
+   * The version of the code that has stored the task's first step: this one's if none is stored yet, 0 if
+   * it had none.
+   */
+  readonly begunBy: number;
   /** Aborts on timeout, cancel, shutdown, and when another pod has the task. */
   readonly signal: AbortSignal;
   /** Publishes the task's progress. The newest value wins; it is stored a few times a second. */
@@ -95,6 +100,8 @@ export type TaskHandler<Input = any, Parsed = any, Output = any> = TaskContract<
     readonly progress?: "store" | "local";
   };
   readonly throttle?: TaskThrottle;
+  /** The version of its code. */
+  readonly version?: number;
   /** The handler of the follow-up after it fails for good. */
   readonly onFailure?: TaskHandler;
   readonly run: (context: TaskContext<Parsed>) => unknown;

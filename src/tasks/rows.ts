@@ -82,6 +82,8 @@ export type Task = {
    * task.
    */
   readonly flowVersion: number | null;
+  /** The highest version of a task's code that has stored a step of it; null if none has. */
+  readonly version: number | null;
 } & (
   | {
       readonly status: "pending";
@@ -133,6 +135,16 @@ export type Claim = {
   readonly trace: string | null;
   /** Present if it may be a run of a flow. */
   readonly run?: ClaimedRun | undefined;
+  /** Present if the code of some task has a version. */
+  readonly versions?: ClaimedVersions | undefined;
+};
+
+/** Which versions of a task's code have stored steps of it. */
+export type ClaimedVersions = {
+  /** The highest; 0 if none with a version has. */
+  readonly highest: number;
+  /** The first, 0 if it had no version; null if none is stored. */
+  readonly begunBy: number | null;
 };
 
 /** The columns of a run. */
@@ -178,6 +190,7 @@ export function toTask(row: Row, waitsFor: readonly string[] = []): Task {
     scope: row["concurrency_key"],
     waitsFor,
     flowVersion: row["flow_version"] === null ? null : Number(row["flow_version"]),
+    version: row["task_version"] === null ? null : Number(row["task_version"]),
   };
   const error = lenientJson(row["error"]) as TaskError | null;
   const status = row["status"] as TaskStatus;
@@ -233,7 +246,14 @@ export function toClaim(row: Row): Claim {
     scheduledAtMs: row["scheduled_at"] === null ? undefined : Number(row["scheduled_at"]),
     trace: row["trace"],
     run: row["run_seq"] === undefined ? undefined : toClaimedRun(row),
+    versions: row["has_steps"] === undefined ? undefined : toVersions(row),
   };
+}
+
+function toVersions(row: Row): ClaimedVersions {
+  const begun = row["begun_version"] === null ? undefined : Number(row["begun_version"]);
+  const byUnversioned = Number(row["has_steps"]) === 1 ? 0 : null;
+  return { highest: Number(row["task_version"] ?? 0), begunBy: begun ?? byUnversioned };
 }
 
 /**

@@ -10,6 +10,11 @@ import type { TaskError } from "./rows.ts";
 import type { TaskContext, TaskContract, TaskHandler } from "./model.ts";
 
 export type HandleOptions<Input = any> = {
+  /**
+   * Raise it when the meaning of its steps changes. Once a version has stored a step of a task, pods of
+   * lower versions don't claim it. Default: no version, which is below all others.
+   */
+  version?: number;
   /** How many attempts the task gets before it fails. Default 3. */
   attempts?: number;
   /** How long one attempt may take before its signal aborts. Default 15 minutes. */
@@ -78,6 +83,7 @@ const maxSignalIdChars = 200;
 const namePattern = /^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}$/;
 
 const handleOptions = [
+  "version",
   "attempts",
   "timeoutMs",
   "backoff",
@@ -167,7 +173,10 @@ function withHandler(
     throw new FlotillaError("invalid_option", `${what}: the handler must be a function`);
   }
   const { attempts = handleDefaults.attempts, timeoutMs = handleDefaults.timeoutMs } = given;
-  const { backoff = {}, slots, progress, throttle, onFailure } = given;
+  const { backoff = {}, slots, progress, throttle, onFailure, version } = given;
+  if (version !== undefined) {
+    checkNumber(`${what}: version`, version, { min: 1, max: 1_000_000_000 });
+  }
   if (progress !== undefined) checkChoice(`${what}: progress`, progress, ["store", "local"]);
   if (slots !== undefined) checkNumber(`${what}: slots`, slots, { min: 1, max: 100_000 });
   checkNumber(`${what}: attempts`, attempts, { min: 1, max: 1_000 });
@@ -184,6 +193,7 @@ function withHandler(
     ...contract,
     options,
     run,
+    ...(version !== undefined && { version }),
     ...(throttle !== undefined && { throttle: checkThrottle(what, throttle) }),
   };
   if (onFailure === undefined) return handler;

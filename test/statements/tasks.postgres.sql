@@ -335,11 +335,11 @@ select
   select address from (select * from (
     select ctid as address, task_id, priority, created_at from flotilla.task
     where name = $3 and status = 'pending' and parked = 0 and deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
-       and flow_version is null
+       and flow_version is null and task_version is null
     order by priority desc, created_at, task_id limit cast($4 as integer) for update skip locked) of_name union all select * from (
     select ctid as address, task_id, priority, created_at from flotilla.task
     where name = $5 and status = 'pending' and parked = 0 and deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
-       and flow_version is null
+       and flow_version is null and task_version is null
     order by priority desc, created_at, task_id limit cast($6 as integer) for update skip locked) of_name) ready
   order by priority desc, created_at, task_id limit cast($7 as integer))) and status = 'pending'
     and exists (select 1 from flotilla.pod where pod_id = $8 and claim_floor < $9
@@ -367,17 +367,17 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
   select address from (select * from (
     select ctid as address, task_id, priority, created_at from flotilla.task
     where name = $6 and status = 'pending' and parked = 0 and deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
-       and flow_version is null and (deaths = 0 or task_id not in (select task_id from (select task_id collate "C" as task_id from unnest($7::text[]) as each_row (task_id)) held))
+       and flow_version is null and task_version is null and (deaths = 0 or task_id not in (select task_id from (select task_id collate "C" as task_id from unnest($7::text[]) as each_row (task_id)) held))
     order by priority desc, created_at, task_id limit cast($8 as integer) - (select count(*) from flotilla.task
   where claimed_by = $9 and claim_call = $10 and status = 'claimed'
     and name in ($11)) for update skip locked) of_name union all select * from (select * from (select * from (
     select ctid as address, task_id, priority, created_at from flotilla.task
     where name = $12 and status = 'pending' and parked = 0 and deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
-      and priority > $13 and (name <> $14 or coalesce(flow_version, 0) <= $15) and (deaths = 0 or task_id not in (select task_id from (select task_id collate "C" as task_id from unnest($16::text[]) as each_row (task_id)) held))
+      and priority > $13 and (name <> $14 or coalesce(flow_version, 0) <= $15) and task_version is null and (deaths = 0 or task_id not in (select task_id from (select task_id collate "C" as task_id from unnest($16::text[]) as each_row (task_id)) held))
     order by priority desc, created_at, task_id limit cast($17 as integer) for update skip locked) of_name union all select * from (
     select ctid as address, task_id, priority, created_at from flotilla.task
     where name = $18 and status = 'pending' and parked = 0 and deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
-      and priority = $19 and created_at >= $20 and (name <> $21 or coalesce(flow_version, 0) <= $22) and (deaths = 0 or task_id not in (select task_id from (select task_id collate "C" as task_id from unnest($23::text[]) as each_row (task_id)) held))
+      and priority = $19 and created_at >= $20 and (name <> $21 or coalesce(flow_version, 0) <= $22) and task_version is null and (deaths = 0 or task_id not in (select task_id from (select task_id collate "C" as task_id from unnest($23::text[]) as each_row (task_id)) held))
     order by priority desc, created_at, task_id limit cast($24 as integer) for update skip locked) of_name) of_names order by priority desc, created_at, task_id limit cast($25 as integer) - (select count(*) from flotilla.task
   where claimed_by = $26 and claim_call = $27 and status = 'claimed'
     and name in ($28))) of_set) ready
@@ -409,11 +409,11 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
   select address from (select * from (
     select ctid as address, task_id, priority, created_at from flotilla.task
     where name = $3 and status = 'pending' and parked = 0 and deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
-       and flow_version is null
+       and flow_version is null and task_version is null
     order by priority desc, created_at, task_id limit cast($4 as integer) for update skip locked) of_name union all select * from (
     select ctid as address, task_id, priority, created_at from flotilla.task
     where name = $5 and status = 'pending' and parked = 0 and deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
-       and flow_version is null
+       and flow_version is null and task_version is null
     order by priority desc, created_at, task_id limit cast($6 as integer) for update skip locked) of_name) ready
   order by priority desc, created_at, task_id limit cast($7 as integer))) and status = 'pending'
     and exists (select 1 from flotilla.pod where pod_id = $8 and claim_floor < $9
@@ -434,6 +434,39 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
   nullif(limited, 0) as limited from flotilla.task
         where claimed_by = $1 and claim_call = $2 and status = 'claimed'
 -- values: ["pod-1",-5,"mail",10,"order",10,10,"pod-1",5,"pod-1","\"mail\"","\"order\""]
+
+  update flotilla.task
+  set status = 'claimed', claimed_by = $1, claim_token = claim_token + 1,
+    claim_call = $2, last_update = now_ms()
+  where ctid = any(array(
+  select address from (select * from (
+    select ctid as address, task_id, priority, created_at from flotilla.task
+    where name = $3 and status = 'pending' and parked = 0 and deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
+       and flow_version is null and (name <> $4 or coalesce(task_version, 0) <= $5)
+    order by priority desc, created_at, task_id limit cast($6 as integer) for update skip locked) of_name union all select * from (
+    select ctid as address, task_id, priority, created_at from flotilla.task
+    where name = $7 and status = 'pending' and parked = 0 and deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
+       and flow_version is null and task_version is null
+    order by priority desc, created_at, task_id limit cast($8 as integer) for update skip locked) of_name) ready
+  order by priority desc, created_at, task_id limit cast($9 as integer))) and status = 'pending'
+    and exists (select 1 from flotilla.pod where pod_id = $10 and claim_floor < $11
+       for key share)
+
+  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
+nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
+nullif(limited, 0) as limited, task_version, begun_version, case when exists (select 1 from flotilla.step_journal stored
+  where stored.owner_id = flotilla.task.task_id and stored.part = '') then 1 else 0 end as has_steps
+-- instead of returning:
+select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+  trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+  nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
+  nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
+  nullif(limited, 0) as limited, task_version, begun_version, case when exists (select 1 from flotilla.step_journal stored
+    where stored.owner_id = flotilla.task.task_id and stored.part = '') then 1 else 0 end as has_steps from flotilla.task
+        where claimed_by = $1 and claim_call = $2 and status = 'claimed'
+-- values: ["pod-1",5,"mail","mail",3,10,"order",10,10,"pod-1",5]
 
 -- src/tasks/sql/claim.ts: markBegun
 update flotilla.pod set begun_task = case when begun_call > $1 or begun_call = $2 and begun_task > $3 then begun_task else $4 end,
@@ -471,11 +504,11 @@ order by priority, name limit cast($2 as integer)
   select address from (select * from (
     select ctid as address, task_id, created_at from flotilla.task
     where name = $3 and status = 'pending' and parked = 0 and deaths < 2
-      and priority = $4 and (run_at <= now_ms() or run_at <= last_update) and flow_version is null
+      and priority = $4 and (run_at <= now_ms() or run_at <= last_update) and flow_version is null and task_version is null
     order by created_at, task_id limit cast($5 as integer) for update skip locked) of_level union all select * from (
     select ctid as address, task_id, created_at from flotilla.task
     where name = $6 and status = 'pending' and parked = 0 and deaths < 2
-      and priority = $7 and (run_at <= now_ms() or run_at <= last_update) and flow_version is null
+      and priority = $7 and (run_at <= now_ms() or run_at <= last_update) and flow_version is null and task_version is null
     order by created_at, task_id limit cast($8 as integer) for update skip locked) of_level) ready
   order by created_at, task_id limit cast($9 as integer))) and status = 'pending'
     and exists (select 1 from flotilla.pod where pod_id = $10 and claim_floor < $11
@@ -504,14 +537,14 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
     select * from (select * from (
     select ctid as address, task_id, created_at from flotilla.task
     where name = $6 and status = 'pending' and parked = 0 and deaths < 2
-      and priority = $7 and (run_at <= now_ms() or run_at <= last_update) and flow_version is null and (deaths = 0 or task_id not in (select task_id from (select task_id collate "C" as task_id from unnest($8::text[]) as each_row (task_id)) held))
+      and priority = $7 and (run_at <= now_ms() or run_at <= last_update) and flow_version is null and task_version is null and (deaths = 0 or task_id not in (select task_id from (select task_id collate "C" as task_id from unnest($8::text[]) as each_row (task_id)) held))
     order by created_at, task_id limit cast($9 as integer) for update skip locked) of_level) of_levels
     order by created_at, task_id limit cast($10 as integer) - (select count(*) from flotilla.task
   where claimed_by = $11 and claim_call = $12 and status = 'claimed'
     and name in ($13))) of_name union all select * from (select * from (select * from (
     select ctid as address, task_id, created_at from flotilla.task
     where name = $14 and status = 'pending' and parked = 0 and deaths < 2
-      and priority = $15 and (run_at <= now_ms() or run_at <= last_update) and (name <> $16 or coalesce(flow_version, 0) <= $17) and (deaths = 0 or task_id not in (select task_id from (select task_id collate "C" as task_id from unnest($18::text[]) as each_row (task_id)) held))
+      and priority = $15 and (run_at <= now_ms() or run_at <= last_update) and (name <> $16 or coalesce(flow_version, 0) <= $17) and task_version is null and (deaths = 0 or task_id not in (select task_id from (select task_id collate "C" as task_id from unnest($18::text[]) as each_row (task_id)) held))
     order by created_at, task_id limit cast($19 as integer) for update skip locked) of_level) of_names order by created_at, task_id limit cast($20 as integer) - (select count(*) from flotilla.task
   where claimed_by = $21 and claim_call = $22 and status = 'claimed'
     and name in ($23))) of_set) ready
@@ -537,17 +570,20 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
 -- values: ["pod-1",5,"order","order",100,"mail",0,"{\"task-9\"}",10,3,"pod-1",5,"mail","order",1,"order",2,"{\"task-9\"}",10,2,"pod-1",5,"order",10,"pod-1",5,"pod-1",5,4]
 
 -- src/tasks/sql/claim.ts: notNewer
-and flow_version is null
+and flow_version is null and task_version is null
 
-and (name <> $1 or coalesce(flow_version, 0) <= $2) and (flow_version is null or name in ($3))
+and (name <> $1 or coalesce(flow_version, 0) <= $2) and (flow_version is null or name in ($3)) and task_version is null
 -- values: ["order",2,"order"]
+
+and flow_version is null and (name <> $1 or coalesce(task_version, 0) <= $2) and (task_version is null or name in ($3))
+-- values: ["mail",3,"mail"]
 
 -- src/tasks/sql/claim.ts: claimReserved
   update flotilla.task
   set status = 'claimed', claimed_by = $1, claim_token = claim_token + 1,
     claim_call = $2, last_update = now_ms()
   where task_id = $3 and parked = 0 and name in ($4, $5) and (run_at <= now_ms() or run_at <= last_update)
-    and flow_version is null and status = 'pending'
+    and flow_version is null and task_version is null and status = 'pending'
     and exists (select 1 from flotilla.pod where pod_id = $6 and claim_floor < $7
        for key share)
 
@@ -597,7 +633,7 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
     and (run_at <= now_ms() or run_at <= last_update) and (claimed_by is null or claimed_by = $3
   or claimed_by not in (select pod_id from flotilla.pod where status = 'up')
   or (select task_id from flotilla.task where status = 'claimed' and claimed_by = $4
-  order by claim_call limit 1) is null) and flow_version is null
+  order by claim_call limit 1) is null) and flow_version is null and task_version is null
   order by created_at, task_id limit 1 for update skip locked) of_kind union all
   select * from (
   select ctid as address, task_id, name, tenant, concurrency_key, limited, created_at
@@ -613,7 +649,7 @@ and not exists (select 1 from flotilla.task_limit given
     and (run_at <= now_ms() or run_at <= last_update) and (claimed_by is null or claimed_by = $6
   or claimed_by not in (select pod_id from flotilla.pod where status = 'up')
   or (select task_id from flotilla.task where status = 'claimed' and claimed_by = $7
-  order by claim_call limit 1) is null) and flow_version is null
+  order by claim_call limit 1) is null) and flow_version is null and task_version is null
   order by created_at, task_id limit 1 for update skip locked) of_kind) alone
     order by created_at, task_id limit 1))
   returning task_id, name, tenant, concurrency_key, limited
@@ -725,7 +761,7 @@ select ready.*, (select case when by_hand = 1 then 0 else max_running end from f
 from (select * from (
   select task_id, name, tenant, concurrency_key, priority, created_at from flotilla.task task
   where name = $1 and tenant = $2 and task.status = 'pending' and task.parked = 4 and task.deaths < 2 and priority <= $3
-    and (run_at <= now_ms() or run_at <= last_update) and flow_version is null
+    and (run_at <= now_ms() or run_at <= last_update) and flow_version is null and task_version is null
     and task_id not in (select task_id from (select task_id collate "C" as task_id from unnest($4::text[]) as each_row (task_id)) without)
   order by priority desc, created_at, task_id limit cast($5 as integer)) of_pair) ready
 -- values: ["mail","acme",5,"{\"x\"}",10]
@@ -775,7 +811,7 @@ select count(*) from (
   where coalesce(task.status, '') = 'pending' and task.parked = 4
     and coalesce(task.concurrency_key, '') = coalesce(wanted.concurrency_key, '')
     and task.deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
-    and flow_version is null
+    and flow_version is null and task_version is null
   for update of task skip locked) tried
       where concurrency_key is null or (select given.max_running - (select count(*) from flotilla.task held
   where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) from flotilla.task_limit given
@@ -819,7 +855,7 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
   where coalesce(task.status, '') = 'pending' and task.parked = 4
     and coalesce(task.concurrency_key, '') = coalesce(wanted.concurrency_key, '')
     and task.deaths >= 2 and (run_at <= now_ms() or run_at <= last_update)
-    and flow_version is null
+    and flow_version is null and task_version is null
   for update of task skip locked) tried
       where concurrency_key is null or (select given.max_running - (select count(*) from flotilla.task held
   where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) from flotilla.task_limit given
@@ -906,7 +942,7 @@ select count(*) from (
   where coalesce(task.status, '') = 'pending' and task.parked = 4
     and coalesce(task.concurrency_key, '') = coalesce(wanted.concurrency_key, '')
     and task.deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
-    and flow_version is null
+    and flow_version is null and task_version is null
   for update of task skip locked) tried
       where concurrency_key is null or (select given.max_running - (select count(*) from flotilla.task held
   where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) from flotilla.task_limit given
@@ -2204,6 +2240,34 @@ where flotilla.task_signal.task_id = used.task_id and flotilla.task_signal.signa
       and stored.token = used.token and stored.seq = used.seq)
 -- values: ["{\"task-1\"}","{\"\"}","{2}","{\"read\"}","{3}","{\"signal-1\"}"]
 
+insert into flotilla.step_journal as stored (owner_id, part, key, seq, token, kind, input_hash, value, started_at, at)
+select given.task_id, given.part, given.key, given.seq, given.token, given.kind,
+  given.input_hash, given.value, now_ms() - given.took_ms, now_ms()
+from (select task_id collate "C" as task_id, part collate "C" as part, token, run_seq, key collate "C" as key, seq, kind collate "C" as kind, input_hash collate "C" as input_hash, value collate "C" as value, took_ms from unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::bigint[]) as each_row (task_id, part, token, run_seq, key, seq, kind, input_hash, value, took_ms)) given join flotilla.task task on task.task_id = given.task_id
+where task.claim_token = given.token and task.run_seq = given.run_seq
+  and task.status in ('claimed', 'pending')
+for update of task
+on conflict (owner_id, part, key) do update set seq = excluded.seq, token = excluded.token,
+  kind = excluded.kind, input_hash = excluded.input_hash, value = excluded.value,
+  started_at = excluded.started_at, at = excluded.at
+where stored.seq < excluded.seq
+returning owner_id, part, key
+-- instead of returning:
+select stored.owner_id, stored.part, stored.key from (select task_id collate "C" as task_id, part collate "C" as part, token, key collate "C" as key, seq from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::bigint[]) as each_row (task_id, part, token, key, seq)) given join flotilla.step_journal stored
+  on stored.owner_id = given.task_id and stored.part = given.part and stored.key = given.key
+where stored.token = given.token and stored.seq = given.seq
+-- values: ["{\"task-1\"}","{\"\"}","{2}","{0}","{\"read\"}","{3}","{\"done\"}","{null}","{\"1\"}","{5}"]
+
+update flotilla.task set task_version = raised.version,
+  begun_version = coalesce(flotilla.task.begun_version, raised.begun_by)
+from (select task_id collate "C" as task_id, part collate "C" as part, token, key collate "C" as key, seq, version, begun_by from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[]) as each_row (task_id, part, token, key, seq, version, begun_by)) raised
+where flotilla.task.task_id = raised.task_id and flotilla.task.claim_token = raised.token
+  and coalesce(flotilla.task.task_version, 0) < raised.version and exists (select 1 from flotilla.step_journal stored
+    where stored.owner_id = raised.task_id and stored.part = raised.part
+      and stored.key = raised.key
+      and stored.token = raised.token and stored.seq = raised.seq)
+-- values: ["{\"task-1\"}","{\"\"}","{2}","{\"read\"}","{3}","{2}","{1}"]
+
 -- src/tasks/sql/steps.ts: selectStored
 select stored.owner_id, stored.part, stored.key from (select task_id collate "C" as task_id, part collate "C" as part, token, key collate "C" as key, seq from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::bigint[]) as each_row (task_id, part, token, key, seq)) given join flotilla.step_journal stored
   on stored.owner_id = given.task_id and stored.part = given.part and stored.key = given.key
@@ -2236,6 +2300,10 @@ delete from flotilla.step_journal where ctid = any(array(
 delete from flotilla.step_journal where owner_id in (select 'task-1') and (part = '' or part >= 'A') and kind = 'failed'
 
 delete from flotilla.step_journal where owner_id in (select 'task-1') and (part = '' or part >= 'A')
+
+-- src/tasks/sql/steps.ts: hasSteps
+select case when exists (select 1 from flotilla.step_journal stored
+    where stored.owner_id = task.task_id and stored.part = '') then 1 else 0 end from flotilla.task task
 
 -- src/tasks/sql/steps.ts: hasStepped
 select 1 from flotilla.task task where exists (
@@ -2873,7 +2941,8 @@ update flotilla.task set
   claim_token = claim_token + 1, claimed_by = null, run_at = now_ms(), last_update = now_ms(),
   cursor = case when coalesce(flow_version, 0) = 0 or (intent is null and cursor is not null)
   then cursor else coalesce(stopped_at, cursor) end, intent = null, waiting = null,
-  error = null, progress = null, progress_token = claim_token + 1 where task_id = $1 and status in ('failed', 'cancelled') and exists (
+  error = null, progress = null, progress_token = claim_token + 1
+          where task_id = $1 and status in ('failed', 'cancelled') and exists (
     select 1 from flotilla.task_event past
     where past.task_id = flotilla.task.task_id and past.type = 'retried'
       and past.detail = $2 || cast(flotilla.task.claim_token + 1 as text) || '}')
@@ -2950,7 +3019,8 @@ update flotilla.task set
   claim_token = claim_token + 1, claimed_by = null, run_at = now_ms(), last_update = now_ms(),
   cursor = case when coalesce(flow_version, 0) = 0 or (intent is null and cursor is not null)
   then cursor else coalesce(stopped_at, cursor) end, intent = null, waiting = null,
-  error = null, progress = null, progress_token = claim_token + 1 where task_id = $1 and status in ('failed', 'cancelled') and exists (
+  error = null, progress = null, progress_token = claim_token + 1 , task_version = null, begun_version = null
+          where task_id = $1 and status in ('failed', 'cancelled') and exists (
     select 1 from flotilla.task_event past
     where past.task_id = flotilla.task.task_id and past.type = 'retried'
       and past.detail = $2 || cast(flotilla.task.claim_token + 1 as text) || '}')
@@ -3035,7 +3105,8 @@ update flotilla.task set
   claim_token = claim_token + 1, claimed_by = null, run_at = now_ms(), last_update = now_ms(),
   cursor = case when coalesce(flow_version, 0) = 0 or (intent is null and cursor is not null)
   then cursor else coalesce(stopped_at, cursor) end, intent = null, waiting = null,
-  error = null, progress = null, progress_token = claim_token + 1 where task_id = $1 and status in ('failed', 'cancelled') and exists (
+  error = null, progress = null, progress_token = claim_token + 1
+          where task_id = $1 and status in ('failed', 'cancelled') and exists (
     select 1 from flotilla.task_event past
     where past.task_id = flotilla.task.task_id and past.type = 'retried'
       and past.detail = $2 || cast(flotilla.task.claim_token + 1 as text) || '}')

@@ -333,11 +333,11 @@ select
   select address from (select * from (
     select rowid as address, task_id, priority, created_at from flotilla_task
     where name = ? and status = 'pending' and parked = 0 and deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
-       and flow_version is null
+       and flow_version is null and task_version is null
     order by priority desc, created_at, task_id limit cast(? as integer) ) of_name union all select * from (
     select rowid as address, task_id, priority, created_at from flotilla_task
     where name = ? and status = 'pending' and parked = 0 and deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
-       and flow_version is null
+       and flow_version is null and task_version is null
     order by priority desc, created_at, task_id limit cast(? as integer) ) of_name) ready
   order by priority desc, created_at, task_id limit cast(? as integer)) and status = 'pending'
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
@@ -365,17 +365,17 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
   select address from (select * from (
     select rowid as address, task_id, priority, created_at from flotilla_task
     where name = ? and status = 'pending' and parked = 0 and deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
-       and flow_version is null and (deaths = 0 or task_id not in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) held))
+       and flow_version is null and task_version is null and (deaths = 0 or task_id not in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) held))
     order by priority desc, created_at, task_id limit cast(? as integer) - (select count(*) from flotilla_task
   where claimed_by = ? and claim_call = ? and status = 'claimed'
     and name in (?)) ) of_name union all select * from (select * from (select * from (
     select rowid as address, task_id, priority, created_at from flotilla_task
     where name = ? and status = 'pending' and parked = 0 and deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
-      and priority > ? and (name <> ? or coalesce(flow_version, 0) <= ?) and (deaths = 0 or task_id not in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) held))
+      and priority > ? and (name <> ? or coalesce(flow_version, 0) <= ?) and task_version is null and (deaths = 0 or task_id not in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) held))
     order by priority desc, created_at, task_id limit cast(? as integer) ) of_name union all select * from (
     select rowid as address, task_id, priority, created_at from flotilla_task
     where name = ? and status = 'pending' and parked = 0 and deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
-      and priority = ? and created_at >= ? and (name <> ? or coalesce(flow_version, 0) <= ?) and (deaths = 0 or task_id not in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) held))
+      and priority = ? and created_at >= ? and (name <> ? or coalesce(flow_version, 0) <= ?) and task_version is null and (deaths = 0 or task_id not in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) held))
     order by priority desc, created_at, task_id limit cast(? as integer) ) of_name) of_names order by priority desc, created_at, task_id limit cast(? as integer) - (select count(*) from flotilla_task
   where claimed_by = ? and claim_call = ? and status = 'claimed'
     and name in (?))) of_set) ready
@@ -407,11 +407,11 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
   select address from (select * from (
     select rowid as address, task_id, priority, created_at from flotilla_task
     where name = ? and status = 'pending' and parked = 0 and deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
-       and flow_version is null
+       and flow_version is null and task_version is null
     order by priority desc, created_at, task_id limit cast(? as integer) ) of_name union all select * from (
     select rowid as address, task_id, priority, created_at from flotilla_task
     where name = ? and status = 'pending' and parked = 0 and deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
-       and flow_version is null
+       and flow_version is null and task_version is null
     order by priority desc, created_at, task_id limit cast(? as integer) ) of_name) ready
   order by priority desc, created_at, task_id limit cast(? as integer)) and status = 'pending'
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
@@ -432,6 +432,39 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
   nullif(limited, 0) as limited from flotilla_task
         where claimed_by = ? and claim_call = ? and status = 'claimed'
 -- values: ["pod-1",-5,"mail",10,"order",10,10,"pod-1",5,"pod-1","\"mail\"","\"order\""]
+
+  update flotilla_task
+  set status = 'claimed', claimed_by = ?, claim_token = claim_token + 1,
+    claim_call = ?, last_update = now_ms()
+  where rowid in (
+  select address from (select * from (
+    select rowid as address, task_id, priority, created_at from flotilla_task
+    where name = ? and status = 'pending' and parked = 0 and deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
+       and flow_version is null and (name <> ? or coalesce(task_version, 0) <= ?)
+    order by priority desc, created_at, task_id limit cast(? as integer) ) of_name union all select * from (
+    select rowid as address, task_id, priority, created_at from flotilla_task
+    where name = ? and status = 'pending' and parked = 0 and deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
+       and flow_version is null and task_version is null
+    order by priority desc, created_at, task_id limit cast(? as integer) ) of_name) ready
+  order by priority desc, created_at, task_id limit cast(? as integer)) and status = 'pending'
+    and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
+       )
+
+  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
+nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
+nullif(limited, 0) as limited, task_version, begun_version, case when exists (select 1 from flotilla_step_journal stored
+  where stored.owner_id = flotilla_task.task_id and stored.part = '') then 1 else 0 end as has_steps
+-- instead of returning:
+select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+  trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+  nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
+  nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
+  nullif(limited, 0) as limited, task_version, begun_version, case when exists (select 1 from flotilla_step_journal stored
+    where stored.owner_id = flotilla_task.task_id and stored.part = '') then 1 else 0 end as has_steps from flotilla_task
+        where claimed_by = ? and claim_call = ? and status = 'claimed'
+-- values: ["pod-1",5,"mail","mail",3,10,"order",10,10,"pod-1",5]
 
 -- src/tasks/sql/claim.ts: markBegun
 update flotilla_pod set begun_task = case when begun_call > ? or begun_call = ? and begun_task > ? then begun_task else ? end,
@@ -469,11 +502,11 @@ order by priority, name limit cast(? as integer)
   select address from (select * from (
     select rowid as address, task_id, created_at from flotilla_task
     where name = ? and status = 'pending' and parked = 0 and deaths < 2
-      and priority = ? and (run_at <= now_ms() or run_at <= last_update) and flow_version is null
+      and priority = ? and (run_at <= now_ms() or run_at <= last_update) and flow_version is null and task_version is null
     order by created_at, task_id limit cast(? as integer) ) of_level union all select * from (
     select rowid as address, task_id, created_at from flotilla_task
     where name = ? and status = 'pending' and parked = 0 and deaths < 2
-      and priority = ? and (run_at <= now_ms() or run_at <= last_update) and flow_version is null
+      and priority = ? and (run_at <= now_ms() or run_at <= last_update) and flow_version is null and task_version is null
     order by created_at, task_id limit cast(? as integer) ) of_level) ready
   order by created_at, task_id limit cast(? as integer)) and status = 'pending'
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
@@ -502,14 +535,14 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
     select * from (select * from (
     select rowid as address, task_id, created_at from flotilla_task
     where name = ? and status = 'pending' and parked = 0 and deaths < 2
-      and priority = ? and (run_at <= now_ms() or run_at <= last_update) and flow_version is null and (deaths = 0 or task_id not in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) held))
+      and priority = ? and (run_at <= now_ms() or run_at <= last_update) and flow_version is null and task_version is null and (deaths = 0 or task_id not in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) held))
     order by created_at, task_id limit cast(? as integer) ) of_level) of_levels
     order by created_at, task_id limit cast(? as integer) - (select count(*) from flotilla_task
   where claimed_by = ? and claim_call = ? and status = 'claimed'
     and name in (?))) of_name union all select * from (select * from (select * from (
     select rowid as address, task_id, created_at from flotilla_task
     where name = ? and status = 'pending' and parked = 0 and deaths < 2
-      and priority = ? and (run_at <= now_ms() or run_at <= last_update) and (name <> ? or coalesce(flow_version, 0) <= ?) and (deaths = 0 or task_id not in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) held))
+      and priority = ? and (run_at <= now_ms() or run_at <= last_update) and (name <> ? or coalesce(flow_version, 0) <= ?) and task_version is null and (deaths = 0 or task_id not in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) held))
     order by created_at, task_id limit cast(? as integer) ) of_level) of_names order by created_at, task_id limit cast(? as integer) - (select count(*) from flotilla_task
   where claimed_by = ? and claim_call = ? and status = 'claimed'
     and name in (?))) of_set) ready
@@ -535,17 +568,20 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
 -- values: ["pod-1",5,"order","order",100,"mail",0,"[[\"task-9\"]]",10,3,"pod-1",5,"mail","order",1,"order",2,"[[\"task-9\"]]",10,2,"pod-1",5,"order",10,"pod-1",5,"pod-1",5,4]
 
 -- src/tasks/sql/claim.ts: notNewer
-and flow_version is null
+and flow_version is null and task_version is null
 
-and (name <> ? or coalesce(flow_version, 0) <= ?) and (flow_version is null or name in (?))
+and (name <> ? or coalesce(flow_version, 0) <= ?) and (flow_version is null or name in (?)) and task_version is null
 -- values: ["order",2,"order"]
+
+and flow_version is null and (name <> ? or coalesce(task_version, 0) <= ?) and (task_version is null or name in (?))
+-- values: ["mail",3,"mail"]
 
 -- src/tasks/sql/claim.ts: claimReserved
   update flotilla_task
   set status = 'claimed', claimed_by = ?, claim_token = claim_token + 1,
     claim_call = ?, last_update = now_ms()
   where task_id = ? and parked = 0 and name in (?, ?) and (run_at <= now_ms() or run_at <= last_update)
-    and flow_version is null and status = 'pending'
+    and flow_version is null and task_version is null and status = 'pending'
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
        )
 
@@ -595,7 +631,7 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
     and (run_at <= now_ms() or run_at <= last_update) and (claimed_by is null or claimed_by = ?
   or claimed_by not in (select pod_id from flotilla_pod where status = 'up')
   or (select task_id from flotilla_task where status = 'claimed' and claimed_by = ?
-  order by claim_call limit 1) is null) and flow_version is null
+  order by claim_call limit 1) is null) and flow_version is null and task_version is null
   order by created_at, task_id limit 1 ) of_kind union all
   select * from (
   select rowid as address, task_id, name, tenant, concurrency_key, limited, created_at
@@ -611,7 +647,7 @@ and not exists (select 1 from flotilla_task_limit given
     and (run_at <= now_ms() or run_at <= last_update) and (claimed_by is null or claimed_by = ?
   or claimed_by not in (select pod_id from flotilla_pod where status = 'up')
   or (select task_id from flotilla_task where status = 'claimed' and claimed_by = ?
-  order by claim_call limit 1) is null) and flow_version is null
+  order by claim_call limit 1) is null) and flow_version is null and task_version is null
   order by created_at, task_id limit 1 ) of_kind) alone
     order by created_at, task_id limit 1)
   returning task_id, name, tenant, concurrency_key, limited
@@ -723,7 +759,7 @@ select ready.*, (select case when by_hand = 1 then 0 else max_running end from f
 from (select * from (
   select task_id, name, tenant, concurrency_key, priority, created_at from flotilla_task task
   where name = ? and tenant = ? and task.status = 'pending' and task.parked = 4 and task.deaths < 2 and priority <= ?
-    and (run_at <= now_ms() or run_at <= last_update) and flow_version is null
+    and (run_at <= now_ms() or run_at <= last_update) and flow_version is null and task_version is null
     and task_id not in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) without)
   order by priority desc, created_at, task_id limit cast(? as integer)) of_pair) ready
 -- values: ["mail","acme",5,"[[\"x\"]]",10]
@@ -773,7 +809,7 @@ select count(*) from (
   where coalesce(task.status, '') = 'pending' and task.parked = 4
     and coalesce(task.concurrency_key, '') = coalesce(wanted.concurrency_key, '')
     and task.deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
-    and flow_version is null
+    and flow_version is null and task_version is null
   ) tried
       where concurrency_key is null or (select given.max_running - (select count(*) from flotilla_task held
   where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) from flotilla_task_limit given
@@ -817,7 +853,7 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
   where coalesce(task.status, '') = 'pending' and task.parked = 4
     and coalesce(task.concurrency_key, '') = coalesce(wanted.concurrency_key, '')
     and task.deaths >= 2 and (run_at <= now_ms() or run_at <= last_update)
-    and flow_version is null
+    and flow_version is null and task_version is null
   ) tried
       where concurrency_key is null or (select given.max_running - (select count(*) from flotilla_task held
   where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) from flotilla_task_limit given
@@ -904,7 +940,7 @@ select count(*) from (
   where coalesce(task.status, '') = 'pending' and task.parked = 4
     and coalesce(task.concurrency_key, '') = coalesce(wanted.concurrency_key, '')
     and task.deaths < 2 and (run_at <= now_ms() or run_at <= last_update)
-    and flow_version is null
+    and flow_version is null and task_version is null
   ) tried
       where concurrency_key is null or (select given.max_running - (select count(*) from flotilla_task held
   where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) from flotilla_task_limit given
@@ -2192,6 +2228,34 @@ where flotilla_task_signal.task_id = used.task_id and flotilla_task_signal.signa
       and stored.token = used.token and stored.seq = used.seq)
 -- values: ["[[\"task-1\",\"\",2,\"read\",3,\"signal-1\"]]"]
 
+insert into flotilla_step_journal as stored (owner_id, part, key, seq, token, kind, input_hash, value, started_at, at)
+select given.task_id, given.part, given.key, given.seq, given.token, given.kind,
+  given.input_hash, given.value, now_ms() - given.took_ms, now_ms()
+from (select value ->> 0 as task_id, value ->> 1 as part, value ->> 2 as token, value ->> 3 as run_seq, value ->> 4 as key, value ->> 5 as seq, value ->> 6 as kind, value ->> 7 as input_hash, value ->> 8 as value, value ->> 9 as took_ms from jsonb_each(?)) given join flotilla_task task on task.task_id = given.task_id
+where task.claim_token = given.token and task.run_seq = given.run_seq
+  and task.status in ('claimed', 'pending')
+
+on conflict (owner_id, part, key) do update set seq = excluded.seq, token = excluded.token,
+  kind = excluded.kind, input_hash = excluded.input_hash, value = excluded.value,
+  started_at = excluded.started_at, at = excluded.at
+where stored.seq < excluded.seq
+returning owner_id, part, key
+-- instead of returning:
+select stored.owner_id, stored.part, stored.key from (select value ->> 0 as task_id, value ->> 1 as part, value ->> 2 as token, value ->> 3 as key, value ->> 4 as seq from jsonb_each(?)) given join flotilla_step_journal stored
+  on stored.owner_id = given.task_id and stored.part = given.part and stored.key = given.key
+where stored.token = given.token and stored.seq = given.seq
+-- values: ["[[\"task-1\",\"\",2,0,\"read\",3,\"done\",null,\"1\",5]]"]
+
+update flotilla_task set task_version = raised.version,
+  begun_version = coalesce(flotilla_task.begun_version, raised.begun_by)
+from (select value ->> 0 as task_id, value ->> 1 as part, value ->> 2 as token, value ->> 3 as key, value ->> 4 as seq, value ->> 5 as version, value ->> 6 as begun_by from jsonb_each(?)) raised
+where flotilla_task.task_id = raised.task_id and flotilla_task.claim_token = raised.token
+  and coalesce(flotilla_task.task_version, 0) < raised.version and exists (select 1 from flotilla_step_journal stored
+    where stored.owner_id = raised.task_id and stored.part = raised.part
+      and stored.key = raised.key
+      and stored.token = raised.token and stored.seq = raised.seq)
+-- values: ["[[\"task-1\",\"\",2,\"read\",3,2,1]]"]
+
 -- src/tasks/sql/steps.ts: selectStored
 select stored.owner_id, stored.part, stored.key from (select value ->> 0 as task_id, value ->> 1 as part, value ->> 2 as token, value ->> 3 as key, value ->> 4 as seq from jsonb_each(?)) given join flotilla_step_journal stored
   on stored.owner_id = given.task_id and stored.part = given.part and stored.key = given.key
@@ -2224,6 +2288,10 @@ delete from flotilla_step_journal where rowid in (
 delete from flotilla_step_journal where owner_id in (select 'task-1') and (part = '' or part >= 'A') and kind = 'failed'
 
 delete from flotilla_step_journal where owner_id in (select 'task-1') and (part = '' or part >= 'A')
+
+-- src/tasks/sql/steps.ts: hasSteps
+select case when exists (select 1 from flotilla_step_journal stored
+    where stored.owner_id = task.task_id and stored.part = '') then 1 else 0 end from flotilla_task task
 
 -- src/tasks/sql/steps.ts: hasStepped
 select 1 from flotilla_task task where exists (
@@ -2861,7 +2929,8 @@ update flotilla_task set
   claim_token = claim_token + 1, claimed_by = null, run_at = now_ms(), last_update = now_ms(),
   cursor = case when coalesce(flow_version, 0) = 0 or (intent is null and cursor is not null)
   then cursor else coalesce(stopped_at, cursor) end, intent = null, waiting = null,
-  error = null, progress = null, progress_token = claim_token + 1 where task_id = ? and status in ('failed', 'cancelled') and exists (
+  error = null, progress = null, progress_token = claim_token + 1
+          where task_id = ? and status in ('failed', 'cancelled') and exists (
     select 1 from flotilla_task_event past
     where past.task_id = flotilla_task.task_id and past.type = 'retried'
       and past.detail = ? || cast(flotilla_task.claim_token + 1 as text) || '}')
@@ -2938,7 +3007,8 @@ update flotilla_task set
   claim_token = claim_token + 1, claimed_by = null, run_at = now_ms(), last_update = now_ms(),
   cursor = case when coalesce(flow_version, 0) = 0 or (intent is null and cursor is not null)
   then cursor else coalesce(stopped_at, cursor) end, intent = null, waiting = null,
-  error = null, progress = null, progress_token = claim_token + 1 where task_id = ? and status in ('failed', 'cancelled') and exists (
+  error = null, progress = null, progress_token = claim_token + 1 , task_version = null, begun_version = null
+          where task_id = ? and status in ('failed', 'cancelled') and exists (
     select 1 from flotilla_task_event past
     where past.task_id = flotilla_task.task_id and past.type = 'retried'
       and past.detail = ? || cast(flotilla_task.claim_token + 1 as text) || '}')
@@ -3023,7 +3093,8 @@ update flotilla_task set
   claim_token = claim_token + 1, claimed_by = null, run_at = now_ms(), last_update = now_ms(),
   cursor = case when coalesce(flow_version, 0) = 0 or (intent is null and cursor is not null)
   then cursor else coalesce(stopped_at, cursor) end, intent = null, waiting = null,
-  error = null, progress = null, progress_token = claim_token + 1 where task_id = ? and status in ('failed', 'cancelled') and exists (
+  error = null, progress = null, progress_token = claim_token + 1
+          where task_id = ? and status in ('failed', 'cancelled') and exists (
     select 1 from flotilla_task_event past
     where past.task_id = flotilla_task.task_id and past.type = 'retried'
       and past.detail = ? || cast(flotilla_task.claim_token + 1 as text) || '}')

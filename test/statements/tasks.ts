@@ -205,6 +205,7 @@ export const taskStatements: RoomStatements = {
       claim.claimTasks(claimCall),
       claim.claimTasks(fullClaim),
       claim.claimTasks({ ...claimCall, ahead: true }),
+      claim.claimTasks({ ...claimCall, versions: new Map([["mail", 3]]) }),
     ],
     markBegun: () => claim.markBegun("pod-1", { call: 5, taskId: "task-1", pauses: 1 }),
     isHeldBack: () => claim.isHeldBack(sql`task`),
@@ -212,8 +213,9 @@ export const taskStatements: RoomStatements = {
     levelsInUse: () => claim.levelsInUse(["mail"]),
     claimOldest: () => [claim.claimOldest(claimCall, levels), claim.claimOldest(fullClaim, levels)],
     notNewer: () => [
-      claim.notNewer(undefined, ["mail"]),
-      claim.notNewer(new Map([["order", 2]]), ["mail", "order"]),
+      claim.notNewer({}, ["mail"]),
+      claim.notNewer({ flows: new Map([["order", 2]]) }, ["mail", "order"]),
+      claim.notNewer({ versions: new Map([["mail", 3]]) }, ["mail", "order"]),
     ],
     claimReserved: () => claim.claimReserved(claimCall, "task-1"),
     claimWhere: () => claim.claimWhere(claimCall, sql`task_id = 'task-1'`),
@@ -321,6 +323,7 @@ export const taskStatements: RoomStatements = {
       ...steps.storeSteps([taskStep]),
       ...steps.storeSteps([{ ...taskStep, step: { ...taskStep.step, forgets: true } }]),
       ...steps.storeSteps([{ ...taskStep, step: { ...taskStep.step, takes: "signal-1" } }]),
+      ...steps.storeSteps([{ ...taskStep, raises: { version: 2, begunBy: 1 } }]),
     ],
     selectStored: () => steps.selectStored([taskStep]),
     listSteps: () => [
@@ -335,6 +338,7 @@ export const taskStatements: RoomStatements = {
       steps.forgetSteps(sql`select 'task-1'`, "failed"),
       steps.forgetSteps(sql`select 'task-1'`, "all"),
     ],
+    hasSteps: () => sql`select ${steps.hasSteps(sql`task`)} from ${table("task")} task`,
     hasStepped: () => sql`select 1 from ${table("task")} task where ${steps.hasStepped(sql`task`)}`,
     forgetStepsByKey: () => steps.forgetStepsByKey(sql`select 'task-1'`, ["read[a]"]),
     isStoredBy: () =>

@@ -103,6 +103,14 @@ export function rowsOf(dialect: Dialect, version: number): string {
       cost_millionths: 1_500_000,
     }),
   ];
+  const versioned = [
+    task("versioned", "pending", {
+      name: "versions",
+      claim_token: 2,
+      task_version: 2,
+      begun_version: 1,
+    }),
+  ];
   const claim = { claimed_by: "old-pod", claim_token: 1, claim_call: 9 };
   return [
     pod("old-pod", "up", { beat: 41, claim_floor: 3 }),
@@ -137,6 +145,7 @@ export function rowsOf(dialect: Dialect, version: number): string {
     throttle,
     ...session,
     ...(version >= 3 ? linksAndTurns : []),
+    ...(version >= 4 ? versioned : []),
   ].join("\n");
 }
 

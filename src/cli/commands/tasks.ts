@@ -172,9 +172,10 @@ async function list({ json, url, config, store, ...filter }: ListFlags): Promise
   if (page.next !== null) print(paint("dim", `more: --cursor ${oneLine(page.next, 500)}`));
 }
 
-function noWorker({ flowVersion }: Task): string {
-  return flowVersion
-    ? `${noWorkerText(flowVersion)}: no live pod has it`
+function noWorker({ flowVersion, version }: Task): string {
+  const wanted = flowVersion ?? version;
+  return wanted
+    ? `${noWorkerText(wanted)}: no live pod has it`
     : "no worker: no live pod has a handler for it";
 }
 
@@ -232,6 +233,7 @@ function facts(task: Task): [string, string][] {
           ],
         ]),
     ...(task.status === "pending" && task.setAside ? setAsideFacts(task.setAside) : []),
+    ...(task.version === null ? [] : [["version", String(task.version)] as [string, string]]),
     ["tenant", oneLine(task.tenant, 200)],
     ...(key === null ? [] : [["key", oneLine(key, 200)] as [string, string]]),
     ["priority", String(task.priority)],

@@ -62,6 +62,7 @@ const taskBase = {
   cancelRequested: z.boolean(),
   scope: described(z.string().nullable(), "The scope of its concurrency limit by key."),
   waitsFor: described(z.array(z.string()).readonly(), "Its dependencies."),
+  version: described(z.int().nullable(), "The highest version of its code that has stored a step."),
   flowVersion: described(
     z.int().nullable(),
     "Of a run: the highest version of its flow that has advanced it, 0 before the first. Null for a task.",

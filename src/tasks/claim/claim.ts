@@ -14,11 +14,11 @@ import {
   claimOldest,
   claimReserved,
   claimTasks,
-  type FlowVersions,
   type Frontier,
   frontierOf,
   type Level,
   levelsInUse,
+  type NameVersions,
   readAhead,
   type SharedNameLimit,
   releaseCall,
@@ -77,7 +77,8 @@ export type ClaimCallsParts = {
   clock: Clock;
   random: Random;
   names: readonly string[];
-  flows?: FlowVersions | undefined;
+  flows?: NameVersions | undefined;
+  versions?: NameVersions | undefined;
   /** The concurrency limit per key of a name, as declared in code. */
   limitOf?: LimitOf;
   /**
@@ -96,7 +97,8 @@ const oldestEvery = 16;
 
 /** Makes claim calls, and releases the tasks of calls whose answer never came. */
 export function createClaimCalls(parts: ClaimCallsParts): ClaimCalls {
-  const { podId, database, clock, random, names, flows, onAbandoned, signal, log } = parts;
+  const { podId, database, clock, random, names, flows, versions, onAbandoned, signal, log } =
+    parts;
   let lastCall = 0;
   /** The newest abandoned call. An older call may be abandoned after it. */
   let abandonedUpTo = 0;
@@ -166,6 +168,7 @@ export function createClaimCalls(parts: ClaimCallsParts): ClaimCalls {
       call: ++lastCall,
       names: unpaused(ahead ?? names, known),
       ...(flows && { flows }),
+      ...(versions && { versions }),
       ...(ahead && { ahead: true }),
       limit,
       held,
@@ -205,7 +208,7 @@ export function createClaimCalls(parts: ClaimCallsParts): ClaimCalls {
     const claimingLimited = pass?.statements ?? [];
     const reserving =
       anyAlone && reserved === undefined && ahead === undefined
-        ? [reserveAlone(podId, open, flows)]
+        ? [reserveAlone(podId, open, { flows, versions })]
         : [];
     const settle = (answers: readonly Row[][]): ClaimBatch => {
       const tables = answers.slice(unparking.length);

@@ -1,7 +1,7 @@
 import { between, type Random } from "../../base/random.ts";
 import type { Database, Row } from "../../store/database.ts";
 import { limitRowsByName } from "../claim/capacity.ts";
-import type { ClaimCall, FlowVersions, SharedNameLimit } from "../sql/claim.ts";
+import type { ClaimCall, NameVersions, SharedNameLimit } from "../sql/claim.ts";
 import {
   type Candidate,
   selectCandidates,
@@ -32,7 +32,9 @@ type CandidateRound = {
 type CandidateOptions = {
   names: readonly string[];
   /** The names that are flows. Runs that only a later version may claim are skipped. */
-  flows?: FlowVersions | undefined;
+  flows?: NameVersions | undefined;
+  /** The versions of this pod's tasks. Those that only a later version may claim are skipped. */
+  versions?: NameVersions | undefined;
   round: TenantRound;
   /** The most tasks of each name to claim. */
   maxByName?: ReadonlyMap<string, number> | undefined;
@@ -148,6 +150,7 @@ export function createLimitedClaims(parts: LimitedClaimsParts) {
     const tries = await readCandidates(database, {
       names: call.names,
       flows: call.flows,
+      versions: call.versions,
       maxByName: call.maxByName,
       together: call.together,
       held: call.held ?? [],
@@ -215,7 +218,7 @@ export async function readCandidates(
   database: Database,
   options: CandidateOptions,
 ): Promise<CandidateRound> {
-  const { names, flows, limit, fromPriority } = options;
+  const { names, flows, versions, limit, fromPriority } = options;
   const { pairs, round } = await readPairs(database, names, options.round);
   if (pairs.length === 0) return { candidates: [], round };
   const tenants = new Set(pairs.map(({ tenant }) => tenant)).size;
@@ -227,7 +230,7 @@ export async function readCandidates(
     count: Math.ceil(wanted / tenants),
     without: triedOf.get(pair.tenant)?.map(({ taskId }) => taskId) ?? [],
   }));
-  const rows = await database.read(selectCandidates(ofPairs, { fromPriority, flows }));
+  const rows = await database.read(selectCandidates(ofPairs, { fromPriority, flows, versions }));
   const held = new Set(options.held);
   const free = rows.filter((row) => !held.has(row["task_id"] as string));
   const turns = interleaveTenants(free, options.round.after);

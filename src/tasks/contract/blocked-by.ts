@@ -67,6 +67,21 @@ export function blockedByContract(kind: StoreKind): void {
       expect(await seen()).toMatchObject({ noWorker: false });
     });
 
+    test("of a version have one only where a pod has that or a later one", async () => {
+      const { taskId } = await queue.enqueue("mail", 1);
+      const seen = async () => (await queue.get(taskId)) as { noWorker?: boolean };
+      await start("pod-1", { names: ["mail"] });
+      expect(await seen()).toMatchObject({ noWorker: false, version: null });
+      await queue.database.write([
+        sql`update ${table("task")} set task_version = 2 where task_id = ${taskId}`,
+      ]);
+      expect(await seen()).toMatchObject({ noWorker: true, version: 2 });
+      await start("pod-2", { names: ["mail"], versions: { mail: 1 } });
+      expect(await seen()).toMatchObject({ noWorker: true });
+      await start("pod-3", { names: ["mail"], versions: { mail: 3 } });
+      expect(await seen()).toMatchObject({ noWorker: false });
+    });
+
     test("and tasks whose name is paused differ from those where everything is", async () => {
       await start("pod-1", { names: ["mail", "post"] });
       const { taskId } = await queue.enqueue("mail", 1);

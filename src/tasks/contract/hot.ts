@@ -251,7 +251,7 @@ export const hotStatements: Record<string, Statement | Statement[]> = {
   "claimOldest, of flows": claimOldest({ ...call, flows }, [{ name: "a", priority: 3 }]),
   "claimReserved, of flows": claimReserved({ ...call, flows }, "x"),
   "passGates, of flows": claimLimited({ ...call, flows }, candidates).statements,
-  "reserveAlone, of flows": reserveAlone("pod", ["a", "b"], flows),
+  "reserveAlone, of flows": reserveAlone("pod", ["a", "b"], { flows }),
   "storeRuns, going on": runStatements([{ status: "claimed" }]),
   "storeRuns, parked and ended": runStatements([
     { status: "pending", wake: 3 },

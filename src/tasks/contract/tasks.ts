@@ -37,6 +37,7 @@ import { stepFaultsContract } from "./steps-faults.ts";
 import { stepLimitsContract } from "./steps-limits.ts";
 import { stepChildrenContract } from "./step-children.ts";
 import { stepWaitsContract } from "./step-waits.ts";
+import { taskVersionsContract } from "./task-versions.ts";
 import { stepsContract } from "./steps.ts";
 import { workerContract } from "./worker.ts";
 
@@ -86,4 +87,5 @@ export function workingContract(kind: StoreKind): void {
   stepFaultsContract(kind);
   stepWaitsContract(kind);
   stepChildrenContract(kind);
+  taskVersionsContract(kind);
 }

@@ -11,8 +11,8 @@ import { createThrottledBy } from "./throttled-by.ts";
 
 /** What blocks a task or run besides its own row. */
 export type Blockers = {
-  /** True if no live pod handles this name and, for a run, this version. */
-  noWorker(name: string, version: number | null): boolean;
+  /** True if no live pod handles this name and, for a run, this version of its flow. */
+  noWorker(name: string, flowVersion: number | null, version?: number | null): boolean;
   /** True if this name or all names are paused. */
   paused(name: string): boolean;
 };
@@ -34,6 +34,8 @@ type WorkerCoverage = {
    * list its names.
    */
   readonly names: ReadonlyMap<string, number> | undefined;
+  /** The highest versions of tasks that have one. */
+  readonly versions: ReadonlyMap<string, number>;
   /** The throttles of these names. */
   readonly throttles: ReadonlyMap<string, ThrottleOfName>;
 };
@@ -97,7 +99,7 @@ export function createWorkers({ database, clock }: { database: Database; clock: 
         task.status === "pending"
           ? {
               ...task,
-              noWorker: noWorker(task.name, task.flowVersion),
+              noWorker: noWorker(task.name, task.flowVersion, task.version),
               paused: paused(task.name),
               throttledBy: throttled.get(task.taskId) ?? null,
             }
@@ -187,6 +189,7 @@ function reasonOf(task: Task, nowMs: number): string | undefined {
 
 async function readCoverage(database: Database): Promise<WorkerCoverage> {
   const names = new Map<string, number>();
+  const ofTasks = new Map<string, number>();
   const throttles = new Map<string, ThrottleOfName>();
   let allSay = true;
   for (const row of await database.read(livePods())) {
@@ -194,10 +197,12 @@ async function readCoverage(database: Database): Promise<WorkerCoverage> {
     const versions = (metadata["flows"] ?? {}) as Readonly<Record<string, unknown>>;
     if (!Array.isArray(metadata["names"])) allSay = false;
     else for (const name of metadata["names"].map(String)) raise(names, name, versions[name]);
+    const tasks = (metadata["versions"] ?? {}) as Readonly<Record<string, number>>;
+    for (const [name, version] of Object.entries(tasks)) raise(ofTasks, name, version);
     const of = (metadata["throttles"] ?? {}) as Readonly<Record<string, ThrottleOfName>>;
     for (const [name, throttle] of Object.entries(of)) throttles.set(name, throttle);
   }
-  return { names: allSay ? names : undefined, throttles };
+  return { names: allSay ? names : undefined, versions: ofTasks, throttles };
 }
 
 /** A pod without a version accepts any version of the name. */
@@ -206,15 +211,22 @@ function raise(names: Map<string, number>, name: string, declared: unknown): voi
   names.set(name, Math.max(names.get(name) ?? 0, version));
 }
 
-/** True if a live pod can take it: a run needs its version or a later one. */
-function isCovered({ names }: WorkerCoverage, name: string, version: number | null): boolean {
-  return names === undefined || (names.get(name) ?? -1) >= (version ?? 0);
+/** True if a live pod can take it: in the version that has got on with it, or a later one. */
+function isCovered(
+  { names, versions }: WorkerCoverage,
+  name: string,
+  flowVersion: number | null,
+  version: number | null = null,
+): boolean {
+  if (names === undefined) return true;
+  const isLater = version === null || (versions.get(name) ?? 0) >= version;
+  return isLater && (names.get(name) ?? -1) >= (flowVersion ?? 0);
 }
 
 function blockersOf(works: WorkerCoverage, pauses: readonly Row[]): Blockers {
   const paused = new Set(pauses.map((row) => row["name"] as string));
   return {
-    noWorker: (name, version) => !isCovered(works, name, version),
+    noWorker: (name, flowVersion, version) => !isCovered(works, name, flowVersion, version),
     paused: (name) => paused.has(name) || paused.has(allNames),
   };
 }

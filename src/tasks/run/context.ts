@@ -7,7 +7,7 @@ import { readParents } from "../dependencies.ts";
 import { completedFinish } from "../finish/outcome.ts";
 import { finishTasks, wakeDependentsAfter } from "../sql/finish.ts";
 import { signalOf, taskFields } from "./attempt.ts";
-import { stepsOf } from "./steps.ts";
+import { begunBy, stepsOf } from "./steps.ts";
 import type { TaskSteps } from "../../steps/model.ts";
 import type { AttemptParts, TaskContext, TaskAttempt } from "../model.ts";
 
@@ -95,6 +95,10 @@ class AttemptContext implements TaskContext<unknown> {
 
   get signal(): AbortSignal {
     return signalOf(this.#running);
+  }
+
+  get begunBy(): number {
+    return begunBy(this.#running);
   }
 
   get progress(): TaskContext<unknown>["progress"] {

@@ -113,6 +113,13 @@ export function flowsOf(handlers: Iterable<TaskHandler>): ReadonlyMap<string, nu
   return found;
 }
 
+/** The tasks with a version that a pod handles. */
+export function versionsOf(handlers: Iterable<TaskHandler>): ReadonlyMap<string, number> {
+  const found = new Map<string, number>();
+  for (const { name, version } of handlers) if (version !== undefined) found.set(name, version);
+  return found;
+}
+
 /** The throttles of a pod's handlers, for its metadata. */
 export function throttlesOf(handlers: Iterable<TaskHandler>): Record<string, ThrottleOfName> {
   const found: Record<string, ThrottleOfName> = {};

@@ -60,8 +60,21 @@ export function stepsOf(attempt: TaskAttempt, parts: AttemptParts): Steps {
   return attempt.steps;
 }
 
+/** The version of the code that has stored a task's first step, or is about to. */
+export function begunBy({ claim, handler }: TaskAttempt): number {
+  return claim.versions?.begunBy ?? handler.version ?? 0;
+}
+
 function taskOwner(attempt: TaskAttempt, parts: AttemptParts): StepOwner {
-  const { taskId, token } = attempt.claim;
+  const { taskId, token, versions } = attempt.claim;
+  const { version = 0 } = attempt.handler;
+  let highest = versions?.highest ?? 0;
+  const toStep = (step: StepWrite): TaskStep => ({
+    taskId,
+    token,
+    step,
+    ...(version > highest && { raises: { version, begunBy: begunBy(attempt) } }),
+  });
   return {
     part: taskPart,
     names: [taskPart],
@@ -69,9 +82,15 @@ function taskOwner(attempt: TaskAttempt, parts: AttemptParts): StepOwner {
     hasRows: token > firstToken,
     isOver: () => attempt.ended,
     log: () => withFields(parts.log, taskFields(attempt, parts.podId)),
-    store: (step, children) =>
-      parts.steps.storeStep({ taskId, token, step, ...(children && { children }) }),
-    toStep: (step) => ({ taskId, token, step }),
+    async store(step, children) {
+      const result = await parts.steps.storeStep({
+        ...toStep(step),
+        ...(children && { children }),
+      });
+      if (result.type === "stored") highest = Math.max(highest, version);
+      return result;
+    },
+    toStep,
     waits: true,
   };
 }

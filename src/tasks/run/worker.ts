@@ -32,6 +32,7 @@ import type { LocalProgress } from "./local-progress.ts";
 import {
   createStatusPublisher,
   flowsOf,
+  versionsOf,
   type PodState,
   type Reason,
   reasonsOf,
@@ -188,10 +189,12 @@ export function startWorker(options: WorkerOptions): Worker {
   const idle = untilIdle(clock, () => running.size === 0 && unstored === 0 && loop.inFlight === 0);
 
   const flows = flowsOf(handlers.values());
+  const versions = versionsOf(handlers.values());
   const claimCalls = createClaimCalls({
     ...options,
     names,
     flows: flows.size > 0 ? flows : undefined,
+    versions: versions.size > 0 ? versions : undefined,
     limitOf: (name) => handlers.get(name)?.concurrency?.limit,
     log,
     signal,

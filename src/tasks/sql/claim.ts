@@ -16,6 +16,7 @@ import {
   forUpdateSkipLocked,
 } from "../../store/sql.ts";
 import { wakeDependentsOfCall } from "./dependencies.ts";
+import { hasSteps } from "./steps.ts";
 import {
   hasFreeSlots,
   isDelayed,
@@ -48,7 +49,9 @@ export type ClaimCall = {
   readonly call: number;
   readonly names: readonly string[];
   /** The names that are flows, with the version that this pod has. */
-  readonly flows?: FlowVersions;
+  readonly flows?: NameVersions;
+  /** The tasks with a version, and this pod's. */
+  readonly versions?: NameVersions;
   readonly limit: number;
   /** The most tasks of each name to claim. */
   readonly maxByName?: ReadonlyMap<string, number>;
@@ -66,7 +69,12 @@ export type ClaimCall = {
   readonly ahead?: boolean;
 };
 
-export type FlowVersions = ReadonlyMap<string, number>;
+export type NameVersions = ReadonlyMap<string, number>;
+
+type Versions = {
+  readonly flows?: NameVersions | undefined;
+  readonly versions?: NameVersions | undefined;
+};
 
 export type SharedNameLimit = { readonly names: readonly string[]; readonly max: number };
 
@@ -124,7 +132,7 @@ export function claimTasks(claim: ClaimCall): Statement {
       statement: sql`select * from (
       select ${rowAddress} as address, task_id, priority, created_at from ${tasks}
       where name = ${name} and ${isReady} and ${isDue}
-        ${part} ${notNewer(claim.flows, [name])} ${notHeld(claim)}
+        ${part} ${notNewer(claim, [name])} ${notHeld(claim)}
       order by priority desc, created_at, task_id ${limitOfName(claim, name)} ${forUpdateSkipLocked}) of_name`,
     })),
   );
@@ -174,7 +182,7 @@ export function claimOldest(claim: ClaimCall, levels: readonly Level[]): Stateme
   const ofLevel = ({ name, priority }: Level) => sql`select * from (
       select ${rowAddress} as address, task_id, created_at from ${tasks}
       where name = ${name} and ${isReady}
-        and priority = ${priority} and ${isDue} ${notNewer(claim.flows, [name])} ${notHeld(claim)}
+        and priority = ${priority} and ${isDue} ${notNewer(claim, [name])} ${notHeld(claim)}
       order by created_at, task_id ${limit(claim.limit)} ${forUpdateSkipLocked}) of_level`;
   const isLimited = ({ name }: Level) => claim.maxByName?.has(name) === true;
   const parts: NamePart[] = levels
@@ -196,19 +204,33 @@ export function claimOldest(claim: ClaimCall, levels: readonly Level[]): Stateme
 }
 
 /**
- * Excludes runs that a later version of their flow has advanced, and all runs of names that are
- * tasks on this pod, because it could not run their finalizers.
+ * Excludes runs that a later version of their flow has advanced, and tasks of which a later version has
+ * stored a step; also all runs of names that are tasks on this pod, because it could not run their
+ * finalizers.
  */
-export function notNewer(flows: FlowVersions | undefined, names: readonly string[]): Statement {
-  const own = names.filter((name) => flows?.has(name));
-  if (own.length === 0) return sql`and flow_version is null`;
+export function notNewer({ flows, versions }: Versions, names: readonly string[]): Statement {
+  const conditions = [
+    ...upTo(sql`flow_version`, flows, names),
+    ...upTo(sql`task_version`, versions, names),
+  ];
+  return sql`and ${join(conditions, " and ")}`;
+}
+
+/** The conditions that a version is no higher than this pod's, or null for names that have none. */
+function upTo(
+  version: Statement,
+  known: NameVersions | undefined,
+  names: readonly string[],
+): Statement[] {
+  const own = names.filter((name) => known?.has(name));
+  if (own.length === 0) return [sql`${version} is null`];
   const conditions = own.map(
-    (name) => sql`(name <> ${name} or coalesce(flow_version, 0) <= ${flows!.get(name)!})`,
+    (name) => sql`(name <> ${name} or coalesce(${version}, 0) <= ${known!.get(name)!})`,
   );
   if (own.length < names.length) {
-    conditions.push(sql`(flow_version is null or name in (${list(own)}))`);
+    conditions.push(sql`(${version} is null or name in (${list(own)}))`);
   }
-  return sql`and ${join(conditions, " and ")}`;
+  return conditions;
 }
 
 /**
@@ -219,7 +241,7 @@ export function claimReserved(claim: ClaimCall, taskId: string): Statement {
   return claimWhere(
     claim,
     sql`task_id = ${taskId} and parked = ${parkedAs.ready} and name in (${list(claim.names)}) and ${isDue}
-      ${notNewer(claim.flows, claim.names)}`,
+      ${notNewer(claim, claim.names)}`,
   );
 }
 
@@ -235,7 +257,8 @@ export function claimWhere(claim: ClaimCall, which: Statement): Statement {
     ? sql`, flow_version = ${becomesRun} then 0 else flow_version end,
         run_seq = ${becomesRun} then ${writesBefore(sql`${tasks}.task_id`)} else run_seq end`
     : sql``;
-  const columns = flows ? runColumns : claimColumns;
+  const ofTasks = claim.versions ? sql`${claimColumns}, ${versionColumns}` : claimColumns;
+  const columns = flows ? sql`${ofTasks}, ${runColumns}` : ofTasks;
   // Below zero if claimed ahead, so that recovery sees which tasks may never have begun.
   const storedCall = claim.ahead === true ? -claim.call : claim.call;
   return sql`
@@ -297,8 +320,12 @@ const claimColumns = sql`task_id, name, payload, claim_token, created_at, max_at
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
   nullif(limited, 0) as limited`;
 
+// The columns if tasks with a version may be among them. Steps without a version were stored by code that
+// had none.
+const versionColumns = sql`task_version, begun_version, ${hasSteps(tasks)} as has_steps`;
+
 // The columns if runs may be among the tasks. Runs measure time from the time of the claim.
-const runColumns = sql`${claimColumns}, tenant, flow_version, cursor, state, intent, waiting, stopped_at,
+const runColumns = sql`tenant, flow_version, cursor, state, intent, waiting, stopped_at,
   run_seq, cancel_requested, last_update`;
 
 /**
@@ -309,11 +336,11 @@ const runColumns = sql`${claimColumns}, tenant, flow_version, cursor, state, int
 export function reserveAlone(
   podId: string,
   names: readonly string[],
-  flows?: FlowVersions,
+  known: Versions = {},
 ): Statement {
   const free = sql`(claimed_by is null or claimed_by = ${podId}
     or claimed_by not in (select pod_id from ${pods} where status = 'up')
-    or ${holdsNothing(podId)}) ${notNewer(flows, names)}`;
+    or ${holdsNothing(podId)}) ${notNewer(known, names)}`;
   return sql`
     update ${tasks} set claimed_by = ${podId}
     where status = 'pending' and ${isAmong(sql`

@@ -13,7 +13,7 @@ import {
   forUpdateOfTaskSkipLocked,
   forUpdateOfTask,
 } from "../../store/sql.ts";
-import { type ClaimCall, type FlowVersions, isDue, notNewer, claimWhere } from "./claim.ts";
+import { type ClaimCall, type NameVersions, isDue, notNewer, claimWhere } from "./claim.ts";
 import {
   freeSlotsOfKey,
   freeSlotsOfTenant,
@@ -89,13 +89,18 @@ export function limitedPairs(names: readonly string[], after: string, count: num
     from step where tenant is not null`;
 }
 
+type CandidateVersions = {
+  readonly flows?: NameVersions | undefined;
+  readonly versions?: NameVersions | undefined;
+};
+
 /**
  * The first limited tasks of each pair, by priority, then age, from a priority downwards. Each
  * comes with the stored limit of its key: null if there is none, 0 if it was set with `limits`.
  */
 export function selectCandidates(
   pairs: readonly CandidatePair[],
-  { fromPriority, flows }: { fromPriority: number; flows?: FlowVersions | undefined },
+  { fromPriority, ...known }: { fromPriority: number } & CandidateVersions,
 ): Statement {
   const idsOf = (ids: readonly string[]) =>
     rows(
@@ -106,7 +111,7 @@ export function selectCandidates(
     ({ name, tenant, count, without }) => sql`select * from (
       select task_id, name, tenant, concurrency_key, priority, created_at from ${tasks} task
       where name = ${name} and tenant = ${tenant} and ${ofTask.isLimited} and priority <= ${fromPriority}
-        and ${isDue} ${notNewer(flows, [name])}
+        and ${isDue} ${notNewer(known, [name])}
         and task_id not in (select task_id from ${idsOf(without)} without)
       order by priority desc, created_at, task_id ${limit(count)}) of_pair`,
   );
@@ -163,7 +168,7 @@ export function claimCandidates(
     where ${isPending(sql`task`)} and task.parked = ${parkedAs.limited}
       and coalesce(task.concurrency_key, '') = coalesce(wanted.concurrency_key, '')
       and ${alone ? ofTask.runsAlone : ofTask.runsBesideOthers} and ${isDue}
-      ${notNewer(claim.flows, claim.names)}
+      ${notNewer(claim, claim.names)}
     ${forUpdateOfTaskSkipLocked}`;
   // A key whose limit was deleted after it was read is not claimed, because there is no row to lock.
   const ofKeys = isRepeated(candidates)

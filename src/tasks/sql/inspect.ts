@@ -177,6 +177,9 @@ export const startedOver = sql`
   cursor = ${restartedAt}, intent = null, waiting = null,
   error = null, progress = null, progress_token = claim_token + 1`;
 
+/** What a task without steps is set to: any version of its code may begin it. */
+const anyVersion = sql`, task_version = null, begun_version = null`;
+
 /**
  * Restarts an ended task: a new generation, with an event. Its dependencies are checked again. The
  * event names the request and the token that it leads to, so that sending it again does nothing,
@@ -210,7 +213,8 @@ export function retryTask(
           from ${tasks} task where ${ended} and not ${noted} ${forUpdateOfTask}`,
         forgetSteps(starting, steps === "all" ? "all" : "failed"),
         ...(typeof steps === "string" ? [] : [forgetStepsByKey(starting, steps)]),
-        sql`update ${tasks} set ${startedOver} where ${toStart}`,
+        sql`update ${tasks} set ${startedOver} ${steps === "all" ? anyVersion : sql``}
+          where ${toStart}`,
       ],
     ),
     wakeIfDependenciesEnded([taskId]),

@@ -36,6 +36,8 @@ export type TaskStep = {
   readonly run?: { readonly part: string; readonly seq: number };
   /** The tasks and runs that it starts. */
   readonly children?: StepChildren;
+  /** Present if it is the first of a higher version of the task's code. */
+  readonly raises?: { readonly version: number; readonly begunBy: number };
 };
 
 /** The part of a task's journal. Those of a run have the names of its transitions. */
@@ -94,10 +96,12 @@ export function storeSteps(unordered: readonly TaskStep[]): Statement[] {
     ${returning(sql`owner_id, part, key`, { after: selectStored(unordered) })}`;
   const outer = steps.filter(({ step }) => step.forgets);
   const taking = steps.filter(({ step }) => step.takes !== undefined);
+  const raising = steps.filter(({ raises }) => raises !== undefined);
   return [
     insert,
     ...(outer.length > 0 ? [deleteWithin(outer)] : []),
     ...(taking.length > 0 ? [takeSignalsOf(taking)] : []),
+    ...(raising.length > 0 ? [raiseVersions(raising)] : []),
   ];
 }
 
@@ -161,6 +165,12 @@ export function forgetStepsByKey(taskIds: Statement, keys: readonly string[]): S
         where ${journal}.key >= wanted.low and ${journal}.key < wanted.high)`;
 }
 
+/** 1 if a task has stored steps, else 0. */
+export function hasSteps(task: Statement | ReturnType<typeof table>): Statement {
+  return sql`case when exists (select 1 from ${journal} stored
+    where stored.owner_id = ${task}.task_id and stored.part = ${part}) then 1 else 0 end`;
+}
+
 /** True if the claim that holds a task has stored a step of it. */
 export function hasStepped(task: Statement): Statement {
   return sql`exists (
@@ -200,6 +210,20 @@ export function isStoredBy(given: Statement): Statement {
         where stored.owner_id = ${given}.task_id and stored.part = ${given}.part
           and stored.key = ${given}.key
           and stored.token = ${given}.token and stored.seq = ${given}.seq)`;
+}
+
+/** Keeps pods of lower versions from tasks whose steps these are. */
+function raiseVersions(steps: readonly TaskStep[]): Statement {
+  const raised = rows(
+    { ...writeColumns, version: "integer", begun_by: "integer" },
+    steps.map((each) => [...writeValues(each), each.raises!.version, each.raises!.begunBy]),
+  );
+  return sql`
+    update ${tasks} set task_version = raised.version,
+      begun_version = coalesce(${tasks}.begun_version, raised.begun_by)
+    from ${raised} raised
+    where ${tasks}.task_id = raised.task_id and ${tasks}.claim_token = raised.token
+      and coalesce(${tasks}.task_version, 0) < raised.version and ${isStoredBy(sql`raised`)}`;
 }
 
 function deleteWithin(outer: readonly TaskStep[]): Statement {

@@ -140,8 +140,8 @@ export const flowMutations: readonly Mutation[] = [
     name: "claim: by an earlier version",
     edits: [
       claim(
-        "coalesce(flow_version, 0) <= ${flows!.get(name)!}",
-        "coalesce(flow_version, 0) <= ${flows!.get(name)!} + 9",
+        "coalesce(${version}, 0) <= ${known!.get(name)!}",
+        "coalesce(${version}, 0) <= ${known!.get(name)!} + 9",
       ),
     ],
   },
