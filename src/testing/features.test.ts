@@ -35,6 +35,18 @@ describe("time in a test", () => {
     expect(scheduled.slice(3)).toEqual([undefined, undefined]);
   });
 
+  test("passes for a task whose steps wait, without a word of the test", async () => {
+    const patient = task("patient", {}, async ({ step }) => {
+      await step.sleep("night", 8 * hourMs);
+      const [said] = await step.children("echo", [[echo, "hello"]]);
+      return said as string;
+    });
+    await using t = await testFlotilla({ use: [patient, echo] });
+    const beganMs = t.clock.now();
+    expect(await t.run(patient, null)).toBe("hello");
+    expect(t.clock.now() - beganMs).toBeGreaterThanOrEqual(8 * hourMs);
+  });
+
   test("leaps over nothing that a test or a handler waits for", async () => {
     const seen: number[] = [];
     const timely = task("timely", { timeoutMs: 10 * hourMs }, () => {
