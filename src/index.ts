@@ -172,6 +172,7 @@ export type {
   InboxItem,
   ListSessions,
   Sent,
+  SignalSent,
   SessionPage,
   SessionService,
   SessionView,

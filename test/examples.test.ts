@@ -152,6 +152,54 @@ describe("the demo", () => {
   }, 180_000);
 });
 
+describe("the research agent", () => {
+  test("reads by sub-agents, goes on after a kill when its scan has come, and publishes once approved", async () => {
+    const config = join(built.examples, "research-agent/flotilla.config.ts");
+    const store = `sqlite:${join(folder, "research.db")}`;
+    const dev = [built.command, "dev", "--config", config, "--port", "0", "--store", store];
+    const first = start(dev, { SCAN_MS: "3000" });
+    let url = await urlOf(first.output);
+    const ask = async (path: string, body?: unknown) => {
+      const sent = body && {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify(body),
+      };
+      const answer = await fetch(url + path, sent || {});
+      return (await answer.json()) as any;
+    };
+    const page = await (await fetch(`${url}/research/`)).text();
+    expect(page).toContain("chat.js");
+    const { sessionId } = await ask("/v1/sessions", { agents: ["researcher"] });
+    const at = `/v1/sessions/${sessionId}`;
+    await ask(`${at}/messages`, { id: "m", parts: [{ type: "text", text: "tides" }] });
+    const entries = async () => (await ask(`${at}/messages`)).entries;
+    const callIn = (entry: any, name: string) =>
+      entry?.parts.find(({ type }: { type: string }) => type === `tool-${name}`);
+    await until(async () => callIn((await entries())[1], "scan")?.state === "input-available");
+    const [, asks] = await entries();
+    expect(callIn(asks, "read").output).toContain("Notes: tides");
+    killGroup(first.child);
+    await first.ended;
+
+    const second = start(dev, { SCAN_MS: "3000" });
+    url = await urlOf(second.output);
+    await until(async () => (await entries()).length === 4);
+    const scanned = (await entries())[3];
+    expect(callIn(scanned, "scan").output).toEqual({ pages: 312, of: "A history of tides" });
+    const { toolCallId, approval } = callIn(scanned, "publish");
+    const results = [{ toolCallId, approvalId: approval.id, approved: true }];
+    const approved = { id: approval.id, messageId: scanned.messageId, results };
+    await ask(`${at}/tool-results`, approved);
+    await ask(`${at}/tool-results`, approved);
+    await until(async () => (await entries()).length === 6);
+    const last = (await entries())[5];
+    expect(callIn(last, "publish").output).toMatchObject({ title: "About tides" });
+    expect(last.parts.at(-1).text).toBe("That is all there is about tides.");
+    expect(await stop(second)).toBe(0);
+  }, 180_000);
+});
+
 type Output = { stdout: string; stderr: string };
 type Started = { child: ChildProcess; output: Output; ended: Promise<number | string | null> };
 

@@ -64,3 +64,20 @@ function describe(issue: Issue): string {
     .join(".");
   return path ? `${path}: ${issue.message}` : issue.message;
 }
+
+/** The JSON Schema of what a schema takes. Throws if its library can't write one. */
+export function jsonSchemaOf(what: string, schema: Schema<any, any>): Record<string, unknown> {
+  const { jsonSchema } = schema["~standard"] as {
+    jsonSchema?: { input(options: { target: string }): Record<string, unknown> };
+  };
+  try {
+    if (jsonSchema) return jsonSchema.input({ target: "draft-2020-12" });
+  } catch (error) {
+    throw notWritable(what, error instanceof Error ? error.message : String(error));
+  }
+  throw notWritable(what, "its library has no Standard JSON Schema, as zod has since 4.2");
+}
+
+function notWritable(what: string, why: string): FlotillaError {
+  return new FlotillaError("invalid_option", `${what} can't be written as JSON Schema: ${why}`);
+}

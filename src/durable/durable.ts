@@ -26,6 +26,7 @@ import {
   withSignal,
 } from "./model.ts";
 import { loadLarge, storeLarge } from "./large.ts";
+import { beginLater, emptyCall, isLaterOutput, laterOutput, withExecute } from "./later.ts";
 import {
   checkPriced,
   type Meter,
@@ -116,6 +117,8 @@ type CallCounter = {
   underWay: boolean;
   /** The last call that was made without tools, since the budget was spent. */
   last: number | undefined;
+  /** True once the output of a tool is to come later: the model isn't asked without it. */
+  waits: boolean;
   /** The number of the call that has asked for a tool, by the id of the tool's call. */
   readonly askedBy: Map<string, number>;
 };
@@ -141,6 +144,7 @@ function createScope(context: DurableContext, options: DurableOptions): Scope {
     ended: 0,
     underWay: false,
     last: undefined,
+    waits: false,
     askedBy: new Map<string, number>(),
   };
   ofStep.set(name, calls);
@@ -156,6 +160,7 @@ async function callOnce(
   run: (params: Params, context: StepContext) => Promise<StoredCall & { readonly ms: number }>,
 ): Promise<StoredCall> {
   const { step, name, calls, meter } = scope;
+  if (calls.waits) return emptyCall(model);
   if (calls.underWay) {
     throw new FlotillaError(
       "step_ambiguous",
@@ -314,13 +319,13 @@ function wrapTools(scope: Scope, tools: Readonly<Record<string, unknown>>): obje
     Object.entries(tools).map(([name, tool]) => {
       const execute = isJsonObject(tool) ? tool["execute"] : undefined;
       if (typeof execute !== "function") return [name, tool];
-      return [name, { ...(tool as object), execute: wrapExecute(scope, name, execute as Execute) }];
+      return [name, withExecute(tool as object, wrapExecute(scope, name, execute as Execute))];
     }),
   );
 }
 
 /** What a tool has returned or thrown, as it is stored. Both are ends: neither is done again. */
-type ToolEnd = { readonly output?: Json; readonly error?: string };
+type ToolEnd = { readonly output?: Json; readonly error?: string; readonly later?: Json };
 
 function wrapExecute(scope: Scope, toolName: string, execute: Execute): Execute {
   const runTool = async (
@@ -339,13 +344,15 @@ function wrapExecute(scope: Scope, toolName: string, execute: Execute): Execute 
       const inner = meter.open();
       setMeter(context.step, inner);
       try {
-        fresh = await endOf(context.signal, () =>
-          call(input, {
+        fresh = await endOf(context.signal, async () => {
+          const output = await call(input, {
             ...options,
             abortSignal: withSignal(options, context.signal).abortSignal!,
             [stepInOptions]: context,
-          } as ToolOptions),
-        );
+          } as ToolOptions);
+          if (isLaterOutput(output)) return { later: await beginLater(step, output, context, id) };
+          return { output: encodeCall(output) };
+        });
         return { ...(await storeLarge(place, fresh)), usage: inner.usage };
       } finally {
         inner.close();
@@ -359,7 +366,8 @@ function wrapExecute(scope: Scope, toolName: string, execute: Execute): Execute 
     }
     const end = (fresh ?? (await loadLarge(place, stored))) as ToolEnd;
     if (end.error !== undefined) throw new Error(end.error);
-    return decodeCall(end.output ?? null);
+    if (end.later === undefined) return decodeCall(end.output ?? null);
+    return laterOutput(scope, { toolCallId: id, name: `${toolName}.${key}` }, end.later);
   };
 
   if (!isGenerator(execute)) {
@@ -378,9 +386,9 @@ function wrapExecute(scope: Scope, toolName: string, execute: Execute): Execute 
 }
 
 /** A tool that was told to stop, or whose attempt is over, has not ended. */
-async function endOf(signal: AbortSignal, run: () => Promise<unknown>): Promise<Json> {
+async function endOf(signal: AbortSignal, run: () => Promise<Json>): Promise<Json> {
   try {
-    return { output: encodeCall(await run()) };
+    return await run();
   } catch (error) {
     if (signal.aborted || isOver(error)) throw error;
     return { error: messageOf(error).slice(0, 4_000) };
@@ -408,7 +416,7 @@ async function lastOf(returned: unknown, show?: (value: unknown) => void): Promi
   let last: unknown;
   for await (const value of returned) {
     last = value;
-    show?.(value);
+    if (!isLaterOutput(value)) show?.(value);
   }
   return last;
 }

@@ -9,6 +9,7 @@ export type ModelResult = Readonly<Record<string, unknown>>;
 
 /** The part of a model of the AI SDK that is wrapped, in all versions of its interface. */
 export type ModelLike = {
+  readonly specificationVersion?: unknown;
   readonly provider: string;
   readonly modelId: string;
   doGenerate(params: Params): PromiseLike<ModelResult>;

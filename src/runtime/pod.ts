@@ -26,6 +26,7 @@ import { flowsOf, throttlesOf, versionsOf } from "../tasks/run/pod-status.ts";
 import { startWorker, type Worker } from "../tasks/run/worker.ts";
 import type { PodSettings } from "./config.ts";
 import { agentsByName, selectHandlers } from "./handlers.ts";
+import { laterHandler, laterTaskName } from "./later.ts";
 import { settledWithin, withTimeout } from "../base/timeout.ts";
 import type { Pod, PodEvent, PodParts } from "./pod-parts.ts";
 import { noSessions, startOnFirstUse, sessionMetadata, startSessions } from "./sessions.ts";
@@ -63,7 +64,15 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
   };
   const { heartbeatMs, deadAfterMs, stallBeats } = settings;
   const limits: LivenessLimits = { heartbeatMs, deadAfterMs, gapMs: gapOf(settings) };
+  const agents = agentsByName(settings.use);
   const handlers = selectHandlers(settings.use, settings.only);
+  // Only agents in code have tools whose outputs come later.
+  if (settings.sessions && [...agents.values()].some(({ source }) => source.type === "function")) {
+    handlers.set(
+      laterTaskName,
+      laterHandler(() => sessions!.service),
+    );
+  }
 
   let worker: Worker | undefined;
   let sessions: ReturnType<typeof startOnFirstUse> | undefined;
@@ -118,7 +127,6 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     leaderIndex: () => deadLetterLeader.kept,
   });
 
-  const agents = agentsByName(settings.use);
   const throttles = createPodThrottles({ ...parts, onEvent, handlers, agents });
   const runs = createRuns(tasks, { ...scheduleParts, stopping: () => stopped !== undefined });
 

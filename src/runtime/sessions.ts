@@ -16,6 +16,7 @@ import type { Tasks } from "../tasks/tasks.ts";
 import { activeTracer, inSpan, quietly, remoteContext } from "../tasks/trace.ts";
 import type { ThrottleRegistry } from "../throttles/registry.ts";
 import { sessionParts } from "./connect.ts";
+import { createStartLater } from "./later.ts";
 import type { PodEvent, PodParts } from "./pod-parts.ts";
 import type { AgentSpec } from "../sessions/agents/spec.ts";
 
@@ -33,7 +34,7 @@ type PodSessionsParts = Pick<
   maxPayloadBytes: number;
   maxResultBytes: number;
   throttles: ThrottleRegistry;
-  tasks: Pick<Tasks, "enqueue">;
+  tasks: Pick<Tasks, "enqueue" | "enqueueGraph">;
   runs: Pick<Runs, "start">;
   onEvent: (event: PodEvent) => void;
 };
@@ -75,6 +76,7 @@ export function startSessions(parts: PodSessionsParts): LocalSessions {
         agentOf: agentRegistry.spec,
         enqueue: (task, input, options) => parts.tasks.enqueue(task, input, options),
         start: (flow, input, options) => parts.runs.start(flow, input as never, options),
+        startLater: createStartLater(parts.tasks),
       }),
   });
 }

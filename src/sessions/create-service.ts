@@ -7,12 +7,7 @@ import { fitPage, maxPageBytes } from "../base/page.ts";
 import type { Random } from "../base/random.ts";
 import type { TraceHeaders } from "../base/trace-context.ts";
 import { linksOf } from "../links/links.ts";
-import {
-  type Entry,
-  estimateMessageTokens,
-  type ToolResult,
-  type TurnView,
-} from "../protocol/message.ts";
+import { type Entry, estimateMessageTokens, type TurnView } from "../protocol/message.ts";
 import { coldReads, type Database } from "../store/database.ts";
 import type { Target, Traced } from "./conversation/command.ts";
 import { maxAgents, type Header, maxUsers, type Turn } from "./conversation/header.ts";
@@ -23,12 +18,12 @@ import type { CommandRouter } from "./log/command-router.ts";
 import type { Journal } from "./log/journal.ts";
 import type { Heads } from "./log/ownership.ts";
 import { type CallDeadline, startDeadline } from "./log/call-deadline.ts";
-import type { Joined, Sent, SessionService, SessionView, Sink } from "./service.ts";
+import type { Joined, SessionService, SessionView, Sink } from "./service.ts";
+import { createToolResults } from "./tool-results.ts";
 import {
   checkCreate,
   checkMessage,
   checkNames,
-  checkResults,
   checkSessionId,
   maxIdChars,
   maxMetadataBytes,
@@ -114,12 +109,12 @@ export function createService(parts: ServiceParts): SessionService {
   };
 
   /** Submits a command about an answer. If the answer is replaced before the decision, reads it again. */
-  const submitAbout = async (
+  const submitAbout = async <Result>(
     tenant: string,
     sessionId: string,
     messageId: string | undefined,
-    submit: (answer: Entry, target: Target, deadline: CallDeadline) => Promise<Sent>,
-  ): Promise<Sent> => {
+    submit: (answer: Entry, target: Target, deadline: CallDeadline) => Promise<Result>,
+  ): Promise<Result> => {
     const deadline = startDeadline(parts);
     for (let lookups = 1; ; lookups++) {
       // The header first: the answer is then the newest at least among the entries up to `lastSeq`.
@@ -204,37 +199,16 @@ export function createService(parts: ServiceParts): SessionService {
       });
       return { seq: seq!, messageId: id, duplicate };
     },
-    async toolResult(tenant, sessionId, { id = ids.next(), author, messageId, results, trace }) {
-      checkText("author", author, { max: maxIdChars });
-      checkText("id", id, { max: maxIdChars });
-      checkResults(results, maxPayloadBytes);
-      const tokens = Math.ceil(JSON.stringify(results).length / 4);
-      const traced = tracedBy(trace);
-      return submitAbout(tenant, sessionId, messageId, async (answer, target, deadline) => {
-        const stray = strayAmong(results, answer);
-        if (stray !== undefined) {
-          // The result may be stored already, for calls that a replaced answer no longer has.
-          const readStored = () => journal.storedIds([{ sessionId, clientId: id }]);
-          const [stored] = await deadline.read(readStored);
-          if (!stored) throw noCall(stray);
-          return { seq: stored.seq, messageId: target.messageId, duplicate: true };
-        }
-        const command = {
-          type: "tool_result",
-          clientId: id,
-          author,
-          messageId,
-          results,
-          target,
-          tokens,
-          ...traced,
-        } as const;
-        const timeoutMs = deadline.leftMs;
-        const result = await router.submit(tenant, sessionId, command, { timeoutMs });
-        const { seq, duplicate = false } = result;
-        return { seq: seq!, messageId: target.messageId, duplicate };
-      });
-    },
+    ...createToolResults({
+      journal,
+      router,
+      ids,
+      maxPayloadBytes,
+      tracedBy,
+      headerOf,
+      startDeadline: () => startDeadline(parts),
+      submitAbout,
+    }),
     async regenerate(tenant, sessionId, { id = ids.next(), messageId, trace }) {
       checkText("id", id, { max: maxIdChars });
       const traced = tracedBy(trace);
@@ -339,17 +313,6 @@ function isReplaced(error: unknown): boolean {
   return hasCode(error, "conflict") && error.details?.["replaced"] === true;
 }
 
-/** A result makes the agent continue, so it must belong to one of the agent's calls. */
-function strayAmong(results: readonly ToolResult[], { parts }: Entry): string | undefined {
-  const calls = new Set(parts.map((part) => part["toolCallId"]));
-  return results.find(({ toolCallId }) => !calls.has(toolCallId))?.toolCallId;
-}
-
-function noCall(toolCallId: string): FlotillaError {
-  const quoted = JSON.stringify(toolCallId.slice(0, 80));
-  return new FlotillaError("invalid_input", `the message has no tool call ${quoted}`);
-}
-
 function noSession(sessionId: string): FlotillaError {
   return new FlotillaError("not_found", `there is no session ${sessionId.slice(0, 80)}`);
 }
@@ -388,6 +351,8 @@ export function lazyService(make: () => SessionService): SessionService {
     started: call("started"),
     send: call("send"),
     toolResult: call("toolResult"),
+    signal: call("signal"),
+    bring: call("bring"),
     regenerate: call("regenerate"),
     stop: call("stop"),
     read: call("read"),

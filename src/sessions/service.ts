@@ -31,6 +31,17 @@ export type SessionService = {
   started(tenant: string, sessionId: string): Promise<StartedTasks>;
   send(tenant: string, sessionId: string, message: SendMessage): Promise<Sent>;
   toolResult(tenant: string, sessionId: string, result: SendToolResult): Promise<Sent>;
+  /** Gives its payload to the call that waits for the signal. */
+  signal(tenant: string, sessionId: string, signal: SendSignal): Promise<SignalSent>;
+  /**
+   * Brings an output that a call has waited for. `under_way` if the call's turn has not ended yet. It is
+   * `dropped` if the call has a result already, or nothing is left that waits for it.
+   */
+  bring(
+    tenant: string,
+    sessionId: string,
+    late: LateResult,
+  ): Promise<"stored" | "dropped" | "under_way">;
   regenerate(tenant: string, sessionId: string, request: RegenerateAnswer): Promise<Sent>;
   /** True if there was a turn to stop. The log records who stopped it. */
   stop(tenant: string, sessionId: string, options?: StopTurn): Promise<boolean>;
@@ -134,6 +145,26 @@ export type SendToolResult = {
   messageId: string;
   results: readonly ToolResult[];
   trace?: TraceHeaders;
+};
+export type SendSignal = {
+  /** Sending again with the same id stores nothing new. Default: a new id. */
+  id?: string;
+  /** Default `program`. */
+  author?: string;
+  name: string;
+  /** Default null. */
+  payload?: Json;
+  trace?: TraceHeaders;
+};
+export type SignalSent = Pick<Sent, "seq" | "duplicate">;
+export type LateResult = {
+  /** Bringing it again with the same id stores nothing new. */
+  id: string;
+  /** The turn whose tool waits. */
+  epoch: number;
+  author: string;
+  messageId: string;
+  result: ToolResult;
 };
 export type RegenerateAnswer = {
   id?: string;

@@ -15,6 +15,7 @@ import type {
   SessionPage,
   SessionService,
   SessionView,
+  SignalSent,
   StartedTasks,
   TurnPage,
   TurnsQuery,
@@ -104,6 +105,15 @@ export type Chat = {
     results: readonly ToolResult[],
     options?: { id?: string; author?: string },
   ): Promise<Sent>;
+  /**
+   * Gives the payload to the tool call that waits for this signal, by `later({ signal })`. Resolves once it
+   * is stored. Refused if nothing waits for it, or if its schema refuses the payload.
+   */
+  signal(
+    name: string,
+    payload?: Json,
+    options?: { id?: string; author?: string },
+  ): Promise<SignalSent>;
   read(seq: number, options?: { user?: string }): Promise<void>;
   setMetadata(
     metadata: Json,
@@ -202,6 +212,11 @@ function createChat(
     regenerate: (options = {}) => service.regenerate(tenant, sessionId, options),
     toolResult: (messageId, results, { author = user, ...options } = {}) =>
       service.toolResult(tenant, sessionId, { ...options, author, messageId, results }),
+    async signal(name, payload = null, options = {}) {
+      checkOptions("signal", options, ["id", "author"]);
+      const { author = user, ...rest } = options;
+      return service.signal(tenant, sessionId, { ...rest, author, name, payload });
+    },
     read: (seq, options = {}) =>
       service.read(tenant, sessionId, { user: options.user ?? user, seq }),
     setMetadata: (metadata, options) => service.setMetadata(tenant, sessionId, metadata, options),

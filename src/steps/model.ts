@@ -132,6 +132,11 @@ export type StepChildrenOptions<Failures> = {
    * says how each child ended. Default `fail`.
    */
   failures?: Failures;
+  /**
+   * How long to wait for all of them, from when they were started. Then the step throws `timeout`, and
+   * they go on. Default: without a limit.
+   */
+  timeoutMs?: number;
 };
 
 /** How a child ended. */

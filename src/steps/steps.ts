@@ -18,20 +18,19 @@ import {
 } from "./call.ts";
 import { openJournal } from "./journal.ts";
 import { checkStepName, contextKey, innerPrefix, roundPrefix } from "./key.ts";
+import { laterByWaits, setLaterHost } from "./later.ts";
 import { withOwner } from "./model-calls.ts";
 import type {
   ForEachOptions,
   RoundContext,
   Step,
-  StepChild,
-  StepChildrenOptions,
   StepContext,
-  StepSignalOptions,
   StepOptions,
   Steps,
   StepsParts,
   StepWrite,
   StoredStep,
+  TaskSteps,
 } from "./model.ts";
 import {
   calledLate,
@@ -59,7 +58,7 @@ import {
   settleScope,
   trackIn,
 } from "./scope.ts";
-import { createParking, createWaits } from "./waits.ts";
+import { createParking, createWaits, waitsIn } from "./waits.ts";
 
 type AnyOptions = StepOptions<any>;
 type AnyRun = (context: StepContext) => unknown;
@@ -386,15 +385,9 @@ export function createSteps(parts: StepsParts): Steps {
       track(scope, given[0], runEach(scope, ...given));
     const loop = (...given: [string, unknown, AnyRound]) =>
       track(scope, given[0], runLoop(scope, ...given));
-    const waiting = {
-      sleep: (name: string, ms: number) => trackWait(scope, name, waits.sleep(scope, name, ms)),
-      signal: (name: string, options?: StepSignalOptions<any>) =>
-        trackWait(scope, name, waits.signal(scope, name, options)),
-      children: (...given: [string, readonly StepChild[], StepChildrenOptions<any>?]) =>
-        trackWait(scope, given[0], waits.children(scope, ...given)),
-    };
-    const made = Object.assign(call, { forEach, loop, ...waiting }) as unknown as Step;
-    return withOwner(made, parts);
+    const made = Object.assign(call, { forEach, loop, ...waitsIn(scope, waits, trackWait) });
+    const steps = withOwner(made as unknown as TaskSteps, parts);
+    return scope.waits ? setLaterHost(steps, laterByWaits(steps)) : steps;
   };
 
   const waits = createWaits({

@@ -181,6 +181,12 @@ export function createWaits(parts: WaitParts) {
     return JSON.parse(value) as Json;
   };
 
+  const fail = async (call: Call, error: FlotillaError): Promise<never> => {
+    const value = encodeError(call.path, error);
+    await store(call, { kind: "failed", value, startedMs: clock.monotonic() });
+    throw error;
+  };
+
   /** The next signal that the schema takes, with its payload. Those that it refuses are dropped. */
   const take = async (
     call: Call,
@@ -224,10 +230,10 @@ export function createWaits(parts: WaitParts) {
         if (taken) return taken.payload;
         if (leftMs !== undefined && leftMs <= 0) {
           if (onTimeout) return end(call, onTimeout.value);
-          const late = new FlotillaError("timeout", `no signal "${name}" came in ${timeoutMs} ms`);
-          const value = encodeError(call.path, late);
-          await store(call, { kind: "failed", value, startedMs: clock.monotonic() });
-          throw late;
+          return fail(
+            call,
+            new FlotillaError("timeout", `no signal "${name}" came in ${timeoutMs} ms`),
+          );
         }
         if (leftMs !== undefined && row === undefined) await begin(call, leftMs);
         return park({ delayMs: leftMs ?? null, awaits: name });
@@ -246,16 +252,36 @@ export function createWaits(parts: WaitParts) {
         // Children that exist already, because the task was started over, may all have ended.
         const count = row ? await countOf(row) : list.length;
         const children = await parts.host!.readChildren(call.path, count);
-        if (children.some(({ status }) => status === "open"))
-          return park({ children: [call.path] });
+        if (children.some(({ status }) => status === "open")) {
+          const { timeoutMs } = options;
+          if (timeoutMs === undefined) return park({ children: [call.path] });
+          const passedMs = row ? row.ageMs + parts.sinceReadMs() : 0;
+          const delayMs = Math.ceil(timeoutMs - passedMs);
+          if (delayMs > 0) return park({ children: [call.path], delayMs });
+          return fail(
+            call,
+            new FlotillaError("timeout", `the children of "${name}" took over ${timeoutMs} ms`),
+          );
+        }
         if (options.failures === "keep") return end(call, children.map(outcomeOf));
         const failed = children.find(({ status }) => status !== "completed");
         if (failed === undefined) return end(call, children.map(resultOf));
-        const error = childError(failed, call.path);
-        const value = encodeError(call.path, error);
-        await store(call, { kind: "failed", value, startedMs: clock.monotonic() });
-        throw error;
+        return fail(call, childError(failed, call.path));
       }),
+  };
+}
+
+/** Keeps the promise of a wait until it has settled. */
+type Track = <Result>(scope: Scope, name: string, over: Promise<Result>) => Promise<Result>;
+
+/** The waits that code calls on one level. */
+export function waitsIn(scope: Scope, waits: ReturnType<typeof createWaits>, track: Track) {
+  return {
+    sleep: (name: string, ms: number) => track(scope, name, waits.sleep(scope, name, ms)),
+    signal: (name: string, options?: StepSignalOptions<any>) =>
+      track(scope, name, waits.signal(scope, name, options)),
+    children: (...given: [string, readonly StepChild[], StepChildrenOptions<any>?]) =>
+      track(scope, given[0], waits.children(scope, ...given)),
   };
 }
 
@@ -299,7 +325,10 @@ function checkChildren(
   options: StepChildrenOptions<unknown>,
 ): void {
   const what = `step "${name}"`;
-  checkOptions(what, options, ["failures"]);
+  checkOptions(what, options, ["failures", "timeoutMs"]);
+  if (options.timeoutMs !== undefined) {
+    checkNumber(`${what}: timeoutMs`, options.timeoutMs, { min: 1, max: yearMs });
+  }
   if (options.failures !== undefined) {
     checkChoice(`${what}: failures`, options.failures, ["fail", "keep"]);
   }

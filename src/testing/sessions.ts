@@ -59,6 +59,7 @@ export function createTestSessions({ pods, ids, moveFor }: TestSessionsParts): S
       stop: (options) => moved(chat.stop(options)),
       regenerate: (options) => moved(chat.regenerate(options)),
       toolResult: (...args) => moved(chat.toolResult(...args)),
+      signal: (...args) => moved(chat.signal(...args)),
       read: (...args) => moved(chat.read(...args)),
       setMetadata: (...args) => moved(chat.setMetadata(...args)),
       members: (change) => moved(chat.members(change)),
@@ -164,10 +165,15 @@ function reconnectingService(pods: readonly TestPod[], ids: Ids): SessionService
       const withId = withGeneratedId(result);
       return request((to) => to.toolResult(tenant, sessionId, withId));
     },
+    signal(tenant, sessionId, signal) {
+      const withId = withGeneratedId(signal);
+      return request((to) => to.signal(tenant, sessionId, withId));
+    },
     regenerate(tenant, sessionId, options) {
       const withId = withGeneratedId(options);
       return request((to) => to.regenerate(tenant, sessionId, withId));
     },
+    bring: (...args) => request((to) => to.bring(...args)),
     get: (...args) => request((to) => to.get(...args)),
     list: (...args) => request((to) => to.list(...args)),
     entries: (...args) => request((to) => to.entries(...args)),

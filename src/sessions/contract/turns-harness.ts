@@ -50,6 +50,7 @@ export type RunnerHarnessOptions = {
     | "runsSuspectTask"
     | "enqueue"
     | "start"
+    | "startLater"
     | "network"
     | "throttles"
     | "agentOf"
@@ -122,6 +123,7 @@ export function createRunnerHarness(
     throttles: createThrottleRegistry({ clock, random: systemRandom }),
     enqueue: () => Promise.reject(new Error("nothing is enqueued here")),
     start: () => Promise.reject(new Error("nothing is started here")),
+    startLater: () => Promise.reject(new Error("nothing is started here")),
     onEvent: (event) => void events.push(event),
     ...rest,
   });

@@ -36,6 +36,13 @@ export type Command =
       /** The seq and author of the newest entry of that message, read beforehand. */
       readonly target: Target;
       readonly tokens: number;
+      /**
+       * Set if other results must not have come since the target was read, because what follows depends on
+       * them: whether calls of the message are still open.
+       */
+      readonly isExact?: true;
+      /** Other calls of the message are open, so that the agent does not continue yet. */
+      readonly waits?: true;
     } & Traced)
   | ({
       readonly type: "regenerate";

@@ -16,6 +16,8 @@ export type Header = {
   readonly lastSeq: number;
   /** The newest entry that replaces an earlier one; absent if none does. */
   readonly replacedSeq?: number;
+  /** The newest tool result whose command was exact; absent if there is none. */
+  readonly resultSeq?: number;
   /** The epoch of the latest turn or compaction. It only rises, so commands from an older one are stale. */
   readonly epoch: number;
   /**

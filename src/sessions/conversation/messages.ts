@@ -50,17 +50,21 @@ export function append(header: Header, command: Of<"append">, facts: Facts): Com
   return next ? decided(next, { seq, done: true }) : tooManyPending();
 }
 
-/** Stores the results of an agent's tool calls, and lets the agent continue. It never interrupts a turn. */
+/**
+ * Stores the results of an agent's tool calls, and lets the agent continue, unless other calls are still
+ * open. It never interrupts a turn.
+ */
 export function toolResult(
   header: Header,
   command: Of<"tool_result">,
   facts: Facts,
 ): CommandDecision {
-  const { clientId, author, messageId, results, target, tokens } = command;
+  const { clientId, author, messageId, results, target, tokens, isExact, waits } = command;
   if (header.status === "archived") return archived();
   if (!header.agents.includes(target.author)) return noSuchAgent(target.author);
   if (isStale(header, target)) return replaced();
-  const stored = appendEntry(
+  if (isExact && hasLaterResult(header, target)) return replaced();
+  const appended = appendEntry(
     startDraft(header),
     {
       kind: "tool_result",
@@ -75,8 +79,11 @@ export function toolResult(
     },
     facts,
   );
+  const { lastSeq: seq } = appended.header;
+  const stored = isExact ? withHeader(appended, { resultSeq: seq }) : appended;
+  if (waits) return decided(stored, { seq, done: true });
   const next = continueAt(header, stored, command, facts);
-  return next ? decided(next, { seq: stored.header.lastSeq, done: true }) : tooManyPending();
+  return next ? decided(next, { seq, done: true }) : tooManyPending();
 }
 
 /**
@@ -170,6 +177,11 @@ function traceOf({ trace }: Traced): Traced {
 /** True when an answer was replaced after the target was read, and it may be the target. */
 function isStale({ replacedSeq = 0 }: Header, { seenSeq = Infinity }: Target): boolean {
   return replacedSeq > seenSeq;
+}
+
+/** True when results were stored after the target was read, and they may be about its calls. */
+function hasLaterResult({ resultSeq = 0 }: Header, { seenSeq = Infinity }: Target): boolean {
+  return resultSeq > seenSeq;
 }
 
 function replaced(): CommandDecision {

@@ -202,6 +202,38 @@ describe("what waits", () => {
   });
 });
 
+describe("a tool result beside others", () => {
+  const give = (talk: ConversationHarness, seenSeq: number, more: { waits?: true } = {}) => {
+    const { messageId, author } = targetOf(talk, 2);
+    const target = { seq: 2, messageId, author, seenSeq };
+    const result = { clientId: `x${talk.entries.length}`, author: "ann", messageId, results: [] };
+    return talk.ask({ type: "tool_result", ...result, target, tokens: 1, isExact: true, ...more });
+  };
+  const asked = () => {
+    const talk = startConversation();
+    talk.say("one");
+    talk.finish("call");
+    return talk;
+  };
+
+  test("is stored without a turn while other calls are open, and the last one starts it", () => {
+    const talk = asked();
+    expect(give(talk, 2, { waits: true })).toMatchObject({ answer: { seq: 3, done: true } });
+    expect(talk.header).toMatchObject({ work: null, pending: [], resultSeq: 3 });
+    give(talk, 3);
+    expect(talk.header).toMatchObject({ lastSeq: 4, resultSeq: 4 });
+    expect(turnOf(talk)).toMatchObject({ trigger: "tool_result", replaces: 2 });
+  });
+
+  test("is refused if another came after what its sender has read, and nothing is stored", () => {
+    const talk = asked();
+    give(talk, 2, { waits: true });
+    const late = give(talk, 2);
+    expect(late).toMatchObject({ type: "refused", code: "conflict", details: { replaced: true } });
+    expect(talk.header).toMatchObject({ lastSeq: 3, work: null });
+  });
+});
+
 describe("an answer without content", () => {
   test("leaves the one it was to replace in its place", () => {
     const talk = startConversation();

@@ -1,3 +1,4 @@
+import { isWaitingCall } from "../../protocol/later.ts";
 import { jsonBytes } from "../../protocol/limits.ts";
 import type { Entry, Part, UIMessage } from "../../protocol/message.ts";
 import { type EntryNote, viewOf } from "../../protocol/view.ts";
@@ -177,12 +178,15 @@ function applyPolicy(
   for (const message of messages) {
     const outcome = noteOf(message)?.outcome;
     const isBroken = outcome === "cut" || outcome === "stopped";
-    const parts = message.parts.filter(
+    const kept = message.parts.filter(
       (part) => !isSkipped(part.type, context.skipParts) && !isOpen(part, isBroken),
     );
     // Failed answers, and answers with no parts left, are of no use to an agent.
-    if (parts.every(({ type }) => type === "step-start")) continue;
-    selected.push(parts.length === message.parts.length ? message : { ...message, parts });
+    if (kept.every(({ type }) => type === "step-start")) continue;
+    const waits = kept.some(isWaitingCall);
+    const parts = waits ? kept.map((part) => (isWaitingCall(part) ? unended(part) : part)) : kept;
+    const isWhole = !waits && parts.length === message.parts.length;
+    selected.push(isWhole ? message : { ...message, parts });
   }
   const maxMessages = history.mode === "entire" ? Infinity : history.count;
   const count = Math.min(maxMessages, context.lastN ?? Infinity, selected.length);
@@ -204,4 +208,13 @@ function isSkipped(type: string, skipParts: readonly string[]): boolean {
 function isOpen(part: Part, wasCut: boolean): boolean {
   if (typeof part["toolCallId"] !== "string") return false;
   return part["state"] === "input-streaming" || (wasCut && part["state"] === "input-available");
+}
+
+/**
+ * A call whose output comes later, as an agent sees it that is asked about something else meanwhile.
+ * Models refuse a call without a result, and this one tells them not to call it again.
+ */
+function unended(part: Part): Part {
+  const errorText = "This call has not ended yet. Its output comes later: don't call it again.";
+  return { ...part, state: "output-error", errorText };
 }

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
+import { type LaterHost, setLaterHost } from "../../steps/later.ts";
 import type { ModelCallOptions } from "../../steps/model-calls.ts";
 import type { Step, StepJournal, Steps, StepWrite, StoredStep } from "../../steps/model.ts";
 import { createSteps } from "../../steps/steps.ts";
@@ -32,6 +33,8 @@ type StepCall = {
   readonly signal: AbortSignal;
   /** Called when the first of several steps begins to run, and when the last has ended. */
   readonly onBusy: (isBusy: boolean) => void;
+  /** For tools whose outputs come later. */
+  readonly later: LaterHost;
 };
 
 type TurnStepsParts = {
@@ -85,7 +88,7 @@ export function createTurnSteps(parts: TurnStepsParts): TurnSteps {
   /** How many stored steps were not answered yet. Inner ones are only asked for by a step that runs. */
   const isAnswer = ({ kind }: StoredStep) => kind === "done" || kind === "failed";
 
-  const open = ({ signal, onBusy }: StepCall): CallSteps => {
+  const open = ({ signal, onBusy, later }: StepCall): CallSteps => {
     let unanswered = Infinity;
     let running = 0;
     let reading = 0;
@@ -155,7 +158,7 @@ export function createTurnSteps(parts: TurnStepsParts): TurnSteps {
       },
     });
     return {
-      step: steps.step,
+      step: setLaterHost(steps.step, later),
       async settle(returned) {
         await steps.settle(returned);
         isOver = true;

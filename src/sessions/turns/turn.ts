@@ -26,6 +26,7 @@ import { type AttemptMeter, createAttemptMeter } from "./meter.ts";
 import type { AgentNetwork } from "./network.ts";
 import type { Control, RunnerParts, TurnEvent } from "./parts.ts";
 import { callWithRetries } from "./call-agent.ts";
+import { createTurnLater } from "./later.ts";
 import { createTurnSteps } from "./steps.ts";
 import type { AgentSpec } from "../agents/spec.ts";
 
@@ -266,15 +267,17 @@ async function makeAnswer(
       answer,
       control,
       usage: meter.ledger,
-      open(signal, limits) {
+      async open(signal, { touch, busy: onBusy }) {
         catchUp?.begin();
         callSteps = undefined;
-        const step = () => (callSteps ??= steps.open({ signal, onBusy: limits.busy })).step;
-        return open(
-          parts,
-          { spec, header, turn, history, usage: meter.ledger },
-          { signal, touch: limits.touch, step },
+        const later = createTurnLater(
+          (call, wait) => parts.startLater({ ...turn, sessionId, tenant }, call, wait),
+          history.continued,
         );
+        const step = () => (callSteps ??= steps.open({ signal, onBusy, later: later.host })).step;
+        const request = { spec, header, turn, history, usage: meter.ledger };
+        const stream = await open(parts, request, { signal, touch, step });
+        return spec.source.type === "function" ? later.read(stream) : stream;
       },
       settle: async (returned) => callSteps?.settle(returned),
       onChunk() {

@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, expectTypeOf, test } from "vitest";
-import { abort, FlotillaError } from "../../base/errors.ts";
+import { abort, FlotillaError, hasCode } from "../../base/errors.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql } from "../../store/sql.ts";
 import { task } from "../task.ts";
@@ -204,6 +204,30 @@ export function stepChildrenContract(kind: StoreKind): void {
       await queue.pass(61_000);
       await queue.ended(taskId);
       expect(new Set(calls)).toEqual(new Set(["stop", "said hello", "night"]));
+    });
+
+    test("are waited for up to a timeout from their start, and go on after it", async () => {
+      const { taskId } = await begin(async ({ step }) => {
+        const limit = { timeoutMs: 60_000 };
+        try {
+          return await step.children("kids", [[talker, "x"]], limit);
+        } catch (error) {
+          if (!hasCode(error, "timeout")) throw error;
+          called(error.message);
+          return error.message;
+        }
+      });
+      await queue.work("pod-2", [talker]);
+      await parked(taskId, untilDue);
+      const [child] = await childrenOf(taskId);
+      await queue.pass(59_000);
+      expect(calls).toEqual([]);
+      await queue.pass(2_000);
+      const late = 'the children of "kids" took over 60000 ms';
+      expect(await queue.ended(taskId)).toMatchObject({ status: "completed", result: late });
+      expect(calls).toEqual([late]);
+      await say(child!["task_id"], "hello");
+      expect(await queue.ended(child!["task_id"])).toMatchObject({ status: "completed" });
     });
 
     test("several steps of children may wait at the same time, and a child that ends early isn't missed", async () => {

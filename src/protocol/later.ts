@@ -1,0 +1,41 @@
+import { isJsonObject, type Json } from "../base/json.ts";
+import type { Part } from "./message.ts";
+
+/**
+ * What a tool call waits for whose output comes after its answer has ended. It is `flotilla.later` in
+ * `callProviderMetadata` of the call's part, so that user interfaces can show it.
+ */
+export type LaterMark = {
+  /** The task or flow whose output it gets. */
+  readonly task?: string;
+  /** The signal whose payload it gets. */
+  readonly signal?: string;
+  /** What the payload of the signal must be, as JSON Schema. */
+  readonly schema?: Json;
+};
+
+/** What a call waits for, or has waited for; undefined if its output was never to come later. */
+export function laterOf(part: Part): LaterMark | undefined {
+  const metadata = part["callProviderMetadata"];
+  const own = isJsonObject(metadata) ? metadata["flotilla"] : undefined;
+  const later = isJsonObject(own) ? own["later"] : undefined;
+  return isJsonObject(later) ? later : undefined;
+}
+
+/** The metadata of a call that waits. */
+export function withLaterMark(metadata: unknown, later: LaterMark): object {
+  const others = isJsonObject(metadata) ? metadata : {};
+  return { ...others, flotilla: { later } };
+}
+
+/** True for a call without a result, which its client, a user or something later is to give. */
+export function isOpenCall(part: Part): boolean {
+  const { toolCallId, state, providerExecuted } = part;
+  if (typeof toolCallId !== "string" || providerExecuted === true) return false;
+  return state === "input-available" || state === "approval-requested";
+}
+
+/** True for a call whose output is to come later, and has not. */
+export function isWaitingCall(part: Part): boolean {
+  return part["state"] === "input-available" && laterOf(part) !== undefined;
+}

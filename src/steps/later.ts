@@ -1,0 +1,121 @@
+import { createHash } from "node:crypto";
+import type { Json } from "../base/json.ts";
+import type { Schema } from "../base/schema.ts";
+import type { ChildContract, Step, TaskSteps } from "./model.ts";
+
+/** What a tool's output waits for, as the step of its call stores it. */
+export type LaterWait =
+  | {
+      readonly type: "child";
+      readonly name: string;
+      readonly isFlow: boolean;
+      readonly input: Json;
+      /** Its limits, as its contract has them, with the key that is made of the input. */
+      readonly concurrency?: { readonly limit: number; readonly key?: string };
+      readonly queue?: { readonly name: string; readonly limit: number };
+      readonly timeoutMs?: number;
+    }
+  | { readonly type: "time"; readonly afterMs: number; readonly output: Json }
+  | {
+      readonly type: "signal";
+      readonly signal: string;
+      readonly timeoutMs?: number;
+      /** What the payload must be, as JSON Schema. */
+      readonly schema?: Json;
+    };
+
+/** A tool call whose output comes later. */
+export type LaterCall = {
+  readonly toolCallId: string;
+  /** The key of the call's step, which no other call has. */
+  readonly key: string;
+};
+
+/** What lets the tools of a context have outputs that come later. */
+export type LaterHost = {
+  /** Starts what a call waits for, once for each key. Called within the call's step. */
+  begin(call: LaterCall, wait: LaterWait): Promise<void>;
+  /**
+   * The output of a call. Undefined if the work ends without it, and another begins when it has come. The
+   * name is the same in every attempt, and no other call of the context has it.
+   */
+  output(
+    call: Pick<LaterCall, "toolCallId"> & { readonly name: string },
+    wait: LaterWait,
+  ): Promise<{ readonly output: Json } | undefined>;
+};
+
+const hosts = new WeakMap<Step, LaterHost>();
+
+export function laterHostOf(step: Step): LaterHost | undefined {
+  return hosts.get(step);
+}
+
+export function setLaterHost<S extends Step>(step: S, host: LaterHost): S {
+  hosts.set(step, host);
+  return step;
+}
+
+/** For steps that can wait: they are parked until the output is there. */
+export function laterByWaits(step: TaskSteps): LaterHost {
+  return {
+    async begin() {},
+    async output({ name }, wait) {
+      switch (wait.type) {
+        case "child": {
+          const { timeoutMs, input } = wait;
+          const child = [contractOf(wait), input] as const;
+          const limit = timeoutMs === undefined ? {} : { timeoutMs };
+          const [output] = await step.children(waitName(name), [child], limit);
+          return { output: output as Json };
+        }
+        case "time":
+          await step.sleep(waitName(name), wait.afterMs);
+          return { output: wait.output };
+        case "signal": {
+          const { signal, timeoutMs, schema } = wait;
+          const output = await step.signal<Json>(signal, {
+            ...(timeoutMs !== undefined && { timeoutMs }),
+            ...(schema !== undefined && { schema: schemaOf(schema) }),
+          });
+          return { output };
+        }
+      }
+    },
+  };
+}
+
+/** The contract of a child, whose input was checked when it was stored. */
+export function contractOf(wait: Extract<LaterWait, { type: "child" }>): ChildContract {
+  const { name, isFlow, concurrency, queue } = wait;
+  const { limit, key } = concurrency ?? {};
+  return {
+    name,
+    input: undefined,
+    output: undefined,
+    ...(isFlow && { isFlow }),
+    ...(queue && { queue }),
+    ...(concurrency && { concurrency: { limit, ...(key !== undefined && { key: () => key }) } }),
+  } as ChildContract;
+}
+
+const plainName = /^[\w.:-]{1,150}$/;
+
+/** Ids of calls come from models, and names of steps can't be all texts. */
+function waitName(name: string): string {
+  if (plainName.test(name)) return `later ${name}`;
+  return `later ${createHash("sha256").update(name).digest("base64url").slice(0, 27)}`;
+}
+
+/**
+ * The schema that a JSON Schema stands for. It is made when the first value is checked, because few
+ * programs need it: then a JSON Schema that can't be checked throws.
+ */
+export function schemaOf(schema: Json): Schema<unknown, Json> {
+  const validate: Schema<unknown, Json>["~standard"]["validate"] = async (value) => {
+    const { z } = await import("zod");
+    const made = z.fromJSONSchema(schema as never) as unknown as Schema<unknown, Json>;
+    return made["~standard"].validate(value);
+  };
+  return { "~standard": { version: 1, vendor: "flotilla", validate } };
+}
