@@ -20,8 +20,14 @@ const config = `
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
   });
+  const asking = agent("asking", async function* ({ messages }) {
+    const told = messages.at(-1).parts.some(({ state }) => state === "output-available");
+    if (told) return yield "thank you";
+    const providerMetadata = { flotilla: { later: { signal: "approve" } } };
+    yield { type: "tool-input-available", toolCallId: "c", toolName: "ask", input: {}, providerMetadata };
+  });
   const prices = { small: { input: 10, output: 100 } };
-  export default defineConfig({ use: [echo, endless, note], prices });`;
+  export default defineConfig({ use: [echo, endless, asking, note], prices });`;
 
 let folder: string;
 let server: Running;
@@ -163,6 +169,29 @@ describe("sessions on the command line", () => {
     for (const each of ["show", "export", "stop", "archive"]) {
       expect((await run(["sessions", each, sessionId!])).code).toBe(4);
     }
+  });
+});
+
+describe("a signal on the command line", () => {
+  test.each(["the store", "a server"])("reaches the call that waits for it, by %s", async (way) => {
+    const through = way === "a server" ? ["--url", url] : [];
+    await run(["chat", "--agent", "asking", "--user", "mary"], "go\n");
+    const [sessionId] = await sessionIds("--user", "mary");
+    const signal = (...more: string[]) =>
+      run(["sessions", "signal", sessionId!, "approve", ...more, ...through]);
+    const sent = await signal('{"ok":true}', "--id", "one", "--author", "mary");
+    expect(sent).toMatchObject({
+      code: 0,
+      stdout: `sent signal approve to session ${sessionId}\n`,
+    });
+    const again = await signal('{"ok":true}', "--id", "one", "--json");
+    expect(JSON.parse(again.stdout)).toMatchObject({ seq: 3, duplicate: true });
+    expect((await signal("1")).code).toBe(4);
+    const goneOn = async () => {
+      const shown = await run(["sessions", "show", sessionId!]);
+      expect(shown.stdout).toContain("thank you");
+    };
+    await vi.waitFor(goneOn, { timeout: 60_000 });
   });
 });
 

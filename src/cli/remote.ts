@@ -48,7 +48,16 @@ export type Operations = Pick<
 
 export type SessionOperations = Pick<
   SessionService,
-  "list" | "get" | "entries" | "turns" | "started" | "stop" | "archive" | "unarchive" | "remove"
+  | "list"
+  | "get"
+  | "entries"
+  | "turns"
+  | "started"
+  | "signal"
+  | "stop"
+  | "archive"
+  | "unarchive"
+  | "remove"
 >;
 
 /** A server: its client, and plain requests for the routes that the client has no call for. */
@@ -329,6 +338,8 @@ export function remoteOperations({ client, http }: Remote): Operations {
       async stop(_, sessionId) {
         return (await http<{ done: boolean }>("POST", `${sessionAt(sessionId)}/stop`)).done;
       },
+      signal: (_, sessionId, body) =>
+        http("POST", `${sessionAt(sessionId)}/signals`, { body: { ...body } }),
       archive: (_, sessionId) => client.sessions.archive(sessionId),
       unarchive: (_, sessionId) => client.sessions.unarchive(sessionId),
       remove: (_, sessionId) => client.sessions.remove(sessionId),

@@ -47,6 +47,7 @@ export type {
   Session,
   SessionEvent,
   SessionEventsOptions,
+  SessionSignalOptions,
   SessionSnapshot,
   StopOptions,
   ToolResultOptions,

@@ -33,6 +33,15 @@ export type ClientFrame = { readonly ref: Ref } & (
       readonly messageId: string;
       readonly results: readonly ToolResult[];
     } & FrameTrace)
+  /** Gives the payload to the tool call that waits for the signal. */
+  | ({
+      readonly type: "signal";
+      readonly session: string;
+      readonly id?: string;
+      readonly name: string;
+      /** Default null. */
+      readonly payload?: Json;
+    } & FrameTrace)
   | ({
       readonly type: "regenerate";
       readonly session: string;

@@ -18,6 +18,7 @@ export const clientFrameTypes = [
   "leave",
   "send",
   "tool_result",
+  "signal",
   "regenerate",
   "stop",
   "read",
@@ -99,6 +100,18 @@ export function parseClientFrame(value: unknown): ClientFrame {
         results: parseToolResults(fields["results"]),
         ...traceOf(fields),
       };
+    case "signal": {
+      const { payload } = fields;
+      return {
+        type,
+        ref,
+        session: sessionOf(fields),
+        ...optionalText(fields, "id"),
+        name: textOf("name", fields["name"]),
+        ...(payload !== undefined && { payload: payload as Json }),
+        ...traceOf(fields),
+      };
+    }
     case "regenerate":
       return {
         type,

@@ -77,7 +77,9 @@ beforeAll(async () => {
     .end();
   const compaction = { fn: () => "little" };
   const helper = agent("helper", { compaction }, function* () {
-    yield { type: "tool-input-available", toolCallId: "c", toolName: "look", input: {} };
+    const providerMetadata = { flotilla: { later: { signal: "approve" } } };
+    const call = { toolCallId: "c", toolName: "look", input: {}, providerMetadata };
+    yield { type: "tool-input-available", ...call } as const;
   });
   const use = [flaky, slow, order, parcel, helper];
   // Beats come often so that states are seen soon; a busy machine must not be taken for a blocked loop.
@@ -379,6 +381,7 @@ async function askAboutSessions(ask: Ask, post: (path: string, body?: unknown) =
     return entries[0];
   });
   const { messageId } = answer;
+  await post(`${at}/signals`, { author: "ada", name: "approve", payload: { ok: true }, id: "s" });
   await post(`${at}/tool-results`, {
     author: "ada",
     messageId,

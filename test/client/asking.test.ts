@@ -25,10 +25,19 @@ const guide = agent("guide", async function* ({ messages }) {
   }
 });
 
+/** Waits for a signal, as tools of durable agents do. */
+const clerk = agent("clerk", async function* ({ messages }) {
+  const isTold = messages.at(-1)!.parts.some((part) => part["state"] === "output-available");
+  if (isTold) return yield "it is ordered";
+  const providerMetadata = { flotilla: { later: { signal: "approve" } } };
+  const call = { toolCallId: "c", toolName: "order", input: {}, providerMetadata };
+  yield { type: "tool-input-available", ...call } as const;
+});
+
 let server: Awaited<ReturnType<typeof startTestServer>>;
 const clients: Client[] = [];
 beforeAll(async () => {
-  server = await startTestServer({ use: [slow, order, guide] });
+  server = await startTestServer({ use: [slow, order, guide, clerk] });
 });
 afterEach(() => {
   for (const client of clients.splice(0)) client.close();
@@ -124,6 +133,30 @@ describe("a client", () => {
       .messages.at(-1)!
       .parts.map((part) => (part["text"] ?? "") as string);
     expect(text.join("")).toContain("you are at sea");
+  });
+
+  test("sends a signal to the call that waits for it, once", async () => {
+    const client = open();
+    const { sessionId } = await client.sessions.create({ agents: ["clerk"], users: ["ada"] });
+    const session = client.session(sessionId);
+    session.on(() => {});
+    const early = session.signal("approve", true);
+    await expect(early).rejects.toMatchObject({ code: "conflict" });
+    await session.send("two, please");
+    const asks = await until("the call", () =>
+      session.get().lastSeq === 2 ? session.get().messages.at(-1) : undefined,
+    );
+    expect(asks.parts[0]).toMatchObject({
+      state: "input-available",
+      callProviderMetadata: { flotilla: { later: { signal: "approve" } } },
+    });
+    expect(await session.signal("approve", { by: "ada" }, { id: "click" })).toEqual({ seq: 3 });
+    expect(await session.signal("approve", { by: "ada" }, { id: "click" })).toEqual({ seq: 3 });
+    const last = await until("the answer", () =>
+      session.get().lastSeq === 4 ? session.get().messages.at(-1) : undefined,
+    );
+    expect(last.parts).toMatchObject([{ output: { by: "ada" } }, { text: "it is ordered" }]);
+    await expect(session.signal("approve")).rejects.toMatchObject({ code: "conflict" });
   });
 
   test("calls every listener, though one of them throws", async () => {

@@ -1,6 +1,7 @@
 import { type Command, Option } from "commander";
 import { systemClock } from "../../base/clock.ts";
 import { FlotillaError, hasCode } from "../../base/errors.ts";
+import type { Json } from "../../base/json.ts";
 import { type Entry, isTurn, type TurnView } from "../../protocol/message.ts";
 import type { ListSessions, SessionView } from "../../sessions/service.ts";
 import { entryText, outcomeText } from "../chat/transcript.ts";
@@ -16,6 +17,7 @@ import { printStarted } from "../links.ts";
 import { ago, columns, oneLine, paint, paintState, print, printJson } from "../output.ts";
 import { defaultTenant, onSessions } from "../connect.ts";
 import type { SessionOperations } from "../remote.ts";
+import { parseInput } from "../task-flags.ts";
 
 type Flags = TargetFlags & { tenant?: string; json?: true };
 type ListFlags = Flags & ListSessions & { limit: number };
@@ -33,7 +35,7 @@ const stateStyles = {
 export function sessionsCommand(program: Command): void {
   const sessions = program
     .command("sessions")
-    .description("list, show, export, stop, archive and remove sessions")
+    .description("list, show, export, signal, stop, archive and remove sessions")
     .addHelpText(
       "after",
       `
@@ -42,6 +44,7 @@ Examples:
   $ flotilla sessions list --state waiting            sessions that wait for a permit of a throttle
   $ flotilla sessions list --user ada --status active
   $ flotilla sessions show 01980f6a-3c1e-7a51-8d0c-6d1f1d9a2b7e
+  $ flotilla sessions signal 01980f6a-3c1e-7a51-8d0c-6d1f1d9a2b7e approve '{"ok":true}'
   $ flotilla sessions export 01980f6a-3c1e-7a51-8d0c-6d1f1d9a2b7e > session.jsonl
   $ flotilla sessions --url https://flotilla.example  through a server
   $ flotilla chat 01980f6a-3c1e-7a51-8d0c-6d1f1d9a2b7e`,
@@ -84,6 +87,10 @@ Examples:
   command("stop <id>", "stop the answer that is being made, and keep what it has so far").action(
     stop,
   );
+  command("signal <id> <name> [json]", "send a signal to the tool call that waits for it")
+    .option("--id <id>", "sending it again with the same id does nothing")
+    .option("--author <author>", "who sends it")
+    .action(signal);
   command("archive <id>", "archive a session: it can be read, but nothing can be added").action(
     (id: string, flags: Flags) => change(id, flags, "archive", "is archived"),
   );
@@ -245,6 +252,21 @@ async function stop(sessionId: string, flags: Flags): Promise<void> {
   const stopped = await onSessions(flags, (service, tenant) => service.stop(tenant, sessionId));
   if (flags.json) return printJson({ sessionId, stopped });
   print(stopped ? "the answer is stopped" : "no answer is being made");
+}
+
+async function signal(
+  sessionId: string,
+  name: string,
+  text: string | undefined,
+  { id, author, ...flags }: Flags & { id?: string; author?: string },
+): Promise<void> {
+  const payload = (await parseInput(text)) as Json;
+  const given = { name, payload, ...(id !== undefined && { id }), ...(author && { author }) };
+  const sent = await onSessions(flags, (service, tenant) =>
+    service.signal(tenant, sessionId, given),
+  );
+  if (flags.json) return printJson({ sessionId, name, ...sent });
+  print(`sent signal ${oneLine(name, 200)} to session ${oneLine(sessionId, 200)}`);
 }
 
 async function change(

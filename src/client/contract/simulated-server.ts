@@ -169,6 +169,7 @@ export function simulateServer({ clock, random }: { clock: Clock; random: Random
       case "read":
       case "regenerate":
       case "tool_result":
+      case "signal":
       case "inbox":
         return push(guest, { type: "inbox", ref, sessions: [inboxItem] });
       case "inbox_leave":

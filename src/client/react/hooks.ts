@@ -10,7 +10,7 @@ import type { Watched, WatchedSnapshot } from "../watch.ts";
 import { useClient } from "./provider.ts";
 
 export type UsedSession = SessionSnapshot &
-  Pick<Session, "sessionId" | "send" | "stop" | "regenerate" | "toolResult" | "read">;
+  Pick<Session, "sessionId" | "send" | "stop" | "regenerate" | "toolResult" | "signal" | "read">;
 
 export type HookOptions = { client?: Client };
 
@@ -100,6 +100,7 @@ function methodsOf(client: Client, sessionId: string): Omit<UsedSession, keyof S
     stop: (...args) => session().stop(...args),
     regenerate: (...args) => session().regenerate(...args),
     toolResult: (...args) => session().toolResult(...args),
+    signal: (...args) => session().signal(...args),
     read: (...args) => session().read(...args),
   };
 }

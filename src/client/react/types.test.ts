@@ -37,6 +37,7 @@ test("hooks give what is followed, and a session its verbs", () => {
   type Used = ReturnType<typeof useSession>;
   expectTypeOf<Used["send"]>().toEqualTypeOf<Session["send"]>();
   expectTypeOf<Used["toolResult"]>().toEqualTypeOf<Session["toolResult"]>();
+  expectTypeOf<Used["signal"]>().toEqualTypeOf<Session["signal"]>();
   expectTypeOf<Used["messages"]>().toEqualTypeOf<ReturnType<Session["get"]>["messages"]>();
   expectTypeOf<ReturnType<typeof useInbox>>().toEqualTypeOf<InboxSnapshot>();
   expectTypeOf<ReturnType<typeof useConnection>>().toEqualTypeOf<ConnectionState>();

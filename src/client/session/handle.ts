@@ -92,8 +92,12 @@ export function openSession(sessionId: string, parts: SessionParts): Session {
       return handled(ack.then(({ seq }) => (seq === undefined ? {} : { seq })));
     },
     toolResult(messageId, results, { id = newId() } = {}) {
-      const frame = { type: "tool_result", session: sessionId, id, messageId, results } as const;
-      return handled(queue.submit(frame).then(({ seq = 0 }) => ({ seq })));
+      const ack = queue.submit({ type: "tool_result", session: sessionId, id, messageId, results });
+      return handled(ack.then(placeOf));
+    },
+    signal(name, payload, { id = newId() } = {}) {
+      const ack = queue.submit({ type: "signal", session: sessionId, id, name, payload });
+      return handled(ack.then(placeOf));
     },
     read(seq = feed.position.lastSeq) {
       requestedSeq = Math.max(requestedSeq, seq);
@@ -105,6 +109,10 @@ export function openSession(sessionId: string, parts: SessionParts): Session {
       return handled(reading);
     },
   };
+}
+
+function placeOf({ seq = 0 }: { readonly seq?: number }): { seq: number } {
+  return { seq };
 }
 
 /** Marks a rejection as handled, so that a caller that ignores the promise isn't ended by it. */

@@ -30,6 +30,15 @@ export type Session = Store<SessionSnapshot> & {
     results: readonly ToolResult[],
     options?: ToolResultOptions,
   ): Promise<{ readonly seq: number }>;
+  /**
+   * Gives the payload to the tool call that waits for this signal. Refused if nothing waits for it, or if
+   * its schema refuses the payload.
+   */
+  signal(
+    name: string,
+    payload?: Json,
+    options?: SessionSignalOptions,
+  ): Promise<{ readonly seq: number }>;
   /** Marks the session as read by the user up to an entry. Default: the last one. */
   read(seq?: number): Promise<void>;
 };
@@ -65,6 +74,11 @@ export type StopOptions = {
 export type RegenerateOptions = { messageId?: string; id?: string };
 
 export type ToolResultOptions = { id?: string };
+
+export type SessionSignalOptions = {
+  /** Sending the same id again does nothing. Default: a fresh one. */
+  id?: string;
+};
 
 export type SessionSnapshot = {
   /**

@@ -26,7 +26,7 @@ type Ack = Extract<ServerFrame, { type: "ack" }>;
 
 /** A frame that changes a session, and that is sent until it is acked or refused. */
 type CommandFrame = WithoutRef<
-  Extract<ClientFrame, { type: "send" | "tool_result" | "regenerate" | "stop" | "read" }>
+  Extract<ClientFrame, { type: "send" | "tool_result" | "signal" | "regenerate" | "stop" | "read" }>
 >;
 
 type OneShotFrame = WithoutRef<
@@ -143,7 +143,7 @@ export function createSendQueue(parts: SendQueueParts): SendQueue {
     for (const item of unacked.next(nowMs, budget - texts.length)) {
       const text = JSON.stringify({ ...item.frame, ref: item.ref });
       if (encoder.encode(text).length > maxBytes) {
-        const message = `the server takes up to ${maxBytes} bytes: send a reference`;
+        const message = `it has over ${maxBytes} bytes: send a reference`;
         refuse(item, new FlotillaError("payload_too_large", message));
         continue;
       }

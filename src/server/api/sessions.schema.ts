@@ -141,6 +141,7 @@ export const sessionErrors = [
   "unsupported",
 ] as const;
 const found = sessionErrors;
+const signalSent = named("SessionSignalSent", z.object({ seq: z.int(), duplicate: z.boolean() }));
 const stored = [...found, "payload_too_large", "payload_too_deep", "payload_not_storable"] as const;
 
 const done = z.object({ done: z.boolean() });
@@ -349,6 +350,26 @@ export const sessionSpecs = {
       }),
     ),
     answers: { 200: sent, 201: sent },
+    errors: stored,
+  }),
+  signals: spec({
+    method: "post",
+    path: `${at}/signals`,
+    operationId: "signalSession",
+    tag,
+    summary:
+      "Send a signal to the tool call that waits for it. Sending the same id again does nothing.",
+    verb: "sessions:write",
+    body: named(
+      "NewSessionSignal",
+      z.strictObject({
+        name: described(z.string().min(1).max(200), "The name that the call waits for."),
+        payload: json("The output that the call gets. Default null.").optional(),
+        id: id().optional(),
+        author: described(id(), "The author, where the caller isn't a user.").optional(),
+      }),
+    ),
+    answers: { 200: signalSent, 201: signalSent },
     errors: stored,
   }),
   regenerate: spec({

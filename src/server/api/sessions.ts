@@ -145,6 +145,18 @@ export function sessionRoutes({ sessions, members, maxBytes }: SessionRoutes): R
         );
       },
     ),
+    route(sessionSpecs.signals, { maxBytes }).to(
+      async ({ caller, params: { sessionId }, body, context }) => {
+        const { author, payload, ...rest } = withoutUndefined(await body());
+        const sent = await sessions.signal(...(await keyForChange(caller, sessionId)), {
+          ...rest,
+          author: authorOf(actingAs(caller, author)),
+          ...(payload !== undefined && { payload: payload as Json }),
+          ...traceFrom(caller, traceOf(context)),
+        });
+        return { status: sent.duplicate ? 200 : 201, body: sent };
+      },
+    ),
     route(sessionSpecs.regenerate).to(async ({ caller, params: { sessionId }, body, context }) => {
       const options = { ...withoutUndefined(await body()), ...traceFrom(caller, traceOf(context)) };
       const body202 = await sessions.regenerate(

@@ -7,7 +7,7 @@ import { type Caller, userOf } from "../auth/caller.ts";
 /** A frame that changes a session. */
 export type CommandFrame = Extract<
   ClientFrame,
-  { type: "send" | "tool_result" | "regenerate" | "stop" | "read" }
+  { type: "send" | "tool_result" | "signal" | "regenerate" | "stop" | "read" }
 >;
 
 /** The content of its ack. */
@@ -60,6 +60,18 @@ export async function executeCommand(
         ...traceFrom(caller, frame.trace),
       };
       return resultOf(await sessions.toolResult(tenant, session, result));
+    }
+    case "signal": {
+      const { name, payload } = frame;
+      const signal = {
+        author: authorOf(caller),
+        name,
+        ...(payload !== undefined && { payload }),
+        ...idOf(frame),
+        ...traceFrom(caller, frame.trace),
+      };
+      const { seq, duplicate } = await sessions.signal(tenant, session, signal);
+      return { seq, ...(duplicate && { duplicate }) };
     }
     case "regenerate": {
       const { messageId } = frame;

@@ -51,6 +51,8 @@ const maxRefusals = 200;
 const maxBatchFrames = 200;
 const maxInFlight = 64;
 const maxPingsMissed = 2;
+/** Frames that read the session before they change it. */
+const readsFirst: ReadonlySet<string> = new Set(["tool_result", "signal", "regenerate"]);
 // Well within the maximum of a timer.
 const recheckMs = 3_600_000;
 
@@ -116,8 +118,7 @@ export function createSocketConnection(
           fail(ref, error);
         }
       },
-      // These read the session before they change it.
-      alone: frame.type === "tool_result" || frame.type === "regenerate",
+      alone: readsFirst.has(frame.type),
     });
   };
 
@@ -173,6 +174,7 @@ export function createSocketConnection(
     switch (frame.type) {
       case "send":
       case "tool_result":
+      case "signal":
       case "regenerate":
       case "stop":
       case "read":

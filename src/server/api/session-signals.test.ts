@@ -1,0 +1,150 @@
+import { SignJWT } from "jose";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { until } from "../../base/contract/movable-clock.ts";
+import { agent } from "../../sessions/agents/agent.ts";
+import { dial, type SocketClient, startTestServer } from "../contract/test-server.ts";
+
+const secret = "a secret of thirty-two characters or more";
+const key = "a-key-of-16-chars-or-more";
+let server: Awaited<ReturnType<typeof startTestServer>>;
+const sockets: SocketClient[] = [];
+
+/** Waits for a signal, as tools of durable agents do. */
+const guide = agent("guide", async function* ({ messages }) {
+  const isTold = messages.at(-1)!.parts.some(({ state }) => state === "output-available");
+  if (isTold) return yield "thank you";
+  const schema = { type: "object", properties: { ok: { type: "boolean" } }, required: ["ok"] };
+  const providerMetadata = { flotilla: { later: { signal: "approve", schema } } };
+  const call = { toolCallId: "c", toolName: "ask", input: {}, providerMetadata };
+  yield { type: "tool-input-available", ...call } as const;
+});
+
+beforeAll(async () => {
+  server = await startTestServer({ use: [guide], server: { tokens: { secret }, apiKeys: [key] } });
+});
+afterEach(() => {
+  for (const each of sockets.splice(0)) each.socket.terminate();
+});
+afterAll(() => server[Symbol.asyncDispose]());
+
+const token = (user: string, claims: Record<string, unknown> = {}) =>
+  new SignJWT({ sub: user, tenant: "acme", ...claims })
+    .setProtectedHeader({ alg: "HS256" })
+    .setExpirationTime("5m")
+    .sign(new TextEncoder().encode(secret));
+
+/** A session of ada's whose agent waits for the signal. */
+async function waiting(): Promise<string> {
+  const made = await server.sessions.create("acme", { agents: ["guide"], users: ["ada"] });
+  const { sessionId } = made;
+  const parts = [{ type: "text", text: "go" }];
+  await server.sessions.send("acme", sessionId, { author: "ada", parts });
+  await until("it waits", async () => {
+    const { lastSeq, state } = await server.sessions.get("acme", sessionId);
+    return lastSeq === 2 && state.state === "idle";
+  });
+  return sessionId;
+}
+
+const entriesOf = async (sessionId: string) =>
+  (await server.sessions.entries("acme", sessionId, {})).entries;
+const answered = (sessionId: string) =>
+  until("it goes on", async () => (await entriesOf(sessionId))[3]);
+
+describe("a signal over HTTP", () => {
+  const post = async (bearer: string, sessionId: string, body: unknown, more = {}) => {
+    const answer = await fetch(`${server.url}/v1/sessions/${sessionId}/signals`, {
+      method: "POST",
+      headers: {
+        Authorization: `Bearer ${bearer}`,
+        "Content-Type": "application/json",
+        ...more,
+      },
+      body: JSON.stringify(body),
+    });
+    // oxlint-disable-next-line typescript/no-explicit-any
+    return { status: answer.status, body: (await answer.json()) as any };
+  };
+  const refusal = (status: number, code: string) => ({ status, body: { error: { code } } });
+
+  test("is the output of the call, once, with its sender as author", async () => {
+    const sessionId = await waiting();
+    const ada = await token("ada");
+    const signal = { name: "approve", payload: { ok: true }, id: "click" };
+    expect(await post(ada, sessionId, signal)).toEqual({
+      status: 201,
+      body: { seq: 3, duplicate: false },
+    });
+    expect(await post(ada, sessionId, signal)).toEqual({
+      status: 200,
+      body: { seq: 3, duplicate: true },
+    });
+    const last = await answered(sessionId);
+    expect(last.parts[0]).toMatchObject({ state: "output-available", output: { ok: true } });
+    expect((await entriesOf(sessionId))[2]).toMatchObject({ kind: "tool_result", author: "ada" });
+    expect(await post(ada, sessionId, { ...signal, id: "again" })).toMatchObject(
+      refusal(409, "conflict"),
+    );
+  });
+
+  test("is refused by its schema, with what is wrong, and without a name", async () => {
+    const sessionId = await waiting();
+    const ada = await token("ada");
+    const wrong = await post(ada, sessionId, { name: "approve", payload: { ok: "yes" } });
+    expect(wrong).toMatchObject(refusal(400, "invalid_input"));
+    expect(wrong.body.error.message).toContain("ok");
+    expect(await post(ada, sessionId, { payload: 1 })).toMatchObject(refusal(400, "invalid_input"));
+    expect((await entriesOf(sessionId)).length).toBe(2);
+  });
+
+  test("of strangers is refused as their messages are, and a program names the author", async () => {
+    const sessionId = await waiting();
+    const signal = { name: "approve", payload: { ok: true } };
+    expect(await post(await token("bob"), sessionId, signal)).toMatchObject(
+      refusal(404, "not_found"),
+    );
+    const reader = await token("ada", { verbs: ["sessions:read"] });
+    expect((await post(reader, sessionId, signal)).status).toBe(403);
+    const other = await token("ada", { tenant: "other" });
+    expect(await post(other, sessionId, signal)).toMatchObject(refusal(404, "not_found"));
+    const named = { ...signal, author: "bob" };
+    expect((await post(await token("ada"), sessionId, named)).status).toBe(403);
+    expect((await entriesOf(sessionId)).length).toBe(2);
+    const sent = await post(key, sessionId, named, { "Flotilla-Tenant": "acme" });
+    expect(sent.status).toBe(201);
+    expect((await entriesOf(sessionId))[2]).toMatchObject({ author: "bob" });
+  });
+});
+
+describe("a signal over a socket", () => {
+  const open = async (user: string) => {
+    const headers = { Authorization: `Bearer ${await token(user)}` };
+    const client = await dial(server.socketUrl, { headers });
+    sockets.push(client);
+    return client;
+  };
+
+  test("is acked with its entry, and again under the same id", async () => {
+    const session = await waiting();
+    const client = await open("ada");
+    const frame = { type: "signal", session, name: "approve", payload: { ok: true }, id: "s" };
+    expect(await client.request(frame)).toMatchObject({ type: "ack", seq: 3 });
+    expect(await client.request(frame)).toMatchObject({ type: "ack", seq: 3, duplicate: true });
+    const second = await client.request({ ...frame, id: "t" });
+    expect(second).toMatchObject({ type: "error", code: "conflict" });
+    const last = await answered(session);
+    expect(last.parts[0]).toMatchObject({ output: { ok: true } });
+  });
+
+  test("is refused by its schema, without a name, and of strangers", async () => {
+    const session = await waiting();
+    const client = await open("ada");
+    const ask = (frame: object) => client.request({ type: "signal", session, ...frame });
+    expect(await ask({ name: "approve", payload: 5 })).toMatchObject({ code: "invalid_input" });
+    expect(await ask({ payload: 5 })).toMatchObject({ type: "error", code: "invalid_input" });
+    const stranger = await open("bob");
+    const frame = { type: "signal", session, name: "approve", payload: { ok: true } };
+    expect(await stranger.request(frame)).toMatchObject({ code: "not_found" });
+    expect((await entriesOf(session)).length).toBe(2);
+  });
+});
