@@ -12,16 +12,27 @@ import {
 } from "./answer.ts";
 
 /** A stream of an answer whose session says what the test says. */
-function streaming(options: Pick<AnswerOptions, "target" | "initial"> & { isFollowed?: boolean }) {
+function streaming(
+  options: Pick<AnswerOptions, "target" | "initial"> & {
+    isFollowed?: boolean;
+    takesReset?: boolean;
+  },
+) {
   const clock = movableClock();
-  const { isFollowed = true, ...rest } = options;
+  const { isFollowed = true, takesReset = false, ...rest } = options;
   const ends: string[] = [];
   const read: Chunk[] = [];
   let take: (event: SessionEvent) => void = () => {};
   let outcome = "open";
   const stream = streamAnswer(
     { drainTo: (to) => (take = to), leave: () => (take = () => {}) },
-    { ...rest, clock, isSynced: () => isFollowed, onEnd: ({ type }) => ends.push(type) },
+    {
+      ...rest,
+      clock,
+      isSynced: () => isFollowed,
+      takesReset: () => takesReset,
+      onEnd: ({ type }) => ends.push(type),
+    },
   );
   const reading = (async () => {
     for await (const chunk of stream) read.push(chunk);
@@ -157,6 +168,107 @@ describe("the stream of an answer", () => {
     await stream.hear(answer(4, { epoch: 2, outcome: "failed", parts: [] }));
     expect(stream.read[0]).toEqual({ type: "start", messageId: "@1" });
     expect(stream.types).toEqual(["start", "error"]);
+  });
+});
+
+describe("the stream of an answer that another pod goes on with", () => {
+  const text = (id: string, delta: string): Chunk[] => [
+    { type: "text-start", id },
+    { type: "text-delta", id, delta },
+  ];
+  const finished: Chunk[] = [
+    { type: "start", messageId: "@1" },
+    { type: "start-step" },
+    ...text("a", "found it"),
+    { type: "text-end", id: "a" },
+    { type: "start-step" },
+  ];
+  const second = (fromStart: boolean, ...said: Chunk[]) =>
+    ({ ...chunks(1, fromStart, ...said), attempt: 2 }) as SessionEvent;
+  /** A stream that has a finished step and half words of the next; then a second attempt begins. */
+  const interrupted = async (options: { takesReset: boolean; isFollowed?: boolean }) => {
+    const stream = streaming({ target: answerTo(1), ...options });
+    await stream.hear(joined(1, working(1)), entry(1));
+    await stream.hear(chunks(1, true, ...finished, ...text("b", "one two three")));
+    await stream.hear({ type: "state", state: working(1, { attempt: 2 } as object) });
+    const before = stream.read.length;
+    return { stream, more: () => stream.read.slice(before) };
+  };
+
+  test("gets what is new where the answer extends what it has", async () => {
+    for (const takesReset of [true, false]) {
+      const { stream, more } = await interrupted({ takesReset });
+      await stream.hear(second(true, ...finished, ...text("b", "one two three four")));
+      await stream.hear(second(false, { type: "text-delta", id: "b", delta: " five" }));
+      expect(more()).toEqual([
+        { type: "text-delta", id: "b", delta: " four" },
+        { type: "text-delta", id: "b", delta: " five" },
+      ]);
+      expect(stream.outcome).toBe("open");
+    }
+  });
+
+  test("keeps half words until others come, and gets those in their place with its finished steps left alone", async () => {
+    const { stream, more } = await interrupted({ takesReset: true });
+    await stream.hear(second(true, ...finished.slice(0, -1)));
+    await stream.hear(second(false, { type: "start-step" }));
+    await stream.hear(second(false, ...text("c", "one ")));
+    expect(more()).toEqual([]);
+    await stream.hear(second(false, { type: "text-delta", id: "c", delta: "other" }));
+    await stream.hear(second(false, { type: "text-delta", id: "c", delta: " word" }));
+    expect(more()).toEqual([
+      { type: "reset-step" },
+      ...text("c", "one other"),
+      { type: "text-delta", id: "c", delta: " word" },
+    ]);
+    expect([stream.outcome, stream.ends]).toEqual(["open", []]);
+  });
+
+  test("is brought to the stored answer, however far the other attempt came", async () => {
+    const parts = [
+      { type: "step-start" },
+      { type: "text", text: "found it", state: "done" },
+      { type: "step-start" },
+      { type: "text", text: "one", state: "done" },
+    ];
+    for (const stored of [parts, parts.slice(0, 3), parts.slice(0, 2)]) {
+      const { stream, more } = await interrupted({ takesReset: true, isFollowed: false });
+      await stream.hear(second(true, ...finished));
+      await stream.hear(answer(2, { messageId: "@1", epoch: 1, upToSeq: 1, parts: stored }));
+      const last = stored.length === 4 ? [{ type: "text-delta", delta: "one" }] : [];
+      expect(more()).toMatchObject([
+        { type: "reset-step" },
+        ...(last.length > 0 ? [{ type: "text-start" }, ...last, { type: "text-end" }] : []),
+        { type: "message-metadata" },
+        { type: "finish" },
+      ]);
+      expect([stream.outcome, stream.ends]).toEqual(["closed", ["stored"]]);
+    }
+  });
+
+  test("ends where a finished step is another one, or the reader can't go back", async () => {
+    const other = await interrupted({ takesReset: true });
+    const [start, step, ...rest] = finished;
+    await other.stream.hear(second(true, start!, step!, ...text("x", "lost it"), ...rest));
+    expect([other.stream.ends, other.more()]).toEqual([["restarted"], []]);
+    const older = await interrupted({ takesReset: false });
+    await older.stream.hear(second(true, ...finished, ...text("b", "one two")));
+    expect([older.stream.ends, older.more()]).toEqual([["restarted"], []]);
+  });
+
+  test("never takes back what the message had before the answer", async () => {
+    const initial: UIMessage = {
+      id: "@1",
+      role: "assistant",
+      parts: [{ type: "text", text: "may I?", state: "done" }],
+    };
+    const stream = streaming({ target: continuationOf("@1", 3), initial, takesReset: true });
+    await stream.hear(joined(3, working(1, { messageId: "@1", upToSeq: 3 } as object)));
+    const before: Chunk[] = [...text("p", "may I?"), { type: "text-end", id: "p" }];
+    await stream.hear(chunks(1, true, ...before, ...text("b", "one two")));
+    await stream.hear(second(true, ...before, ...text("b", "other")));
+    expect(stream.types).not.toContain("reset-step");
+    expect(stream.ends).toEqual(["restarted"]);
   });
 });
 

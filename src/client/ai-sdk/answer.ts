@@ -25,6 +25,8 @@ export type AnswerOptions = {
   signal?: AbortSignal | undefined;
   /** Whether `follow` shows what can't be streamed. */
   isSynced: () => boolean;
+  /** Whether the reader takes `reset-step`, which takes back what it has of an unfinished step. */
+  takesReset: () => boolean;
   clock: Clock;
   onEnd: (end: AnswerEnd) => void;
 };
@@ -123,8 +125,10 @@ export function answerOfTurn(epoch: number): AnswerTarget {
 }
 
 function pipeAnswer(events: EventBuffer, options: AnswerOptions, output: Output) {
-  const { target, initial, signal, isSynced, clock, onEnd } = options;
+  const { target, initial, signal, isSynced, takesReset, clock, onEnd } = options;
   let reader: ChunkReader | undefined;
+  /** The answer as it is made anew, while the reader has more of an earlier attempt at it. */
+  let anew: ChunkReader | undefined;
   let turn: { epoch: number; attempt: number } | undefined;
   let state: SessionState = { state: "idle" };
   /** The last entry of the history that is still arriving. */
@@ -166,6 +170,29 @@ function pipeAnswer(events: EventBuffer, options: AnswerOptions, output: Output)
     return (reader = createChunkReader({ messageId, initial }));
   };
 
+  const bringTo = (
+    own: ChunkReader,
+    wanted: UIMessage,
+    wantedIds: ReadonlyMap<number, string> = new Map(),
+  ): Chunk[] | undefined =>
+    own.catchUpTo(wanted, wantedIds) ?? (takesReset() ? own.resetTo(wanted, wantedIds) : undefined);
+
+  /**
+   * Brings the reader to the answer as it is made anew. Half words of a lost call stay until others come
+   * in their place.
+   */
+  const renew = (own: ChunkReader, next: ChunkReader, chunks: readonly Chunk[]): void => {
+    for (const chunk of chunks) next.push(chunk);
+    // Chunks that belong to no part are passed on as they are.
+    const rest = chunks.filter(({ type, transient }) => transient === true || isEnd(type));
+    const isOver = rest.some(({ type }) => isEnd(type));
+    const isAhead = takesReset() && !isOver && own.isAheadOf(next.message());
+    anew = isAhead ? next : undefined;
+    const missing = isAhead ? [] : bringTo(own, next.message(), next.openIds());
+    if (!missing) return restart();
+    for (const chunk of [...missing, ...rest]) write(chunk);
+  };
+
   const chunks = (event: Extract<SessionEvent, { type: "chunks" }>): void => {
     if (event.epoch !== turn?.epoch || !isTurn(state)) return;
     // No chunks of another attempt have been received yet.
@@ -181,20 +208,16 @@ function pipeAnswer(events: EventBuffer, options: AnswerOptions, output: Output)
     // Earlier chunks arrived before it was known that this turn is the target.
     if (!reader && !fromStart) return restart();
     const ownReader = begin(state.messageId);
-    if (!fromStart || isNew) {
+    if (fromStart && !isNew) {
+      renew(ownReader, createChunkReader({ messageId: state.messageId }), event.chunks);
+    } else if (anew) {
+      renew(ownReader, anew, event.chunks);
+    } else {
       for (const chunk of event.chunks) {
         ownReader.push(chunk);
         if (chunk.type !== "start") write(chunk);
         else if (chunk["messageMetadata"] !== undefined) write(chunk);
       }
-    } else {
-      const next = createChunkReader({ messageId: state.messageId });
-      for (const chunk of event.chunks) next.push(chunk);
-      const missing = ownReader.catchUpTo(next.message(), next.openIds());
-      if (!missing) return restart();
-      // Chunks that belong to no part are passed on as they are.
-      const rest = event.chunks.filter(({ type, transient }) => transient === true || isEnd(type));
-      for (const chunk of [...missing, ...rest]) write(chunk);
     }
     if (output.isFull()) end("gone", new Error("the reader of this answer has stopped reading"));
   };
@@ -202,7 +225,7 @@ function pipeAnswer(events: EventBuffer, options: AnswerOptions, output: Output)
   const stored = (entry: Entry): void => {
     const [message] = viewOf([entry]);
     // An entry without parts doesn't have the id of the message that it should continue.
-    const missing = message && begin(initial?.id ?? message.id).catchUpTo(message, new Map());
+    const missing = message && bringTo(begin(initial?.id ?? message.id), message);
     for (const chunk of missing ?? []) write(chunk);
     if (!hasEnded) write(endOf(entry));
     end("stored");

@@ -107,6 +107,67 @@ describe("a reader that has a part of an answer", () => {
   });
 });
 
+describe("a reader that takes `reset-step`", () => {
+  const steps = fc.array(saidByAgents, { minLength: 1, maxLength: 3 });
+  const inSteps = (all: readonly (readonly Chunk[])[]): Chunk[] =>
+    all.flatMap((said, at) => [
+      { type: "start-step" },
+      ...said.filter(({ type }) => type !== "start-step").map((chunk) => ofStep(chunk, at)),
+    ]);
+
+  test("is brought from half of a step to another, in the AI SDK as here, and keeps those before", async () => {
+    await fc.assert(
+      fc.asyncProperty(steps, saidByAgents, saidByAgents, async (before, lost, instead) => {
+        const known = inSteps([...before, lost]);
+        const reader = createChunkReader({ messageId });
+        const wanted = createChunkReader({ messageId });
+        for (const chunk of known) reader.push(chunk);
+        for (const chunk of inSteps([...before, instead])) wanted.push(chunk);
+        const more = reader.resetTo(wanted.message(), wanted.openIds());
+        expect(more?.[0]).toEqual({ type: "reset-step" });
+        const kept = more!.filter(({ type }) => type === "reset-step" || type === "start-step");
+        expect(kept).toHaveLength(1);
+        const theirs = await assembledByAi([...known, ...more!], { messageId });
+        expect(partsOf(theirs.message)).toEqual(partsOf(wanted.message()));
+        expect([...reader.openIds()]).toEqual([...wanted.openIds()]);
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  test("knows whether it has all of an answer and more", () => {
+    const has = createChunkReader({ messageId });
+    const said = inSteps([blockOf("text", "a", ["one"]), blockOf("text", "b", ["two ", "three"])]);
+    for (const chunk of said) has.push(chunk);
+    const isAheadOf = (...chunks: Chunk[]) => {
+      const other = createChunkReader({ messageId });
+      for (const chunk of chunks) other.push(chunk);
+      return has.isAheadOf(other.message());
+    };
+    for (let count = 0; count < said.length - 1; count++) {
+      expect(isAheadOf(...said.slice(0, count))).toBe(true);
+    }
+    expect(isAheadOf(...said)).toBe(false);
+    expect(isAheadOf(...said, { type: "start-step" })).toBe(false);
+    const start = said.slice(0, -4);
+    expect(isAheadOf(...start, ...blockOf("text", "x", ["two"]))).toBe(false);
+    expect(isAheadOf(...start, ...blockOf("text", "x", ["tw", "o f"]).slice(0, -1))).toBe(false);
+    expect(isAheadOf(...start, ...blockOf("text", "x", ["tw", "o "]).slice(0, -1))).toBe(true);
+    expect(isAheadOf(...inSteps([blockOf("text", "a", ["other"])]))).toBe(false);
+  });
+});
+
+/** Ids are of one step. */
+function ofStep(chunk: Chunk, at: number): Chunk {
+  const { id, toolCallId, approvalId } = chunk;
+  return {
+    ...chunk,
+    ...(typeof id === "string" && { id: `${at}-${id}` }),
+    ...(typeof toolCallId === "string" && { toolCallId: `${at}-${toolCallId}` }),
+    ...(typeof approvalId === "string" && { approvalId: `${at}-${approvalId}` }),
+  };
+}
+
 function blockOf(kind: string, id: string, words: readonly string[]): Chunk[] {
   const toolCallId = `call-${id}`;
   const call = { toolCallId, toolName: "search" };

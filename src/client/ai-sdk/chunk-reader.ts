@@ -26,6 +26,8 @@ export function createChunkReader({ messageId, initial }: ChunkReaderOptions) {
   });
   /** The ids of open texts, by the index of their parts. */
   const openIds = new Map<number, string>();
+  /** Chunks were applied that did not lead to the wanted message, so that nothing more is known. */
+  let isLost = false;
 
   const trackOpenIds = (chunk: Chunk): void => {
     const { type, id } = chunk;
@@ -42,36 +44,94 @@ export function createChunkReader({ messageId, initial }: ChunkReaderOptions) {
     for (const index of openIds.keys()) if (index >= assembler.parts) openIds.delete(index);
   };
 
+  const catchUpTo = (
+    wanted: UIMessage,
+    wantedIds: ReadonlyMap<number, string>,
+  ): Chunk[] | undefined => {
+    const has = assembler.message();
+    if (isLost || has.parts.length > wanted.parts.length) return undefined;
+    const chunks: Chunk[] = [];
+    for (const [index, part] of wanted.parts.entries()) {
+      const known = has.parts[index];
+      const id = wantedIds.get(index) ?? `part-${index}`;
+      const more = known
+        ? catchUpPart(known, part, openIds.get(index), wantedIds.get(index))
+        : partToChunks(part, id);
+      if (more === undefined) return undefined;
+      chunks.push(...more);
+    }
+    if (wanted.metadata !== undefined && !isEqual(has.metadata, wanted.metadata)) {
+      chunks.push({ type: "message-metadata", messageMetadata: wanted.metadata });
+    }
+    for (const chunk of chunks) push(chunk);
+    // Chunks can't express everything, such as which of two calls with one id they belong to.
+    isLost = !areAlike(assembler.message().parts, wanted.parts);
+    return isLost ? undefined : chunks;
+  };
+
   return {
     push,
     openIds: (): ReadonlyMap<number, string> => openIds,
     message: (): UIMessage => assembler.message(),
     /**
      * Returns the chunks that bring the reader to the wanted message, and applies them. Undefined where
-     * the reader has something that the wanted message lacks: chunks can't take it back, and the reader
-     * is of no more use.
+     * the reader has something that the wanted message lacks, which only `resetTo` takes back.
      */
-    catchUpTo(wanted: UIMessage, wantedIds: ReadonlyMap<number, string>): Chunk[] | undefined {
-      const has = assembler.message();
-      if (has.parts.length > wanted.parts.length) return undefined;
-      const chunks: Chunk[] = [];
-      for (const [index, part] of wanted.parts.entries()) {
-        const known = has.parts[index];
-        const id = wantedIds.get(index) ?? `part-${index}`;
-        const more = known
-          ? catchUpPart(known, part, openIds.get(index), wantedIds.get(index))
-          : partToChunks(part, id);
-        if (more === undefined) return undefined;
-        chunks.push(...more);
-      }
-      if (wanted.metadata !== undefined && !isEqual(has.metadata, wanted.metadata)) {
-        chunks.push({ type: "message-metadata", messageMetadata: wanted.metadata });
-      }
-      for (const chunk of chunks) push(chunk);
-      // Chunks can't express everything, such as which of two calls with one id they belong to.
-      return isEqual(assembler.message().parts, wanted.parts) ? chunks : undefined;
+    catchUpTo,
+    /**
+     * The same where the reader takes `reset-step`: all that it has of its last step is replaced. Steps
+     * before that stay. Undefined where something of theirs would have to go; the reader is of no more
+     * use then.
+     */
+    resetTo(wanted: UIMessage, wantedIds: ReadonlyMap<number, string>): Chunk[] | undefined {
+      const kept = assembler.message().parts.findLastIndex(isStepStart) + 1;
+      if (isLost || kept < (initial?.parts.length ?? 0)) return undefined;
+      const reset: Chunk = { type: "reset-step" };
+      push(reset);
+      // The step that has begun stays, also in a message that ended before it.
+      const isBefore = kept > 0 && wanted.parts.length === kept - 1;
+      const parts = isBefore ? [...wanted.parts, { type: "step-start" }] : wanted.parts;
+      const more = catchUpTo({ ...wanted, parts }, wantedIds);
+      return more && [reset, ...more];
+    },
+    /** Whether the reader has all of the wanted message and more, so that nothing has to change yet. */
+    isAheadOf({ parts: wanted }: UIMessage): boolean {
+      const has = assembler.message().parts;
+      return (
+        !isLost &&
+        wanted.length <= has.length &&
+        wanted.every((part, index) =>
+          isContained(part, has[index]!, index === wanted.length - 1),
+        ) &&
+        !areAlike(has, wanted)
+      );
     },
   };
+}
+
+function isStepStart({ type }: Part): boolean {
+  return type === "step-start";
+}
+
+/**
+ * Whether these parts are the same for their reader. What a provider has noted on one can't be taken back,
+ * and isn't shown.
+ */
+function areAlike(has: readonly Part[], wanted: readonly Part[]): boolean {
+  return has.length === wanted.length && has.every((part, index) => isAlike(part, wanted[index]!));
+}
+
+function isAlike(part: Part, wanted: Part): boolean {
+  const { providerMetadata: _, ...rest } = part;
+  return isEqual(wanted["providerMetadata"] === undefined ? rest : part, wanted);
+}
+
+/** Whether a part has come as far as this one. The last one may go on. */
+function isContained(part: Part, known: Part, isLast: boolean): boolean {
+  if (isLast && part["state"] === "streaming" && known.type === part.type) {
+    return String(known["text"]).startsWith(String(part["text"]));
+  }
+  return isAlike(known, part);
 }
 
 function catchUpPart(

@@ -1,4 +1,9 @@
-import type { UIMessage as ChatMessage, ChatTransport, UIMessageChunk } from "ai";
+import {
+  type UIMessage as ChatMessage,
+  type ChatTransport,
+  type UIMessageChunk,
+  uiMessageChunkSchema,
+} from "ai";
 import { type Clock, sleep, systemClock } from "../../base/clock.ts";
 import { FlotillaError, hasCode } from "../../base/errors.ts";
 import type { Json } from "../../base/json.ts";
@@ -27,6 +32,11 @@ export type ChatTransportOptions = ClientOptions & {
   client?: Client;
   /** The agents of new chats: the first message creates their sessions. */
   agent?: string | readonly string[];
+  /**
+   * The `uiMessageChunkSchema` of the AI SDK that reads the chat, where several releases are installed.
+   * Default: that of the one that this package finds.
+   */
+  chunkSchema?: unknown;
 };
 
 /** The `transport` of `useChat`. A chat's id is the id of its session. */
@@ -68,11 +78,13 @@ type NewSessionOptions = {
 export function createChatTransport<Message extends ChatMessage = ChatMessage>(
   options: ChatTransportOptions = {},
 ): FlotillaTransport<Message> {
-  const { client: provided, agent, ...clientOptions } = options;
+  const { client: provided, agent, chunkSchema = uiMessageChunkSchema, ...clientOptions } = options;
   const client = provided ?? createClient(clientOptions);
   const { clock = systemClock, random = systemRandom } = options;
   const chatSyncs = createChatSyncs<Message>((chatId) => client.session(chatId), clock);
   const created = new Set<string>();
+  let takesReset = false;
+  void takesChunk(chunkSchema, { type: "reset-step" }).then((takes) => (takesReset = takes));
 
   /** A new chat has no session until its first message. */
   const ensureSession = async (chatId: string, signal: Signal): Promise<void> => {
@@ -94,6 +106,7 @@ export function createChatTransport<Message extends ChatMessage = ChatMessage>(
     return streamAnswer(events, {
       ...options,
       isSynced,
+      takesReset: () => takesReset,
       onEnd,
       clock,
     }) as ReadableStream<never>;
@@ -207,6 +220,18 @@ export function createChatTransport<Message extends ChatMessage = ChatMessage>(
       return stream(chatId, bufferEvents(session), { target, signal: abortSignal });
     },
   };
+}
+
+/** Whether the AI SDK knows such a chunk: one that it doesn't know is passed over without a word. */
+async function takesChunk(schema: unknown, chunk: { readonly type: string }): Promise<boolean> {
+  try {
+    const found = (typeof schema === "function" ? schema() : schema) as {
+      validate?(value: unknown): PromiseLike<{ readonly success?: unknown }>;
+    };
+    return (await found.validate?.(chunk))?.success === true;
+  } catch {
+    return false;
+  }
 }
 
 function noSessionError(chatId: string, cause: unknown): FlotillaError {
