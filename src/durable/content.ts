@@ -1,5 +1,7 @@
 import { Buffer } from "node:buffer";
 import { isJsonObject, type Json } from "../base/json.ts";
+import { reportedTokens } from "../base/usage.ts";
+import type { CallUsage } from "./meter.ts";
 
 /** A part of a model's answer, as models of the AI SDK stream it or return it. */
 export type ModelPart = { readonly type: string } & Readonly<Record<string, unknown>>;
@@ -57,6 +59,10 @@ export function callCollector() {
   };
 
   return {
+    /** What was said so far. */
+    get content(): readonly ModelPart[] {
+      return content;
+    },
     add(part: ModelPart): void {
       const { type, ...fields } = part;
       const [kind, what] = splitType(type);
@@ -88,8 +94,12 @@ export function callCollector() {
 export function* partsOfCall(call: StoredCall): Generator<ModelPart> {
   yield { type: "stream-start", warnings: call.warnings };
   if (call.response) yield { type: "response-metadata", ...call.response };
-  for (const [index, part] of call.content.entries()) yield* partsOf(part, index);
+  yield* partsOfContent(call.content);
   yield { type: "finish", ...call.finish };
+}
+
+export function* partsOfContent(content: readonly ModelPart[]): Generator<ModelPart> {
+  for (const [index, part] of content.entries()) yield* partsOf(part, index);
 }
 
 function* partsOf(part: ModelPart, index: number): Generator<ModelPart> {
@@ -130,6 +140,44 @@ function responseOf(value: unknown): StoredCall["response"] {
 
 function withoutUndefined<Fields extends Readonly<Record<string, unknown>>>(fields: Fields) {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
+}
+
+/** What a call has used, with what it had used `before` it was interrupted. */
+export function usageOfCall(
+  modelId: unknown,
+  call: StoredCall,
+  asked: {
+    readonly prompt?: unknown;
+    readonly before: Pick<CallUsage, "inputTokens" | "outputTokens">;
+    readonly ms: number;
+  },
+): CallUsage {
+  const reported = reportedTokens(call.finish["usage"]);
+  const { inputTokens, outputTokens } = asked.before;
+  return {
+    model: typeof modelId === "string" ? modelId : "",
+    calls: 1,
+    inputTokens: inputTokens + (reported?.input ?? estimateTokens(asked.prompt)),
+    // What was said before is a part of the content.
+    outputTokens: reported ? outputTokens + reported.output : estimateTokens(call.content),
+    cachedTokens: reported?.cached ?? 0,
+    ms: asked.ms,
+  };
+}
+
+const charsPerToken = 4;
+
+/** About how many tokens a prompt or an answer has. */
+export function estimateTokens(value: unknown): number {
+  return Math.ceil(charsIn(value) / charsPerToken);
+}
+
+/** The characters of text, but not of files. */
+function charsIn(value: unknown): number {
+  if (typeof value === "string") return value.length;
+  if (Array.isArray(value)) return value.reduce<number>((sum, each) => sum + charsIn(each), 0);
+  if (!isJsonObject(value)) return 0;
+  return charsIn(value["text"] ?? value["content"] ?? value["input"] ?? value["output"]);
 }
 
 /**

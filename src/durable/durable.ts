@@ -15,14 +15,16 @@ import {
   resultOfCall,
   startsTool,
   type StoredCall,
+  usageOfCall,
 } from "./content.ts";
+import { checkInterrupted, type Interrupted, type Words, wordsOf } from "./continue.ts";
 import {
   isModel,
   type ModelLike,
   type ModelResult,
   type Params,
+  type TimedCall,
   underThrottle,
-  usageOf,
   withSignal,
 } from "./model.ts";
 import { loadLarge, storeLarge } from "./large.ts";
@@ -45,6 +47,11 @@ export type DurableOptions = {
   readonly name?: string;
   /** Tools that must not be called twice, whatever happens. */
   readonly once?: readonly string[];
+  /**
+   * When the process dies in a call of an answer: `continue` keeps what the page has of it and asks for
+   * the rest, `again` makes the call again. Default `continue` from 200 characters on.
+   */
+  readonly interrupted?: Interrupted;
   /** What this context may use, agents within its tools included. */
   readonly budget?: Budget;
   /**
@@ -57,7 +64,7 @@ export type DurableOptions = {
 type ToolOptions = { readonly toolCallId?: string; readonly abortSignal?: AbortSignal };
 type Execute = (input: unknown, options: ToolOptions) => unknown;
 
-const optionNames = ["name", "once", "budget", "onSpent"];
+const optionNames = ["name", "once", "interrupted", "budget", "onSpent"];
 const stepInOptions = Symbol("flotilla.step");
 
 /**
@@ -100,6 +107,7 @@ type Scope = {
   readonly step: Step;
   readonly name: string;
   readonly once: ReadonlySet<string>;
+  readonly interrupted: Interrupted | undefined;
   readonly meter: Meter;
   /** Its own, and that of its agent in a session. */
   readonly budgets: readonly Budget[];
@@ -134,10 +142,11 @@ function createScope(context: DurableContext, options: DurableOptions): Scope {
       "durable: its first argument is the context of a task, a turn or a step, or stepOf(options) in a tool",
     );
   }
-  const { name = "model", once = [], budget, onSpent = "answer" } = options;
+  const { name = "model", once = [], interrupted, budget, onSpent = "answer" } = options;
   if (budget) checkBudget("durable", budget);
   const budgets = [budget, owner.budget].filter((each) => each !== undefined);
   for (const each of budgets) checkPriced(each, owner.prices, undefined);
+  checkInterrupted(interrupted);
   const ofStep = counters.get(step) ?? new Map<string, CallCounter>();
   counters.set(step, ofStep);
   const calls = ofStep.get(name) ?? {
@@ -149,7 +158,7 @@ function createScope(context: DurableContext, options: DurableOptions): Scope {
   };
   ofStep.set(name, calls);
   const meter = meterOf(step);
-  return { step, name, once: new Set(once), meter, budgets, onSpent, calls, owner };
+  return { step, name, once: new Set(once), interrupted, meter, budgets, onSpent, calls, owner };
 }
 
 /** Stores one call of a model, or gives the stored one. `run` is not called then. */
@@ -157,9 +166,9 @@ async function callOnce(
   scope: Scope,
   model: ModelLike,
   params: Params,
-  run: (params: Params, context: StepContext) => Promise<StoredCall & { readonly ms: number }>,
+  run: (params: Params, context: StepContext, words: Words) => Promise<TimedCall>,
 ): Promise<StoredCall> {
-  const { step, name, calls, meter } = scope;
+  const { step, name, interrupted, calls, meter } = scope;
   if (calls.waits) return emptyCall(model);
   if (calls.underWay) {
     throw new FlotillaError(
@@ -170,15 +179,16 @@ async function callOnce(
   const nth = calls.ended + 1;
   const place = { step, name, key: String(nth) };
   const asked = withinBudget(scope, nth, model, params);
+  const words = wordsOf(step, `${name}[${nth}]`, interrupted);
   calls.underWay = true;
   try {
     let fresh: Json | undefined;
     const callModel = () =>
       step(name, { key: place.key }, async (context): Promise<Json> => {
-        const { ms, ...call } = await run(asked, context);
+        const { ms, ...call } = await run(asked, context, words);
         fresh = encodeCall(call);
-        const usage = [usageOf(model, call, asked, ms)];
-        return { ...(await storeLarge(place, fresh)), usage };
+        const usage = usageOfCall(model.modelId, call, { ...asked, before: words.used, ms });
+        return { ...(await storeLarge(place, fresh)), usage: [usage] };
       });
     const stored = await countingUsage(async (ledger) => {
       const value = await callModel();
@@ -191,6 +201,7 @@ async function callOnce(
       if (part.type === "tool-call") calls.askedBy.set(String(part["toolCallId"]), nth);
     }
     calls.ended = nth;
+    words.end();
     return call;
   } finally {
     calls.underWay = false;
@@ -277,20 +288,23 @@ async function stream(scope: Scope, model: ModelLike, params: Params): Promise<M
   };
   let held: ModelPart[] | undefined;
 
-  const run = async (asked: Params, context: StepContext) => {
+  const run = async (given: Params, context: StepContext, words: Words): Promise<TimedCall> => {
     const signal = AbortSignal.any([context.signal, gone.signal]);
+    const collector = callCollector();
+    const { asked, join } = words.begin(given, () => collector.content);
     const throttled = underThrottle(scope.owner, model);
     const { stream: parts, ...result } = await throttled.stream(withSignal(asked, signal));
     opened.resolve(result);
-    const collector = callCollector();
     held = [];
     let holding = false;
-    for await (const part of parts) {
-      if (part.type === "error") throw part["error"];
-      collector.add(part);
-      holding ||= startsTool(part) || part.type === "finish";
-      if (holding) held.push(part);
-      else put(part);
+    for await (const each of parts) {
+      if (each.type === "error") throw each["error"];
+      for (const part of join(each)) {
+        collector.add(part);
+        holding ||= startsTool(part) || part.type === "finish";
+        if (holding) held.push(part);
+        else put(part);
+      }
     }
     signal.throwIfAborted();
     const { call } = collector;

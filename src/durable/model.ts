@@ -1,8 +1,5 @@
-import { isJsonObject } from "../base/json.ts";
-import { reportedTokens } from "../base/usage.ts";
 import type { ModelCallOwner } from "../steps/model-calls.ts";
 import type { ModelPart, StoredCall } from "./content.ts";
-import type { CallUsage } from "./meter.ts";
 
 export type Params = { readonly abortSignal?: AbortSignal | undefined };
 export type ModelResult = Readonly<Record<string, unknown>>;
@@ -15,6 +12,9 @@ export type ModelLike = {
   doGenerate(params: Params): PromiseLike<ModelResult>;
   doStream(params: Params): PromiseLike<ModelResult & { stream: ReadableStream<ModelPart> }>;
 };
+
+/** A call, with how long the model took. */
+export type TimedCall = StoredCall & { readonly ms: number };
 
 export function isModel(model: unknown): model is ModelLike {
   const { doGenerate, doStream } = Object(model) as Partial<ModelLike>;
@@ -48,30 +48,4 @@ export function underThrottle({ clock, middleware }: ModelCallOwner, model: Mode
 export function withSignal(params: Params, signal: AbortSignal): Params {
   const { abortSignal } = params;
   return { ...params, abortSignal: abortSignal ? AbortSignal.any([abortSignal, signal]) : signal };
-}
-
-const charsPerToken = 4;
-
-export function usageOf(
-  { modelId }: ModelLike,
-  call: StoredCall,
-  params: Params,
-  ms: number,
-): CallUsage {
-  const model = typeof modelId === "string" ? modelId : "";
-  const estimate = (value: unknown) => Math.ceil(charsIn(value) / charsPerToken);
-  const { input, output, cached } = reportedTokens(call.finish["usage"]) ?? {
-    input: estimate((params as { prompt?: unknown }).prompt),
-    output: estimate(call.content),
-    cached: 0,
-  };
-  return { model, calls: 1, inputTokens: input, outputTokens: output, cachedTokens: cached, ms };
-}
-
-/** The characters of text, but not of files. */
-function charsIn(value: unknown): number {
-  if (typeof value === "string") return value.length;
-  if (Array.isArray(value)) return value.reduce<number>((sum, each) => sum + charsIn(each), 0);
-  if (!isJsonObject(value)) return 0;
-  return charsIn(value["text"] ?? value["content"] ?? value["input"] ?? value["output"]);
 }

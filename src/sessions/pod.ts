@@ -26,6 +26,7 @@ import { createTurnMonitor, type TurnMonitor } from "./log/turn-monitor.ts";
 import { createOwner, type CommittedRecord } from "./log/owner.ts";
 import { logOf } from "./log/placement.ts";
 import type { Runner, WorkId } from "./runner.ts";
+import { decodeCheckpoint } from "./turns/unfinished.ts";
 
 export type LocalSessionsParts = {
   database: Database;
@@ -136,7 +137,7 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
   };
   const checkpoint = async ({ sessionId, epoch }: WorkId): Promise<Reply | undefined> => {
     const stored = await journal.checkpoint(sessionId);
-    return stored?.epoch === epoch ? (JSON.parse(stored.body) as Reply) : undefined;
+    return stored?.epoch === epoch ? decodeCheckpoint(stored.body).reply : undefined;
   };
 
   const own = async (

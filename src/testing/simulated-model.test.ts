@@ -54,6 +54,27 @@ describe("a simulated model", () => {
     expect([model.begun, model.ended]).toEqual([1, 0]);
   });
 
+  test("says the rest of its text where it is asked to go on with it", async () => {
+    const asked: (string | undefined)[] = [];
+    const model = simulatedModel({
+      answers: ({ soFar }) => {
+        asked.push(soFar);
+        return { text: "one two three" };
+      },
+    });
+    const question = { role: "user", content: [{ type: "text", text: "count" }] };
+    const half = { role: "assistant", content: [{ type: "text", text: "one " }] };
+    const note = { ...question, providerOptions: { flotilla: { interrupted: "continue" } } };
+    const texts = [];
+    for (const prompt of [[question], [question, half, question], [question, half, note]]) {
+      const { content } = (await model.doGenerate({ prompt })) as { content: unknown[] };
+      texts.push(content[0]);
+    }
+    const [whole, rest] = ["one two three", "two three"].map((text) => ({ type: "text", text }));
+    expect(texts).toEqual([whole, whole, rest]);
+    expect(asked).toEqual([undefined, undefined, "one "]);
+  });
+
   test("keeps its ledger in a file that outlives a process", async () => {
     const folder = mkdtempSync(join(tmpdir(), "ledger-"));
     try {

@@ -22,6 +22,11 @@ export type SimulatedCall = {
   /** How often tools have answered in the prompt. */
   readonly toolResults: number;
   readonly hasTools: boolean;
+  /**
+   * What the answer has said already, where the call is to go on with it. Of a text that begins with this,
+   * only the rest is said.
+   */
+  readonly soFar?: string;
 };
 
 export type SimulatedModelOptions = {
@@ -87,13 +92,15 @@ export function simulatedModel(options: SimulatedModelOptions) {
     const nth = entries().filter(({ what }) => what === "begun").length + 1;
     note({ nth, what: "begun" });
     const toolResults = prompt.filter(({ role }) => role === "tool").length;
-    const call = { nth, prompt, toolResults, hasTools: tools.length > 0 };
+    const soFar = soFarIn(prompt);
+    const hasTools = tools.length > 0;
+    const call = { nth, prompt, toolResults, hasTools, ...(soFar !== undefined && { soFar }) };
     const answer = await answerTo(answers, call);
     yield { type: "stream-start", warnings: [] };
     await wait(firstWordMs, abortSignal);
     for (const [kind, text] of [
       ["reasoning", answer.reasoning],
-      ["text", answer.text],
+      ["text", restOf(answer.text, soFar)],
     ] as const) {
       if (text === undefined) continue;
       yield { type: `${kind}-start`, id: kind };
@@ -168,6 +175,22 @@ export function simulatedModel(options: SimulatedModelOptions) {
       return { stream };
     },
   };
+}
+
+type PromptMessage = SimulatedCall["prompt"][number] & {
+  readonly providerOptions?: { readonly flotilla?: { readonly interrupted?: unknown } };
+};
+
+/** What `durable` asks to go on with. */
+function soFarIn(prompt: readonly PromptMessage[]): string | undefined {
+  const [half, note] = prompt.slice(-2);
+  if (note?.providerOptions?.flotilla?.interrupted !== "continue") return undefined;
+  const content = half!.content as readonly { readonly text?: string }[];
+  return content.map(({ text = "" }) => text).join("");
+}
+
+function restOf(text: string | undefined, soFar: string | undefined): string | undefined {
+  return soFar !== undefined && text?.startsWith(soFar) ? text.slice(soFar.length) : text;
 }
 
 async function answerTo(

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { encodeCheckpoint, readUnfinished } from "../turns/unfinished.ts";
 import type { LogRecord } from "../log/journal.ts";
 import {
   all,
@@ -82,6 +83,32 @@ export function readingContract(scene: JournalHarness): void {
       expect(
         await put({ entries: [reply], headers: [header(id, { lastSeq: 2, epoch: 1 })] }),
       ).toBeUndefined();
+    });
+
+    test("what an unfinished call has said is there for the next attempt, until the turn has ended", async () => {
+      let head = await scene.own();
+      const id = fresh("session");
+      const put = async (changes: Partial<LogRecord>) => {
+        head = headOf(await scene.journal.commit(head, record(changes)));
+      };
+      const read = (attempt: number) => readUnfinished(scene.another, id, { epoch: 1, attempt });
+      const kept = (attempt: number, said: string) => {
+        const reply = { outcome: "cut", parts: [{ type: "text", text: said }], tokens: 1 } as const;
+        const body = encodeCheckpoint(reply, { "model[1]": said });
+        return [{ sessionId: id, epoch: 1, attempt, body }];
+      };
+      // Text that databases and JSON have their own ideas about.
+      const first = 'half \u0000 \ud83d "words" ü';
+      await put({ headers: [header(id, { epoch: 1, work: turn() })], checkpoints: kept(1, first) });
+      expect(await read(1)).toEqual({});
+      await put({ headers: [header(id, { epoch: 1, work: turn({ attempt: 2 }) })] });
+      expect(await read(2)).toEqual({ "model[1]": first });
+      await put({ checkpoints: kept(2, "half words and more") });
+      // A paused pod that stores late takes nothing of it back.
+      await put({ checkpoints: kept(1, first) });
+      expect(await read(3)).toEqual({ "model[1]": "half words and more" });
+      await put({ headers: [header(id, { epoch: 1 })] });
+      expect(await read(3)).toEqual({});
     });
 
     test("a checkpoint of a turn that is over isn't used for the next", async () => {

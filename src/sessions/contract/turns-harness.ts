@@ -92,11 +92,16 @@ export function createRunnerHarness(
   };
   /** As an owner does: only those of the attempt that is to run. */
   const storeSteps = async (command: Command): Promise<CommandResult | undefined> => {
-    if (command.type !== "turn_steps") return undefined;
-    const { epoch, attempt, rows } = command;
+    if (command.type !== "turn_steps" && command.type !== "checkpoint") return undefined;
+    const { epoch, attempt } = command;
     const { work } = current;
     if (work?.epoch !== epoch || work.attempt !== attempt) return { lastSeq: seq, done: false };
-    await commit({ steps: [{ sessionId, epoch, attempt, rows }] });
+    if (command.type === "turn_steps") {
+      await commit({ steps: [{ sessionId, epoch, attempt, rows: command.rows }] });
+    } else {
+      const { body } = command;
+      await commit({ headers: [current], checkpoints: [{ sessionId, epoch, attempt, body }] });
+    }
     return undefined;
   };
   const runner = createRunner({

@@ -77,7 +77,7 @@ export type Command =
       readonly type: "checkpoint";
       readonly epoch: number;
       readonly attempt: number;
-      /** The reply so far, as JSON text. */
+      /** The reply so far and what unfinished steps have made, as JSON text. */
       readonly body: string;
     }
   /** Steps of the turn that have ended, in the order of their numbers. */

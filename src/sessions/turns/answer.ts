@@ -39,8 +39,17 @@ export type Answer = ReturnType<typeof createAnswer>;
 // A long queue moves all the time, and most turns in it have long to wait.
 const waitReportEveryMs = 1_000;
 const checkpointEveryMs = 2_000;
+/** Words that another attempt goes on with are worth more writes, as long as these are small. */
+const unfinishedEveryMs = 1_000;
+const maxFrequentBytes = 64 * 1024;
 /** Smaller answers are not worth a write: another attempt makes them again in a moment. */
 const minCheckpointBytes = 1_024;
+/** How long chunks take from a stored step through the agent's own streams. */
+const settleMs = 100;
+/** Code that no longer asks for a stored step must not keep its words to itself. */
+const maxHeldMs = 5_000;
+/** How long a model may take to go on with words that pages show already. */
+const maxContinuedMs = 30_000;
 
 /**
  * An answer in progress. It is assembled here for the log, and sent live to subscribers, with all chunks
@@ -204,6 +213,12 @@ export function keepCheckpoints(
     readonly bytes: () => number;
     /** True if another attempt can't make the answer again as it is: what steps have done has happened. */
     readonly hasSteps: () => boolean;
+    readonly unfinished: {
+      /** True while a step is under way that another attempt may go on with. */
+      readonly isOpen: boolean;
+      /** True if there is something to go on with. */
+      readonly isWorthKeeping: boolean;
+    };
     /** Never rejects. */
     readonly store: () => Promise<void>;
   },
@@ -216,12 +231,18 @@ export function keepCheckpoints(
   const changed = (): void => {
     if (stopped) return;
     if (underWay) changedMeanwhile = true;
-    else cancel ??= clock.after(checkpointEveryMs, () => void due());
+    else cancel ??= clock.after(waitMs(), () => void due());
   };
+
+  const waitMs = (): number =>
+    answer.unfinished.isOpen && answer.bytes() <= maxFrequentBytes
+      ? unfinishedEveryMs
+      : checkpointEveryMs;
 
   const due = async (): Promise<void> => {
     cancel = undefined;
-    const minBytes = answer.hasSteps() ? 1 : minCheckpointBytes;
+    const isNeeded = answer.hasSteps() || answer.unfinished.isWorthKeeping;
+    const minBytes = isNeeded ? 1 : minCheckpointBytes;
     if (underWay || answer.bytes() < minBytes) return;
     underWay = true;
     changedMeanwhile = false;
@@ -235,6 +256,36 @@ export function keepCheckpoints(
       stopped = true;
       cancel?.();
     },
+  };
+}
+
+/**
+ * Tells when an answer that is made again from stored steps has come as far as they go: a moment after the
+ * last was answered or another runs, so that what was made of the last has arrived. A step that goes on
+ * with kept words has time to say them.
+ */
+export function catchUpWithin(
+  clock: Clock,
+  onCaughtUp: () => void,
+  unfinished: { readonly isAwaited: boolean; readonly isAsked: boolean },
+) {
+  let cancel: (() => void) | undefined;
+  let isDone = false;
+  const late = (): void => {
+    if (!unfinished.isAsked) return onCaughtUp();
+    cancel = clock.after(maxContinuedMs - maxHeldMs, onCaughtUp);
+  };
+  return {
+    begin(): void {
+      if (!isDone) cancel ??= clock.after(maxHeldMs, late);
+    },
+    done(): void {
+      if (isDone || unfinished.isAwaited) return;
+      isDone = true;
+      cancel?.();
+      cancel = clock.after(settleMs, onCaughtUp);
+    },
+    stop: () => cancel?.(),
   };
 }
 

@@ -16,7 +16,7 @@ export type RunnerParts = {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Logger;
-  readonly journal: Pick<Journal, "tail" | "entries" | "steps" | "stepValue">;
+  readonly journal: Pick<Journal, "tail" | "entries" | "steps" | "stepValue" | "checkpoint">;
   /** Submits a command to the session's owner, with retries. */
   readonly ask: (
     tenant: string,

@@ -15,6 +15,8 @@ type RunningWork = {
   readonly tenant: string;
   readonly control: Control;
   answer: Answer | undefined;
+  /** Stores what another attempt can go on with. */
+  save: (() => Promise<void>) | undefined;
   /** False while it waits for a slot. */
   begun: boolean;
   ended: Promise<void>;
@@ -65,11 +67,13 @@ export function createRunner(runnerParts: RunnerParts): Runner {
       tenant,
       control,
       answer: undefined,
+      save: undefined,
       begun: false,
       ended: Promise.resolve(),
     };
     bySession.set(sessionId, running);
-    const show = (answer: Answer) => void (running.answer = answer);
+    const show = (answer: Answer, save: () => Promise<void>) =>
+      void Object.assign(running, { answer, save });
     const begin = async (begun: () => void) => {
       running.begun = true;
       // A suspect task on this pod may kill it as well.
@@ -164,7 +168,10 @@ export function createRunner(runnerParts: RunnerParts): Runner {
       await settledWithin(clock, waitMs, all());
       const left = [...bySession.values()];
       for (const { control } of left) control.end({ keep: false });
-      await Promise.all(left.map(release));
+      // No word is sent any more, so that none is missing in what another pod goes on with.
+      const saved = (each: RunningWork) =>
+        settledWithin(clock, releaseMs, Promise.resolve(each.save?.()));
+      await Promise.all(left.map((each) => saved(each).then(() => release(each))));
       await settledWithin(clock, releaseMs, all());
       await network.close();
     },

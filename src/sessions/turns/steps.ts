@@ -6,6 +6,7 @@ import { type LaterHost, setLaterHost } from "../../steps/later.ts";
 import type { ModelCallOptions } from "../../steps/model-calls.ts";
 import type { Step, StepJournal, Steps, StepWrite, StoredStep } from "../../steps/model.ts";
 import { createSteps } from "../../steps/steps.ts";
+import { setUnfinished, type Unfinished } from "../../steps/unfinished.ts";
 import type { CommandResult } from "../conversation/command.ts";
 import type { Turn } from "../conversation/header.ts";
 import type { Journal } from "../log/journal.ts";
@@ -53,6 +54,7 @@ type TurnStepsParts = {
   /** Everything stored was answered, or a step runs: what the function emits from here on is new. */
   readonly onCaughtUp: () => void;
   readonly modelCalls?: ModelCallOptions;
+  readonly unfinished: Unfinished;
 };
 
 export const turnStepLimits = { maxSteps: 1_000, maxBytes: 4 * 1024 * 1024 } as const;
@@ -157,6 +159,7 @@ export function createTurnSteps(parts: TurnStepsParts): TurnSteps {
         if (how === "answered" && --unanswered === 0) parts.onCaughtUp();
       },
     });
+    setUnfinished(steps.step, parts.unfinished);
     return {
       step: setLaterHost(steps.step, later),
       async settle(returned) {

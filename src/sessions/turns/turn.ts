@@ -6,7 +6,6 @@ import {
   storeAwayCodes,
   unstorableCodes,
 } from "../../base/errors.ts";
-import type { Clock } from "../../base/clock.ts";
 import { withFields } from "../../base/log.ts";
 import type { UsageLedger } from "../../base/usage.ts";
 import { estimateMessageTokens } from "../../protocol/message.ts";
@@ -17,7 +16,13 @@ import { throttleMiddleware } from "../../throttles/model-middleware.ts";
 import { callUntilAnswered } from "../../store/retry.ts";
 import type { Command, CommandResult, Reply } from "../conversation/command.ts";
 import type { Header, Turn } from "../conversation/header.ts";
-import { type Answer, createAnswer, entryErrorOf, keepCheckpoints } from "./answer.ts";
+import {
+  type Answer,
+  catchUpWithin,
+  createAnswer,
+  entryErrorOf,
+  keepCheckpoints,
+} from "./answer.ts";
 import { contextOf, answerStreamOf, triggerOf } from "./call-function.ts";
 import { type AnswerStream, callUrl } from "./call-url.ts";
 import { AgentFailure, failureOf } from "./failure.ts";
@@ -28,6 +33,12 @@ import type { Control, RunnerParts, TurnEvent } from "./parts.ts";
 import { callWithRetries } from "./call-agent.ts";
 import { createTurnLater } from "./later.ts";
 import { createTurnSteps } from "./steps.ts";
+import {
+  createUnfinished,
+  encodeCheckpoint,
+  readUnfinished,
+  type TurnUnfinished,
+} from "./unfinished.ts";
 import type { AgentSpec } from "../agents/spec.ts";
 
 export type TurnParts = RunnerParts & { readonly network: AgentNetwork };
@@ -49,9 +60,18 @@ type AnswerRequest = {
 /** What a turn gets from the runner that it runs in. */
 type TurnWork = {
   readonly control: Control;
-  readonly show: (answer: Answer) => void;
+  /** `save` stores what another attempt can go on with, if there is something. */
+  readonly show: (answer: Answer, save: () => Promise<void>) => void;
   /** When the runner was told to start it, by `clock.monotonic`. */
   readonly receivedMs: number;
+};
+
+/** What a checkpoint is made of. */
+type SavedAnswer = {
+  readonly answer: Answer;
+  readonly control: Control;
+  readonly meter: AttemptMeter;
+  readonly unfinished: TurnUnfinished;
 };
 
 type WorkReport = Extract<
@@ -76,10 +96,6 @@ type WaitReporter = {
 
 const defaultMaxReplyBytes = 1024 * 1024;
 const defaultMaxResultBytes = 256 * 1024;
-/** How long chunks take from a stored step through the agent's own streams. */
-const settleMs = 100;
-/** Code that no longer asks for a stored step must not keep its words to itself. */
-const maxHeldMs = 5_000;
 
 /** Makes one answer and stores it. Never rejects: failures are stored as well, or logged. */
 export async function runTurn(
@@ -212,15 +228,18 @@ async function makeAnswer(
   const { epoch, attempt } = turn;
   const input = await readUntilAvailable(parts, control, async () => {
     const spec = await parts.agentOf(tenant, turn.agent);
-    return { spec, history: spec && (await readHistory(parts.journal, header, turn, spec)) };
+    const history = spec && (await readHistory(parts.journal, header, turn, spec));
+    return { spec, history, kept: await readUnfinished(parts.journal, sessionId, turn) };
   });
   if (!input) return {};
-  const { spec, history } = input;
+  const { spec, history, kept } = input;
   if (!spec || !history) {
     const message = `this pod has no agent ${JSON.stringify(turn.agent)}: define it in code or store it`;
     return { failure: new AgentFailure("agent_missing", message) };
   }
-  const isHeld = turn.hasSteps === true && spec.source.type === "function";
+  const unfinished = createUnfinished(kept, () => catchUp?.done());
+  const isHeld =
+    spec.source.type === "function" && (turn.hasSteps === true || unfinished.isAwaited);
   const answer = createAnswer({
     name: { sessionId, epoch, attempt },
     messageId: turn.messageId,
@@ -230,13 +249,16 @@ async function makeAnswer(
     live: parts.live.chunks,
     held: isHeld,
   });
-  show(answer);
+  const save = () => checkpoint(parts, header, turn, { answer, control, meter, unfinished });
+  show(answer, async () => {
+    if (unfinished.isWorthKeeping) await save();
+  });
+  const catchUp = isHeld ? catchUpWithin(clock, answer.release, unfinished) : undefined;
   const waits = reportWaits(parts, header, turn, control);
   const onWaiting = (at: QueuePosition | undefined) => {
     answer.reportWait(at);
     waits.set(at !== undefined);
   };
-  const catchUp = isHeld ? catchUpWithin(clock, answer.release) : undefined;
   const steps = createTurnSteps({
     clock,
     log: () => withFields(parts.log, { session: sessionId, agent: turn.agent, epoch, attempt }),
@@ -250,12 +272,14 @@ async function makeAnswer(
       reportToOwner(parts, header, { type: "turn_steps", epoch, attempt, rows }, dropped(control)),
     onCaughtUp: () => catchUp?.done(),
     modelCalls: modelCallsOf(parts, spec, onWaiting),
+    unfinished: unfinished.steps,
   });
   let callSteps: ReturnType<typeof steps.open> | undefined;
   const checkpoints = keepCheckpoints(clock, {
     bytes: () => answer.bytes,
     hasSteps: () => turn.hasSteps === true || steps.hasStored,
-    store: () => checkpoint(parts, header, turn, { answer, control, meter }),
+    unfinished,
+    store: save,
   });
   const beganMs = clock.monotonic();
   let ttftMs: number | undefined;
@@ -341,38 +365,17 @@ async function open(
   return callUrl({ source, request, network, clock, signal, touch });
 }
 
-/**
- * Tells when an answer that is made again from stored steps has come as far as they go: a moment after the
- * last was answered or another runs, so that what was made of the last has arrived.
- */
-function catchUpWithin(clock: Clock, onCaughtUp: () => void) {
-  let cancel: (() => void) | undefined;
-  let isDone = false;
-  return {
-    begin(): void {
-      if (!isDone) cancel ??= clock.after(maxHeldMs, onCaughtUp);
-    },
-    done(): void {
-      if (isDone) return;
-      isDone = true;
-      cancel?.();
-      cancel = clock.after(settleMs, onCaughtUp);
-    },
-    stop: () => cancel?.(),
-  };
-}
-
 /** Stores the partial answer. Ends this turn if the owner has started a later attempt or turn. */
 async function checkpoint(
   { ask, log }: TurnParts,
   { tenant, sessionId }: Header,
   { epoch, attempt }: Turn,
-  { answer, control, meter }: { answer: Answer; control: Control; meter: AttemptMeter },
+  { answer, control, meter, unfinished }: SavedAnswer,
 ): Promise<void> {
   const content = answer.content();
   const tokens = estimateMessageTokens(content.parts);
   const soFar: Reply = { outcome: "cut", ...content, tokens, measured: meter.measured() };
-  const body = JSON.stringify(soFar);
+  const body = encodeCheckpoint(soFar, unfinished.now());
   try {
     const result = await ask(tenant, sessionId, { type: "checkpoint", epoch, attempt, body });
     if (result.done === false) control.end({ keep: false });
