@@ -23,6 +23,9 @@ const sources = {
   strict: chat,
   hooks: ["examples/chat/vite.config.ts", "test/browser/hooks/**"],
   assistant: ["examples/chat/vite.config.ts", "test/browser/assistant/**"],
+  durable: ["examples/chat/vite.config.ts", "test/browser/durable/**"],
+  /** The same with the AI SDK 6. */
+  "durable-6": ["examples/chat/vite.config.ts", "test/browser/durable/**"],
 };
 const shared = [
   "src/{base,client,protocol}/**/*.ts",
