@@ -224,14 +224,24 @@ export function keepCheckpoints(
   },
 ): Checkpoints {
   let cancel: (() => void) | undefined;
+  let dueAtMs = 0;
   let underWay = false;
   let changedMeanwhile = false;
   let stopped = false;
 
   const changed = (): void => {
     if (stopped) return;
-    if (underWay) changedMeanwhile = true;
-    else cancel ??= clock.after(waitMs(), () => void due());
+    if (underWay) {
+      changedMeanwhile = true;
+      return;
+    }
+    const everyMs = waitMs();
+    const atMs = clock.monotonic() + everyMs;
+    // The wait may have begun before there was something to go on with.
+    if (cancel && dueAtMs <= atMs) return;
+    cancel?.();
+    dueAtMs = atMs;
+    cancel = clock.after(everyMs, () => void due());
   };
 
   const waitMs = (): number =>

@@ -1,9 +1,11 @@
 import { isStepCount, streamText, tool } from "ai";
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
+import { sleep } from "../../base/clock.ts";
 import { movableClock, until } from "../../base/contract/movable-clock.ts";
 import { durable } from "../../durable/index.ts";
-import { simulatedModel } from "../../testing/simulated-model.ts";
+import type { Chunk } from "../../protocol/chunk.ts";
+import { type SimulatedAnswer, simulatedModel } from "../../testing/simulated-model.ts";
 import { agent } from "../agents/agent.ts";
 import { createRunnerHarness, replyText } from "../contract/turns-harness.ts";
 import type { Reply } from "../conversation/command.ts";
@@ -19,22 +21,32 @@ const wordMs = 20;
 const words = Array.from({ length: 300 }, (_, at) => `word ${String(at).padStart(3, "0")}. `);
 const found = "I have found it. ";
 
-/** A turn of two calls and a tool, whose second call says 300 words. */
-function speaking() {
+const script = [{ text: found, tools: [["look", {}]] as const }, { text: words.join("") }];
+
+type Options = {
+  /** How long the model takes before it goes on with half an answer. */
+  readonly slowMs?: number;
+  readonly answers?: readonly SimulatedAnswer[];
+};
+
+/** A turn that notes something, then makes two calls and a tool. The second call says 300 words. */
+function speaking({ slowMs = 0, answers = script }: Options = {}) {
   const clock = movableClock();
   const model = simulatedModel({
     clock,
     wordMs: wordMs / 2,
-    answers: [{ text: found, tools: [["look", {}]] }, { text: words.join("") }],
+    answers: async ({ toolResults, soFar }) => {
+      if (soFar !== undefined) await sleep(clock, slowMs);
+      return answers[toolResults]!;
+    },
   });
   const tools = { look: tool({ inputSchema: z.object({}), execute: async () => "seen" }) };
-  const spec = agent("helper", (context) =>
-    streamText({
-      ...durable(context, { model, tools, stopWhen: isStepCount(5) }),
-      prompt: "go",
-      abortSignal: context.signal,
-    }),
-  );
+  const spec = agent("helper", async function* (context) {
+    yield { type: "data-note", data: "one moment" };
+    const settings = durable(context, { model, tools, stopWhen: isStepCount(5) });
+    const result = streamText({ ...settings, prompt: "go", abortSignal: context.signal });
+    yield* result.toUIMessageStream() as AsyncIterable<Chunk>;
+  });
   const scene = createRunnerHarness(spec, { clock });
   const textOf = (attempt: number) =>
     scene.live
@@ -111,6 +123,44 @@ describe("the words of an unfinished call", () => {
     const texts = reply.parts.filter(({ type }) => type === "text");
     expect(texts.map(({ text }) => text)).toEqual([found, words.join("")]);
     expect(model.begun).toBe(3);
+  });
+
+  test("are waited for while the model takes its time, and nothing is sent before, not for ever", async () => {
+    for (const [slowMs, sentByMs] of [
+      [10_000, 11_000],
+      [60_000, 31_000],
+    ] as const) {
+      const { scene, said, textOf, clock } = speaking({ slowMs });
+      await scene.begin();
+      await said(1, 150);
+      scene.live.length = 0;
+      await scene.begin({ epoch: 1, attempt: 2, hasSteps: true });
+      await clock.advance(Math.min(slowMs, 29_000) - 1_000);
+      expect(scene.live).toEqual([]);
+      await clock.advance(sentByMs - Math.min(slowMs, 29_000) + 1_000);
+      expect(scene.live[0]).toMatchObject({ attempt: 2, index: 0 });
+      expect(textOf(2).startsWith(found)).toBe(true);
+      expect(textOf(2).includes(words[50]!)).toBe(slowMs < 30_000);
+      scene.runner.abort({ sessionId: scene.sessionId, epoch: 1, attempt: 2 }, { keep: false });
+    }
+  });
+
+  test("of the first call are there before anything else is sent, though no step is stored", async () => {
+    const { scene, said, textOf, clock, ended } = speaking({
+      slowMs: 2_000,
+      answers: [{ text: words.join("") }],
+    });
+    await scene.begin();
+    await said(1, 150);
+    scene.live.length = 0;
+    await scene.begin({ epoch: 1, attempt: 2 });
+    await clock.advance(1_500);
+    expect(scene.live).toEqual([]);
+    await clock.advance(1_000);
+    const [first] = scene.live;
+    expect(JSON.stringify(first!.chunks)).toContain(words[90]);
+    await ended();
+    expect(textOf(2)).toBe(words.join(""));
   });
 
   test("stay kept by an attempt that is lost before it has gone on with them", async () => {
