@@ -215,6 +215,35 @@ describe("a tool whose output comes later, in a session", () => {
     expect(model.begun).toBe(2);
   });
 
+  test("that has come before the answer is stored waits for it", async () => {
+    const gate = Promise.withResolvers<string>();
+    const tools = {
+      nap: tool({ inputSchema: anything, execute: () => later({ afterMs: 0, output: "up" }) }),
+      look: tool({ inputSchema: anything, execute: () => gate.promise }),
+    };
+    const { helper, model } = helperWith(tools, [
+      {
+        tools: [
+          ["nap", {}],
+          ["look", {}],
+        ],
+      },
+      { text: "Both." },
+    ]);
+    await using t = await testFlotilla({ use: [helper] });
+    const chat = await t.sessions.create(helper, { user: "ada" });
+    await chat.send("go");
+    const late = async () => (await t.tasks.list({ name: "flotilla:later" })).tasks[0];
+    await t.until(async () => ((await late())?.snoozes ?? 0) > 2);
+    expect((await chat.view()).lastSeq).toBe(1);
+    gate.resolve("seen");
+    const entries = await entriesOf(chat, 4);
+    expect(callIn(entries[3]!, "nap")).toMatchObject({ output: "up" });
+    expect(textOf(entries[3]!)).toBe("Both.");
+    expect(await late()).toMatchObject({ status: "completed", result: "stored" });
+    expect(model.begun).toBe(2);
+  });
+
   test("leaves the call to a result that came first, and starts no answer for its own", async () => {
     const gate = Promise.withResolvers<void>();
     const slow = task("render", { input: film }, async () => {
