@@ -56,6 +56,8 @@ export type RedrivePage = { readonly redrives: Redrive[]; readonly next: string 
 export type RedriveOptions = {
   /** The largest size of its steps: 1 to 1,000. Default 256. */
   maxStep?: number;
+  /** Forgets the stored steps of its tasks, so that all of them run again. Default false. */
+  fromStart?: boolean;
 };
 
 export type FollowOptions = {
@@ -198,11 +200,11 @@ export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { clos
 
     async redrive(selection, options = {}) {
       const checked = checkSelection(selection);
-      checkOptions("redrive", options, ["maxStep"]);
-      const { maxStep = defaultMaxStep } = options;
+      checkOptions("redrive", options, ["maxStep", "fromStart"]);
+      const { maxStep = defaultMaxStep, fromStart = false } = options;
       checkNumber("maxStep", maxStep, { min: 1, max: 1_000 });
       if (checked.taskId !== undefined) await mustBeFailed(database, checked.taskId);
-      const { tables } = await send(insertRedrive(ids.next(), checked, maxStep));
+      const { tables } = await send(insertRedrive(ids.next(), checked, { maxStep, fromStart }));
       const [row] = tables[1]!;
       if (row) return toRedrive(row);
       throw new FlotillaError(

@@ -10,6 +10,8 @@ const redrive: StoredRedrive = {
   step: 3,
   stepSize: 4,
   maxStep: 256,
+  fromStart: false,
+  forgottenSteps: 0,
   stepTaken: 4,
   taken: 7,
   succeeded: 3,

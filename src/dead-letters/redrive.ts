@@ -30,6 +30,9 @@ export type Redrive = {
   readonly step: number;
   readonly stepSize: number;
   readonly maxStep: number;
+  /** Whether it forgets the stored steps of its tasks, and how many it has forgotten. */
+  readonly fromStart: boolean;
+  readonly forgottenSteps: number;
   /** Tasks that it has restarted, and their outcomes. */
   readonly taken: number;
   readonly succeeded: number;
@@ -156,6 +159,8 @@ export function toStoredRedrive(row: Row): StoredRedrive {
     step: number("step"),
     stepSize: number("step_size"),
     maxStep: number("step_max"),
+    fromStart: number("from_start") === 1,
+    forgottenSteps: number("forgotten_steps"),
     stepTaken: number("step_taken"),
     taken: number("taken"),
     succeeded: number("succeeded"),

@@ -9,8 +9,8 @@ import {
   table,
 } from "../store/sql.ts";
 import { notifyingParents, wakeIfDependenciesEnded } from "../tasks/sql/dependencies.ts";
-import { startedOver } from "../tasks/sql/inspect.ts";
-import { forgetSteps } from "../tasks/sql/steps.ts";
+import { anyVersion, startedOver } from "../tasks/sql/inspect.ts";
+import { countStepsOf, forgetSteps } from "../tasks/sql/steps.ts";
 import { nextSeq } from "../tasks/sql/task-state.ts";
 import type { DeadLetter } from "./dead-letter.ts";
 import type { RedriveReason, Selection, StepCounts, StoredRedrive } from "./redrive.ts";
@@ -80,14 +80,20 @@ export function failedTasks(taskIds: readonly string[]): Statement {
 export function insertRedrive(
   redriveId: string,
   selection: Selection,
-  maxStep: number,
+  { maxStep, fromStart }: { readonly maxStep: number; readonly fromStart: boolean },
 ): Statement[] {
+  const columns = {
+    redrive_id: "text",
+    filter: "text",
+    step_max: "integer",
+    from_start: "integer",
+  } as const;
   return [
     sql`
-      insert into ${redrives} (redrive_id, filter, step_max)
-      select redrive_id, filter, step_max
-      from ${rows({ redrive_id: "text", filter: "text", step_max: "integer" }, [
-        [redriveId, JSON.stringify(selection), maxStep],
+      insert into ${redrives} (redrive_id, filter, step_max, from_start)
+      select redrive_id, filter, step_max, from_start
+      from ${rows(columns, [
+        [redriveId, JSON.stringify(selection), maxStep, fromStart ? 1 : 0],
       ])} fresh
       where (select count(*) from ${redrives} where ${isOpen}) < ${maxOpenRedrives}
       on conflict (redrive_id) do nothing`,
@@ -158,6 +164,9 @@ export function takeStep(
       where holder.redrive_id = ${task}.redrive_id and holder.state in ('running', 'stopping'))`;
   const taken = sql`(select count(*) from ${tasks}
     where redrive_id = ${redriveId} and redrive_step = ${number})`;
+  const taking = sql`select task.task_id from ${wanted} wanted
+    join ${tasks} task on task.task_id = wanted.task_id where ${free(sql`task`)}`;
+  const { fromStart } = redrive;
   return [
     sql`
       update ${redrives}
@@ -170,14 +179,18 @@ export function takeStep(
         select wanted.task_id, ${nextSeq(sql`wanted.task_id`)}, 'redriven', wanted.detail
         from ${wanted} wanted join ${tasks} task on task.task_id = wanted.task_id
         where ${free(sql`task`)} ${forUpdateOfTask}`,
-      forgetSteps(
-        sql`select task.task_id from ${wanted} wanted
-          join ${tasks} task on task.task_id = wanted.task_id where ${free(sql`task`)}`,
-        "failed",
-      ),
+      ...(fromStart
+        ? [
+            sql`
+              update ${redrives} set forgotten_steps = forgotten_steps + (${countStepsOf(taking)})
+              where ${ours}`,
+          ]
+        : []),
+      forgetSteps(taking, fromStart ? "all" : "failed"),
       sql`
         update ${tasks}
-        set ${startedOver}, redrive_id = ${redriveId}, redrive_step = ${number}
+        set ${startedOver} ${fromStart ? anyVersion : sql``}, redrive_id = ${redriveId},
+          redrive_step = ${number}
         from ${wanted} wanted
         where ${tasks}.task_id = wanted.task_id and ${free(sql`${tasks}`)}`,
     ]),

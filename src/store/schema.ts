@@ -455,6 +455,9 @@ const taskVersions: readonly Statement[] = [
   // first one: 0 for code without a version. Null as long as none with a version has stored any.
   sql`alter table ${table("task")} add column task_version integer`,
   sql`alter table ${table("task")} add column begun_version integer`,
+  // 1 if a redrive forgets the stored steps of its tasks, and how many it has forgotten.
+  sql`alter table ${table("redrive")} add column from_start integer not null default 0`,
+  sql`alter table ${table("redrive")} add column forgotten_steps bigint not null default 0`,
 ];
 
 export const migrations: readonly Migration[] = [
@@ -469,5 +472,5 @@ export const migrations: readonly Migration[] = [
   // Pods of the version before leave both tables alone.
   { name: "links and turns", needs: 2, statements: linksAndTurns },
   // A pod of the version before would claim tasks that only a later version of their code may continue.
-  { name: "versions of tasks", needs: 4, statements: taskVersions },
+  { name: "versions of tasks, redrives from the start", needs: 4, statements: taskVersions },
 ];

@@ -102,7 +102,7 @@ const kinds = new Map<Statement["strings"], Kind>([
   [putPause("", null, 0).strings, "pause"],
   [dropPause("", 0).strings, "resume"],
   [saying("set pauses = pauses", notifyPod("")), "tell_pod"],
-  [saying("insert into", insertRedrive("", {}, 1)), "redrive"],
+  [saying("insert into", insertRedrive("", {}, { maxStep: 1, fromStart: false })), "redrive"],
   [saying("step_size = ?", takeStep(noWrite, [], { size: 0, remaining: 0 })), "redrive_step"],
   [stopRedrive(noWrite, noReason).strings, "redrive_stop"],
   [saying("state = 'stopping'", cancelRedrive("", noReason)), "redrive_cancel"],

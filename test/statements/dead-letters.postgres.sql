@@ -21,12 +21,12 @@ where task_id = any(array(select task_id from (select task_id collate "C" as tas
 -- values: ["{\"task-1\"}"]
 
 -- src/dead-letters/sql.ts: insertRedrive
-insert into flotilla.redrive (redrive_id, filter, step_max)
-select redrive_id, filter, step_max
-from (select redrive_id collate "C" as redrive_id, filter collate "C" as filter, step_max from unnest($1::text[], $2::text[], $3::bigint[]) as each_row (redrive_id, filter, step_max)) fresh
-where (select count(*) from flotilla.redrive where state in ('running', 'stopping')) < $4
+insert into flotilla.redrive (redrive_id, filter, step_max, from_start)
+select redrive_id, filter, step_max, from_start
+from (select redrive_id collate "C" as redrive_id, filter collate "C" as filter, step_max, from_start from unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[]) as each_row (redrive_id, filter, step_max, from_start)) fresh
+where (select count(*) from flotilla.redrive where state in ('running', 'stopping')) < $5
 on conflict (redrive_id) do nothing
--- values: ["{\"redrive-1\"}","{\"{\\\"all\\\":true}\"}","{100}",50]
+-- values: ["{\"redrive-1\"}","{\"{\\\"all\\\":true}\"}","{100}","{1}",50]
 
 select * from flotilla.redrive where redrive_id = $1
 -- values: ["redrive-1"]
@@ -87,7 +87,7 @@ and not exists (select 1 from flotilla.redrive holder
 -- values: ["{\"task-1\"}","{3}","{\"{\\\"redriveId\\\":\\\"redrive-1\\\",\\\"step\\\":2,\\\"group\\\":\\\"group-1\\\"}\"}","redrive-1","write-1"]
 
 delete from flotilla.step_journal where owner_id in (select task.task_id from (select task_id collate "C" as task_id, token, detail collate "C" as detail from unnest($1::text[], $2::bigint[], $3::text[]) as each_row (task_id, token, detail)) wanted
-          join flotilla.task task on task.task_id = wanted.task_id where
+    join flotilla.task task on task.task_id = wanted.task_id where
     coalesce(task.status, '') = 'failed' and task.claim_token = wanted.token
     and exists (select 1 from flotilla.redrive where redrive_id = $4 and last_write = $5 and step_taken is null)
     and not exists (select 1 from flotilla.redrive holder
@@ -102,7 +102,114 @@ depends = case when depends = 3 then 1 else depends end,
 claim_token = claim_token + 1, claimed_by = null, run_at = now_ms(), last_update = now_ms(),
 cursor = case when coalesce(flow_version, 0) = 0 or (intent is null and cursor is not null)
 then cursor else coalesce(stopped_at, cursor) end, intent = null, waiting = null,
-error = null, progress = null, progress_token = claim_token + 1, redrive_id = $1, redrive_step = $2
+error = null, progress = null, progress_token = claim_token + 1 , redrive_id = $1,
+        redrive_step = $2
+      from (select task_id collate "C" as task_id, token, detail collate "C" as detail from unnest($3::text[], $4::bigint[], $5::text[]) as each_row (task_id, token, detail)) wanted
+      where flotilla.task.task_id = wanted.task_id and
+  coalesce(flotilla.task.status, '') = 'failed' and flotilla.task.claim_token = wanted.token
+  and exists (select 1 from flotilla.redrive where redrive_id = $6 and last_write = $7 and step_taken is null)
+  and not exists (select 1 from flotilla.redrive holder
+    where holder.redrive_id = flotilla.task.redrive_id and holder.state in ('running', 'stopping'))
+-- values: ["redrive-1",2,"{\"task-1\"}","{3}","{\"{\\\"redriveId\\\":\\\"redrive-1\\\",\\\"step\\\":2,\\\"group\\\":\\\"group-1\\\"}\"}","redrive-1","write-1"]
+
+update flotilla.task set wake = wake + 1
+      where ctid = any(array(
+    select (select ctid from flotilla.task task where task.task_id = named.id)
+    from (
+    select distinct child.parent_id as id from flotilla.task child
+    where child.task_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) started))
+      and child.parent_id is not null and child.status in ('pending', 'claimed')) named))
+        and status in ('pending', 'claimed')
+-- values: ["{\"task-1\"}"]
+
+update flotilla.task
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
+  select case when verdict = 2 then 3 else flotilla.task.depends end,
+    case when verdict = 1 then flotilla.task.parked when flotilla.task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla.task.parked <> 2 then now_ms() else flotilla.task.run_at end
+  from (
+    select coalesce(max(
+      case (select case when dependency.parent_id = flotilla.task.task_id
+  then case when coalesce(substr(dependency.unique_key, 1, length(coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/'))), coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')) = coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')
+    then dependency.status end
+when flotilla.task.awaits is null then dependency.status end from flotilla.task dependency
+          where dependency.task_id = wait.dependency_id)
+        when 'pending' then 1 when 'claimed' then 1
+        when 'failed' then case when flotilla.task.depends = 1 then 2 else 0 end
+        when 'cancelled' then case when flotilla.task.depends = 1 then 2 else 0 end
+        else 0 end), 0) as verdict
+    from flotilla.task_dependency wait where wait.dependent_id = flotilla.task.task_id) judged)
+where ctid = any(array(
+select (select ctid from flotilla.task task where task.task_id = named.id)
+from (select task_id as id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) fresh) named)) and coalesce(flotilla.task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
+-- values: ["{\"task-1\"}"]
+
+update flotilla.redrive set step_taken = (select count(*) from flotilla.task
+    where redrive_id = $1 and redrive_step = $2), taken = taken + (select count(*) from flotilla.task
+    where redrive_id = $3 and redrive_step = $4) where redrive_id = $5 and last_write = $6 and step_taken is null
+-- values: ["redrive-1",2,"redrive-1",2,"redrive-1","write-1"]
+
+select * from flotilla.redrive where redrive_id = $1
+-- values: ["redrive-1"]
+
+  update flotilla.redrive
+  set
+revision = revision + 1, step = step + 1, last_update = now_ms(),
+succeeded = succeeded + $1, failed = failed + $2,
+failed_otherwise = failed_otherwise + $3, gone = gone + $4, last_write = $5, step_size = $6, step_taken = null,
+    remaining = $7
+  where redrive_id = $8 and revision = $9 and state = 'running'
+-- values: [1,0,0,0,"write-1",2,3,"redrive-1",2]
+
+select task_id from flotilla.task task where ctid = any(array(
+    select (select ctid from flotilla.task task where task.task_id = named.id)
+    from (
+    select distinct child.parent_id as id from flotilla.task child
+    where child.task_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) started))
+      and child.parent_id is not null ) named))
+      order by task_id for update of task
+-- values: ["{\"task-1\"}"]
+
+    insert into flotilla.task_event (task_id, seq, type, detail)
+    select wanted.task_id, (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = wanted.task_id), 'redriven', wanted.detail
+    from (select task_id collate "C" as task_id, token, detail collate "C" as detail from unnest($1::text[], $2::bigint[], $3::text[]) as each_row (task_id, token, detail)) wanted join flotilla.task task on task.task_id = wanted.task_id
+    where
+coalesce(task.status, '') = 'failed' and task.claim_token = wanted.token
+and exists (select 1 from flotilla.redrive where redrive_id = $4 and last_write = $5 and step_taken is null)
+and not exists (select 1 from flotilla.redrive holder
+  where holder.redrive_id = task.redrive_id and holder.state in ('running', 'stopping')) for update of task
+-- values: ["{\"task-1\"}","{3}","{\"{\\\"redriveId\\\":\\\"redrive-1\\\",\\\"step\\\":2,\\\"group\\\":\\\"group-1\\\"}\"}","redrive-1","write-1"]
+
+          update flotilla.redrive set forgotten_steps = forgotten_steps + (select count(*) from flotilla.step_journal where owner_id in (select task.task_id from (select task_id collate "C" as task_id, token, detail collate "C" as detail from unnest($1::text[], $2::bigint[], $3::text[]) as each_row (task_id, token, detail)) wanted
+join flotilla.task task on task.task_id = wanted.task_id where
+coalesce(task.status, '') = 'failed' and task.claim_token = wanted.token
+and exists (select 1 from flotilla.redrive where redrive_id = $4 and last_write = $5 and step_taken is null)
+and not exists (select 1 from flotilla.redrive holder
+  where holder.redrive_id = task.redrive_id and holder.state in ('running', 'stopping'))) and (part = '' or part >= 'A'))
+          where redrive_id = $6 and last_write = $7 and step_taken is null
+-- values: ["{\"task-1\"}","{3}","{\"{\\\"redriveId\\\":\\\"redrive-1\\\",\\\"step\\\":2,\\\"group\\\":\\\"group-1\\\"}\"}","redrive-1","write-1","redrive-1","write-1"]
+
+delete from flotilla.step_journal where owner_id in (select task.task_id from (select task_id collate "C" as task_id, token, detail collate "C" as detail from unnest($1::text[], $2::bigint[], $3::text[]) as each_row (task_id, token, detail)) wanted
+    join flotilla.task task on task.task_id = wanted.task_id where
+    coalesce(task.status, '') = 'failed' and task.claim_token = wanted.token
+    and exists (select 1 from flotilla.redrive where redrive_id = $4 and last_write = $5 and step_taken is null)
+    and not exists (select 1 from flotilla.redrive holder
+      where holder.redrive_id = task.redrive_id and holder.state in ('running', 'stopping'))) and (part = '' or part >= 'A')
+-- values: ["{\"task-1\"}","{3}","{\"{\\\"redriveId\\\":\\\"redrive-1\\\",\\\"step\\\":2,\\\"group\\\":\\\"group-1\\\"}\"}","redrive-1","write-1"]
+
+      update flotilla.task
+      set
+status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, cancel_requested = 0,
+parked = case when depends > 0 then 2 else case when limited = 1 then 4 else 0 end end,
+depends = case when depends = 3 then 1 else depends end,
+claim_token = claim_token + 1, claimed_by = null, run_at = now_ms(), last_update = now_ms(),
+cursor = case when coalesce(flow_version, 0) = 0 or (intent is null and cursor is not null)
+then cursor else coalesce(stopped_at, cursor) end, intent = null, waiting = null,
+error = null, progress = null, progress_token = claim_token + 1 , task_version = null, begun_version = null, redrive_id = $1,
+        redrive_step = $2
       from (select task_id collate "C" as task_id, token, detail collate "C" as detail from unnest($3::text[], $4::bigint[], $5::text[]) as each_row (task_id, token, detail)) wanted
       where flotilla.task.task_id = wanted.task_id and
   coalesce(flotilla.task.status, '') = 'failed' and flotilla.task.claim_token = wanted.token

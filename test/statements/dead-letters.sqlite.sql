@@ -21,12 +21,12 @@ where task_id in (select task_id from (select value ->> 0 as task_id from jsonb_
 -- values: ["[[\"task-1\"]]"]
 
 -- src/dead-letters/sql.ts: insertRedrive
-insert into flotilla_redrive (redrive_id, filter, step_max)
-select redrive_id, filter, step_max
-from (select value ->> 0 as redrive_id, value ->> 1 as filter, value ->> 2 as step_max from jsonb_each(?)) fresh
+insert into flotilla_redrive (redrive_id, filter, step_max, from_start)
+select redrive_id, filter, step_max, from_start
+from (select value ->> 0 as redrive_id, value ->> 1 as filter, value ->> 2 as step_max, value ->> 3 as from_start from jsonb_each(?)) fresh
 where (select count(*) from flotilla_redrive where state in ('running', 'stopping')) < ?
 on conflict (redrive_id) do nothing
--- values: ["[[\"redrive-1\",\"{\\\"all\\\":true}\",100]]",50]
+-- values: ["[[\"redrive-1\",\"{\\\"all\\\":true}\",100,1]]",50]
 
 select * from flotilla_redrive where redrive_id = ?
 -- values: ["redrive-1"]
@@ -87,7 +87,7 @@ and not exists (select 1 from flotilla_redrive holder
 -- values: ["[[\"task-1\",3,\"{\\\"redriveId\\\":\\\"redrive-1\\\",\\\"step\\\":2,\\\"group\\\":\\\"group-1\\\"}\"]]","redrive-1","write-1"]
 
 delete from flotilla_step_journal where owner_id in (select task.task_id from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as detail from jsonb_each(?)) wanted
-          join flotilla_task task on task.task_id = wanted.task_id where
+    join flotilla_task task on task.task_id = wanted.task_id where
     coalesce(task.status, '') = 'failed' and task.claim_token = wanted.token
     and exists (select 1 from flotilla_redrive where redrive_id = ? and last_write = ? and step_taken is null)
     and not exists (select 1 from flotilla_redrive holder
@@ -102,7 +102,114 @@ depends = case when depends = 3 then 1 else depends end,
 claim_token = claim_token + 1, claimed_by = null, run_at = now_ms(), last_update = now_ms(),
 cursor = case when coalesce(flow_version, 0) = 0 or (intent is null and cursor is not null)
 then cursor else coalesce(stopped_at, cursor) end, intent = null, waiting = null,
-error = null, progress = null, progress_token = claim_token + 1, redrive_id = ?, redrive_step = ?
+error = null, progress = null, progress_token = claim_token + 1 , redrive_id = ?,
+        redrive_step = ?
+      from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as detail from jsonb_each(?)) wanted
+      where flotilla_task.task_id = wanted.task_id and
+  coalesce(flotilla_task.status, '') = 'failed' and flotilla_task.claim_token = wanted.token
+  and exists (select 1 from flotilla_redrive where redrive_id = ? and last_write = ? and step_taken is null)
+  and not exists (select 1 from flotilla_redrive holder
+    where holder.redrive_id = flotilla_task.redrive_id and holder.state in ('running', 'stopping'))
+-- values: ["redrive-1",2,"[[\"task-1\",3,\"{\\\"redriveId\\\":\\\"redrive-1\\\",\\\"step\\\":2,\\\"group\\\":\\\"group-1\\\"}\"]]","redrive-1","write-1"]
+
+update flotilla_task set wake = wake + 1
+      where rowid in (
+    select (select rowid from flotilla_task task where task.task_id = named.id)
+    from (
+    select distinct child.parent_id as id from flotilla_task child
+    where child.task_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) started)
+      and child.parent_id is not null and child.status in ('pending', 'claimed')) named)
+        and status in ('pending', 'claimed')
+-- values: ["[[\"task-1\"]]"]
+
+update flotilla_task
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
+  select case when verdict = 2 then 3 else flotilla_task.depends end,
+    case when verdict = 1 then flotilla_task.parked when flotilla_task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla_task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla_task.parked <> 2 then now_ms() else flotilla_task.run_at end
+  from (
+    select coalesce(max(
+      case (select case when dependency.parent_id = flotilla_task.task_id
+  then case when coalesce(substr(dependency.unique_key, 1, length(coalesce(flotilla_task.awaits, flotilla_task.task_id || '/' || flotilla_task.cursor || '/'))), coalesce(flotilla_task.awaits, flotilla_task.task_id || '/' || flotilla_task.cursor || '/')) = coalesce(flotilla_task.awaits, flotilla_task.task_id || '/' || flotilla_task.cursor || '/')
+    then dependency.status end
+when flotilla_task.awaits is null then dependency.status end from flotilla_task dependency
+          where dependency.task_id = wait.dependency_id)
+        when 'pending' then 1 when 'claimed' then 1
+        when 'failed' then case when flotilla_task.depends = 1 then 2 else 0 end
+        when 'cancelled' then case when flotilla_task.depends = 1 then 2 else 0 end
+        else 0 end), 0) as verdict
+    from flotilla_task_dependency wait where wait.dependent_id = flotilla_task.task_id) judged)
+where rowid in (
+select (select rowid from flotilla_task task where task.task_id = named.id)
+from (select task_id as id from (select value ->> 0 as task_id from jsonb_each(?)) fresh) named) and coalesce(flotilla_task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
+-- values: ["[[\"task-1\"]]"]
+
+update flotilla_redrive set step_taken = (select count(*) from flotilla_task
+    where redrive_id = ? and redrive_step = ?), taken = taken + (select count(*) from flotilla_task
+    where redrive_id = ? and redrive_step = ?) where redrive_id = ? and last_write = ? and step_taken is null
+-- values: ["redrive-1",2,"redrive-1",2,"redrive-1","write-1"]
+
+select * from flotilla_redrive where redrive_id = ?
+-- values: ["redrive-1"]
+
+  update flotilla_redrive
+  set
+revision = revision + 1, step = step + 1, last_update = now_ms(),
+succeeded = succeeded + ?, failed = failed + ?,
+failed_otherwise = failed_otherwise + ?, gone = gone + ?, last_write = ?, step_size = ?, step_taken = null,
+    remaining = ?
+  where redrive_id = ? and revision = ? and state = 'running'
+-- values: [1,0,0,0,"write-1",2,3,"redrive-1",2]
+
+select task_id from flotilla_task task where rowid in (
+    select (select rowid from flotilla_task task where task.task_id = named.id)
+    from (
+    select distinct child.parent_id as id from flotilla_task child
+    where child.task_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) started)
+      and child.parent_id is not null ) named)
+      order by task_id
+-- values: ["[[\"task-1\"]]"]
+
+    insert into flotilla_task_event (task_id, seq, type, detail)
+    select wanted.task_id, (select coalesce(max(seq), 0) + 1 from flotilla_task_event past where past.task_id = wanted.task_id), 'redriven', wanted.detail
+    from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as detail from jsonb_each(?)) wanted join flotilla_task task on task.task_id = wanted.task_id
+    where
+coalesce(task.status, '') = 'failed' and task.claim_token = wanted.token
+and exists (select 1 from flotilla_redrive where redrive_id = ? and last_write = ? and step_taken is null)
+and not exists (select 1 from flotilla_redrive holder
+  where holder.redrive_id = task.redrive_id and holder.state in ('running', 'stopping'))
+-- values: ["[[\"task-1\",3,\"{\\\"redriveId\\\":\\\"redrive-1\\\",\\\"step\\\":2,\\\"group\\\":\\\"group-1\\\"}\"]]","redrive-1","write-1"]
+
+          update flotilla_redrive set forgotten_steps = forgotten_steps + (select count(*) from flotilla_step_journal where owner_id in (select task.task_id from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as detail from jsonb_each(?)) wanted
+join flotilla_task task on task.task_id = wanted.task_id where
+coalesce(task.status, '') = 'failed' and task.claim_token = wanted.token
+and exists (select 1 from flotilla_redrive where redrive_id = ? and last_write = ? and step_taken is null)
+and not exists (select 1 from flotilla_redrive holder
+  where holder.redrive_id = task.redrive_id and holder.state in ('running', 'stopping'))) and (part = '' or part >= 'A'))
+          where redrive_id = ? and last_write = ? and step_taken is null
+-- values: ["[[\"task-1\",3,\"{\\\"redriveId\\\":\\\"redrive-1\\\",\\\"step\\\":2,\\\"group\\\":\\\"group-1\\\"}\"]]","redrive-1","write-1","redrive-1","write-1"]
+
+delete from flotilla_step_journal where owner_id in (select task.task_id from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as detail from jsonb_each(?)) wanted
+    join flotilla_task task on task.task_id = wanted.task_id where
+    coalesce(task.status, '') = 'failed' and task.claim_token = wanted.token
+    and exists (select 1 from flotilla_redrive where redrive_id = ? and last_write = ? and step_taken is null)
+    and not exists (select 1 from flotilla_redrive holder
+      where holder.redrive_id = task.redrive_id and holder.state in ('running', 'stopping'))) and (part = '' or part >= 'A')
+-- values: ["[[\"task-1\",3,\"{\\\"redriveId\\\":\\\"redrive-1\\\",\\\"step\\\":2,\\\"group\\\":\\\"group-1\\\"}\"]]","redrive-1","write-1"]
+
+      update flotilla_task
+      set
+status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, cancel_requested = 0,
+parked = case when depends > 0 then 2 else case when limited = 1 then 4 else 0 end end,
+depends = case when depends = 3 then 1 else depends end,
+claim_token = claim_token + 1, claimed_by = null, run_at = now_ms(), last_update = now_ms(),
+cursor = case when coalesce(flow_version, 0) = 0 or (intent is null and cursor is not null)
+then cursor else coalesce(stopped_at, cursor) end, intent = null, waiting = null,
+error = null, progress = null, progress_token = claim_token + 1 , task_version = null, begun_version = null, redrive_id = ?,
+        redrive_step = ?
       from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as detail from jsonb_each(?)) wanted
       where flotilla_task.task_id = wanted.task_id and
   coalesce(flotilla_task.status, '') = 'failed' and flotilla_task.claim_token = wanted.token

@@ -2289,6 +2289,9 @@ order by seq, part limit cast($3 as integer)
 select count(*) as steps from flotilla.step_journal where owner_id = $1 and (part = '' or part >= 'A')
 -- values: ["task-1"]
 
+-- src/tasks/sql/steps.ts: countStepsOf
+select count(*) from flotilla.step_journal where owner_id in (select 'task-1') and (part = '' or part >= 'A')
+
 -- src/tasks/sql/steps.ts: forgetParts
 delete from flotilla.step_journal where ctid = any(array(
   select stored.ctid from (select task_id collate "C" as task_id, part collate "C" as part from unnest($1::text[], $2::text[]) as each_row (task_id, part)) over_part
@@ -2575,6 +2578,9 @@ where dependent_id = any(array(select task_id from (select task_id collate "C" a
   or parked in (1, 5)
     and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["{\"run-1\"}"]
+
+-- src/tasks/sql/inspect.ts: anyVersion
+, task_version = null, begun_version = null
 
 -- src/tasks/sql/inspect.ts: startedOver
 status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, cancel_requested = 0,

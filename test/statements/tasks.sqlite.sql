@@ -2277,6 +2277,9 @@ order by seq, part limit cast(? as integer)
 select count(*) as steps from flotilla_step_journal where owner_id = ? and (part = '' or part >= 'A')
 -- values: ["task-1"]
 
+-- src/tasks/sql/steps.ts: countStepsOf
+select count(*) from flotilla_step_journal where owner_id in (select 'task-1') and (part = '' or part >= 'A')
+
 -- src/tasks/sql/steps.ts: forgetParts
 delete from flotilla_step_journal where rowid in (
   select stored.rowid from (select value ->> 0 as task_id, value ->> 1 as part from jsonb_each(?)) over_part
@@ -2563,6 +2566,9 @@ where dependent_id in (select task_id from (select value ->> 0 as task_id from j
   or parked in (1, 5)
     and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["[[\"run-1\"]]"]
+
+-- src/tasks/sql/inspect.ts: anyVersion
+, task_version = null, begun_version = null
 
 -- src/tasks/sql/inspect.ts: startedOver
 status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, cancel_requested = 0,

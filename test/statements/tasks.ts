@@ -331,6 +331,7 @@ export const taskStatements: RoomStatements = {
       steps.listSteps("task-1", { after: 3, limit: 10 }),
     ],
     countSteps: () => steps.countSteps("task-1"),
+    countStepsOf: () => steps.countStepsOf(sql`select 'task-1'`),
     forgetParts: () => steps.forgetParts([["run-1", "charge"]], fence),
     writeColumns: noStatement,
     writeValues: noStatement,

@@ -28,7 +28,7 @@ type Flags = TargetFlags & { json?: true };
 type ListFlags = Flags & { name?: string; limit: number };
 type ShowFlags = Flags & { limit: number };
 
-type RedriveFlags = SelectFlags & { wait: boolean; maxStep?: number };
+type RedriveFlags = SelectFlags & { wait: boolean; maxStep?: number; fromStart?: true };
 
 const interrupted = 130;
 
@@ -223,6 +223,7 @@ function redriveCommands(dlq: Command): void {
         number("--max-step", { min: 1, max: 1_000 }),
       ),
     )
+    .option("--from-start", "forget stored steps, so that all of them run again")
     .option("--no-wait", "return at once instead of following it to its end")
     .action(redrive);
   withJson(withTarget(dlq.command("redrives").description("list redrives, newest first"))).action(
@@ -245,13 +246,14 @@ function redriveCommands(dlq: Command): void {
 
 async function redrive(id: string | undefined, flags: RedriveFlags): Promise<void> {
   const selection = selectionOf(id, flags);
-  const { maxStep, json, wait } = flags;
+  const { maxStep, fromStart, json, wait } = flags;
   // Listen for signals before the redrive is stored, so that an early Ctrl-C still prints its id.
   const signals = wait ? stopSignals() : undefined;
   await onTarget(flags, async (flotilla) => {
     const { deadLetters } = flotilla;
     const begun = await deadLetters.redrive(selection, {
       ...(maxStep !== undefined && { maxStep }),
+      ...(fromStart && { fromStart }),
     });
     if (!json) print(`redrive ${oneLine(begun.redriveId, 100)}`);
     const pods = await flotilla.pods();
@@ -301,7 +303,8 @@ function lineOf({ taken, remaining, open, stepSize, state }: Redrive): string {
   return `${bar(taken - open, taken + (remaining ?? 0))}${step}${more}`;
 }
 
-function summaryOf({ taken, succeeded, failed, failedOtherwise, gone, state }: Redrive): string {
+function summaryOf(redrive: Redrive): string {
+  const { taken, succeeded, failed, failedOtherwise, gone, state } = redrive;
   if (taken === 0 && state === "done") {
     return "nothing to redrive: no failed task matches (any more)";
   }
@@ -311,6 +314,7 @@ function summaryOf({ taken, succeeded, failed, failedOtherwise, gone, state }: R
     ...(failed > 0 ? [`${failed} failed with the same error`] : []),
     ...(failedOtherwise > 0 ? [`${failedOtherwise} failed with another error`] : []),
     ...(gone > 0 ? [`${gone} cancelled or deleted`] : []),
+    ...(redrive.fromStart ? [`${plural(redrive.forgottenSteps, "stored step")} forgotten`] : []),
   ];
   return `${oneLine(state, 40)}: ${parts.join(", ")}`;
 }

@@ -26,6 +26,37 @@ export function redriveContract(kind: StoreKind): void {
     };
     const groupOf = async (name: string) => (await scene.letters.groups({ name })).groups[0]!.group;
 
+    test("keeps the stored steps of its tasks, or forgets them and says how many", async () => {
+      const { queue, letters, failed } = scene;
+      const journal = table("step_journal");
+      const taskIds = await failed("a", 2, "broken");
+      const store = (taskId: string) =>
+        queue.database.write([
+          sql`insert into ${journal} (owner_id, key, seq, token, kind, value, started_at)
+            values (${taskId}, 'done', 1, 1, 'done', '1', 0), (${taskId}, 'failed', 2, 1, 'failed', '1', 0)`,
+          sql`update ${rowsOf} set task_version = 2, begun_version = 1 where task_id = ${taskId}`,
+        ]);
+      for (const taskId of taskIds) await store(taskId);
+      const stepsOf = async (taskId: string) => (await queue.steps(taskId)).map(({ key }) => key);
+      const [kept, forgotten] = taskIds as [string, string];
+
+      const keeping = await letters.redrive({ taskId: kept });
+      const lead = scene.lead();
+      await lead.pass();
+      await lead.pass();
+      expect(await stepsOf(kept)).toEqual(["done"]);
+      expect(await queue.get(kept)).toMatchObject({ status: "pending", version: 2 });
+      expect(await only(keeping.redriveId)).toMatchObject({ fromStart: false, forgottenSteps: 0 });
+
+      const anew = await letters.redrive({ taskId: forgotten }, { fromStart: true });
+      await lead.pass();
+      await lead.pass();
+      lead.rest();
+      expect(await stepsOf(forgotten)).toEqual([]);
+      expect(await queue.get(forgotten)).toMatchObject({ status: "pending", version: null });
+      expect(await only(anew.redriveId)).toMatchObject({ fromStart: true, forgottenSteps: 2 });
+    });
+
     test("starts one over first, then twice as many whenever a step ended well", async () => {
       const { queue, letters, failed, pending, complete } = scene;
       const taskIds = (await failed("a", 12, (at) => `no such user ${at}`)).toSorted();

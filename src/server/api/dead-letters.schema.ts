@@ -65,6 +65,8 @@ const redrive = named(
     step: z.int(),
     stepSize: z.int(),
     maxStep: z.int(),
+    fromStart: z.boolean(),
+    forgottenSteps: described(z.int(), "How many stored steps it has forgotten."),
     taken: described(z.int(), "Tasks that it has started over."),
     succeeded: z.int(),
     failed: described(z.int(), "Failed again with the same error."),
@@ -131,6 +133,10 @@ export const deadLetterSpecs = {
       z.strictObject({
         ...selection,
         maxStep: described(z.int().min(1).max(1_000), "The largest step. Default 256.").optional(),
+        fromStart: described(
+          z.boolean(),
+          "`true` forgets the stored steps of its tasks, so that all of them run again.",
+        ).optional(),
       }),
       "Exactly one of `group`, `taskId`, `name` and `all`.",
     ),

@@ -22,8 +22,8 @@ export function deadLetterRoutes({ deadLetters }: DeadLetterRoutes): Route[] {
       return { status: 200, body: await deadLetters().discard(withoutUndefined(await body())) };
     }),
     route(deadLetterSpecs.redrive).to(async ({ body }) => {
-      const { maxStep, ...selection } = await body();
-      const options = maxStep === undefined ? {} : { maxStep };
+      const { maxStep, fromStart, ...selection } = await body();
+      const options = withoutUndefined({ maxStep, fromStart });
       // The redrive is only stored now; the leader performs it step by step.
       return {
         status: 202,

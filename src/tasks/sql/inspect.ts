@@ -178,7 +178,7 @@ export const startedOver = sql`
   error = null, progress = null, progress_token = claim_token + 1`;
 
 /** What a task without steps is set to: any version of its code may begin it. */
-const anyVersion = sql`, task_version = null, begun_version = null`;
+export const anyVersion = sql`, task_version = null, begun_version = null`;
 
 /**
  * Restarts an ended task: a new generation, with an event. Its dependencies are checked again. The

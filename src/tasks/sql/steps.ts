@@ -140,6 +140,11 @@ export function countSteps(taskId: string): Statement {
     select count(*) as steps from ${journal} where owner_id = ${taskId} and ${isOfTask}`;
 }
 
+/** How many steps of these tasks are stored. */
+export function countStepsOf(taskIds: Statement): Statement {
+  return sql`select count(*) from ${journal} where owner_id in (${taskIds}) and ${isOfTask}`;
+}
+
 /** Forgets the journals of transitions that are over. */
 export function forgetParts(
   parts: readonly (readonly string[])[],

@@ -470,8 +470,12 @@ create table if not exists flotilla.migration (
 );
 
 insert into flotilla.migration (id, name, needs, applied_at)
-values (4, 'versions of tasks', 4, (select floor(extract(epoch from statement_timestamp()) * 1000)::bigint));
+values (4, 'versions of tasks, redrives from the start', 4, (select floor(extract(epoch from statement_timestamp()) * 1000)::bigint));
 
 alter table flotilla.task add column task_version integer;
 
 alter table flotilla.task add column begun_version integer;
+
+alter table flotilla.redrive add column from_start integer not null default 0;
+
+alter table flotilla.redrive add column forgotten_steps bigint not null default 0;

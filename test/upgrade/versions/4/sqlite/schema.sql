@@ -470,8 +470,12 @@ create table if not exists flotilla_migration (
 );
 
 insert into flotilla_migration (id, name, needs, applied_at)
-values (4, 'versions of tasks', 4, cast(round((julianday('now') - 2440587.5) * 86400000) as integer));
+values (4, 'versions of tasks, redrives from the start', 4, cast(round((julianday('now') - 2440587.5) * 86400000) as integer));
 
 alter table flotilla_task add column task_version integer;
 
 alter table flotilla_task add column begun_version integer;
+
+alter table flotilla_redrive add column from_start integer not null default 0;
+
+alter table flotilla_redrive add column forgotten_steps bigint not null default 0;
