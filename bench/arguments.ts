@@ -86,6 +86,7 @@ const sessionWorks = [
   "pods-acked",
   "growth",
 ];
+const agentWorks = ["call", "turns", "bytes", "resume", "silence"];
 const systems = variants.map(({ key }) => key);
 const played = allScenarios.map(({ name }) => name);
 /** What has no comparison with another checkout. */
@@ -150,6 +151,10 @@ with sessions, over sockets from another process:
   --tasks    how many sessions the store has when its server is started again
   --logs     how many logs the store has, a power of two, in place of the default
   --save     keeps every round in bench/results, for render
+
+with agents, of ten calls and ten tools, beside the same agent without durable:
+  --only     some of the work: ${agentWorks.join(", ")} (silence on postgres alone)
+  --save     keeps every round in bench/results, for render
 `;
 }
 
@@ -207,7 +212,7 @@ export function readArguments(args: string[], names: readonly string[]): Argumen
   const text = (key: keyof typeof options) => values[key] as string | undefined;
   const simulates = name === "throttle";
   const flows = name === "flows" || name === "steps";
-  const compares = flows || name === "sessions";
+  const compares = flows || name === "sessions" || name === "agents";
   const store = text("store") ?? (flows ? "postgres" : "sqlite");
   if (store === "sqlite" && !simulates && !compares) {
     const vain = ofComparison.find((key) => values[key]);
@@ -255,6 +260,9 @@ function kindsOf(name: string, store: string) {
   }
   if (name === "sessions") {
     return { work: "work", works: sessionWorks, system: "system", systems: [] };
+  }
+  if (name === "agents") {
+    return { work: "work", works: agentWorks, system: "system", systems: [] };
   }
   return {
     work: "work",

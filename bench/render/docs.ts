@@ -1,6 +1,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { loadResults } from "../side-by-side/results.ts";
+import { renderAgents } from "./agents.ts";
 import { renderFirstScreen } from "./first-screen.ts";
 import { renderFlows } from "./flows.ts";
 import { pictureOf } from "./picture.ts";
@@ -25,6 +26,6 @@ export function renderDocs(): string[] {
   const shown = "![Bars: each system beside the others](benchmarks-postgres.svg)";
   writeFileSync(page, `${before}\n\n${shown}\n\n${tablesOf(results)}\n\n${text.slice(to)}`);
   writeFileSync(picture, pictureOf(results));
-  const rendered = [renderFirstScreen, renderThrottle, renderFlows, renderSessions];
+  const rendered = [renderFirstScreen, renderThrottle, renderFlows, renderSessions, renderAgents];
   return [...new Set([page, picture, ...rendered.flatMap((render) => render())])];
 }

@@ -19,7 +19,9 @@ export type ResultsName =
   | "steps-postgres"
   | "steps-sqlite"
   | "sessions-postgres"
-  | "sessions-sqlite";
+  | "sessions-sqlite"
+  | "agents-postgres"
+  | "agents-sqlite";
 
 function pathOf(name: ResultsName): string {
   return fileURLToPath(new URL(`../results/${name}.json`, import.meta.url));
