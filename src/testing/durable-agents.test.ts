@@ -61,6 +61,35 @@ describe("a durable agent", () => {
     },
   );
 
+  test.each(crashes)(
+    "in a turn goes on where it is, if the pod that owns its session crashes in record %d of the answer",
+    async (times) => {
+      const { model, effects, settings } = clerk();
+      const helper = agent("helper", (context) =>
+        streamText({ ...durable(context, settings), prompt: "go", abortSignal: context.signal }),
+      );
+      // One log, which the first pod has taken when the pod with the agent comes.
+      await using t = await testFlotilla({ use: [], sessions: { logs: 1 } });
+      const [owner] = t.pods;
+      await t.sessions.create(null);
+      await t.startPod({ use: [helper] });
+      // Its heartbeats tell the first one of it.
+      await t.advance(5_000);
+      const chat = await t.sessions.create(helper, { user: "ada" });
+      const crash = t.crashAfter("stored", { times: times + 1 });
+      await chat.send("go");
+      // The agent goes on while its pod waits for another owner, by the clock.
+      await t.advance(60_000);
+      expect(crash.pod).toBe(owner);
+      const answer = (await chat.entries()).entries.at(-1)!;
+      expect(textOf(answer)).toBe("First the weather. Then the seats. All is done.");
+      expect(answer.outcome).toBe("completed");
+      expect([model.begun, effects.length]).toEqual([3, 2]);
+      const { turns } = await chat.turns();
+      expect(turns.map(({ attempt }) => attempt)).toEqual([1]);
+    },
+  );
+
   test("in a turn repeats the call alone that its pod died in", async () => {
     const { model, effects, settings } = clerk();
     const helper = agent("helper", (context) =>

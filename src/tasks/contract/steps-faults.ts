@@ -199,6 +199,66 @@ export function stepFaultsContract(kind: StoreKind): void {
       expect(await keys(taskId)).toEqual(["a"]);
     });
 
+    test("wait for a store that is away for a minute, and the next begins only then", async () => {
+      let away = false;
+      const database: Database = {
+        ...queue.database,
+        write: async (statements, options) => {
+          if (away) throw new FlotillaError("store_unavailable", "away");
+          return queue.database.write(statements, options);
+        },
+      };
+      const handler = task<any, any, unknown>(
+        "a",
+        { ...quick, attempts: 1, timeoutMs: 1_000 },
+        async ({ step }) => {
+          const found = await step("find", () => {
+            away = true;
+            return called("find", "found");
+          });
+          return step("use", () => called("use", `${found} and used`));
+        },
+      );
+      await queue.work("pod-1", [handler], { database, graceMs: 10 });
+      const { taskId } = await queue.enqueue("a", 1);
+      await queue.until("the step has ended", () => calls.length === 1);
+      await queue.pass(60_000);
+      expect(calls).toEqual(["find"]);
+      away = false;
+      await queue.pass(10_000);
+      expect(await queue.ended(taskId)).toMatchObject({
+        status: "completed",
+        result: "found and used",
+        claimToken: 1,
+        failures: 0,
+      });
+      expect(calls).toEqual(["find", "use"]);
+    });
+
+    test("and their waits take no time from a pod's clock that is set", async () => {
+      let offMs = 0;
+      const { clock } = queue;
+      const set = { ...clock, now: () => clock.now() + offMs };
+      const hourMs = 3_600_000;
+      const handler = task<any, any, unknown>("a", quick, async ({ step }) => {
+        await step("forwards", { timeoutMs: 10_000 }, () => void (offMs = hourMs));
+        await step.sleep("minute", 60_000);
+        return step("backwards", { timeoutMs: 10_000 }, () => void (offMs = -hourMs));
+      });
+      await queue.work("pod-1", [handler], { clock: set });
+      const { taskId } = await queue.enqueue("a", 1);
+      await queue.until(
+        "it is parked",
+        async () => Number((await queue.row(taskId))["parked"]) === 1,
+      );
+      await queue.pass(50_000);
+      expect(await queue.get(taskId)).toMatchObject({ status: "pending" });
+      await queue.pass(12_000);
+      expect(await queue.ended(taskId)).toMatchObject({ status: "completed", failures: 0 });
+      const took = (await rows(taskId)).map((row) => Number(row["at"]) - Number(row["started_at"]));
+      for (const tookMs of took) expect(Math.abs(tookMs)).toBeLessThan(hourMs / 2);
+    });
+
     test("of many tasks that end at the same time share a transaction with their endings", async () => {
       const sizes: number[] = [];
       let writes = 0;
