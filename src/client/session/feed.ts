@@ -104,7 +104,7 @@ export function createSessionFeed(sessionId: string, parts: FeedContext): Sessio
         if (position.phase !== "joined" || frame.reason === "asked") return;
         if (frame.reason === "failed") return subscription.rejoin(frame.error?.retryAfterMs);
         const reason = frame.reason === "deleted" ? "was deleted" : "isn't yours any more";
-        subscription.end(new FlotillaError("not_found", `the session ${sessionId} ${reason}`));
+        subscription.end(new FlotillaError("not_found", `session ${sessionId} ${reason}`));
       } else {
         if (frame.type === "joined") {
           if (frame.ref !== subscription.ref) return;
