@@ -1,13 +1,15 @@
 import { generateText, isStepCount, streamText, tool, ToolLoopAgent } from "ai";
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, expectTypeOf, test, vi } from "vitest";
 import { z } from "zod";
 // The release before, which `ai-sdk-react-3` brings along.
 import * as six from "../../node_modules/ai-sdk-react-3/node_modules/ai/dist/index.mjs";
 import { movableClock } from "../base/contract/movable-clock.ts";
+import type { Json } from "../base/json.ts";
 import { silentLogger } from "../base/log.ts";
 import { type LaterHost, type LaterWait, setLaterHost } from "../steps/later.ts";
 import type { StoredStep } from "../steps/model.ts";
 import { createSteps } from "../steps/steps.ts";
+import { task } from "../tasks/task.ts";
 import { simulatedModel } from "../testing/simulated-model.ts";
 import { durable, type DurableContext } from "./durable.ts";
 import { later } from "./later.ts";
@@ -125,6 +127,20 @@ describe.each(releases)("a tool whose output comes later, with the AI SDK $relea
     expect(outputs).toHaveLength(2);
     expect(outputs).toEqual(expect.arrayContaining(both));
   });
+});
+
+test("what `later` returns has the type of the output, and takes what the task takes", () => {
+  const render = task("render", { input: z.object({ scene: z.string() }) }, async () => ({
+    at: new Date(0),
+  }));
+  const input = { scene: "dawn" };
+  expectTypeOf(later({ task: render, input })).toEqualTypeOf<{ at: string }>();
+  expectTypeOf(later({ afterMs: 1, output: 5 })).toEqualTypeOf<number>();
+  const schema = z.object({ ok: z.boolean() });
+  expectTypeOf(later({ signal: "s", schema })).toEqualTypeOf<{ ok: boolean }>();
+  expectTypeOf(later({ signal: "s" })).toEqualTypeOf<Json>();
+  // @ts-expect-error: the task takes a scene
+  later({ task: render, input: { scene: 5 } });
 });
 
 describe("a tool whose output comes later", () => {

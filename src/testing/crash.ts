@@ -2,7 +2,9 @@ import type { Clock } from "../base/clock.ts";
 import type { Flow } from "../flows/flow.ts";
 import type { Finalizer, FlowPart } from "../flows/machine.ts";
 import { moveHeads } from "../sessions/log/sql/heads.ts";
+import { laterTaskName } from "../runtime/later.ts";
 import { claimReserved } from "../tasks/sql/claim.ts";
+import { insertTasks } from "../tasks/sql/enqueue.ts";
 import { finishTasks } from "../tasks/sql/finish.ts";
 import { keepRuns, leaveRuns } from "../tasks/sql/runs.ts";
 import { storeSteps } from "../tasks/sql/steps.ts";
@@ -25,6 +27,7 @@ import type { TaskHandler } from "../tasks/model.ts";
  * - `started`: an agent, or its compaction, was about to be called.
  * - `chunk`: it has returned one more piece, which is on its way to subscribers.
  * - `ran`: it has returned everything, and the answer isn't stored.
+ * - `later`: what the output of a tool waits for is stored, and the pod never gets the answer.
  * - `stored`: the owner of a log has stored a record, and never gets the answer.
  */
 export const crashPoints = [
@@ -35,6 +38,7 @@ export const crashPoints = [
   "finished",
   "step_ran",
   "step_stored",
+  "later",
   "stored",
 ] as const;
 
@@ -77,12 +81,14 @@ export function mortalDatabase(database: Database, life: Life): Database {
       const finishing = statements.some((each) => finishTexts.has(each.strings));
       const claimAt = statements.findIndex((each) => each.strings === claimText);
       const stepping = statements.some((each) => each.strings === stepText);
+      const waiting = statements.some(startsLater);
       if (stepping && life.alive) life.reach("step_ran");
       if (finishing && life.alive) life.reach("ran");
       return whileAlive(async () => {
         const tables = await database.write(statements, options);
         if (life.alive && stepping) life.reach("step_stored");
         if (life.alive && finishing) life.reach("finished");
+        if (life.alive && waiting) life.reach("later");
         if (life.alive && storing) life.reach("stored");
         if (life.alive && tables[claimAt]?.length) life.reach("claimed");
         return tables;
@@ -130,6 +136,9 @@ const finishTexts: ReadonlySet<Statement["strings"]> = new Set([
   leaveRuns([], true).strings,
 ]);
 const stepText: Statement["strings"] = storeSteps([])[0]!.strings;
+const enqueueText: Statement["strings"] = insertTasks([]).strings;
+const startsLater = ({ strings, parts }: Statement): boolean =>
+  strings === enqueueText && JSON.stringify(parts).includes(laterTaskName);
 const recordText: Statement["strings"] = moveHeads([]).strings;
 const claimText: Statement["strings"] = claimReserved(
   { podId: "", call: 0, names: [], limit: 0 },

@@ -238,7 +238,7 @@ describe("everything else works as it does on a real store", () => {
   test("a point that there isn't is refused, with those there are", async () => {
     await using t = await testFlotilla({ use: [echo] });
     expect(() => t.crashAfter("comitted" as "finished")).toThrow(
-      "must be one of claimed, started, chunk, ran, finished, step_ran, step_stored, stored",
+      "must be one of claimed, started, chunk, ran, finished, step_ran, step_stored, later, stored",
     );
   });
 

@@ -410,6 +410,21 @@ describe("a tool whose output comes later, in a session", () => {
     expect(answer.error!.message).toContain("return what streamText gives");
   });
 
+  test("is that of one task, though the pod dies when it has started that, before its step is stored", async () => {
+    const { helper, render, model, begun } = director();
+    await using t = await testFlotilla({ use: [helper, render], pods: 2 });
+    const crash = t.crashAfter("later");
+    const chat = await t.sessions.create(helper, { user: "ada" });
+    await chat.send("go", { id: "m" });
+    const entries = await entriesOf(chat, 4);
+    expect(crash.pod?.alive).toBe(false);
+    expect(callIn(entries[3]!)).toMatchObject({ output: { url: "dawn.mp4" } });
+    // The tool ran again under its key, and what it started was there.
+    expect([model.begun, begun()]).toEqual([2, 2]);
+    expect((await t.tasks.list({ name: "render" })).tasks).toHaveLength(1);
+    expect((await t.tasks.list({ name: "flotilla:later" })).tasks).toHaveLength(1);
+  });
+
   const crashes = [
     ...Array.from({ length: 8 }, (_, at) => ["stored", at + 1] as const),
     ...(["claimed", "started", "ran", "finished"] as const).flatMap((point) =>
@@ -583,6 +598,49 @@ describe("a tool whose output comes later, in a task", () => {
     expect(await t.result(taskId)).toEqual(["Done.", outputs]);
     expect([model.begun, begun]).toEqual([2, 1]);
   });
+
+  const crashes = (["claimed", "step_ran", "step_stored", "ran", "finished"] as const).flatMap(
+    (point) => [1, 2, 3, 4].map((times) => [point, times] as const),
+  );
+  test.each(crashes)(
+    "comes once, though a pod crashes at `%s` for the %d. time",
+    async (point, times) => {
+      let begun = 0;
+      let rendered = 0;
+      const render = rendering((scene) => {
+        rendered++;
+        return scene;
+      });
+      const tools = {
+        film: tool({
+          inputSchema: film,
+          execute: (input) => {
+            begun++;
+            return later({ task: render, input });
+          },
+        }),
+        nap: tool({ inputSchema: anything, execute: () => later({ afterMs: 60_000 }) }),
+      };
+      const { errand, model } = writer(tools, [
+        {
+          tools: [
+            ["film", { scene: "noon" }],
+            ["nap", {}],
+          ],
+        },
+        { text: "Done." },
+      ]);
+      await using t = await testFlotilla({ use: [errand, render], pods: 2 });
+      t.crashAfter(point, { times });
+      const [text, outputs] = (await t.run(errand, null)) as [string, unknown[]];
+      expect(text).toBe("Done.");
+      expect(outputs).toEqual(expect.arrayContaining(["noon", null]));
+      expect((await t.tasks.list({ name: "render" })).tasks).toHaveLength(1);
+      // What was stored isn't begun again. What runs beside the crash may be repeated once.
+      const repeated = model.begun - 2 + (begun - 1) + (rendered - 1);
+      expect(repeated).toBeLessThanOrEqual(point === "step_stored" ? 0 : 2);
+    },
+  );
 
   test("takes a signal of the task, as its schema says, and throws a timeout to the model", async () => {
     const schema = z.object({ ok: z.boolean() });
