@@ -23,8 +23,19 @@ async function sessionId() {
   return made.sessionId;
 }
 
-const session = await sessionId();
-const at = `/v1/sessions/${encodeURIComponent(session)}`;
+/** The form is there before the session is: what is asked meanwhile waits for it. */
+const opened = sessionId().then((id) => `/v1/sessions/${encodeURIComponent(id)}`);
+form.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const text = form.elements.topic.value.trim();
+  if (text === "") return;
+  form.reset();
+  await json(`${await opened}/messages`, {
+    id: crypto.randomUUID(),
+    parts: [{ type: "text", text }],
+  });
+});
+const at = await opened;
 const isCall = ({ toolCallId }) => toolCallId !== undefined;
 
 /** The first result of a call counts. */
@@ -101,12 +112,4 @@ events.addEventListener("chunks", ({ data }) => {
   const { index, chunks } = JSON.parse(data);
   live = index === 0 ? chunks : [...live, ...chunks];
   show();
-});
-
-form.addEventListener("submit", (event) => {
-  event.preventDefault();
-  const text = form.elements.topic.value.trim();
-  if (text === "") return;
-  form.reset();
-  void json(`${at}/messages`, { id: crypto.randomUUID(), parts: [{ type: "text", text }] });
 });
