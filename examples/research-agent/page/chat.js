@@ -25,15 +25,13 @@ async function sessionId() {
 
 /** The form is there before the session is: what is asked meanwhile waits for it. */
 const opened = sessionId().then((id) => `/v1/sessions/${encodeURIComponent(id)}`);
-form.addEventListener("submit", async (event) => {
+form.addEventListener("submit", (event) => {
   event.preventDefault();
   const text = form.elements.topic.value.trim();
   if (text === "") return;
   form.reset();
-  await json(`${await opened}/messages`, {
-    id: crypto.randomUUID(),
-    parts: [{ type: "text", text }],
-  });
+  const message = { id: crypto.randomUUID(), parts: [{ type: "text", text }] };
+  void opened.then((path) => json(`${path}/messages`, message));
 });
 const at = await opened;
 const isCall = ({ toolCallId }) => toolCallId !== undefined;
