@@ -151,7 +151,7 @@ describe("a tool whose output comes later", () => {
       inputSchema: z.object({}),
       execute: async function* () {
         yield "sending it";
-        yield later({ afterMs: 1_000, output: { at: 5 } });
+        yield later({ afterMs: 999.5, output: { at: 5 } });
       },
     });
     const settings = durable(context(), { model, tools: { ask }, stopWhen: isStepCount(5) });

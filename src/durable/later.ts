@@ -93,9 +93,11 @@ function checkedLater(given: object): AnyLater {
   if (timeoutMs !== undefined) {
     checkNumber("later: timeoutMs", timeoutMs, { min: 1, max: yearMs });
   }
-  if (kind === "afterMs") checkNumber("later: afterMs", afterMs, { min: 0, max: yearMs });
+  if (kind === "afterMs") {
+    checkNumber("later: afterMs", afterMs, { min: 0, max: yearMs, whole: false });
+  }
   if (kind === "signal") {
-    checkStepName(what["signal"]);
+    checkSignal(what["signal"]);
     checkSchema("later: schema", schema);
   }
   if (kind !== "task" && kind !== "flow") return what as AnyLater;
@@ -111,13 +113,25 @@ function checkedLater(given: object): AnyLater {
   return { ...what, task: contract, isFlow } as AnyLater;
 }
 
+/** In a task it is the name of a step. */
+function checkSignal(signal: unknown): void {
+  try {
+    checkStepName(signal);
+  } catch {
+    throw new FlotillaError(
+      "invalid_option",
+      "later: `signal` must be a text of 1 to 200 characters without # @ / [ and ], such as approve:42",
+    );
+  }
+}
+
 const maxSchemaBytes = 16 * 1024;
 
 /** What a tool waits for, as it is stored. */
 async function waitOf(what: AnyLater): Promise<LaterWait> {
   if ("afterMs" in what) {
     const { afterMs, output = null } = what;
-    return { type: "time", afterMs, output: jsonOf("later: output", output) };
+    return { type: "time", afterMs: Math.ceil(afterMs), output: jsonOf("later: output", output) };
   }
   const timeout = what.timeoutMs === undefined ? {} : { timeoutMs: what.timeoutMs };
   if ("signal" in what) {
