@@ -105,6 +105,42 @@ describe("a durable agent", () => {
     expect(model.begun).toBe(3);
   });
 
+  test("in a turn goes on with what the call had said that its pod died in", async () => {
+    const words = Array.from({ length: 200 }, (_, at) => `word ${at}. `).join("");
+    const model = simulatedModel({
+      answers: ({ nth, soFar }) => ({ text: soFar === undefined ? words : `attempt ${nth}.` }),
+      wordMs: 100,
+      clock: { after: (delayMs, callback) => t.clock.after(delayMs, callback) },
+    });
+    const runs: string[] = [];
+    const helper = agent("helper", (context) => {
+      const running = t.pods.findIndex(({ alive }) => alive);
+      runs.push(`${context.attempt} ${running}`);
+      return streamText({
+        ...durable(context, { model }),
+        prompt: "go",
+        abortSignal: context.signal,
+      });
+    });
+    await using t = await testFlotilla({ use: [helper] });
+    const chat = await t.sessions.create(helper, { user: "ada" });
+    await chat.send("go");
+    await t.until(() => model.begun === 1);
+    await t.advance(5_000);
+    t.crash(t.pods[0]!);
+    await t.startPod();
+    await t.until(async () => (await chat.messages()).length === 2);
+    const [, answer] = await chat.messages();
+    const text = textOf(answer!);
+    expect(text.endsWith("attempt 2.")).toBe(true);
+    const kept = text.slice(0, -"attempt 2.".length);
+    expect(words.startsWith(kept)).toBe(true);
+    // Five seconds of ten words, and the last is not kept.
+    expect(kept.split(" ").length).toBeGreaterThan(35);
+    expect(answer!.parts.filter(({ type }) => type === "text")).toHaveLength(1);
+    expect(runs).toEqual(["1 0", "2 1"]);
+  });
+
   test("in a task goes on at another pod, and gives what it would have given", async () => {
     const { model, effects, settings } = clerk();
     const errand = task(

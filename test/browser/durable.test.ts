@@ -240,7 +240,7 @@ describe.each([
   });
 
   test("loses no word in a deploy, though the process may not wait for the call to end", async () => {
-    const answer = await answering(sender, { holds: "call 3", pausesAt: 300 });
+    const answer = await answering(sender, { holds: "call 3", pausesAt: 440 });
     await answer.reaches("call 3");
     answer.open();
     await answer.own.shows("1-100 ");

@@ -106,7 +106,7 @@ const numbersAsNumbers = {
 } as pg.CustomTypesConfig;
 
 const ourTables =
-  /\bflotilla_(task|task_event|pod|schedule|session_log|session|message|step_journal)\b/g;
+  /\bflotilla_(task|task_event|pod|schedule|session_log|session|message|step_journal|turn_checkpoint)\b/g;
 
 function inPostgres(text: string): string {
   let position = 0;

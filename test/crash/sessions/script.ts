@@ -57,6 +57,11 @@ export function createScript(path: string, where: () => string) {
       open.add(gate);
       for (const look of waiting) look();
     },
+    /** Writes down that an agent was called. */
+    called(what: Pick<Call, "agent" | "session" | "epoch" | "attempt">): void {
+      const line = { atMs: monotonicMs(), where: where(), event: "called", ...what };
+      writeSync(file, `${JSON.stringify(line)}\n`);
+    },
     async *answer(asked: Asked): AsyncGenerator<string> {
       const { agent, session, epoch, attempt, signal } = asked;
       const say = (event: Call["event"]) => {

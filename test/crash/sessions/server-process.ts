@@ -8,6 +8,7 @@ import { resolveConfig } from "../../../src/runtime/config.ts";
 import { monotonicMs } from "../ledger.ts";
 import type { FromPod, PodSpec, ToPod } from "../pod-process.ts";
 import { createScript } from "./script.ts";
+import { speak } from "./speech.ts";
 import { until } from "../until.ts";
 
 export type ServerGiven = {
@@ -40,6 +41,11 @@ const stepping = agent("stepping", (context) => {
     step,
   });
 });
+const speaking = agent("speaking", (context) => {
+  const { sessionId: session, epoch, attempt } = context;
+  script.called({ agent: "speaking", session, epoch, attempt });
+  return speak(context);
+});
 const config: Config = {
   heartbeatMs: 200,
   deadAfterMs: 2_000,
@@ -50,7 +56,7 @@ const config: Config = {
   ...spec.config,
   store: spec.store,
   use: [
-    ...(agents ? [scripted("local"), stepping] : []),
+    ...(agents ? [scripted("local"), stepping, speaking] : []),
     ...(agentUrl ? [agent("remote", { url: agentUrl, allowPrivate: true })] : []),
   ],
   server: { port },
