@@ -47,6 +47,7 @@ const edges: Readonly<Record<PodEvent["type"], string>> = {
   run_set_aside: "elsewhere",
   store_error: "elsewhere",
   step: "elsewhere",
+  tokens: "elsewhere",
   transition: "elsewhere",
   turn_ended: "elsewhere",
   turn_started: "elsewhere",

@@ -34,9 +34,9 @@ export type UsageLedger = {
   count(usage: ModelUsage, source: UsageSource, options?: { readonly again?: boolean }): void;
   /**
    * The tokens of each model, the one with the most first. Empty if nothing was counted. `fresh` leaves
-   * out calls of earlier attempts.
+   * out calls of earlier attempts, and `again` are those alone.
    */
-  totals(which?: "all" | "fresh"): ModelTotal[];
+  totals(which?: "all" | "fresh" | "again"): ModelTotal[];
   /** Whether calls were counted from the journal: a later attempt counts them again. */
   readonly hasStored: boolean;
 };
@@ -76,17 +76,19 @@ const bySource: readonly UsageSource[] = ["journal", "middleware", "report"];
  * names no model counts only if there is nothing else.
  */
 export function createUsageLedger(): UsageLedger {
-  const all: Sums = new Map();
-  const fresh: Sums = new Map();
+  const sums = { all: new Map(), fresh: new Map(), again: new Map() } satisfies Record<
+    string,
+    Sums
+  >;
   return {
     get hasStored() {
-      return all.has("journal");
+      return sums.all.has("journal");
     },
     count(usage, source, { again = false } = {}) {
-      addTo(all, usage, source);
-      if (!again) addTo(fresh, usage, source);
+      addTo(sums.all, usage, source);
+      addTo(again ? sums.again : sums.fresh, usage, source);
     },
-    totals: (which = "all") => totalsOf(which === "all" ? all : fresh),
+    totals: (which = "all") => totalsOf(sums[which]),
   };
 }
 

@@ -22,6 +22,8 @@ type Crash = { readonly beforeStored?: string; readonly afterStored?: string };
 function storedSteps({ clock = movableClock(), modelCalls = {} }: Owner = {}) {
   const rows = new Map<string, StoredStep>();
   const keys = () => [...rows.keys()];
+  /** What each call used, and whether a stored one has answered. */
+  const tokens: [input: number, output: number, again: boolean][] = [];
   const attempt = async <Result>(
     run: (context: DurableContext) => Promise<Result>,
     crash: Crash = {},
@@ -54,7 +56,10 @@ function storedSteps({ clock = movableClock(), modelCalls = {} }: Owner = {}) {
       journal,
       limits: { maxSteps: 1_000, maxBytes: 4 * 1024 * 1024, maxValueBytes: 256 * 1024 },
       clock,
-      modelCalls,
+      modelCalls: {
+        onTokens: ({ input, output }, { again }) => tokens.push([input, output, again]),
+        ...modelCalls,
+      },
       log: () => silentLogger,
       signal: () => controller.signal,
       refusal: () => (dead ? new FlotillaError("claim_lost", "dead") : undefined),
@@ -62,7 +67,7 @@ function storedSteps({ clock = movableClock(), modelCalls = {} }: Owner = {}) {
     });
     return Promise.race([run({ step: steps.step }), died.promise]);
   };
-  return { rows, keys, attempt };
+  return { rows, keys, attempt, tokens };
 }
 
 const usage = (input?: number, output?: number) => ({
@@ -170,6 +175,23 @@ describe.each(releases)("a durable agent of the AI SDK $release", (sdk) => {
       "model[2]",
       "book[2.call-1-0]",
       "model[3]",
+    ]);
+  });
+
+  test("tells its context the tokens of each call, and which of them the journal has saved", async () => {
+    const { attempt, tokens } = storedSteps();
+    const { stream } = travel(sdk);
+    expect(await attempt(stream, { beforeStored: "model[3]" })).toBe("crashed");
+    expect(tokens).toEqual([
+      [100, 10, false],
+      [100, 10, false],
+    ]);
+    tokens.length = 0;
+    await attempt(stream);
+    expect(tokens).toEqual([
+      [100, 10, true],
+      [100, 10, true],
+      [100, 10, false],
     ]);
   });
 

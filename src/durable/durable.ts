@@ -192,7 +192,7 @@ async function callOnce(
       });
     const stored = await countingUsage(async (ledger) => {
       const value = await callModel();
-      countStored(ledger, storedUsage(value), { again: fresh === undefined });
+      countStored(scope, ledger, storedUsage(value), { again: fresh === undefined });
       return value;
     });
     const call = decodeCall(fresh ?? (await loadLarge(place, stored))) as StoredCall;
@@ -208,8 +208,9 @@ async function callOnce(
   }
 }
 
-/** Counts stored calls for the answer that they are a part of, where there is one. */
+/** Counts stored calls for the answer that they are a part of, or for the task or run. */
 function countStored(
+  { owner: { onTokens } }: Scope,
   ledger: UsageLedger | undefined,
   usage: readonly CallUsage[],
   { again }: { again: boolean },
@@ -217,6 +218,7 @@ function countStored(
   for (const { model, inputTokens, outputTokens, cachedTokens } of usage) {
     const tokens = { model, input: inputTokens, output: outputTokens, cached: cachedTokens };
     ledger?.count(tokens, "journal", { again });
+    onTokens?.(tokens, { again });
   }
 }
 
@@ -376,7 +378,7 @@ function wrapExecute(scope: Scope, toolName: string, execute: Execute): Execute 
     meter.add(used);
     // Agents within have counted for themselves, unless the whole tool is answered from the journal.
     if (fresh === undefined) {
-      countingUsage((ledger) => countStored(ledger, used, { again: true }));
+      countingUsage((ledger) => countStored(scope, ledger, used, { again: true }));
     }
     const end = (fresh ?? (await loadLarge(place, stored))) as ToolEnd;
     if (end.error !== undefined) throw new Error(end.error);

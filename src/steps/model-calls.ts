@@ -1,5 +1,5 @@
 import type { Clock } from "../base/clock.ts";
-import type { Budget, Prices } from "../base/usage.ts";
+import type { Budget, ModelTotal, Prices } from "../base/usage.ts";
 import type { ThrottleMiddleware } from "../throttles/model-middleware.ts";
 
 /** What the owner of steps sets for the calls to models that are made in them. */
@@ -9,6 +9,8 @@ export type ModelCallOptions = {
   readonly budget?: Budget | undefined;
   /** Holds a permit of the owner's throttle for each of them. Undefined if it has none. */
   readonly middleware?: ThrottleMiddleware | undefined;
+  /** A model was called in a step, or `again` if a stored step has answered for it. */
+  readonly onTokens?: (used: ModelTotal, options: { readonly again: boolean }) => void;
 };
 
 type OfOwner = { readonly clock: Clock; readonly modelCalls?: ModelCallOptions | undefined };

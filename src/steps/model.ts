@@ -268,6 +268,16 @@ export type StepJournal = {
   isStored(write: StepWrite): Promise<boolean>;
 };
 
+/** Records steps in traces. */
+export type StepTrace = {
+  /** Runs a step within a span of its own. */
+  run<Result>(
+    step: { readonly name: string; readonly path: string },
+    call: () => Promise<Result>,
+  ): Promise<Result>;
+  answered(key: string): void;
+};
+
 /** The bounds of one owner's journal. */
 export type StepLimits = {
   readonly maxSteps: number;
@@ -289,6 +299,8 @@ export type Steps = {
   readonly refused: boolean;
   /** Why a stored step can't answer, if its owner is to be set aside for that. */
   readonly changed: FlotillaError | undefined;
+  /** The keys of stored steps that an attempt that has returned did not ask for. */
+  readonly unasked: readonly string[];
   /** What the attempt waits for, once it is to be parked. */
   readonly parked: StepPark | undefined;
   /** True while an ended step waits for the store. */
@@ -318,6 +330,7 @@ export type StepsParts = {
   onRunning?: (running: number) => void;
   /** A step was run and stored, or answered from the journal. */
   onEnded?: (how: "stored" | "answered") => void;
+  trace?: StepTrace;
   /** A step was written in a transaction of its function that was not committed, or not yet. */
   onUncommitted?: () => void;
   /** Only where the owner can be parked. */

@@ -73,6 +73,7 @@ export function createSteps(parts: StepsParts): Steps {
   let refused = false;
   let changedStep: FlotillaError | undefined;
   let storing = 0;
+  let unasked: readonly string[] = [];
   let allStored: PromiseWithResolvers<void> | undefined;
   /** When the rows of earlier attempts were read. */
   let readMs = 0;
@@ -116,6 +117,7 @@ export function createSteps(parts: StepsParts): Steps {
     const error = row.kind === "failed" ? decodeError(value) : undefined;
     if (row.kind === "failed" && error === undefined) throw unreadable(row.key, "is no error");
     parts.onEnded?.("answered");
+    parts.trace?.answered(row.key);
     if (error) throw error;
     return value;
   };
@@ -186,7 +188,7 @@ export function createSteps(parts: StepsParts): Steps {
     rows.refuseIfFull(running);
     parts.onRunning?.(++running);
     try {
-      return await run(row);
+      return await (parts.trace ? parts.trace.run(call, () => run(row)) : run(row));
     } finally {
       parts.onRunning?.(--running);
     }
@@ -423,6 +425,9 @@ export function createSteps(parts: StepsParts): Steps {
     get parked() {
       return parking.parked;
     },
+    get unasked() {
+      return unasked;
+    },
     get storing() {
       return storing > 0;
     },
@@ -433,9 +438,9 @@ export function createSteps(parts: StepsParts): Steps {
       // What failed beside a wait is tried again, not when the wait is over.
       if (!returned) parking.giveUp();
       await settle(top, parts.ownerId, returned);
-      const steps = returned ? rows.unasked() : [];
-      const fields = { steps: steps.slice(0, maxShown), count: steps.length };
-      if (steps.length > 0) parts.log().info(fields, "stored steps were not asked for");
+      unasked = returned ? rows.unasked() : [];
+      const fields = { steps: unasked.slice(0, maxShown), count: unasked.length };
+      if (unasked.length > 0) parts.log().info(fields, "stored steps were not asked for");
     },
   };
 }

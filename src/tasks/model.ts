@@ -6,7 +6,7 @@ import type { Json } from "../base/json.ts";
 import type { Logger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
 import type { Schema } from "../base/schema.ts";
-import type { Prices } from "../base/usage.ts";
+import type { ModelTotal, Prices } from "../base/usage.ts";
 import type { Steps, TaskSteps } from "../steps/model.ts";
 import type { Database } from "../store/database.ts";
 import type { ThrottleDeclaration } from "../throttles/declaration.ts";
@@ -293,6 +293,8 @@ export type WorkerEvent =
     }
   /** A step of a task was run and is stored, or was answered from the journal. */
   | { readonly type: "step"; readonly name: string; readonly outcome: "stored" | "answered" }
+  /** A model was called in a step, or `saved`: a stored step has answered for it. */
+  | ({ readonly type: "tokens"; readonly saved: boolean } & ModelTotal)
   /** A run was written for the first time and is at its first transition. */
   | { readonly type: "run_begun"; readonly flow: string }
   /** The run cannot be read, and an operator has to inspect it. */

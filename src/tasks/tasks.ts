@@ -26,7 +26,7 @@ import type { StepKind } from "../steps/model.ts";
 import { writeUntilKnown, untilKnown } from "../store/retry.ts";
 import type { Statement } from "../store/sql.ts";
 import { unblockScope } from "./concurrency/unblock.ts";
-import { type Task, taskStatuses, type TaskStatus } from "./rows.ts";
+import { lenientJson, type Task, taskStatuses, type TaskStatus } from "./rows.ts";
 import {
   cancelTask,
   countTasks,
@@ -36,7 +36,7 @@ import {
   retryTask,
 } from "./sql/inspect.ts";
 import { sendSignal } from "./sql/signals.ts";
-import { countSteps, listSteps, taskPart } from "./sql/steps.ts";
+import { countSteps, listSteps, readUnasked, taskPart } from "./sql/steps.ts";
 import { getEvents, parked } from "./sql/task-state.ts";
 import { checkSignalId, checkTaskName, type InputOf, type ResultOf } from "./task.ts";
 import { type Depth, readDepth } from "./inspect/depth.ts";
@@ -107,6 +107,8 @@ export type StepEntry = {
   readonly atMs: number;
   /** The size of its value. */
   readonly bytes: number;
+  /** False if the attempt that has completed the task did not ask for it: the code has it no more. */
+  readonly requested: boolean;
 };
 
 export type TaskSignalOptions = {
@@ -272,7 +274,12 @@ export function createTasks(parts: TasksParts): LocalTasks {
     async steps(taskId, options = {}) {
       checkEventsOptions("steps", options);
       const found = await database.read(listSteps(taskId, options));
-      return fitEvents(found.map(toStepEntry), options);
+      const unasked = found.length > 0 ? await database.read(readUnasked(taskId)) : [];
+      const isUnasked = unaskedBy(unasked[0]);
+      return fitEvents(
+        found.map((row) => toStepEntry(row, isUnasked)),
+        options,
+      );
     },
     links: (taskId) => linksOf(database, taskId, "task"),
     async list(options = {}) {
@@ -423,7 +430,15 @@ export async function checkForget(
   );
 }
 
-function toStepEntry(row: Row): StepEntry {
+/** Tells steps that the attempt which completed the task did not ask for. */
+function unaskedBy(noted: Row | undefined): (key: string) => boolean {
+  const { token, steps } = (lenientJson(noted?.["detail"]) ?? {}) as Record<string, unknown>;
+  const isNewest = noted !== undefined && Number(noted["claim_token"]) === token;
+  const keys = new Set(isNewest && Array.isArray(steps) ? (steps as unknown[]) : []);
+  return (key) => keys.has(key);
+}
+
+function toStepEntry(row: Row, isUnasked: (key: string) => boolean): StepEntry {
   return {
     seq: Number(row["seq"]),
     transition: row["part"] === taskPart ? null : row["part"],
@@ -433,6 +448,7 @@ function toStepEntry(row: Row): StepEntry {
     startedAtMs: Number(row["started_at"]),
     atMs: Number(row["at"]),
     bytes: Number(row["bytes"]),
+    requested: !isUnasked(row["key"]),
   };
 }
 

@@ -20,6 +20,7 @@ import {
   type TraceContext,
   type TraceHeaders,
 } from "../base/trace-context.ts";
+import type { StepTrace } from "../steps/model.ts";
 import type { Enqueued } from "./enqueue/options.ts";
 import type { Claim, TaskError } from "./rows.ts";
 
@@ -136,10 +137,14 @@ export function startAttemptSpan(claim: Claim, podId: string): AttemptSpan | und
 }
 
 /** Runs a handler with its span active, so that the handler's spans become children. */
-export function inSpan<Result>(span: AttemptSpan, run: () => Result): Result {
+export function inSpan<Result>(
+  span: AttemptSpan,
+  run: () => Result,
+  around = ROOT_CONTEXT,
+): Result {
   const outcome: { result?: { readonly value: Result } | { readonly thrown: unknown } } = {};
   quietly(() =>
-    context.with(trace.setSpan(ROOT_CONTEXT, span), () => {
+    context.with(trace.setSpan(around, span), () => {
       try {
         outcome.result = { value: run() };
       } catch (thrown) {
@@ -151,6 +156,35 @@ export function inSpan<Result>(span: AttemptSpan, run: () => Result): Result {
   if (result === undefined) return run();
   if ("thrown" in result) throw result.thrown;
   return result.value;
+}
+
+/**
+ * Steps in traces: a span for each that runs, below the attempt or the step around it, and an event there
+ * for each that is answered from the journal.
+ */
+export const stepTrace: StepTrace = {
+  run({ name, path }, call) {
+    const tracer = activeTracer();
+    const attributes = { "flotilla.step.key": path };
+    const span = quietly(() => tracer?.startSpan(`step ${name}`, { attributes }));
+    if (span === undefined) return call();
+    return inSpan(span, () => endedWith(span, call), context.active());
+  },
+  answered(key) {
+    quietly(() => trace.getActiveSpan()?.addEvent("step answered", { "flotilla.step.key": key }));
+  },
+};
+
+async function endedWith<Result>(span: Span, call: () => Promise<Result>): Promise<Result> {
+  try {
+    return await call();
+  } catch (error) {
+    const code = error instanceof FlotillaError ? error.code : "handler_failed";
+    quietly(() => failSpan(span, { code, message: messageOf(error) }));
+    throw error;
+  } finally {
+    quietly(() => span.end());
+  }
 }
 
 /** Ends the span of an attempt with its outcome and stored error. */

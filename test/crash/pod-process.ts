@@ -78,6 +78,7 @@ function onEvent(event: PodEvent): void {
     case "resent":
     case "store_error":
     case "step":
+    case "tokens":
     case "transition":
     case "run_begun":
     case "run_set_aside":

@@ -2285,6 +2285,13 @@ from flotilla.step_journal where owner_id = $1 and (part = '' or part >= 'A') an
 order by seq, part limit cast($3 as integer)
 -- values: ["task-1",3,10]
 
+-- src/tasks/sql/steps.ts: readUnasked
+select noted.detail, task.claim_token from flotilla.task_event noted
+join flotilla.task task on task.task_id = noted.task_id
+where noted.task_id = $1 and noted.type = $2
+order by noted.seq desc limit 1
+-- values: ["task-1","steps_unasked"]
+
 -- src/tasks/sql/steps.ts: countSteps
 select count(*) as steps from flotilla.step_journal where owner_id = $1 and (part = '' or part >= 'A')
 -- values: ["task-1"]

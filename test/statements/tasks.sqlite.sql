@@ -2273,6 +2273,13 @@ from flotilla_step_journal where owner_id = ? and (part = '' or part >= 'A') and
 order by seq, part limit cast(? as integer)
 -- values: ["task-1",3,10]
 
+-- src/tasks/sql/steps.ts: readUnasked
+select noted.detail, task.claim_token from flotilla_task_event noted
+join flotilla_task task on task.task_id = noted.task_id
+where noted.task_id = ? and noted.type = ?
+order by noted.seq desc limit 1
+-- values: ["task-1","steps_unasked"]
+
 -- src/tasks/sql/steps.ts: countSteps
 select count(*) as steps from flotilla_step_journal where owner_id = ? and (part = '' or part >= 'A')
 -- values: ["task-1"]

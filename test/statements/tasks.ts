@@ -330,6 +330,8 @@ export const taskStatements: RoomStatements = {
       steps.listSteps("task-1", {}),
       steps.listSteps("task-1", { after: 3, limit: 10 }),
     ],
+    readUnasked: () => steps.readUnasked("task-1"),
+    unaskedEvent: noStatement,
     countSteps: () => steps.countSteps("task-1"),
     countStepsOf: () => steps.countStepsOf(sql`select 'task-1'`),
     forgetParts: () => steps.forgetParts([["run-1", "charge"]], fence),

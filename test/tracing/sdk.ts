@@ -22,6 +22,8 @@ export type Told = {
   readonly attributes: Attributes;
   readonly status: string;
   readonly exceptions: (string | undefined)[];
+  /** The names of its other events, with the keys of steps. */
+  readonly events: string[];
 };
 
 /** Registers the SDK for this process. Gives how to take it out again. */
@@ -71,7 +73,12 @@ function tell(span: ReadableSpan): Told {
     state: traceState?.serialize(),
     attributes: span.attributes,
     status: SpanStatusCode[span.status.code],
-    exceptions: span.events.map((event) => String(event.attributes?.["exception.message"])),
+    exceptions: span.events
+      .filter(({ name }) => name === "exception")
+      .map((event) => String(event.attributes?.["exception.message"])),
+    events: span.events
+      .filter(({ name }) => name !== "exception")
+      .map(({ name, attributes }) => `${name} ${String(attributes?.["flotilla.step.key"])}`),
   };
 }
 

@@ -216,6 +216,39 @@ describe("a run", () => {
     );
   });
 
+  test("has a span for each step that runs, and an event for each that is answered", async () => {
+    register();
+    let attempts = 0;
+    const digest = task("digest", { backoff: { baseMs: 1 } }, async ({ step }) => {
+      await step("read", { key: "a" }, async (read) => read.step("model", async () => 1));
+      attempts++;
+      await step("write", () => {
+        if (attempts === 1) throw new Error("out of ink");
+      });
+    });
+    pod = await startPod({ store: `sqlite:${place.path}`, use: [digest], log: silentLogger });
+    await flotilla.waitFor(await flotilla.enqueue(digest, null));
+    const runs = () => spans.filter(({ name }) => name === "run digest");
+    await until("both attempts", () => runs().length === 2);
+    const steps = spans.filter(({ name }) => name.startsWith("step "));
+    expect(steps.map(({ name, attributes }) => [name, attributes["flotilla.step.key"]])).toEqual([
+      ["step model", "read[a]/model"],
+      ["step read", "read[a]"],
+      ["step write", "write"],
+      ["step write", "write"],
+    ]);
+    const [model, read, broken, written] = steps as [Told, Told, Told, Told];
+    const [first, second] = runs() as [Told, Told];
+    expect([model.parentId, read.parentId]).toEqual([read.spanId, first.spanId]);
+    expect(broken).toMatchObject({
+      status: "ERROR",
+      exceptions: ["out of ink"],
+      parentId: first.spanId,
+    });
+    expect(written).toMatchObject({ status: "UNSET", parentId: second.spanId });
+    expect([first.events, second.events]).toEqual([[], ["step answered read[a]"]]);
+  });
+
   test("that fails carries its error", async () => {
     register();
     await work();

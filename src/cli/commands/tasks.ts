@@ -145,6 +145,7 @@ function printSteps(steps: readonly StepEntry[]): void {
     `${step.atMs - step.startedAtMs} ms`,
     plural(step.bytes, "byte"),
     `token ${step.token}`,
+    step.requested ? "" : paint("yellow", "not requested any more"),
   ]);
   print(columns(lines));
   if (steps.length === maxStepsShown) print(paint("dim", `the first ${maxStepsShown} are shown`));

@@ -198,6 +198,7 @@ const stepEntry = named(
     startedAtMs: time(),
     atMs: time(),
     bytes: described(z.int(), "The size of its value."),
+    requested: described(z.boolean(), "False if the code that completed the task has it no more."),
   }),
   "A stored step of a task, without its value.",
 );

@@ -99,7 +99,25 @@ describe("metrics", () => {
     }
     const families = parseExposition(await scrape(metrics, async () => depthOf(names)));
     expect([...families.keys()].filter((name) => !name.startsWith("flotilla_"))).toEqual([]);
-    expect(families.size).toBe(65);
+    expect(families.size).toBe(66);
+  });
+
+  test("count the tokens that steps used, and those that the journal has saved", async () => {
+    const metrics = createMetrics();
+    const used = { model: "small", input: 9, output: 3, cached: 1 };
+    metrics.observe({ type: "tokens", saved: false, ...used });
+    for (let at = 0; at < 2; at++) metrics.observe({ type: "tokens", saved: true, ...used });
+    const turn = { type: "turn_ended", agent: "helper", outcome: "completed" } as const;
+    metrics.observe({ ...turn, durationMs: 1, chunks: 1, tokens: [], savedTokens: [used] });
+    const lines = (await scrape(metrics, async () => new Map())).split("\n");
+    expect(lines.filter((line) => line.startsWith("flotilla_tokens_"))).toEqual([
+      `flotilla_tokens_total{model="small",kind="input"} 9`,
+      `flotilla_tokens_total{model="small",kind="output"} 3`,
+      `flotilla_tokens_total{model="small",kind="cached"} 1`,
+      `flotilla_tokens_saved_total{model="small",kind="input"} 27`,
+      `flotilla_tokens_saved_total{model="small",kind="output"} 9`,
+      `flotilla_tokens_saved_total{model="small",kind="cached"} 3`,
+    ]);
   });
 
   test("count the tokens of turns by model, with a bounded number of models", async () => {
@@ -107,7 +125,7 @@ describe("metrics", () => {
     const ended = { type: "turn_ended", agent: "helper", outcome: "completed" } as const;
     const observe = (model: string) => {
       const tokens = [{ model, input: 100, output: 7, cached: 40 }];
-      metrics.observe({ ...ended, durationMs: 1, chunks: 1, tokens });
+      metrics.observe({ ...ended, durationMs: 1, chunks: 1, tokens, savedTokens: [] });
     };
     for (const model of ["small", "small", ""]) observe(model);
     for (let at = 0; at < 1_000; at++) observe(`invented-${at}`);

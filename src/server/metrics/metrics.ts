@@ -219,6 +219,7 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
           break;
         case "turn_started":
         case "turn_ended":
+        case "tokens":
         case "record":
         case "log_owned":
         case "log_lost":

@@ -8,7 +8,7 @@ type SessionMetricEvent =
   | SocketEvent
   | Extract<
       PodEvent,
-      { type: "turn_started" | "turn_ended" | "record" | "log_owned" | "log_lost" }
+      { type: "turn_started" | "turn_ended" | "tokens" | "record" | "log_owned" | "log_lost" }
     >;
 
 const seconds = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
@@ -38,7 +38,12 @@ export function createSessionMetrics(make: Instruments) {
   ]);
   const tokens = make.counter(
     "flotilla_tokens_total",
-    "Tokens that turns used: input (cached ones too), output, and cached. Each call counts once.",
+    "Tokens that turns, and steps of tasks and runs, used: input (cached ones too), output, and cached. Each call counts once.",
+    ["model", "kind"],
+  );
+  const saved = make.counter(
+    "flotilla_tokens_saved_total",
+    "Tokens of stored calls to models that were answered from the journal, and not asked for again.",
     ["model", "kind"],
   );
   const models = new Set<string>();
@@ -84,13 +89,16 @@ export function createSessionMetrics(make: Instruments) {
   // Begin with zeros: a missing series looks the same as one that isn't scraped.
   for (const reason of ["slow", "silent", "too_many"]) cut.inc({ reason }, 0);
 
-  const countTokens = ({ model: named, input, output, cached }: ModelTotal): void => {
+  const countTokens = (
+    counter: typeof tokens,
+    { model: named, input, output, cached }: ModelTotal,
+  ): void => {
     const isKnown = models.has(named) || models.size < maxModels;
     if (isKnown) models.add(named);
     const model = isKnown ? named || "unknown" : "other";
-    tokens.inc({ model, kind: "input" }, input);
-    tokens.inc({ model, kind: "output" }, output);
-    tokens.inc({ model, kind: "cached" }, cached);
+    counter.inc({ model, kind: "input" }, input);
+    counter.inc({ model, kind: "output" }, output);
+    counter.inc({ model, kind: "cached" }, cached);
   };
 
   return {
@@ -112,10 +120,13 @@ export function createSessionMetrics(make: Instruments) {
           running.dec({ agent });
           turns.inc({ agent, outcome });
           chunks.inc({ agent }, event.chunks);
-          for (const total of event.tokens) countTokens(total);
+          for (const total of event.tokens) countTokens(tokens, total);
+          for (const total of event.savedTokens) countTokens(saved, total);
           if (ttftMs !== undefined) first.observe({ agent }, ttftMs / 1_000);
           return whole.observe({ agent }, durationMs / 1_000);
         }
+        case "tokens":
+          return countTokens(event.saved ? saved : tokens, event);
         case "record":
           records.inc();
           entries.inc(event.entries);

@@ -69,6 +69,8 @@ export type TurnEvent =
       readonly chunks: number;
       /** The tokens of each model. */
       readonly tokens: readonly ModelTotal[];
+      /** Those of stored calls, which were answered from the journal. */
+      readonly savedTokens: readonly ModelTotal[];
     };
 
 export type TurnTrace = {

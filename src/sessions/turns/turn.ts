@@ -130,6 +130,7 @@ export async function runTurn(
       durationMs,
       chunks,
       tokens: meter.ledger.totals("fresh"),
+      savedTokens: meter.ledger.totals("again"),
     });
   };
   if (control.signal.aborted && !control.kept) {

@@ -180,7 +180,7 @@ export function stepsContract(kind: StoreKind): void {
     test("that were added, moved and removed between attempts are found by their names", async () => {
       const { log, lines } = logged();
       let attempts = 0;
-      const { ended } = await run(
+      const { ended, taskId } = await run(
         async ({ step }) => {
           const names = ++attempts === 1 ? ["a", "b", "c"] : ["new", "c", "a"];
           const results: unknown[] = [];
@@ -193,6 +193,13 @@ export function stepsContract(kind: StoreKind): void {
       expect(ended).toMatchObject({ result: ["new", "c", "a"] });
       expect(calls).toEqual(["a", "b", "c", "new"]);
       expect(lines).toContain("stored steps were not asked for");
+      const listed = (await queue.steps(taskId)).map(({ key, requested }) => [key, requested]);
+      expect(listed).toEqual([
+        ["a", true],
+        ["b", false],
+        ["c", true],
+        ["new", true],
+      ]);
     });
 
     const aside = (taskId: string) =>

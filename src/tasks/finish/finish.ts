@@ -9,6 +9,7 @@ import { taskFields } from "../run/attempt.ts";
 import type { AttemptReports } from "../run/events.ts";
 import { notCommitted } from "../run/context.ts";
 import type { Finish } from "../sql/finish.ts";
+import { unaskedEvent } from "../sql/steps.ts";
 import type { FinishResult, FinishWriter } from "./finish-writer.ts";
 import { completedFinish, decideFinish, withFollowUp } from "./outcome.ts";
 import type {
@@ -38,6 +39,8 @@ type AttemptFinisherParts = {
 const lostResult: FinishResult = { type: "lost" };
 // A store that refuses every write about a task may recover, but frequent retries would not help.
 const refusedBackoff = { baseMs: 1_000, maxMs: 60_000 };
+// An event is shown whole.
+const maxUnaskedNoted = 100;
 // It is unknown whether another attempt would fare better, and each may be expensive.
 const releaseDelayMs = 60_000;
 
@@ -56,7 +59,10 @@ export function createAttemptFinisher(parts: AttemptFinisherParts) {
       const stepped = hasStepped(attempt);
       const { failures } = attempt.claim;
       const claim = { ...attempt.claim, wake: attempt.wake, failures: stepped ? 0 : failures };
-      const ended = decideFinish(claim, decided, attempt.handler.options, random);
+      const ended = withUnasked(
+        decideFinish(claim, decided, attempt.handler.options, random),
+        attempt,
+      );
       const decidedFinish = withFollowUp(ended, claim, attempt.handler, ids);
       const { limited, hasDependents } = claim;
       const finish = {
@@ -166,7 +172,7 @@ export function createAttemptFinisher(parts: AttemptFinisherParts) {
     if (outcome.type !== "returned" || completing || attempt.rowHeld || stopReason === "claim_lost")
       return false;
     if (claim.limited || claim.hasDependents) return false;
-    const completed = completedFinish(claim, outcome.result);
+    const completed = withUnasked(completedFinish(claim, outcome.result), attempt);
     const finish = hasStepped(attempt) ? { ...completed, stepped: true } : completed;
     finishWriter.put(
       finish,
@@ -182,6 +188,15 @@ export function createAttemptFinisher(parts: AttemptFinisherParts) {
   };
 
   return { finishAttempt, finishCompleted };
+}
+
+/** Notes which stored steps the attempt that completes a task has not asked for. */
+function withUnasked(finish: Finish, { claim, steps }: TaskAttempt): Finish {
+  const unasked = steps?.unasked ?? [];
+  if (finish.status !== "completed" || unasked.length === 0) return finish;
+  const noted = unasked.slice(0, maxUnaskedNoted);
+  const detail = JSON.stringify({ token: claim.token, count: unasked.length, steps: noted });
+  return { ...finish, event: { type: unaskedEvent, attempt: claim.failures + 1, detail } };
 }
 
 /** Attempts count from the last stored step. */

@@ -27,6 +27,7 @@ import type { NewTask } from "../sql/enqueue.ts";
 import { firstSignal } from "../sql/signals.ts";
 import { readStartedChildren, readStepChildren } from "../sql/step-children.ts";
 import { type StepChildren, storeSteps, taskPart, type TaskStep } from "../sql/steps.ts";
+import { activeTracer, stepTrace } from "../trace.ts";
 import { signalOf, stopAttempt, stopError, taskFields } from "./attempt.ts";
 
 const noError = { code: "internal", message: "no error was stored" };
@@ -119,6 +120,7 @@ export function attemptSteps(attempt: TaskAttempt, parts: AttemptParts, owner: S
     // A step may be given more time than the attempt has left.
     onBegun: (timeoutMs) => giveTime(attempt, clock.monotonic() + timeoutMs + graceMs),
     onEnded: (outcome) => onEvent({ type: "step", name: claim.name, outcome }),
+    ...(activeTracer() && { trace: stepTrace }),
     ...(owner.waits && { waits: waitsFor(attempt, parts, storeWrite) }),
     setsAside: true,
     onUncommitted: () => (attempt.rowHeld = true),
@@ -128,11 +130,15 @@ export function attemptSteps(attempt: TaskAttempt, parts: AttemptParts, owner: S
 
 /** The task's throttle holds for each call to a model, and its own permit is taken over by the first. */
 function modelCallsOf({ claim, handler }: TaskAttempt, { steps }: AttemptParts): ModelCallOptions {
-  const { prices } = steps;
+  const { prices, onEvent } = steps;
   const { throttle } = handler;
-  if (throttle === undefined) return { prices };
+  const calls: ModelCallOptions = {
+    prices,
+    onTokens: (used, { again }) => onEvent({ type: "tokens", saved: again, ...used }),
+  };
+  if (throttle === undefined) return calls;
   const key = throttleKeyOf(throttle, claim.name, claim.payload);
-  return { prices, middleware: throttleMiddleware(throttle.declared, key) };
+  return { ...calls, middleware: throttleMiddleware(throttle.declared, key) };
 }
 
 /** How an attempt ends whose steps wait. */

@@ -134,6 +134,18 @@ export function listSteps(
     order by seq, part ${count === undefined ? sql`` : limit(count)}`;
 }
 
+/** The event of a completed task that names stored steps which its last attempt did not ask for. */
+export const unaskedEvent = "steps_unasked";
+
+/** The last such event of a task, with the token that it counts for. */
+export function readUnasked(taskId: string): Statement {
+  return sql`
+    select noted.detail, task.claim_token from ${table("task_event")} noted
+    join ${tasks} task on task.task_id = noted.task_id
+    where noted.task_id = ${taskId} and noted.type = ${unaskedEvent}
+    order by noted.seq desc limit 1`;
+}
+
 /** How many steps of a task or run are stored. */
 export function countSteps(taskId: string): Statement {
   return sql`
