@@ -46,7 +46,7 @@ export function stepLimitsContract(kind: StoreKind): void {
       });
     });
 
-    test.each(["", "x".repeat(201), "a#b", "a@b", "a/b", "a[b", 5, "\u0000"])(
+    test.each(["", "x".repeat(201), "a#b", "a@b", "a/b", "a[b", "a]b", 5, null, "\u0000"])(
       "refuse the name %j",
       async (name) => {
         const { ended } = await run(
@@ -76,27 +76,86 @@ export function stepLimitsContract(kind: StoreKind): void {
       expect(deeper).toMatchObject({ status: "failed", error: { code: "invalid_option" } });
     });
 
-    test("are refused beyond the most that a task may store, which names the loop", async () => {
+    test.each([
+      ["10,000 steps", 10_000, "1", "10000 steps are stored"],
+      [
+        "16 MiB",
+        64,
+        JSON.stringify("x".repeat(256 * 1024 - 2)),
+        "16777216 bytes of steps are stored",
+      ],
+    ])("are refused beyond %s, which names the loop", async (_, count, value, message) => {
       const { taskId } = await queue.enqueue("a", 1);
       await queue.beat("pod-0");
       await queue.claim("pod-0", ["a"]);
       await queue.database.write([
         sql`insert into ${journal} (owner_id, key, seq, token, kind, value, started_at)
-          select ${taskId}, 'old[' || n || ']', n, 1, 'done', '1', 0 from (
-            with recursive numbers (n) as (select 1 union all select n + 1 from numbers where n < 10000)
+          select ${taskId}, 'old[' || n || ']', n, 1, 'done', ${value}, 0 from (
+            with recursive numbers (n) as (
+              select 1 union all select n + 1 from numbers where n < cast(${count} as integer))
             select n from numbers) all_numbers`,
       ]);
       await queue.recover("pod-0", [{ taskId, token: 1 }]);
       await queue.work("pod-1", [
         task<any, any, unknown>("a", quick, async ({ step }) => {
-          const known = await step("old", { key: "77" }, () => 0);
+          const known = await step("old", { key: "7" }, () => 0);
           return step("one more", () => called("never", known));
         }),
       ]);
       const ended = await queue.ended(taskId);
       expect(ended).toMatchObject({ status: "failed", error: { code: "steps_full" } });
-      expect((ended as { error: { message: string } }).error.message).toContain("step.loop");
+      const said = (ended as { error: { message: string } }).error.message;
+      expect([said, said]).toEqual([
+        expect.stringContaining("step.loop"),
+        expect.stringContaining(message),
+      ]);
       expect(calls).toEqual([]);
+    });
+
+    test("a thousand at the same time keep no other task from running", async () => {
+      let open = () => {};
+      const gate = new Promise<void>((resolve) => (open = resolve));
+      const keysOf = Array.from({ length: 1_000 }, (_, at) => String(at));
+      const many = task<any, any, unknown>("a", quick, async ({ step }) => {
+        const all = keysOf.map((key) =>
+          step("each", { key }, async () => {
+            called(key);
+            await gate;
+          }),
+        );
+        return (await Promise.all(all)).length;
+      });
+      const other = task<any, any, unknown>("b", quick, ({ step }) => step("one", () => "done"));
+      await queue.work("pod-1", [many, other]);
+      const { taskId } = await queue.enqueue("a", 1);
+      await queue.until("all of them", () => calls.length === 1_000);
+      const beside = await queue.enqueue("b", 1);
+      expect(await queue.ended(beside.taskId)).toMatchObject({ result: "done" });
+      open();
+      const after = await queue.enqueue("b", 1);
+      expect(await queue.ended(after.taskId)).toMatchObject({ result: "done" });
+      expect(await queue.ended(taskId)).toMatchObject({ result: 1_000 });
+      expect(await keys(taskId)).toHaveLength(1_000);
+    });
+
+    test.each([
+      ["a text", "just a text", "just a text"],
+      ["nothing", undefined, "undefined"],
+      ["what can't be read", Object.create(null), ""],
+    ])("that throw %s fail their task as any error does", async (_, thrown, message) => {
+      const { ended, taskId } = await run(
+        ({ step }) =>
+          step("bad", () => {
+            throw thrown;
+          }),
+        {},
+        { attempts: 1 },
+      );
+      expect(ended).toMatchObject({
+        status: "failed",
+        error: { code: "handler_failed", message: expect.stringContaining(message) },
+      });
+      expect(await keys(taskId)).toEqual([]);
     });
 
     test("that aren't awaited are waited for and warned about", async () => {
