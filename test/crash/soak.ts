@@ -6,6 +6,9 @@
  *
  * With `--of sessions` it is the storm of servers with sessions. There `--store standby` is a Postgres
  * server with a synchronous standby, which takes its place in the middle of every round.
+ *
+ * With `--of agents` it is durable agents: processes that are killed and paused at every place, deploys of
+ * two releases, and a server that is killed.
  */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -22,6 +25,7 @@ import { killServer } from "./server-faults.ts";
 import { sessionFleetOn } from "./sessions/fleet.ts";
 import type { StoreHarm } from "./sessions/nemesis.ts";
 import { runSessionStorm } from "./sessions/storm.ts";
+import { runAgentMatrix } from "./steps/matrix.ts";
 import { runStorm, type Storm } from "./tasks/storm.ts";
 import { postgresPlan, serverSettings, sqlitePlan } from "./tasks/storm-plans.ts";
 import { postgresStore, sqliteStore } from "./stores.ts";
@@ -46,8 +50,9 @@ const sessionKinds = {
   sqlite: oneServerRound,
   standby: failOverRound,
 };
-const kinds = { tasks: taskKinds, sessions: sessionKinds }[values.of];
-if (!kinds) throw new Error("--of takes tasks, sessions");
+const agentKinds = { postgres: agentsOnServerRound, sqlite: agentsOnFileRound };
+const kinds = { tasks: taskKinds, sessions: sessionKinds, agents: agentKinds }[values.of];
+if (!kinds) throw new Error("--of takes tasks, sessions, agents");
 if (!Object.hasOwn(kinds, values.store)) {
   throw new Error(`--store takes ${Object.keys(kinds).join(", ")}`);
 }
@@ -126,6 +131,21 @@ async function failOverRound(seed: number): Promise<void> {
     await inTime("closing the proxy", proxy.close());
     await inTime("stopping the standby", standby.stop());
     await inTime("stopping the primary", primary.stop());
+  }
+}
+
+async function agentsOnFileRound(seed: number): Promise<void> {
+  const fleet = await openFleet(sqliteStore);
+  await judged(fleet, seed, () => runAgentMatrix(fleet, { seed, say: fault }));
+}
+
+async function agentsOnServerRound(seed: number): Promise<void> {
+  const server = await startPostgres();
+  try {
+    const fleet = await openFleet(() => postgresStore(server.url));
+    await judged(fleet, seed, () => runAgentMatrix(fleet, { seed, server, say: fault }));
+  } finally {
+    await inTime("stopping the server", server.stop());
   }
 }
 

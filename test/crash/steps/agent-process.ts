@@ -1,5 +1,5 @@
 /**
- * A pod whose tasks are durable agents: three model calls, two tools, and an agent within one of them. It
+ * A pod whose tasks are durable agents: three model calls, three tools, and an agent within one of them. It
  * tells each place that an agent reaches, and agents can be made to stop at one.
  */
 import { openSync, writeSync } from "node:fs";
@@ -10,21 +10,25 @@ import { durable, type DurableContext, stepOf } from "flotilla/durable";
 import { simulatedModel } from "flotilla/testing";
 import { z } from "zod";
 import { silentLogger } from "../../../src/base/log.ts";
-import type { FromPod, PodSpec } from "../pod-process.ts";
-import type { AgentReport, AgentsGiven } from "./agents.ts";
+import type { FromPod, PodSpec, ToPod } from "../pod-process.ts";
+import { pauseFor } from "../until.ts";
+import { type AgentReport, type AgentsGiven, attemptOver } from "./agents.ts";
 
 const spec = JSON.parse(process.argv[2]!) as PodSpec & { given: AgentsGiven };
-const { stops = {} } = spec.given;
+const { stops = {}, paceMs = 0, release = 1 } = spec.given;
 const tell = (message: FromPod) => void process.send?.(message);
 let pod: Pod | undefined;
 const file = openSync(spec.ledgerPath.replace(/ledger$/, "agents"), "a");
 const say = (report: Omit<AgentReport, "pod">) =>
   void writeSync(file, `${JSON.stringify({ ...report, pod: process.pid })}\n`);
 
-/** Tells that an agent is here. If it is to stop here, it never goes on. */
+const opened = Promise.withResolvers<void>();
+
+/** Tells that an agent is here. If it is to stop here, it waits until the process is told to open. */
 async function reach(label: string, place: string, begins?: string): Promise<void> {
   say({ label, place, ...(begins !== undefined && { begins }) });
-  if (stops[label] === place) await new Promise(() => {});
+  if (stops[label] === place) await opened.promise;
+  if (paceMs > 0) await pauseFor(paceMs);
 }
 
 type Script = readonly { readonly text: string; readonly tools?: [string, object][] }[];
@@ -96,7 +100,8 @@ async function runAgent(label: string, context: DurableContext): Promise<string>
     }),
   };
   const settings = { model: toldModel(label, "", outer), tools, stopWhen: isStepCount(5) };
-  const result = streamText({ ...durable(context, settings), prompt: "go", maxRetries: 0 });
+  const prompt = release === 1 ? "go" : "go, as the second release says";
+  const result = streamText({ ...durable(context, settings), prompt, maxRetries: 0 });
   const [text, steps] = await Promise.all([result.text, result.steps]);
   const outputs = steps.flatMap(({ toolResults }) => toolResults.map(({ output }) => output));
   // Tools that run at once end in any order.
@@ -105,9 +110,14 @@ async function runAgent(label: string, context: DurableContext): Promise<string>
 
 const agents = task("agent", { input: z.object({ label: z.string() }) }, async (context) => {
   const { label } = context.input;
-  const said = await runAgent(label, context);
-  await reach(label, "the handler ends");
-  return said;
+  try {
+    if (release === 2) await context.step("prepare", () => "prepared");
+    const said = await runAgent(label, context);
+    await reach(label, "the handler ends");
+    return said;
+  } finally {
+    say({ label, place: attemptOver });
+  }
 });
 
 pod = await startPod({
@@ -120,6 +130,9 @@ pod = await startPod({
   log: silentLogger,
 });
 tell({ ready: pod.podId });
+process.on("message", (message: ToPod) => {
+  if ("open" in message) opened.resolve();
+});
 process.once("SIGTERM", () => void pod!.stop().then(() => process.exit(0)));
 // Without the test that started it, this process would never end.
 process.once("disconnect", () => process.exit(1));
