@@ -76,7 +76,9 @@ const inState = (taskId: string, is: (task: any) => boolean) =>
   until(`${taskId} is as wanted`, async () => is((await ask("GET", `/v1/tasks/${taskId}`)).body));
 const callsOf = (id: string) =>
   existsSync(join(folder, `calls-${id}`))
-    ? readFileSync(join(folder, `calls-${id}`), "utf8").trim().split("\n")
+    ? readFileSync(join(folder, `calls-${id}`), "utf8")
+        .trim()
+        .split("\n")
     : [];
 const mend = (isMended: boolean) => {
   const path = join(folder, "mended");

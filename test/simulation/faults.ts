@@ -14,6 +14,8 @@ export type FaultsOptions = {
   deadAfterMs: number;
   /** Pods are told to stop, and nothing else goes wrong. */
   onlyStops?: boolean;
+  /** How likely a pod stands still while a step is on its way. Default 0. */
+  pausedAtStep?: number;
 };
 
 const hourMs = 3_600_000;
@@ -21,8 +23,8 @@ const hourMs = 3_600_000;
 /** Starts the troubles of this seed, and ends them all at `untilMs`. */
 export function startFaults(world: World, options: FaultsOptions): void {
   const { scheduler, frozen, storeClock } = world;
-  const { network, untilMs, deadAfterMs, onlyStops = false } = options;
-  world.troubles = onlyStops ? noTroubles : drawTroubles(world);
+  const { network, untilMs, deadAfterMs, onlyStops = false, pausedAtStep = 0 } = options;
+  world.troubles = onlyStops ? noTroubles : { ...drawTroubles(world), pausedAtStep };
   let latestOffsetMs = 0;
 
   const anyPod = (): SimPod | undefined => {
@@ -100,7 +102,7 @@ export function startFaults(world: World, options: FaultsOptions): void {
   });
 }
 
-function drawTroubles(world: World): Troubles {
+function drawTroubles(world: World): Omit<Troubles, "pausedAtStep"> {
   const share = (most: number) => (world.chance(0.4) ? (world.between(1, 10) / 10) * most : 0);
   return {
     delayMs: world.pick([3, 30, 150, 500]),

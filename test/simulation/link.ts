@@ -21,6 +21,8 @@ export type LinkOptions = {
   lane: Lane;
   /** Ends the process, if it is one that crashes. */
   crash?: () => void;
+  /** Stops the process for a while, if it is one that can be stopped. */
+  pause?: (durationMs: number) => void;
   /** Told when this link's own trouble delays a write, because that can explain a missed beat. */
   onTrouble?: (durationMs: number) => void;
   /** Told when a write meets a freeze. */
@@ -148,7 +150,8 @@ export function createNetwork(
   };
 
   const connect = (options: LinkOptions): Database => {
-    const { who, alias = who, lane, crash, onTrouble = () => {}, onFrozen = () => {} } = options;
+    const { who, alias = who, lane, crash, pause } = options;
+    const { onTrouble = () => {}, onFrozen = () => {} } = options;
     const freeze = () => {
       const found = ["*", who, alias].map((name) => frozen.get(name));
       return found.find((each) => each !== undefined && each.untilMs > scheduler.nowMs);
@@ -174,6 +177,15 @@ export function createNetwork(
         (tables) => tell({ tables }),
         (error: unknown) => tell({ error }),
       );
+    };
+    /** How long the process stands still with this write, which then comes when others have its work. */
+    const standStill = ({ kind, steps }: Intent): number => {
+      if (!pause || !steps || !world.chance(world.troubles.pausedAtStep)) return 0;
+      world.count("fault: paused at a step");
+      scheduler.note(`${who} stands still with a ${kind}`);
+      const durationMs = world.between(5_000, 11_000);
+      pause(durationMs);
+      return durationMs;
     };
     const later = (delayMs: number, arrive: () => void): void => {
       onTheWay.set(who, (onTheWay.get(who) ?? 0) + 1);
@@ -228,7 +240,7 @@ export function createNetwork(
             troubled("crashed before sending");
             return crash();
           }
-          const sendMs = delay();
+          const sendMs = delay() + standStill(intent);
           if (sendMs > 300) onTrouble(sendMs);
           if (world.chance(troubles.refused)) {
             troubled("refused");

@@ -3,7 +3,9 @@ import { type Mutation, of } from "./mutation.ts";
 
 const statements = of("tasks/sql");
 const steps = of("steps/steps");
+const scopes = of("steps/scope");
 const attempts = of("tasks/run/steps");
+const agents = of("durable");
 
 export const stepMutations: readonly Mutation[] = [
   {
@@ -48,5 +50,49 @@ export const stepMutations: readonly Mutation[] = [
         "retry_count = retry_count + done.counted",
       ),
     ],
+  },
+  {
+    name: "steps: of any claim",
+    edits: [
+      statements(
+        "where task.claim_token = given.token and task.status in ('claimed', 'pending')",
+        "where task.status in ('claimed', 'pending')",
+      ),
+    ],
+    by: "T17",
+  },
+  {
+    name: "steps: rows within one that isn't stored are forgotten",
+    edits: [
+      statements(
+        "join ${journal} stored on stored.owner_id = given.task_id and stored.part = ${part}\n        and stored.key = given.key and stored.token = given.token and stored.seq = given.seq\n      join ${journal} inner_step",
+        "join ${journal} inner_step",
+      ),
+    ],
+    by: "T16",
+  },
+  {
+    // A task that is to be parked waits for its steps as well, so that both are taken out.
+    name: "steps: parked while one runs",
+    edits: [
+      steps("() => busy === 0 && storing === 0", "() => storing === 0"),
+      scopes("while (scope.open.size > 0) {", "while (scope.open.size > 1_000) {"),
+    ],
+    by: "T19",
+  },
+  {
+    name: "agents: a budget counts what this attempt has called",
+    edits: [
+      agents(
+        "meter.add(storedUsage(stored));",
+        "if (fresh !== undefined) meter.add(storedUsage(stored));",
+      ),
+    ],
+    by: "T20",
+  },
+  {
+    name: "agents: tools begin before their call is stored",
+    edits: [agents("holding ||= startsTool(part) || part.type ===", "holding ||= part.type ===")],
+    by: "T20",
   },
 ];

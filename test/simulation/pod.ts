@@ -192,6 +192,7 @@ export function startSimPod(
     who: podId,
     lane: main,
     crash,
+    pause: (durationMs) => pod.pause(durationMs),
     onTrouble(durationMs) {
       if (durationMs > usualMs) hindered(durationMs);
     },

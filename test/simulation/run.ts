@@ -115,6 +115,7 @@ export async function runSeed(seed: number, { keepTrace = false } = {}): Promise
     deadAfterMs,
     // What a pod holds when it is told to stop is then given back for certain.
     onlyStops: seed % 16 === 13,
+    ...(steps && { pausedAtStep: 0.03 }),
   });
 
   watchBounds(world, checker, { fromMs: faultsMs, throttled, isPaused: () => operators.open > 0 });

@@ -1,11 +1,13 @@
 /**
- * Tasks with steps: one after the other, at the same time, within each other, in loops, at most once, and
- * with waits for a time and for signals. And the people who send those signals: early, late, and twice.
+ * Tasks with steps: one after the other, at the same time, within each other, in loops, at most once, with
+ * waits for a time and for signals, and durable agents. And the people who send those signals: early, late,
+ * and twice.
  */
 import { FlotillaError, hasCode, transientCodes } from "../../src/base/errors.ts";
 import { uuidv7 } from "../../src/base/ids.ts";
 import type { StepContext, TaskSteps } from "../../src/steps/model.ts";
 import { createTasks } from "../../src/tasks/tasks.ts";
+import { type AskingScene, runAsking } from "./asking.ts";
 import { createLane, laneClock } from "./lane.ts";
 import type { Network } from "./link.ts";
 import type { SimPod } from "./pod.ts";
@@ -23,11 +25,9 @@ export type SteppingContext = {
 type Body = (context: StepContext) => Promise<string>;
 
 /** What a script works with. */
-type Scene = {
+type Scene = AskingScene & {
   readonly step: TaskSteps;
   readonly input: Payload;
-  /** The function of the step with this key. */
-  does(key: string, body?: Body): (context: StepContext) => Promise<string>;
   doesOnce(key: string): (context: StepContext) => Promise<string>;
   look(key: string): string | undefined;
   /** Waits for a step, and judges what it returns. What is not within another goes into the result. */
@@ -89,6 +89,10 @@ const scripts: Readonly<Record<string, Script>> = {
     await kept("watch", last);
   },
 
+  async asking({ step, ...scene }) {
+    await runAsking(step, scene);
+  },
+
   async perilous({ step, does, kept }) {
     for (let at = 1; at <= 6; at++) {
       const key = at === 1 ? "go" : `go#${at}`;
@@ -100,7 +104,7 @@ const scripts: Readonly<Record<string, Script>> = {
 export const steppingNames = Object.keys(scripts);
 
 // Few kill their pods.
-const shares = { stepping: 7, paying: 4, waiting: 6, perilous: 1 };
+const shares = { stepping: 7, paying: 4, waiting: 6, asking: 6, perilous: 1 };
 /** Names of tasks with steps, as often as each is likely. */
 export const likelySteps = Object.entries(shares).flatMap(([name, share]) =>
   Array<string>(share).fill(name),
@@ -148,6 +152,9 @@ export async function runSteps(
   await script({
     step,
     input,
+    claim,
+    ledger,
+    work,
     does:
       (key, body = async () => "") =>
       (context) =>

@@ -29,6 +29,12 @@ export type StepLedger = {
   doneOutside(taskId: string, key: string): string | undefined;
   /** A step has returned this to its handler. */
   returned(claim: Claim, key: string, value: unknown): void;
+  /** The model of a durable agent has said this, in the step of this key. */
+  answered(claim: Claim, key: string, text: string): void;
+  /** A tool of a durable agent begins, that the call of this key has asked for. */
+  toolBegins(claim: Claim, tool: string, call: string): void;
+  /** A model is called within a budget of so many calls, agents within tools included. */
+  callBegins(claim: Claim, call: { readonly calls: number; readonly hasTools: boolean }): void;
   /** Judges a write by how tasks stood before it. */
   judge(
     intent: Intent,
@@ -69,7 +75,10 @@ export function createStepLedger(world: World): StepLedger {
       violate("T16", `${name} with number ${seq} takes the place of number ${before["seq"]}`);
     }
     const last = done.get(name);
-    if (last) violate("T16", `${name} was ${last["value"]}, and becomes ${kind} ${value}`);
+    const isCopy = last?.["seq"] === seq && last?.["token"] === token && last?.["value"] === value;
+    // A write that lands once more, behind the step around it, leaves a row that no attempt asks for.
+    if (isCopy && !before) count("step: a late copy of one that was forgotten");
+    else if (last) violate("T16", `${name} was ${last["value"]}, and becomes ${kind} ${value}`);
     if (kind === "done") {
       done.set(name, after);
       judgeTaken(taskId, key, value);
@@ -194,6 +203,32 @@ export function createStepLedger(world: World): StepLedger {
       count(row?.["token"] === token ? "step: stored" : "step: answered from the journal");
     },
 
+    answered({ taskId, token }, key, text) {
+      const name = nameOf(taskId, key);
+      const row = done.get(name);
+      if (!row?.["value"].includes(JSON.stringify(text))) {
+        violate("T16", `${name} said ${text} to claim ${token}, and ${row?.["value"]} is stored`);
+      }
+      count(row?.["token"] === token ? "agent: called" : "agent: answered from the journal");
+    },
+
+    toolBegins({ taskId, token }, tool, call) {
+      if (done.has(nameOf(taskId, call))) return;
+      violate("T20", `${nameOf(taskId, tool)} of claim ${token} begins before ${call} is stored`);
+    },
+
+    callBegins({ taskId, token }, { calls: most, hasTools }) {
+      // What a pod has stored that has the task by now, this one doesn't know.
+      const known = [...done.values()].filter(
+        (row) => row["owner_id"] === taskId && isCall(row["key"]) && row["token"] <= token,
+      );
+      const isSpent = known.length >= most;
+      if (isSpent) count("agent: its budget is spent");
+      if (isSpent !== hasTools) return;
+      const what = `has ${hasTools ? "" : "no "}tools, and ${known.length} of ${most} calls are stored`;
+      violate("T20", `a call of ${taskId.slice(-6)}@${token} ${what}`);
+    },
+
     judge(intent, noted, stateOf) {
       const written: Row[] = [];
       const forgotten: Row[] = [];
@@ -230,6 +265,11 @@ export function createStepLedger(world: World): StepLedger {
 
 /** What the payloads of signals begin with. */
 export const signalWord = "signal";
+
+/** Whether a key is that of a model's call, in an agent or in one within a tool of it. */
+function isCall(key: string): boolean {
+  return /(^|\/)model\[/.test(key);
+}
 
 /** Whether a key is that of a step within another, or in a round of it. */
 function isWithin(key: string, outer: string): boolean {

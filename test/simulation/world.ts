@@ -26,6 +26,8 @@ export type Troubles = {
   crashBefore: number;
   /** The pod crashes after the commit and before its answer. */
   crashAfter: number;
+  /** The pod stands still while a step is on its way, for so long that it is taken for dead. */
+  pausedAtStep: number;
   /** A notification doesn't come. */
   hintLost: number;
   /** A notification comes seconds later. */
@@ -42,6 +44,7 @@ export const noTroubles: Troubles = {
   doubled: 0,
   crashBefore: 0,
   crashAfter: 0,
+  pausedAtStep: 0,
   hintLost: 0,
   hintLate: 0,
 };

@@ -63,6 +63,7 @@ const readers = {
     sessionId: row["owner_id"],
     epoch: Number(row["part"]),
     key: row["key"],
+    seq: Number(row["seq"]),
     attempt: Number(row["token"]),
     kind: row["kind"],
     value: row["value"],

@@ -10,6 +10,8 @@ export type StepRow = {
   readonly sessionId: string;
   readonly epoch: number;
   readonly key: string;
+  /** Its place among the rows of its turn. */
+  readonly seq: number;
   readonly attempt: number;
   readonly kind: string;
   readonly value: string;
@@ -24,7 +26,11 @@ export type Ledger = {
   returned(turn: TurnId, key: string, value: unknown): void;
   /** A row was stored, while the session's header was this one. */
   stored(row: StepRow, before: StepRow | undefined, header: Header): void;
-  deleted(row: StepRow): void;
+  /** A row was deleted by the record that stored these of its turn, which goes on or has ended with it. */
+  deleted(
+    row: StepRow,
+    by: { readonly stored: readonly StepRow[]; readonly isOver: boolean },
+  ): void;
   /** A session has this header now. */
   judgeOpen(header: Header): void;
   judgeEnd(): Promise<void>;
@@ -81,6 +87,9 @@ export function createLedger(
       if (last && (row.kind !== "done" || row.value !== last.value)) {
         violate("steps", `${name} was ${last.value}, and becomes ${row.kind} ${row.value}`);
       }
+      if (before && before.seq >= row.seq) {
+        violate("steps", `${name} with number ${row.seq} takes the place of number ${before.seq}`);
+      }
       if (row.kind === "done") done.set(name, row);
       onStored(row.sessionId);
       if (before?.kind === "round") count("step: a further round");
@@ -88,7 +97,11 @@ export function createLedger(
       open.set(row.sessionId, ofSession.set(name, row));
     },
 
-    deleted(row) {
+    deleted(row, { stored, isOver }) {
+      const isReplaced = stored.some((each) => isWithin(row.key, each.key) && each.seq > row.seq);
+      if (!isOver && !isReplaced) {
+        violate("steps", `${nameOf(row, row.key)} is deleted before what it is within is stored`);
+      }
       const ofSession = open.get(row.sessionId);
       ofSession?.delete(nameOf(row, row.key));
       if (ofSession?.size === 0) open.delete(row.sessionId);
@@ -108,6 +121,11 @@ export function createLedger(
       for (const row of rows) violate("steps", `${row["owner_id"]} ${row["key"]} is left behind`);
     },
   };
+}
+
+/** Whether a key is that of a step within another, or in a round of it. */
+function isWithin(key: string, outer: string): boolean {
+  return key.startsWith(`${outer}/`) || key.startsWith(`${outer}@`);
 }
 
 function nameOf({ sessionId, epoch }: Omit<TurnId, "attempt">, key: string): string {

@@ -299,6 +299,11 @@ const list: readonly Mutation[] = [
     by: "steps",
   },
   {
+    name: "turn steps: a late copy takes the place of a later row",
+    edits: [journal("\n    where stored.seq < excluded.seq`;", "`;")],
+    by: "steps",
+  },
+  {
     name: "compaction: stands for all that there is when it ends",
     edits: [
       conversation("throughSeq: work.toSeq,", "throughSeq: header.lastSeq,"),

@@ -103,13 +103,26 @@ export async function createWitness(world: World, options: WitnessOptions): Prom
     if (clientId !== null) seen.seqOf.set(clientId, entry.seq);
   };
 
-  const judgeStep = (noted: Extract<Noted, { what: "step" }>, moved: ReadonlySet<number>) => {
-    const { before, after } = noted;
-    const { sessionId } = (after ?? before)!;
+  const judgeStep = (
+    { before, after }: Extract<Noted, { what: "step" }>,
+    all: readonly Noted[],
+    moved: ReadonlySet<number>,
+  ) => {
+    const { sessionId, epoch } = (after ?? before)!;
     if (!moved.has(logOf(sessionId, Math.max(1, heads.size))))
       violate("O1", `${who} has stored steps of ${sessionId} without a record of its log`);
-    if (after) options.ledger.stored(after, before, sessions.get(sessionId)!.header);
-    else options.ledger.deleted(before!);
+    const { header } = sessions.get(sessionId)!;
+    if (after) return options.ledger.stored(after, before, header);
+    const stored = all.flatMap((each) =>
+      each.what === "step" && each.after?.sessionId === sessionId && each.after.epoch === epoch
+        ? [each.after]
+        : [],
+    );
+    const next = all.find(
+      (each) => each.what === "session" && each.after?.sessionId === sessionId,
+    ) as Extract<Noted, { what: "session" }> | undefined;
+    const { work } = next?.after?.header ?? header;
+    options.ledger.deleted(before!, { stored, isOver: work?.epoch !== epoch });
   };
 
   /** A turn that is under way and isn't being stopped yet is stopped, once. */
@@ -235,7 +248,7 @@ export async function createWitness(world: World, options: WitnessOptions): Prom
       const fresh: Header = { ...header, lastSeq: 0, epoch: 0, work: null };
       sessions.set(sessionId, { sessionId, header: fresh, offset, ...lists });
     }
-    for (const noted of all) if (noted.what === "step") judgeStep(noted, moved);
+    for (const noted of all) if (noted.what === "step") judgeStep(noted, all, moved);
     for (const noted of all) if (noted.what === "entry") judgeEntry(noted, moved);
     for (const noted of all) {
       if (noted.what !== "session") continue;
