@@ -143,7 +143,7 @@ export function createSendQueue(parts: SendQueueParts): SendQueue {
     for (const item of unacked.next(nowMs, budget - texts.length)) {
       const text = JSON.stringify({ ...item.frame, ref: item.ref });
       if (encoder.encode(text).length > maxBytes) {
-        const message = `it has over ${maxBytes} bytes: send a reference`;
+        const message = `over ${maxBytes} bytes: send a reference`;
         refuse(item, new FlotillaError("payload_too_large", message));
         continue;
       }
@@ -163,7 +163,7 @@ export function createSendQueue(parts: SendQueueParts): SendQueue {
       const ack = Promise.withResolvers<Ack>();
       const item = unacked.add(frame, ack);
       if (!item) {
-        const message = `${maxUnacked} commands wait already`;
+        const message = `${maxUnacked} commands wait`;
         throw new FlotillaError("overloaded", message, { details: { maxUnacked: maxUnacked } });
       }
       const onAbort = () => settle(item).reject(signal?.reason);
