@@ -249,17 +249,44 @@ describe.each(sdks)("a call that its process died in, with the AI SDK %s", (_, s
     expect(calls).toBe(1);
   });
 
-  test("is asked for the rest again where that fails", async () => {
+  test("is asked for the rest again where that failed", async () => {
     const scene = attempts();
-    const failed = Object.assign(new Error("overloaded"), { isRetryable: true });
+    const failed = new Error("overloaded");
     const { model, prompts } = saying(text("a", long), failed, whole("z", "end"));
     await interrupted(scene, { model }, long);
-    const again = hear(stream, scene.begin(), { model });
-    await again.ended.catch(() => {});
-    const last = again.text() === "" ? hear(stream, scene.begin(), { model }) : again;
-    await last.ended;
-    expect(last.text()).toBe(`${long}end`);
-    expect(prompts().at(-1)).toHaveLength(prompts()[0]!.length + 2);
+    const second = scene.begin();
+    const failing = hear(stream, second, { model });
+    await failing.ended;
+    expect(failing.text()).toBe("");
+    second.keep();
+    const third = hear(stream, scene.begin(), { model });
+    await third.ended;
+    expect(third.text()).toBe(`${long}end`);
+    expect(prompts()[2]).toEqual(prompts()[1]);
+  });
+
+  test("may think before it goes on, or after it has begun", async () => {
+    const thought = (id: string): Part[] => [
+      { type: "reasoning-start", id },
+      { type: "reasoning-delta", id, delta: "hm" },
+      { type: "reasoning-end", id },
+    ];
+    const scene = attempts();
+    const { model } = saying(
+      [...text("a", long, "gam"), ...thought("r")],
+      [...thought("r"), ...whole("z", "g", "amma")],
+    );
+    await interrupted(scene, { model }, `${long}gam`);
+    const { heard, ended, text: all } = hear(stream, scene.begin(), { model });
+    await ended;
+    expect(all()).toBe(`${long}gamma`);
+    const types = heard.map(({ type }) => type).filter((type) => /-(start|end)$/.test(type));
+    expect(types.filter((type) => /^(text|reasoning)-/.test(type))).toEqual([
+      "text-start",
+      "reasoning-start",
+      "reasoning-end",
+      "text-end",
+    ]);
   });
 
   const call: Part = { type: "tool-input-start", id: "c", toolName: "look" };

@@ -15,6 +15,8 @@ import { builtPage } from "./page-build.ts";
 
 const limitMs = 300_000;
 const startMs = 120_000;
+/** A lost pod is noticed after seconds, and the rest of the answer takes as long as the machine is busy. */
+const goesOnMs = 150_000;
 /** Words of a call are kept each second, and a write takes its time. */
 const maxLostMs = 2_000;
 const finished = firstWords + secondWords;
@@ -119,6 +121,14 @@ async function openTab(context: BrowserContext, sdk: "6" | "7", query: string, c
       await box.press("Enter");
     },
     texts: () => answer.allTextContents(),
+    /** What it shows of each part. */
+    parts: () =>
+      answer.locator("> *").evaluateAll((all) =>
+        all.map((each) => {
+          const { part, state } = (each as HTMLElement).dataset;
+          return part === undefined ? ["text", each.textContent] : [part, state];
+        }),
+      ),
     shows: (text: string) => answer.getByText(text).first().waitFor(),
     status: () => page.getByRole("status").innerText(),
     watched: () => page.evaluate(() => (window as unknown as { watched: Watched }).watched),
@@ -157,14 +167,20 @@ async function answering(sender: "6" | "7", order: Omit<Order, "chat">) {
       open();
       const late = await openTab(context, "7", "", chat);
       const all = [...tabs, late];
-      for (const tab of all) await expectSoon(tab.status, "ready");
+      for (const tab of all) {
+        await until("it has ended", async () => (await tab.status()) === "ready", goesOnMs);
+      }
       const { entries } = await createClient({ url }).sessions.entries(chat, { limit: 100 });
       expect(entries.map(({ role, outcome }) => [role, outcome])).toEqual([
         ["user", undefined],
         ["assistant", "completed"],
       ]);
       const text = textOf(entries[1]!);
-      for (const tab of all) await expectSoon(tab.texts, [text]);
+      const parts = entries[1]!.parts.map((part) => [
+        part.type,
+        part[part.type === "text" ? "text" : "state"] ?? "",
+      ]);
+      for (const tab of all) await expectSoon(tab.parts, parts as string[][]);
       const seen = await Promise.all(tabs.map(async (tab) => ({ tab, ...(await tab.watched()) })));
       for (const { mostAnswers } of seen) expect(mostAnswers).toBe(1);
       await end(second.running, "SIGKILL");
