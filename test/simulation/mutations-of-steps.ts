@@ -55,8 +55,8 @@ export const stepMutations: readonly Mutation[] = [
     name: "steps: of any claim",
     edits: [
       statements(
-        "where task.claim_token = given.token and task.status in ('claimed', 'pending')",
-        "where task.status in ('claimed', 'pending')",
+        "where task.claim_token = given.token and task.run_seq = given.run_seq",
+        "where task.run_seq = given.run_seq",
       ),
     ],
     by: "T17",

@@ -29,7 +29,7 @@ export type AgentReport = {
 export const attemptOver = "the attempt is over";
 
 /** What all processes have told, one after the other. */
-function readAgentReports(folder: string): AgentReport[] {
+export function readAgentReports(folder: string): AgentReport[] {
   const files = readdirSync(folder).filter((name) => name.endsWith(".agents"));
   return files.flatMap((name) => {
     const lines = readFileSync(join(folder, name), "utf8").split("\n");
