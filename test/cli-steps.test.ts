@@ -73,7 +73,9 @@ const enqueue = async (name: string) => (await onStore("enqueue", name, "1")).st
 const until = (what: string, is: () => Promise<boolean>) =>
   vi.waitFor(async () => expect(await is(), what).toBe(true), { timeout: 60_000, interval: 50 });
 const inState = (taskId: string, is: (task: any) => boolean) =>
-  until(`${taskId} is as wanted`, async () => is((await ask("GET", `/v1/tasks/${taskId}`)).body));
+  until(`${taskId} is as wanted`, async () =>
+    is((await ask("GET", `/v1/tasks/${taskId}`)).body.task),
+  );
 const callsOf = (id: string) =>
   existsSync(join(folder, `calls-${id}`))
     ? readFileSync(join(folder, `calls-${id}`), "utf8")
@@ -95,7 +97,7 @@ describe.each([
     const sent = await flotilla("tasks", "signal", taskId, "review", '{"ok":true}', "--id", "one");
     expect(sent).toMatchObject({ code: 0, stdout: `sent signal review to task ${taskId}\n` });
     await inState(taskId, ({ status }) => status === "completed");
-    expect((await ask("GET", `/v1/tasks/${taskId}`)).body.result).toEqual({ ok: true });
+    expect((await ask("GET", `/v1/tasks/${taskId}`)).body.task.result).toEqual({ ok: true });
     const late = await flotilla("tasks", "signal", taskId, "review");
     expect(late.code).not.toBe(0);
     expect(late.stderr).toContain("it takes no signals");
@@ -121,7 +123,7 @@ describe.each([
   test("lets a run go on that was set aside, without the step that has changed", async () => {
     const { stdout } = await onStore("runs", "start", "order", "{}");
     const runId = stdout.trim();
-    const state = async () => (await ask("GET", `/v1/runs/${runId}`)).body;
+    const state = async () => (await ask("GET", `/v1/runs/${runId}`)).body.run;
     await until("it is set aside", async () => (await state()).doing?.type === "set_aside");
     const shown = await flotilla("runs", "show", runId);
     expect(shown.stdout).toContain('step "read" is stored for another input');
@@ -175,7 +177,7 @@ describe("over HTTP", () => {
     await inState(taskId, ({ setAside }) => Boolean(setAside));
     const { body } = await ask("GET", `/v1/tasks/${taskId}/steps`);
     expect(body.steps).toMatchObject([
-      { key: "before", kind: "done", token: 1, transition: null, asked: true },
+      { key: "before", kind: "done", token: 1, transition: null, requested: true },
       { key: "read", kind: "done", token: 1 },
     ]);
     const resume = (forget: unknown) => ask("POST", `/v1/tasks/${taskId}/resume`, { forget });
