@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
 import { generateText, isStepCount, tool } from "ai";
 import { z } from "zod";
-import { hasCode } from "../../src/base/errors.ts";
+import { hasCode, transientCodes } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { between, seededRandom } from "../../src/base/random.ts";
 import { durable } from "../../src/durable/index.ts";
@@ -108,7 +108,7 @@ async function take(chat: Chat): Promise<void> {
   // A hundred turns of models without latency leave a question unanswered for long. It counts once.
   const ask = (): Promise<Entry> =>
     chat.ask("go", { id }).catch((error: unknown) => {
-      if (hasCode(error, "unknown_outcome", "timeout")) return ask();
+      if (hasCode(error, "unknown_outcome", "timeout", ...transientCodes)) return ask();
       throw error;
     });
   const { outcome } = await ask();
