@@ -65,7 +65,7 @@ export const stepMutations: readonly Mutation[] = [
     name: "steps: rows within one that isn't stored are forgotten",
     edits: [
       statements(
-        "join ${journal} stored on stored.owner_id = given.task_id and stored.part = ${part}\n        and stored.key = given.key and stored.token = given.token and stored.seq = given.seq\n      join ${journal} inner_step",
+        "join ${journal} stored on stored.owner_id = given.task_id and stored.part = given.part\n        and stored.key = given.key and stored.token = given.token and stored.seq = given.seq\n      join ${journal} inner_step",
         "join ${journal} inner_step",
       ),
     ],
