@@ -4,7 +4,7 @@ import { checkOptions } from "../base/options.ts";
 import { type Budget, checkBudget, type UsageLedger } from "../base/usage.ts";
 import { type ModelCallOwner, modelCallsOf } from "../steps/model-calls.ts";
 import type { Step, StepContext } from "../steps/model.ts";
-import { countingUsage } from "../throttles/scope.ts";
+import { countingUsage, releaseUnused } from "../throttles/scope.ts";
 import {
   callCollector,
   callOfResult,
@@ -195,6 +195,8 @@ async function callOnce(
       countStored(scope, ledger, storedUsage(value), { again: fresh === undefined });
       return value;
     });
+    // The permit of the task or the answer was for a call that it makes first.
+    if (fresh === undefined) releaseUnused();
     const call = decodeCall(fresh ?? (await loadLarge(place, stored))) as StoredCall;
     meter.add(storedUsage(stored));
     for (const part of call.content) {

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { agent } from "../sessions/agents/agent.ts";
 import { task } from "../tasks/task.ts";
 import { gapOf } from "./pod.ts";
 import { type Config, defineConfig, resolveConfig } from "./config.ts";
@@ -86,6 +87,13 @@ describe("a config", () => {
     ],
   ])("that makes no sense is refused: %j", (config, message) => {
     expect(() => defineConfig(config as Config)).toThrow(refused(message));
+  });
+
+  test("refuses an agent with a budget of money where no prices are known", () => {
+    const helper = agent("helper", { budget: { cost: 1 } }, () => "hello");
+    expect(() => resolveConfig({ use: [helper] })).toThrow("set `prices`");
+    const prices = { "gpt-5": { input: 1, output: 10 } };
+    expect(resolveConfig({ use: [helper], prices })).toMatchObject({ prices });
   });
 
   test("never shows a key that it refuses", () => {

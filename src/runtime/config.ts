@@ -207,7 +207,13 @@ export function resolveConfig(config: Config): PodSettings {
   checkServer(config.server);
   if (config.prices !== undefined) checkPrices(config.prices);
   selectHandlers(use, config.only);
-  agentsByName(use);
+  for (const { name, budget } of agentsByName(use).values()) {
+    if (budget?.cost === undefined || config.prices !== undefined) continue;
+    throw new FlotillaError(
+      "invalid_option",
+      `agent "${name}": budget.cost needs what models cost: set \`prices\``,
+    );
+  }
   const { schedules = [] } = config;
   checkSchedules(schedules);
   return {

@@ -89,6 +89,19 @@ export function takeClaimPermit(scope: ThrottleScope, limiter: Limiter): HeldPer
   return undefined;
 }
 
+/**
+ * Releases the permits that this code was begun with and has not used: it goes on behind calls that were
+ * made before, and what it does next may be no call. Its next call acquires one.
+ */
+export function releaseUnused(): void {
+  for (const claimPermit of scopeStorage.getStore()?.claimPermits ?? []) {
+    if (claimPermit.taken) continue;
+    claimPermit.taken = true;
+    claimPermit.onTaken?.();
+    claimPermit.permit.release("ignored");
+  }
+}
+
 export type HandlerScope = {
   /** The pod's throttles. */
   readonly throttles: ThrottleRegistry;

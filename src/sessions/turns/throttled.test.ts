@@ -1,4 +1,8 @@
+import { isStepCount, streamText, tool } from "ai";
 import { describe, expect, test } from "vitest";
+import { z } from "zod";
+import { durable } from "../../durable/index.ts";
+import { simulatedModel } from "../../testing/simulated-model.ts";
 import { systemClock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import { movableClock, until } from "../../base/contract/movable-clock.ts";
@@ -47,6 +51,47 @@ describe("an agent's throttle", () => {
   test("counts the agent's own calls under the same permit", async () => {
     const spec = agent("helper", { throttle: model }, async () => model.run(() => "inside"));
     expect(await createRunnerHarness(spec).answer()).toMatchObject({ parts: [{ text: "inside" }] });
+  });
+
+  test("isn't held while tools run of a durable answer, though no call was made before", async () => {
+    const clock = movableClock();
+    const throttles = createThrottleRegistry({ clock, random: systemRandom });
+    const limiter = throttles.of(declared);
+    const inFlight: number[] = [];
+    let isLost = true;
+    const look = tool({
+      inputSchema: z.looseObject({}),
+      execute: async () => {
+        inFlight.push(limiter.snapshot().inFlight);
+        if (isLost) await new Promise(() => {});
+        return "looked";
+      },
+    });
+    const answers = [{ tools: [["look", {}]] as const }, { text: "All is done." }];
+    const said = simulatedModel({ answers });
+    const scene = createRunnerHarness(
+      agent("helper", { throttle: model }, (context) =>
+        streamText({
+          ...durable(context, { model: said, tools: { look }, stopWhen: isStepCount(3) }),
+          prompt: "go",
+          abortSignal: context.signal,
+        }),
+      ),
+      { throttles, clock },
+    );
+    await scene.begin();
+    await until("the tool runs", () => inFlight.length === 1);
+    isLost = false;
+    await scene.begin({ epoch: 1, attempt: 2, hasSteps: true });
+    await until("it runs again", () => inFlight.length === 2);
+    expect(inFlight).toEqual([0, 0]);
+    await until("the answer", async () => {
+      await clock.advance(100);
+      return scene.told.find(({ type }) => type === "turn_finished");
+    });
+    expect(await scene.reply()).toMatchObject({ outcome: "completed" });
+    expect(said.begun).toBe(2);
+    expect(limiter.snapshot().inFlight).toBe(0);
   });
 
   test("that has no permit lets a turn be stopped", async () => {
