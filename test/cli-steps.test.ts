@@ -71,7 +71,10 @@ const ask = async (method: string, path: string, body?: unknown) => {
 };
 const enqueue = async (name: string) => (await onStore("enqueue", name, "1")).stdout.trim();
 const until = (what: string, is: () => Promise<boolean>) =>
-  vi.waitFor(async () => expect(await is(), what).toBe(true), { timeout: 60_000, interval: 50 });
+  vi.waitFor(async () => expect((await is()) ? what : `not yet: ${what}`).toBe(what), {
+    timeout: 60_000,
+    interval: 50,
+  });
 const inState = (taskId: string, is: (task: any) => boolean) =>
   until(`${taskId} is as wanted`, async () =>
     is((await ask("GET", `/v1/tasks/${taskId}`)).body.task),
