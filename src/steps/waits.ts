@@ -230,10 +230,9 @@ export function createWaits(parts: WaitParts) {
         if (taken) return taken.payload;
         if (leftMs !== undefined && leftMs <= 0) {
           if (onTimeout) return end(call, onTimeout.value);
-          return fail(
-            call,
-            new FlotillaError("timeout", `no signal "${name}" came in ${timeoutMs} ms`),
-          );
+          const message = `no signal "${name}" came in ${timeoutMs} ms`;
+          const details = { step: call.path, stored: true };
+          return fail(call, new FlotillaError("timeout", message, { details }));
         }
         if (leftMs !== undefined && row === undefined) await begin(call, leftMs);
         return park({ delayMs: leftMs ?? null, awaits: name });
@@ -315,7 +314,7 @@ function childError(child: StepChildState, step?: string): FlotillaError {
   }[child.status];
   const { taskId } = child;
   return new FlotillaError("dependency_failed", `child ${taskId} (${child.name}) ${became}`, {
-    details: { taskId, ...(step !== undefined && { step }) },
+    details: { taskId, ...(step !== undefined && { step, stored: true }) },
   });
 }
 

@@ -101,7 +101,7 @@ export function stepChildrenContract(kind: StoreKind): void {
             [moody, "one"],
             [talker, "two"],
           ]),
-        { attempts: 1 },
+        { attempts: 3 },
       );
       await queue.work("pod-2", [talker, moody]);
       await parked(taskId, forDependencies);
@@ -111,6 +111,7 @@ export function stepChildrenContract(kind: StoreKind): void {
       await say(two!["task_id"], "good");
       expect(await queue.ended(taskId)).toMatchObject({
         status: "failed",
+        failures: 1,
         error: { code: "dependency_failed", message: expect.stringMatching(/in a bad mood/) },
       });
       await queue.retry(taskId);

@@ -204,6 +204,23 @@ export function stepWaitsContract(kind: StoreKind): void {
       expect((await rows(taskId)).map((row) => row["kind"])).toEqual(["done", "failed"]);
     });
 
+    test("a signal that doesn't come fails the task at once, and is waited for anew by a retry", async () => {
+      const { taskId } = await begin(({ step }) => step.signal("one", { timeoutMs: 60_000 }), {
+        attempts: 3,
+      });
+      await parked(taskId, untilDue);
+      await queue.pass(61_000);
+      expect(await queue.ended(taskId)).toMatchObject({
+        status: "failed",
+        failures: 1,
+        error: { code: "timeout" },
+      });
+      await queue.retry(taskId);
+      await parked(taskId, untilDue);
+      await queue.signal(taskId, "one", "here");
+      expect(await queue.ended(taskId)).toMatchObject({ status: "completed", result: "here" });
+    });
+
     test("waits in a round of a loop, and not within a step", async () => {
       const { taskId } = await begin(
         async ({ step }) => {

@@ -98,7 +98,7 @@ export function decideFinish(
       const error = outcomeError(outcome);
       const text = JSON.stringify(error);
       const limit = claim.maxAttempts ?? policy.attempts;
-      if (attempt >= limit || finalCodes.includes(error.code)) {
+      if (attempt >= limit || finalCodes.includes(error.code) || isStored(thrown)) {
         return {
           ...base,
           status: "failed",
@@ -120,6 +120,11 @@ export function decideFinish(
       };
     }
   }
+}
+
+/** True if a step is stored with this error, so that every attempt would meet it again. */
+function isStored(thrown: unknown): boolean {
+  return thrown instanceof FlotillaError && thrown.details?.["stored"] === true;
 }
 
 /** The finish of a completed task. */
