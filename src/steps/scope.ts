@@ -17,8 +17,8 @@ export type Scope = {
   readonly ordinals: Map<string, number>;
   /** Names of running steps without a key, and all segments with one. */
   readonly taken: Set<string>;
-  /** The promises of steps that have not settled, with their names. */
-  readonly open: Map<Promise<unknown>, string>;
+  /** The promises of steps that have not settled, with their names. Waits have none here. */
+  readonly open: Map<Promise<unknown>, string | undefined>;
   /** The keys of rows within it that this attempt has stored. */
   readonly rows: Set<string>;
   /** The scope of the step that these are within. */
@@ -27,6 +27,8 @@ export type Scope = {
   refusal: FlotillaError | undefined;
   /** Whether its code may wait. A step that runs can't, because it would hold its pod. */
   readonly waits: boolean;
+  /** Its code has returned or thrown: what it still waits for is dropped. */
+  left: boolean;
   over: boolean;
 };
 
@@ -68,6 +70,7 @@ export function newScope(
     rows: new Set(),
     outer,
     refusal: undefined,
+    left: false,
     over: false,
   };
 }
@@ -88,10 +91,16 @@ export function refuseIn(scope: Scope, refusal: FlotillaError): never {
   throw refusal;
 }
 
-/** Keeps a step's promise until it has settled. */
+/** Whether the code of a scope, or of one around it, has returned or thrown. */
+export function isLeft(scope: Scope): boolean {
+  for (let each: Scope | undefined = scope; each; each = each.outer) if (each.left) return true;
+  return false;
+}
+
+/** Keeps the promise of a step, or of a wait, which has no name here, until it has settled. */
 export function trackIn<Result>(
   scope: Scope,
-  name: string,
+  name: string | undefined,
   ended: Promise<Result>,
   onFailed: (error: unknown) => void,
 ): Promise<Result> {
@@ -106,7 +115,7 @@ export function trackIn<Result>(
       throw error;
     },
   );
-  scope.open.set(tracked, scope.prefix + name);
+  scope.open.set(tracked, name === undefined ? undefined : scope.prefix + name);
   return tracked;
 }
 
@@ -120,8 +129,9 @@ export async function settleScope(
   log: Logger | undefined,
 ): Promise<void> {
   while (scope.open.size > 0) {
-    const steps = [...scope.open.values()].slice(0, maxShown);
-    log?.warn({ steps, within }, "steps were not awaited, waiting for them");
+    const steps = [...scope.open.values()].filter((name) => name !== undefined);
+    const shown = { steps: steps.slice(0, maxShown), within };
+    if (steps.length > 0) log?.warn(shown, "steps were not awaited, waiting for them");
     await Promise.allSettled(scope.open.keys());
   }
   scope.over = true;

@@ -79,12 +79,13 @@ export function createSteps(parts: StepsParts): Steps {
   let readMs = 0;
   /** Steps whose functions run, and waits that look whether they are over. */
   let busy = 0;
-  const parking = createParking(clock, () => busy === 0 && storing === 0);
+  const isIdle = () => busy === 0 && storing === 0;
+  const parking = createParking({ clock, log: parts.log, isIdle });
 
   const refuseIfOver = (scope: Scope, name: string): void => {
     if (scope.over) throw calledLate(scope.prefix, name);
     const refusal = changedStep ?? parking.refusal ?? parts.refusal();
-    refused ||= refusal !== undefined;
+    refused ||= refusal !== undefined && refusal !== parking.refusal;
     if (refusal) refuseIn(scope, refusal);
   };
 
@@ -163,17 +164,24 @@ export function createSteps(parts: StepsParts): Steps {
     scope.rows.add(path);
   };
 
-  const settle = (scope: Scope, within: string, warn: boolean) =>
-    settleScope(scope, within, warn ? parts.log() : undefined);
+  const settle = (scope: Scope, within: string, warn: boolean) => {
+    scope.left = true;
+    parking.dropLeft();
+    return settleScope(scope, within, warn ? parts.log() : undefined);
+  };
 
-  const track = <Result>(scope: Scope, name: string, ended: Promise<Result>): Promise<Result> =>
+  const track = <Result>(
+    scope: Scope,
+    name: string | undefined,
+    ended: Promise<Result>,
+  ): Promise<Result> =>
     trackIn(scope, name, ended, (error) => {
       if (parts.setsAside && hasCode(error, "step_changed")) changedStep ??= error as FlotillaError;
     });
 
   /** A task may be parked before its code has come to await the wait. */
-  const trackWait = <Result>(scope: Scope, name: string, over: Promise<Result>) => {
-    const tracked = track(scope, name, over);
+  const trackWait = <Result>(scope: Scope, over: Promise<Result>) => {
+    const tracked = track(scope, undefined, over);
     tracked.catch(() => {});
     return tracked;
   };

@@ -18,7 +18,7 @@ import {
   type WaitHost,
 } from "./model.ts";
 import { unreadable } from "./refusals.ts";
-import { type Call, type Ended, leaveScope, type Scope } from "./scope.ts";
+import { type Call, type Ended, isLeft, leaveScope, maxShown, type Scope } from "./scope.ts";
 
 type Parking = ReturnType<typeof createParking>;
 
@@ -46,12 +46,18 @@ type Park = (park: Partial<StepPark>) => Promise<never>;
 const signalOptions = ["schema", "timeoutMs", "onTimeout"];
 const childOptions = ["priority", "tenant"];
 
+type ParkingParts = { clock: Clock; log: () => Logger; isIdle: () => boolean };
+
+type Waiting = { readonly call: Call; readonly park: StepPark };
+
 /**
  * Parks an attempt once no step runs: a wait that is asked for beside steps lets them end first. Then
  * all waits reject, and no step begins any more.
  */
-export function createParking(clock: Clock, isIdle: () => boolean) {
-  const waiting = new Map<(error: FlotillaError) => void, StepPark>();
+export function createParking({ clock, log, isIdle }: ParkingParts) {
+  const waiting = new Map<(error: FlotillaError) => void, Waiting>();
+  /** Whether a wait of this attempt is over: others may have been raced against it. */
+  let hasWon = false;
   let parked: StepPark | undefined;
   let refusal: FlotillaError | undefined;
   let cancelCheck: (() => void) | undefined;
@@ -68,7 +74,7 @@ export function createParking(clock: Clock, isIdle: () => boolean) {
   const parkIfIdle = (): void => {
     cancelCheck = undefined;
     if (waiting.size === 0 || !isIdle()) return;
-    const parks = [...waiting.values()];
+    const parks = [...waiting.values()].map(({ park }) => park);
     const delays = parks.flatMap(({ delayMs }) => delayMs ?? []);
     parked = {
       delayMs: delays.length > 0 ? Math.min(...delays) : null,
@@ -83,8 +89,27 @@ export function createParking(clock: Clock, isIdle: () => boolean) {
     if (waiting.size > 0) cancelCheck ??= clock.after(0, parkIfIdle);
   };
 
+  /** Ends the waits of code that has returned or thrown: nothing that they lead to counts. */
+  const dropLeft = (): void => {
+    const dropped: string[] = [];
+    for (const [reject, { call }] of waiting) {
+      if (!isLeft(call.scope)) continue;
+      waiting.delete(reject);
+      reject(notOver(call.path));
+      dropped.push(call.path);
+    }
+    if (dropped.length === 0) return;
+    const shown = { steps: dropped.slice(0, maxShown), count: dropped.length };
+    const message = "waits were not over when the code that asked for them ended, and are dropped";
+    if (hasWon) log().debug(shown, message);
+    else log().warn(shown, message);
+  };
+
   return {
     check,
+    dropLeft,
+    /** A wait is over. */
+    won: () => void (hasWon = true),
     /** What no step begins for any more. */
     get refusal() {
       return refusal;
@@ -92,11 +117,12 @@ export function createParking(clock: Clock, isIdle: () => boolean) {
     get parked() {
       return parked;
     },
-    wait: (park: StepPark): Promise<never> =>
+    wait: (call: Call, park: StepPark): Promise<never> =>
       new Promise((_, reject) => {
-        waiting.set(reject, park);
-        if (refusal) rejectAll();
-        else check();
+        waiting.set(reject, { call, park });
+        if (refusal) return rejectAll();
+        dropLeft();
+        check();
       }),
     /** Ends all waits without parking, because the attempt ends otherwise. */
     giveUp(): void {
@@ -125,20 +151,25 @@ export function createWaits(parts: WaitParts) {
       if (isLooking) parts.looking(-1);
       isLooking = false;
     };
-    const park: Park = (what) => {
-      const parked = parking.wait({ delayMs: null, awaits: null, children: [], ...what });
-      known();
-      return parked;
-    };
     parts.looking(1);
     try {
       const { call, row } = await parts.find(scope, name);
+      const park: Park = (what) => {
+        const parked = parking.wait(call, { delayMs: null, awaits: null, children: [], ...what });
+        known();
+        return parked;
+      };
       try {
         if (row === undefined) parts.refuseIfFull();
-        if (row === undefined || row.kind === "wait") return await wait(call, row, park);
-        if (row.kind === "done" || row.kind === "failed")
-          return (await parts.answer(row)) as Result;
-        throw unreadable(row.key, "is no wait");
+        if (row !== undefined && !["wait", "done", "failed"].includes(row.kind)) {
+          throw unreadable(row.key, "is no wait");
+        }
+        const result =
+          row === undefined || row.kind === "wait"
+            ? await wait(call, row, park)
+            : ((await parts.answer(row)) as Result);
+        parking.won();
+        return result;
       } finally {
         leaveScope(scope, { name, isStored: true });
       }
@@ -271,16 +302,16 @@ export function createWaits(parts: WaitParts) {
 }
 
 /** Keeps the promise of a wait until it has settled. */
-type Track = <Result>(scope: Scope, name: string, over: Promise<Result>) => Promise<Result>;
+type Track = <Result>(scope: Scope, over: Promise<Result>) => Promise<Result>;
 
 /** The waits that code calls on one level. */
 export function waitsIn(scope: Scope, waits: ReturnType<typeof createWaits>, track: Track) {
   return {
-    sleep: (name: string, ms: number) => track(scope, name, waits.sleep(scope, name, ms)),
+    sleep: (name: string, ms: number) => track(scope, waits.sleep(scope, name, ms)),
     signal: (name: string, options?: StepSignalOptions<any>) =>
-      track(scope, name, waits.signal(scope, name, options)),
+      track(scope, waits.signal(scope, name, options)),
     children: (...given: [string, readonly StepChild[], StepChildrenOptions<any>?]) =>
-      track(scope, given[0], waits.children(scope, ...given)),
+      track(scope, waits.children(scope, ...given)),
   };
 }
 
@@ -347,6 +378,14 @@ function checkChildren(
     }
     checkOptions(`${what}: child ${place}`, more as Record<string, unknown>, childOptions);
   }
+}
+
+/** What no code should see that still runs: it would have to be awaited for that. */
+function notOver(path: string): FlotillaError {
+  return new FlotillaError(
+    "closed",
+    `the wait "${path}" was not over when the code that asked for it ended: await it if it matters`,
+  );
 }
 
 function cannotWait(name: string, isTask: boolean): FlotillaError {

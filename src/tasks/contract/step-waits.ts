@@ -250,6 +250,139 @@ export function stepWaitsContract(kind: StoreKind): void {
       expect(calls).toEqual(["hello", "again", "end"]);
     });
 
+    describe("that lose a race", () => {
+      const dropped =
+        "waits were not over when the code that asked for them ended, and are dropped";
+      const eitherSignal: StepHandler = ({ step }) =>
+        Promise.race([
+          step.signal("approve").then(() => "approved"),
+          step.signal("reject").then(() => "rejected"),
+        ]);
+
+      test.each(["approve", "reject"])("to the signal %s don't hold up the task", async (name) => {
+        const { taskId } = await begin(eitherSignal);
+        await parked(taskId, untilSignal);
+        await queue.signal(taskId, name);
+        expect(await queue.ended(taskId)).toMatchObject({
+          status: "completed",
+          result: name === "approve" ? "approved" : "rejected",
+          failures: 0,
+        });
+      });
+
+      test("to a sleep, or to a signal before its end, don't hold up the steps behind it", async () => {
+        const handler: StepHandler = async ({ step }) => {
+          const won = await Promise.race([
+            step.signal("approve").then(() => "approved"),
+            step.sleep("day", 60_000).then(() => "late"),
+          ]);
+          return step("note", () => called(won, won));
+        };
+        const { taskId } = await begin(handler);
+        await parked(taskId, untilDue);
+        await queue.pass(61_000);
+        expect(await queue.ended(taskId)).toMatchObject({ status: "completed", result: "late" });
+        const other = await queue.enqueue("a", 2);
+        await parked(other.taskId, untilDue);
+        await queue.signal(other.taskId, "approve");
+        expect(await queue.ended(other.taskId)).toMatchObject({ result: "approved" });
+        expect(calls).toEqual(["late", "approved"]);
+      });
+
+      test("in a round of a loop don't hold up the next round", async () => {
+        const { taskId } = await begin(({ step }) =>
+          step.loop("talk", 0, async (n, round) => {
+            const word = await Promise.race([
+              round.step.signal<string>("word"),
+              round.step.sleep("silence", 60_000).then(() => "end"),
+            ]);
+            called(word);
+            return word === "end" ? round.done(n) : n + 1;
+          }),
+        );
+        await parked(taskId, untilDue);
+        await queue.signal(taskId, "word", "hello");
+        await queue.until("the first round", () => calls.length === 1);
+        await parked(taskId, untilDue);
+        await queue.pass(61_000);
+        expect(await queue.ended(taskId)).toMatchObject({ status: "completed", result: 1 });
+        expect(calls).toEqual(["hello", "end"]);
+      });
+
+      test("to a whole loop that waits are dropped with it", async () => {
+        const { taskId } = await begin(({ step }) =>
+          Promise.race([
+            step.loop("talk", 0, async (n, round) => {
+              await round.step.signal("word");
+              return n + 1;
+            }),
+            step.sleep("day", 60_000).then(() => "over"),
+          ]),
+        );
+        await parked(taskId, untilDue);
+        await queue.pass(61_000);
+        expect(await queue.ended(taskId)).toMatchObject({ status: "completed", result: "over" });
+      });
+
+      test("are logged as usual, and warned about where nothing was waited for", async () => {
+        const warned: string[] = [];
+        const { log } = logged();
+        const warn = (_: object, message: string) => void warned.push(message);
+        const { taskId } = await begin(eitherSignal, {}, { log: { ...log, warn } });
+        await parked(taskId, untilSignal);
+        await queue.signal(taskId, "approve");
+        await queue.ended(taskId);
+        expect(warned).not.toContain(dropped);
+
+        const forgetful = task<any, any, unknown>("b", quick, ({ step }) => {
+          void step.sleep("night", 60_000);
+          void step("beside", () => called("beside"));
+          return "done";
+        });
+        await queue.work("pod-2", [forgetful], { log: { ...log, warn } });
+        const other = await queue.enqueue("b", 1);
+        expect(await queue.ended(other.taskId)).toMatchObject({
+          status: "completed",
+          result: "done",
+        });
+        expect(warned).toContain(dropped);
+        expect(calls).toEqual(["beside"]);
+      });
+
+      test("and go on to call a step leave the task's result as it is", async () => {
+        const { taskId } = await begin(({ step }) =>
+          Promise.race([
+            step.signal("approve"),
+            step.signal("reject").catch(() => step("tidy", () => called("tidy"))),
+          ]),
+        );
+        await parked(taskId, untilSignal);
+        await queue.signal(taskId, "approve", "yes");
+        expect(await queue.ended(taskId)).toMatchObject({ status: "completed", result: "yes" });
+      });
+    });
+
+    test("in a round count what fails beside them as an attempt", async () => {
+      const { taskId } = await begin(
+        ({ step }) =>
+          step.loop("talk", 0, (_, round) =>
+            Promise.all([
+              round.step.signal("word"),
+              round.step("bad", () => {
+                called("bad");
+                throw new Error("bad");
+              }),
+            ]).then(() => round.done(1)),
+          ),
+        { attempts: 2 },
+      );
+      expect(await queue.ended(taskId)).toMatchObject({
+        status: "failed",
+        error: { message: "bad" },
+      });
+      expect(calls).toEqual(["bad", "bad"]);
+    });
+
     test("a parked task can be cancelled, and a task that has ended takes no signal", async () => {
       const { taskId } = await begin(asking);
       await parked(taskId, untilSignal);
