@@ -53,7 +53,9 @@ export function signalsRacesContract(kind: StoreKind): void {
       await harness.doing(runId, "waiting_for_signal");
       await harness.queue.outcome(first.stop({ waitMs: 0 }));
       const held = holding(harness.database, signalReadStatement, "answer");
-      await harness.database.write([sql`update ${rowsOf} set parked = 0 where task_id = ${runId}`]);
+      await harness.database.write([
+        sql`update ${rowsOf} set parked = 0, run_at = 0 where task_id = ${runId}`,
+      ]);
       await harness.work("pod-2", [impatient], { database: held.database });
       await harness.queue.until("the look", () => held.reached);
       await harness.signal(runId, "word", "in time");
