@@ -13,7 +13,7 @@ import type { ModelCallOptions } from "../steps/model-calls.ts";
 import type { StepJournal, StoredStep } from "../steps/model.ts";
 import { createSteps } from "../steps/steps.ts";
 import type { Budget } from "../base/usage.ts";
-import { durable, type DurableContext, stepOf } from "./durable.ts";
+import { durable, type DurableContext, stepOf } from "./index.ts";
 
 type Owner = { readonly clock?: Clock; readonly modelCalls?: ModelCallOptions };
 type Crash = { readonly beforeStored?: string; readonly afterStored?: string };

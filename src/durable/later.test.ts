@@ -11,7 +11,7 @@ import type { StoredStep } from "../steps/model.ts";
 import { createSteps } from "../steps/steps.ts";
 import { task } from "../tasks/task.ts";
 import { simulatedModel } from "../testing/simulated-model.ts";
-import { durable, type DurableContext } from "./durable.ts";
+import { durable, type DurableContext } from "./index.ts";
 import { later } from "./later.ts";
 
 /** Attempts of one owner, whose answers end without what comes later. */
