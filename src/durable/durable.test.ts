@@ -13,13 +13,21 @@ import type { ModelCallOptions } from "../steps/model-calls.ts";
 import type { StepJournal, StoredStep } from "../steps/model.ts";
 import { createSteps } from "../steps/steps.ts";
 import type { Budget } from "../base/usage.ts";
-import { durable, type DurableContext, stepOf } from "./index.ts";
+import { durable, type DurableContext, type DurableOptions, stepOf } from "./index.ts";
 
-type Owner = { readonly clock?: Clock; readonly modelCalls?: ModelCallOptions };
+type Owner = {
+  readonly clock?: Clock;
+  readonly modelCalls?: ModelCallOptions;
+  readonly signal?: AbortSignal;
+};
 type Crash = { readonly beforeStored?: string; readonly afterStored?: string };
 
 /** A journal that outlives attempts, and loses the process at a step. */
-function storedSteps({ clock = movableClock(), modelCalls = {} }: Owner = {}) {
+function storedSteps({
+  clock = movableClock(),
+  modelCalls = {},
+  signal = new AbortController().signal,
+}: Owner = {}) {
   const rows = new Map<string, StoredStep>();
   const keys = () => [...rows.keys()];
   /** What each call used, and whether a stored one has answered. */
@@ -50,7 +58,6 @@ function storedSteps({ clock = movableClock(), modelCalls = {} }: Owner = {}) {
       storeWithin: async () => {},
       isStored: async () => true,
     };
-    const controller = new AbortController();
     const steps = createSteps({
       ownerId: "owner",
       journal,
@@ -61,7 +68,7 @@ function storedSteps({ clock = movableClock(), modelCalls = {} }: Owner = {}) {
         ...modelCalls,
       },
       log: () => silentLogger,
-      signal: () => controller.signal,
+      signal: () => signal,
       refusal: () => (dead ? new FlotillaError("claim_lost", "dead") : undefined),
       graceMs: 1_000,
     });
@@ -310,6 +317,63 @@ describe("a durable agent", () => {
     expect(await attempt(run)).toMatchObject({ error: { message: "no such city" } });
     expect(execute).toHaveBeenCalledTimes(1);
     expect(asked).toEqual([0, 1]);
+  });
+
+  describe.each([
+    ["heeds its signal", true],
+    ["goes on", false],
+  ])("a tool that takes too long and %s", (_what, heeds) => {
+    test.each([
+      ["", []],
+      [" and must run once", ["slow"]],
+    ])("has ended with an error%s, and isn't called again", async (_which, once) => {
+      const clock = movableClock();
+      const { attempt, rows } = storedSteps({ clock });
+      const { model, asked } = scripted([{ calls: [["slow", {}]] }, { text: "sorry" }]);
+      const began = Promise.withResolvers<void>();
+      const execute = vi.fn<(input: object, options: object) => Promise<string>>(
+        (_input, options) => {
+          began.resolve();
+          return new Promise((_resolve, reject) => {
+            const { signal } = stepOf(options);
+            signal.addEventListener("abort", () => heeds && reject(new Error("aborted")));
+          });
+        },
+      );
+      const tools = { slow: tool({ inputSchema: z.object({}), execute }) };
+      const run = async (context: DurableContext) => {
+        const settings = { model, tools, stopWhen: isStepCount(5) };
+        const made = durable(context, settings, { toolTimeoutMs: 60_000, once });
+        const { steps } = await generateText({ ...made, prompt: "go" });
+        return steps[0]!.content.find(({ type }) => type === "tool-error");
+      };
+      const first = attempt(run, { afterStored: "model[2]" });
+      await began.promise;
+      await clock.advance(62_000);
+      expect(await first).toBe("crashed");
+      expect(rows.get("slow[1.call-0-0]")!.kind).toBe("done");
+      const message = 'the tool "slow" took longer than 60000 ms';
+      expect(await attempt(run)).toMatchObject({ error: { message } });
+      expect(execute).toHaveBeenCalledTimes(1);
+      expect(asked).toEqual([0, 1]);
+    });
+  });
+
+  test("a tool whose attempt was stopped has no end, and runs again", async () => {
+    const stop = new AbortController();
+    const { attempt, keys } = storedSteps({ signal: stop.signal });
+    const { model } = scripted([{ calls: [["slow", {}]] }, { text: "sorry" }]);
+    const execute = (_input: object, options: object): Promise<string> =>
+      new Promise((_resolve, reject) => {
+        const { signal } = stepOf(options);
+        signal.addEventListener("abort", () => reject(new Error("aborted")));
+        stop.abort(new FlotillaError("cancelled", "stop"));
+      });
+    const tools = { slow: tool({ inputSchema: z.object({}), execute }) };
+    await attempt((context) =>
+      generateText({ ...durable(context, { model, tools }), prompt: "go" }),
+    );
+    expect(keys()).toEqual(["model[1]"]);
   });
 
   test("an agent within a tool has steps within the tool's step, which go with it", async () => {
@@ -565,13 +629,13 @@ describe("a durable agent", () => {
     expect(book).toHaveBeenCalledTimes(1);
   });
 
-  test.each([
+  test.each<[string, object, string, object?]>([
     ["a name of a model", { model: "openai/gpt" }, "must be a model object"],
-    ["an unknown option", { model: scripted([]).model }, "unknown option `nme`, did you mean"],
-  ])("refuses %s", async (what, settings, message) => {
-    const options = what === "an unknown option" ? ({ nme: "x" } as object) : {};
+    ["an unknown option", {}, "unknown option `nme`, did you mean", { nme: "x" }],
+    ["a time that is none", {}, "toolTimeoutMs must be a whole number", { toolTimeoutMs: 0 }],
+  ])("refuses %s", async (_what, settings, message, options = {}) => {
     const made = storedSteps().attempt(async (context) =>
-      durable(context, settings as object, options),
+      durable(context, settings, options as DurableOptions),
     );
     await expect(made).rejects.toThrow(message);
   });

@@ -37,7 +37,7 @@ import {
 } from "./scope.ts";
 import { wrapTools } from "./tools.ts";
 
-const optionNames = ["name", "once", "interrupted", "budget", "onSpent"];
+const optionNames = ["name", "once", "interrupted", "budget", "onSpent", "toolTimeoutMs"];
 
 /**
  * Makes a call of the AI SDK durable: what models answer and what tools return is stored, and a later
@@ -149,7 +149,11 @@ function wrapModel(scope: DurableScope, model: unknown): unknown {
   });
 }
 
-async function generate(scope: DurableScope, model: ModelLike, params: Params): Promise<ModelResult> {
+async function generate(
+  scope: DurableScope,
+  model: ModelLike,
+  params: Params,
+): Promise<ModelResult> {
   return resultOfCall(
     await callOnce(scope, model, params, async (asked, context) => {
       const throttled = underThrottle(scope.owner, model);

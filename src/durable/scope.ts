@@ -1,7 +1,10 @@
 import { FlotillaError } from "../base/errors.ts";
+import { checkNumber } from "../base/options.ts";
 import { type Budget, checkBudget, type UsageLedger } from "../base/usage.ts";
+import { defaultTimeoutMs } from "../steps/call.ts";
 import { type ModelCallOwner, modelCallsOf } from "../steps/model-calls.ts";
 import type { Step } from "../steps/model.ts";
+import { timeoutRange } from "../steps/refusals.ts";
 import { checkInterrupted, type Interrupted } from "./continue.ts";
 import { type CallUsage, checkPriced, type Meter, meterOf } from "./meter.ts";
 
@@ -18,6 +21,8 @@ export type DurableOptions = {
    * the rest, `again` makes the call again. Default `continue` from 200 characters on.
    */
   readonly interrupted?: Interrupted;
+  /** How long a tool may take, with all that agents within it do. Default 15 minutes. */
+  readonly toolTimeoutMs?: number;
   /** What this context may use, agents within its tools included. */
   readonly budget?: Budget;
   /**
@@ -32,6 +37,7 @@ export type DurableScope = {
   readonly step: Step;
   readonly name: string;
   readonly once: ReadonlySet<string>;
+  readonly toolTimeoutMs: number;
   readonly interrupted: Interrupted | undefined;
   readonly meter: Meter;
   /** Its own, and that of its agent in a session. */
@@ -68,6 +74,8 @@ export function createScope(context: DurableContext, options: DurableOptions): D
     );
   }
   const { name = "model", once = [], interrupted, budget, onSpent = "answer" } = options;
+  const { toolTimeoutMs = defaultTimeoutMs } = options;
+  checkNumber("durable: toolTimeoutMs", toolTimeoutMs, timeoutRange);
   if (budget) checkBudget("durable", budget);
   const budgets = [budget, owner.budget].filter((each) => each !== undefined);
   for (const each of budgets) checkPriced(each, owner.prices, undefined);
@@ -83,7 +91,18 @@ export function createScope(context: DurableContext, options: DurableOptions): D
   };
   ofStep.set(name, calls);
   const meter = meterOf(step);
-  return { step, name, once: new Set(once), interrupted, meter, budgets, onSpent, calls, owner };
+  return {
+    step,
+    name,
+    once: new Set(once),
+    toolTimeoutMs,
+    interrupted,
+    meter,
+    budgets,
+    onSpent,
+    calls,
+    owner,
+  };
 }
 
 /** Counts stored calls for the answer that they are a part of, or for the task or run. */

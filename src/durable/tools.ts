@@ -1,5 +1,6 @@
 import { FlotillaError, messageOf } from "../base/errors.ts";
 import { isJsonObject, type Json } from "../base/json.ts";
+import { isTimedOut, setLateResult } from "../steps/call.ts";
 import type { StepContext } from "../steps/model.ts";
 import { countingUsage } from "../throttles/scope.ts";
 import { decodeCall, encodeCall } from "./content.ts";
@@ -46,31 +47,46 @@ function wrapExecute(scope: DurableScope, toolName: string, execute: Execute): E
     options: ToolOptions,
     call: (input: unknown, options: ToolOptions) => Promise<unknown>,
   ): Promise<unknown> => {
-    const { step, once, calls, meter } = scope;
+    const { step, calls, meter, toolTimeoutMs: timeoutMs } = scope;
     const id = String(options.toolCallId ?? "");
     // Providers may use an id again in their next answer.
     const key = keyWithin(`${calls.askedBy.get(id) ?? 0}.${id}`);
     const place = { step, name: stepName(toolName), key };
-    const stepOptions = { key, ...(once.has(toolName) && { once: true as const }) };
+    const once = scope.once.has(toolName) && { once: true as const };
+    const inner = meter.open();
+    const late = { error: `the tool "${toolName}" took longer than ${timeoutMs} ms` };
     let fresh: Json | undefined;
-    const stored = await step(place.name, stepOptions, async (context): Promise<Json> => {
-      const inner = meter.open();
+    const run = async (context: StepContext): Promise<Json> => {
       setMeter(context.step, inner);
-      try {
-        fresh = await endOf(context.signal, async () => {
-          const output = await call(input, {
-            ...options,
-            abortSignal: withSignal(options, context.signal).abortSignal!,
-            [stepInOptions]: context,
-          } as ToolOptions);
-          if (isLaterOutput(output)) return { later: await beginLater(step, output, context, id) };
-          return { output: encodeCall(output) };
-        });
-        return { ...(await storeLarge(place, fresh)), usage: inner.usage };
-      } finally {
-        inner.close();
-      }
-    });
+      setLateResult(context.signal, () => {
+        fresh = late;
+        // Read when what runs within has ended.
+        return {
+          value: late,
+          get usage() {
+            return inner.usage;
+          },
+        };
+      });
+      const end = await endOf(context.signal, late, async () => {
+        const output = await call(input, {
+          ...options,
+          abortSignal: withSignal(options, context.signal).abortSignal!,
+          [stepInOptions]: context,
+        } as ToolOptions);
+        if (isLaterOutput(output)) return { later: await beginLater(step, output, context, id) };
+        return { output: encodeCall(output) };
+      });
+      const value = await storeLarge(place, end);
+      fresh ??= end;
+      return { ...value, usage: inner.usage };
+    };
+    let stored: Json;
+    try {
+      stored = await step(place.name, { key, timeoutMs, ...once }, run);
+    } finally {
+      inner.close();
+    }
     const used = storedUsage(stored);
     meter.add(used);
     // Agents within have counted for themselves, unless the whole tool is answered from the journal.
@@ -98,12 +114,14 @@ function wrapExecute(scope: DurableScope, toolName: string, execute: Execute): E
   };
 }
 
-/** A tool that was told to stop, or whose attempt is over, has not ended. */
-async function endOf(signal: AbortSignal, run: () => Promise<Json>): Promise<Json> {
+/** A tool that was told to stop, or whose attempt is over, has not ended, unless its time was over. */
+async function endOf(signal: AbortSignal, late: ToolEnd, run: () => Promise<Json>): Promise<Json> {
   try {
     return await run();
   } catch (error) {
-    if (signal.aborted || isOver(error)) throw error;
+    if (isOver(error)) throw error;
+    if (isTimedOut(signal)) return late;
+    if (signal.aborted) throw error;
     return { error: messageOf(error).slice(0, 4_000) };
   }
 }

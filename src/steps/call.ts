@@ -40,6 +40,7 @@ export class StepController {
       this.#own = new AbortController();
       if (this.#reason) this.#own.abort(this.#reason);
       this.#signal = AbortSignal.any([this.#outer(), this.#own.signal]);
+      ownSignals.set(this.#signal, this.#own.signal);
     }
     return this.#signal;
   }
@@ -48,6 +49,21 @@ export class StepController {
     this.#reason = reason;
     this.#own?.abort(reason);
   }
+}
+
+/** The part of a step's signal that is its own, without that of the attempt. */
+const ownSignals = new WeakMap<AbortSignal, AbortSignal>();
+
+const lateResults = new WeakMap<AbortSignal, () => unknown>();
+
+/** Sets what a step returns if its time is over, and its function goes on though it was told to stop. */
+export function setLateResult(signal: AbortSignal, result: () => unknown): void {
+  lateResults.set(signal, result);
+}
+
+/** Whether a step was told to stop by its own time limit, and by nothing before it. */
+export function isTimedOut(signal: AbortSignal): boolean {
+  return signal.aborted && signal.reason === ownSignals.get(signal)?.reason;
 }
 
 /**
@@ -63,7 +79,11 @@ export async function callWithin(run: () => unknown, parts: CallParts): Promise<
   let cancel = clock.after(timeoutMs, () => {
     late = new FlotillaError("timeout", `step "${path}" took longer than ${timeoutMs} ms`);
     controller.abort(late);
-    cancel = clock.after(graceMs, () => reject(late));
+    cancel = clock.after(graceMs, () => {
+      const result = isTimedOut(controller.signal) ? lateResults.get(controller.signal) : undefined;
+      if (result) resolve(result());
+      else reject(late);
+    });
   });
   returned.then(resolve, (error: unknown) => reject(late ?? error));
   try {

@@ -15,7 +15,7 @@ import {
 
 const stepOptions = ["key", "input", "timeoutMs", "throttle", "once"];
 const forEachOptions = ["key", "atOnce", "throttle", "timeoutMs"];
-const timeoutRange = { min: 1, max: 7 * dayMs };
+export const timeoutRange = { min: 1, max: 7 * dayMs };
 const defaultAtOnce = 10;
 const maxAtOnce = 1_000;
 
