@@ -1,4 +1,5 @@
 import { Buffer } from "node:buffer";
+import { FlotillaError } from "../base/errors.ts";
 import { isJsonObject, type Json } from "../base/json.ts";
 import { reportedTokens } from "../base/usage.ts";
 import type { CallUsage } from "./meter.ts";
@@ -180,23 +181,62 @@ function charsIn(value: unknown): number {
   return charsIn(value["text"] ?? value["content"] ?? value["input"] ?? value["output"]);
 }
 
+/** What is stored in the place of a value that JSON can't hold, or throws. */
+type Unfit = (what: string) => Json;
+
 /**
  * A call as JSON. Files are bytes, times are dates and addresses are URLs, each in an object of one field
- * that begins with a dollar; an object that looks like one of them is wrapped.
+ * that begins with a dollar; an object that looks like one of them is wrapped. All else is as
+ * `JSON.stringify` writes it.
  */
-export function encodeCall(value: unknown): Json {
+export function encodeCall(value: unknown, unfit: Unfit = () => null): Json {
+  return encodeWithin(value, "", unfit, new Set());
+}
+
+/** What a tool has returned, as JSON. Throws an error that is told to the model and says what to return. */
+export function encodeOutput(toolName: string, output: unknown): Json {
+  return encodeCall(output, (what) => {
+    throw new FlotillaError(
+      "payload_not_storable",
+      `the tool "${toolName}" has returned ${what}, which JSON can't hold: return plain objects, arrays, texts and numbers, such as \`String(amount)\` for a BigInt`,
+    );
+  });
+}
+
+function encodeWithin(given: unknown, key: string, unfit: Unfit, around: Set<object>): Json {
+  const value = isWrittenBySelf(given) ? given.toJSON(key) : given;
   if (typeof value === "string") return storable(value);
-  if (value === null || typeof value === "number" || typeof value === "boolean") return value;
+  if (typeof value === "number") return Number.isFinite(value) ? value : null;
+  if (value === null || typeof value === "boolean") return value;
+  if (typeof value === "bigint") return unfit("a BigInt");
+  if (typeof value !== "object") return null;
   if (value instanceof Date) return { $date: value.toJSON() };
   if (value instanceof URL) return { $url: value.href };
   if (value instanceof Uint8Array) return { $bytes: Buffer.from(value).toString("base64") };
-  if (Array.isArray(value)) return value.map((each) => encodeCall(each ?? null));
-  if (typeof value !== "object") return null;
-  const fields = Object.entries(value)
-    .filter(([, field]) => field !== undefined && typeof field !== "function")
-    .map(([name, field]) => [storable(name), encodeCall(field)] as const);
-  const encoded = Object.fromEntries(fields);
-  return fields.length === 1 && fields[0]![0].startsWith("$") ? { $plain: encoded } : encoded;
+  if (value instanceof Number || value instanceof String || value instanceof Boolean) {
+    return encodeWithin(value.valueOf(), key, unfit, around);
+  }
+  if (around.has(value)) return unfit("an object that has itself within it");
+  around.add(value);
+  try {
+    if (Array.isArray(value)) {
+      return Array.from(value, (each, at) => encodeWithin(each, String(at), unfit, around));
+    }
+    const fields = Object.entries(value)
+      .filter(([, field]) => !["undefined", "function", "symbol"].includes(typeof field))
+      .map(([name, field]) => [storable(name), encodeWithin(field, name, unfit, around)] as const);
+    const encoded = Object.fromEntries(fields);
+    return fields.length === 1 && fields[0]![0].startsWith("$") ? { $plain: encoded } : encoded;
+  } finally {
+    around.delete(value);
+  }
+}
+
+/** Dates, addresses and bytes come back as what they are. */
+function isWrittenBySelf(value: unknown): value is { toJSON(key: string): unknown } {
+  if (typeof value !== "object" || value === null) return false;
+  if (value instanceof Date || value instanceof URL || value instanceof Uint8Array) return false;
+  return "toJSON" in value && typeof value.toJSON === "function";
 }
 
 export function decodeCall(value: Json): unknown {
@@ -212,7 +252,7 @@ export function decodeCall(value: Json): unknown {
 }
 
 /** Databases refuse U+0000 and lone surrogates, and a paid answer is worth more than these. */
-function storable(text: string): string {
+export function storable(text: string): string {
   return text.toWellFormed().replaceAll("\0", "\uFFFD");
 }
 

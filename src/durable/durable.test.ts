@@ -319,6 +319,72 @@ describe("a durable agent", () => {
     expect(asked).toEqual([0, 1]);
   });
 
+  /** What a tool's output or error is, in the attempt that ran it and in the next. */
+  const toldOf = async (execute: () => unknown) => {
+    const { attempt } = storedSteps();
+    const { model } = scripted([{ calls: [["give", {}]] }, { text: "done" }]);
+    const spy = vi.fn<() => Promise<unknown>>(async () => execute());
+    const tools = { give: tool({ inputSchema: z.object({}), execute: spy }) };
+    const run = async (context: DurableContext) => {
+      const settings = durable(context, { model, tools, stopWhen: isStepCount(5) });
+      const { steps } = await generateText({ ...settings, prompt: "go" });
+      const told = steps[0]!.content.find(({ type }) => /^tool-(error|result)$/.test(type));
+      const { output, error } = told as { output?: unknown; error?: Error };
+      return error ? error.message : JSON.stringify(output);
+    };
+    const live = await attempt(run);
+    expect(await attempt(run)).toBe(live);
+    expect(spy).toHaveBeenCalledTimes(1);
+    return live;
+  };
+
+  test.each([
+    ["U+0000", "bad \0 byte", "bad \uFFFD byte"],
+    ["half a pair", "bad \uD83D", "bad \uFFFD"],
+    ["a pair at its cut", "x".repeat(3_999) + "\u{1F600}", "x".repeat(3_999) + "\uFFFD"],
+  ])("stores what a tool threw with %s in it", async (_what, thrown, told) => {
+    const message = await toldOf(() => {
+      throw new Error(thrown);
+    });
+    expect(message).toBe(told);
+  });
+
+  class Money {
+    readonly #cents = 1_250;
+    readonly inner = "not shown";
+    toJSON() {
+      return { amount: this.#cents / 100 };
+    }
+  }
+  const shared = { a: 1 };
+
+  test.each<[string, unknown]>([
+    ["a class that says how", { price: new Money(), all: [new Money()] }],
+    ["dates and addresses", { at: new Date(0), never: new Date(NaN), url: new URL("https://x.y") }],
+    ["numbers that are none", [NaN, Infinity, { x: -Infinity }]],
+    [
+      "what JSON leaves out",
+      { f: () => 1, u: undefined, s: Symbol("s"), list: [undefined, () => 1] },
+    ],
+    ["one object twice", [shared, shared]],
+    ["objects of texts and numbers", [new Number(1), new String("a"), new Boolean(false)]],
+    ["names with a dollar", { $date: "no date" }],
+  ])("gives the model of a tool's output what JSON does: %s", async (_what, output) => {
+    expect(await toldOf(() => output)).toBe(JSON.stringify(output));
+  });
+
+  const cycle: Record<string, unknown> = {};
+  cycle["self"] = [cycle];
+
+  test.each([
+    ["a BigInt", { total: 5n }],
+    ["an object that has itself within it", cycle],
+  ])("tells the model that a tool has returned %s, and calls it once", async (what, output) => {
+    expect(await toldOf(() => output)).toContain(
+      `the tool "give" has returned ${what}, which JSON can't hold: return plain objects`,
+    );
+  });
+
   describe.each([
     ["heeds its signal", true],
     ["goes on", false],

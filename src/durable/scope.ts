@@ -1,7 +1,6 @@
 import { FlotillaError } from "../base/errors.ts";
 import { checkNumber } from "../base/options.ts";
 import { type Budget, checkBudget, type UsageLedger } from "../base/usage.ts";
-import { defaultTimeoutMs } from "../steps/call.ts";
 import { type ModelCallOwner, modelCallsOf } from "../steps/model-calls.ts";
 import type { Step } from "../steps/model.ts";
 import { timeoutRange } from "../steps/refusals.ts";
@@ -37,7 +36,7 @@ export type DurableScope = {
   readonly step: Step;
   readonly name: string;
   readonly once: ReadonlySet<string>;
-  readonly toolTimeoutMs: number;
+  readonly toolTimeoutMs: number | undefined;
   readonly interrupted: Interrupted | undefined;
   readonly meter: Meter;
   /** Its own, and that of its agent in a session. */
@@ -74,8 +73,10 @@ export function createScope(context: DurableContext, options: DurableOptions): D
     );
   }
   const { name = "model", once = [], interrupted, budget, onSpent = "answer" } = options;
-  const { toolTimeoutMs = defaultTimeoutMs } = options;
-  checkNumber("durable: toolTimeoutMs", toolTimeoutMs, timeoutRange);
+  const { toolTimeoutMs } = options;
+  if (toolTimeoutMs !== undefined) {
+    checkNumber("durable: toolTimeoutMs", toolTimeoutMs, timeoutRange);
+  }
   if (budget) checkBudget("durable", budget);
   const budgets = [budget, owner.budget].filter((each) => each !== undefined);
   for (const each of budgets) checkPriced(each, owner.prices, undefined);

@@ -1,9 +1,9 @@
 import { FlotillaError, messageOf } from "../base/errors.ts";
 import { isJsonObject, type Json } from "../base/json.ts";
-import { isTimedOut, setLateResult } from "../steps/call.ts";
+import { defaultTimeoutMs, isTimedOut, setLateResult } from "../steps/call.ts";
 import type { StepContext } from "../steps/model.ts";
 import { countingUsage } from "../throttles/scope.ts";
-import { decodeCall, encodeCall } from "./content.ts";
+import { decodeCall, encodeOutput, storable } from "./content.ts";
 import { loadLarge, storeLarge } from "./large.ts";
 import { beginLater, isLaterOutput, laterOutput, withExecute } from "./later.ts";
 import { setMeter, storedUsage } from "./meter.ts";
@@ -53,8 +53,11 @@ function wrapExecute(scope: DurableScope, toolName: string, execute: Execute): E
     const key = keyWithin(`${calls.askedBy.get(id) ?? 0}.${id}`);
     const place = { step, name: stepName(toolName), key };
     const once = scope.once.has(toolName) && { once: true as const };
+    const time = timeoutMs !== undefined && { timeoutMs };
     const inner = meter.open();
-    const late = { error: `the tool "${toolName}" took longer than ${timeoutMs} ms` };
+    const late = {
+      error: `the tool "${toolName}" took longer than ${timeoutMs ?? defaultTimeoutMs} ms`,
+    };
     let fresh: Json | undefined;
     const run = async (context: StepContext): Promise<Json> => {
       setMeter(context.step, inner);
@@ -75,7 +78,7 @@ function wrapExecute(scope: DurableScope, toolName: string, execute: Execute): E
           [stepInOptions]: context,
         } as ToolOptions);
         if (isLaterOutput(output)) return { later: await beginLater(step, output, context, id) };
-        return { output: encodeCall(output) };
+        return { output: encodeOutput(toolName, output) };
       });
       const value = await storeLarge(place, end);
       fresh ??= end;
@@ -83,7 +86,7 @@ function wrapExecute(scope: DurableScope, toolName: string, execute: Execute): E
     };
     let stored: Json;
     try {
-      stored = await step(place.name, { key, timeoutMs, ...once }, run);
+      stored = await step(place.name, { key, ...time, ...once }, run);
     } finally {
       inner.close();
     }
@@ -122,7 +125,7 @@ async function endOf(signal: AbortSignal, late: ToolEnd, run: () => Promise<Json
     if (isOver(error)) throw error;
     if (isTimedOut(signal)) return late;
     if (signal.aborted) throw error;
-    return { error: messageOf(error).slice(0, 4_000) };
+    return { error: storable(messageOf(error).slice(0, maxErrorChars)) };
   }
 }
 
@@ -184,8 +187,9 @@ function stepName(toolName: string): string {
 }
 
 const maxKeyChars = 900;
+const maxErrorChars = 4_000;
 
 /** Ids come from models. */
 function keyWithin(key: string): string {
-  return key.toWellFormed().replaceAll("\0", "\uFFFD").slice(0, maxKeyChars);
+  return storable(key.slice(0, maxKeyChars));
 }
