@@ -466,6 +466,32 @@ describe("a durable agent", () => {
     expect(keys()).toEqual(["model[1]", "write[1.call-0-0]", "model[2]"]);
   });
 
+  test.each(["in its tool", "before"])(
+    "refuses an agent within a tool that has the context around it, made %s",
+    async (when) => {
+      const { attempt, keys } = storedSteps();
+      const inner = scripted([{ text: "a poem" }]);
+      const outer = scripted([{ calls: [["write", {}]] }, { text: "here it is" }]);
+      const run = async (context: DurableContext) => {
+        const make = () => durable(context, { model: inner.model }, { name: "poet" });
+        const made = when === "before" ? make() : undefined;
+        const tools = {
+          write: tool({
+            inputSchema: z.object({}),
+            execute: async () => generateText({ ...(made ?? make()), prompt: "write" }),
+          }),
+        };
+        const settings = durable(context, { model: outer.model, tools, stopWhen: isStepCount(5) });
+        const { steps } = await generateText({ ...settings, prompt: "go" });
+        return steps[0]!.content.find(({ type }) => type === "tool-error");
+      };
+      const message = expect.stringContaining("durable(stepOf(options), …)") as string;
+      expect(await attempt(run)).toMatchObject({ error: { code: "step_ambiguous", message } });
+      expect(inner.asked).toEqual([]);
+      expect(keys()).toEqual(["model[1]", "model[2]"]);
+    },
+  );
+
   test("stores an answer in pieces that is larger than a step may be", async () => {
     const { attempt, keys } = storedSteps();
     const text = "\u{1F600}word ".repeat(30_000);
@@ -698,6 +724,8 @@ describe("a durable agent", () => {
   test.each<[string, object, string, object?]>([
     ["a name of a model", { model: "openai/gpt" }, "must be a model object"],
     ["an unknown option", {}, "unknown option `nme`, did you mean", { nme: "x" }],
+    ["a misspelt tool", { tools: { order: {} } }, 'did you mean "order"?', { once: ["ordr"] }],
+    ["a tool that isn't there", { tools: {} }, "no tool has that name", { once: ["order"] }],
     ["a time that is none", {}, "toolTimeoutMs must be a whole number", { toolTimeoutMs: 0 }],
   ])("refuses %s", async (_what, settings, message, options = {}) => {
     const made = storedSteps().attempt(async (context) =>

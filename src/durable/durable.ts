@@ -1,6 +1,6 @@
 import { FlotillaError } from "../base/errors.ts";
 import { isJsonObject, type Json } from "../base/json.ts";
-import { checkOptions } from "../base/options.ts";
+import { checkOptions, nearest } from "../base/options.ts";
 import type { StepContext } from "../steps/model.ts";
 import { countingUsage, releaseUnused } from "../throttles/scope.ts";
 import {
@@ -35,7 +35,7 @@ import {
   type DurableOptions,
   type DurableScope,
 } from "./scope.ts";
-import { wrapTools } from "./tools.ts";
+import { refuseInTool, wrapTools } from "./tools.ts";
 
 const optionNames = ["name", "once", "interrupted", "budget", "onSpent", "toolTimeoutMs"];
 
@@ -51,7 +51,10 @@ export function durable<Settings extends object>(
 ): Settings {
   checkOptions("durable", options as Readonly<Record<string, unknown>>, optionNames);
   const scope = createScope(context, options);
+  refuseInTool(scope.step);
   const { model, tools, prepareStep, prepareCall } = settings as Record<string, unknown>;
+  // A call may be prepared with other tools.
+  if (isJsonObject(tools) && prepareCall === undefined) checkOnce(options, Object.keys(tools));
   return {
     ...settings,
     ...(model !== undefined && { model: wrapModel(scope, model) }),
@@ -59,6 +62,19 @@ export function durable<Settings extends object>(
     ...(typeof prepareStep === "function" && { prepareStep: wrapPrepare(scope, prepareStep) }),
     ...(typeof prepareCall === "function" && { prepareCall: wrapPrepare(scope, prepareCall) }),
   };
+}
+
+/** Throws if a tool that must run once is misspelt, since it would run as often as others. */
+function checkOnce({ once = [] }: DurableOptions, tools: readonly string[]): void {
+  for (const name of once) {
+    if (tools.includes(name)) continue;
+    const meant = nearest(name, tools);
+    const hint = meant === undefined ? `they are ${tools.join(", ")}` : `did you mean "${meant}"?`;
+    throw new FlotillaError(
+      "invalid_option",
+      `durable: \`once\` has "${name}", and no tool has that name${tools.length === 0 ? "" : `, ${hint}`}`,
+    );
+  }
 }
 
 /** Stores one call of a model, or gives the stored one. `run` is not called then. */
@@ -69,6 +85,7 @@ async function callOnce(
   run: (params: Params, context: StepContext, words: Words) => Promise<TimedCall>,
 ): Promise<StoredCall> {
   const { step, name, interrupted, calls, meter } = scope;
+  refuseInTool(step);
   if (calls.waits) return emptyCall(model);
   if (calls.underWay) {
     throw new FlotillaError(

@@ -1,7 +1,9 @@
+import { AsyncLocalStorage } from "node:async_hooks";
 import { FlotillaError, messageOf } from "../base/errors.ts";
 import { isJsonObject, type Json } from "../base/json.ts";
+import type { Logger } from "../base/log.ts";
 import { defaultTimeoutMs, isTimedOut, setLateResult } from "../steps/call.ts";
-import type { StepContext } from "../steps/model.ts";
+import type { Step, StepContext } from "../steps/model.ts";
 import { countingUsage } from "../throttles/scope.ts";
 import { decodeCall, encodeOutput, storable } from "./content.ts";
 import { loadLarge, storeLarge } from "./large.ts";
@@ -26,6 +28,34 @@ export function stepOf(options: object): StepContext {
     "invalid_option",
     "stepOf: give it the second argument of a tool's execute, of an agent whose settings went through durable()",
   );
+}
+
+/** A tool that runs, with the steps of the agent that has called it. */
+type RunningTool = {
+  readonly name: string;
+  readonly step: Step;
+  readonly log: Logger;
+  /** The tool that this one's agent is within. */
+  readonly outer: RunningTool | undefined;
+};
+
+const running = new AsyncLocalStorage<RunningTool>();
+
+/**
+ * Throws if an agent within a tool asks in the context around the tool. Its calls would be numbered among
+ * those of the agent there, and when the tool answers from the journal, all after it get answers of others.
+ */
+export function refuseInTool(step: Step): void {
+  for (let tool = running.getStore(); tool; tool = tool.outer) {
+    if (tool.step !== step) continue;
+    const error = new FlotillaError(
+      "step_ambiguous",
+      `durable: an agent within the tool "${tool.name}" needs the context of the tool: give it durable(stepOf(options), …), with the second argument of the tool's execute`,
+    );
+    // The error goes to the model, and only the program's author can do anything about it.
+    tool.log.error({ error: error.message }, "an agent within a tool has the wrong context");
+    throw error;
+  }
 }
 
 export function wrapTools(scope: DurableScope, tools: Readonly<Record<string, unknown>>): object {
@@ -72,11 +102,11 @@ function wrapExecute(scope: DurableScope, toolName: string, execute: Execute): E
         };
       });
       const end = await endOf(context.signal, late, async () => {
-        const output = await call(input, {
-          ...options,
-          abortSignal: withSignal(options, context.signal).abortSignal!,
-          [stepInOptions]: context,
-        } as ToolOptions);
+        const { log } = context;
+        const within = { name: toolName, step, log, outer: running.getStore() };
+        const abortSignal = withSignal(options, context.signal).abortSignal!;
+        const given = { ...options, abortSignal, [stepInOptions]: context } as ToolOptions;
+        const output = await running.run(within, () => call(input, given));
         if (isLaterOutput(output)) return { later: await beginLater(step, output, context, id) };
         return { output: encodeOutput(toolName, output) };
       });
