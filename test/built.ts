@@ -15,6 +15,8 @@ export const built = {
   command: join(dist, "cli.js"),
   /** What a program or a config in some folder imports as `flotilla`. */
   index: join(dist, "index.js"),
+  /** What it imports as `flotilla/durable`. */
+  durable: join(dist, "durable.js"),
   /** The examples, which find this build by the package's name. */
   examples: join(folder, "examples"),
   /** A program of the tests, whose name ends in `-process.ts`, bundled with what it is about. */

@@ -8,6 +8,7 @@ import { run as runIn, type Running, start as startIn } from "./command.ts";
 // `endless` says words until it is stopped; the others answer with what they were told.
 const config = `
   import { agent, defineConfig, task } from ${JSON.stringify(built.index)};
+  import { durable, later } from ${JSON.stringify(built.durable)};
   const note = task("note", {}, () => {});
   const echo = agent("echo", async ({ messages, enqueue, usage }) => {
     usage({ model: "small", input: 200, output: 30, cached: 50 });
@@ -20,11 +21,15 @@ const config = `
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
   });
-  const asking = agent("asking", async function* ({ messages }) {
-    const told = messages.at(-1).parts.some(({ state }) => state === "output-available");
+  const asking = agent("asking", async function* (context) {
+    const told = context.messages.at(-1).parts.some(({ state }) => state === "output-available");
     if (told) return yield "thank you";
-    const providerMetadata = { flotilla: { later: { signal: "approve" } } };
-    yield { type: "tool-input-available", toolCallId: "c", toolName: "ask", input: {}, providerMetadata };
+    const wait = () => later({ signal: "approve" });
+    const { ask } = durable(context, { tools: { ask: { execute: wait } } }).tools;
+    const toolCallId = "c";
+    yield { type: "tool-input-available", toolCallId, toolName: "ask", input: {} };
+    const output = await ask.execute({}, { toolCallId });
+    yield { type: "tool-output-available", toolCallId, output };
   });
   const prices = { small: { input: 10, output: 100 } };
   export default defineConfig({ use: [echo, endless, asking, note], prices });`;

@@ -28,6 +28,14 @@ export function withLaterMark(metadata: unknown, later: LaterMark): object {
   return { ...others, flotilla: { later } };
 }
 
+/** A chunk of an agent without `flotilla` in its metadata, which only the runner may put there. */
+export function withoutOwnMetadata(chunk: Record<string, unknown>): Record<string, unknown> {
+  const metadata = chunk["providerMetadata"];
+  if (!isJsonObject(metadata) || metadata["flotilla"] === undefined) return chunk;
+  const { flotilla: _, ...others } = metadata;
+  return { ...chunk, providerMetadata: others };
+}
+
 /** True for a call without a result, which its client, a user or something later is to give. */
 export function isOpenCall(part: Part): boolean {
   const { toolCallId, state, providerExecuted } = part;

@@ -8,6 +8,7 @@ import { systemClock } from "../base/clock.ts";
 import { abort, type ErrorCode, errorCodes } from "../base/errors.ts";
 import { silentLogger } from "../base/log.ts";
 import { until } from "../base/contract/movable-clock.ts";
+import { durable, later } from "../durable/index.ts";
 import { taskOptionNames } from "../protocol/task-options.ts";
 import { prepareTask } from "../tasks/enqueue/options.ts";
 import { flow } from "../flows/flow.ts";
@@ -76,10 +77,13 @@ beforeAll(async () => {
     .finally(() => {})
     .end();
   const compaction = { fn: () => "little" };
-  const helper = agent("helper", { compaction }, function* () {
-    const providerMetadata = { flotilla: { later: { signal: "approve" } } };
-    const call = { toolCallId: "c", toolName: "look", input: {}, providerMetadata };
-    yield { type: "tool-input-available", ...call } as const;
+  const helper = agent("helper", { compaction }, async function* (context) {
+    const wait = async (_input: object, _options: object) => later({ signal: "approve" });
+    const { look } = durable(context, { tools: { look: { execute: wait } } }).tools;
+    const toolCallId = "c";
+    yield { type: "tool-input-available", toolCallId, toolName: "look", input: {} } as const;
+    const output = await look.execute({}, { toolCallId });
+    yield { type: "tool-output-available", toolCallId, output } as const;
   });
   const use = [flaky, slow, order, parcel, helper];
   // Beats come often so that states are seen soon; a busy machine must not be taken for a blocked loop.

@@ -107,15 +107,26 @@ function waitName(name: string): string {
   return `later ${createHash("sha256").update(name).digest("base64url").slice(0, 27)}`;
 }
 
+/** Long enough for what is large, and short enough for all else that the process does. */
+const maxCheckMs = 500;
+
 /**
  * The schema that a JSON Schema stands for. It is made when the first value is checked, because few
- * programs need it: then a JSON Schema that can't be checked throws.
+ * programs need it: then a JSON Schema that can't be checked throws. A value that takes too long is refused:
+ * others send it, and a regular expression may take years for a few characters.
  */
 export function schemaOf(schema: Json): Schema<unknown, Json> {
   const validate: Schema<unknown, Json>["~standard"]["validate"] = async (value) => {
-    const { z } = await import("zod");
+    const [{ z }, { runInNewContext }] = await Promise.all([import("zod"), import("node:vm")]);
     const made = z.fromJSONSchema(schema as never) as unknown as Schema<unknown, Json>;
-    return made["~standard"].validate(value);
+    const run = () => made["~standard"].validate(value);
+    try {
+      return runInNewContext("run()", { run }, { timeout: maxCheckMs }) as ReturnType<typeof run>;
+    } catch (error) {
+      if ((error as { code?: unknown }).code !== "ERR_SCRIPT_EXECUTION_TIMEOUT") throw error;
+      const message = `it takes too long to check, over ${maxCheckMs} ms: make the schema's regular expressions simpler`;
+      return { issues: [{ message }] };
+    }
   };
   return { "~standard": { version: 1, vendor: "flotilla", validate } };
 }

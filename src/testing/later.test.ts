@@ -503,6 +503,39 @@ describe("a signal to a session", () => {
     expect(callIn(entries[3]!, "ask")).toMatchObject({ output: { ok: false } });
   });
 
+  test("doesn't freeze the pod with a text that the schema's expression never gets through", async () => {
+    const schema = z.string().regex(/^(a+)+$/);
+    const tools = {
+      ask: tool({ inputSchema: anything, execute: () => later({ signal: "approve", schema }) }),
+    };
+    const { helper } = helperWith(tools, [{ tools: [["ask", {}]] }, { text: "Thanks." }]);
+    await using t = await testFlotilla({ use: [helper] });
+    const chat = await t.sessions.create(helper, { user: "ada" });
+    await chat.ask("go");
+    // By itself it would take longer than the machine lasts.
+    const slow = chat.signal("approve", `${"a".repeat(100)}!`);
+    await expect(slow).rejects.toMatchObject({
+      code: "invalid_input",
+      message: expect.stringContaining("too long"),
+    });
+    await chat.signal("approve", "aaa");
+    const entries = await entriesOf(chat, 4);
+    expect(callIn(entries[3]!, "ask")).toMatchObject({ output: "aaa" });
+  });
+
+  test("is refused where only the agent's own words say that something waits for it", async () => {
+    const helper = agent("helper", async function* () {
+      const providerMetadata = { flotilla: { later: { signal: "approve" } } };
+      const call = { toolCallId: "c", toolName: "ask", input: {}, providerMetadata };
+      yield { type: "tool-input-available", ...call } as const;
+    });
+    await using t = await testFlotilla({ use: [helper] });
+    const chat = await t.sessions.create(helper, { user: "ada" });
+    const asks = await chat.ask("go");
+    expect(callIn(asks, "ask")).toMatchObject({ callProviderMetadata: {} });
+    await expect(chat.signal("approve")).rejects.toMatchObject({ code: "conflict" });
+  });
+
   test("counts once under one id, and a second one is refused", async () => {
     const { helper, model } = asking();
     await using t = await testFlotilla({ use: [helper] });

@@ -1,6 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import { until } from "../../src/base/contract/movable-clock.ts";
 import { type Client, createClient, type RunView, type TaskView } from "../../src/client/index.ts";
+import { durable, later } from "../../src/durable/index.ts";
 import { flow } from "../../src/flows/flow.ts";
 import { task } from "../../src/tasks/task.ts";
 import { startTestServer } from "../../src/server/contract/test-server.ts";
@@ -26,12 +27,17 @@ const guide = agent("guide", async function* ({ messages }) {
 });
 
 /** Waits for a signal, as tools of durable agents do. */
-const clerk = agent("clerk", async function* ({ messages }) {
-  const isTold = messages.at(-1)!.parts.some((part) => part["state"] === "output-available");
+const clerk = agent("clerk", async function* (context) {
+  const isTold = context.messages
+    .at(-1)!
+    .parts.some((part) => part["state"] === "output-available");
   if (isTold) return yield "it is ordered";
-  const providerMetadata = { flotilla: { later: { signal: "approve" } } };
-  const call = { toolCallId: "c", toolName: "order", input: {}, providerMetadata };
-  yield { type: "tool-input-available", ...call } as const;
+  const wait = async (_input: object, _options: object) => later({ signal: "approve" });
+  const { order: tool } = durable(context, { tools: { order: { execute: wait } } }).tools;
+  const toolCallId = "c";
+  yield { type: "tool-input-available", toolCallId, toolName: "order", input: {} } as const;
+  const output = await tool.execute({}, { toolCallId });
+  yield { type: "tool-output-available", toolCallId, output } as const;
 });
 
 let server: Awaited<ReturnType<typeof startTestServer>>;

@@ -1,6 +1,8 @@
 import { SignJWT } from "jose";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { z } from "zod";
 import { until } from "../../base/contract/movable-clock.ts";
+import { durable, later } from "../../durable/index.ts";
 import { agent } from "../../sessions/agents/agent.ts";
 import { dial, type SocketClient, startTestServer } from "../contract/test-server.ts";
 
@@ -10,13 +12,16 @@ let server: Awaited<ReturnType<typeof startTestServer>>;
 const sockets: SocketClient[] = [];
 
 /** Waits for a signal, as tools of durable agents do. */
-const guide = agent("guide", async function* ({ messages }) {
-  const isTold = messages.at(-1)!.parts.some(({ state }) => state === "output-available");
+const guide = agent("guide", async function* (context) {
+  const isTold = context.messages.at(-1)!.parts.some(({ state }) => state === "output-available");
   if (isTold) return yield "thank you";
-  const schema = { type: "object", properties: { ok: { type: "boolean" } }, required: ["ok"] };
-  const providerMetadata = { flotilla: { later: { signal: "approve", schema } } };
-  const call = { toolCallId: "c", toolName: "ask", input: {}, providerMetadata };
-  yield { type: "tool-input-available", ...call } as const;
+  const schema = z.object({ ok: z.boolean() });
+  const wait = async (_input: object, _options: object) => later({ signal: "approve", schema });
+  const { ask } = durable(context, { tools: { ask: { execute: wait } } }).tools;
+  const toolCallId = "c";
+  yield { type: "tool-input-available", toolCallId, toolName: "ask", input: {} } as const;
+  const output = await ask.execute({}, { toolCallId });
+  yield { type: "tool-output-available", toolCallId, output } as const;
 });
 
 beforeAll(async () => {

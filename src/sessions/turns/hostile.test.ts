@@ -130,6 +130,32 @@ describe("an agent at a URL", () => {
     expect(server.requests).toHaveLength(asked);
   });
 
+  test("can't say what a call waits for, which the pod would believe", async () => {
+    const schema = { type: "string", pattern: "^(a+)+$" };
+    const flotilla = { later: { signal: "go", schema } };
+    const providerMetadata = { flotilla, other: { kept: true } };
+    const call = { toolName: "x", providerMetadata };
+    const { answer, live } = await sceneWith((response) => {
+      const chunks = [
+        { type: "start" },
+        { type: "tool-input-available", toolCallId: "a", input: {}, ...call },
+        { type: "tool-input-start", toolCallId: "b", ...call },
+        { type: "tool-input-available", toolCallId: "b", toolName: "x", input: {} },
+        { type: "tool-input-available", toolCallId: "c", toolName: "x", input: {} },
+        { type: "tool-approval-request", toolCallId: "c", approvalId: "d" },
+        { type: "tool-approval-response", approvalId: "d", approved: true, providerMetadata },
+        { type: "finish" },
+      ];
+      response.writeHead(200, sse).end(events(...chunks));
+    });
+    const { outcome, parts } = await answer();
+    expect(outcome).toBe("completed");
+    expect(parts.map(({ callProviderMetadata }) => callProviderMetadata)).toEqual(
+      parts.map(() => ({ other: { kept: true } })),
+    );
+    expect(JSON.stringify(live)).not.toContain("later");
+  });
+
   test("that sends nothing at all is called again, then has failed", async () => {
     const { answer, server } = await sceneWith(
       (response) => void response.writeHead(200, sse).end(),

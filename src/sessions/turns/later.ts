@@ -1,5 +1,5 @@
 import { isJsonObject } from "../../base/json.ts";
-import { type LaterMark, withLaterMark } from "../../protocol/later.ts";
+import { type LaterMark, withLaterMark, withoutOwnMetadata } from "../../protocol/later.ts";
 import type { Part, UIMessage } from "../../protocol/message.ts";
 import type { LaterCall, LaterHost, LaterWait } from "../../steps/later.ts";
 import type { AnswerStream } from "./call-url.ts";
@@ -51,8 +51,10 @@ export function createTurnLater(
   };
 
   /** What is sent in place of a chunk; undefined if nothing is. */
-  const replaced = (chunk: unknown): unknown => {
-    if (!isJsonObject(chunk)) return chunk;
+  const replaced = (given: unknown): unknown => {
+    if (!isJsonObject(given)) return given;
+    // What a call waits for is believed without a question, so an agent can't say it itself.
+    const chunk = withoutOwnMetadata(given);
     const { type, toolCallId } = chunk;
     if (typeof toolCallId !== "string") return chunk;
     if (type === "tool-input-available") inputs.set(toolCallId, chunk);
@@ -63,7 +65,7 @@ export function createTurnLater(
 
   return {
     host,
-    /** The answer with waiting calls marked, and without the step in which the model said nothing. */
+    /** The answer with waiting calls marked, and no others, and without the step in which the model said nothing. */
     read({ chunks, ...stream }: AnswerStream): AnswerStream {
       let held: unknown;
       let next: { readonly value: unknown } | undefined;

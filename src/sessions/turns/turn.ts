@@ -301,8 +301,7 @@ async function makeAnswer(
         );
         const step = () => (callSteps ??= steps.open({ signal, onBusy, later: later.host })).step;
         const request = { spec, header, turn, history, usage: meter.ledger };
-        const stream = await open(parts, request, { signal, touch, step });
-        return spec.source.type === "function" ? later.read(stream) : stream;
+        return later.read(await open(parts, request, { signal, touch, step }));
       },
       settle: async (returned) => callSteps?.settle(returned),
       onChunk() {
