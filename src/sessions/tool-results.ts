@@ -1,6 +1,6 @@
 import { FlotillaError, hasCode } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
-import { encodeJson } from "../base/json.ts";
+import { encodeJson, type Json } from "../base/json.ts";
 import { checkText } from "../base/options.ts";
 import { check } from "../base/schema.ts";
 import type { TraceHeaders } from "../base/trace-context.ts";
@@ -151,6 +151,7 @@ export function createToolResults(
       const given = { tenant, sessionId, clientId: id, author, results, ...traced };
       return submitAbout(tenant, sessionId, messageId, async (answer, target, deadline) => {
         const stray = strayAmong(results, answer);
+        await checkOutputs(results, answer);
         const sent = stray === undefined && (await store(given, answer, target, deadline));
         if (sent) return sent;
         // The result may be stored already, for calls that a replaced answer no longer has.
@@ -174,8 +175,7 @@ export function createToolResults(
       const found = await deadline.read(() => waitingFor(sessionId, name));
       if (!found) throw nothingWaits(sessionId, name);
       const { messageId, part } = found;
-      const { schema } = laterOf(part)!;
-      if (schema !== undefined) await check(schemaOf(schema), payload, what, "invalid_input");
+      await checkPayload(part, payload, what);
       const results = [{ toolCallId: part["toolCallId"] as string, output: payload }];
       const traced = parts.tracedBy(trace);
       const given = { tenant, sessionId, clientId: id, author, results, ...traced };
@@ -213,6 +213,22 @@ export function createToolResults(
 function strayAmong(results: readonly ToolResult[], { parts }: Entry): string | undefined {
   const calls = new Set(parts.map((part) => part["toolCallId"]));
   return results.find(({ toolCallId }) => !calls.has(toolCallId))?.toolCallId;
+}
+
+/** An output for a call that waits for a signal is checked as the signal's payload is. */
+async function checkOutputs(results: readonly ToolResult[], { parts }: Entry): Promise<void> {
+  for (const result of results) {
+    if (!("output" in result)) continue;
+    const { toolCallId, output } = result;
+    const part = parts.find((each) => each["toolCallId"] === toolCallId && isWaitingCall(each));
+    const call = JSON.stringify(toolCallId.slice(0, 80));
+    if (part) await checkPayload(part, output, `the output of tool call ${call}`);
+  }
+}
+
+async function checkPayload(part: Part, payload: Json, what: string): Promise<void> {
+  const { schema } = laterOf(part)!;
+  if (schema !== undefined) await check(schemaOf(schema), payload, what, "invalid_input");
 }
 
 function noCall(toolCallId: string): FlotillaError {

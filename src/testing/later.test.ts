@@ -503,6 +503,23 @@ describe("a signal to a session", () => {
     expect(callIn(entries[3]!, "ask")).toMatchObject({ output: { ok: false } });
   });
 
+  test("has its schema for a result of the call too, unless the result is an error", async () => {
+    const { helper } = asking();
+    await using t = await testFlotilla({ use: [helper] });
+    const chat = await t.sessions.create(helper, { user: "ada" });
+    const { messageId } = await chat.ask("go");
+    const result = (given: object) =>
+      chat.toolResult(messageId, [{ toolCallId: "call-0-0", ...given } as never]);
+    await expect(result({ output: { ok: "yes" } })).rejects.toMatchObject({
+      code: "invalid_input",
+      message: expect.stringContaining("ok"),
+    });
+    expect((await chat.view()).lastSeq).toBe(2);
+    await result({ errorText: "the form was closed" });
+    const entries = await entriesOf(chat, 4);
+    expect(callIn(entries[3]!, "ask")).toMatchObject({ errorText: "the form was closed" });
+  });
+
   test("doesn't freeze the pod with a text that the schema's expression never gets through", async () => {
     const schema = z.string().regex(/^(a+)+$/);
     const tools = {
