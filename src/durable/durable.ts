@@ -129,7 +129,7 @@ async function callOnce(
 
 /** The call's parameters, without tools if it is the last one that the budget allows. */
 function withinBudget(
-  { budgets, meter, onSpent, calls, owner: { prices } }: DurableScope,
+  { budgets, meter, onSpent, calls, owner: { prices, before } }: DurableScope,
   nth: number,
   { modelId }: ModelLike,
   params: Params,
@@ -137,7 +137,7 @@ function withinBudget(
   let spent: string | undefined;
   for (const budget of budgets) {
     checkPriced(budget, prices, modelId);
-    spent ??= spentPart(budget, meter.allUsage, prices);
+    spent ??= spentPart(budget, meter.allUsage, prices, before);
   }
   if (spent === undefined) return params;
   const isLast = onSpent === "answer" && (calls.last === undefined || calls.last === nth);

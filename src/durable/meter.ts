@@ -96,14 +96,15 @@ export function spentPart(
   budget: Budget,
   usage: readonly CallUsage[],
   prices: Prices | undefined,
+  before: Required<Budget> = { calls: 0, tokens: 0, cost: 0, ms: 0 },
 ): string | undefined {
   const sum = (pick: (each: CallUsage) => number) =>
     usage.reduce((all, each) => all + pick(each), 0);
   const spent = {
-    calls: sum((each) => each.calls),
-    tokens: sum((each) => each.inputTokens + each.outputTokens),
-    ms: sum((each) => each.ms),
-    cost: budget.cost === undefined ? 0 : costOf(usage, prices),
+    calls: before.calls + sum((each) => each.calls),
+    tokens: before.tokens + sum((each) => each.inputTokens + each.outputTokens),
+    ms: before.ms + sum((each) => each.ms),
+    cost: budget.cost === undefined ? 0 : before.cost + costOf(usage, prices),
   };
   for (const name of ["calls", "tokens", "cost", "ms"] as const) {
     const most = budget[name];

@@ -113,9 +113,9 @@ export function countStored(
   usage: readonly CallUsage[],
   { again }: { again: boolean },
 ): void {
-  for (const { model, inputTokens, outputTokens, cachedTokens } of usage) {
+  for (const { model, inputTokens, outputTokens, cachedTokens, calls, ms } of usage) {
     const tokens = { model, input: inputTokens, output: outputTokens, cached: cachedTokens };
     ledger?.count(tokens, "journal", { again });
-    onTokens?.(tokens, { again });
+    onTokens?.(tokens, { again, calls, ms });
   }
 }

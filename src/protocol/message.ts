@@ -33,6 +33,9 @@ export type Usage = {
   readonly model: string | null;
   /** In the currency of the config's `prices`; null if the price of a model isn't known. */
   readonly cost: number | null;
+  /** How many durable calls to models it took, and how long these were; none where there were no such calls. */
+  readonly calls?: number;
+  readonly ms?: number;
 };
 
 /** An attempt at a turn, as `GET /v1/sessions/{sessionId}/turns` lists it. */

@@ -7,10 +7,15 @@ export type ModelCallOptions = {
   readonly prices?: Prices | undefined;
   /** What all of them may use. */
   readonly budget?: Budget | undefined;
+  /** What of the budget was used before: an answer that goes on has one budget in all its turns. */
+  readonly before?: Required<Budget> | undefined;
   /** Holds a permit of the owner's throttle for each of them. Undefined if it has none. */
   readonly middleware?: ThrottleMiddleware | undefined;
   /** A model was called in a step, or `again` if a stored step has answered for it. */
-  readonly onTokens?: (used: ModelTotal, options: { readonly again: boolean }) => void;
+  readonly onTokens?: (
+    used: ModelTotal,
+    options: { readonly again: boolean; readonly calls: number; readonly ms: number },
+  ) => void;
 };
 
 type OfOwner = { readonly clock: Clock; readonly modelCalls?: ModelCallOptions | undefined };

@@ -366,6 +366,33 @@ describe("a tool whose output comes later, in a session", () => {
     expect(model.begun).toBe(2);
   });
 
+  test("goes on with the budget that is left: one answer has one", async () => {
+    const model = simulatedModel({
+      answers: ({ hasTools, nth }) =>
+        hasTools && nth < 40 ? { tools: [["nap", {}]] } : { text: "Enough." },
+    });
+    const tools = { nap: tool({ inputSchema: anything, execute: () => later({ afterMs: 0 }) }) };
+    const helper = agent<UIMessage>("helper", { budget: { calls: 2 } }, async (context) =>
+      streamText({
+        ...durable(context, { model, tools: tools as ToolSet, stopWhen: isStepCount(5) }),
+        messages: await convertToModelMessages([...context.messages]),
+        abortSignal: context.signal,
+      }),
+    );
+    await using t = await testFlotilla({ use: [helper] });
+    const chat = await t.sessions.create(helper, { user: "ada" });
+    await chat.ask("go");
+    await t.advance(3_600_000);
+    const { entries } = await chat.entries();
+    const last = entries.at(-1)!;
+    expect(textOf(last)).toBe("Enough.");
+    // Two calls, and the last one without tools.
+    expect(model.begun).toBe(3);
+    expect(last.metadata).toMatchObject({ usage: { calls: 3 } });
+    await chat.ask("another");
+    expect(model.begun).toBe(4);
+  });
+
   test("is refused in an agent within a tool, with what to do", async () => {
     const inner = simulatedModel({ answers: [{ tools: [["ask", {}]] }, { text: "told" }] });
     const ask = tool({ inputSchema: anything, execute: () => later({ signal: "ok" }) });

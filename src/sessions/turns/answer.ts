@@ -301,6 +301,12 @@ export function catchUpWithin(
 
 const notOurs = Symbol("not ours");
 
+/** The tokens in the metadata of an answer that goes on; undefined if an agent has put its own there. */
+export function usageOfAnswer(message: UIMessage | undefined): Usage | undefined {
+  const usage = usageIn(message?.metadata);
+  return usage === notOurs ? undefined : usage;
+}
+
 /** The tokens in an answer's metadata; `notOurs` where an agent has put something else in their place. */
 function usageIn(metadata: unknown): Usage | typeof notOurs | undefined {
   if (metadata === undefined || metadata === null) return undefined;
@@ -325,7 +331,14 @@ function sumOf(one: Usage, other: Usage): Usage {
     cached: one.cached + other.cached,
     model: models.length > 0 ? [...new Set(models)].join(",") : null,
     cost: isPriced ? roundedCost(one.cost + other.cost) : null,
+    ...sumOfCalls(one, other),
   };
+}
+
+function sumOfCalls(one: Usage, other: Usage): Pick<Usage, "calls" | "ms"> {
+  if (one.calls === undefined && other.calls === undefined) return {};
+  const sum = (name: "calls" | "ms") => (one[name] ?? 0) + (other[name] ?? 0);
+  return { calls: sum("calls"), ms: sum("ms") };
 }
 
 export function entryErrorOf({ code, message }: AgentFailure): EntryError {

@@ -1,5 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import {
+  type Budget,
   costMillionths,
   createUsageLedger,
   type ModelTotal,
@@ -16,6 +17,12 @@ export type AttemptMeter = {
   /** There is content. The first call counts. */
   begun(): void;
   measured(): Measured;
+  /** A try begins, which gets what is stored again. */
+  restart(): void;
+  /** A durable call was made, or was answered from the journal. */
+  called(used: { readonly calls: number; readonly ms: number }): void;
+  /** What the answer's metadata tells. */
+  used(): Usage | undefined;
 };
 
 /** A turn calls a few models, and their names are short. */
@@ -28,6 +35,8 @@ export function createAttemptMeter(
 ): AttemptMeter {
   const ledger = createUsageLedger();
   let firstChunkMs: number | undefined;
+  let calls = 0;
+  let callsMs = 0;
   return {
     ledger,
     begun() {
@@ -42,7 +51,24 @@ export function createAttemptMeter(
         ...(ledger.hasStored && { isStored: true }),
       };
     },
+    restart() {
+      calls = 0;
+      callsMs = 0;
+    },
+    called(used) {
+      calls += used.calls;
+      callsMs += used.ms;
+    },
+    used() {
+      const usage = usageOf(ledger.totals(), prices);
+      return usage && calls > 0 ? { ...usage, calls, ms: Math.round(callsMs) } : usage;
+    },
   };
+}
+
+/** What an answer has used of a budget, by its metadata. A model without a price may have cost anything. */
+export function budgetUsed({ input, output, cost, calls = 0, ms = 0 }: Usage): Required<Budget> {
+  return { calls, tokens: input + output, cost: cost ?? Infinity, ms };
 }
 
 function usageOf(totals: readonly ModelTotal[], prices: Prices | undefined): Usage | undefined {

@@ -22,12 +22,13 @@ import {
   createAnswer,
   entryErrorOf,
   keepCheckpoints,
+  usageOfAnswer,
 } from "./answer.ts";
 import { contextOf, answerStreamOf, triggerOf } from "./call-function.ts";
 import { type AnswerStream, callUrl } from "./call-url.ts";
 import { AgentFailure, failureOf } from "./failure.ts";
 import { type History, readHistory } from "./history.ts";
-import { type AttemptMeter, createAttemptMeter } from "./meter.ts";
+import { type AttemptMeter, budgetUsed, createAttemptMeter } from "./meter.ts";
 import type { AgentNetwork } from "./network.ts";
 import type { Control, RunnerParts, TurnEvent } from "./parts.ts";
 import { callWithRetries } from "./call-agent.ts";
@@ -260,6 +261,9 @@ async function makeAnswer(
     answer.reportWait(at);
     waits.set(at !== undefined);
   };
+  const earlier = usageOfAnswer(history.continued);
+  const before = earlier && budgetUsed(earlier);
+  const onTokens: ModelCallOptions["onTokens"] = (_, used) => meter.called(used);
   const steps = createTurnSteps({
     clock,
     log: () => withFields(parts.log, { session: sessionId, agent: turn.agent, epoch, attempt }),
@@ -272,7 +276,7 @@ async function makeAnswer(
     store: (rows) =>
       reportToOwner(parts, header, { type: "turn_steps", epoch, attempt, rows }, dropped(control)),
     onCaughtUp: () => catchUp?.done(),
-    modelCalls: modelCallsOf(parts, spec, onWaiting),
+    modelCalls: { ...modelCallsOf(parts, spec, onWaiting), before, onTokens },
     unfinished: unfinished.steps,
   });
   let callSteps: ReturnType<typeof steps.open> | undefined;
@@ -295,6 +299,7 @@ async function makeAnswer(
       async open(signal, { touch, busy: onBusy }) {
         catchUp?.begin();
         callSteps = undefined;
+        meter.restart();
         const later = createTurnLater(
           (call, wait) => parts.startLater({ ...turn, sessionId, tenant }, call, wait),
           history.continued,
@@ -388,7 +393,8 @@ async function checkpoint(
 function replyOf({ answer, failure }: MadeAnswer, control: Control, meter: AttemptMeter): Reply {
   const stopped = control.signal.aborted || answer?.outcome.type === "abort";
   const measured = meter.measured();
-  if (measured.usage) answer?.describe(measured.usage);
+  const used = meter.used();
+  if (used) answer?.describe(used);
   if (failure) answer?.close("error", failure.message);
   else answer?.close(stopped ? "abort" : "finish");
   const content = answer?.content() ?? { parts: [] };
