@@ -127,7 +127,7 @@ export function storedTwice(path: string): FlotillaError {
 export function unknownOutcome(path: string): FlotillaError {
   return new FlotillaError(
     "unknown_outcome",
-    `step "${path}" runs at most once, and its attempt ended within it: find out what became of it, then return that from \`look\`, or forget the step to run it again`,
+    `step "${path}" runs at most once, and was called before without a result that is stored: find out what became of it, then return that from \`look\`, or forget the step to run it again`,
     { details: { step: path } },
   );
 }

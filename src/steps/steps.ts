@@ -77,6 +77,8 @@ export function createSteps(parts: StepsParts): Steps {
   let allStored: PromiseWithResolvers<void> | undefined;
   /** When the rows of earlier attempts were read. */
   let readMs = 0;
+  /** The rows of steps that are called at most once, as this attempt has found or stored them. */
+  const ofOnce = new Map<string, StoredStep>();
   /** Steps whose functions run, and waits that look whether they are over. */
   let busy = 0;
   const isIdle = () => busy === 0 && storing === 0;
@@ -105,8 +107,8 @@ export function createSteps(parts: StepsParts): Steps {
       readMs = clock.monotonic();
       refuseIfOver(call.scope, call.name);
     }
-    const row = rows.find(call.path);
     const { path, hash } = call;
+    const row = ofOnce.get(path) ?? rows.find(path);
     if (row === undefined || hash === null || row.inputHash === null) return row;
     if (row.inputHash !== hash) throw changed(path, row.inputHash, hash);
     return row;
@@ -156,11 +158,16 @@ export function createSteps(parts: StepsParts): Steps {
   const noteStored = ({ path, scope }: Call, write: StepWrite, inner: Scope | undefined): void => {
     stored++;
     if (write.forgets) {
-      for (const key of inner!.rows) rows.drop(key);
+      for (const key of inner!.rows) {
+        rows.drop(key);
+        ofOnce.delete(key);
+      }
       for (const key of rows.within(path)) rows.drop(key);
       inner!.rows.clear();
     }
-    rows.set(path, Buffer.byteLength(write.value));
+    const bytes = Buffer.byteLength(write.value);
+    rows.set(path, bytes);
+    if (write.kind === "begun" || ofOnce.has(path)) ofOnce.set(path, { ...write, bytes, ageMs: 0 });
     scope.rows.add(path);
   };
 
@@ -211,17 +218,23 @@ export function createSteps(parts: StepsParts): Steps {
     checkStep(name, options, run);
     const { once, key } = options;
     const call = enter(scope, name, options);
+    const { path } = call;
     try {
       return await unlessStored(call, async (row) => {
-        if (row?.kind === "round") throw unreadable(call.path, "is the state of a loop");
+        if (row?.kind === "round") throw unreadable(path, "is the state of a loop");
         if (once === undefined) return execute(call, options, run);
-        if (row?.kind === "begun") return execute(call, options, lookFor(call.path, once));
+        if (row?.kind === "begun") {
+          ofOnce.set(path, row);
+          return execute(call, options, lookFor(path, once));
+        }
         const nowMs = clock.monotonic();
         await store(call, { kind: "begun", value: "null", startedMs: nowMs });
         return execute(call, options, run);
       });
     } finally {
-      leaveScope(scope, { name, key, isStored: rows.has(call.path) });
+      // A step that has begun keeps its place: called again, it says what became of it.
+      const isStored = rows.has(path) && ofOnce.get(path)?.kind !== "begun";
+      leaveScope(scope, { name, key, isStored });
     }
   };
 

@@ -1,4 +1,5 @@
 import { beforeEach, describe, expect, test } from "vitest";
+import type { FlotillaError } from "../../base/errors.ts";
 import type { StepContext } from "../../steps/model.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql } from "../../store/sql.ts";
@@ -57,6 +58,62 @@ export function stepLimitsContract(kind: StoreKind): void {
         expect(ended).toMatchObject({ status: "failed", error: { code: "invalid_option" } });
       },
     );
+
+    describe("that run at most once", () => {
+      const declined = () => {
+        called("pay");
+        throw new Error("declined");
+      };
+
+      test.each([{}, { key: "a" }])(
+        "aren't called again by code that catches what they threw, with %j",
+        async (more) => {
+          let tries = 0;
+          const { ended, taskId } = await run(async ({ step }) => {
+            const codes: unknown[] = [];
+            for (let at = 0; at < 3; at++) {
+              await step("pay", { once: true, ...more }, declined).catch((error: FlotillaError) =>
+                codes.push(error.code ?? error.message),
+              );
+            }
+            if (++tries === 1) throw new Error("once more");
+            return codes;
+          });
+          const unknown = "unknown_outcome";
+          expect(ended).toMatchObject({ status: "completed", result: [unknown, unknown, unknown] });
+          expect(calls).toEqual(["pay"]);
+          expect(await keys(taskId)).toHaveLength(1);
+        },
+      );
+
+      test("look for their outcome when they are called again in the same attempt", async () => {
+        const look = () => called("look", "found");
+        const { ended, taskId } = await run(async ({ step }) => {
+          const pay = () => step("pay", { once: { look } }, declined);
+          return [await pay().catch(() => pay()), await step("pay", () => called("second", 2))];
+        });
+        expect(ended).toMatchObject({ status: "completed", result: ["found", 2] });
+        expect(calls).toEqual(["pay", "look", "second"]);
+        expect(await keys(taskId)).toEqual(["pay", "pay#2"]);
+      });
+
+      test("answer when the step around them is called again in the same attempt", async () => {
+        const { ended } = await run(async ({ step }) => {
+          const order = () =>
+            step("order", async (inner) => {
+              const paid = await inner.step("pay", { once: true }, () => called("pay", "paid"));
+              if (calls.length === 1) {
+                called("lost");
+                throw new Error("lost");
+              }
+              return paid;
+            });
+          return order().catch(order);
+        });
+        expect(ended).toMatchObject({ status: "completed", result: "paid" });
+        expect(calls).toEqual(["pay", "lost"]);
+      });
+    });
 
     test("are at most eight deep", async () => {
       const nest = async (context: Pick<StepContext, "step">, level: number): Promise<number> =>
