@@ -22,6 +22,7 @@ const maxAtOnce = 1_000;
 /** Throws unless a step can be called so. */
 export function checkStep(name: string, options: StepOptions<any>, run: unknown): void {
   checkStepName(name);
+  if (options === undefined) throw noFunction(name);
   checkOptions(`step "${name}"`, options, stepOptions);
   checkCall(name, options, run);
   const { once } = options;
@@ -150,5 +151,8 @@ function checkCall(name: string, { timeoutMs }: { timeoutMs?: number }, run: unk
 }
 
 function noFunction(name: string): FlotillaError {
-  return new FlotillaError("invalid_option", `step "${name}": its function is missing`);
+  return new FlotillaError(
+    "invalid_option",
+    `step "${name}" needs a function, as in step("${name}", () => …)`,
+  );
 }

@@ -169,6 +169,14 @@ export function stepLimitsContract(kind: StoreKind): void {
       expect(calls).toEqual([]);
     });
 
+    test("without a function say that they need one", async () => {
+      const { ended } = await run(({ step }) => (step as any)("x"), {}, { attempts: 1 });
+      expect(ended).toMatchObject({
+        status: "failed",
+        error: { code: "invalid_option", message: expect.stringContaining("needs a function") },
+      });
+    });
+
     test("a thousand at the same time keep no other task from running", async () => {
       let open = () => {};
       const gate = new Promise<void>((resolve) => (open = resolve));
