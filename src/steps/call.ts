@@ -12,6 +12,8 @@ export const defaultTimeoutMs = 15 * 60_000;
 export type Within = {
   readonly context: StepContext;
   readonly written: () => StepWrite | undefined;
+  /** The row is stored by now, or won't be: it needs no room beside those that are. */
+  readonly release: () => void;
 };
 
 type CallParts = {

@@ -17,6 +17,8 @@ export function openJournal(journal: StepJournal, limits: StepLimits) {
   const sizes = new Map<string, number>();
   const asked = new Set<string>();
   let bytes = 0;
+  /** What the rows add that are being stored. */
+  let storingBytes = 0;
   let lastSeq = 0;
 
   const read = async (): Promise<void> => {
@@ -32,6 +34,15 @@ export function openJournal(journal: StepJournal, limits: StepLimits) {
   const set = (key: string, size: number): void => {
     bytes += size - (sizes.get(key) ?? 0);
     sizes.set(key, size);
+  };
+
+  const full = (what: string): FlotillaError => {
+    const { maxSteps, maxBytes } = limits;
+    return new FlotillaError(
+      "steps_full",
+      `${what} stored or under way, which is the most: use \`step.loop\`, whose rounds forget their steps, or steps within a step`,
+      { details: { maxSteps, maxBytes } },
+    );
   };
 
   return {
@@ -76,13 +87,24 @@ export function openJournal(journal: StepJournal, limits: StepLimits) {
     /** Throws if no further step may begin beside those that run. */
     refuseIfFull(running: number): void {
       const { maxSteps, maxBytes } = limits;
-      if (sizes.size + running < maxSteps && bytes < maxBytes) return;
-      const what = bytes < maxBytes ? `${maxSteps} steps are` : `${maxBytes} bytes of steps are`;
-      throw new FlotillaError(
-        "steps_full",
-        `${what} stored or under way, which is the most: use \`step.loop\`, whose rounds forget their steps, or steps within a step`,
-        { details: { maxSteps, maxBytes } },
-      );
+      if (bytes >= maxBytes) throw full(`${maxBytes} bytes of steps are`);
+      if (sizes.size + running >= maxSteps) throw full(`${maxSteps} steps are`);
+    },
+    /**
+     * Counts a row that is about to be stored until the returned function is called. Throws if the rows
+     * would then have more bytes than they may. `forgotten` are the keys that the row replaces.
+     */
+    reserve(key: string, size: number, forgotten: ReadonlySet<string>): () => void {
+      let added = size - (sizes.get(key) ?? 0);
+      for (const inner of forgotten) added -= sizes.get(inner) ?? 0;
+      // A row that makes the journal no larger is stored whatever the others hold.
+      if (added > 0 && bytes + storingBytes + added > limits.maxBytes) {
+        throw full(`${limits.maxBytes} bytes of steps are`);
+      }
+      // What a row frees is free once it is stored.
+      const reserved = Math.max(0, added);
+      storingBytes += reserved;
+      return () => void (storingBytes -= reserved);
     },
     /** The keys of earlier attempts that no call has asked for. */
     unasked: () => earlierKeys.filter((key) => sizes.has(key) && !asked.has(key)),

@@ -136,8 +136,15 @@ export function createSteps(parts: StepsParts): Steps {
     ...(takes !== undefined && { takes }),
   });
 
+  /** Throws if the row has no room, and keeps it until the returned function is called. */
+  const reserve = ({ path }: Call, { value, inner }: Pick<Ended, "value" | "inner">) => {
+    const forgotten = inner ? new Set([...inner.rows, ...rows.within(path)]) : new Set<string>();
+    return rows.reserve(path, Buffer.byteLength(value), forgotten);
+  };
+
   /** Stores a row. The step has ended, so that it is stored whatever becomes of the attempt. */
   const store = async (call: Call, ended: Ended): Promise<void> => {
+    const release = reserve(call, ended);
     const write = writeOf(call, ended);
     storing++;
     try {
@@ -146,6 +153,7 @@ export function createSteps(parts: StepsParts): Steps {
       if (hasCode(error, "claim_lost")) refused = true;
       throw error;
     } finally {
+      release();
       if (--storing === 0) {
         allStored?.resolve();
         allStored = undefined;
@@ -245,7 +253,7 @@ export function createSteps(parts: StepsParts): Steps {
     const startedMs = clock.monotonic();
     const controller = new StepController(call.scope.signal);
     const inner = scopeWithin(call.scope, innerPrefix(call.path), controller);
-    const { context, written } = contextOf(call, inner, controller, startedMs);
+    const { context, written, release } = contextOf(call, inner, controller, startedMs);
     const { path } = call;
     const callParts = { clock, controller, path, timeoutMs, graceMs: parts.graceMs };
     const within = () => callWithin(() => run(context), callParts);
@@ -274,6 +282,7 @@ export function createSteps(parts: StepsParts): Steps {
       if (thrown) throw thrown.error;
       return JSON.parse(ended.value) as Json;
     } finally {
+      release();
       busy--;
       parking.check();
       closeScope(inner, call.scope);
@@ -304,6 +313,7 @@ export function createSteps(parts: StepsParts): Steps {
   ): Within => {
     let step: Step | undefined;
     let written: StepWrite | undefined;
+    let reserved: (() => void) | undefined;
     const context: StepContext = {
       get step() {
         return (step ??= stepIn(inner));
@@ -321,12 +331,13 @@ export function createSteps(parts: StepsParts): Steps {
         refuseIfOver(inner, call.name);
         if (written) throw storedTwice(call.path);
         const value = encodeResult(call.path, result, limits.maxValueBytes);
+        reserved = reserve(call, { value, inner });
         written = writeOf(call, { kind: "done", value, startedMs, inner });
         await journal.storeWithin(tx, written);
         return result;
       },
     };
-    return { context, written: () => written };
+    return { context, written: () => written, release: () => reserved?.() };
   };
 
   const runEach = async (

@@ -169,6 +169,34 @@ export function stepLimitsContract(kind: StoreKind): void {
       expect(calls).toEqual([]);
     });
 
+    test("are refused before they pass 16 MiB at the same time, and what is stored stays", async () => {
+      const value = "x".repeat(250_000);
+      const most = Math.floor((16 * 1024 * 1024) / (value.length + 2));
+      let results: PromiseSettledResult<string>[] = [];
+      const { taskId } = await run(async ({ step }) => {
+        const all = Array.from({ length: most + 20 }, (_, at) =>
+          step("page", { key: String(at) }, async () => value),
+        );
+        results = await Promise.allSettled(all);
+      });
+      const refused = results.flatMap((each) => (each.status === "rejected" ? each.reason : []));
+      expect(refused).toHaveLength(20);
+      expect(new Set(refused.map(({ code }) => code))).toEqual(new Set(["steps_full"]));
+      expect(await keys(taskId)).toHaveLength(most);
+    });
+
+    test("that replace the steps within them have the room of those", async () => {
+      const value = "x".repeat(250_000);
+      const { ended, taskId } = await run(({ step }) =>
+        step("outer", async (inner) => {
+          for (let at = 0; at < 67; at++) await inner.step("page", () => value);
+          return value;
+        }).then(({ length }) => length),
+      );
+      expect(ended).toMatchObject({ status: "completed", result: value.length });
+      expect(await keys(taskId)).toEqual(["outer"]);
+    });
+
     test("without a function say that they need one", async () => {
       const { ended } = await run(({ step }) => (step as any)("x"), {}, { attempts: 1 });
       expect(ended).toMatchObject({
