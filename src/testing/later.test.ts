@@ -477,6 +477,14 @@ describe("a tool whose output comes later, in a session", () => {
       expect(textOf(entries[3]!)).toBe("Wait. Here it is.");
       const { started } = await chat.started();
       expect(started.map(({ name }) => name)).toEqual(["render", "flotilla:later"]);
+      // It is stored under an id that every attempt of the task that brings it has.
+      const [brings] = (await t.tasks.list({ name: "flotilla:later" })).tasks;
+      const again = await chat.toolResult(
+        entries[1]!.messageId,
+        [{ toolCallId: "call-0-0", output: null }],
+        { id: `later-${brings!.taskId}` },
+      );
+      expect(again).toMatchObject({ seq: entries[2]!.seq, duplicate: true });
       await t.advance(30_000);
       expect((await chat.view()).lastSeq).toBe(4);
       // What was stored is neither asked nor done again. What runs beside the crash may be repeated once.
