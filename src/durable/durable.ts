@@ -95,10 +95,10 @@ async function callOnce(
   }
   const nth = calls.ended + 1;
   const place = { step, name, key: String(nth) };
-  const asked = withinBudget(scope, nth, model, params);
-  const words = wordsOf(step, `${name}[${nth}]`, interrupted);
   calls.underWay = true;
   try {
+    const asked = withinBudget(scope, nth, model, params);
+    const words = wordsOf(step, `${name}[${nth}]`, interrupted);
     let fresh: Json | undefined;
     const callModel = () =>
       step(name, { key: place.key }, async (context): Promise<Json> => {
@@ -121,7 +121,11 @@ async function callOnce(
     }
     calls.ended = nth;
     words.end();
+    scope.owner.onEnded?.();
     return call;
+  } catch (error) {
+    scope.owner.onEnded?.(error);
+    throw error;
   } finally {
     calls.underWay = false;
   }

@@ -16,6 +16,8 @@ export type ModelCallOptions = {
     used: ModelTotal,
     options: { readonly again: boolean; readonly calls: number; readonly ms: number },
   ) => void;
+  /** A durable call has ended, with this error if it has one. Streams of the AI SDK don't tell theirs. */
+  readonly onEnded?: (error?: unknown) => void;
 };
 
 type OfOwner = { readonly clock: Clock; readonly modelCalls?: ModelCallOptions | undefined };

@@ -1,4 +1,4 @@
-import { isStepCount, streamText, tool } from "ai";
+import { generateText, isStepCount, streamText, tool } from "ai";
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
 import { durable, stepOf } from "../durable/index.ts";
@@ -228,6 +228,49 @@ describe("a durable agent", () => {
     // The third call is made without tools, because the budget is spent.
     expect(offered).toEqual([true, true, false]);
     expect(effects).toHaveLength(2);
+  });
+
+  const ways = ["returns the stream", "makes its own chunks", "throws"] as const;
+  test.each(ways)("says in its entry that its budget is spent, if it %s", async (way) => {
+    const model = simulatedModel({
+      answers: ({ nth }) => ({ text: `${nth} `, tools: [["weather", {}]] }),
+    });
+    const { settings } = clerk();
+    const helper = agent("helper", (context) => {
+      const options = { budget: { calls: 2 }, onSpent: "stop" } as const;
+      const call = { ...durable(context, { ...settings, model }, options), prompt: "go" };
+      if (way === "throws") return generateText(call).then(({ text }) => text);
+      const result = streamText({ ...call, onError: () => {} });
+      return way === "returns the stream" ? result : result.toUIMessageStream();
+    });
+    await using t = await testFlotilla({ use: [helper] });
+    const chat = await t.sessions.create(helper, { user: "ada" });
+    expect(await chat.ask("go")).toMatchObject({
+      outcome: way === "throws" ? "failed" : "cut",
+      error: { code: "budget_spent", message: "the budget is spent: 2 of 2 calls" },
+    });
+    expect(model.begun).toBe(2);
+  });
+
+  test("says in its entry that it has stored as many steps as it may", async () => {
+    const { model } = clerk();
+    const helper = agent("helper", async (context) => {
+      await context.step.forEach(
+        "fill",
+        Array.from({ length: 1_000 }, (_, at) => at),
+        { key: String, atOnce: 1_000 },
+        () => null,
+      );
+      return streamText({ ...durable(context, { model }), prompt: "go", onError: () => {} });
+    });
+    await using t = await testFlotilla({ use: [helper] });
+    const chat = await t.sessions.create(helper, { user: "ada" });
+    const answer = await chat.ask("go");
+    expect(answer.error).toMatchObject({
+      code: "steps_full",
+      message: expect.stringContaining("1000 steps"),
+    });
+    expect(model.begun).toBe(0);
   });
 
   test("in a transition of a flow goes on behind its last stored call, and its steps go with it", async () => {

@@ -5,7 +5,7 @@ import { readAgentAnswer } from "../../protocol/agent-http.ts";
 import { classifyCall } from "../../throttles/classify.ts";
 import type { Step } from "../../steps/model.ts";
 import type { Header, Turn } from "../conversation/header.ts";
-import { AgentFailure } from "./failure.ts";
+import { AgentFailure, limitFailureOf } from "./failure.ts";
 import type { History } from "./history.ts";
 import type { Keyed, RunnerParts } from "./parts.ts";
 import { type AnswerStream, readAnswerBody } from "./call-url.ts";
@@ -63,6 +63,8 @@ export function answerStreamOf(returned: unknown, touch: () => void): AnswerStre
 
 /** The failure that an `error` chunk reports. */
 export function errorChunkFailure(errorText: string, cause: unknown, nowMs: number): AgentFailure {
+  const limit = limitFailureOf(cause);
+  if (limit) return limit;
   // The underlying error, if known, tells whether another try may help.
   const kind = cause === undefined ? "ignored" : classifyCall(cause, nowMs).kind;
   return new AgentFailure("agent_failed", errorText, { cause, retryable: kind !== "ignored" });

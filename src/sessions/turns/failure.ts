@@ -1,4 +1,4 @@
-import { FlotillaError, messageOf } from "../../base/errors.ts";
+import { FlotillaError, hasCode, messageOf } from "../../base/errors.ts";
 import type { HeadersLike } from "../../throttles/rate-headers.ts";
 
 /** Why an answer is missing or incomplete. Stored with the entry. */
@@ -20,6 +20,9 @@ export type FailureCode =
   /** It disconnected in the middle. */
   | "agent_died"
   | "answer_too_large"
+  /** Its durable calls have used its budget, or it has stored as many steps as it may. */
+  | "budget_spent"
+  | "steps_full"
   /** It got no permit of its throttle. */
   | "throttled";
 
@@ -32,6 +35,7 @@ export type FailureOptions = ErrorOptions & {
   readonly headers?: HeadersLike;
 };
 
+const limitCodes = ["budget_spent", "steps_full"] as const;
 const throttleCodes = new Set(["throttle_full", "throttle_open"]);
 
 /** A failed call of an agent. */
@@ -59,12 +63,20 @@ export function timedOut(code: "agent_silent" | "agent_late", message: string): 
   return new AgentFailure(code, message, { retryable: code === "agent_silent", cause });
 }
 
+/** The failure that a limit of steps is, whose text has nothing of the agent's own. Undefined for all else. */
+export function limitFailureOf(thrown: unknown): AgentFailure | undefined {
+  const code = limitCodes.find((each) => hasCode(thrown, each));
+  return code && new AgentFailure(code, messageOf(thrown, 300), { cause: thrown });
+}
+
 /**
  * Turns any error on the way to an answer into an `AgentFailure`. Errors thrown by code may hold secrets,
  * so only the log gets them; a reason given to `abort` is meant to be read.
  */
 export function failureOf(thrown: unknown): AgentFailure {
   if (thrown instanceof AgentFailure) return thrown;
+  const limit = limitFailureOf(thrown);
+  if (limit) return limit;
   const code = thrown instanceof FlotillaError ? thrown.code : undefined;
   if (code === "aborted") {
     return new AgentFailure("agent_failed", messageOf(thrown, 1_000), { cause: thrown });

@@ -26,7 +26,7 @@ import {
 } from "./answer.ts";
 import { contextOf, answerStreamOf, triggerOf } from "./call-function.ts";
 import { type AnswerStream, callUrl } from "./call-url.ts";
-import { AgentFailure, failureOf } from "./failure.ts";
+import { AgentFailure, failureOf, limitFailureOf } from "./failure.ts";
 import { type History, readHistory } from "./history.ts";
 import { type AttemptMeter, budgetUsed, createAttemptMeter } from "./meter.ts";
 import type { AgentNetwork } from "./network.ts";
@@ -264,6 +264,8 @@ async function makeAnswer(
   const earlier = usageOfAnswer(history.continued);
   const before = earlier && budgetUsed(earlier);
   const onTokens: ModelCallOptions["onTokens"] = (_, used) => meter.called(used);
+  let callError: unknown;
+  const onEnded = (error?: unknown) => void (callError = error);
   const steps = createTurnSteps({
     clock,
     log: () => withFields(parts.log, { session: sessionId, agent: turn.agent, epoch, attempt }),
@@ -276,7 +278,7 @@ async function makeAnswer(
     store: (rows) =>
       reportToOwner(parts, header, { type: "turn_steps", epoch, attempt, rows }, dropped(control)),
     onCaughtUp: () => catchUp?.done(),
-    modelCalls: { ...modelCallsOf(parts, spec, onWaiting), before, onTokens },
+    modelCalls: { ...modelCallsOf(parts, spec, onWaiting), before, onTokens, onEnded },
     unfinished: unfinished.steps,
   });
   let callSteps: ReturnType<typeof steps.open> | undefined;
@@ -306,7 +308,8 @@ async function makeAnswer(
         );
         const step = () => (callSteps ??= steps.open({ signal, onBusy, later: later.host })).step;
         const request = { spec, header, turn, history, usage: meter.ledger };
-        return later.read(await open(parts, request, { signal, touch, step }));
+        const stream = later.read(await open(parts, request, { signal, touch, step }));
+        return { ...stream, cause: () => stream.cause?.() ?? limitFailureOf(callError)?.cause };
       },
       settle: async (returned) => callSteps?.settle(returned),
       onChunk() {
