@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import type { Json } from "../base/json.ts";
 import type { Schema } from "../base/schema.ts";
-import type { ChildContract, Step, TaskSteps } from "./model.ts";
+import type { ChildContract, Step, StepSignalOptions, TaskSteps } from "./model.ts";
 
 /** What a tool's output waits for, as the step of its call stores it. */
 export type LaterWait =
@@ -56,8 +56,15 @@ export function setLaterHost<S extends Step>(step: S, host: LaterHost): S {
   return step;
 }
 
+/** Waits for a signal in a step that has a key besides: several calls may wait for one signal. */
+export type KeyedSignal = (
+  name: string,
+  key: string,
+  options: StepSignalOptions<Json>,
+) => Promise<unknown>;
+
 /** For steps that can wait: they are parked until the output is there. */
-export function laterByWaits(step: TaskSteps): LaterHost {
+export function laterByWaits(step: TaskSteps, signalOf: KeyedSignal): LaterHost {
   return {
     async begin() {},
     async output({ name }, wait) {
@@ -74,11 +81,11 @@ export function laterByWaits(step: TaskSteps): LaterHost {
           return { output: wait.output };
         case "signal": {
           const { signal, timeoutMs, schema } = wait;
-          const output = await step.signal<Json>(signal, {
+          const output = await signalOf(signal, waitName(name), {
             ...(timeoutMs !== undefined && { timeoutMs }),
             ...(schema !== undefined && { schema: schemaOf(schema) }),
           });
-          return { output };
+          return { output: output as Json };
         }
       }
     },

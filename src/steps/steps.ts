@@ -18,7 +18,7 @@ import {
 } from "./call.ts";
 import { openJournal } from "./journal.ts";
 import { checkStepName, contextKey, innerPrefix, roundPrefix } from "./key.ts";
-import { laterByWaits, setLaterHost } from "./later.ts";
+import { type KeyedSignal, laterByWaits, setLaterHost } from "./later.ts";
 import { withOwner } from "./model-calls.ts";
 import type {
   ForEachOptions,
@@ -421,14 +421,17 @@ export function createSteps(parts: StepsParts): Steps {
       track(scope, given[0], runLoop(scope, ...given));
     const made = Object.assign(call, { forEach, loop, ...waitsIn(scope, waits, trackWait) });
     const steps = withOwner(made as unknown as TaskSteps, parts);
-    return scope.waits ? setLaterHost(steps, laterByWaits(steps)) : steps;
+    if (!scope.waits) return steps;
+    const signal: KeyedSignal = (name, key, options) =>
+      trackWait(scope, waits.signal(scope, name, options, key));
+    return setLaterHost(steps, laterByWaits(steps, signal));
   };
 
   const waits = createWaits({
     ...parts,
     parking,
-    find: async (scope, name) => {
-      const call = enter(scope, name, {});
+    find: async (scope, { name, key }) => {
+      const call = enter(scope, name, key === undefined ? {} : { key });
       return { call, row: await find(call) };
     },
     answer,

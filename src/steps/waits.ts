@@ -22,12 +22,15 @@ import { type Call, type Ended, isLeft, leaveScope, maxShown, type Scope } from 
 
 type Parking = ReturnType<typeof createParking>;
 
+/** A key tells waits of one name apart that are asked for at the same time. */
+type Place = { readonly name: string; readonly key?: string | undefined };
+
 type WaitParts = {
   clock: Clock;
   log: () => Logger;
   limits: StepLimits;
   parking: Parking;
-  find: (scope: Scope, name: string) => Promise<{ call: Call; row: StoredStep | undefined }>;
+  find: (scope: Scope, step: Place) => Promise<{ call: Call; row: StoredStep | undefined }>;
   answer: (row: StoredStep) => Promise<Json>;
   valueOf: (row: StoredStep) => Promise<Json>;
   store: (call: Call, ended: Ended) => Promise<void>;
@@ -135,6 +138,8 @@ export function createParking({ clock, log, isIdle }: ParkingParts) {
 /** What waits do. How long they last counts from when they were asked for first. */
 export function createWaits(parts: WaitParts) {
   const { clock, parking, limits, store } = parts;
+  /** When the last wait of a signal has looked for it. */
+  const turns = new Map<string, Promise<void>>();
 
   /**
    * Finds the row of a wait, and calls `wait` unless an earlier attempt has ended it. The attempt isn't
@@ -142,7 +147,7 @@ export function createWaits(parts: WaitParts) {
    */
   const unlessOver = async <Result>(
     scope: Scope,
-    name: string,
+    { name, key }: Place,
     wait: (call: Call, row: StoredStep | undefined, park: Park) => Promise<Result>,
   ): Promise<Result> => {
     if (!scope.waits) throw cannotWait(name, parts.host !== undefined);
@@ -153,7 +158,7 @@ export function createWaits(parts: WaitParts) {
     };
     parts.looking(1);
     try {
-      const { call, row } = await parts.find(scope, name);
+      const { call, row } = await parts.find(scope, { name, key });
       const park: Park = (what) => {
         const parked = parking.wait(call, { delayMs: null, awaits: null, children: [], ...what });
         known();
@@ -171,7 +176,7 @@ export function createWaits(parts: WaitParts) {
         parking.won();
         return result;
       } finally {
-        leaveScope(scope, { name, isStored: true });
+        leaveScope(scope, { name, key, isStored: true });
       }
     } finally {
       known();
@@ -218,6 +223,14 @@ export function createWaits(parts: WaitParts) {
     throw error;
   };
 
+  /** The waits of one signal look for it one after the other: the first takes it, and no other the same. */
+  const inTurn = <Found>(signal: string, look: () => Promise<Found>): Promise<Found> => {
+    const found = (turns.get(signal) ?? Promise.resolve()).then(look);
+    const ignored = () => {};
+    turns.set(signal, found.then(ignored, ignored));
+    return found;
+  };
+
   /** The next signal that the schema takes, with its payload. Those that it refuses are dropped. */
   const take = async (
     call: Call,
@@ -242,22 +255,27 @@ export function createWaits(parts: WaitParts) {
 
   return {
     sleep: (scope: Scope, name: string, ms: number): Promise<void> =>
-      unlessOver(scope, name, async (call, row, park) => {
+      unlessOver(scope, { name }, async (call, row, park) => {
         checkNumber(`step "${name}": ms`, ms, { min: 0, max: yearMs, whole: false });
         if (row === undefined) await begin(call, ms);
         const leftMs = row ? await leftOf(row) : Math.ceil(ms);
         if (leftMs > 0) await park({ delayMs: leftMs });
       }),
 
-    signal: (scope: Scope, name: string, options: StepSignalOptions<any> = {}): Promise<unknown> =>
-      unlessOver(scope, name, async (call, row, park) => {
+    signal: (
+      scope: Scope,
+      name: string,
+      options: StepSignalOptions<any> = {},
+      key?: string,
+    ): Promise<unknown> =>
+      unlessOver(scope, { name, key }, async (call, row, park) => {
         checkOptions(`step "${name}"`, options, signalOptions);
         const { timeoutMs, onTimeout } = options;
         if (timeoutMs !== undefined) {
           checkNumber(`step "${name}": timeoutMs`, timeoutMs, { min: 1, max: yearMs });
         }
         const leftMs = timeoutMs === undefined ? undefined : row ? await leftOf(row) : timeoutMs;
-        const taken = await take(call, options, () => leftMs);
+        const taken = await inTurn(name, () => take(call, options, () => leftMs));
         if (taken) return taken.payload;
         if (leftMs !== undefined && leftMs <= 0) {
           if (onTimeout) return end(call, onTimeout.value);
@@ -275,7 +293,7 @@ export function createWaits(parts: WaitParts) {
       list: readonly StepChild[],
       options: StepChildrenOptions<"fail" | "keep"> = {},
     ): Promise<unknown> =>
-      unlessOver(scope, name, async (call, row, park) => {
+      unlessOver(scope, { name }, async (call, row, park) => {
         checkChildren(name, list, options);
         if (row === undefined && list.length === 0) return end(call, []);
         if (row === undefined) await startChildren(call, list);

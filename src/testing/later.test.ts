@@ -750,6 +750,28 @@ describe("a tool whose output comes later, in a task", () => {
     expect(model.begun).toBe(3);
   });
 
+  test.each([0, 60_000])(
+    "of two tools that wait for one signal, each takes one, sent %d ms apart",
+    async (apartMs) => {
+      const tools = {
+        ask: tool({ inputSchema: anything, execute: () => later({ signal: "approve" }) }),
+      };
+      const twice = [
+        ["ask", { at: 1 }],
+        ["ask", { at: 2 }],
+      ] as const;
+      const { errand, model } = writer(tools, [{ tools: twice }, { text: "Done." }]);
+      await using t = await testFlotilla({ use: [errand] });
+      const { taskId } = await t.enqueue(errand, null);
+      await t.advance(1_000);
+      await t.tasks.signal(taskId, "approve", "first");
+      await t.advance(apartMs);
+      await t.tasks.signal(taskId, "approve", "second");
+      expect(await t.result(taskId)).toEqual(["Done.", ["first", "second"]]);
+      expect(model.begun).toBe(2);
+    },
+  );
+
   test("gives up a task that takes too long", async () => {
     const render = rendering();
     const tools = {
