@@ -205,7 +205,7 @@ export function encodeOutput(toolName: string, output: unknown): Json {
 
 function encodeWithin(given: unknown, key: string, unfit: Unfit, around: Set<object>): Json {
   const value = isWrittenBySelf(given) ? given.toJSON(key) : given;
-  if (typeof value === "string") return storable(value);
+  if (typeof value === "string") return storableText(value);
   if (typeof value === "number") return Number.isFinite(value) ? value : null;
   if (value === null || typeof value === "boolean") return value;
   if (typeof value === "bigint") return unfit("a BigInt");
@@ -224,7 +224,9 @@ function encodeWithin(given: unknown, key: string, unfit: Unfit, around: Set<obj
     }
     const fields = Object.entries(value)
       .filter(([, field]) => !["undefined", "function", "symbol"].includes(typeof field))
-      .map(([name, field]) => [storable(name), encodeWithin(field, name, unfit, around)] as const);
+      .map(
+        ([name, field]) => [storableText(name), encodeWithin(field, name, unfit, around)] as const,
+      );
     const encoded = Object.fromEntries(fields);
     return fields.length === 1 && fields[0]![0].startsWith("$") ? { $plain: encoded } : encoded;
   } finally {
@@ -252,7 +254,7 @@ export function decodeCall(value: Json): unknown {
 }
 
 /** Databases refuse U+0000 and lone surrogates, and a paid answer is worth more than these. */
-export function storable(text: string): string {
+export function storableText(text: string): string {
   return text.toWellFormed().replaceAll("\0", "\uFFFD");
 }
 

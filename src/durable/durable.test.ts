@@ -582,6 +582,122 @@ describe("a durable agent", () => {
     expect(asked).toHaveLength(2);
   });
 
+  const generateIn = (context: DurableContext, model: MockLanguageModelV4, options = {}) =>
+    generateText({ ...durable(context, { model }, options), prompt: "go" });
+
+  test("keeps to the budget of its owner in steps of the context", async () => {
+    const { attempt } = storedSteps({ modelCalls: { budget: { calls: 2 } } });
+    const { model, asked } = scripted([{ text: "hi" }]);
+    const parts = attempt(async ({ step }) => {
+      for (let at = 0; at < 8; at++) {
+        await step(`part${at}`, async (within) => (await generateIn(within, model)).text);
+      }
+    });
+    await expect(parts).rejects.toThrow("the budget is spent: 3 of 2 calls");
+    // The two, and one without tools.
+    expect(asked).toHaveLength(3);
+  });
+
+  test("counts the rounds of a loop for its budget", async () => {
+    const { attempt } = storedSteps();
+    const { model, asked } = scripted([{ text: "hi" }]);
+    const options = { budget: { calls: 2 }, onSpent: "stop" };
+    const rounds = attempt(({ step }) =>
+      step.loop("round", 0, async (at: number, within) => {
+        await generateIn(within, model, options);
+        return at === 5 ? within.done("end") : at + 1;
+      }),
+    );
+    await expect(rounds).rejects.toThrow("the budget is spent: 2 of 2 calls");
+    expect(asked).toHaveLength(2);
+  });
+
+  test("counts what a step has called that failed and is called again", async () => {
+    const { attempt } = storedSteps();
+    const { model, asked } = scripted([{ text: "hi" }]);
+    const options = { budget: { calls: 3 }, onSpent: "stop" };
+    const run = async ({ step }: DurableContext) => {
+      const part = () =>
+        step("part", async (within) => {
+          await generateIn(within, model, options);
+          await generateIn(within, model, options);
+          throw new Error("not yet");
+        });
+      await expect(part()).rejects.toThrow("not yet");
+      return part();
+    };
+    await expect(attempt(run)).rejects.toThrow("the budget is spent: 3 of 3 calls");
+    expect(asked).toHaveLength(3);
+  });
+
+  test("lets agents within tools at the same time begin no more calls than its budget", async () => {
+    const { attempt } = storedSteps();
+    const inner = scripted([{ text: "found" }]);
+    const calls = Array.from({ length: 50 }, () => ["research", {}] as [string, object]);
+    const outer = scripted([{ calls }, { text: "end" }]);
+    const tools = {
+      research: tool({
+        inputSchema: z.object({}),
+        execute: async (_input, options) => (await generateIn(stepOf(options), inner.model)).text,
+      }),
+    };
+    const run = async (context: DurableContext) => {
+      const settings = { model: outer.model, tools, stopWhen: isStepCount(5) };
+      const bounded = durable(context, settings, { budget: { calls: 5 } });
+      return (await generateText({ ...bounded, prompt: "go" })).text;
+    };
+    expect(await attempt(run)).toBe("end");
+    // Five, and the one that answers without tools.
+    expect([outer.asked.length, inner.asked.length]).toEqual([2, 4]);
+  });
+
+  describe("an agent within a tool", () => {
+    const research = () => {
+      const inner = scripted([{ text: "found" }]);
+      const looks = Array.from({ length: 9 }, () => ({ calls: [["look", {}]] }) as Said);
+      const outer = scripted(looks);
+      const tools = {
+        look: tool({
+          inputSchema: z.object({}),
+          execute: async (_input, options) => (await generateIn(stepOf(options), inner.model)).text,
+        }),
+      };
+      const settings = { model: outer.model, tools, stopWhen: isStepCount(9) };
+      return {
+        run: stopping({ calls: 5 }, settings),
+        counts: () => [outer, inner].map((each) => each.asked.length),
+      };
+    };
+    const crashes = ["none", "look[1.call-0-0]/model[1]", "look[1.call-0-0]", "model[3]"];
+
+    test.each(crashes)(
+      "counts once for a budget around it, with a crash after %s",
+      async (place) => {
+        const { attempt } = storedSteps();
+        const { run, counts } = research();
+        if (place !== "none") expect(await attempt(run, { afterStored: place })).toBe("crashed");
+        await expect(attempt(run)).rejects.toThrow("the budget is spent: 5 of 5 calls");
+        expect(counts()).toEqual([3, 2]);
+      },
+    );
+
+    test.each(crashes)(
+      "counts once for its task or answer, with a crash after %s",
+      async (place) => {
+        const { attempt, tokens } = storedSteps();
+        const { run } = research();
+        if (place !== "none") await attempt(run, { afterStored: place });
+        const made = tokens.filter(([, , again]) => !again).length;
+        tokens.length = 0;
+        await expect(attempt(run)).rejects.toThrow("spent");
+        expect(tokens).toHaveLength(5);
+        // The call that was stored as the process died was not told, and counts as saved.
+        const saved = tokens.filter(([, , again]) => again).length;
+        expect(saved - made).toBe(/model/.test(place) ? 1 : 0);
+      },
+    );
+  });
+
   const finish = {
     type: "finish" as const,
     finishReason: { unified: "stop" as const, raw: "stop" },

@@ -1,6 +1,7 @@
 import { FlotillaError } from "../base/errors.ts";
 import { isJsonObject, type Json } from "../base/json.ts";
 import { checkOptions, nearest } from "../base/options.ts";
+import type { Budget } from "../base/usage.ts";
 import type { StepContext } from "../steps/model.ts";
 import { countingUsage, releaseUnused } from "../throttles/scope.ts";
 import {
@@ -27,7 +28,7 @@ import {
 } from "./model.ts";
 import { loadLarge, storeLarge } from "./large.ts";
 import { emptyCall } from "./later.ts";
-import { checkPriced, spentPart, storedUsage } from "./meter.ts";
+import { checkPriced, type Meter, spentPart, storedUsage } from "./meter.ts";
 import {
   countStored,
   createScope,
@@ -96,26 +97,33 @@ async function callOnce(
   const nth = calls.ended + 1;
   const place = { step, name, key: String(nth) };
   calls.underWay = true;
+  let end: (() => void) | undefined;
   try {
-    const asked = withinBudget(scope, nth, model, params);
+    const spent = spentBudgets(scope, model, { allUsage: meter.allUsage, underWay: 0 });
     const words = wordsOf(step, `${name}[${nth}]`, interrupted);
     let fresh: Json | undefined;
     const callModel = () =>
       step(name, { key: place.key }, async (context): Promise<Json> => {
+        const asked = withinBudget(scope, nth, model, params);
+        end = meter.begin();
         const { ms, ...call } = await run(asked, context, words);
         fresh = encodeCall(call);
         const usage = usageOfCall(model.modelId, call, { ...asked, before: words.used, ms });
         return { ...(await storeLarge(place, fresh)), usage: [usage] };
       });
+    let counts = true;
     const stored = await countingUsage(async (ledger) => {
       const value = await callModel();
-      countStored(scope, ledger, storedUsage(value), { again: fresh === undefined });
+      counts = fresh !== undefined || meter.isFirst(`${name}[${nth}]`);
+      if (counts) countStored(scope, ledger, storedUsage(value), { again: fresh === undefined });
       return value;
     });
     // The permit of the task or the answer was for a call that it makes first.
     if (fresh === undefined) releaseUnused();
     const call = decodeCall(fresh ?? (await loadLarge(place, stored))) as StoredCall;
-    meter.add(storedUsage(stored));
+    if (counts) meter.add(storedUsage(stored));
+    // It was the last one in the attempt that has made it.
+    if (fresh === undefined && spent.length > 0) noteLast(scope, nth);
     for (const part of call.content) {
       if (part.type === "tool-call") calls.askedBy.set(String(part["toolCallId"]), nth);
     }
@@ -128,27 +136,43 @@ async function callOnce(
     throw error;
   } finally {
     calls.underWay = false;
+    end?.();
   }
 }
 
-/** The call's parameters, without tools if it is the last one that the budget allows. */
-function withinBudget(
-  { budgets, meter, onSpent, calls, owner: { prices, before } }: DurableScope,
-  nth: number,
+type Spent = { readonly budget: Budget; readonly part: string };
+
+function spentBudgets(
+  { budgets, owner: { prices, before } }: DurableScope,
   { modelId }: ModelLike,
-  params: Params,
-): Params {
-  let spent: string | undefined;
-  for (const budget of budgets) {
+  meter: Pick<Meter, "allUsage" | "underWay">,
+): Spent[] {
+  return budgets.flatMap((budget) => {
     checkPriced(budget, prices, modelId);
-    spent ??= spentPart(budget, meter.allUsage, prices, before);
+    const part = spentPart(budget, meter, prices, before);
+    return part === undefined ? [] : [{ budget, part }];
+  });
+}
+
+function noteLast({ meter: { lastCalls }, name, calls }: DurableScope, nth: number): void {
+  if (!lastCalls.has(name)) lastCalls.set(name, { of: calls, nth });
+}
+
+/**
+ * The call's parameters, without tools if it is the last one that the budget allows. An agent within a tool
+ * has a last one of its own budget alone: the agent that has called the tool is to answer.
+ */
+function withinBudget(scope: DurableScope, nth: number, model: ModelLike, params: Params): Params {
+  const spent = spentBudgets(scope, model, scope.meter);
+  if (spent.length === 0) return params;
+  const { meter, name, calls, onSpent, budget: own } = scope;
+  const last = meter.lastCalls.get(name);
+  const mayAnswer = !meter.isInTool || spent.every(({ budget }) => budget === own);
+  const isLast = last === undefined || (last.of === calls && last.nth === nth);
+  if (onSpent === "stop" || !mayAnswer || !isLast) {
+    throw new FlotillaError("budget_spent", `the budget is spent: ${spent[0]!.part}`);
   }
-  if (spent === undefined) return params;
-  const isLast = onSpent === "answer" && (calls.last === undefined || calls.last === nth);
-  if (!isLast) {
-    throw new FlotillaError("budget_spent", `the budget is spent: ${spent}`);
-  }
-  calls.last = nth;
+  noteLast(scope, nth);
   return { ...params, tools: undefined, toolChoice: undefined } as Params;
 }
 

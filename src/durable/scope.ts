@@ -39,7 +39,8 @@ export type DurableScope = {
   readonly toolTimeoutMs: number | undefined;
   readonly interrupted: Interrupted | undefined;
   readonly meter: Meter;
-  /** Its own, and that of its agent in a session. */
+  readonly budget: Budget | undefined;
+  /** Its own, those of the agents that it is within a tool of, and that of its agent in a session. */
   readonly budgets: readonly Budget[];
   readonly onSpent: "answer" | "stop";
   readonly calls: CallCounter;
@@ -53,8 +54,6 @@ export type DurableScope = {
 type CallCounter = {
   ended: number;
   underWay: boolean;
-  /** The last call that was made without tools, since the budget was spent. */
-  last: number | undefined;
   /** True once the output of a tool is to come later: the model isn't asked without it. */
   waits: boolean;
   /** The number of the call that has asked for a tool, by the id of the tool's call. */
@@ -78,7 +77,9 @@ export function createScope(context: DurableContext, options: DurableOptions): D
     checkNumber("durable: toolTimeoutMs", toolTimeoutMs, timeoutRange);
   }
   if (budget) checkBudget("durable", budget);
-  const budgets = [budget, owner.budget].filter((each) => each !== undefined);
+  const meter = meterOf(step);
+  const all = [budget, ...meter.budgets, owner.budget].filter((each) => each !== undefined);
+  const budgets = [...new Set(all)];
   for (const each of budgets) checkPriced(each, owner.prices, undefined);
   checkInterrupted(interrupted);
   const ofStep = counters.get(step) ?? new Map<string, CallCounter>();
@@ -86,12 +87,10 @@ export function createScope(context: DurableContext, options: DurableOptions): D
   const calls = ofStep.get(name) ?? {
     ended: 0,
     underWay: false,
-    last: undefined,
     waits: false,
     askedBy: new Map<string, number>(),
   };
   ofStep.set(name, calls);
-  const meter = meterOf(step);
   return {
     step,
     name,
@@ -99,6 +98,7 @@ export function createScope(context: DurableContext, options: DurableOptions): D
     toolTimeoutMs,
     interrupted,
     meter,
+    budget,
     budgets,
     onSpent,
     calls,

@@ -5,7 +5,7 @@ import type { Logger } from "../base/log.ts";
 import { defaultTimeoutMs, isTimedOut, setLateResult } from "../steps/call.ts";
 import type { Step, StepContext } from "../steps/model.ts";
 import { countingUsage } from "../throttles/scope.ts";
-import { decodeCall, encodeOutput, storable } from "./content.ts";
+import { decodeCall, encodeOutput, storableText } from "./content.ts";
 import { loadLarge, storeLarge } from "./large.ts";
 import { beginLater, isLaterOutput, laterOutput, withExecute } from "./later.ts";
 import { setMeter, storedUsage } from "./meter.ts";
@@ -84,7 +84,7 @@ function wrapExecute(scope: DurableScope, toolName: string, execute: Execute): E
     const place = { step, name: stepName(toolName), key };
     const once = scope.once.has(toolName) && { once: true as const };
     const time = timeoutMs !== undefined && { timeoutMs };
-    const inner = meter.open();
+    const inner = meter.open(scope.budgets);
     const late = {
       error: `the tool "${toolName}" took longer than ${timeoutMs ?? defaultTimeoutMs} ms`,
     };
@@ -121,9 +121,10 @@ function wrapExecute(scope: DurableScope, toolName: string, execute: Execute): E
       inner.close();
     }
     const used = storedUsage(stored);
-    meter.add(used);
-    // Agents within have counted for themselves, unless the whole tool is answered from the journal.
-    if (fresh === undefined) {
+    if (fresh !== undefined) meter.add(used);
+    else if (meter.isFirst(`${place.name}[${key}]`)) {
+      meter.add(used);
+      // Agents within have counted for themselves, unless the whole tool is answered from the journal.
       countingUsage((ledger) => countStored(scope, ledger, used, { again: true }));
     }
     const end = (fresh ?? (await loadLarge(place, stored))) as ToolEnd;
@@ -155,7 +156,7 @@ async function endOf(signal: AbortSignal, late: ToolEnd, run: () => Promise<Json
     if (isOver(error)) throw error;
     if (isTimedOut(signal)) return late;
     if (signal.aborted) throw error;
-    return { error: storable(messageOf(error).slice(0, maxErrorChars)) };
+    return { error: storableText(messageOf(error).slice(0, maxErrorChars)) };
   }
 }
 
@@ -221,5 +222,5 @@ const maxErrorChars = 4_000;
 
 /** Ids come from models. */
 function keyWithin(key: string): string {
-  return storable(key.slice(0, maxKeyChars));
+  return storableText(key.slice(0, maxKeyChars));
 }

@@ -22,18 +22,26 @@ export type ModelCallOptions = {
 
 type OfOwner = { readonly clock: Clock; readonly modelCalls?: ModelCallOptions | undefined };
 
-const owners = new WeakMap<object, OfOwner>();
+/** Where steps are called: by the owner, in a step or in a round, which is within another. */
+export type Level = { readonly prefix: string; readonly outer: Level | undefined };
+
+const owners = new WeakMap<object, { readonly owner: OfOwner; readonly level: Level }>();
 
 /** Keeps what the owner of these steps sets, for code that gets nothing but `step`. */
-export function withOwner<Made extends object>(step: Made, owner: OfOwner): Made {
-  owners.set(step, owner);
+export function withOwner<Made extends object>(step: Made, owner: OfOwner, level: Level): Made {
+  owners.set(step, { owner, level });
   return step;
+}
+
+/** The level of a context's `step`. */
+export function levelOf(step: object): Level {
+  return owners.get(step)!.level;
 }
 
 export type ModelCallOwner = ModelCallOptions & { readonly clock: Clock };
 
 /** Undefined if this isn't the `step` of a context, but made of one. */
 export function modelCallsOf(step: object): ModelCallOwner | undefined {
-  const owner = owners.get(step);
+  const { owner } = owners.get(step) ?? {};
   return owner && { ...owner.modelCalls, clock: owner.clock };
 }

@@ -420,7 +420,7 @@ export function createSteps(parts: StepsParts): Steps {
     const loop = (...given: [string, unknown, AnyRound]) =>
       track(scope, given[0], runLoop(scope, ...given));
     const made = Object.assign(call, { forEach, loop, ...waitsIn(scope, waits, trackWait) });
-    const steps = withOwner(made as unknown as TaskSteps, parts);
+    const steps = withOwner(made as unknown as TaskSteps, parts, scope);
     if (!scope.waits) return steps;
     const signal: KeyedSignal = (name, key, options) =>
       trackWait(scope, waits.signal(scope, name, options, key));

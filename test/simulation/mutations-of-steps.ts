@@ -84,7 +84,7 @@ export const stepMutations: readonly Mutation[] = [
     name: "agents: a budget counts what this attempt has called",
     edits: [
       agents(
-        "meter.add(storedUsage(stored));",
+        "if (counts) meter.add(storedUsage(stored));",
         "if (fresh !== undefined) meter.add(storedUsage(stored));",
       ),
     ],
