@@ -612,8 +612,8 @@ describe("a durable agent", () => {
     expect(asked).toHaveLength(2);
   });
 
-  test("counts what a step has called that failed and is called again", async () => {
-    const { attempt } = storedSteps();
+  test("counts each call once for its budget, though its step is called again", async () => {
+    const { attempt, tokens } = storedSteps();
     const { model, asked } = scripted([{ text: "hi" }]);
     const options = { budget: { calls: 3 }, onSpent: "stop" };
     const run = async ({ step }: DurableContext) => {
@@ -623,10 +623,18 @@ describe("a durable agent", () => {
           await generateIn(within, model, options);
           throw new Error("not yet");
         });
-      await expect(part()).rejects.toThrow("not yet");
+      await part().catch(() => {});
       return part();
     };
-    await expect(attempt(run)).rejects.toThrow("the budget is spent: 3 of 3 calls");
+    expect(await attempt(run, { afterStored: "part/model[1]" })).toBe("crashed");
+    tokens.length = 0;
+    await expect(attempt(run)).rejects.toThrow("not yet");
+    // The stored one, and the second one of each run.
+    expect(asked).toHaveLength(3);
+    expect(tokens).toHaveLength(3);
+    // Nothing is stored here, and each run makes its calls.
+    asked.length = 0;
+    await expect(storedSteps().attempt(run)).rejects.toThrow("the budget is spent: 3 of 3 calls");
     expect(asked).toHaveLength(3);
   });
 

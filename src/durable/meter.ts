@@ -1,7 +1,7 @@
 import { FlotillaError } from "../base/errors.ts";
 import { isJsonObject, type Json } from "../base/json.ts";
 import { type Budget, costMillionths, type Prices, tokenCount } from "../base/usage.ts";
-import { type Level, levelOf } from "../steps/model-calls.ts";
+import { type StepLevel, levelOf } from "../steps/model-calls.ts";
 import type { Step } from "../steps/model.ts";
 
 /** What calls to one model have used. */
@@ -121,14 +121,14 @@ function createMeter(parent?: Meter, inherited: Partial<Inherited> = {}): Meter 
   return meter;
 }
 
-const meters = new WeakMap<Level, Meter>();
+const meters = new WeakMap<StepLevel, Meter>();
 
 /** The meter of all durable calls in one context. */
 export function meterOf(step: Step): Meter {
   return meterIn(levelOf(step));
 }
 
-function meterIn(level: Level): Meter {
+function meterIn(level: StepLevel): Meter {
   const known = meters.get(level);
   if (known) return known;
   const made = level.outer ? meterIn(level.outer).within(level.prefix) : createMeter();

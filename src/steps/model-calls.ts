@@ -23,18 +23,18 @@ export type ModelCallOptions = {
 type OfOwner = { readonly clock: Clock; readonly modelCalls?: ModelCallOptions | undefined };
 
 /** Where steps are called: by the owner, in a step or in a round, which is within another. */
-export type Level = { readonly prefix: string; readonly outer: Level | undefined };
+export type StepLevel = { readonly prefix: string; readonly outer: StepLevel | undefined };
 
-const owners = new WeakMap<object, { readonly owner: OfOwner; readonly level: Level }>();
+const owners = new WeakMap<object, { readonly owner: OfOwner; readonly level: StepLevel }>();
 
 /** Keeps what the owner of these steps sets, for code that gets nothing but `step`. */
-export function withOwner<Made extends object>(step: Made, owner: OfOwner, level: Level): Made {
+export function withOwner<Made extends object>(step: Made, owner: OfOwner, level: StepLevel): Made {
   owners.set(step, { owner, level });
   return step;
 }
 
 /** The level of a context's `step`. */
-export function levelOf(step: object): Level {
+export function levelOf(step: object): StepLevel {
   return owners.get(step)!.level;
 }
 
