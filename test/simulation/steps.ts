@@ -106,7 +106,8 @@ export function createStepLedger(world: World): StepLedger {
       stored.get(taskId)?.delete(key);
       if (kind === "failed" && ["retry", "redrive_step"].includes(intent.kind)) continue;
       count("step: forgotten");
-      const outer = written.some(
+      // A late copy of the write that has stored it takes along what a late copy has left behind.
+      const outer = [...written, ...(stored.get(taskId)?.values() ?? [])].some(
         (each) =>
           each["owner_id"] === taskId &&
           isWithin(key, each["key"]) &&
