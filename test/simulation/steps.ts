@@ -106,13 +106,12 @@ export function createStepLedger(world: World): StepLedger {
       stored.get(taskId)?.delete(key);
       if (kind === "failed" && ["retry", "redrive_step"].includes(intent.kind)) continue;
       count("step: forgotten");
+      const isAround = (each: Row, ...kinds: string[]): boolean =>
+        each["owner_id"] === taskId && isWithin(key, each["key"]) && kinds.includes(each["kind"]);
       // A late copy of the write that has stored it takes along what a late copy has left behind.
-      const outer = [...written, ...(stored.get(taskId)?.values() ?? [])].some(
-        (each) =>
-          each["owner_id"] === taskId &&
-          isWithin(key, each["key"]) &&
-          ["done", "failed", "round"].includes(each["kind"]),
-      );
+      const outer =
+        written.some((each) => isAround(each, "done", "failed", "round")) ||
+        [...(stored.get(taskId)?.values() ?? [])].some((each) => isAround(each, "done", "failed"));
       if (!outer) violate("T16", `${nameOf(taskId, key)} is forgotten before what it is within`);
     }
     for (const { owner_id: taskId, key, kind } of written) {
