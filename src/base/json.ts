@@ -139,3 +139,8 @@ function depthOf(text: string): number {
   }
   return deepest;
 }
+
+/** The text as every database takes it: without U+0000, and without halves of surrogate pairs. */
+export function storableText(text: string): string {
+  return text.toWellFormed().replaceAll("\u0000", "\uFFFD");
+}

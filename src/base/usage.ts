@@ -92,13 +92,18 @@ export function createUsageLedger(): UsageLedger {
   };
 }
 
+/** The name that a model is counted under beside these. */
+export function countedAs(model: string, beside: ReadonlyMap<string, unknown>): string {
+  return beside.has(model) || beside.size < maxModels ? model : otherModels;
+}
+
 type Sums = Map<UsageSource, Map<string, ModelTotal>>;
 
 function addTo(sums: Sums, usage: ModelUsage, source: UsageSource): void {
   const byModel = sums.get(source) ?? new Map<string, ModelTotal>();
   sums.set(source, byModel);
   const named = (usage.model ?? "").slice(0, maxModelChars);
-  const model = byModel.has(named) || byModel.size < maxModels ? named : otherModels;
+  const model = countedAs(named, byModel);
   const before = byModel.get(model) ?? { model, input: 0, output: 0, cached: 0 };
   const input = wholeTokens(usage.input);
   byModel.set(model, {

@@ -1,6 +1,6 @@
 import { Buffer } from "node:buffer";
 import { FlotillaError } from "../base/errors.ts";
-import { isJsonObject, type Json } from "../base/json.ts";
+import { isJsonObject, type Json, storableText } from "../base/json.ts";
 import { reportedTokens } from "../base/usage.ts";
 import type { CallUsage } from "./meter.ts";
 
@@ -251,11 +251,6 @@ export function decodeCall(value: Json): unknown {
   if (name === "$bytes") return new Uint8Array(Buffer.from(textOf(only), "base64"));
   const plain = name === "$plain" ? (Object.entries(only as object) as [string, Json][]) : fields;
   return Object.fromEntries(plain.map(([key, field]) => [key, decodeCall(field)]));
-}
-
-/** Databases refuse U+0000 and lone surrogates, and a paid answer is worth more than these. */
-export function storableText(text: string): string {
-  return text.toWellFormed().replaceAll("\0", "\uFFFD");
 }
 
 function textOf(value: unknown): string {

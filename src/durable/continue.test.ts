@@ -3,12 +3,10 @@ import { describe, expect, test, vi } from "vitest";
 import { z } from "zod";
 // The release before, which `ai-sdk-react-3` brings along.
 import * as six from "../../node_modules/ai-sdk-react-3/node_modules/ai/dist/index.mjs";
-import { movableClock } from "../base/contract/movable-clock.ts";
 import type { Json } from "../base/json.ts";
-import { silentLogger } from "../base/log.ts";
 import { createUnfinished } from "../sessions/turns/unfinished.ts";
-import type { StepJournal, StoredStep } from "../steps/model.ts";
-import { createSteps } from "../steps/steps.ts";
+import { memorySteps } from "../steps/contract/memory-steps.ts";
+import type { StoredStep } from "../steps/model.ts";
 import { setUnfinished } from "../steps/unfinished.ts";
 import { durable, type DurableContext, type DurableOptions, stepOf } from "./index.ts";
 
@@ -24,25 +22,7 @@ function attempts({ keeps = true } = {}) {
   const rows = new Map<string, StoredStep>();
   let kept: Readonly<Record<string, Json>> = {};
   const begin = () => {
-    const journal: StepJournal = {
-      read: rows.size > 0 ? async () => [...rows.values()] : undefined,
-      readValue: async (key) => rows.get(key)!.value!,
-      async store({ key, seq, kind, inputHash, value }) {
-        rows.set(key, { key, seq, kind, inputHash, value, bytes: value.length, ageMs: 0 });
-      },
-      storeWithin: async () => {},
-      isStored: async () => true,
-    };
-    const { step } = createSteps({
-      ownerId: "owner",
-      journal,
-      limits: { maxSteps: 1_000, maxBytes: 4 * 1024 * 1024, maxValueBytes: 256 * 1024 },
-      clock: movableClock(),
-      log: () => silentLogger,
-      signal: () => new AbortController().signal,
-      refusal: () => undefined,
-      graceMs: 1_000,
-    });
+    const { step } = memorySteps(rows);
     const settled = vi.fn<() => void>();
     const unfinished = createUnfinished(kept, settled);
     if (keeps) setUnfinished(step, unfinished.steps);

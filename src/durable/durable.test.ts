@@ -8,10 +8,9 @@ import * as six from "../../node_modules/ai-sdk-react-3/node_modules/ai/dist/ind
 import { movableClock } from "../base/contract/movable-clock.ts";
 import type { Clock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
-import { silentLogger } from "../base/log.ts";
 import type { ModelCallOptions } from "../steps/model-calls.ts";
-import type { StepJournal, StoredStep } from "../steps/model.ts";
-import { createSteps } from "../steps/steps.ts";
+import { memoryJournal, memorySteps } from "../steps/contract/memory-steps.ts";
+import type { StoredStep } from "../steps/model.ts";
 import type { Budget } from "../base/usage.ts";
 import { durable, type DurableContext, type DurableOptions, stepOf } from "./index.ts";
 
@@ -43,34 +42,23 @@ function storedSteps({
       died.resolve("crashed");
       return new Promise<never>(() => {});
     };
-    const journal: StepJournal = {
-      read: rows.size > 0 ? async () => [...rows.values()] : undefined,
-      readValue: async (key) => rows.get(key)!.value!,
-      async store(write) {
-        if (dead || write.key === crash.beforeStored) return die();
-        const { key, seq, kind, inputHash, value, forgets } = write;
-        rows.set(key, { key, seq, kind, inputHash, value, bytes: value.length, ageMs: 0 });
-        if (forgets) {
-          for (const inner of keys()) if (inner.startsWith(`${key}/`)) rows.delete(inner);
-        }
-        if (key === crash.afterStored) return die();
+    const journal = memoryJournal(rows);
+    const steps = memorySteps(rows, {
+      journal: {
+        ...journal,
+        async store(write) {
+          if (dead || write.key === crash.beforeStored) return die();
+          await journal.store(write);
+          if (write.key === crash.afterStored) return die();
+        },
       },
-      storeWithin: async () => {},
-      isStored: async () => true,
-    };
-    const steps = createSteps({
-      ownerId: "owner",
-      journal,
-      limits: { maxSteps: 1_000, maxBytes: 4 * 1024 * 1024, maxValueBytes: 256 * 1024 },
       clock,
       modelCalls: {
         onTokens: ({ input, output }, { again }) => tokens.push([input, output, again]),
         ...modelCalls,
       },
-      log: () => silentLogger,
       signal: () => signal,
       refusal: () => (dead ? new FlotillaError("claim_lost", "dead") : undefined),
-      graceMs: 1_000,
     });
     return Promise.race([run({ step: steps.step }), died.promise]);
   };

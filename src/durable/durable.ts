@@ -96,11 +96,12 @@ async function callOnce(
   }
   const nth = calls.ended + 1;
   const place = { step, name, key: String(nth) };
+  const path = `${name}[${nth}]`;
   calls.underWay = true;
   let end: (() => void) | undefined;
   try {
     const spent = spentBudgets(scope, model, { allUsage: meter.allUsage, underWay: 0 });
-    const words = wordsOf(step, `${name}[${nth}]`, interrupted);
+    const words = wordsOf(step, path, interrupted);
     let fresh: Json | undefined;
     const callModel = () =>
       step(name, { key: place.key }, async (context): Promise<Json> => {
@@ -114,7 +115,7 @@ async function callOnce(
     let counts = true;
     const stored = await countingUsage(async (ledger) => {
       const value = await callModel();
-      counts = fresh !== undefined || meter.isFirst(`${name}[${nth}]`);
+      counts = fresh !== undefined || meter.isFirst(path);
       if (counts) countStored(scope, ledger, storedUsage(value), { again: fresh === undefined });
       return value;
     });

@@ -3,12 +3,10 @@ import { describe, expect, expectTypeOf, test, vi } from "vitest";
 import { z } from "zod";
 // The release before, which `ai-sdk-react-3` brings along.
 import * as six from "../../node_modules/ai-sdk-react-3/node_modules/ai/dist/index.mjs";
-import { movableClock } from "../base/contract/movable-clock.ts";
 import type { Json } from "../base/json.ts";
-import { silentLogger } from "../base/log.ts";
+import { memorySteps } from "../steps/contract/memory-steps.ts";
 import { type LaterHost, type LaterWait, setLaterHost } from "../steps/later.ts";
 import type { StoredStep } from "../steps/model.ts";
-import { createSteps } from "../steps/steps.ts";
 import { task } from "../tasks/task.ts";
 import { simulatedModel } from "../testing/simulated-model.ts";
 import { durable, type DurableContext } from "./index.ts";
@@ -29,24 +27,7 @@ function storedSteps() {
     },
   };
   const context = (): DurableContext => {
-    const { step } = createSteps({
-      ownerId: "owner",
-      journal: {
-        read: rows.size > 0 ? async () => [...rows.values()] : undefined,
-        readValue: async (key) => rows.get(key)!.value!,
-        async store({ key, seq, kind, inputHash, value }) {
-          rows.set(key, { key, seq, kind, inputHash, value, bytes: value.length, ageMs: 0 });
-        },
-        storeWithin: async () => {},
-        isStored: async () => true,
-      },
-      limits: { maxSteps: 1_000, maxBytes: 4 * 1024 * 1024, maxValueBytes: 256 * 1024 },
-      clock: movableClock(),
-      log: () => silentLogger,
-      signal: () => new AbortController().signal,
-      refusal: () => undefined,
-      graceMs: 1_000,
-    });
+    const { step } = memorySteps(rows);
     return { step: setLaterHost(step, host) };
   };
   return { rows, begun, marked, context };

@@ -1,6 +1,6 @@
 import { FlotillaError } from "../base/errors.ts";
 import { isJsonObject, type Json } from "../base/json.ts";
-import { type Budget, costMillionths, type Prices, tokenCount } from "../base/usage.ts";
+import { type Budget, costMillionths, countedAs, type Prices, tokenCount } from "../base/usage.ts";
 import { type StepLevel, levelOf } from "../steps/model-calls.ts";
 import type { Step } from "../steps/model.ts";
 
@@ -16,16 +16,11 @@ export type CallUsage = {
   readonly ms: number;
 };
 
-/** Agents call a few models. More names than this are counted together. */
-const maxModels = 20;
-const otherModels = "other";
-
 /** The usage of each model, in the order in which the models were first called. */
 function addUsage(one: readonly CallUsage[], other: readonly CallUsage[]): readonly CallUsage[] {
   const byModel = new Map(one.map((each) => [each.model, each]));
   for (const usage of other) {
-    const { model } = usage;
-    const name = byModel.has(model) || byModel.size < maxModels ? model : otherModels;
+    const name = countedAs(usage.model, byModel);
     const before = byModel.get(name);
     byModel.set(name, {
       model: name,

@@ -1,11 +1,11 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { FlotillaError, messageOf } from "../base/errors.ts";
-import { isJsonObject, type Json } from "../base/json.ts";
+import { isJsonObject, type Json, storableText } from "../base/json.ts";
 import type { Logger } from "../base/log.ts";
 import { defaultTimeoutMs, isTimedOut, setLateResult } from "../steps/call.ts";
 import type { Step, StepContext } from "../steps/model.ts";
 import { countingUsage } from "../throttles/scope.ts";
-import { decodeCall, encodeOutput, storableText } from "./content.ts";
+import { decodeCall, encodeOutput } from "./content.ts";
 import { loadLarge, storeLarge } from "./large.ts";
 import { beginLater, isLaterOutput, laterOutput, withExecute } from "./later.ts";
 import { setMeter, storedUsage } from "./meter.ts";

@@ -1,6 +1,6 @@
 import type { Clock } from "../base/clock.ts";
 import { type ErrorCode, errorCodes, FlotillaError } from "../base/errors.ts";
-import { encodeJson, isJsonObject, type Json } from "../base/json.ts";
+import { encodeJson, isJsonObject, type Json, storableText } from "../base/json.ts";
 import type { LoopDone, RoundContext, StepContext, StepWrite, StoredStep } from "./model.ts";
 import { unreadable } from "./refusals.ts";
 
@@ -113,7 +113,7 @@ export function isStoredError(thrown: unknown): thrown is FlotillaError {
 }
 
 export function encodeError(path: string, { code, message, details }: FlotillaError): string {
-  const text = message.toWellFormed().replaceAll("\u0000", "\uFFFD");
+  const text = storableText(message);
   try {
     return encodeJson(`the error of step "${path}"`, { code, message: text, details });
   } catch {

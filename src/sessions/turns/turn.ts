@@ -278,7 +278,7 @@ async function makeAnswer(
     store: (rows) =>
       reportToOwner(parts, header, { type: "turn_steps", epoch, attempt, rows }, dropped(control)),
     onCaughtUp: () => catchUp?.done(),
-    modelCalls: { ...modelCallsOf(parts, spec, onWaiting), before, onTokens, onEnded },
+    modelCalls: { ...modelCallsOfAgent(parts, spec, onWaiting), before, onTokens, onEnded },
     unfinished: unfinished.steps,
   });
   let callSteps: ReturnType<typeof steps.open> | undefined;
@@ -329,7 +329,7 @@ async function makeAnswer(
 }
 
 /** What an agent's options say about its durable calls to models. */
-function modelCallsOf(
+function modelCallsOfAgent(
   { prices }: TurnParts,
   { budget, throttle }: AgentSpec,
   onWaiting: (at: QueuePosition | undefined) => void,

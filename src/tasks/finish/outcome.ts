@@ -1,5 +1,6 @@
 import { type Backoff, backoffMs } from "../../base/backoff.ts";
 import { FlotillaError, messageOf } from "../../base/errors.ts";
+import { storableText } from "../../base/json.ts";
 import type { Ids } from "../../base/ids.ts";
 import type { Random } from "../../base/random.ts";
 import { followUpName } from "../task.ts";
@@ -152,12 +153,14 @@ export function thrownError(thrown: unknown): TaskError {
   return {
     code,
     message: thrownText(thrown),
-    ...(typeof stack === "string" && stack && { stack: storable(stack.slice(0, maxStackChars)) }),
+    ...(typeof stack === "string" &&
+      stack && { stack: storableText(stack.slice(0, maxStackChars)) }),
   };
 }
 
 export function thrownText(thrown: unknown): string {
-  return storable(messageOf(thrown));
+  // What can't be stored would keep the whole batch of finishes from being stored.
+  return storableText(messageOf(thrown));
 }
 
 /** The delay that a thrown value requests before the next attempt; 0 if it requests none. */
@@ -239,11 +242,6 @@ function fieldOf(thrown: unknown, field: string): unknown {
   } catch {
     return undefined;
   }
-}
-
-/** A lone surrogate or U+0000 in a message would make the whole batch of finishes unstorable. */
-function storable(text: string): string {
-  return text.toWellFormed().replaceAll("\u0000", "\uFFFD");
 }
 
 /** The finish of a task that snoozed itself. */

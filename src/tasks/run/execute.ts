@@ -1,4 +1,5 @@
 import { FlotillaError } from "../../base/errors.ts";
+import { storableText } from "../../base/json.ts";
 import { check } from "../../base/schema.ts";
 import { runInThrottleScope } from "../../throttles/scope.ts";
 import { createContext, resultText } from "./context.ts";
@@ -89,7 +90,7 @@ function refusedOutcome(attempt: TaskAttempt): AttemptOutcome {
 }
 
 function facts({ code, message }: FlotillaError): Pick<SetAsideTask, "reason" | "message"> {
-  return { reason: code, message: message.toWellFormed().replaceAll("\u0000", "\uFFFD") };
+  return { reason: code, message: storableText(message) };
 }
 
 function returnedOutcome(result: string): AttemptOutcome {

@@ -124,12 +124,15 @@ export function attemptSteps(attempt: TaskAttempt, parts: AttemptParts, owner: S
     ...(owner.waits && { waits: waitsFor(attempt, parts, storeWrite) }),
     setsAside: true,
     onUncommitted: () => (attempt.rowHeld = true),
-    modelCalls: modelCallsOf(attempt, parts),
+    modelCalls: modelCallsOfTask(attempt, parts),
   });
 }
 
 /** The task's throttle holds for each call to a model, and its own permit is taken over by the first. */
-function modelCallsOf({ claim, handler }: TaskAttempt, { steps }: AttemptParts): ModelCallOptions {
+function modelCallsOfTask(
+  { claim, handler }: TaskAttempt,
+  { steps }: AttemptParts,
+): ModelCallOptions {
   const { prices, onEvent } = steps;
   const { throttle } = handler;
   const calls: ModelCallOptions = {
