@@ -151,7 +151,10 @@ export function createOwners(parts: OwnersParts): Owners {
       const each = held.get(logId);
       if (!each || each.owner.head.term !== term) continue;
       if (still.has(logId)) each.provenMs = sentMs;
-      else lose(logId);
+      else {
+        log.warn({ log: logId, term }, "session log taken over by another pod");
+        lose(logId);
+      }
     }
     return all;
   };

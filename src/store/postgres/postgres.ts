@@ -32,7 +32,8 @@ export type PostgresOptions = PostgresStore & {
   onEvent?: OnStoreEvent;
 };
 
-const maxUndoneRetries = 5;
+// Where every other transaction is undone, five tries would fail three writes of a hundred.
+const maxUndoneRetries = 10;
 
 /** A Postgres database, shared by any number of pods. Needs no state in the session. */
 export async function openPostgres(options: PostgresOptions): Promise<Database> {

@@ -68,6 +68,7 @@ export async function runSessionStorm(
     connections: count("closed"),
     duplicates: acks.filter(({ duplicate }) => duplicate).length,
     recordsRefused: fleet.logged(refusals.record).length,
+    beatsRefused: fleet.logged(refusals.beat).length,
     answersRefused: fleet.logged(refusals.answer).length,
     answers: fleet.calls().filter(({ event }) => event === "ended").length,
     harm: harm.length,
@@ -79,7 +80,10 @@ export async function runSessionStorm(
   hope(counts.acked >= counts.invoked / 2, "answers to most of what was said");
   hope(counts.acked > 100, "a hundred messages");
   hope(counts.duplicates > 0, "a message that was sent again after it had been stored");
-  hope(counts.recordsRefused > 0, "a record of an owner whose log was another's");
+  hope(
+    counts.recordsRefused + counts.beatsRefused > 0,
+    "a record or a beat of an owner whose log was another's",
+  );
   hope(counts.answersRefused > 0, "an answer of a turn that was another's");
   const violations = sessionViolations(evidence);
   for (const pod of diedUnasked(fleet))
