@@ -143,7 +143,7 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
   const own = async (
     head: CommittedRecord["head"],
     busy: readonly Header[],
-    { onFenced, isFresh, gone }: TakenLog,
+    { onFenced, isFresh, gone, silent }: TakenLog,
   ): Promise<Owned> => {
     if (gone !== null && gone !== podId) gonePods.add(gone);
     await Promise.all(busy.flatMap(({ tenant, agents }) => prime(tenant, agents) ?? []));
@@ -155,6 +155,7 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
       checkpoint,
       submit: (header, command) => owner.submit(header.tenant, header.sessionId, command),
       isGone: (runner) => gonePods.has(runner),
+      silent,
       debounceMs: (tenant, name) => factsAbout(tenant, name)?.debounceMs ?? defaultDebounceMs,
     });
     const owner = createOwner(head, busy, {

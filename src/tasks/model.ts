@@ -8,6 +8,7 @@ import type { Random } from "../base/random.ts";
 import type { Schema } from "../base/schema.ts";
 import type { ModelTotal, Prices } from "../base/usage.ts";
 import type { Steps, TaskSteps } from "../steps/model.ts";
+import type { ReadSteps } from "../steps/reader.ts";
 import type { Database } from "../store/database.ts";
 import type { ThrottleDeclaration } from "../throttles/declaration.ts";
 import type { Limiter } from "../throttles/limiter/limiter.ts";
@@ -234,6 +235,7 @@ export type StepHost = {
   ids: Ids;
   /** How long a function may take to settle after its signal has aborted. */
   graceMs: number;
+  readSteps: ReadSteps;
   storeStep: FinishWriter["storeStep"];
   /** True when the pod stops, so that a task is left to another pod before its next step. */
   stopping: () => boolean;

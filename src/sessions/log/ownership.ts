@@ -6,6 +6,7 @@ import type { Header } from "../conversation/header.ts";
 import { logOf, placeLogs, rankPods } from "./placement.ts";
 import type { Head, Journal } from "./journal.ts";
 import type { Owner, OwnerParts } from "./owner.ts";
+import type { SilentOwner } from "./turn-monitor.ts";
 
 /**
  * The logs that this pod owns. Twice a second it reads all heads, beats for its own logs, takes logs that
@@ -51,6 +52,8 @@ export type OwnersParts = {
 export type TakenLog = Pick<OwnerParts, "isFresh" | "onFenced"> & {
   /** The previous owner, if its process is known to have ended. */
   readonly gone: string | null;
+  /** The previous owner, if it was waited for in vain. */
+  readonly silent: SilentOwner | undefined;
 };
 
 /** An owner, and the clean-up for when the log is lost. */
@@ -167,6 +170,9 @@ export function createOwners(parts: OwnersParts): Owners {
   const take = async (free: Head): Promise<void> => {
     const { logId } = free;
     const owner = { podId, host: parts.host, recordId: parts.ids.next() };
+    const silent = isFreeAtOnce(free)
+      ? undefined
+      : { podId: free.owner!, sinceMs: seen.get(logId)!.movedMs };
     const sentMs = clock.monotonic();
     const head = await journal.take(free, owner);
     if (!head) return;
@@ -177,7 +183,12 @@ export function createOwners(parts: OwnersParts): Owners {
       const each = held.get(logId);
       return each?.owner.head.term === head.term && isProven(each);
     };
-    const owned = await parts.own(head, busy, { onFenced: () => lose(logId), isFresh, gone });
+    const owned = await parts.own(head, busy, {
+      onFenced: () => lose(logId),
+      isFresh,
+      gone,
+      silent,
+    });
     if (stopped) {
       owned.end();
       return journal.release(podId, [{ logId, term: head.term }]);

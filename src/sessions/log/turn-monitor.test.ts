@@ -37,6 +37,7 @@ describe("a turn monitor", () => {
     asked = [];
     started = [];
     monitor = createTurnMonitor({
+      silent: { podId: "fell silent", sinceMs: clock.monotonic() - 2_500 },
       clock,
       log: silentLogger,
       start: (runner) => started.push(runner),
@@ -71,9 +72,28 @@ describe("a turn monitor", () => {
 
   test("doesn't wait for a runner whose process is known to have ended", async () => {
     monitor.watch(headerOf({ ...turn, runner: "ended" }));
-    await clock.advance(250);
+    await clock.advance(0);
     expect(asked).toEqual([{ type: "work_lost", epoch: 1, attempt: 1, checkpoint: soFar }]);
     expect(started).toEqual([]);
+  });
+
+  test("waits less for a runner on the pod that the log was taken from, which was silent before", async () => {
+    monitor.watch(headerOf({ ...turn, runner: "fell silent" }));
+    monitor.watch({ ...headerOf(turn), sessionId: "t" });
+    await clock.advance(2_250);
+    expect(asked).toEqual([]);
+    await clock.advance(250);
+    expect(asked).toEqual([{ type: "work_lost", epoch: 1, attempt: 1, checkpoint: soFar }]);
+    await clock.advance(2_250);
+    expect(asked).toHaveLength(1);
+  });
+
+  test("goes on with a runner on that pod once it names the turn", async () => {
+    monitor.watch(headerOf({ ...turn, runner: "fell silent" }));
+    await clock.advance(2_000);
+    monitor.confirm([name]);
+    await clock.advance(4_750);
+    expect(asked).toEqual([]);
   });
 
   test("calls no runner lost because the process itself has stood still", async () => {

@@ -30,7 +30,11 @@ export type TurnMonitorParts = {
   debounceMs: (tenant: string, agent: string) => number;
   /** True when a pod's process is known to have ended, so that its silence need not be waited out. */
   isGone: (podId: string) => boolean;
+  /** The previous owner of the log, if it fell silent, and since when: a turn that it runs is as silent. */
+  silent?: SilentOwner | undefined;
 };
+
+export type SilentOwner = { readonly podId: string; readonly sinceMs: number };
 
 type WatchedWork = {
   header: Header;
@@ -71,10 +75,10 @@ export function createTurnMonitor(parts: TurnMonitorParts): TurnMonitor {
     for (const each of watched.values()) check(each);
     arm();
   };
-  const arm = (): void => {
+  const arm = (delayMs = pollMs): void => {
     if (closed || cancel || watched.size === 0) return;
     armedMs = clock.monotonic();
-    cancel = clock.after(pollMs, poll);
+    cancel = clock.after(delayMs, poll);
   };
 
   const check = (each: WatchedWork): void => {
@@ -176,9 +180,11 @@ export function createTurnMonitor(parts: TurnMonitorParts): TurnMonitor {
         return;
       }
       before?.cancelDebounce();
+      const { runner } = work;
+      const isSilent = runner !== null && runner === parts.silent?.podId;
       watched.set(sessionId, {
         header,
-        heardMs: nowMs,
+        heardMs: isSilent ? parts.silent!.sinceMs : nowMs,
         sentMs: -Infinity,
         isConfirmed: false,
         stoppingMs,
@@ -189,7 +195,7 @@ export function createTurnMonitor(parts: TurnMonitorParts): TurnMonitor {
       if (work.type === "turn" && work.attempt === 0) {
         debounce(watched.get(sessionId)!, work.upToSeq);
       }
-      arm();
+      arm(runner !== null && parts.isGone(runner) ? 0 : pollMs);
     },
     perform(sessionId, effect) {
       const each = watched.get(sessionId);

@@ -12,7 +12,7 @@ import {
   taskStepLimits,
   type WaitHost,
 } from "../../steps/model.ts";
-import { findStep, readSteps, readStepValue, toStoredStep } from "../../steps/sql.ts";
+import { findStep, readStepValue, toStoredStep } from "../../steps/sql.ts";
 import { createSteps } from "../../steps/steps.ts";
 import type { Row } from "../../store/database.ts";
 import { callUntilAnswered } from "../../store/retry.ts";
@@ -255,13 +255,14 @@ function journalOf(
   store: StoreWrite,
 ): StepJournal {
   const { database } = parts;
+  const { readSteps } = parts.steps;
   const { taskId: ownerId, token } = attempt.claim;
   const read = (ask: Statement) => readWhileRunning(() => database.read(ask), attempt, parts);
 
   /** The rows of the first name that has any. */
   const readRows = async () => {
     for (const part of owner.names) {
-      const found = await read(readSteps({ ownerId, part }));
+      const found = await readWhileRunning(() => readSteps({ ownerId, part }), attempt, parts);
       if (found.length === 0) continue;
       owner.part = part;
       return found.map(toStoredStep);

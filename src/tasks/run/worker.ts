@@ -6,6 +6,7 @@ import type { Random } from "../../base/random.ts";
 import { settledWithin } from "../../base/timeout.ts";
 import type { Prices } from "../../base/usage.ts";
 import { runWithOrigin } from "../../pods/unhandled-errors.ts";
+import { createStepReader } from "../../steps/reader.ts";
 import type { Database } from "../../store/database.ts";
 import type { ThrottleRegistry } from "../../throttles/registry.ts";
 import {
@@ -162,7 +163,8 @@ export function startWorker(options: WorkerOptions): Worker {
   const { middleware = [], throttles } = options;
   const { storeStep } = finishWriter;
   const { prices } = options;
-  const stepHost = { clock, random, ids, graceMs, storeStep, prices };
+  const readSteps = createStepReader(database);
+  const stepHost = { clock, random, ids, graceMs, readSteps, storeStep, prices };
   const steps = { ...stepHost, stopping: () => stopping, onEvent };
   const attemptParts = {
     database,
