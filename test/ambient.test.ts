@@ -10,6 +10,7 @@ const adapters: Record<string, string> = {
   "src/client/environment.ts":
     "is the page or process that a client runs in, unless it is given another",
   "src/server/serve.ts": "is the server's door to the network; its routes are tested without it",
+  "src/server/tls.ts": "checks that a key and a certificate fit, which opens no connection",
   "src/sessions/turns/network.ts": "is the way to agents at URLs, which turns are given",
   "src/server/socket/sockets.ts":
     "ends a turn of the event loop, which is when sockets send what came up in it",

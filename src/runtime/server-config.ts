@@ -11,6 +11,8 @@ export type ServerConfig = {
   apiKeys?: readonly ApiKey[];
   /** How tokens of users are verified. Without it tokens are refused. */
   tokens?: TokenConfig;
+  /** Serves HTTPS on both ports. Files that change are read again. */
+  tls?: TlsConfig;
   /** Other origins whose pages may call and open sockets, as `https://app.example.com`. Default none. */
   origins?: readonly string[];
   /** Built single-page apps to serve, by path: `{ "/chat": "web/dist" }`. They are public. */
@@ -62,6 +64,13 @@ export type ApiKey =
       /** Whether it may do everything, for all tenants. Default: if it has neither a tenant nor verbs. */
       admin?: boolean;
     };
+
+/** The paths of PEM files. */
+export type TlsConfig = {
+  key: string;
+  /** The certificate, followed by those between it and the root. */
+  cert: string;
+};
 
 /** Exactly one of `secret`, `jwks` and `jwksUrl`. */
 export type TokenConfig = {
@@ -118,6 +127,7 @@ export function checkServer(server: ServerConfig | undefined): void {
     "host",
     "apiKeys",
     "tokens",
+    "tls",
     "origins",
     "pages",
     ...Object.keys(numbers),
@@ -130,6 +140,7 @@ export function checkServer(server: ServerConfig | undefined): void {
   for (const name of perCaller) checkPerCaller(`server.${name}`, server[name]);
   for (const key of server.apiKeys ?? []) checkKey(key);
   if (server.tokens) checkTokens(server.tokens);
+  if (server.tls) checkTls(server.tls);
   for (const origin of server.origins ?? []) checkOrigin(origin);
   for (const [prefix, folder] of Object.entries(server.pages ?? {})) checkPage(prefix, folder);
 }
@@ -190,6 +201,15 @@ function checkTokens(tokens: TokenConfig): void {
   const allowed = secret === undefined ? keyAlgorithms : secretAlgorithms;
   for (const each of algorithms ?? []) checkChoice("server.tokens.algorithms: each", each, allowed);
   if (algorithms?.length === 0) throw invalid("server.tokens.algorithms must name at least one");
+}
+
+function checkTls(tls: TlsConfig): void {
+  checkOptions("server.tls", tls, ["key", "cert"]);
+  for (const name of ["key", "cert"] as const) {
+    const path: unknown = tls[name];
+    if (typeof path !== "string" || path === "" || path.startsWith("-----BEGIN"))
+      throw invalid(`server.tls.${name} must be the path of a PEM file`);
+  }
 }
 
 /** Whether no machine in between can change the response. */

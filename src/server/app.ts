@@ -63,6 +63,8 @@ export type AppParts = {
   /** Default: that of `flotilla`. */
   deadLetters?: () => DeadLetters;
   metrics: Metrics;
+  /** It is served over HTTPS: browsers are told not to try HTTP. */
+  secure?: boolean;
   isStopping: () => boolean;
   maxPayloadBytes?: number;
   clock: Clock;
@@ -79,6 +81,7 @@ const overheadBytes = 16 * 1024;
 // Concurrent reads of lists in one process, shared fairly among callers.
 const maxConcurrentPages = 8;
 const pageWaitMs = 30_000;
+const strictTransport = `max-age=${365 * 24 * 3600}`;
 
 /** The app with every route; `listen` serves it. */
 export function createApp(parts: AppParts): Hono {
@@ -98,6 +101,12 @@ export function createApp(parts: AppParts): Hono {
   });
   const app = emptyApp(parts);
 
+  if (parts.secure) {
+    app.use(async (c, next) => {
+      await next();
+      c.header("Strict-Transport-Security", strictTransport);
+    });
+  }
   for (const { prefix } of parts.pages ?? []) app.use(`${prefix}/*`, admission.unknown);
   mountPages(app, parts.pages ?? []);
   app.use(async (c, next) => {

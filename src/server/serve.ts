@@ -1,5 +1,7 @@
-import { createServer, type ServerResponse } from "node:http";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { createServer as createSecureServer } from "node:https";
 import type { AddressInfo, Socket } from "node:net";
+import type { TLSSocket } from "node:tls";
 import { getRequestListener } from "@hono/node-server";
 import type { Hono } from "hono";
 import type { Clock } from "../base/clock.ts";
@@ -23,6 +25,7 @@ import { createEventStreams, defaultBufferBytes } from "./event-streams.ts";
 import { openPages } from "./pages.ts";
 import { refuseUpgrade } from "./socket/handshake.ts";
 import { createSockets, type Sockets } from "./socket/sockets.ts";
+import { type Certificate, openCertificate } from "./tls.ts";
 
 export type ServeParts = Omit<
   AppParts,
@@ -35,6 +38,7 @@ export type ServeParts = Omit<
   | "apiKeys"
   | "origins"
   | "pages"
+  | "secure"
 > & {
   /** The server's config, with a host and a port. */
   server: ServerConfig & { host: string; port: number };
@@ -65,9 +69,11 @@ export type ListenOptions = {
   /** Handles upgrades to WebSocket. Without it they are answered like any request. */
   sockets?: Pick<Sockets, "upgrade" | "close"> | undefined;
   /** Counts connections until their callers are authenticated. Without it they have no limit of their own. */
-  anonymous?: Pick<AnonymousConnections, "add"> | undefined;
+  anonymous?: Pick<AnonymousConnections, "add" | "identify"> | undefined;
   /** Ends endless answers. */
   endStreams?: (() => void) | undefined;
+  /** Serves HTTPS with it. */
+  certificate?: Certificate | undefined;
   /** On a server without keys: allows only processes of the same user. */
   checkPeer?: PeerCheck | undefined;
 };
@@ -75,6 +81,7 @@ export type ListenOptions = {
 // A client that sends its request byte by byte holds a connection no longer than this.
 const headersTimeoutMs = 10_000;
 const requestTimeoutMs = 30_000;
+const handshakeTimeoutMs = 10_000;
 const keepAliveTimeoutMs = 5_000;
 export const defaultMaxConnections = 10_000;
 const closeTimeoutMs = 5_000;
@@ -91,6 +98,7 @@ export async function serve(parts: ServeParts): Promise<ListeningServer> {
     maxConnections,
     apiKeys = [],
     tokens,
+    tls,
     origins = [],
   } = parts.server;
   const { socketBufferBytes: bufferBytes = defaultBufferBytes, framesPerSecond } = parts.server;
@@ -111,7 +119,8 @@ export async function serve(parts: ServeParts): Promise<ListeningServer> {
   const anonymous = createAnonymousConnections({ max: defaults.max, maxPerAddress, maxPerUser });
   const bodies = createIncomingBodies(parts.bodyBytes);
   const used = { authenticator, members, streams, limits, bodies, anonymous };
-  const app = createApp({ ...parts, ...used, apiKeys, origins, pages });
+  const certificate = tls && (await openCertificate(tls, { clock, log }));
+  const app = createApp({ ...parts, ...used, apiKeys, origins, pages, secure: tls !== undefined });
   const sockets = createSockets({
     sessions,
     members,
@@ -134,55 +143,53 @@ export async function serve(parts: ServeParts): Promise<ListeningServer> {
     const advice = "every user of this machine may call: configure server.apiKeys to prevent it";
     log.warn({ advice }, "cannot check which user calls a server without keys");
   }
-  const main = await listen(app, {
-    host,
-    port,
-    clock,
-    maxConnections,
-    sockets,
-    anonymous,
-    endStreams,
-    checkPeer,
-  });
-  if (adminPort === undefined) return main;
-  const admin = createAdminApp({ ...parts, authenticator });
+  const common = { host, clock, checkPeer, certificate };
+  const listening: ListeningServer[] = [];
+  const close = async () => {
+    certificate?.close();
+    await Promise.all(listening.map((each) => each.close()));
+  };
   try {
-    const adminServer = await listen(admin, { host, port: adminPort, clock, checkPeer });
-    const close = async () => void (await Promise.all([main.close(), adminServer.close()]));
+    const main = await listen(app, {
+      ...common,
+      port,
+      maxConnections,
+      sockets,
+      anonymous,
+      endStreams,
+    });
+    listening.push(main);
+    if (adminPort === undefined) return { ...main, close };
+    const admin = createAdminApp({ ...parts, authenticator });
+    const adminServer = await listen(admin, { ...common, port: adminPort });
+    listening.push(adminServer);
     return { ...main, adminUrl: adminServer.url, close };
   } catch (error) {
-    await main.close();
+    await close();
     throw error;
   }
 }
 
-/** Serves the app over HTTP. */
+/** Serves the app over HTTP, or over HTTPS with a certificate. */
 export async function listen(app: Hono, options: ListenOptions): Promise<ListeningServer> {
-  const { host, port, clock, sockets, anonymous, endStreams, checkPeer } = options;
+  const { host, port, clock, sockets, anonymous, endStreams, checkPeer, certificate } = options;
   const handle = getRequestListener(app.fetch, { overrideGlobalObjects: false });
-  const server = createServer(
-    {
-      headersTimeout: headersTimeoutMs,
-      requestTimeout: requestTimeoutMs,
-      keepAliveTimeout: keepAliveTimeoutMs,
-      connectionsCheckingInterval: 1_000,
-    },
-    (request, response) => {
-      const { socket } = request;
-      const before = unanswered.get(socket) ?? 0;
-      if (before >= maxPipelined) return void socket.destroy();
-      unanswered.set(socket, before + 1);
-      response.once("close", () => {
-        unanswered.set(socket, unanswered.get(socket)! - 1);
-        // Once the last answer is sent, a closing server needn't wait for this connection.
-        if (closing) server.closeIdleConnections();
-      });
-      if (!checkPeer) return void handle(request, response);
-      void refusalOf(request.socket).then((error) =>
-        error ? refuseRequest(response, error) : handle(request, response),
-      );
-    },
-  );
+  const answer = (request: IncomingMessage, response: ServerResponse): void => {
+    const { socket } = request;
+    const before = unanswered.get(socket) ?? 0;
+    if (before >= maxPipelined) return void socket.destroy();
+    unanswered.set(socket, before + 1);
+    response.once("close", () => {
+      unanswered.set(socket, unanswered.get(socket)! - 1);
+      // Once the last answer is sent, a closing server needn't wait for this connection.
+      if (closing) server.closeIdleConnections();
+    });
+    if (!checkPeer) return void handle(request, response);
+    void refusalOf(request.socket).then((error) =>
+      error ? refuseRequest(response, error) : handle(request, response),
+    );
+  };
+  const server = openServer(certificate, answer);
   const unanswered = new WeakMap<Socket, number>();
   // A connection stays with its process, so one check is enough for all of its requests.
   const refusals = new WeakMap<Socket, Promise<FlotillaError | undefined>>();
@@ -207,7 +214,7 @@ export async function listen(app: Hono, options: ListenOptions): Promise<Listeni
       );
     });
   }
-  if (anonymous) server.on("connection", anonymous.add);
+  if (anonymous) countAnonymous(server, anonymous, certificate !== undefined);
 
   await new Promise<void>((resolve, reject) => {
     server.once("error", (error: NodeJS.ErrnoException) => reject(listenError(error, options)));
@@ -222,7 +229,7 @@ export async function listen(app: Hono, options: ListenOptions): Promise<Listeni
     await sockets?.close();
   };
   return {
-    url: `http://${urlHost}:${boundPort}`,
+    url: `${certificate ? "https" : "http"}://${urlHost}:${boundPort}`,
     port: boundPort,
     leave,
     close: async () => {
@@ -235,6 +242,51 @@ export async function listen(app: Hono, options: ListenOptions): Promise<Listeni
       cancel();
     },
   };
+}
+
+function openServer(
+  certificate: Certificate | undefined,
+  answer: (request: IncomingMessage, response: ServerResponse) => void,
+): Server {
+  const limits = {
+    headersTimeout: headersTimeoutMs,
+    requestTimeout: requestTimeoutMs,
+    keepAliveTimeout: keepAliveTimeoutMs,
+    connectionsCheckingInterval: 1_000,
+  };
+  if (!certificate) return createServer(limits, answer);
+  const handshake = { handshakeTimeout: handshakeTimeoutMs, ...certificate.current };
+  const server = createSecureServer({ ...limits, ...handshake }, answer);
+  certificate.onChange((pair) => server.setSecureContext(pair));
+  return server;
+}
+
+/**
+ * With TLS a connection has two sockets: the first is there at once, and requests come on the second, after
+ * the handshake.
+ */
+function countAnonymous(
+  server: Server,
+  anonymous: Pick<AnonymousConnections, "add" | "identify">,
+  secure: boolean,
+): void {
+  if (!secure) return void server.on("connection", anonymous.add);
+  const endsOf = ({ remoteAddress, remotePort }: Socket) => `${remoteAddress} ${remotePort}`;
+  const shaking = new Map<string, Socket>();
+  server.on("connection", (socket: Socket) => {
+    anonymous.add(socket);
+    const ends = endsOf(socket);
+    shaking.set(ends, socket);
+    socket.once("close", () => {
+      if (shaking.get(ends) === socket) shaking.delete(ends);
+    });
+  });
+  server.on("secureConnection", (socket: TLSSocket) => {
+    const first = shaking.get(endsOf(socket));
+    if (first) anonymous.identify(first);
+    shaking.delete(endsOf(socket));
+    anonymous.add(socket);
+  });
 }
 
 function peerRefusal(peer: "other" | "unknown"): FlotillaError {

@@ -107,7 +107,7 @@ function checkSite(header: HeaderSource["header"], origins: readonly string[]): 
   const origin = header("origin");
   if (origin !== undefined && origins.includes(origin)) return;
   const sameSite = site === undefined || site === "same-origin" || site === "none";
-  if (sameSite && (origin === undefined || origin === `http://${header("host")}`)) return;
+  if (sameSite && isOriginAllowed(origin, header("host"), [])) return;
   throw new FlotillaError(
     "forbidden",
     "requests from other web pages are refused: configure server.apiKeys and send a key",
