@@ -4,6 +4,7 @@ import { loadResults } from "../side-by-side/results.ts";
 import { renderAgents } from "./agents.ts";
 import { renderFirstScreen } from "./first-screen.ts";
 import { renderFlows } from "./flows.ts";
+import { renderSteps } from "./steps.ts";
 import { pictureOf } from "./picture.ts";
 import { renderSessions } from "./sessions.ts";
 import { tablesOf } from "./tables.ts";
@@ -26,6 +27,6 @@ export function renderDocs(): string[] {
   const shown = "![Bars: each system beside the others](benchmarks-postgres.svg)";
   writeFileSync(page, `${before}\n\n${shown}\n\n${tablesOf(results)}\n\n${text.slice(to)}`);
   writeFileSync(picture, pictureOf(results));
-  const rendered = [renderFirstScreen, renderThrottle, renderFlows, renderSessions, renderAgents];
+  const rendered = [renderFirstScreen, renderThrottle, renderFlows, renderSteps, renderSessions, renderAgents];
   return [...new Set([page, picture, ...rendered.flatMap((render) => render())])];
 }
