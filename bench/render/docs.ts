@@ -27,6 +27,13 @@ export function renderDocs(): string[] {
   const shown = "![Bars: each system beside the others](benchmarks-postgres.svg)";
   writeFileSync(page, `${before}\n\n${shown}\n\n${tablesOf(results)}\n\n${text.slice(to)}`);
   writeFileSync(picture, pictureOf(results));
-  const rendered = [renderFirstScreen, renderThrottle, renderFlows, renderSteps, renderSessions, renderAgents];
+  const rendered = [
+    renderFirstScreen,
+    renderThrottle,
+    renderFlows,
+    renderSteps,
+    renderSessions,
+    renderAgents,
+  ];
   return [...new Set([page, picture, ...rendered.flatMap((render) => render())])];
 }

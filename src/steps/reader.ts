@@ -5,8 +5,8 @@ import { type JournalOwner, maxRowsTogether, readSteps, readStepsOfMany } from "
 /** Reads the rows of a journal. */
 export type ReadSteps = (owner: JournalOwner) => Promise<Row[]>;
 
-// With `maxRowsTogether` this bounds what one read brings: 50 journals of 50 rows.
-const maxOwnersTogether = 50;
+// With `maxRowsTogether` this bounds what one read brings: 100 journals of 30 rows.
+const maxOwnersTogether = 100;
 
 /**
  * Journals that are asked for at the same time are read together: when the tasks of a dead pod go on,

@@ -6,7 +6,7 @@ import { maxReadTogetherBytes, type StoredStep } from "./model.ts";
 const journal = table("step_journal");
 
 /** Of a journal with more rows, `readStepsOfMany` returns one row more than this. */
-export const maxRowsTogether = 50;
+export const maxRowsTogether = 30;
 
 /** Whose journal: a task has one, whose part is the empty text. */
 export type JournalOwner = { readonly ownerId: string; readonly part: string };

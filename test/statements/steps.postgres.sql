@@ -15,7 +15,7 @@ from (
     on own.owner_id = given.owner_id and own.part = given.part
 ) found
 where place <= $5 order by owner_at, seq
--- values: [8192,"{0,1}","{\"task-1\",\"task-2\"}","{\"\",\"\"}",51]
+-- values: [8192,"{0,1}","{\"task-1\",\"task-2\"}","{\"\",\"\"}",31]
 
 -- src/steps/sql.ts: readStepValue
 select value from flotilla.step_journal where owner_id = $1 and part = $2 and key = $3
